@@ -152,6 +152,6 @@ def _divide_lines(lines: Sequence[_Line], old: Sequence[str], new: Sequence[str]
 
 def _read_text(engine: Engine, at: At, name: DocumentName) -> str:
     document = engine.find_document(at, *name.key)
-    if document is None:  # removed since it was looked up
+    if document is None:  # another process removed it after the search
         raise document_names.no_document(engine, at, *name.key)
     return document.content

@@ -148,7 +148,7 @@ def _list_files(ws: Workspace, collection: str | None) -> list[DocumentRow] | No
     """
     try:
         return _indexed_files(ws, collection)
-    except IndexExtraMissing:  # a list needs none
+    except IndexExtraMissing:  # a list does not need the extra
         tree = source_tree.read_work_tree(ws)
         keys = [key for key in tree.files if collection in (None, key[0])] if tree else []
         if tree is None or (collection is not None and tree.find_source(collection) is None):
@@ -243,7 +243,7 @@ def show_at(ws: DocumentStore, place: DocumentPlace, name: DocumentName) -> Show
 
 def _show_report(rows: NamedRows, at: At, name: DocumentName, revision: str) -> ShowReport:
     document = rows.find_document(at, *name.key)
-    if document is None:  # removed since it was looked up
+    if document is None:  # another process removed it after the search
         raise document_names.no_document(rows, at, *name.key)
     metadata = parse_metadata(document)
     return ShowReport(*name.key, document.title, document.content, document.content_hash, metadata, revision)
@@ -289,7 +289,7 @@ def _resolve_or(ws: Workspace, name: str, unknown: GitReferenceMissing) -> str:
 
 
 def _show_revision(ws: Workspace, revision: str) -> ShownRevision:
-    from vmrag_link.workspace.history import log  # a list needs no history
+    from vmrag_link.workspace.history import log  # imported here, because a list needs no history
     from vmrag_link.workspace.history.document_history import LogStep, Revisions
 
     (info,) = log.add_pins(ws, [log.read_info(ws.engine, revision)])

@@ -83,7 +83,7 @@ def import_files(
         return scan, leave_out, tracked.form_refusal() if tracked and tracked.hint and not scan.files else None
 
     if not ws.is_initialized and (guess := import_bases.guess_base(ws, named, base)):
-        refusal = scan_from(guess)[2]  # an import that is refused starts no knowledge base
+        refusal = scan_from(guess)[2]  # a refused import must not create a knowledge base
         if refusal:
             raise refusal
 

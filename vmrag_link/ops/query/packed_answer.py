@@ -53,7 +53,9 @@ class PackRequest(Record, frozen=True):
         if self.frugal and weak:
             return hits[:FIRST_HITS], replace(self, budget=min(self.budget, _WEAK_BUDGET))
         if self.frugal and mode == Mode.HYBRID:
-            from vmrag_link.retrieval.weakness import select_relevant  # only `search` leaves out hits
+            from vmrag_link.retrieval.weakness import (
+                select_relevant,
+            )  # imported here, because only `search` leaves out hits
 
             return select_relevant(hits), self
         return hits, self
@@ -103,7 +105,7 @@ def packed_answer(
     report = search_index(ws, pack_answer, at=at)
     if at or not isinstance(ws, Workspace):
         return report
-    best = replace(query, k=ws.config.retrieval.k)  # a pack takes from all hits
+    best = replace(query, k=ws.config.retrieval.k)  # a pack uses all hits
     return replace(report, kb=with_untracked_matches(ws, best, report.kb))
 
 

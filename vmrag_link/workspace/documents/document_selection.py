@@ -261,7 +261,7 @@ class _PageReader:
             rows_by_id = {row.doc_id: row for row in rows(at, collection=name, ids={entry.doc_id for entry in batch})}
             embeddings = self._read_embeddings(batch)
             for entry in batch:
-                row = rows_by_id.get(entry.doc_id)  # uncommitted ones may have gone since they were selected
+                row = rows_by_id.get(entry.doc_id)  # another process may have removed it after the selection
                 if row and (item := self._form_item(entry, row)):
                     yield msgspec.structs.replace(item, embeddings=embeddings.get(entry.name))
 

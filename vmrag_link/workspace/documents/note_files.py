@@ -111,7 +111,7 @@ class NoteFolder:
             raise ContentRefused(f"the note {doc_id!r} has no text.", hint="Write some text", doc_id=doc_id)
         path = before.path if before else self._free_path(doc_id)
         if before and before.text.metadata == metadata and before.text.block:
-            text = before.text.block + content  # front matter stays as a person wrote it
+            text = before.text.block + content  # front matter stays as the user wrote it
         else:
             text = notes.render_note(self.source, path, doc_id, metadata, content)
         after, max_bytes = text.encode(), self._ws.config.sources_max_bytes

@@ -197,7 +197,7 @@ def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> lis
     missing = [doc_id for doc_id, note in present.items() if note is None]
     if not missing:
         return notes
-    from vmrag_link.workspace import source_tree  # only an error lists the names
+    from vmrag_link.workspace import source_tree  # imported here, because only an error lists the names
 
     doc_id = missing[0]
     name = folder.source.collection

@@ -136,7 +136,7 @@ def read_texts(ws: Workspace, ref: str | None, read: Callable[[TextSource, Answe
             try:
                 return read(files, add_sources(origin, opened))
             except CollectionMissing:
-                if origin.notes:  # it may be among the stored documents that are missing
+                if origin.notes:  # the collection may be among the missing stored documents
                     raise error from None
                 raise
 
@@ -239,12 +239,14 @@ class Pattern(Record, frozen=True):
         if self.fixed and not self.ignore_case:
             return lambda text: self.text in text
         if self.linear and (self.fixed or not _OTHER_LINES.search(self.text)):
-            # It takes linear time also for a whole text, and finds what is found in a line alone.
+            # It also takes linear time for a whole text, and finds every match in a line.
             return self._compile_linear("(?m)")
         return lambda _: True
 
     def _compile_linear(self, flags: str) -> Callable[[str], bool]:
-        from vmrag_link.retrieval.filters import compile_pattern  # people's patterns do not need it
+        from vmrag_link.retrieval.filters import (
+            compile_pattern,
+        )  # imported here, because users' patterns do not need it
 
         try:
             text = re.escape(self.text) if self.fixed else self.text
@@ -257,7 +259,7 @@ class Pattern(Record, frozen=True):
     def _compile_pattern(self) -> re.Pattern[str]:
         flags = re.IGNORECASE if self.ignore_case else re.NOFLAG
         try:
-            with warnings.catch_warnings():  # `[[` means another set in a later Python
+            with warnings.catch_warnings():  # `[[` may mean another set in a later Python
                 warnings.simplefilter("ignore")
                 return re.compile(re.escape(self.text) if self.fixed else self.text, flags)
         except (re.error, OverflowError, RecursionError) as error:
@@ -529,7 +531,7 @@ class SearchedFiles:
         commit = ""
         if ref is not None and ref != revparse.WORKING and not (commit := known.git_commit(ws, ref)):
             if not ws.is_initialized:
-                plumbing.resolve_commit(ws.places, ref)  # raises: no knowledge base has it
+                plumbing.resolve_commit(ws.places, ref)  # raises, because no knowledge base can have the name
             return cls(None)
         from vmrag_link.sources import rules
         from vmrag_link.sources.tracked_texts import TrackedTexts

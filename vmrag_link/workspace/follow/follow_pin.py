@@ -80,7 +80,7 @@ def _is_syncing(ws: Workspace) -> bool:
 
 def _follow_pin(ws: Workspace, *, index: bool) -> SyncReport | None:
     if not ws.is_initialized:
-        ws.chroma.start_following()  # a store of files alone; otherwise `bring_to_pin` does it
+        ws.chroma.start_following()  # the store has only files; otherwise `bring_to_pin` updates it
     lazy_fetch.fetch_pinned(ws)
     recover(ws)
     background.report_notes(background.get_sync_job(ws.places), ws.progress.note)

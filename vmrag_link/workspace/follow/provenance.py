@@ -150,7 +150,7 @@ def find_view_origin(ws: ReadableStore, view: View) -> AnswerOrigin:
 
 
 def _is_empty(view: View) -> bool:
-    from vmrag_link.index import contents  # a log needs no index
+    from vmrag_link.index import contents  # imported here, because a log needs no index
 
     return not any(held.documents for held in contents.read_collections(view.folder).values())
 

@@ -31,7 +31,7 @@ def recover(ws: Workspace) -> None:
         _pin_unpinned_head(ws)
         return
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.lock_timeout):
-        for path, entry in list_pending(ws):  # again: the lock's last holder may have finished it
+        for path, entry in list_pending(ws):  # again, because the last holder of the lock may have finished it
             if problem := find_flaw(ws, entry):
                 _stash_entry(ws, path, problem)
             elif entry is None:

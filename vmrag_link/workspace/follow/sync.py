@@ -200,7 +200,7 @@ def wait_for_server(ws: Workspace) -> None:
     """
     if ws.chroma.server is None or ws.config.chroma.share == "off" or ws.binding is None:
         return
-    from vmrag_link.sync import chroma_sharing  # as above
+    from vmrag_link.sync import chroma_sharing  # callers that only sync do not need it
 
     revision = ws.require_indexed_revision()
     with ws.reader.open_index(revision):

@@ -152,7 +152,7 @@ def _find_compared(ws: Workspace, name: str) -> _ComparedDocument:
     with known.explain_missing_file(ws, name):
         place, document_name = document_names.find_at(ws, name)
     stored = ws.engine.find_document(place.at, *document_name.key)
-    if stored is None:  # removed since it was looked up
+    if stored is None:  # another process removed it after the search
         raise document_names.no_document(ws.engine, place.at, *document_name.key)
     return _ComparedDocument(stored, place.at)
 

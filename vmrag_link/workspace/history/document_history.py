@@ -16,7 +16,7 @@ from vmrag_link.workspace.follow.follow_pin import follow_and_warn
 from vmrag_link.workspace.history import log
 from vmrag_link.workspace.history.log import LogRange, PinnedRevision
 
-# The latest revisions need nothing of names and texts.
+# A log of the latest revisions needs neither names nor texts.
 
 if TYPE_CHECKING:
     from vmrag_link.workspace.history.document_names import DocumentName

@@ -200,7 +200,7 @@ def document_id(document: DocumentName, path: str, earlier: str) -> str:
     """Return the id that a document had at an earlier path. `path`: where it is now."""
     if path == document.doc_id:
         return earlier
-    from vmrag_link.sources import notes  # few documents are notes
+    from vmrag_link.sources import notes  # imported here, because few documents are notes
 
     folder = path.removesuffix(f"{document.doc_id}{notes.SUFFIX}").rstrip("/")
     return document.doc_id if earlier == path else notes.path_id(folder, earlier)

@@ -108,7 +108,7 @@ class Trail:
     def _find_renamed(self, info: RevisionInfo, after: DocumentHeader) -> DocumentName | None:
         """Return the document of the first parent that became this one, or None."""
         parent = info.parents[0]
-        if not self._engine.count_documents(parent):  # as before the first import, which may be large
+        if not self._engine.count_documents(parent):  # for example before the first import, which may be large
             return None
         changes = self._engine.diff_headers(parent, info.revision).documents
         removed = [change.before for change in changes if change.before and not change.after]

@@ -70,7 +70,7 @@ def prepare_branch(ws: Workspace, target: Target) -> str:
     assert code is not None  # noqa: S101  `require_writable` refuses a detached HEAD
     if target.kb_branch:
         return target.kb_branch.name
-    # Two work trees at once must not choose names that the engine takes for the same: Topic and
+    # Two work trees must not choose names that the engine treats as equal, such as Topic and
     # topic.
     is_separate = target.in_use_by is not None
     with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="name a KB branch", timeout=ws.lock_timeout):

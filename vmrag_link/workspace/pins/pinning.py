@@ -69,7 +69,7 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
         remove_temporaries(ws.places.pin)
         write_atomically(ws.places.pin, pins.format_pin(new))
     elif ws.places.pin.exists():  # not in a sparse work tree
-        sync_file_and_folder(ws.places.pin)  # its writer may have been killed before
+        sync_file_and_folder(ws.places.pin)  # its writer may have been killed before it was durable
     return PinReport(form_block(new), changed, plumbing.stage_path(ws.places, ws.places.pin, index_file=ws.index_file))
 
 
