@@ -68,7 +68,7 @@ def test_a_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_clos
     ada.git("push", "-q", "--no-verify", "origin", "HEAD:refs/pull/7/head")
     told["pull_request"]["head"]["sha"] = nowhere
     done = ci.run("pull_request", told, sha=landed.after, ref="refs/heads/main", mode="verify")
-    assert (done.passed, "cannot be said" in done.said("error")[0]) == (False, True)
+    assert (done.passed, "cannot be compared" in done.said("error")[0]) == (False, True)
     ada.git("switch", "-q", "main")
     ada.git("pull", "-q")
     ada.vmrag("merge", pinned(ci, proposed))

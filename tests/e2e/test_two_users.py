@@ -273,7 +273,7 @@ def test_a_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world,
     blocks = policy == "block"
     (line,) = ada.said("push", "-q", code=int(blocks))
     assert line.startswith(f"vmrag: The knowledge that these commits pin was not pushed: cannot reach {url}")
-    assert line.endswith("or push the code alone: git push --no-verify)")
+    assert line.endswith("or push only the code: git push --no-verify)")
     assert (world.hub.git("rev-parse", "main") == before) == blocks
 
 
@@ -542,6 +542,6 @@ def test_where_the_server_takes_no_knowledge_the_code_is_not_pushed_either(world
     (line,) = ada.said("push", "-q", code=1)
     branch = ", or push to a branch instead: set remote: git:refs/heads/vmrag/data in .vmrag.yaml, then run vmrag pin"
     assert line.endswith(
-        f"(Ask who runs it to allow pushes to {DATA}{branch if ENGINE == 'doltlite' else ''}; or push the code alone: git push --no-verify)"
+        f"(Ask who runs it to allow pushes to {DATA}{branch if ENGINE == 'doltlite' else ''}; or push only the code: git push --no-verify)"
     )
     assert world.hub.git("rev-parse", "main") == before

@@ -114,7 +114,7 @@ def test_thresholds_decide_in_place_of_single_misses(golden):
     assert report["thresholds"] == []
     golden.vmrag("check", "--min-mrr", "0.6", "--min-recall", "0.5", "--max-regressions", "3")
     done = golden.vmrag("check", "--min-mrr", "0.7", code=1)
-    assert "below  mrr 0.6667; at least 0.7 wanted\n" in done.out
+    assert "below  mrr 0.6667; at least 0.7 required\n" in done.out
     assert failed("--max-regressions", "2") == [("regressions", 3)]
     assert golden.vmrag("check", "--base", "HEAD").out.count("holds  0 regressions; at most 0 allowed") == 1
     golden.drop("deep/tls.txt")

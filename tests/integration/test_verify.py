@@ -214,7 +214,7 @@ def test_a_pin_whose_revision_is_not_here_is_found_once_and_what_cannot_be_compa
     on_top = world.code(r.a, missing)
     finding = world.only(f"{missing}..{on_top}")
     assert (finding["level"], finding["code"], finding["commit"]) == ("error", "PIN_REVISION_MISSING", on_top)
-    assert "cannot be said" in finding["message"]
+    assert "cannot be checked for dropped knowledge" in finding["message"]
     assert world.found(on_top) == [("information", "PIN_REVISION_MISSING")]  # what was there before is there again
     side = world.code(r.b, before)
     assert world.found(f"{missing}..{world.code(NOWHERE, missing, side)}") == [("error", "PIN_REVISION_MISSING")]

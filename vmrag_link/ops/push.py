@@ -259,7 +259,7 @@ def _select_heads(ws: Workspace, names: Sequence[str], branch: KbBranch | None, 
         return heads
     for name in names:
         if name not in heads:
-            raise BranchMissing(f"The knowledge base has no branch {name!r}.", hint="vmrag branch", branch=name)
+            raise BranchMissing(f"the knowledge base has no branch {name!r}.", hint="vmrag branch", branch=name)
     return {name: heads[name] for name in (names or ([branch.name] if branch else []))}
 
 

@@ -312,6 +312,6 @@ def _build_unsent(ws: Workspace, error: RemoteError | LockError, *, last: bool) 
     is_unreachable = isinstance(error, RemoteUnreachable | LockError)
     is_untrusted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
     message = f"The knowledge that these commits pin was not pushed: {error.message}"
-    hint = f"{error.hint.rstrip('.')}; or push the code alone: " if error.hint else "To push the code alone: "
+    hint = f"{error.hint.rstrip('.')}; or push only the code: " if error.hint else "to push only the code: "
     blocks = last if is_untrusted else not is_unreachable or ws.config.hooks.on_unreachable == "block"
     return CommitFinding("KNOWLEDGE_NOT_PUSHED", message, f"{hint}git push --no-verify", blocks)

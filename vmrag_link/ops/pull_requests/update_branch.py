@@ -209,7 +209,7 @@ def retry_if_moved(branch: str, attempt: Callable[[], T]) -> T:
             moved = error
     raise RemoteMoved(
         f"{branch} moved {ATTEMPTS} times while this job examined it, so the job did not change it.",
-        hint="Run the job again.",
+        hint="run the job again",
         **moved.details,
     )
 
@@ -223,4 +223,4 @@ def push_branch(places: Places, peer: Peer, commit: str, branch: str, *, expecte
     `AuthenticationFailed` if the credentials do not allow pushing.
     """
     if not transfer.push(places, peer, commit, BRANCHES + branch, expected=expected, content=_CONTENT):
-        raise RemoteMoved(f"another job already pushed the same commit to {branch}.", hint="Run the job again.")
+        raise RemoteMoved(f"another job already pushed the same commit to {branch}.", hint="run the job again")

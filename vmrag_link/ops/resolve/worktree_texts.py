@@ -74,7 +74,7 @@ def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
     if unmerged := sorted({*filter(None, output.split("\0"))}):
         raise UsageInvalid(
             f"git has not merged {unmerged[0]} yet.",
-            hint=f"Resolve it, then: git add {quoted(unmerged[0])} && vmrag resolve --from-worktree",
+            hint=f"git add {quoted(unmerged[0])} && vmrag resolve --from-worktree   (after you resolved it)",
             files=unmerged,
         )
 
@@ -87,7 +87,7 @@ def _read_text(file: SourceFile, conflict: Conflict, converter: Converter) -> st
     if count_git_conflicts(result.content) > marked_before:
         raise ContentRefused(
             f"{file.source} contains git's conflict markers.",
-            hint=f"Resolve it, then: git add {quoted(file.source)} && vmrag resolve --from-worktree",
+            hint=f"git add {quoted(file.source)} && vmrag resolve --from-worktree   (after you resolved it)",
             file=file.source,
         )
     return result.content

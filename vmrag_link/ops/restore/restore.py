@@ -155,7 +155,7 @@ def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirm
         if not confirmed:
             raise ConfirmationMissing(
                 f"{invalid.message} You cannot get the row back after it is replaced.",
-                hint=f"vmrag restore {quoted(str(invalid.details['row']))} --yes",
+                hint=f"vmrag restore {quoted(str(invalid.details['row']))} OPTION, where OPTION is --yes",
                 **invalid.details,
             )
         rows = _restore_row(ws, target.revision, table, key)

@@ -226,7 +226,7 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
         return []
     if not named:
         exists = (ws.places.top / pathspec).exists()
-        hint = f"git add {quoted(typed)}" if exists else "Check the path, and put a pattern in quotes"
+        hint = f"git add {quoted(typed)}" if exists else "check the path, and put a pattern in quotes"
         raise UsageInvalid(f"git tracks no file that {pathspec} names.", hint=hint)
     flaws = {
         path: rules.find_name_flaw(path) or rules.find_kind_flaw(path, target.kind, is_handwritten=False)
@@ -263,11 +263,11 @@ def write_source(ws: Workspace, source: SourceSettings) -> bool:
     if len(written) > MAX_BYTES:
         raise ConfigInvalid(
             f"{CONFIG_NAME} would have more than {MAX_BYTES} bytes.",
-            hint="Name a folder instead of its files: vmrag sources add DIR",
+            hint="vmrag sources add DIR   (a folder instead of its files)",
         )
     stated = next(entry for entry in settings_file.read_entries(written, CONFIG_NAME) if entry.key == "sources")
     if flaw := sources_flaw(msgspec.json.decode(stated.text or "[]")):
-        raise UsageInvalid(f"sources {flaw}.", hint="Name a folder instead of its files: vmrag sources add DIR")
+        raise UsageInvalid(f"sources {flaw}.", hint="vmrag sources add DIR   (a folder instead of its files)")
     stageable = before is None or not versions.has_unstaged_changes(ws.places, CONFIG_NAME)
     write_atomically(ws.places.config, written)
     ws.reload_settings()

@@ -64,7 +64,7 @@ def check_path_length(ws: Workspace) -> FileFailed | None:
     if not is_too_long(copy, most=DOLTLITE_PATH_BYTES):
         return None
     error = path_too_long(copy, most=DOLTLITE_PATH_BYTES)
-    return FileFailed(f"Documents cannot be pushed or fetched here: {error.message}.", hint=error.hint)
+    return FileFailed(f"documents cannot be pushed or fetched here: {error.message}.", hint=error.hint)
 
 
 def find_missing_hooks(ws: Workspace) -> Caution | None:

@@ -229,7 +229,9 @@ _SIDES = ("base", "ours", "theirs")
 
 
 def _read_side(ws: Workspace, name: str, data: bytes | None) -> Pin | None:
-    """One version of a pin in conflict. Raises `PinMalformed`; its hint goes on from the other."""
+    """Read one version of a pin with a conflict. Raises `PinMalformed` with a hint to use the other
+    side.
+    """
     try:
         return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}") if data else None
     except PinMalformed as error:
