@@ -84,7 +84,7 @@ def answer_twice(
 ) -> list[AnsweredTwice]:
     """Return the answers at two places, in the order of the queries. None is the work tree.
 
-    A revision without an index gets one. Raises the errors of `searching`.
+    A revision without an index gets one. Raises the errors of `search_index`.
     """
     return list(zip(golden.queries, _answer_at(ws, golden, before), _answer_at(ws, golden, after), strict=True))
 

@@ -80,8 +80,8 @@ def merge_branch(
 ) -> BranchMerge:
     """Merge `source` into a KB branch, by default HEAD's.
 
-    `source` is a name of `revparse.tool_branch_rev`, or a branch `vmrag/wip/…`. `how` is what to do
-    with uncommitted documents of the present branch.
+    `source` is a name of `revparse.resolve_tool_branch_rev`, or a branch `vmrag/wip/…`. `how` is
+    what to do with uncommitted documents of the present branch.
 
     Raises `BranchMissing`, `BranchInUse`, `Uncommitted` and the errors of `merge.require_mergeable`
     before anything is changed. Raises `MergeConflict` with the detail `conflicts`: the merge is

@@ -72,7 +72,7 @@ def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> CollectionMo
 def move_to_store(ws: Workspace, name: str) -> CollectionMove:
     """Store the notes of a source as documents, and delete their files and the source.
 
-    Raises `CollectionMissing` and the errors of `writing.write` and `change_notes`.
+    Raises `CollectionMissing` and the errors of `writing.write_rows` and `change_notes`.
     """
     source = next((source for source in ws.config.sources if source.write and source.collection == name), None)
     if source is None:

@@ -56,8 +56,8 @@ class CleanedBranch(Record, frozen=True):
 def clean_branch(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[CleanedBranch]:
     """Clean HEAD's KB branch for the block, then restore what `stash` and `carry` stashed.
 
-    Call `writing.writable` and `merge_state.refuse_if_open` first. `message` is that of the commit
-    of `commit_first`. `onto` is where the documents of `carry` will go.
+    Call `writing.require_writable` and `merge_state.refuse_if_open` first. `message` is that of the
+    commit of `commit_first`. `onto` is where the documents of `carry` will go.
 
     Raises `Uncommitted` for `abort` and `MergeConflict` for `carry` before anything is changed, and
     the errors of `commit`. If the block fails, the documents are restored as well. If the block
@@ -213,12 +213,12 @@ class ResetReport(Record, frozen=True):
 
 
 def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
-    """Move to the revision that `target` names (see `revparse.tool_rev`) and discard uncommitted
-    documents.
+    """Move to the revision that `target` names (see `revparse.resolve_tool_rev`) and discard
+    uncommitted documents.
 
     Raises `RevisionMissing` and `RevisionAmbiguous` before anything is changed,
     `ConfirmationMissing` with uncommitted documents or an open merge unless `confirmed`, and the
-    errors of `writing.movable`.
+    errors of `writing.require_movable`.
     """
     state = writing.require_movable(ws)
     if state.in_use_by and not state.has_own_branch:

@@ -144,7 +144,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
         return None
     if not discard:
         raise KnowledgeNotPushed(
-            f"nothing was removed, because only this machine has {_describe_losses(losses)}.",
+            f"nothing was removed, because only this machine has {'; '.join(_list_losses(losses))}.",
             hint=f"{_form_save_command(ws, losses)} ({DISCARD})",
             **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
         )
@@ -268,10 +268,6 @@ def _fetch_remote_heads(ws: Workspace) -> tuple[set[str], str]:
     except RemoteError as error:
         return heads, error.message
     return heads, ""
-
-
-def _describe_losses(losses: Losses) -> str:
-    return "; ".join(_list_losses(losses))
 
 
 def _list_losses(losses: Losses) -> Iterator[str]:

@@ -153,14 +153,14 @@ def checkout(
     how: Handling = "abort",
     message: str = "",
 ) -> CheckoutReport:
-    """Move to a KB branch, or read a commit that `revparse.tool_rev` can name.
+    """Move to a KB branch, or read a commit that `revparse.resolve_tool_rev` can name.
 
     If only a remote has the branch, a local one is created. `create` creates the branch first, at
     `start` or at the present revision. `how` and `message` are those of `uncommitted.clean_branch`.
 
     Raises `BranchMissing`, `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`,
     `Uncommitted` and `MergeConflict` before anything is changed, and the errors of
-    `writing.movable`.
+    `writing.require_movable`.
     """
     state = writing.require_movable(ws)
     if state.in_use_by:

@@ -62,7 +62,7 @@ _MAX_DEPTH = 100
 """Number of results in which a missing document is looked up."""
 
 _SIMILARITY = 0.75
-"""Minimum similarity of file names for a suggestion (`suggest.nearest`)."""
+"""Minimum similarity of file names for a suggestion (`errors.nearest`)."""
 
 _MAX_COMPARED = 5000
 """Maximum number of names that are compared letter by letter, which takes 0.1 ms each."""

@@ -1,7 +1,7 @@
 """`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
 
 The commit is atomic. A journal entry is written before the first step and deleted after the last,
-so the next command after a kill finishes what the entry lists (`workspace.follow.recovery`).
+so the next command after a kill finishes what the entry lists (`recovery.recover`).
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
     """Return what `commit` would commit now.
 
     Raises the errors of `commit` that can occur before the user writes a message: `NoChanges`,
-    `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.writable` for a work
-    tree that cannot be written on.
+    `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.require_writable` for
+    a work tree that cannot be written on.
     """
     resolve_author(ws, author)
     target = writing.require_writable(ws, index=False)
@@ -121,9 +121,9 @@ def commit(
 
     Raises `NoChanges`, `MessageMissing`, `GitBusy`, `MergeConflict` if the open merge has undecided
     conflicts, `KnowledgeMoved` if HEAD moved, `FileFailed` if the disk is full (nothing was changed
-    then), `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.writable`.
-    Raises `RevisionUnpinned` if the revision is committed, but HEAD moved at the same moment; a
-    switch back to the branch completes the commit.
+    then), `UsageInvalid` and `GitFailed` for the author, and the errors of
+    `writing.require_writable`. Raises `RevisionUnpinned` if the revision is committed, but HEAD
+    moved at the same moment; a switch back to the branch completes the commit.
     """
     if not message.strip():
         raise MessageMissing("a commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')

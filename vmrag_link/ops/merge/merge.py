@@ -65,7 +65,7 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     branch, which no code branch or work tree uses any longer.
 
     Raises `MergeConflict` while another merge is open, `Uncommitted`, `RevisionMissing`,
-    `EngineFailed` for unrelated histories, and the errors of `writing.writable`.
+    `EngineFailed` for unrelated histories, and the errors of `writing.require_writable`.
     """
     target = require_mergeable(ws)
     if aside := find_aside_branch(ws, source) or stash_abandoned(ws, target, source):
@@ -135,7 +135,8 @@ def _copy_decisions(decisions: Decisions | None) -> dict[str, dict[str, Choice]]
 def require_mergeable(ws: Workspace) -> Target:
     """Return the target of a merge.
 
-    Raises `MergeConflict` while another merge is open, and the errors of `writing.writable`.
+    Raises `MergeConflict` while another merge is open, and the errors of
+    `writing.require_writable`.
     """
     target = writing.require_writable(ws)
     merge_state.refuse_if_open(ws)
@@ -263,8 +264,9 @@ def _compute_result(ws: Workspace, target: Target, state: MergeState, signature:
             signature=signature,
             derived=twins.build_derived(ws),
         )
-    # The uncommitted documents are the result. The user may have edited them.
-    if working is None and not _is_result_empty(ws, state):
+    # The uncommitted documents are the result. The user may have edited them. Without any, our side
+    # must already contain the result.
+    if working is None and not _merge_into(ws, state, state.ours).is_empty:
         raise MergeConflict(
             f"the uncommitted result of the merge of {state.source} no longer exists.",
             hint="vmrag merge --abort   (then merge again; 'vmrag status' lists stashed documents)",
@@ -282,11 +284,6 @@ def _compute_result(ws: Workspace, target: Target, state: MergeState, signature:
         date=message_signature.date,
     )
     return MergeOutcome(revision)
-
-
-def _is_result_empty(ws: Workspace, state: MergeState) -> bool:
-    """Return whether our side already contains the result, without any uncommitted document."""
-    return _merge_into(ws, state, state.ours).is_empty
 
 
 def _merge_into(ws: Workspace, state: MergeState, ours: At) -> MergeResult:

@@ -42,7 +42,7 @@ def repair_commit(ws: Workspace, commit: str) -> MergeReport:
 def find_dropped_side(ws: Workspace, commit: str, revision: str) -> DroppedSide | None:
     """Return the first pin of a commit's parents that a revision lacks; None if it has them all.
 
-    `commit` is a full hash. Raises `PinRevisionMissing` and the errors of `base_of`.
+    `commit` is a full hash. Raises `PinRevisionMissing` and the errors of `find_base`.
     """
     sides = _read_sides(ws, pin_merge.list_parents(ws.places, commit), revision)
     for parent, theirs in sides.items():

@@ -1,7 +1,7 @@
 """Replace a knowledge base by that of another engine, and back. One rename decides.
 
 Both are in one folder for a moment. The file of the embedded engine decides which one is used
-(`engines.base.engine_of`), so it is moved in last or moved out first. After a kill, the next
+(`engines.base.detect_engine`), so it is moved in last or moved out first. After a kill, the next
 migration reverts an exchange that had not moved this file, and finishes one that had.
 """
 

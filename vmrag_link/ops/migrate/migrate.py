@@ -87,7 +87,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
     A stopped migration is continued. `vmrag gc` deletes the old knowledge base. Raises
     `AlreadyInitialized` if that engine already stores the knowledge base, `Uncommitted`, `Busy` if
     another operation is unfinished, `GitBusy`, `MergeConflict`, and the errors of
-    `opening.require`.
+    `opening.require_runnable`.
     """
     with _lock_migration(ws):
         former = _finish_killed(ws)

@@ -1,6 +1,6 @@
 """Start a knowledge base for a tool, new or from a remote, completely or not at all.
 
-It uses `ops.new_knowledge_base.knowledge_base` and `workspace.remotes.clone`. A user can run those again after a kill.
+It uses `start_knowledge_base` and `clone`. A user can run those again after a kill.
 An agent would try something else instead, so this module reverts a failed attempt.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from vmrag_link import clock, locks
 from vmrag_link.engines import migrated, opening
@@ -149,7 +148,7 @@ def create_missing_parts(
     """Create what a knowledge base needs in this work tree and does not have yet (see
     `start_knowledge_base`).
 
-    Raises the errors of `branches.require_new` and `opening.create`.
+    Raises the errors of `branches.require_new` and `opening.create_engine`.
     """
     pinned = plumbing.read_pin_bytes(ws.places)
     if not ws.is_initialized:
@@ -163,7 +162,8 @@ def create_missing_parts(
             opening.create_engine(engine, ws.places.kb, author=author, date=now, access=access).close()
         if start:
             _create_branch(ws, start)
-        untracked = [path for path in (ws.places.config, ws.places.pin) if not _is_in_index(ws, path)]
+        paths = (ws.places.config, ws.places.pin)
+        untracked = [path for path in paths if plumbing.read_blob(ws.places, f":{path.name}") is None]
         remote = start.remote if start else ""
         if start:
             _write_files(ws, start)
@@ -248,7 +248,3 @@ def _write_files(ws: Workspace, start: Start) -> None:
     revision = branch.head if branch else start.revision or read_root(ws.engine)
     pinning.write_pin(ws, revision, branch.name if branch else ws.read_trigger().branch or "main", remote=start.remote)
     empty_pin.mark_clone(ws)  # the user has just requested it
-
-
-def _is_in_index(ws: Workspace, path: Path) -> bool:
-    return plumbing.read_blob(ws.places, f":{path.name}") is not None

@@ -24,6 +24,10 @@ from vmrag_link.git import history, objects, transfer
 from vmrag_link.git.remotes import Peer
 from vmrag_link.merging.revisions import merge_revisions
 from vmrag_link.models import ChangeCounts, Record
+from vmrag_link.ops.checks.verify import find_knowledge_remote, verify_between
+from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.merge.repair import find_dropped_side
 from vmrag_link.ops.pull_requests import update_branch
 from vmrag_link.ops.push import publish_revision
@@ -138,6 +142,7 @@ def _examine_branch(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepa
     report = verify_between(ws, branch.since, tip)
     errors = [finding for finding in report.findings if finding.level == "error"]
     dropped = [error for error in errors if error.code == "KNOWLEDGE_DROPPED"]
+    repaired = (drop for drop in report.findings if drop.code == "KNOWLEDGE_DROPPED" and drop.mended_by)
     commits = {finding.commit for finding in dropped}
     reason = f"{branch.name} itself has never pinned this, so it is not merged automatically."
     unseen = _list_unseen_commits(ws, commits, since=branch.since, tip=tip) if commits else set()
@@ -146,7 +151,7 @@ def _examine_branch(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepa
         branch.name,
         tip,
         dropped=tuple(finding for finding in dropped if finding.commit not in unseen),
-        mended=_list_repaired(report),
+        mended=tuple(repaired),
         others=(
             *(error for error in errors if error.code != "KNOWLEDGE_DROPPED"),
             *(_explain(finding, reason) for finding in dropped if finding.commit in unseen),
@@ -156,10 +161,6 @@ def _examine_branch(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepa
 
 def _explain(finding: PinFinding, why: str) -> PinFinding:
     return replace(finding, message=f"{finding.message} {why}")
-
-
-def _list_repaired(report: VerifyReport) -> tuple[PinFinding, ...]:
-    return tuple(finding for finding in report.findings if finding.code == "KNOWLEDGE_DROPPED" and finding.mended_by)
 
 
 def _merge_dropped(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | RepairConflict:
@@ -217,7 +218,7 @@ def _offer_repair(ws: Workspace, branch: HostedBranch, repair: BranchRepair, com
     existing = update_branch.find_branch_tip(ws.places, branch.peer, name)
     repair = replace(repair, offered_on=name)
     if existing is not None:
-        is_ours = _is_repair(ws, existing)
+        is_ours = bool(objects.read_trailers(ws.places, existing, TRAILER))
         if _is_equivalent(ws, branch, repair, existing) and (not is_ours or _is_current(ws, existing, commit)):
             return replace(repair, commit=existing)
         if not is_ours:
@@ -246,11 +247,6 @@ def _is_current(ws: Workspace, existing: str, commit: str) -> bool:
     """
     readers = (objects.read_parents, objects.read_tree)
     return all(read(ws.places, existing) == read(ws.places, commit) for read in readers)
-
-
-def _is_repair(ws: Workspace, commit: str) -> bool:
-    """Return whether a commit has the trailer of a repair."""
-    return bool(objects.read_trailers(ws.places, commit, TRAILER))
 
 
 def _list_unseen_commits(ws: Workspace, commits: Collection[str], *, since: str | None, tip: str) -> set[str]:

@@ -145,7 +145,8 @@ def _find_base_pin(ws: Workspace, revisions: tuple[str, str], commits: tuple[str
     virtual base.
     """
     bases = pin_merge.list_merge_bases(ws.places, [*commits])
-    pins_by_base = {base: data for base in bases if (data := _read_pin_data(ws, base))}
+    blobs = ((base, plumbing.read_blob(ws.places, f"{base}:{PIN_NAME}", limit=pins.MAX_BYTES)) for base in bases)
+    pins_by_base = {base: data for base, data in blobs if data}
     if not pins_by_base:
         return b""
     commit, data = next(iter(pins_by_base.items()))
@@ -154,10 +155,6 @@ def _find_base_pin(ws: Workspace, revisions: tuple[str, str], commits: tuple[str
         return pins.format_pin(replace(pin, dolt_commit=find_base(ws, *revisions, commits)))
     lazy_fetch.require_revision(ws, pin, "The merge base")
     return data
-
-
-def _read_pin_data(ws: Workspace, commit: str) -> bytes | None:
-    return plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
 
 
 def _form_message(hosted_merge: HostedMerge, base: str) -> str:

@@ -85,8 +85,8 @@ def render_page(report: KnowledgeReport) -> Iterator[str]:
             places=rankings.PLACES,
             renamed=rankings.list_renames(summary),
             few=few,
-            open=few and _count_words(summary) <= OPEN_WORDS,
-            same_in_terminal=_form_command(summary),
+            open=few and summary.words.inserted + summary.words.deleted <= OPEN_WORDS,
+            same_in_terminal=f"vmrag diff {shlex.quote(f'{summary.base.name}...{summary.head.name}')}",
             plot=_draw_plot(summary),
         )
     )
@@ -144,15 +144,6 @@ def draw_blocks(line: DocumentLine) -> str:
     many = min(_BLOCKS, both)
     plus = round(many * line.words.inserted / both)
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
-
-
-def _count_words(summary: ReportSummary) -> int:
-    return summary.words.inserted + summary.words.deleted
-
-
-def _form_command(summary: ReportSummary) -> str:
-    """Return the command that shows the same in a terminal."""
-    return f"vmrag diff {shlex.quote(f'{summary.base.name}...{summary.head.name}')}"
 
 
 def _draw_plot(summary: ReportSummary) -> Any:

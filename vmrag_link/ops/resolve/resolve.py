@@ -97,7 +97,7 @@ def resolve(ws: Workspace, ids: Sequence[str], decision: Decision) -> ResolveRep
 
     Earlier decisions can be changed. Raises `DocumentMissing` for an id without a conflict,
     `MergeConflict` if no merge is open, `KnowledgeMoved`, `PinRevisionMissing`, and the errors of
-    `choices_of`. Nothing is decided then.
+    `convert_decision`. Nothing is decided then.
     """
     return _resolve(ws, ids, lambda conflict, labels: convert_decision(conflict, decision, labels))
 
@@ -114,7 +114,7 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
 
     It continues with the other side, or with the base if both sides are lost. If only the base is
     lost, the merge starts from the engine's merge base. Raises `MergeConflict` if git's pin has no
-    conflict, and the errors of `losses.search`.
+    conflict, and the errors of `losses.search_remotes`.
     """
     recovery.recover(ws)
     undecided = pin_conflict.find_undecided(ws.places)

@@ -64,51 +64,47 @@ def restore(
     """Replace the named documents and collections by those of `source`, by default the committed
     ones.
 
-    The names are those of `document_names.select`, in the present state or in `source`; no name
-    means everything. Documents that only the present state has are removed.
+    The names are those of `document_names.select_named`, in the present state or in `source`; no
+    name means everything. Documents that only the present state has are removed.
 
     Raises `ConfirmationMissing` unless `confirmed` if everything is replaced and texts were never
     committed, `MergeConflict` if everything is replaced while a merge is open, `RevisionMissing`
     and `RevisionAmbiguous` for the source, `DocumentMissing` for a name, `SourceReadOnly` for the
-    name of a file, and the errors of `writing.write`. Nothing has changed then.
+    name of a file, and the errors of `writing.write_rows`. Nothing has changed then.
     """
     with leaving_out.explain_source_files(ws, names, within, lambda path: _suggest_git_restore(ws, path)):
-        return _restore_names(ws, names, source=source, within=within, confirmed=confirmed)
-
-
-def _restore_names(
-    ws: Workspace, names: Sequence[str], *, source: str | None, within: str | None, confirmed: bool
-) -> WriteResult[Restoration]:
-    everything = within is None and (not names or EVERYTHING in names)
-    _replace_invalid_rows(ws, None if everything else names, confirmed=confirmed)
-    target = writing.require_writable(ws, index=False)
-    if everything:
-        merge_state.refuse_if_open(ws)
-    revision = target.revision if source is None else revparse.resolve_rev(ws, source)
-
-    def plan(at: At) -> Planned[Restoration]:
+        everything = within is None and (not names or EVERYTHING in names)
+        _replace_invalid_rows(ws, None if everything else names, confirmed=confirmed)
+        target = writing.require_writable(ws, index=False)
         if everything:
-            difference = ws.engine.diff(at, revision)
-        else:
-            selection = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
-            difference = _diff_selection(ws, at, revision, selection)
-        keys = {document.key for document in difference.documents}
-        unsaved = rm.find_unsaved(ws, at, keys.__contains__, {collection.key for collection in difference.collections})
-        if everything and not unsaved.is_empty and not confirmed:
-            raise _confirmation_error(unsaved, command_of("restore", names, source=source))
-        kept = rm.keep_unsaved(ws, at, unsaved, before="they were restored")
-        report = Restoration(
-            revision,
-            tuple(RestoredDocument(*document.key, document.kind) for document in difference.documents),
-            tuple(RestoredCollection(collection.key, collection.kind) for collection in difference.collections),
-            tuple(DocumentName(*document.key) for document in unsaved.documents),
-            kept,
-        )
-        return Planned(None if difference.is_empty else convert_to_rows(difference), report)
+            merge_state.refuse_if_open(ws)
+        revision = target.revision if source is None else revparse.resolve_rev(ws, source)
 
-    result = writing.write_rows(ws, plan, "restore documents", follow=False)
-    _discard_equal_rows(ws)
-    return result
+        def plan(at: At) -> Planned[Restoration]:
+            if everything:
+                difference = ws.engine.diff(at, revision)
+            else:
+                selection = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
+                difference = _diff_selection(ws, at, revision, selection)
+            keys = {document.key for document in difference.documents}
+            unsaved = remove.find_unsaved(
+                ws, at, keys.__contains__, {collection.key for collection in difference.collections}
+            )
+            if everything and not unsaved.is_empty and not confirmed:
+                raise _confirmation_error(unsaved, command_of("restore", names, source=source))
+            kept = remove.keep_unsaved(ws, at, unsaved, before="they were restored")
+            report = Restoration(
+                revision,
+                tuple(RestoredDocument(*document.key, document.kind) for document in difference.documents),
+                tuple(RestoredCollection(collection.key, collection.kind) for collection in difference.collections),
+                tuple(DocumentName(*document.key) for document in unsaved.documents),
+                kept,
+            )
+            return Planned(None if difference.is_empty else convert_to_rows(difference), report)
+
+        result = writing.write_rows(ws, plan, "restore documents", follow=False)
+        _discard_equal_rows(ws)
+        return result
 
 
 def _discard_equal_rows(ws: Workspace) -> None:

@@ -60,7 +60,7 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
     If other documents are uncommitted, the removal also stays uncommitted. Golden queries get the
     new names of documents. After a kill, run it again. `dry_run` changes nothing. Raises
     `UsageInvalid` without sources, `MergeConflict` during a merge, and the errors of
-    `writing.write` and `commit`.
+    `writing.write_rows` and `commit`.
     """
     target = writing.require_writable(ws)
     merge_state.refuse_if_open(ws)

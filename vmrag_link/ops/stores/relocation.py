@@ -27,7 +27,7 @@ class SetupReport(Record, frozen=True):
 
 def setup_collections(ws: Workspace) -> WriteResult[SetupReport]:
     """Create the system collections that do not exist, each in its place. Raises the errors of
-    `writing.write`.
+    `writing.write_rows`.
     """
     store = stores.find_tools_store(ws)
     if store is ws:
@@ -76,7 +76,7 @@ def move_documents(ws: Workspace) -> WriteResult[MoveReport]:
 
     They are stored in the new place and then removed from the old one, so that a kill leaves them
     in both. The history of the knowledge base keeps what was committed. Raises the errors of
-    `writing.write`.
+    `writing.write_rows`.
     """
     follow(ws, index=False, tolerate="failures")
     versioned = ws.config.system.versioned

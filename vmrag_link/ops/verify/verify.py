@@ -127,8 +127,8 @@ def find_open_drops(ws: Workspace) -> tuple[PinFinding, ...]:
     """Return the commits of HEAD's history that drop knowledge.
 
     A later pin or the pin of the work tree may contain it, or a commit may accept its loss (see
-    `history.accepted_drops`); such commits are not returned. Only commits since the last result
-    without findings are read. This does not use the network.
+    `history.read_accepted_drops`); such commits are not returned. Only commits since the last
+    result without findings are read. This does not use the network.
     """
     head = plumbing.read_head(ws.places).commit
     if head is None or not ws.is_initialized:

@@ -40,8 +40,8 @@ def merge_pins(
     * `remote`: the name to take if both sides changed it.
     * `derived`: see `threeway.merge`.
 
-    The knowledge base must have the revisions (`lazy_fetch.require`). Raises `PinConflict`,
-    `PinMalformed`, and `EngineFailed` for unrelated histories.
+    The knowledge base must have the revisions (`lazy_fetch.require_revision`). Raises
+    `PinConflict`, `PinMalformed`, and `EngineFailed` for unrelated histories.
     """
     our_pin, their_pin = (
         migrated.read_pin(engine.folder, ours, source="our pin"),

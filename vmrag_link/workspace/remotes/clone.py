@@ -42,8 +42,8 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     contacted.
 
     Raises `AlreadyInitialized`, `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`,
-    `RemoteNotTrusted`, `AuthenticationFailed` and the errors of `opening.join`. A kill or a failure
-    leaves no knowledge base.
+    `RemoteNotTrusted`, `AuthenticationFailed` and the errors of `opening.join_server_database`. A
+    kill or a failure leaves no knowledge base.
     """
     if remote is None and ws.settings.dolt_access.server:
         return _join_server(ws, automatic=automatic)

@@ -71,7 +71,7 @@ def find_engine(ws: Workspace) -> EngineName:
 
 def find_own_ref(ws: Workspace, remote: str) -> str | None:
     """Return the ref of the code's own remote that a pin's remote means, for this engine (see
-    `pin_values.own_ref`).
+    `pin_values.parse_git_ref`).
     """
     return pin_values.parse_git_ref(remote, data=pin_values.ENGINE_DATA_REFS[find_engine(ws)])
 

@@ -1,8 +1,8 @@
 """`vmrag fetch`: copy a remote's knowledge base. No local branch moves.
 
 The links in its branch `vmrag_links` are fetched as well. They may come from anyone with push
-access. The fetch of rows has checked each row (`engines.inspection.require_link`); this module
-compares the links with git's history.
+access. The fetch of rows has checked each row (`engines.inspection.require_valid_link`); this
+module compares the links with git's history.
 """
 
 from __future__ import annotations
