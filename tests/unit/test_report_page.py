@@ -393,7 +393,7 @@ def test_of_too_many_documents_each_collection_has_its_share_and_the_page_says_s
 
 def test_a_place_without_knowledge_and_a_base_that_moved_on_are_said() -> None:
     found = tree(written(beginning()))
-    assert [each.text() for each in found.css(".end .subject")] == ["No knowledge is pinned here.", "Rotation"]
+    assert [each.text() for each in found.css(".end .subject")] == ["This place has no pin.", "Rotation"]
     assert found.css_first(".basis").text() == (
         "Compared: the merge base abababababab, where feature left main, with feature. main has moved on by 3 revisions, which the report leaves out."
     )
@@ -440,8 +440,8 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
     )
     assert [each.text() for each in tree(page).css(".ranking .mark .unseen")] == [
         "up 2",
-        "same place, by another chunk",
-        "down 2, by another chunk",
+        "same place, with another chunk",
+        "down 2, with another chunk",
     ]
 
 
