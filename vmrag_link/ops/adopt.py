@@ -242,9 +242,11 @@ def _import_revisions(
     with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.fetch_knowledge(engine.name, peer, limits=limits)
         task.advance(1)
-    sound = functools.partial(check_row, allowed=services, expected=_list_services_in_use(engine, accepted_heads))
+    check_new_row = functools.partial(
+        check_row, allowed=services, expected=_list_services_in_use(engine, accepted_heads)
+    )
     new = engine.vet_revisions(
-        theirs, missing, known_heads=accepted_heads, into=room.vetted, limits=limits, sound=sound
+        theirs, missing, known=accepted_heads, into=room.vetted, limits=limits, sound=check_new_row
     )
     imported = [revision for revision in missing if revision in new]
     if imported:
@@ -327,8 +329,8 @@ def _check_collection(row: Collection) -> None:
     registry.choose_stored_model(row, EmbeddingSettings())
     require_valid_sizes(row.chunking)
     require_safe_sizes(row.chunking)
-    if row.import_base and (why := import_base.find_base_problem(row.import_base)):
-        raise ValueError(f"its import base {why}")
+    if row.import_base and (problem := import_base.find_base_problem(row.import_base)):
+        raise ValueError(f"its import base {problem}")
 
 
 def _check_document(row: Document) -> None:

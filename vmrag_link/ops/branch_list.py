@@ -61,11 +61,13 @@ def list_branches(ws: Workspace, standing: AnswerOrigin, *, local: bool, pattern
         for name in (our_heads.keys() | their_heads.keys() if local else their_heads.keys())
         if matches(name) and (lists_reserved or not is_reserved(name))
     )
-    both = [
+    diverged = [
         name for name in names if name in our_heads and name in their_heads and our_heads[name] != their_heads[name]
     ]
     distances = (
-        Distances(ws.engine, [side[name] for name in both for side in (our_heads, their_heads)]) if both else None
+        Distances(ws.engine, [side[name] for name in diverged for side in (our_heads, their_heads)])
+        if diverged
+        else None
     )
     rows = []
     for name in names:
@@ -74,7 +76,7 @@ def list_branches(ws: Workspace, standing: AnswerOrigin, *, local: bool, pattern
         if name in our_heads and name in their_heads:
             distance = (
                 distances.count_apart([our_heads[name]], [their_heads[name]])
-                if distances and name in both
+                if distances and name in diverged
                 else AheadBehind()
             )
             row = replace(row, ahead=distance.ahead, behind=distance.behind)

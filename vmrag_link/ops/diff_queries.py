@@ -58,8 +58,8 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
     golden = golden_file.load_queries(ws).golden
     try:
         follow_and_warn(ws, index=True)
-    except (NotInitialized, PinMissing) as why:
-        if not can_files_answer(ws, why):
+    except (NotInitialized, PinMissing) as error:
+        if not can_files_answer(ws, error):
             raise
     before = _find_committed_place(ws) if old is None else _find_place(ws, old)
     after = _find_place(ws, WORKING if new is None else new)
@@ -100,8 +100,8 @@ def _find_committed_place(ws: Workspace) -> RankedRevision:
     commit = plumbing.read_head(ws.places).commit
     try:
         revision = ws.require_stored_revision()
-    except (NotInitialized, PinMissing) as why:
-        if not (commit and can_files_answer(ws, why)):
+    except (NotInitialized, PinMissing) as error:
+        if not (commit and can_files_answer(ws, error)):
             raise
         revision = ""
     files = ws.sources.read_config_at(commit) if commit and ws.sources.configured else None
@@ -114,8 +114,8 @@ def _find_place(ws: Workspace, name: str) -> RankedRevision | None:
         return None
     try:
         revision = resolve_rev(ws, name)
-    except (NotInitialized, PinMissing) as why:
-        if not can_files_answer(ws, why):
+    except (NotInitialized, PinMissing) as error:
+        if not can_files_answer(ws, error):
             raise
         return ranked_at(ws, name)
     with contextlib.suppress(GitReferenceMissing, PinError):  # then it names a revision or a KB branch

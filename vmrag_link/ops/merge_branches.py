@@ -93,20 +93,20 @@ def merge_branch(
         report = merge.continue_merge(ws)
         return BranchMerge(_name_branch(ws.resolve_target()), report, 0, ())
     state = merge.require_mergeable(ws)
-    other = None if target is None else _find_target(ws, state, target)
-    abandoned = merge.stash_abandoned(ws, state, source) if other is None and on_conflict != "abort" else None
+    other_branch = None if target is None else _find_target(ws, state, target)
+    abandoned = merge.stash_abandoned(ws, state, source) if other_branch is None and on_conflict != "abort" else None
     merge_source = _open_source(ws, abandoned.name if abandoned else source)
-    name = other.name if other else _name_branch(state)
-    if on_conflict == "abort" and (conflicts := merge_source.list_conflicts(ws, _find_ours(state, other, how))):
+    name = other_branch.name if other_branch else _name_branch(state)
+    if on_conflict == "abort" and (conflicts := merge_source.list_conflicts(ws, _find_ours(state, other_branch, how))):
         raise _conflict_error(source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
     # Stashed documents are merged with the uncommitted ones. Any other source would mix the two.
     clean = reset.clean_branch(ws, how, message=f"Before merging {source}")
-    with contextlib.nullcontext() if merge_source.aside else clean, _on_branch(ws, other):
+    with contextlib.nullcontext() if merge_source.aside else clean, _on_branch(ws, other_branch):
         into = merge.require_mergeable(ws)
         outcome = _merge_source(ws, merge_source, into, name, message=message, on_conflict=on_conflict)
         if outcome.merge.result == "conflict":
-            what = f"{source} conflicts with {name}; the merge is open"
-            raise _conflict_error(source, what, outcome.decided, merging=True)
+            statement = f"{source} conflicts with {name}; the merge is open"
+            raise _conflict_error(source, statement, outcome.decided, merging=True)
     return outcome
 
 
@@ -211,19 +211,19 @@ def _name_branch(state: Target) -> str:
     return state.pin.dolt_branch if state.pin else state.trigger.branch or ""
 
 
-def _find_ours(state: Target, other: KbBranch | None, how: Handling) -> At:
+def _find_ours(state: Target, other_branch: KbBranch | None, how: Handling) -> At:
     """Return what will be merged into, before uncommitted documents are handled."""
-    if other:
-        return other.head
+    if other_branch:
+        return other_branch.head
     branch = state.kb_branch
     return WorkingSet(branch.name) if branch and branch.dirty and how != "reset_first" else state.revision
 
 
-def _conflict_error(source: str, what: str, conflicts: tuple[Conflict, ...], *, merging: bool) -> MergeConflict:
+def _conflict_error(source: str, statement: str, conflicts: tuple[Conflict, ...], *, merging: bool) -> MergeConflict:
     listed = conflict_rows.encode_rows(conflict_rows.list_conflict_rows(conflicts))
     kind = MergeConflict if merging else MergeRefused
     return kind(
-        f"{what}: {plural(len(listed), 'conflict')}.",
+        f"{statement}: {plural(len(listed), 'conflict')}.",
         hint="vmrag resolve" if merging else f"vmrag merge {quoted(source)}",
         conflicts=listed,
         merge_in_progress=merging,
@@ -231,16 +231,16 @@ def _conflict_error(source: str, what: str, conflicts: tuple[Conflict, ...], *, 
 
 
 @contextlib.contextmanager
-def _on_branch(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
+def _on_branch(ws: Workspace, branch: KbBranch | None) -> Iterator[None]:
     """Check out another KB branch in the block. It stays checked out if the block leaves a merge
     open.
     """
-    if other is None:
+    if branch is None:
         yield
         return
     before = ws.find_kb_branch()
     former = before.name if before else ws.require_stored_revision()
-    switch(ws, other.name)
+    switch(ws, branch.name)
     try:
         yield
     finally:

@@ -270,7 +270,9 @@ def _list_upstream_refs(ws: Workspace, branch: str, remote: str | None) -> tuple
     remote_name, merge_ref = configuration.get(f"{section}.remote", ""), configuration.get(f"{section}.merge", "")
     chosen = remote if remote in remotes.list_remotes(ws.places) else None
     if remote_name and merge_ref and chosen in (None, remote_name):
-        short = merge_ref.removeprefix(BRANCHES)
-        return short if remote_name == "." else f"{remotes.redact_url(remote_name)}/{short}", [f"{branch}@{{upstream}}"]
+        branch_name = merge_ref.removeprefix(BRANCHES)
+        return branch_name if remote_name == "." else f"{remotes.redact_url(remote_name)}/{branch_name}", [
+            f"{branch}@{{upstream}}"
+        ]
     remote_names = [chosen] if chosen else remotes.list_for_reading(ws.places, branch)
     return "", [f"refs/remotes/{name}/{branch}" for name in remote_names]

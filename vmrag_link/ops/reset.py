@@ -88,9 +88,9 @@ def build_uncommitted_error(ws: Workspace, branch: KbBranch) -> Uncommitted:
     changes = count_local_changes(ws.engine, branch)
     documents, total = changes["documents"], changes["total"]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
-    what = plural(total, "document") if total else "A change of collections"
+    subject = plural(total, "document") if total else "A change of collections"
     return Uncommitted(
-        f"{what} of {branch.name!r} {'are' if total > 1 else 'is'} not committed{named}.",
+        f"{subject} of {branch.name!r} {'are' if total > 1 else 'is'} not committed{named}.",
         hint="vmrag commit",
         branch=branch.name,
         local_changes=changes,
@@ -110,13 +110,13 @@ def discard_uncommitted(ws: Workspace, branch: KbBranch) -> str:
     The revision stays reachable. A note names the discarded documents and the command that restores
     them.
     """
-    what = _describe_changes(count_local_changes(ws.engine, branch))
+    changes = _describe_changes(count_local_changes(ws.engine, branch))
     aside = _stash(ws, branch)
     held = _read_aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
     replay.forget_changes(ws.engine, branch.name)
     ws.progress.note(
-        f"Discarded uncommitted changes on {branch.name!r}: {what}. Revision {held} keeps them. To restore them: "
+        f"Discarded uncommitted changes on {branch.name!r}: {changes}. Revision {held} keeps them. To restore them: "
         f"merge_branch with source={held}, or in a terminal: vmrag merge {held}"
     )
     return held

@@ -242,17 +242,17 @@ def _find_losses(ws: Workspace) -> Losses:
     pinned = [pin.dolt_commit for pin in pins if ws.engine.has_revision(pin.dolt_commit)]
     heads, problem = _fetch_remote_heads(ws)
     remote_heads = {*heads, read_root(ws.engine)}
-    lacking = set(ws.engine.find_unreachable([*(branch.head for branch in user_branches), *pinned], heads=remote_heads))
+    missing = set(ws.engine.find_unreachable([*(branch.head for branch in user_branches), *pinned], heads=remote_heads))
     merge = merge_state.read_merge(ws)
     return Losses(
         tuple(branch.name for branch in user_branches if branch.dirty),
         aside,
-        revisions.count_beyond(ws.engine, sorted(lacking), sorted(remote_heads)) if lacking else 0,
-        tuple(branch.name for branch in user_branches if branch.head in lacking),
-        problem if lacking else "",
+        revisions.count_beyond(ws.engine, sorted(missing), sorted(remote_heads)) if missing else 0,
+        tuple(branch.name for branch in user_branches if branch.head in missing),
+        problem if missing else "",
         merge.source if merge else "",
         local,
-        present_pin is not None and present_pin.dolt_commit in lacking,
+        present_pin is not None and present_pin.dolt_commit in missing,
     )
 
 
@@ -276,9 +276,9 @@ def _list_losses(losses: Losses) -> Iterator[str]:
     if losses.set_aside:
         yield f"stashed documents ({', '.join(losses.set_aside)})"
     if losses.commits:
-        where = f" on {', '.join(map(repr, losses.branches))}" if losses.branches else ""
-        why = f" (as of the last fetch: {losses.problem.rstrip('.')})" if losses.problem else ""
-        yield f"{plural(losses.commits, 'commit')} of the knowledge base{where}{why}"
+        places = f" on {', '.join(map(repr, losses.branches))}" if losses.branches else ""
+        doubt = f" (as of the last fetch: {losses.problem.rstrip('.')})" if losses.problem else ""
+        yield f"{plural(losses.commits, 'commit')} of the knowledge base{places}{doubt}"
     if losses.merge:
         yield f"the open merge of {losses.merge}"
     if losses.local:

@@ -272,9 +272,9 @@ def _write_pin(ws: Workspace, target: Target, revision: str, branch: str) -> Pin
     return report
 
 
-def _unpinned_error(target: Target, revision: str, branch: str, why: str) -> RevisionUnpinned:
+def _unpinned_error(target: Target, revision: str, branch: str, reason: str) -> RevisionUnpinned:
     return RevisionUnpinned(
-        f"revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {why}.",
+        f"revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {reason}.",
         hint=f"git switch {quoted(target.trigger.branch or '')} && vmrag pin {revision}",
         revision=revision,
         branch=branch,

@@ -281,8 +281,8 @@ def _compare_collection(
         return
     paid = contents.indexed.collection.embedding_function in SERVICES
     vouched = shared_vectors.read_digests(engine, contents.fingerprint) if paid else None
-    if why := find_difference(client, remote_collection, contents, vouched):
-        message = f"The collection {label} was changed: {why}."
+    if changes := find_difference(client, remote_collection, contents, vouched):
+        message = f"The collection {label} was changed: {changes}."
         yield Finding("CHROMA_SERVER_CHANGED", "warning", message, DOCTOR, contents.name)
 
 

@@ -42,9 +42,9 @@ def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
     if ws.stores_nothing:
         return  # only files of the repository answer
     if not ws.is_initialized:
-        why = reasons.explain_uninitialized(ws)
-        lost = isinstance(why, KnowledgeLost)
-        yield Finding("KB_LOST" if lost else "NOT_INITIALIZED", "error", why.message, why.hint, str(ws.places.kb))
+        error = reasons.explain_uninitialized(ws)
+        lost = isinstance(error, KnowledgeLost)
+        yield Finding("KB_LOST" if lost else "NOT_INITIALIZED", "error", error.message, error.hint, str(ws.places.kb))
         return
     damage = ws.engine.find_damage()
     if damage:
@@ -67,8 +67,8 @@ def _check_stored_copies(ws: Workspace) -> Iterator[Finding]:
 
 def _check_root_branch(ws: Workspace) -> Iterator[Finding]:
     if root := find_correct_root(ws.engine):
-        where = "is at another revision" if ws.engine.find_branch(ROOT_BRANCH) else "does not exist"
-        message = f"the branch {ROOT_BRANCH!r}, which every knowledge base begins with, {where}."
+        state = "is at another revision" if ws.engine.find_branch(ROOT_BRANCH) else "does not exist"
+        message = f"the branch {ROOT_BRANCH!r}, which every knowledge base begins with, {state}."
         yield Finding("ROOT_MISPLACED", "error", message, DOCTOR, root)
 
 

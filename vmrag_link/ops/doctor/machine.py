@@ -216,8 +216,8 @@ def _check_holder(path: Path, seconds: float) -> Iterator[Finding]:
             yield Finding("HOLDER_STALE", "note", message, f"rm -f {quoted(path)}", str(lock))
     elif seconds >= BRIEF_SECONDS:
         pid, purpose = locks.read_holder(lock) or (None, "do something unnamed")
-        who = f"Process {pid}" if pid else "A process"
-        message = f"{who} has held {lock.name} for {seconds:.0f} s, to {purpose}."
+        label = f"Process {pid}" if pid else "A process"
+        message = f"{label} has held {lock.name} for {seconds:.0f} s, to {purpose}."
         look = f"ps -fp {pid}" if pid else f"fuser -v {quoted(lock)}"
         yield Finding("LOCK_HELD", "note" if seconds < LONG_SECONDS else "warning", message, look, str(lock))
 

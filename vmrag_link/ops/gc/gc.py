@@ -137,13 +137,13 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
 
 
 @contextlib.contextmanager
-def _note_failure(undone: list[str], what: str) -> Iterator[None]:
+def _note_failure(undone: list[str], failure: str) -> Iterator[None]:
     """Note a failure of the machine in the block. Completed steps stay."""
     try:
         with file_failures():
             yield
     except (FileSystemError, EngineUnwritable) as error:
-        undone.append(f"{what}: {error.message}")
+        undone.append(f"{failure}: {error.message}")
 
 
 # -- revisions to keep

@@ -152,10 +152,10 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = KEEP_DAYS) -> S
     owner = contents.make_owner_mark(read_root(ws.engine))
     needed_names = _list_needed_collections(ws, owner)
     collections = client.list_collections()
-    ours = [collection for collection in collections if contents.belongs_to(collection.name, owner)]
+    own_collections = [collection for collection in collections if contents.belongs_to(collection.name, owner)]
     unneeded = [
         collection
-        for collection in ours
+        for collection in own_collections
         if collection.name not in needed_names and _is_old(collection, time.time() - days * _DAY)
     ]
     if apply:
@@ -166,7 +166,11 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = KEEP_DAYS) -> S
         for dropped_collection in sorted(unneeded, key=lambda dropped_collection: dropped_collection.name)
     )
     return ServerGcReport(
-        apply, ws.chroma.server.display_text, dropped, len(ours) - len(unneeded), len(collections) - len(ours)
+        apply,
+        ws.chroma.server.display_text,
+        dropped,
+        len(own_collections) - len(unneeded),
+        len(collections) - len(own_collections),
     )
 
 

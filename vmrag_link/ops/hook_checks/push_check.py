@@ -96,18 +96,20 @@ def check_push(ws: Workspace, push: Push) -> PushCheckReport:
     if push.remote is None or any(flaw.blocks for flaw in flaws):
         return PushCheckReport(tuple(flaws))
     sent, ends = [], list(_list_ends(ws, push, pushed.by_tip))
-    for where, publish_request in _build_requests(ws, ends, _list_coming_pins(ws, push, pushed)):
+    for remote, publish_request in _build_requests(ws, ends, _list_coming_pins(ws, push, pushed)):
         try:
-            ref = destinations.find_own_ref(ws, where)
+            ref = destinations.find_own_ref(ws, remote)
             if ref and ws.engine.shared:
                 continue  # everyone who uses the server has it
             address = (
-                _find_own_address(ws, push, ref) if ref else destinations.list_trusted_addresses(ws, where, ask=True)[0]
+                _find_own_address(ws, push, ref)
+                if ref
+                else destinations.list_trusted_addresses(ws, remote, ask=True)[0]
             )
             if not _is_known_pushed(ws, address, publish_request):
                 sent.append((address.text, publish_to(ws, address, publish_request)))
         except (RemoteError, LockError) as error:
-            flaws.append(_build_unsent(ws, error, last=any(end.pin.dolt_remote == where for end in ends)))
+            flaws.append(_build_unsent(ws, error, last=any(end.pin.dolt_remote == remote for end in ends)))
     return PushCheckReport(tuple(flaws), tuple(sent))
 
 
@@ -234,17 +236,17 @@ def _build_requests(
     """Yield each `dolt_remote` with the revisions that it needs."""
     # If a code branch is moved back, its KB branch is moved back as well, which needs no new
     # revision. git refuses to remove commits that this clone has never seen, unless it is forced.
-    back = [end for end in ends if end.follows is False]
+    moved_back = [end for end in ends if end.follows is False]
     pins = [
         pin for data in coming if (pin := try_read_pin(ws.places.kb, data)) and ws.engine.has_revision(pin.dolt_commit)
     ]
     pins = [_replace_remote(pin, [end.pin.dolt_remote for end in ends]) for pin in pins]
-    for remote in dict.fromkeys(pin.dolt_remote for pin in (*pins, *(end.pin for end in back))):
+    for remote in dict.fromkeys(pin.dolt_remote for pin in (*pins, *(end.pin for end in moved_back))):
         moves = {name: end for end in ends if end.pin.dolt_remote == remote and (name := _find_kb_branch(ws, end.ref))}
         request = PublishRequest(
             {name: move.pin.dolt_commit for name, move in moves.items()},
             [pin.dolt_commit for pin in pins if pin.dolt_remote == remote],
-            force=frozenset(name for name, move in moves.items() if move in back),
+            force=frozenset(name for name, move in moves.items() if move in moved_back),
             superseded=functools.partial(_list_pinned, ws, {name: move.tip for name, move in moves.items()}),
             lenient=True,
         )

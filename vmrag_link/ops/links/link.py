@@ -155,9 +155,9 @@ def _is_replaceable(path: Path, *, empty: bool) -> bool:
     return (empty and not data.strip()) or pinning.is_pin(data)
 
 
-def _link_file_error(why: str, link_file: str) -> UsageInvalid:
+def _link_file_error(reason: str, link_file: str) -> UsageInvalid:
     hint = f"--link-file {PIN_NAME}   (or a name that ends with it: --link-file docs/kb{PIN_NAME})"
-    return UsageInvalid(f"invalid link file: {why}.", hint=hint, parameter="link_file", value=link_file)
+    return UsageInvalid(f"invalid link file: {reason}.", hint=hint, parameter="link_file", value=link_file)
 
 
 def _write_link_file(

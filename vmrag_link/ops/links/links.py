@@ -133,11 +133,11 @@ def derive_links(ws: Workspace, url: str) -> Iterable[Link]:
             yield Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
 
 
-def is_same_link(one: Link, other: Link) -> bool:
+def is_same_link(link: Link, other_link: Link) -> bool:
     """Return whether two rows link a commit to the same revision. The clone that made a row does
     not matter.
     """
-    return _select_columns(one) == _select_columns(other)
+    return _select_columns(link) == _select_columns(other_link)
 
 
 def _select_columns(link: Link) -> tuple[str, ...]:

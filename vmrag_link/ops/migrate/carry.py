@@ -223,12 +223,16 @@ def _build_plan(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]
         for on_branch in parents.keys() - on_branches - pinned - before_root.keys()
         if not engine.is_bare(on_branch)
     }
-    apart = (pinned | anchored) - before_root.keys()
-    parents_of_apart = {parent for revision in apart for parent in parents[revision]}
-    revisions = (on_branches | apart) - before_root.keys()
+    unreached = (pinned | anchored) - before_root.keys()
+    parents_of_apart = {parent for revision in unreached for parent in parents[revision]}
+    revisions = (on_branches | unreached) - before_root.keys()
     _require_descent(revisions, parents, revisions | {root})
     return MigrationPlan(
-        root, tuple(sort_parents_first(revisions, parents)), parents, branches, tuple(sorted(apart - parents_of_apart))
+        root,
+        tuple(sort_parents_first(revisions, parents)),
+        parents,
+        branches,
+        tuple(sorted(unreached - parents_of_apart)),
     )
 
 

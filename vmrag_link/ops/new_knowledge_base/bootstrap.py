@@ -293,11 +293,11 @@ def _update_index(ws: Workspace) -> str:
     return ""
 
 
-def _build_standing(ws: Workspace, revision: str, why: str) -> AnswerOrigin:
+def _build_standing(ws: Workspace, revision: str, reason: str) -> AnswerOrigin:
     branch = ws.find_kb_branch()
     head = plumbing.read_head(ws.places).commit
     kb = KbBlock(str(ws.places.top), head, branch.name if branch else None, revision, dirty=False, in_sync=False)
-    return AnswerOrigin(revision, revision, kb, (why,))
+    return AnswerOrigin(revision, revision, kb, (reason,))
 
 
 def _find_url(ws: Workspace, remote: str) -> str:

@@ -63,9 +63,9 @@ def read_store(folder: Path, *, model: Model, chunking: Chunking) -> ForeignRows
             store.close()
 
 
-def _unreadable_error(folder: Path, why: str) -> IndexFailed:
+def _unreadable_error(folder: Path, reason: str) -> IndexFailed:
     return IndexFailed(
-        f"{folder} has no readable Chroma store: {why}",
+        f"{folder} has no readable Chroma store: {reason}",
         hint="import_existing=false   (starts without the store)",
         folder=str(folder),
     )

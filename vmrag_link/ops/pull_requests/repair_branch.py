@@ -159,8 +159,8 @@ def _examine_branch(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepa
     )
 
 
-def _explain(finding: PinFinding, why: str) -> PinFinding:
-    return replace(finding, message=f"{finding.message} {why}")
+def _explain(finding: PinFinding, reason: str) -> PinFinding:
+    return replace(finding, message=f"{finding.message} {reason}")
 
 
 def _merge_dropped(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | RepairConflict:

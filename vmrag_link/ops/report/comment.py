@@ -111,8 +111,8 @@ def _generate_answer_lines(answer: CommentAnswer) -> Iterator[str]:
 
 
 def _format_place(answer: CommentAnswer) -> str:
-    how = "no longer as expected, " if answer.lacks else "further down: " if answer.below else ""
-    return f"{how}first difference at place {answer.place}"
+    change = "no longer as expected, " if answer.lacks else "further down: " if answer.below else ""
+    return f"{change}first difference at place {answer.place}"
 
 
 def _format_names(answer: CommentAnswer) -> str:

@@ -194,9 +194,9 @@ def build_comment_data(number: int, summary: ReportSummary, head: str) -> Commen
     )
 
 
-def build_without_report(number: int, head: str, why: Code) -> CommentData:
+def build_without_report(number: int, head: str, code: Code) -> CommentData:
     """Build the data of a head whose knowledge base is unavailable because of its pin."""
-    return CommentData(number, head, compared=False, things_missing=1, missing=(MissingThing(why, head),))
+    return CommentData(number, head, compared=False, things_missing=1, missing=(MissingThing(code, head),))
 
 
 def parse_comment_data(content: bytes) -> CommentData:

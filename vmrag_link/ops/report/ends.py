@@ -228,9 +228,14 @@ def _compare_queries(
 
 def _list_queries(golden: GoldenFile | None, before: GoldenFile | None) -> ComparedQueries:
     """Return the queries, and which of them only one of the files has."""
-    ours, theirs = (golden_or_none.queries if golden_or_none else () for golden_or_none in (golden, before))
+    head_queries, start_queries = (
+        golden_or_none.queries if golden_or_none else () for golden_or_none in (golden, before)
+    )
     return ComparedQueries(
-        QUERIES_NAME, len(ours), added=_list_missing_from(ours, theirs), removed=_list_missing_from(theirs, ours)
+        QUERIES_NAME,
+        len(head_queries),
+        added=_list_missing_from(head_queries, start_queries),
+        removed=_list_missing_from(start_queries, head_queries),
     )
 
 
@@ -321,5 +326,5 @@ def _list_chunks(answer: GoldenAnswer) -> Iterator[AnswerText]:
     )
 
 
-def _explain_not_compared(listed: ComparedQueries, why: str, hint: str = "") -> ComparedQueries:
-    return replace(listed, not_compared=why, hint=hint)
+def _explain_not_compared(listed: ComparedQueries, reason: str, hint: str = "") -> ComparedQueries:
+    return replace(listed, not_compared=reason, hint=hint)

@@ -138,11 +138,11 @@ def draw_blocks(line: DocumentLine) -> str:
     """Return five letters: `p` for the share of inserted words, `m` for deleted words, and `n` for
     the rest if little changed.
     """
-    both = line.words.inserted + line.words.deleted
-    if not both:
+    changed = line.words.inserted + line.words.deleted
+    if not changed:
         return "n" * _BLOCKS
-    many = min(_BLOCKS, both)
-    plus = round(many * line.words.inserted / both)
+    many = min(_BLOCKS, changed)
+    plus = round(many * line.words.inserted / changed)
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
 
 

@@ -138,7 +138,7 @@ def build_rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[Rank
     """
     previous_places = _match_places(query, renamed)
     kept_places = {previous.place for previous in previous_places.values()}
-    both = zip_longest(query.before[:PLACES], query.after[:PLACES])
+    chunk_pairs = zip_longest(query.before[:PLACES], query.after[:PLACES])
     return [
         RankRow(
             place,
@@ -148,7 +148,7 @@ def build_rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[Rank
             previous_places.get(place),
             _count_removed(previous_places.get(place), kept_places),
         )
-        for place, (before, after) in enumerate(both, start=1)
+        for place, (before, after) in enumerate(chunk_pairs, start=1)
     ]
 
 

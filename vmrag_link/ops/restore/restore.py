@@ -215,9 +215,11 @@ def _diff_selection(ws: Workspace, at: At, revision: str, selection: document_na
 
 def _confirmation_error(unsaved: Difference, command: str) -> ConfirmationMissing:
     names = [str(DocumentName(*document.key)) for document in unsaved.documents]
-    what = f"{plural(len(names), 'document')}: {', '.join(names[:_MAX_NAMED])}" if names else "settings of collections"
+    contents = (
+        f"{plural(len(names), 'document')}: {', '.join(names[:_MAX_NAMED])}" if names else "settings of collections"
+    )
     return ConfirmationMissing(
-        f"this would discard uncommitted changes of {what}{', …' if len(names) > _MAX_NAMED else ''}.",
+        f"this would discard uncommitted changes of {contents}{', …' if len(names) > _MAX_NAMED else ''}.",
         hint=f"{command} --yes   (a revision keeps them)",
         uncommitted_count=len(names),
     )

@@ -192,8 +192,8 @@ def read_sources_status(ws: Workspace) -> SourcesStatus | None:
         ]
         untracked = work_tree.count_untracked_files(ws.places, unsearched) if unsearched else 0
         changed = tuple(sorted(_list_changes(ws, tree), key=lambda change: change.path))
-    except (GitError, LimitExceeded) as why:  # the status must succeed
-        return SourcesStatus(problem=why.message)
+    except (GitError, LimitExceeded) as error:  # the status must succeed
+        return SourcesStatus(problem=error.message)
     counts = {name: len(files) for name, files in tree.listing.files.items()}
     edited = sorted(key for key, file in tree.files.items() if file.uncommitted)
     return SourcesStatus(

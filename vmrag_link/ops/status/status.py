@@ -182,11 +182,11 @@ def _status_without_knowledge_base(ws: Workspace, git: GitBlock, files: SourcesS
     """Return the status of a work tree whose knowledge base does not exist on this machine."""
     if ws.stores_nothing:
         return _status_of_files(ws, git, files)
-    why = explain_uninitialized(ws)
+    error = explain_uninitialized(ws)
     pin, flaws = _read_pin(ws)
-    reasons = [why.message, *flaws, *_describe_sources(ws), *_list_warnings(ws)]
+    reasons = [error.message, *flaws, *_describe_sources(ws), *_list_warnings(ws)]
     return StatusReport(
-        "not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint, sources=files
+        "not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, error.hint, sources=files
     )
 
 

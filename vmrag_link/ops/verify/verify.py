@@ -174,12 +174,12 @@ def verify_between(
     walk, pins = _read_pins(ws, scope)
     if pins.empty:
         return _report_unpinned(ws, scope, walk)
-    lacking = (
+    list_lacking = (
         _fetch_and_check(ws, destinations.list_trusted_addresses(ws, find_knowledge_remote(ws, head))[0])
         if ask
         else None
     )
-    return _report_range(ws, scope, walk, pins, reachable=lacking, fork=fork)
+    return _report_range(ws, scope, walk, pins, reachable=list_lacking, fork=fork)
 
 
 def _report_unpinned(ws: Workspace, scope: VerifyScope, walk: Walk) -> VerifyReport:

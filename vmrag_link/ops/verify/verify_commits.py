@@ -135,10 +135,10 @@ class Examination:
         moved = self._list_moved_pins(change)
         if moved is None:
             return None
-        way, lost = pinning.judge_pin(self._ancestry, pin, sides=sides, moved=moved)
-        if way == "fine":
+        verdict, lost = pinning.judge_pin(self._ancestry, pin, sides=sides, moved=moved)
+        if verdict == "fine":
             return None
-        if way == "dropped":
+        if verdict == "dropped":
             return self._build_drop(change, f"its pin {_shorten(pin)} does not contain", lost)
         message = f"Commit {_shorten(change.commit)} moves the pin back from {_shorten(lost[0])} to {_shorten(pin)}."
         hint = f"{_form_repair_command(change.commit)}   (only if this was not intended)"
@@ -156,12 +156,12 @@ class Examination:
             return self._build_broken("PIN_REMOVED", change, message, moved or sides)
         return self._build_drop(change, "it has no pin, so it lacks", moved) if moved else None
 
-    def _build_drop(self, change: PinChange, why: str, lost: Sequence[str]) -> Flaw:
+    def _build_drop(self, change: PinChange, reason: str, lost: Sequence[str]) -> Flaw:
         merge = len(change.parents) > 1
-        what = "merge" if merge else "commit"
-        whose = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
+        kind = "merge" if merge else "commit"
+        clause = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
         named = " and ".join(map(_shorten, lost))
-        message = f"The {what} {_shorten(change.commit)} drops knowledge: {why} {named}, which {whose}."
+        message = f"The {kind} {_shorten(change.commit)} drops knowledge: {reason} {named}, which {clause}."
         return Flaw(
             PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _form_repair_command(change.commit)),
             tuple(lost),
@@ -191,12 +191,14 @@ class Examination:
             f"Commit {_shorten(change.commit)} cannot be checked for dropped knowledge: this knowledge base does not have "
             f"the revision {_shorten(revision)}, which a parent pins."
         )
-        whose = next(
+        parent_commit = next(
             parent
             for parent, entry in zip(change.parents, change.before, strict=True)
             if self._pins.find_revision(entry) == revision
         )
-        finding = PinFinding("PIN_REVISION_MISSING", "error", change.commit, message, _form_fetch_command(whose))
+        finding = PinFinding(
+            "PIN_REVISION_MISSING", "error", change.commit, message, _form_fetch_command(parent_commit)
+        )
         return Flaw(finding, (revision,))
 
     def _build_broken(self, code: Code, change: PinChange, message: str, sides: Sequence[str]) -> Flaw:

@@ -107,9 +107,9 @@ def _merge_revisions(
     outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     if outcome.revision is None:
         number = len(outcome.conflicts)
-        what = f"{number} conflicts" if number > 1 else f"a conflict in {outcome.conflicts[0].id}"
+        conflict_text = f"{number} conflicts" if number > 1 else f"a conflict in {outcome.conflicts[0].id}"
         raise PinConflict(
-            f"the knowledge bases of the two sides have {what}.",
+            f"the knowledge bases of the two sides have {conflict_text}.",
             hint="vmrag resolve",
             conflicts=[conflict.id for conflict in outcome.conflicts],
         )

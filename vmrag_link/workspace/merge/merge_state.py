@@ -235,8 +235,8 @@ def _read_side(ws: Workspace, name: str, data: bytes | None) -> Pin | None:
     try:
         return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}") if data else None
     except PinMalformed as error:
-        other = "theirs" if name == "ours" else "ours"
-        hint = f"git checkout --{other} -- {PIN_NAME} && git add {PIN_NAME} && git commit   (continues from that side's pin)"
+        other_side = "theirs" if name == "ours" else "ours"
+        hint = f"git checkout --{other_side} -- {PIN_NAME} && git add {PIN_NAME} && git commit   (continues from that side's pin)"
         raise PinMalformed(error.message, hint=hint, **error.details) from None
 
 
@@ -245,10 +245,10 @@ def _is_contested(ws: Workspace, state: MergeState) -> bool:
 
     In a merge of branches, it lacks nothing if one side contains the other.
     """
-    engine, both = ws.engine, (state.ours, state.theirs)
+    engine, pair_of_sides = ws.engine, (state.ours, state.theirs)
     if not pin_merge.is_merge(ws.places) or not _has_both_sides(ws, state):
         return True
-    return not any(engine.is_ancestor(*pair) for pair in (both, both[::-1]))
+    return not any(engine.is_ancestor(*pair) for pair in (pair_of_sides, pair_of_sides[::-1]))
 
 
 def _has_both_sides(ws: Workspace, state: MergeState) -> bool:

@@ -126,15 +126,15 @@ def _clone_first(ws: Workspace, addresses: list[Address]) -> Address:
     for address in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                made = connection.clone_remote(
+                engine_or_none = connection.clone_remote(
                     ws.places, address, make, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
                 )
                 task.advance(1)
         except RemoteError as problem:
             problems.append(problem)
             continue
-        if made is not None:
-            made.close()
+        if engine_or_none is not None:
+            engine_or_none.close()
             return address
         problems.append(build_remote_empty(address))
     raise next((error for error in problems if not isinstance(error, RemoteEmpty)), problems[0])

@@ -143,8 +143,8 @@ def report_remotes(ws: Workspace) -> RemotesReport:
     trusted = tuple(map(remotes.redact_url, configuration.read_config_values(ws.places, address.TRUSTED_KEY)))
     try:
         addresses = list_trusted_addresses(ws, text)
-    except RemoteError as why:
-        return RemotesReport(text, (), trusted, why.message, why.hint)
+    except RemoteError as error:
+        return RemotesReport(text, (), trusted, error.message, error.hint)
     return RemotesReport(text, tuple(_build_row(ws, address) for address in addresses), trusted)
 
 
@@ -202,9 +202,9 @@ def find_upstream(ws: Workspace) -> Upstream | None:
         address = list_trusted_addresses(ws, text)[0]
     except RemoteEmpty:
         return None
-    except RemoteError as why:
+    except RemoteError as error:
         name = remotes.redact_url(text)
-        return Upstream(name, name, {}, problem=why.message)
+        return Upstream(name, name, {}, problem=error.message)
     url = address.text
     if address.peer and address.peer.remote in remotes.list_remotes(ws.places):
         url = remotes.redact_url(remotes.read_url(ws.places, address.peer.remote))

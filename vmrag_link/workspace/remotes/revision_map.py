@@ -93,24 +93,24 @@ def import_entries(
     invalid, and imports none.
     """
     head = engine.remote_heads(remote).get(MIGRATED_BRANCH)
-    ours = engine.find_branch(MIGRATED_BRANCH)
-    if head is None or (ours and engine.is_ancestor(head, ours.head)):
+    own_branch = engine.find_branch(MIGRATED_BRANCH)
+    if head is None or (own_branch and engine.is_ancestor(head, own_branch.head)):
         reload_map(engine)
         return 0
-    theirs, known_entries = read_map(engine, head), read_map(engine)
-    new = {old: entry for old, entry in theirs.items() if known_entries.get(old) != entry}
+    remote_entries, known_entries = read_map(engine, head), read_map(engine)
+    new = {old: entry for old, entry in remote_entries.items() if known_entries.get(old) != entry}
     require_sound_entries(engine, new, known_entries, progress=progress)
     _require_times(engine, new, pinned())
     with engine.write_lock("take what was migrated elsewhere"):
-        if ours is None:
+        if own_branch is None:
             engine.create_branch(MIGRATED_BRANCH, head)
-        elif engine.is_ancestor(ours.head, head) and known_entries.keys() <= theirs.keys():
-            engine.move_branch(MIGRATED_BRANCH, head, expected=ours.head)
+        elif engine.is_ancestor(own_branch.head, head) and known_entries.keys() <= remote_entries.keys():
+            engine.move_branch(MIGRATED_BRANCH, head, expected=own_branch.head)
         else:
             revision = engine.commit_onto(
-                ours.head, list(_generate_writes({**new, **known_entries})), joining=head, **_sign(engine)
+                own_branch.head, list(_generate_writes({**new, **known_entries})), joining=head, **_sign(engine)
             )
-            engine.move_branch(MIGRATED_BRANCH, revision, expected=ours.head)
+            engine.move_branch(MIGRATED_BRANCH, revision, expected=own_branch.head)
         reload_map(engine)
     return len(new)
 
@@ -263,8 +263,8 @@ def _parse_entry(engine: Engine, row: Document) -> tuple[str, MigratedRevision]:
 def _generate_writes(entries: Entries) -> Iterator[Write]:
     rows = sorted(entries.items())
     for start in range(0, len(rows), _BATCH):
-        some = itertools.islice(rows, start, start + _BATCH)
-        yield Write(put_collections=[_COLLECTION], put_documents=[_build_row(old, entry) for old, entry in some])
+        batch = itertools.islice(rows, start, start + _BATCH)
+        yield Write(put_collections=[_COLLECTION], put_documents=[_build_row(old, entry) for old, entry in batch])
 
 
 def _build_row(old: str, entry: MigratedRevision) -> Document:
@@ -288,7 +288,7 @@ def _sign(engine: Engine) -> dict[str, str]:
     }
 
 
-def _refused_error(why: str) -> KnowledgeRefused:
+def _refused_error(reason: str) -> KnowledgeRefused:
     return KnowledgeRefused(
-        f"refused the remote's map of migrated revisions: {why}. Nothing of it was imported.", hint=_REPAIR
+        f"refused the remote's map of migrated revisions: {reason}. Nothing of it was imported.", hint=_REPAIR
     )
