@@ -52,7 +52,7 @@ def check_sync(ws: Workspace) -> Iterator[Finding]:
 
 def _sync(ws: Workspace, finding: Finding) -> str:
     report = sync_to_pin(ws, rebuild="--rebuild" in finding.fix)
-    return f"Brought knowledge base and index to {(report.to or '')[:7]}."
+    return f"Updated knowledge base and index to {(report.to or '')[:7]}."
 
 
 def check_views(ws: Workspace) -> Iterator[Finding]:

@@ -247,7 +247,7 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
     if not files:
         raise UsageInvalid(
             f"the source {target.collection!r} excludes {readable[0]}.",
-            hint=f"Delete the pattern from `exclude` of {target.collection!r} in {CONFIG_NAME}, or take another --collection",
+            hint=f"Delete the pattern from `exclude` of {target.collection!r} in {CONFIG_NAME}, or choose another --collection",
         )
     return files
 

@@ -308,9 +308,8 @@ def _check_comparable(
     report is only marked as shallow.
     """
     is_only_cut = not scope.without and walk.parents.keys() <= walk.cut
-    lacks_parents = is_only_cut and any(
-        objects.read_parents(ws.places, parent) for parent in walk.parents
-    )  # git cuts at a root, too
+    # git also cuts at a root, which has no parents.
+    lacks_parents = is_only_cut and any(objects.read_parents(ws.places, parent) for parent in walk.parents)
     if lacks_parents or (scope.without and (cut or not merge_bases.is_settled(scope.tip, scope.without, walk.parents))):
         yield build_not_comparable(scope.tip, scope.shown)
 
