@@ -74,7 +74,7 @@ def test_ours_theirs_and_an_editor_decide_one_after_the_other(torn, resolve, tmp
     screen.expect(PROMPT)
     screen.answer("o\n")
     assert screen.end() == 0
-    assert "Next: vmrag merge --continue" in screen.said
+    assert "hint: vmrag merge --continue" in screen.said
     torn.vmrag("merge", "--continue")
     assert torn.texts() == {
         "setup.md": "# Setup\n\nInstall the program with pip.\n",
@@ -125,7 +125,7 @@ def test_what_is_asked_next_is_what_is_open_then(torn, resolve):
     assert "(2 of 2)" in screen.expect(PROMPT)
     screen.answer("o\n")
     assert screen.end() == 0
-    assert "Next: git commit" in screen.said
+    assert "hint: git commit" in screen.said
     torn.git("commit", "-q", "--no-edit")
     assert torn.texts()["uv.md"] == "Use pip."
 

@@ -69,7 +69,7 @@ def test_after_git_clone_vmrag_clone_fetches_and_says_what_is_next(world):
     assert (done.code, done.err) == (0, COMING)
     assert done.out.splitlines() == [
         "Fetched the knowledge base from origin: main.",
-        "Next: vmrag install (git then moves it with the code, and a push takes yours along)",
+        "hint: vmrag install   (git then updates it with the code, and a push also pushes it)",
     ]
     assert bob.vmrag("clone", code=2).err.splitlines()[-1] == "hint: vmrag fetch   (or: vmrag pull)"
     assert_alike(world.ada, bob)

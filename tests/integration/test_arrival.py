@@ -191,7 +191,7 @@ def test_fetch_proposes_a_sync_only_if_that_would_move_something(world):
     ada.git("push", "-q", "--no-verify")
     bob.git("pull", "-q")
     ada.vmrag("push")
-    assert bob.vmrag("fetch").out.endswith("Next: vmrag sync\n")
+    assert bob.vmrag("fetch").out.endswith("hint: vmrag sync\n")
 
 
 # -- files answer without the knowledge base

@@ -387,7 +387,7 @@ def test_gc_drops_what_no_pin_reaches_first_says_so_and_touches_nothing_of_other
     before = set(database.collections())
     said = paid.vmrag("gc", "--server").out
     assert f"Would delete {gone} (old, 0 records)." in said
-    assert "Next: vmrag gc --server --apply" in said
+    assert "hint: vmrag gc --server --apply" in said
     assert set(database.collections()) == before
     paid.vmrag("gc", "--server", "--apply")
     assert set(database.collections()) == before - {gone, dead, abandoned}

@@ -285,7 +285,7 @@ def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(no
 def test_index_lock_in_the_way_says_in_words_what_is_left_to_do(noted):
     done = driven(noted, LOCKED, "commit", "-m", "note")
     assert done.code == 1
-    assert "Next: git add .dolt-version" in done.out
+    assert "hint: git add .dolt-version" in done.out
 
 
 def test_while_another_git_command_holds_the_index_nothing_is_committed_and_queries_are_answered(noted):

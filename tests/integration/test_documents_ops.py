@@ -299,7 +299,7 @@ def test_add_replaces_a_document_and_says_what_it_did(project):
     assert "handbook/setup.md: 1 document" in said or "no documents changed" in said
     said = project.vmrag("add", "-", "--collection", "handbook", "--id", "setup.md", stdin="Other.").out
     assert "handbook/setup.md: 1 document modified" in said
-    assert 'Next: vmrag commit -m "What changed in the knowledge"' in said
+    assert 'hint: vmrag commit -m "What changed in the knowledge"' in said
     assert project.texts()["setup.md"] == "Other."
     assert (
         "handbook/new: 1 document added"
@@ -332,7 +332,7 @@ def test_rm_of_an_unknown_document_names_the_nearest_and_removes_nothing(project
 def test_rm_removes_several_and_tells_the_next_step(project):
     said = project.vmrag("rm", "faq.md", "rest.md", "--collection", "handbook").out
     assert "handbook: 2 documents removed" in said
-    assert 'Next: vmrag commit -m "What changed in the knowledge"' in said
+    assert 'hint: vmrag commit -m "What changed in the knowledge"' in said
     assert project.ask("commit", "-m", "less")["changes"] == {"added": 0, "modified": 0, "removed": 2}
     assert set(project.marks()) == {"setup.md", "deep/tls.txt"}
     assert project.consistent()
@@ -371,7 +371,7 @@ def test_list_of_an_empty_knowledge_base_says_what_to_do(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
     project.vmrag("init", "--knowledge-base", "--no-sources")
-    assert project.vmrag("list").out == "No documents yet. Next: vmrag import PATH --collection NAME\n"
+    assert project.vmrag("list").out == "No documents yet.\nhint: vmrag import PATH --collection NAME\n"
     assert project.ask("query", "x")["results"] == []
     error = project.vmrag("list", "--collection", "handbook", "--json", code=3).error
     assert error["hint"] == "vmrag import DIR --collection NAME (creates the first one)"
@@ -462,7 +462,7 @@ def test_a_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project)
     first = project.ask("log")["revisions"][1]["revision"]
     (project.top / ".git/index.lock").touch()
     done = project.vmrag("pin", first, code=1)
-    assert "Next: git add .dolt-version" in done.out
+    assert "hint: git add .dolt-version" in done.out
     assert project.pinned == first
     (project.top / ".git/index.lock").unlink()
     project.vmrag("sync")

@@ -78,7 +78,8 @@ def test_pin_takes_what_answers_and_names_what_else_there_is(project):
         f"This git commit had no pin. It gets {second[:7]}: 2 documents, of main.",
         f"  instead: vmrag pin {first} (1 document, of commit {project.git('rev-parse', '--short=7', 'first')})",
         "  instead: vmrag pin --empty (no documents, to import this commit's own)",
-        f'Pinned {second[:7]} in .dolt-version, which is staged with .gitattributes. Next: git commit -m "…"',
+        f"Pinned {second[:7]} in .dolt-version, which is staged with .gitattributes.",
+        'hint: git commit -m "…"',
     ]
     assert (project.pinned, staged(project)) == (second, [".dolt-version", ".gitattributes"])
     assert (project.top / ".gitattributes").read_text() == f"{LINE}\n"
@@ -139,7 +140,7 @@ def test_init_without_a_person_asks_by_an_error_and_changes_nothing(project):
     assert error["hint"].endswith(", or vmrag init --empty (no documents, to import this commit's own)")
     assert project.git("status", "--porcelain") == ""
     assert "hint: run 'vmrag add FILE" in project.vmrag("init", "--no-sources", "--empty").out
-    assert (project.texts(), project.vmrag("list").out) == ({}, "No documents yet. Next: vmrag init\n")
+    assert (project.texts(), project.vmrag("list").out) == ({}, "No documents yet.\nhint: vmrag init\n")
 
 
 def test_in_a_fresh_clone_nothing_is_taken_that_nobody_chose(clone, project):

@@ -119,7 +119,7 @@ def test_without_apply_it_only_says_what_it_would_do(project):
     said = project.vmrag("gc").out
     assert {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()} == before
     assert "Would remove" in said
-    assert "Next: vmrag gc --apply" in said
+    assert "hint: vmrag gc --apply" in said
     done = project.ask("gc", "--apply")
     assert done["applied"] is True
     assert done["leftovers"]["snapshots"] == report["leftovers"]["snapshots"]

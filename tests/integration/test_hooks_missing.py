@@ -69,7 +69,7 @@ def test_whoever_clones_is_told_with_the_first_query_that_pushes_would_reach_nob
 def test_vmrag_clone_says_what_installing_is_good_for(world: World) -> None:
     bob = world.join("bob")
     assert (
-        "Next: vmrag install (git then moves it with the code, and a push takes yours along)" in bob.vmrag("clone").out
+        "hint: vmrag install   (git then updates it with the code, and a push also pushes it)" in bob.vmrag("clone").out
     )
 
 

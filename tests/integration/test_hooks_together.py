@@ -164,7 +164,7 @@ def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, 
     said = Project(repo.top).vmrag("install").out
     assert "The existing post-checkout hook runs first." in said
     assert "husky's scripts start them: .husky/post-checkout, " in said
-    assert "Next: git add .husky/post-checkout " in said
+    assert "hint: git add .husky/post-checkout " in said
     installer.install_hooks(places, python=str(log.recorder))
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
     installer.uninstall_hooks(places)

@@ -34,7 +34,7 @@ def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     assert "handbook: 1 document added, 0 unchanged" in said
     assert "Skipped 1 file" in said
     assert "logo.png: its type .png is not supported" in said
-    assert "Next: vmrag commit -m" in said
+    assert "hint: vmrag commit -m" in said
 
     assert "uncommitted documents included" in project.vmrag("query", "install").out
 
@@ -42,7 +42,7 @@ def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     assert "[main " in said
     assert "] Setup guide" in said
     assert "1 document added" in said
-    assert "Pinned in .dolt-version, which is staged. Next: git commit" in said
+    assert "Pinned in .dolt-version, which is staged.\nhint: git commit" in said
 
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "Knowledge")

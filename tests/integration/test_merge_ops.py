@@ -159,7 +159,7 @@ def test_an_earlier_commit_is_merged_already(project):
 
 def test_what_git_has_not_merged_yet_is_said_until_it_has(project):
     """A host compares the pins with where the branches parted, whatever the knowledge holds."""
-    todo = "a pull request, take in the code, too: git merge feature"
+    todo = "a pull request, also merge the code: git merge feature"
     assert f"Then, for {todo}" in project.vmrag("merge", "feature").out
     project.git("commit", "-q", "-m", "knowledge")
     assert f"For {todo}" in project.vmrag("merge", "feature").out

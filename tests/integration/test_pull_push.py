@@ -70,11 +70,11 @@ def test_pull_takes_in_what_the_upstream_pins_and_says_that_its_code_is_missing(
     bob.git("fetch", "-q")
     done = bob.vmrag("pull")
     assert documents(bob) == {*FIRST, "new.md", "mine.md"}
-    assert done.out.splitlines()[-1] == "Then: git pull (origin/main has commits that are not here)"
+    assert done.out.splitlines()[-1] == "hint: then git pull   (origin/main has commits that this branch lacks)"
     bob.git("commit", "-q", "-m", "theirs, too")
     assert bob.vmrag("pull").out.splitlines() == [
-        f"Nothing to merge: {bob.pinned[:7]} holds origin/main already.",
-        "Next: git pull (origin/main has commits that are not here)",
+        f"Nothing to merge: {bob.pinned[:7]} already contains origin/main.",
+        "hint: git pull   (origin/main has commits that this branch lacks)",
     ]
     bob.git("pull", "-q", "--no-rebase", "--no-edit")
     report = bob.ask("pull")

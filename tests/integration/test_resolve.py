@@ -372,7 +372,7 @@ def test_what_people_read_shows_both_sides_word_by_word_and_no_colours(waiting):
     assert "[-base text-]{+ours+}" in out
     assert "{+theirs+}" in out
     assert "\x1b" not in out
-    assert "Next: vmrag resolve COLLECTION/DOC --ours" in out
+    assert "hint: vmrag resolve COLLECTION/DOC --ours" in out
 
 
 def test_a_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):

@@ -107,7 +107,7 @@ def test_documents_come_from_another_place_as_git_restore_takes_files(project):
     assert said.splitlines() == [
         f"2 documents restored from {at}",
         f"2 documents removed, which {at} does not have",
-        'Next: vmrag commit -m "What changed in the knowledge"',
+        'hint: vmrag commit -m "What changed in the knowledge"',
     ]
     assert project.marks() == {
         "deep/tls.txt": "removed",
@@ -174,7 +174,7 @@ def test_during_a_merge_one_document_can_be_restored_and_not_all(project):
 
 
 def test_one_document_is_removed_by_its_name_without_a_question(project):
-    assert project.vmrag("rm", "handbook/faq.md").out.startswith("handbook: 1 document removed\nNext: vmrag commit")
+    assert project.vmrag("rm", "handbook/faq.md").out.startswith("handbook: 1 document removed\nhint: vmrag commit")
     assert project.vmrag("rm", "deep/tls.txt", "rest.md").out.startswith("handbook: 2 documents removed\n")
     assert set(texts(project)) == {"handbook/setup.md"}
 

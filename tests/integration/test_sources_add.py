@@ -88,7 +88,7 @@ def test_sources_add_names_files_with_wildcards_in_their_names(project):
 
 def test_sources_add_leaves_unstaged_changes_to_the_user(project):
     project.write(".vmrag.yaml", SETTINGS + "retrieval.k: 3\n")
-    assert "Next: git add .vmrag.yaml" in project.vmrag("sources", "add", "docs").out
+    assert "hint: git add .vmrag.yaml" in project.vmrag("sources", "add", "docs").out
     assert project.git("diff", "--cached", "--name-only") == ""
 
 

@@ -51,7 +51,7 @@ def test_twins_are_removed_and_committed_with_the_pin(project):
 
 
 def test_the_settings_that_name_the_sources_go_into_the_same_commit(project):
-    assert 'Next: git commit -m "…"' in project.vmrag("sources", "dedupe").out
+    assert 'hint: git commit -m "…"' in project.vmrag("sources", "dedupe").out
 
 
 @pytest.mark.parametrize("tracked", [True, False])
@@ -62,7 +62,7 @@ def test_settings_that_are_not_staged_are_named_in_what_to_type(project, tracked
         project.git("rm", "-q", "--cached", ".vmrag.yaml")
         project.git("commit", "-qm", "untracked")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
-    assert 'Next: git add .vmrag.yaml && git commit -m "…"' in project.vmrag("sources", "dedupe").out
+    assert 'hint: git add .vmrag.yaml && git commit -m "…"' in project.vmrag("sources", "dedupe").out
 
 
 @pytest.mark.hooks("on")

@@ -155,7 +155,7 @@ def test_copies_are_named_until_sources_replace_them(world: Formerly) -> None:
     assert "thirty seconds" in answer.out, "the copy does not follow the file"
     assert "3 stored copies of tracked files may be outdated: vmrag sources dedupe" in answer.out
     ada.vmrag("commit", "-m", "Owls")
-    assert "Next: vmrag sources dedupe" in ada.vmrag(*ADD_SOURCE.split()[1:]).out
+    assert "hint: vmrag sources dedupe" in ada.vmrag(*ADD_SOURCE.split()[1:]).out
     deduplication = ada.vmrag("sources", "dedupe").out
     assert "has 1 other document, so the source of that name is not read" in deduplication, "its file was moved"
     assert "vmrag rm handbook" in deduplication

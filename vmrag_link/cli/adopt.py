@@ -69,7 +69,8 @@ def _adopt_lines(report: AdoptReport) -> Iterator[str]:
     if report.remote is None and not report.pinned:
         yield f"{report.commit[:7]} pins no new revisions."
     elif report.remote is None:
-        yield "Nothing was pushed. Next: vmrag push (git push does it with the hooks installed)"
+        yield "Nothing was pushed."
+        yield "hint: vmrag push   (with the hooks, git push also runs it)"
     elif report.pushed:
         yield f"{report.remote} has them now: {report.commit[:7]} can be merged."
     else:

@@ -36,7 +36,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _FROM_HERE = r"(?s)(?P<ref>[^:]+:)?(?P<path>\.{1,2}/.*)"
 
-NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
+NEXT_COMMIT = 'hint: vmrag commit -m "What changed in the knowledge"'
 
 
 class Invocation(Record, frozen=True):

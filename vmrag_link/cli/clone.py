@@ -31,12 +31,12 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
         summary = "Uses the knowledge base on the server" if ws.engine.shared else "Fetched the knowledge base from"
         lines = [f"{summary} {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
         if report.revision and not report.here:
-            lines.append(f"It does not have the pinned revision {report.revision[:7]}. Next: vmrag status")
+            lines += [f"It does not have the pinned revision {report.revision[:7]}.", "hint: vmrag status"]
         elif report.here:
             try:
                 follow(ws)
             except IndexExtraMissing as missing:  # a base installation: searching can wait
                 lines.append(f"Made no index: {missing.sentence}")
-            lines.append("Next: vmrag install (git then moves it with the code, and a push takes yours along)")
+            lines.append("hint: vmrag install   (git then updates it with the code, and a push also pushes it)")
     invocation.emit_report(report, lines)
     return FAILED_CHECK if report.revision and not report.here else 0

@@ -113,8 +113,11 @@ def _describe_pin(report: CommitReport, commit: str | None) -> Iterator[str]:
     if commit:
         yield f"Committed to git as {commit[:7]}, with the pin."
     elif report.pin is None:
-        yield "Not pinned (auto_pin is off). Next: vmrag pin"
+        yield "Not pinned, because auto_pin is off."
+        yield "hint: vmrag pin"
     elif report.staged:
-        yield 'Pinned in .dolt-version, which is staged. Next: git commit -m "…"'
+        yield "Pinned in .dolt-version, which is staged."
+        yield 'hint: git commit -m "…"'
     else:
-        yield "Pinned in .dolt-version, but another git command holds the index. Next: git add .dolt-version"
+        yield "Pinned in .dolt-version, but another git command holds the index."
+        yield "hint: git add .dolt-version"

@@ -44,6 +44,6 @@ def _fetch_lines(report: FetchReport) -> Iterator[str]:
             f"(git log -1 -- .dolt-version shows who); {OR_PIN_WITHOUT_IT}."
         )
     elif report.arrived:
-        yield "Next: vmrag sync"
+        yield "hint: vmrag sync"
     elif report.updates:
         yield "The revision that HEAD pins was already in this clone. To get newer pins, run: git pull"

@@ -96,7 +96,7 @@ def _format_report(report: GcReport) -> Iterator[str]:
             if sizes.before:
                 yield f"{label}: {_format_megabytes(sizes.before)} → {_format_megabytes(sizes.after)}."
     else:
-        yield "Next: vmrag gc --apply"
+        yield "hint: vmrag gc --apply"
 
 
 def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
             yield "It has what it had at the last fetch of this clone, and what the code of this clone pins."
             yield "Users who pushed since then must run: vmrag push"
     else:
-        yield f"Next: vmrag gc --remote {quoted(report.remote)} --apply"
+        yield f"hint: vmrag gc --remote {quoted(report.remote)} --apply"
 
 
 def _server_lines(report: ServerGcReport) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _server_lines(report: ServerGcReport) -> Iterator[str]:
     others = f" {plural(report.others, 'collection')} of other users stay." if report.others else ""
     yield f"{report.server}: {len(report.dropped)} to delete, {report.kept} needed or recent.{others}"
     if report.dropped and not report.applied:
-        yield "Next: vmrag gc --server --apply"
+        yield "hint: vmrag gc --server --apply"
 
 
 def _format_megabytes(size: int) -> str:

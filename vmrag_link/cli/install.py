@@ -56,7 +56,8 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed and not files_only:
-        lines.append("git does not use it yet: .gitattributes does not name it. Next: vmrag init --knowledge-base")
+        lines.append("git does not use it yet, because .gitattributes does not name it.")
+        lines.append("hint: vmrag init --knowledge-base")
     invocation.emit_report(report, [*lines, *fetch_lines])
 
 
@@ -81,7 +82,7 @@ def _by_tools(report: installer.InstallReport) -> list[str]:
         files = " ".join(map(quoted, report.scripts))
         return [
             f"husky's scripts start them: {', '.join(report.scripts)}. In a clone without vmrag the new lines do nothing.",
-            f'Next: git add {files} && git commit -m "husky starts the hooks of vmrag"',
+            f'hint: git add {files} && git commit -m "husky starts the hooks of vmrag"',
         ]
     if report.husky and report.scripts is None:
         return [
@@ -105,5 +106,5 @@ def _fetch_knowledge_base(ws: Workspace) -> list[str]:
         if report and report.state == "missing":
             raise reasons.explain_unusable(ws, ws.resolve_target())
     except VmragError as error:
-        return [f"Could not fetch the knowledge base: {error.message} Next: {error.hint}"]
+        return [f"Could not fetch the knowledge base: {error.message}", f"hint: {error.hint}"]
     return ["Fetched the knowledge base that this code pins."] if is_fetched else []

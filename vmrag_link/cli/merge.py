@@ -56,21 +56,21 @@ def describe_merge(report: MergeReport) -> list[str]:
     revision = (report.revision or "")[:7]
     match report.result:
         case "already_up_to_date":
-            lines = [f"Nothing to merge: {revision} holds {report.source} already."]
+            lines = [f"Nothing to merge: {revision} already contains {report.source}."]
         case "aborted":
-            lines = [f"Gave up the merge of {report.source}."]
+            lines = [f"Aborted the merge of {report.source}."]
         case "conflict":
             lines = [f"{output.style_text('conflict', fg='red')}  {conflict}" for conflict in report.conflicts]
-            lines.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
+            lines.append("hint: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
         case "uncommitted":
             lines = [f"Merged {report.source}: {report.changes.text}, not committed yet."]
-            lines.append('Next: vmrag commit -m "What changed in the knowledge"')
+            lines.append('hint: vmrag commit -m "What changed in the knowledge"')
         case _:
             lines = [f"Merged {report.source}: {report.changes.text}. Revision {revision} is pinned."]
-            lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+            lines.append('hint: git commit -m "…"' if report.staged else "hint: git add .dolt-version")
     if report.code_behind and report.result in ("already_up_to_date", "fast_forward", "merge"):
         first = "For" if report.result == "already_up_to_date" else "Then, for"
-        lines.append(f"{first} a pull request, take in the code, too: git merge {quoted(report.source)}")
+        lines.append(f"{first} a pull request, also merge the code: git merge {quoted(report.source)}")
     if report.pending:
         lines.append(f"warning: {report.pending}")
     return [*lines, *report.notes]

@@ -52,14 +52,14 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
         yield f"{which} not in this clone, so the migration does not copy them{after}."
     if not report.applied:
         yield f"Would move {amount} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
-        yield f"Next: vmrag migrate --to {report.to}"
+        yield f"hint: vmrag migrate --to {report.to}"
         return
     yield f"Moved {amount} to {_NAMES[report.to]}; {report.made} were made by this run."
     yield from _file_lines(report.changed)
     if report.remote:
         yield f"The remote {report.remote} has the old knowledge base. Set another remote in .vmrag.yaml, then run: vmrag pin"
     if report.changed.written or report.changed.left:
-        yield f'Next: git commit -m "Store the knowledge with {report.to}", then vmrag push'
+        yield f'hint: git commit -m "Store the knowledge with {report.to}", then vmrag push'
     else:
         yield "The pin already names the new revision, so there is nothing to commit."
     yield "To go back: vmrag migrate --undo"

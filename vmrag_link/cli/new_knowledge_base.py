@@ -58,7 +58,7 @@ def set_up_hooks(ws: Workspace, *, install: bool) -> tuple[bool, list[str]]:
     try:
         hooks = installer.install_hooks(places, place=ws.config.hooks.place)
     except HooksRefused as refused:
-        return False, [f"Did not install the git hooks: {refused.message} Next: {refused.hint}"]
+        return False, [f"Did not install the git hooks: {refused.message}", f"hint: {refused.hint}"]
     installed = [f"the git hooks in {hooks.folder}"] if hooks.written else []
     installed += ["the merge driver"] if hooks.driver else []
     lines = [f"Installed {' and '.join(installed)}"] if installed else []

@@ -77,10 +77,12 @@ def _pin_lines(report: PinCommandReport) -> Iterator[str]:
         if first.attributes.edited:
             yield f"Wrote {ATTRIBUTES}, which has your unstaged changes. To stage all of them, run: git add {ATTRIBUTES}"
     if busy:
-        yield f"Another git command holds the index. Next: git add {' '.join(busy)}"
+        yield "Another git command holds the index."
+        yield f"hint: git add {' '.join(busy)}"
     elif report.changed:
         also = f" with {ATTRIBUTES}" if first and first.attributes.written and first.attributes.staged else ""
-        yield f'Pinned {name} in {PIN_NAME}, which is staged{also}. Next: git commit -m "…"'
+        yield f"Pinned {name} in {PIN_NAME}, which is staged{also}."
+        yield 'hint: git commit -m "…"'
     else:
         yield f"{name} is already pinned."
     if report.pending:

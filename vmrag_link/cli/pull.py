@@ -45,5 +45,5 @@ def _pull_lines(report: PullReport) -> Iterator[str]:
     yield from describe_moves(report.updates)
     yield from describe_merge(report.merge)
     if report.code_behind:
-        first = "Next" if report.merge.result == "already_up_to_date" else "Then"
-        yield f"{first}: git pull ({report.merge.source} has commits that are not here)"
+        then = "" if report.merge.result == "already_up_to_date" else "then "
+        yield f"hint: {then}git pull   ({report.merge.source} has commits that this branch lacks)"

@@ -41,7 +41,7 @@ def _remote_lines(report: RemotesReport) -> Iterator[str]:
         yield from (f"  {head[:7]}  {name}" for name, head in remote.branches.items())
     if report.problem:
         yield f"{report.remote}: {report.problem}"
-        yield f"Next: {report.hint}"
+        yield f"hint: {report.hint}"
     yield from (f"trusted: {trusted}" for trusted in report.trusted)
 
 

@@ -199,9 +199,11 @@ def _format_report(report: ResolveReport, *, shown: bool) -> Iterator[str]:
             f"Ours is {report.labels.ours} at {report.ours[:7]}, theirs {report.labels.theirs} at {report.theirs[:7]}."
         )
         yield f"{plural(len(report.conflicts), 'conflict')} open{decided}. {sides}"
-        yield "Next: vmrag resolve COLLECTION/DOC --ours (or --theirs, --union, --hunk N=theirs, --file FILE)"
+        yield "hint: vmrag resolve COLLECTION/DOC --ours (or --theirs, --union, --hunk N=theirs, --file FILE)"
     elif report.pin:
         staged = ", which is staged" if report.staged else ""
-        yield f"Pinned {report.pin.dolt_commit[:7]} in .dolt-version{staged}. Next: {report.next}"
+        yield f"Pinned {report.pin.dolt_commit[:7]} in .dolt-version{staged}."
+        yield f"hint: {report.next}"
     else:
-        yield f"All conflicts are decided. Next: {report.next}"
+        yield "All conflicts are resolved."
+        yield f"hint: {report.next}"

@@ -138,11 +138,12 @@ def _addition_lines(addition: SourceAddition) -> Iterator[str]:
     if addition.unavailable:
         yield f"warning: {name} cannot be read here: {addition.unavailable}"
     if addition.stored:
-        yield f"The stored collection {name} answers until its copies are removed. Next: vmrag sources dedupe"
+        yield f"The stored collection {name} answers until its copies are removed."
+        yield "hint: vmrag sources dedupe"
     elif not addition.staged:
-        yield f"Next: git add {CONFIG_NAME}"
+        yield f"hint: git add {CONFIG_NAME}"
     elif addition.paths:
-        yield 'Next: git commit -m "…"'
+        yield 'hint: git commit -m "…"'
 
 
 def _format_report(report: SourcesReport, most: int | None, ref: str | None) -> Iterator[str]:
@@ -209,7 +210,7 @@ def _describe_next_step(report: SourcesReport) -> Iterator[str]:
     if report.proposed:
         yield "Nothing is set up yet: these are what 'vmrag init' would write into .vmrag.yaml:"
         yield from _indent_lines(report.proposal)
-        yield "Next: vmrag init"
+        yield "hint: vmrag init"
     elif report.unnamed:
         yield f"In no source: {first_of([f'{number} {ending}' for ending, number in report.unnamed.items()], NAMED)}"
         yield f"  to have them, in 'sources:' of {CONFIG_NAME}:"
@@ -264,7 +265,7 @@ def _format_proposal(report: SourcesReport) -> Iterator[str]:
         return
     yield "No sources. These files could be documents of each commit; in .vmrag.yaml:"
     yield from _indent_lines(report.proposal)
-    yield "Next: vmrag init   (writes that)"
+    yield "hint: vmrag init   (writes these lines)"
 
 
 def _indent_lines(text: str) -> Iterator[str]:
@@ -305,7 +306,7 @@ def _dedupe_lines(report: Deduplication) -> Iterator[str]:
         if report.commit.pin:
             files = [] if report.commit.staged else [PIN_NAME]
             add = f"git add {' '.join([*files, *report.unstaged])} && " if files or report.unstaged else ""
-            yield f'Next: {add}git commit -m "…"'
+            yield f'hint: {add}git commit -m "…"'
     elif report.uncommitted:
         yield NEXT_COMMIT
 

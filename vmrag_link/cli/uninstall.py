@@ -164,8 +164,8 @@ def _uninstall_everything(hooks: installer.UninstallReport, report: RemovalRepor
     changed = [*report.changed, *hooks.scripts]
     if changed:
         files = " ".join(map(quoted, changed))
-        yield f"Taken out of the work tree: {', '.join(changed)}"
-        yield f"Next, to remove vmrag for the team: git add -A -- {files} && git commit -m 'Remove vmrag'"
+        yield f"Removed from the work tree: {', '.join(changed)}"
+        yield f"hint: to remove vmrag for the team: git add -A -- {files} && git commit -m 'Remove vmrag'"
         yield f"   or, to remove it only here: git stash push -- {files}"
     if SETTINGS in report.kept:
         yield f"{SETTINGS} stays: it has settings that were never committed."

@@ -52,7 +52,7 @@ class Stage:
         self._narrator.command(shlex.join(words))
         result, seconds = self._run_timed(*words, show_stderr=long and self._bars)
         lines = [*result.text.splitlines(), *result.error_text.splitlines()]
-        self._narrator.output([line for line in lines if not line.startswith("Next: ")], seconds)
+        self._narrator.output([line for line in lines if not line.startswith("hint: ")], seconds)
 
     def set_git(self, key: str, value: str) -> None:
         """Set a git setting of this repository, without narration."""
