@@ -634,4 +634,4 @@ def test_without_a_knowledge_base_the_files_answer(tmp_path, monkeypatch):
     tools.error("DOCUMENT_NOT_FOUND", "forget", name="x")
     for name, argument in (("search", "query"), ("grep", "pattern")):
         refused = tools.error("COLLECTION_NOT_FOUND", name, **{argument: "x"}, collection="nope")
-        assert refused["suggestions"][0] == "There are: code, docs."
+        assert refused["suggestions"][0] == "Collections: code, docs."
