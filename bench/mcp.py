@@ -185,14 +185,14 @@ def library(repo: Path) -> float:
 
 def modules(repo: Path) -> str:
     """What the first query of a server imports."""
-    from vmrag_mcp.options import Chosen, selection
+    from vmrag_mcp.options import ToolChoice, select_tools
     from vmrag_mcp.process import CallProgress
     from vmrag_mcp.session import Behaviour, Session
 
-    session, chosen = Session(repo, Behaviour()), selection(Chosen())
+    session, chosen = Session(repo, Behaviour()), select_tools(ToolChoice())
     before = set(sys.modules)
     asked = DOCUMENTS | {"query_texts": [QUERY]}
-    result, failed = session.run(chosen.tool("chroma_query_documents"), asked, CallProgress())
+    result, failed = session.run_tool(chosen.require_tool("chroma_query_documents"), asked, CallProgress())
     if failed:
         raise SystemExit(str(result))
     return ",".join(name for name in sys.modules if name not in before and "cython" not in name)

@@ -131,7 +131,7 @@ class Parameter(Record, frozen=True):
 
     # -- for clients
 
-    def schema(self) -> dict[str, Any]:
+    def build_schema(self) -> dict[str, Any]:
         """Return a JSON Schema with all limits. Clients get a shorter one (`options`)."""
         shape: dict[str, Any] = self._list_schema() if self.kind == "array" else {"type": self.kind}
         if self.kind in ("object", "array"):
@@ -163,7 +163,7 @@ class Parameter(Record, frozen=True):
 
     # -- from clients
 
-    def parse(self, value: Any, warn: Warn) -> Any:
+    def parse_value(self, value: Any, warn: Warn) -> Any:
         """The value for the function. Raises `UsageInvalid`, `JsonInvalid`."""
         match self.kind:
             case "string":
@@ -353,7 +353,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 @cache
-def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+def read_parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The parameters that a tool's function declares: its keywords."""
     hints = get_type_hints(function, include_extras=True)
     return tuple(
@@ -424,7 +424,7 @@ def _without_none(hint: Any) -> Any:
     return hint
 
 
-def usage(tool: str, declared: Sequence[Parameter]) -> str:
+def format_usage(tool: str, declared: Sequence[Parameter]) -> str:
     """Return what a tool accepts, in one line: `NAME accepts: a (required), b`."""
     names = [f"{row.name}{' (required)' if row.required else ''}" for row in sorted(declared, key=_is_optional)]
     return f"{tool} accepts: {', '.join(names)}" if names else f"{tool} accepts no parameters"
@@ -456,7 +456,7 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
         value = sent.get(each.name)
         absent = value is None or (value == "" and not (each.required and each.given.blank)) or each.says_none(value)
         if not absent:
-            keywords[each.keyword] = each.parse(value, warn)
+            keywords[each.keyword] = each.parse_value(value, warn)
         elif each.required:
             why = "is missing" if value is None else "is empty"
             raise UsageInvalid(f"The parameter {each.name!r} {why}.", parameter=each.name)

@@ -69,7 +69,7 @@ def _commit(ws: Workspace, what: str, agent: str = "") -> list[tuple[str, str]]:
         branch = ws.find_kb_branch()
         if branch is None or not branch.dirty or merge_state.recover_merge(ws):
             return []
-        report = commit(ws, message(what, agent, list_uncommitted(ws, branch)))
+        report = commit(ws, format_message(what, agent, list_uncommitted(ws, branch)))
     except NoChanges:
         return []
     except VmragError as why:
@@ -80,7 +80,7 @@ def _commit(ws: Workspace, what: str, agent: str = "") -> list[tuple[str, str]]:
     return [*said, ("INDEX_PENDING", report.pending)] if report.pending else said
 
 
-def message(tool: str, agent: str, documents: Sequence[PendingDocument]) -> str:
+def format_message(tool: str, agent: str, documents: Sequence[PendingDocument]) -> str:
     """Return the message of a commit: the tool, the client's name for itself, and the documents.
 
     The first line is short enough for a list of commits. If it names only some documents, the next
@@ -106,7 +106,7 @@ class Unsent:
         self._said: tuple[UnpushedPin, ...] = ()
         self._failed: tuple[float, tuple[str, str]] | None = None
 
-    def settle(self, ws: Workspace, sending: AbstractContextManager[object] | None) -> list[tuple[str, str]]:
+    def push_or_warn(self, ws: Workspace, sending: AbstractContextManager[object] | None) -> list[tuple[str, str]]:
         """Send it, while `sending` keeps others from writing, or say once that it is missing;
         warnings by code. None: this server sends nothing.
         """

@@ -46,7 +46,7 @@ class Subscriptions:
         self._seen: tuple[object, ...] | None = None
         """None without a subscription."""
 
-    def follow(self, directory: Path) -> None:
+    def change_directory(self, directory: Path) -> None:
         self._directory = directory
 
     async def subscribe(self, client: int, uri: str, tell: Tell) -> None:
@@ -60,7 +60,7 @@ class Subscriptions:
     @contextlib.asynccontextmanager
     async def announce_while_listening(self, uris: Sequence[str]) -> AsyncIterator[None]:
         """Announce every change from now on, as long as a client listens to these."""
-        with self.bus.listening(uris):
+        with self.bus.register_listener(uris):
             await self._take_first_look()
             yield
 
@@ -73,12 +73,12 @@ class Subscriptions:
             now = await anyio.to_thread.run_sync(self._looks)
             self._seen = self._seen or now
 
-    async def watch(self) -> None:
+    async def poll_changes(self) -> None:
         """Poll once a second, or less often where a look takes long, while clients subscribe."""
         pause = POLL_SECONDS
         while True:
             await anyio.sleep(pause)
-            if not self._told and not self.bus.listened:
+            if not self._told and not self.bus.has_listeners:
                 self._seen = None
                 continue
             began = time.monotonic()
@@ -94,7 +94,7 @@ class Subscriptions:
                 await tell(key[1])
             except _GONE:
                 self._told.pop(key, None)
-        await self.bus.announce()
+        await self.bus.publish_changes()
 
     def _looks(self) -> tuple[object, ...]:
         """Names, sizes and times of the files that every checkout, pin and write changes, and the
@@ -119,7 +119,7 @@ class Bus(InMemorySubscriptionBus):
         self._listening: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def listening(self, uris: Sequence[str]) -> Iterator[None]:
+    def register_listener(self, uris: Sequence[str]) -> Iterator[None]:
         """For as long as a client listens to these, and to the list of all."""
         names = [_LIST, *uris]
         self._listening.update(names)
@@ -130,10 +130,10 @@ class Bus(InMemorySubscriptionBus):
             self._listening = +self._listening
 
     @property
-    def listened(self) -> bool:
+    def has_listeners(self) -> bool:
         return bool(self._listening)
 
-    async def announce(self) -> None:
+    async def publish_changes(self) -> None:
         await self.publish(ResourcesListChanged())
         for uri in sorted(self._listening.keys() - {_LIST}):
             await self.publish(ResourceUpdated(uri=uri))

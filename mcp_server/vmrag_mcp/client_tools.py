@@ -39,7 +39,7 @@ class EnabledTools:
         self._enabled: list[tuple[str, bool]] = []
         self.selection = self._begun(selection)
 
-    def enable(self, toolset: str, *, agreed: Collection[str] = ()) -> ToolSelection:
+    def enable_toolset(self, toolset: str, *, agreed: Collection[str] = ()) -> ToolSelection:
         """Switch a toolset on, and return the selection that results.
 
         Tools that use the network or delete need the user's confirmation, because an agent may have
@@ -48,7 +48,7 @@ class EnabledTools:
         """
         confirmed = toolset in agreed
         wider = self.selection.with_toolset(toolset, confirmed=confirmed)
-        asks = self.unconfirmed(toolset)
+        asks = self.list_unconfirmed(toolset)
         if not self._lasting and (asks or wider.tools != self.selection.tools):
             names = self.selection.start_option(toolset).partition("=")[2]
             raise AccessDenied(
@@ -56,13 +56,13 @@ class EnabledTools:
                 hint=f"set the header {HEADER}: {names} in the client's configuration, or the address /mcp?{PARAMETER}={names}",
                 toolset=toolset,
             )
-        if not wider.tools_of(toolset) and not asks:
+        if not wider.list_tools_of(toolset) and not asks:
             raise AccessDenied(
                 f"this server was started without the tools of the toolset {toolset!r}.",
                 hint="ask the user to start it without --read-only and --exclude-tools",
                 toolset=toolset,
             )
-        if not wider.tools_of(toolset):
+        if not wider.list_tools_of(toolset):
             raise AccessDenied(
                 f"all tools of {toolset!r} use the network or delete, and the user has not confirmed them: {', '.join(asks)}.",
                 hint=f"{START_OPTION} {self.selection.start_option(toolset)}",
@@ -75,12 +75,12 @@ class EnabledTools:
         self._enabled.append((toolset, confirmed))
         return wider
 
-    def unconfirmed(self, toolset: str) -> list[str]:
+    def list_unconfirmed(self, toolset: str) -> list[str]:
         """Return the tools of a toolset that are off and need the user's confirmation."""
         return [
             name
             for name, tool in self.selection.with_toolset(toolset).tools.items()
-            if tool.needs_consent and not self.selection.has(tool.name)
+            if tool.needs_consent and not self.selection.has_tool(tool.name)
         ]
 
     def open_question(self, tool: ToolInfo, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -89,31 +89,31 @@ class EnabledTools:
         The call has switched on the tools that need no confirmation.
         """
         toolset = arguments.get("toolset")
-        tools = self.unconfirmed(toolset) if tool.name == SWITCH and isinstance(toolset, str) else []
+        tools = self.list_unconfirmed(toolset) if tool.name == SWITCH and isinstance(toolset, str) else []
         return (
             {"code": AccessDenied.code, "details": {"ask": True, "toolset": toolset, "tools": tools}} if tools else {}
         )
 
-    def follow(self, selection: ToolSelection) -> None:
+    def replace_selection(self, selection: ToolSelection) -> None:
         """Start from another selection; what was chosen and switched on stays so."""
-        begun = self._begun(selection).keeping_names(self.selection)
+        begun = self._begun(selection).keep_names(self.selection)
         for toolset, confirmed in self._enabled:
             begun = begun.with_toolset(toolset, confirmed=confirmed)
         self.selection = begun
 
     def _begun(self, selection: ToolSelection) -> ToolSelection:
-        return selection if self._toolsets is None else selection.of_toolsets(self._toolsets)
+        return selection if self._toolsets is None else selection.replace_toolsets(self._toolsets)
 
 
 class ClientTools:
     """The tools of all clients of a server. `everybody`: of one that has no address of its own."""
 
     def __init__(self, selection: ToolSelection) -> None:
-        self.everybody = EnabledTools(selection)
+        self.shared = EnabledTools(selection)
         self._selection = selection
         self._sessions: OrderedDict[str, EnabledTools] = OrderedDict()
 
-    def of_request(self, session: str | None, toolsets: str | None) -> EnabledTools:
+    def find_enabled(self, session: str | None, toolsets: str | None) -> EnabledTools:
         """Return the tools of a client over HTTP: by its session if the server issued that, else by
         the toolsets that its request names.
 
@@ -131,11 +131,11 @@ class ClientTools:
         if len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
 
-    def end(self, session: str) -> None:
+    def end_session(self, session: str) -> None:
         self._sessions.pop(session, None)
 
-    def follow(self, selection: ToolSelection) -> None:
+    def replace_selection(self, selection: ToolSelection) -> None:
         """As `EnabledTools.follow`, for all."""
         self._selection = selection
-        for session in (self.everybody, *self._sessions.values()):
-            session.follow(selection)
+        for session in (self.shared, *self._sessions.values()):
+            session.replace_selection(selection)

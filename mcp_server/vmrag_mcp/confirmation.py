@@ -62,7 +62,7 @@ def earlier_answers(params: types.CallToolRequestParams) -> dict[str, bool]:
         return {}
 
 
-async def ask(
+async def ask_user(
     context: ServerRequestContext[Any, Any],
     params: types.CallToolRequestParams,
     result: Mapping[str, Any],

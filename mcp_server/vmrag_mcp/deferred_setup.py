@@ -22,7 +22,7 @@ from vmrag_link.paths import is_outside_projects
 from vmrag_mcp import options
 from vmrag_mcp.options import Flags
 from vmrag_mcp.process import PATIENCE_SECONDS, CallProgress, log
-from vmrag_mcp.repository import Place, load_settings, refusal
+from vmrag_mcp.repository import Place, build_refusal, load_settings
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, ProcessState, Session
 
@@ -53,7 +53,7 @@ class PlacedSession(Session):
         self.place = place
         self.problem: VmragError | None = None
 
-    def move(self, place: Place) -> None:
+    def move_to(self, place: Place) -> None:
         self.place, self.directory, self.state = place, place.directory, ProcessState()
 
     @contextlib.contextmanager
@@ -61,10 +61,10 @@ class PlacedSession(Session):
         if self.problem:
             raise self.problem
         if not self.place.outright and is_outside_projects(self.directory):
-            raise refusal(self.directory)
+            raise build_refusal(self.directory)
         with super()._workspace(progress) as ws:
             if not self.place.outright and is_outside_projects(ws.places.top):
-                raise refusal(self.directory)
+                raise build_refusal(self.directory)
             settings = ws.config.mcp
             self.behaviour = Behaviour(settings.require_confirm, settings.page_chars)
             yield ws
@@ -109,18 +109,20 @@ class FirstCall:
             roots = await _roots(context)
             place = await anyio.to_thread.run_sync(_work_tree, roots)
             if place:
-                self._session.move(place)
+                self._session.move_to(place)
             self._roots = False
-        before = self._server.clients.everybody.selection.tools
+        before = self._server.clients.shared.selection.tools
         await anyio.to_thread.run_sync(self._look)
-        if self._server.clients.everybody.selection.tools != before:
+        if self._server.clients.shared.selection.tools != before:
             await self._server.announce_tools(context)
 
     def _look(self) -> None:
         """As at the start; but a server that runs already says what is wrong with every call."""
         found = load_settings(self._session.place)
         try:
-            self._server.follow(options.selection(options.chosen(self._flags, found.config.mcp, stated=found.stated)))
+            self._server.replace_selection(
+                options.select_tools(options.resolve_choice(self._flags, found.config.mcp, stated=found.stated))
+            )
         except UsageInvalid as error:
             self._session.problem = error
             return

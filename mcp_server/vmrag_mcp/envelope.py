@@ -26,7 +26,7 @@ from vmrag_link.errors import (
     VmragError,
     plural,
 )
-from vmrag_mcp.options import runnable
+from vmrag_mcp.options import make_runnable
 from vmrag_mcp.results import KbAnswer, TextResult, ToolAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ ERROR_TYPES = {
 """The class names that some clients look for in `details.error_type`."""
 
 
-def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int | None = None) -> dict[str, Any]:
+def build_failure(error: VmragError, tools: ToolSelection | None = None, *, most: int | None = None) -> dict[str, Any]:
     """The envelope of a known error. `tools`: those that may be suggested; None for all. `most`:
     characters, about; `left_out` in the details counts what would have been more.
     """
@@ -116,7 +116,9 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     envelope = {
         "success": False,
         "error": code,
-        "message": runnable(terminal_text.escape_controls(error.message if asks else _without_middle(error.message))),
+        "message": make_runnable(
+            terminal_text.escape_controls(error.message if asks else _without_middle(error.message))
+        ),
         "details": details,
         "suggestions": _suggestions(error, tools),
         "code": code,
@@ -124,7 +126,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     }
     if error.code == "UNCOMMITTED_CHANGES":  # where some clients look for it
         envelope["local_changes"] = details.setdefault("local_changes", {})
-    if most is not None and (left := cut(envelope, most)):
+    if most is not None and (left := cut_lists(envelope, most)):
         details["left_out"] = left
     return envelope
 
@@ -143,15 +145,15 @@ def _without_middle(value: Any, most: int = LONGEST) -> Any:
 
 def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
     """What helps, at least one: tools first, then the error's own hint, a command."""
-    hint = keeping(error.hint)
+    hint = drop_destructive(error.hint)
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere) and "vmrag clone" not in hint:
         hint = f"{hint}; then: vmrag clone"
     wanted = [*_by_code(error), hint]
-    fitting = filter(None, (tools.worded(text) if tools else text for text in wanted))
+    fitting = filter(None, (tools.adapt_text(text) if tools else text for text in wanted))
     shown = (
         terminal_text.escape_controls(_without_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting)
     )
-    return [runnable(text) for text in shown] or [runnable(LAST_RESORT)]
+    return [make_runnable(text) for text in shown] or [make_runnable(LAST_RESORT)]
 
 
 _DISCARDS = re.compile(
@@ -162,7 +164,7 @@ _DISCARDS = re.compile(
 _ASIDE = re.compile(r"\s*\([^()]*\)")
 
 
-def keeping(hint: str) -> str:
+def drop_destructive(hint: str) -> str:
     """Return a hint without the ways that discard something; empty if there are no others."""
     if not _DISCARDS.search(hint):
         return hint
@@ -183,7 +185,7 @@ def _by_code(error: VmragError) -> tuple[str, ...]:
     return ours
 
 
-def success(
+def build_success(
     result: ToolResult,
     kb: KbBlock | None,
     warnings: list[ToolWarning],
@@ -201,8 +203,8 @@ def success(
     answer = runnable_advice(answer)
     warnings = _runnable_warnings(warnings)
     if kb:
-        answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, copies=copies))
-    if most is not None and (left := cut(answer, most)):
+        answer["kb"] = msgspec.to_builtins(KbAnswer.from_block(kb, whole=result.whole_kb, copies=copies))
+    if most is not None and (left := cut_lists(answer, most)):
         answer["left_out"] = left
         if "has_more" in answer:
             answer["has_more"] = True
@@ -227,14 +229,14 @@ def _runnable_value(value: Any, *, advice: bool) -> Any:
         case dict():
             return runnable_advice(value)
         case str() if advice:
-            return runnable(value)
+            return make_runnable(value)
         case list() if advice:
             return [_runnable_value(item, advice=True) for item in value]
     return value
 
 
 def _runnable_warnings(warnings: Iterable[ToolWarning]) -> list[ToolWarning]:
-    return [ToolWarning(warning.code, runnable(warning.message)) for warning in warnings]
+    return [ToolWarning(warning.code, make_runnable(warning.message)) for warning in warnings]
 
 
 def _with_lists(value: Any) -> Any:
@@ -260,7 +262,7 @@ def _left_out(answer: Mapping[str, Any], left: Mapping[str, int], most: int, off
     )
 
 
-def success_text(result: TextResult, kb: KbBlock | None, warnings: Sequence[ToolWarning]) -> str:
+def build_success_text(result: TextResult, kb: KbBlock | None, warnings: Sequence[ToolWarning]) -> str:
     """Return the answer of an essential tool: its text, the warnings, and the message.
 
     The last line names the commit or revision that the answer comes from, unless the lines of the
@@ -273,7 +275,7 @@ def success_text(result: TextResult, kb: KbBlock | None, warnings: Sequence[Tool
             f"{_kind(warning)}: {terminal_text.escape_line(warning.message)}"
             for warning in _runnable_warnings(warnings)
         ),
-        runnable(f"{origin}: {result.message}" if origin else result.message),
+        make_runnable(f"{origin}: {result.message}" if origin else result.message),
     ]
     return "\n".join(lines)
 
@@ -288,11 +290,11 @@ def _runnable_lines(text: str) -> str:
     for line in text.split("\n"):
         if line.startswith("```") and fence in ("", line):
             fence = "" if fence else line
-        lines.append(line if fence or _QUOTED.match(line) else runnable(line))
+        lines.append(line if fence or _QUOTED.match(line) else make_runnable(line))
     return "\n".join(lines)
 
 
-def failure_text(envelope: Mapping[str, Any]) -> str:
+def build_failure_text(envelope: Mapping[str, Any]) -> str:
     """Return the answer of an essential tool that failed, from the envelope of its error."""
     hints = [f"hint: {suggestion}" for suggestion in envelope["suggestions"]]
     return "\n".join([f"error {envelope['code']}: {envelope['message']}", *hints])
@@ -318,7 +320,7 @@ def _origin(kb: KbBlock) -> str:
     return " and ".join(names) + (f" with {' and '.join(changes)}" if names and changes else "")
 
 
-def internal(log: Path | None) -> VmragError:
+def build_internal_error(log: Path | None) -> VmragError:
     """Return the error for a bug, whose traceback is in the log; None: no log could be written."""
     from vmrag_link.ops import buglog
 
@@ -351,7 +353,7 @@ class _Column(NamedTuple):
         return [sum(map(_weight, row)) for row in zip(*self.beside.values(), strict=True)]
 
 
-def cut(answer: dict[str, Any], most: int) -> dict[str, int]:
+def cut_lists(answer: dict[str, Any], most: int) -> dict[str, int]:
     """Cut the ends of an answer's lists until its JSON has no more than `most` characters and
     `SLACK`; returns how many items of which list are left out.
     """

@@ -30,7 +30,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import LONGEST_NAME, LONGEST_QUERY, Record
 from vmrag_link.settings import McpSettings
-from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, catalogue, tools_within, toolsets
+from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, list_toolsets, load_catalogue, tools_within
 
 KEYWORDS = ("default", "all")
 _MOST_VALUES = 40
@@ -66,7 +66,7 @@ _FILES = (
 )
 
 
-class Chosen(Record, frozen=True):
+class ToolChoice(Record, frozen=True):
     """What somebody asked for; names in lists are separated by commas."""
 
     toolsets: str = "default"
@@ -89,14 +89,14 @@ class Flags(Record, frozen=True):
     default_toolsets: str | None = None
 
 
-def chosen(flags: Flags, settings: McpSettings, *, stated: Container[str] = ()) -> Chosen:
+def resolve_choice(flags: Flags, settings: McpSettings, *, stated: Container[str] = ()) -> ToolChoice:
     """A flag goes before the settings, which include the environment. Restrictions of both hold.
 
     `stated`: the settings that somebody has made.
     """
     unsaid = flags.default_toolsets is not None and "mcp.toolsets" not in stated
     toolsets = flags.default_toolsets if unsaid else settings.toolsets
-    return Chosen(
+    return ToolChoice(
         toolsets=(toolsets or "") if flags.toolsets is None else flags.toolsets,
         tools=settings.tools if flags.tools is None else flags.tools,
         exclude_tools=",".join(filter(None, (flags.exclude_tools, settings.exclude_tools))),
@@ -123,22 +123,22 @@ class ToolSelection(Record, frozen=True):
 
     tools: Mapping[str, ToolInfo]
     toolsets: tuple[str, ...]
-    chosen: Chosen
+    choice: ToolChoice
     names: Mapping[str, str]
 
-    def tool(self, name: str) -> ToolInfo:
+    def require_tool(self, name: str) -> ToolInfo:
         """Raises `ToolMissing`; `ToolDisabled`, `AccessDenied` for one that is not selected."""
-        for called in (name, f"{self.chosen.prefix}{name}"):
+        for called in (name, f"{self.choice.prefix}{name}"):
             if called in self.tools:
                 return self.tools[called]
-        known = _find_tool(name.removeprefix(self.chosen.prefix))
-        if known and self.has(known.name):
+        known = _find_tool(name.removeprefix(self.choice.prefix))
+        if known and self.has_tool(known.name):
             return known
         if known is None:
             name = shortened(name)
             hint = nearest(name, self.tools) or "tools/list shows what there is"
             raise ToolMissing(f"There is no tool {name!r}.", hint=hint, tool=name)
-        if not known.available(read_only=self.chosen.read_only):
+        if not known.is_available(read_only=self.choice.read_only):
             raise AccessDenied(
                 f"{known.name} changes something, and this server is read-only.",
                 hint="Start the server without --read-only, and without mcp.read_only in its settings.",
@@ -147,8 +147,8 @@ class ToolSelection(Record, frozen=True):
         self._require_not_excluded(known.name, known.name)
         flag = self.start_option(known.toolsets[0])
         way = f"Start the server with {flag}"
-        if self.has(SWITCH):
-            way = f"Call {self.chosen.prefix}{SWITCH} with the toolset {known.toolsets[0]!r}, or: {way}"
+        if self.has_tool(SWITCH):
+            way = f"Call {self.choice.prefix}{SWITCH} with the toolset {known.toolsets[0]!r}, or: {way}"
         raise ToolDisabled(
             f"{known.name} is switched off: it is part of {_toolsets_named(known)}.",
             hint=way,
@@ -171,10 +171,10 @@ class ToolSelection(Record, frozen=True):
         """
         for name in needed:
             self._require_not_excluded(what, name)
-            if not self.has(name) and not self.has(SWITCH):
-                self.tool(f"{self.chosen.prefix}{name}")
+            if not self.has_tool(name) and not self.has_tool(SWITCH):
+                self.require_tool(f"{self.choice.prefix}{name}")
 
-    def reachable(self, *needed: str) -> bool:
+    def is_reachable(self, *needed: str) -> bool:
         """Whether `require_reachable` raises nothing."""
         try:
             self.require_reachable("", *needed)
@@ -185,7 +185,7 @@ class ToolSelection(Record, frozen=True):
     def _require_not_excluded(self, what: str, tool: str) -> None:
         """Raise `ToolDisabled` for a tool that is excluded, by its own or another name."""
         does = tools_within(tool)
-        names = [name for name in _names(self.chosen.exclude_tools) if not does.isdisjoint(_excluded_with(name))]
+        names = [name for name in _names(self.choice.exclude_tools) if not does.isdisjoint(_excluded_with(name))]
         if names:
             others = [name for name in names if name != what]
             why = f": it does what {enumerated(others)} does" if others else ""
@@ -194,27 +194,29 @@ class ToolSelection(Record, frozen=True):
                 f"{what} is excluded from this server{why}.",
                 hint=f"Start the server with {flag}",
                 tool=tool,
-                toolset=catalogue()[tool].toolsets[0],
+                toolset=load_catalogue()[tool].toolsets[0],
                 enable_with=flag,
             )
 
-    def toolsets_listed(self) -> list[ToolsetState]:
+    def list_toolsets(self) -> list[ToolsetState]:
         """Every toolset, with the tools that this server may have of it."""
         return [
-            ToolsetState(name, tuple(self.with_toolset(name).tools_of(name)), name in self.toolsets, each.about)
-            for name, each in toolsets().items()
+            ToolsetState(name, tuple(self.with_toolset(name).list_tools_of(name)), name in self.toolsets, each.about)
+            for name, each in list_toolsets().items()
         ]
 
-    def tools_of(self, toolset: str) -> dict[str, ToolInfo]:
+    def list_tools_of(self, toolset: str) -> dict[str, ToolInfo]:
         """Return the tools of a toolset that are on, by the names that clients call."""
         members = {*_toolsets([toolset])}
         return {name: tool for name, tool in self.tools.items() if not members.isdisjoint(tool.toolsets)}
 
-    def ruled_out(self, toolset: str) -> list[str]:
+    def list_ruled_out(self, toolset: str) -> list[str]:
         """Return the tools of a toolset that this server was started without."""
         wider, members = self.with_toolset(toolset), {*_toolsets([toolset])}
         return [
-            name for name, each in catalogue().items() if not members.isdisjoint(each.toolsets) and not wider.has(name)
+            name
+            for name, each in load_catalogue().items()
+            if not members.isdisjoint(each.toolsets) and not wider.has_tool(name)
         ]
 
     def with_toolset(self, name: str, *, confirmed: bool = True) -> ToolSelection:
@@ -223,7 +225,7 @@ class ToolSelection(Record, frozen=True):
         `confirmed` False: without the tools that only the user may switch on. Raises `UsageInvalid`
         for an unknown name.
         """
-        wider = self.of_toolsets(",".join((*self.toolsets, name)))
+        wider = self.replace_toolsets(",".join((*self.toolsets, name)))
         on = {tool.name: tool for tool in self.tools.values()}
         more = {tool.name: tool for tool in wider.tools.values() if confirmed or not tool.needs_consent}
         tools = on | {key: each for key, each in more.items() if key not in on}
@@ -232,45 +234,45 @@ class ToolSelection(Record, frozen=True):
             if len(tools) == len(on.keys() | {tool.name for tool in wider.tools.values()})
             else self.toolsets
         )
-        return _named_selection(tools, whole, wider.chosen, self.names)
+        return _named_selection(tools, whole, wider.choice, self.names)
 
-    def keeping_names(self, earlier: ToolSelection) -> ToolSelection:
+    def keep_names(self, earlier: ToolSelection) -> ToolSelection:
         """Return the selection in which each tool has the name that it had before."""
         tools = {tool.name: tool for tool in self.tools.values()}
-        return _named_selection(tools, self.toolsets, self.chosen, earlier.names)
+        return _named_selection(tools, self.toolsets, self.choice, earlier.names)
 
-    def of_toolsets(self, names: str) -> ToolSelection:
+    def replace_toolsets(self, names: str) -> ToolSelection:
         """The same with other toolsets. Raises `UsageInvalid` for a name that is none."""
-        return selection(msgspec.structs.replace(self.chosen, toolsets=names))
+        return select_tools(msgspec.structs.replace(self.choice, toolsets=names))
 
     def start_option(self, toolset: str) -> str:
         """Return the option that starts a server with one more toolset."""
         names = _toolsets([*self.toolsets, toolset])
-        return f"--toolsets={'all' if len(names) == len(toolsets()) else ','.join(names)}"
+        return f"--toolsets={'all' if len(names) == len(list_toolsets()) else ','.join(names)}"
 
-    def schema_of(self, tool: ToolInfo) -> dict[str, Any]:
+    def build_schema(self, tool: ToolInfo) -> dict[str, Any]:
         """Return the JSON Schema of a tool's parameters in the words of this server."""
         properties = {name: _shorten_schema(shape) for name, shape in tool.schema["properties"].items()}
         for shape in properties.values():
-            shape["description"] = self.worded(shape.get("description", ""))
+            shape["description"] = self.adapt_text(shape.get("description", ""))
         if tool.name == SWITCH:
-            states = [state for state in self.toolsets_listed() if state.tools]
+            states = [state for state in self.list_toolsets() if state.tools]
             lines = "\n".join(f"{state.name}: {state.about}" for state in states)
             names = [*(state.name for state in states), "all"]
             properties["toolset"] = {"type": "string", "enum": names, "description": lines}
         return tool.schema | {"properties": properties}
 
-    def instructions(self) -> str:
+    def write_instructions(self) -> str:
         """Return what a client tells its model about this server."""
-        lines = [self.worded(_ABOUT), *self._of_toolsets()]
+        lines = [self.adapt_text(_ABOUT), *self._of_toolsets()]
         if not all(tool.plain_text for tool in self.tools.values()):  # only answers in JSON have the block
-            lines += [self.worded(_TRUTH), self.worded(_FILES)]
-        if self.chosen.read_only:
+            lines += [self.adapt_text(_TRUTH), self.adapt_text(_FILES)]
+        if self.choice.read_only:
             lines.append("This server is read-only.")
-        off = [state for state in self.toolsets_listed() if state.tools and not state.enabled]
-        if off and self.has(SWITCH):
+        off = [state for state in self.list_toolsets() if state.tools and not state.enabled]
+        if off and self.has_tool(SWITCH):
             names = ", ".join(state.name for state in off)
-            lines.append(f"{self.chosen.prefix}{SWITCH} switches on more tools: {names}.")
+            lines.append(f"{self.choice.prefix}{SWITCH} switches on more tools: {names}.")
         elif off:
             names = "; ".join(f"{state.name} ({state.about})" for state in off)
             lines.append(f"Switched off: {names}. The server option --toolsets=all switches them on.")
@@ -280,17 +282,17 @@ class ToolSelection(Record, frozen=True):
         """What toolsets say of themselves, where every tool is there that they may speak of."""
         there = {tool.name for tool in self.tools.values()}
         for name in self.toolsets:
-            about = toolsets()[name].instructions
-            if about and all(each.name in there for each in catalogue().values() if name in each.toolsets):
+            about = list_toolsets()[name].instructions
+            if about and all(each.name in there for each in load_catalogue().values() if name in each.toolsets):
                 yield about
 
-    def has(self, name: str) -> bool:
+    def has_tool(self, name: str) -> bool:
         """Whether it has a tool, by its name in the catalogue."""
         return any(tool.name == name for tool in self.tools.values())
 
-    def worded(self, text: str) -> str:
+    def adapt_text(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`worded`)."""
-        return worded(text, self.tools, self.chosen.prefix)
+        return adapt_text(text, self.tools, self.choice.prefix)
 
 
 def tool_entries(server: ToolSelection) -> list[dict[str, Any]]:
@@ -301,8 +303,8 @@ def tool_entries(server: ToolSelection) -> list[dict[str, Any]]:
 def _tool_entry(name: str, tool: ToolInfo, server: ToolSelection) -> dict[str, Any]:
     return {
         "annotations": dict(sorted(tool.annotations.items())),
-        "description": server.worded(tool.description),
-        "inputSchema": server.schema_of(tool),
+        "description": server.adapt_text(tool.description),
+        "inputSchema": server.build_schema(tool),
         "name": name,
         "title": tool.shown_title,
     }
@@ -339,29 +341,29 @@ def _toolsets_named(tool: ToolInfo) -> str:
     return f"the toolset{'s' if tool.toolsets[1:] else ''} {enumerated([repr(each) for each in tool.toolsets])}"
 
 
-def selection(chosen: Chosen) -> ToolSelection:
+def select_tools(chosen: ToolChoice) -> ToolSelection:
     """Raises `UsageInvalid` for a name that is none, with all that are."""
     having = _toolsets(_names(chosen.toolsets))
     single = _tools(_names(chosen.tools), "--tools")
     return _named_selection(_allowed(chosen, having, single), having, chosen, {})
 
 
-def _allowed(chosen: Chosen, having: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
+def _allowed(chosen: ToolChoice, having: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
     """The tools of these toolsets, and single ones, that no restriction excludes."""
     excluded = {
         each for name in _tools(_names(chosen.exclude_tools), "--exclude-tools") for each in _excluded_with(name)
     }
     return {
         name: each
-        for name, each in catalogue().items()
+        for name, each in load_catalogue().items()
         if (any(toolset in having for toolset in each.toolsets) or name in single)
         and not excluded & tools_within(name)
-        and each.available(read_only=chosen.read_only)
+        and each.is_available(read_only=chosen.read_only)
     }
 
 
 def _named_selection(
-    tools: Mapping[str, ToolInfo], having: tuple[str, ...], chosen: Chosen, earlier: Mapping[str, str]
+    tools: Mapping[str, ToolInfo], having: tuple[str, ...], chosen: ToolChoice, earlier: Mapping[str, str]
 ) -> ToolSelection:
     """Return the selection of these tools. No tool gets a name that another tool had `earlier`."""
     names = dict(earlier)
@@ -375,20 +377,22 @@ def _named_selection(
 
 def _qualified_name(tool: ToolInfo) -> str:
     """Return the name of a tool whose usual name another tool has: `libraries_search`."""
-    return f"{toolsets()[tool.toolsets[0]].package.rpartition('.')[2]}_{tool.name}"
+    return f"{list_toolsets()[tool.toolsets[0]].package.rpartition('.')[2]}_{tool.name}"
 
 
 def _find_tool(name: str) -> ToolInfo | None:
     """Return the tool of that name, or of that qualified name."""
-    return catalogue().get(name) or next((each for each in catalogue().values() if _qualified_name(each) == name), None)
+    return load_catalogue().get(name) or next(
+        (each for each in load_catalogue().values() if _qualified_name(each) == name), None
+    )
 
 
 def _excluded_with(name: str) -> set[str]:
     """Return the canonical names of the tools that clients may know by this name, and of those with
     the same effect on the same kind of data.
     """
-    meant = {canonical_name(tool.name) for tool in catalogue().values() if name in (tool.name, tool.short)}
-    return meant.union(*({*map(canonical_name, catalogue()[tool].same_effect)} for tool in meant))
+    meant = {canonical_name(tool.name) for tool in load_catalogue().values() if name in (tool.name, tool.short)}
+    return meant.union(*({*map(canonical_name, load_catalogue()[tool].same_effect)} for tool in meant))
 
 
 def _names(text: str) -> list[str]:
@@ -396,7 +400,7 @@ def _names(text: str) -> list[str]:
 
 
 def _toolsets(names: Sequence[str]) -> tuple[str, ...]:
-    known = (*toolsets(), *KEYWORDS)
+    known = (*list_toolsets(), *KEYWORDS)
     for name in names:
         if name not in known:
             raise UsageInvalid(
@@ -405,17 +409,17 @@ def _toolsets(names: Sequence[str]) -> tuple[str, ...]:
     wanted = {*names}
     if "default" in wanted:
         wanted |= {*CORE}
-    return tuple(name for name in toolsets() if "all" in wanted or name in wanted)
+    return tuple(name for name in list_toolsets() if "all" in wanted or name in wanted)
 
 
 def _tools(names: Sequence[str], flag: str) -> list[str]:
     for name in names:
-        if name not in catalogue():
-            near = nearest(name, catalogue())
+        if name not in load_catalogue():
+            near = nearest(name, load_catalogue())
             raise UsageInvalid(
                 f"There is no tool {name!r}." + (f" Is it {near!r}?" if near else ""),
-                hint=f"{flag} takes: {', '.join(catalogue())}",
-                tools=list(catalogue()),
+                hint=f"{flag} takes: {', '.join(load_catalogue())}",
+                tools=list(load_catalogue()),
             )
     return list(names)
 
@@ -430,26 +434,26 @@ def _tool_names() -> re.Pattern[str]:
 
     `commit` and `search` are words, too, and `create_branch` before `=` or ` (` is a parameter.
     """
-    names = "|".join(name for name in catalogue() if "_" in name)
+    names = "|".join(name for name in load_catalogue() if "_" in name)
     return re.compile(rf"(?<![\w.])(?:{names})(?![\w=]| \()")
 
 
-def mentioned(text: str) -> set[str]:
+def find_mentioned(text: str) -> set[str]:
     """The tools that a text names, by their names in the catalogue."""
     return {*_tool_names().findall(text)}
 
 
-def worded(text: str, there: Container[str], prefix: str) -> str:
+def adapt_text(text: str, there: Container[str], prefix: str) -> str:
     """A text without what names a tool that is not there; other tools by the names that clients
     call. Empty if nothing is left.
 
     `there`: the tools of the server, by those names.
     """
-    if not mentioned(text):
+    if not find_mentioned(text):
         return text
     kept: list[str] = []
     for part in _PARTS.split(text):
-        if all(f"{prefix}{name}" in there for name in mentioned(part)):
+        if all(f"{prefix}{name}" in there for name in find_mentioned(part)):
             kept.append(part)
         elif kept and kept[-1].endswith(";"):
             kept[-1] = kept[-1][:-1] + (part[-1] if part.endswith((".", ";")) else "")
@@ -474,7 +478,7 @@ def _vmrag_commands() -> re.Pattern[str]:
 _PIP = re.compile(r"(?<![\w./-])(?<!uv )(?<!-m )pip(?= install )")
 
 
-def runnable(text: str) -> str:
+def make_runnable(text: str) -> str:
     """Return a text whose commands of `vmrag` and `pip` are found by a shell of this process."""
     command = extras.find_shell_command() if "vmrag" in text else "vmrag"
     if command != "vmrag":

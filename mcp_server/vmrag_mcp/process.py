@@ -39,7 +39,7 @@ def log(sentence: str) -> None:
     sys.stderr.flush()
 
 
-def leave(code: int = OK) -> NoReturn:
+def exit_now(code: int = OK) -> NoReturn:
     """Threads are not waited for; programs that they wait for end, too."""
     proc.terminate_programs()
     for stream in (sys.stdout, sys.stderr):
@@ -50,28 +50,28 @@ def leave(code: int = OK) -> NoReturn:
     os._exit(code)
 
 
-def leave_soon() -> None:
+def exit_soon() -> None:
     """Call it at the end of input: the process ends even if the event loop is kept."""
-    deadline = threading.Timer(_SECONDS_AFTER_INPUT, leave)
+    deadline = threading.Timer(_SECONDS_AFTER_INPUT, exit_now)
     deadline.daemon = True
     deadline.start()
 
 
-def leave_when_told() -> None:
+def exit_on_signals() -> None:
     """SIGTERM and a closed terminal end it as its client does, Ctrl-C as it ends commands."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: leave())
-    signal.signal(signal.SIGINT, lambda *_: leave(INTERRUPTED))
+        signal.signal(number, lambda *_: exit_now())
+    signal.signal(signal.SIGINT, lambda *_: exit_now(INTERRUPTED))
 
 
-def leave_with_parent() -> None:
+def exit_with_parent() -> None:
     """End with the client's process: others may keep the pipe open, so no end of input comes."""
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(_WATCH_SECONDS)
-        leave()
+        exit_now()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
@@ -93,11 +93,11 @@ class Wire:
         os.close(nothing)
 
     @property
-    def typed(self) -> bool:
+    def is_terminal(self) -> bool:
         """A person sits there."""
         return self._input.isatty()
 
-    def line(self) -> bytes:
+    def read_line(self) -> bytes:
         """Empty at the end of input."""
         try:
             found = self._input.readline()
@@ -105,14 +105,14 @@ class Wire:
             found = b""
         return found
 
-    def write(self, line: bytes) -> None:
+    def write_line(self, line: bytes) -> None:
         rest = memoryview(line)
         try:
             with self._writing:
                 while rest:
                     rest = rest[os.write(self._output, rest) :]
         except OSError:  # the client reads no more
-            leave()
+            exit_now()
 
 
 def _private_copy(descriptor: int) -> int:
@@ -154,7 +154,7 @@ class CallProgress:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
-    def count(self, steps: int, description: str) -> None:
+    def count_steps(self, steps: int, description: str) -> None:
         """Steps of a piece of work. Raises `Cancelled`."""
         self._done += steps
         if self.cancelled.is_set():
@@ -170,4 +170,4 @@ class _CallTask:
 
     def advance(self, steps: int = 1) -> None:
         self.done += steps
-        self._progress.count(steps, self._description)
+        self._progress.count_steps(steps, self._description)

@@ -14,8 +14,8 @@ from vmrag_link.errors import UsageInvalid, quoted, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import mark_lines
 from vmrag_mcp.arguments import require_text
-from vmrag_mcp.options import ToolSelection, runnable
-from vmrag_mcp.resources import TEMPLATES, collections, place, shown
+from vmrag_mcp.options import ToolSelection, make_runnable
+from vmrag_mcp.resources import TEMPLATES, list_collections, locate_collection, select_shown
 
 if TYPE_CHECKING:
     from vmrag_link.workspace.history.word_diff import DiffReport
@@ -63,12 +63,12 @@ class Prompt(Record, frozen=True):
     needs: str = ""
 
 
-def listed(server: ToolSelection) -> list[Prompt]:
+def list_prompts(server: ToolSelection) -> list[Prompt]:
     """Those that a client of the server can follow."""
     return [
         prompt
         for prompt in PROMPTS.values()
-        if server.reachable(prompt.shows) and (not prompt.needs or server.has(prompt.needs))
+        if server.is_reachable(prompt.shows) and (not prompt.needs or server.has_tool(prompt.needs))
     ]
 
 
@@ -81,13 +81,13 @@ def prompt_entries(server: ToolSelection) -> list[dict[str, Any]]:
             "name": prompt.name,
             "title": prompt.title,
         }
-        for prompt in listed(server)
+        for prompt in list_prompts(server)
     ]
 
 
-def get(name: str, server: ToolSelection) -> Prompt:
+def find_prompt(name: str, server: ToolSelection) -> Prompt:
     """Raises `UsageInvalid`."""
-    there = {each.name: each for each in listed(server)}
+    there = {each.name: each for each in list_prompts(server)}
     if name not in there:
         name = shortened(name)
         raise UsageInvalid(f"There is no prompt {name!r}.", hint=f"There are: {', '.join(there)}.", prompt=name)
@@ -98,7 +98,7 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
     from vmrag_link.workspace.history.compare import compare_places
     from vmrag_link.workspace.history.ranges import find_branch_base
 
-    call.standing()
+    call.find_origin()
     ref = arguments.get("since", "")
     require_text(ref, "since", ref=True)
     since, why = (ref, "as asked") if ref else find_branch_base(call.ws)
@@ -113,10 +113,10 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
 def _commit(call: Call, _: Mapping[str, str]) -> str:
     from vmrag_link.workspace.history.compare import compare_places
 
-    call.standing()
+    call.find_origin()
     report = compare_places(call.ws, []).form_report()
     shown = _change_lines(call, report, "get_diff(include_content=true)", "vmrag diff")
-    return _join_message([call.worded(_PREPARE)], shown)
+    return _join_message([call.adapt_text(_PREPARE)], shown)
 
 
 def _join_message(instructions: Iterable[str], changes: Iterable[str]) -> str:
@@ -141,7 +141,7 @@ def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> It
         lines += [line for piece in quoted_pieces for line in mark_lines(piece.text, _MARKS[piece.op])]
         length += sum(map(len, lines))
         if length > LONGEST:
-            yield f"… and {len(report.documents) - number} more: {call.worded(tool) or runnable(command)}"
+            yield f"… and {len(report.documents) - number} more: {call.adapt_text(tool) or make_runnable(command)}"
             return
         yield from lines
 
@@ -174,7 +174,9 @@ MOST = 100
 """The protocol's own limit of an answer."""
 
 
-def complete(call: Call, reference: str, argument: str, typed: str, known: Mapping[str, str]) -> tuple[list[str], bool]:
+def complete_value(
+    call: Call, reference: str, argument: str, typed: str, known: Mapping[str, str]
+) -> tuple[list[str], bool]:
     """Values that begin with the typed text, and whether there are more.
 
     `reference`: a prompt's name or a template's address; an unknown one has no values. `known`:
@@ -190,14 +192,18 @@ def complete(call: Call, reference: str, argument: str, typed: str, known: Mappi
 
 
 def _values(call: Call, reference: str, argument: str, known: Mapping[str, str]) -> Iterable[str]:
-    if reference in {each.uri for each in shown(TEMPLATES, call.tools)}:
+    if reference in {each.uri for each in select_shown(TEMPLATES, call.tools)}:
         match argument:
             case "collection":
-                return (collection.name for collection, _ in collections(call))
+                return (collection.name for collection, _ in list_collections(call))
             case "doc_id" if "collection" in known:
-                store, at = place(call, known["collection"])
+                store, at = locate_collection(call, known["collection"])
                 return (header.doc_id for header in store.engine.read_headers(at, collection=known["collection"]))
-    if reference in PROMPTS and argument == "since" and (call.tools is None or call.tools.reachable("dolt_branches")):
-        call.standing()
+    if (
+        reference in PROMPTS
+        and argument == "since"
+        and (call.tools is None or call.tools.is_reachable("dolt_branches"))
+    ):
+        call.find_origin()
         return (branch.name for branch in call.ws.engine.list_branches() if not is_reserved(branch.name))
     return ()

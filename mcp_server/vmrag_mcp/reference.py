@@ -19,21 +19,21 @@ import msgspec
 from msgspec import inspect as type_info
 
 from vmrag_link import toolset
-from vmrag_mcp.arguments import parameters
-from vmrag_mcp.registry import CATALOGUE, ToolDeclaration, ToolInfo, toolsets
+from vmrag_mcp.arguments import read_parameters
+from vmrag_mcp.registry import CATALOGUE, ToolDeclaration, ToolInfo, list_toolsets
 from vmrag_mcp.results import KbAnswer, ServerResult, TextResult, ToolAnswer, ToolResult, ToolWarning
 
 
-def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
+def read_module_tools(name: str, package: str) -> Iterator[ToolInfo]:
     """The tools of a module as it declares them now, for the toolsets of a package."""
-    having = tuple(each.name for each in toolsets().values() if each.package == package and name in each.modules)
+    having = tuple(each.name for each in list_toolsets().values() if each.package == package and name in each.modules)
     found_in = importlib.import_module(name)
     for function in vars(found_in).values():
         declared = getattr(function, "declared", None)
         if not isinstance(declared, ToolDeclaration) or function.__module__ != found_in.__name__:
             continue  # what a module takes from another one is the other one's tool
-        found = parameters(function)
-        schema: dict[str, Any] = {"type": "object", "properties": {each.name: each.schema() for each in found}}
+        found = read_parameters(function)
+        schema: dict[str, Any] = {"type": "object", "properties": {each.name: each.build_schema() for each in found}}
         if required := [each.name for each in found if each.required]:
             schema["required"] = required
         about = " ".join((inspect.getdoc(function) or "").split())
@@ -54,22 +54,22 @@ def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
         )
 
 
-def catalogue_json(package: str) -> bytes:
+def build_catalogue(package: str) -> bytes:
     """What `tools.json` of a package has to hold."""
-    having = [each for each in toolsets().values() if each.package == package]
+    having = [each for each in list_toolsets().values() if each.package == package]
     modules = dict.fromkeys(name for each in having for name in each.modules)
-    rows = [tool for name in modules for tool in tools_of_module(name, package)]
+    rows = [tool for name in modules for tool in read_module_tools(name, package)]
     return msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n"
 
 
-def packages() -> list[str]:
+def list_packages() -> list[str]:
     """Those that declare toolsets."""
-    return list(dict.fromkeys(each.package for each in toolsets().values()))
+    return list(dict.fromkeys(each.package for each in list_toolsets().values()))
 
 
 def main() -> None:
-    for package in sys.argv[1:] or packages():
-        (toolset.folder(package) / CATALOGUE).write_bytes(catalogue_json(package))
+    for package in sys.argv[1:] or list_packages():
+        (toolset.folder(package) / CATALOGUE).write_bytes(build_catalogue(package))
 
 
 _REF = "#/$defs/"

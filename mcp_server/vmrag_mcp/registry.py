@@ -108,7 +108,7 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
         """Whether a person is asked before an agent may switch it on."""
         return bool(set(self.effect) & {"N", "D"})
 
-    def available(self, *, read_only: bool) -> bool:
+    def is_available(self, *, read_only: bool) -> bool:
         return self.reads or self.on_read_only or not read_only
 
     @property
@@ -165,13 +165,13 @@ def tool(effect: str, **more: Any) -> Callable[[Callable[P, R]], Callable[P, R]]
 
 
 @cache
-def toolsets() -> Mapping[str, Toolset]:
+def list_toolsets() -> Mapping[str, Toolset]:
     """Every toolset by its name: the server's own first, whose names no other one takes."""
     return CORE | {name: each for name, each in toolset.installed().toolsets.items() if name not in CORE}
 
 
 @cache
-def catalogue() -> Mapping[str, ToolInfo]:
+def load_catalogue() -> Mapping[str, ToolInfo]:
     """Every tool by its name, in the order in which clients see them.
 
     Of two tools of one name that are not the same function, the first one stays: no package takes
@@ -188,29 +188,29 @@ def catalogue() -> Mapping[str, ToolInfo]:
 
 def _listed() -> Iterator[ToolInfo]:
     """What the packages list. One whose list cannot be read has no tools here, and is told of."""
-    for package in dict.fromkeys(each.package for each in toolsets().values() if each.tools):
+    for package in dict.fromkeys(each.package for each in list_toolsets().values() if each.tools):
         try:
             content = (toolset.folder(package) / CATALOGUE).read_bytes()
             rows = msgspec.json.decode(content, type=list[ToolInfo])
         except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
             log(f"The tools of {package} cannot be listed: {error}. `python -m vmrag_mcp.reference {package}` does.")
             continue
-        yield from (row for row in rows if not toolsets().keys().isdisjoint(row.toolsets))
+        yield from (row for row in rows if not list_toolsets().keys().isdisjoint(row.toolsets))
 
 
 def canonical_name(name: str) -> str:
     """The name of the tool that this one is an alias of; its own if it is none."""
-    alias_of = catalogue()[name].alias_of
+    alias_of = load_catalogue()[name].alias_of
     return canonical_name(alias_of) if alias_of else name
 
 
 def tools_within(name: str) -> frozenset[str]:
     """The tools whose work a tool does, by canonical names: itself, and those that it includes."""
-    tool = catalogue()[name]
+    tool = load_catalogue()[name]
     return frozenset({canonical_name(name)}).union(*map(tools_within, tool.includes))
 
 
-def function_of(listed: ToolInfo) -> Callable[..., ToolResult]:
+def import_function(listed: ToolInfo) -> Callable[..., ToolResult]:
     """Imports what the tool needs, which takes a moment the first time."""
     found: Callable[..., ToolResult] = getattr(importlib.import_module(listed.module), listed.name)
     return found

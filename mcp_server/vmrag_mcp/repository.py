@@ -23,7 +23,7 @@ class Place(Record, frozen=True):
     outright: bool = False
 
 
-def find(repository: Path | None) -> Place:
+def find_repository(repository: Path | None) -> Place:
     """What the command line names, or the environment, or the client, or the current folder."""
     try:
         here = Path.cwd()
@@ -36,7 +36,7 @@ def find(repository: Path | None) -> Place:
     return Place(here, named=False)
 
 
-def refusal(directory: Path) -> GitRepositoryMissing:
+def build_refusal(directory: Path) -> GitRepositoryMissing:
     return GitRepositoryMissing(
         f"{directory} is no project, and nothing says which one is meant.",
         hint="Start the server in a repository, or with --repo DIR (or VMRAG_REPO=DIR)",
@@ -64,7 +64,7 @@ def load_settings(place: Place) -> PlaceSettings:
             else None
         )
         if places is None or (not place.outright and is_outside_projects(places.top)):
-            raise refusal(place.directory)
+            raise build_refusal(place.directory)
         loaded = agreements.load_settings(places)
     except VmragError as problem:
         return _settings_without_files(problem)

@@ -70,29 +70,29 @@ def document_uri(collection: str, doc_id: str) -> str:
     return f"{DOCUMENTS}/{quote(collection, safe='')}/{quote(doc_id)}"
 
 
-def shown(listed: Iterable[Resource], server: ToolSelection | None) -> list[Resource]:
+def select_shown(listed: Iterable[Resource], server: ToolSelection | None) -> list[Resource]:
     """The resources that show no more than the server's tools do."""
-    return [each for each in listed if server is None or server.reachable(*RESOURCES[each.name])]
+    return [each for each in listed if server is None or server.is_reachable(*RESOURCES[each.name])]
 
 
 def template_entries(server: ToolSelection) -> list[dict[str, str]]:
     """Return the entries of `resources/templates/list`, with keys in the order of the SDK's."""
     return [
         {"description": row.about, "mimeType": row.mime, "name": row.name, "uriTemplate": row.uri}
-        for row in shown(TEMPLATES, server)
+        for row in select_shown(TEMPLATES, server)
     ]
 
 
 def list_resources(call: Call) -> Iterator[Resource]:
     """The fixed ones, and one for each collection, which names the resources of its documents."""
-    yield from shown(FIXED, call.tools)
-    if not shown(TEMPLATES[:1], call.tools):
+    yield from select_shown(FIXED, call.tools)
+    if not select_shown(TEMPLATES[:1], call.tools):
         return
-    for collection, _ in collections(call):
+    for collection, _ in list_collections(call):
         yield Resource(collection_uri(collection.name), collection.name, f"The collection {collection.name}.", JSON)
 
 
-def read(call: Call, uri: str) -> Content:
+def read_resource(call: Call, uri: str) -> Content:
     """Raises `UsageInvalid` for what is no resource, `CollectionMissing`, `DocumentMissing`, and
     `ToolDisabled` for what shows the same as a tool that clients of this server cannot call.
     """
@@ -103,7 +103,7 @@ def read(call: Call, uri: str) -> Content:
         return _read_status(call)
     if uri == COLLECTIONS:
         _require(call, uri, "collections")
-        return _json(call, {"collections": [_described(*each) for each in collections(call)]})
+        return _json(call, {"collections": [_described(*each) for each in list_collections(call)]})
     if name == "collections" and rest:
         _require(call, uri, "collection")
         return _json(call, _collection(call, unquote(rest)))
@@ -126,18 +126,18 @@ def _require(call: Call, uri: str, resource: str) -> None:
 def _read_status(call: Call) -> Content:
     from vmrag_link.ops.status.status import status
 
-    call.standing()
+    call.find_origin()
     return _json(call, runnable_advice(msgspec.to_builtins(status(call.ws))))
 
 
-def collections(call: Call) -> list[tuple[Collection, int]]:
+def list_collections(call: Call) -> list[tuple[Collection, int]]:
     """Those of the knowledge base and of sources, with their numbers of documents; where there is
     no knowledge base, the latter alone.
     """
     from vmrag_link.workspace.documents.reading import TextSource, read_texts
 
     def look(rows: TextSource, here: AnswerOrigin) -> list[tuple[Collection, int]]:
-        call.stands(here)
+        call.set_origin(here)
         return [
             (collection, rows.count_documents(here.at, collection=collection.name))
             for collection in rows.list_collections(here.at)
@@ -146,19 +146,19 @@ def collections(call: Call) -> list[tuple[Collection, int]]:
     return read_texts(call.ws, None, look)
 
 
-def place(call: Call, collection: str) -> tuple[ReadableStore, At]:
+def locate_collection(call: Call, collection: str) -> tuple[ReadableStore, At]:
     """Where a collection of that name is read."""
     from vmrag_link.workspace.follow.follow_pin import read_consistently
     from vmrag_link.workspace.follow.provenance import find_origin
 
-    store = call.readable(collection)
+    store = call.find_readable(collection)
     here = read_consistently(store, lambda: find_origin(store), index=False)
-    call.stands(here)
+    call.set_origin(here)
     return store, here.at
 
 
 def _collection(call: Call, name: str) -> dict[str, Any]:
-    store, at = place(call, name)
+    store, at = locate_collection(call, name)
     rows = {collection.name: collection for collection in store.engine.list_collections(at)}
     if name not in rows:
         raise no_collection(name, sorted(rows))
@@ -179,11 +179,11 @@ def _described(row: Collection, documents: int) -> dict[str, Any]:
 def _document(call: Call, collection: str, doc_id: str) -> Content:
     from vmrag_link.workspace.history.document_names import no_document
 
-    store, at = place(call, collection)
+    store, at = locate_collection(call, collection)
     document = store.engine.find_document(at, collection, doc_id)
     if document is None:
         raise no_document(store.engine, at, collection, doc_id)
-    return Content(document.content, _mime(document), msgspec.to_builtins(call.kb()))
+    return Content(document.content, _mime(document), msgspec.to_builtins(call.build_kb()))
 
 
 def _mime(document: Document) -> str:
@@ -194,4 +194,4 @@ def _mime(document: Document) -> str:
 
 
 def _json(call: Call, value: Any) -> Content:
-    return Content(format_json(value), JSON, msgspec.to_builtins(call.kb()))
+    return Content(format_json(value), JSON, msgspec.to_builtins(call.build_kb()))

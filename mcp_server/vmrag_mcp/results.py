@@ -46,7 +46,7 @@ class DerivedRecord(Record, frozen=True):
     """
 
     @classmethod
-    def of(cls, report: object) -> Self:
+    def from_report(cls, report: object) -> Self:
         return msgspec.convert(report, cls, from_attributes=True)
 
 
@@ -74,7 +74,7 @@ class TextResult(ToolResult, frozen=True, kw_only=True):
 _LONGEST_FENCE = re.compile(r"`{3,}")
 
 
-def fenced(text: str) -> str:
+def fence_text(text: str) -> str:
     """Return a document's text between fences that no line of it can close."""
     longest = max((len(run) for run in _LONGEST_FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
@@ -101,7 +101,7 @@ class SourcesAnswer(Record, frozen=True):
     unavailable: Annotated[dict[str, str] | UnsetType, Meta(description="not all collections can be read")] = UNSET
 
     @classmethod
-    def of(cls, found: SourceBlock) -> SourcesAnswer:
+    def from_block(cls, found: SourceBlock) -> SourcesAnswer:
         return cls(
             found.commit,
             list(found.collections),
@@ -133,9 +133,9 @@ class KbAnswer(Record, frozen=True):
     sources: Annotated[SourcesAnswer | UnsetType, OfFiles] = UNSET
 
     @classmethod
-    def of(cls, kb: KbBlock, *, whole: bool, copies: Sequence[str] = ()) -> KbAnswer:
+    def from_block(cls, kb: KbBlock, *, whole: bool, copies: Sequence[str] = ()) -> KbAnswer:
         versioned, stored = UNSET if kb.versioned else False, list(copies) or UNSET
-        files = SourcesAnswer.of(kb.sources) if kb.sources else UNSET
+        files = SourcesAnswer.from_block(kb.sources) if kb.sources else UNSET
         short = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, copies=stored, sources=files)
         return structs.replace(short, worktree=kb.worktree, git_head=kb.git_head) if whole or not kb.in_sync else short
 

@@ -24,10 +24,10 @@ from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
-from vmrag_mcp.confirmation import MOST_QUESTIONS, ask, earlier_answers, with_confirmation, without_refused
+from vmrag_mcp.confirmation import MOST_QUESTIONS, ask_user, earlier_answers, with_confirmation, without_refused
 from vmrag_mcp.options import NAME, TITLE, ToolSelection, tool_entries
 from vmrag_mcp.process import CallProgress, Report
-from vmrag_mcp.prompts import complete
+from vmrag_mcp.prompts import complete_value
 from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import Call, CallOutcome, Session
 
@@ -54,7 +54,7 @@ class KnowledgeServer:
     def __init__(self, session: Session, selection: ToolSelection) -> None:
         self._session = session
         self.clients = ClientTools(selection)
-        session.tools = self.clients.everybody
+        session.tools = self.clients.shared
         self._reading = anyio.CapacityLimiter(READERS)
         self._writing = anyio.CapacityLimiter(1)
         self._changes = Subscriptions(session.directory, session.source_state)
@@ -63,7 +63,7 @@ class KnowledgeServer:
             NAME,
             version=__version__,
             title=TITLE,
-            instructions=selection.instructions(),
+            instructions=selection.write_instructions(),
             lifespan=self._lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -79,18 +79,18 @@ class KnowledgeServer:
         )
         self.sdk.middleware.append(self._introduce)
 
-    def initialization(self) -> InitializationOptions:
+    def build_initialization(self) -> InitializationOptions:
         return self.sdk.create_initialization_options(NotificationOptions(resources_changed=True, tools_changed=True))
 
-    def follow(self, selection: ToolSelection) -> None:
+    def replace_selection(self, selection: ToolSelection) -> None:
         """Which repository it is for, or what its settings say, was found out after the start."""
-        self.clients.follow(selection)
-        self._changes.follow(self._session.directory)
+        self.clients.replace_selection(selection)
+        self._changes.change_directory(self._session.directory)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncIterator[dict[str, Any]]:
         async with anyio.create_task_group() as group:
-            group.start_soon(self._changes.watch)
+            group.start_soon(self._changes.poll_changes)
             yield {}
             group.cancel_scope.cancel()
 
@@ -98,7 +98,7 @@ class KnowledgeServer:
         """A client that has chosen its toolsets is told of these."""
         result = await call_next(ctx)
         if ctx.method in _INTRODUCING and isinstance(result, dict):
-            return {**result, "instructions": self._tools(ctx).selection.instructions()}
+            return {**result, "instructions": self._tools(ctx).selection.write_instructions()}
         return result
 
     # -- tools
@@ -106,9 +106,9 @@ class KnowledgeServer:
     def _tools(self, context: Context) -> EnabledTools:
         """Those of the client that asks."""
         if context.request is None:
-            return self.clients.everybody
+            return self.clients.shared
         session = context.request.headers.get(SESSION_HEADER)
-        return self.clients.of_request(session, context.request.scope.get(CHOICE))
+        return self.clients.find_enabled(session, context.request.scope.get(CHOICE))
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=protocol_tools(self._tools(context).selection))
@@ -117,9 +117,9 @@ class KnowledgeServer:
         having = self._tools(context)
         before = having.selection
         try:
-            tool = before.tool(params.name)
+            tool = before.require_tool(params.name)
         except VmragError as error:
-            return _result(CallOutcome(envelope.failure(error, before), failed=True))
+            return _result(CallOutcome(envelope.build_failure(error, before), failed=True))
         arguments: Mapping[str, Any] = params.arguments or {}
         report = _reporter(context)
         agreed = earlier_answers(params)
@@ -127,7 +127,7 @@ class KnowledgeServer:
         answer = await self._run(report, tool, arguments, agreed, having, agent=agent)
         for _ in range(MOST_QUESTIONS):
             question = answer.failure or having.open_question(tool, arguments)
-            reply = await ask(context, params, question, agreed)
+            reply = await ask_user(context, params, question, agreed)
             if isinstance(reply, types.InputRequiredResult):
                 if having.selection.tools != before.tools:
                     await self.announce_tools(context)
@@ -166,7 +166,7 @@ class KnowledgeServer:
         agent: str,
     ) -> CallOutcome:
         progress = CallProgress(report)
-        work = functools.partial(self._session.run, tool, arguments, progress, agreed, having, agent=agent)
+        work = functools.partial(self._session.run_tool, tool, arguments, progress, agreed, having, agent=agent)
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
 
     async def _in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:
@@ -184,7 +184,7 @@ class KnowledgeServer:
         try:
             found = await self._read(context, lambda call: list(resources.list_resources(call)), of_files=True)
         except MCPError:  # where there is no knowledge base, its status is still something to read about
-            found = resources.shown(resources.FIXED, self._tools(context).selection)
+            found = resources.select_shown(resources.FIXED, self._tools(context).selection)
         rows = [
             types.Resource(uri=each.uri, name=each.name, description=each.about, mime_type=each.mime) for each in found
         ]
@@ -201,7 +201,7 @@ class KnowledgeServer:
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         found = await self._read(
-            context, lambda call: resources.read(call, uri), of_files=True, uri=uri[: resources.LONGEST_URI]
+            context, lambda call: resources.read_resource(call, uri), of_files=True, uri=uri[: resources.LONGEST_URI]
         )
         content = types.TextResourceContents(
             uri=uri, mime_type=found.mime, text=found.text, _meta={"vmrag/kb": found.kb}
@@ -214,7 +214,7 @@ class KnowledgeServer:
 
     async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         def made(call: Call) -> tuple[str, str]:
-            prompt = prompts.get(params.name, self._tools(context).selection)
+            prompt = prompts.find_prompt(params.name, self._tools(context).selection)
             return prompt.about, prompt.text(call, params.arguments or {})
 
         about, text = await self._read(context, made)
@@ -226,7 +226,7 @@ class KnowledgeServer:
         known = (params.context and params.context.arguments) or {}
         argument, typed = params.argument.name, params.argument.value
         values, more = await self._read(
-            context, lambda call: complete(call, reference, argument, typed, known), of_files=True
+            context, lambda call: complete_value(call, reference, argument, typed, known), of_files=True
         )
         return types.CompleteResult(completion=types.Completion(values=values, has_more=more))
 
@@ -238,13 +238,13 @@ class KnowledgeServer:
         progress, selection = CallProgress(_reporter(context)), self._tools(context).selection
 
         def work() -> T:
-            with self._session.call(progress, of_files=of_files, tools=selection) as call:
+            with self._session.open_call(progress, of_files=of_files, tools=selection) as call:
                 return reader(call)
 
         try:
             return await self._in_thread(work, progress, self._reading)
         except VmragError as error:
-            failure = data | envelope.failure(error, selection)
+            failure = data | envelope.build_failure(error, selection)
             raise MCPError(types.INVALID_PARAMS, failure["message"], failure) from error
 
     # -- notifications
@@ -282,7 +282,7 @@ def protocol_tools(server: ToolSelection) -> list[types.Tool]:
 
 def _text_result(answer: CallOutcome) -> types.CallToolResult:
     """Return the answer of an essential tool, which is one block of text."""
-    text = answer.content if isinstance(answer.content, str) else envelope.failure_text(answer.content)
+    text = answer.content if isinstance(answer.content, str) else envelope.build_failure_text(answer.content)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=_escape_surrogates(text))], is_error=answer.failed
     )

@@ -26,7 +26,7 @@ from vmrag_mcp.auto_commit import Unsent
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.process import CallProgress
-from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
+from vmrag_mcp.registry import ToolDeclaration, ToolInfo, import_function
 from vmrag_mcp.results import TextResult, ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
@@ -75,8 +75,8 @@ class ProcessState:
     """
 
     def __init__(self) -> None:
-        self.kept: dict[str, object] = {}
-        self.told_of_setup = False
+        self.toolset_values: dict[str, object] = {}
+        self.warned_not_set_up = False
 
 
 class Call:
@@ -95,7 +95,7 @@ class Call:
         self.ws = ws
         self.state = state or ProcessState()
         self.tools = tools
-        self.read_only = tools is not None and tools.chosen.read_only
+        self.read_only = tools is not None and tools.choice.read_only
         self.behaviour = behaviour
         self.warnings: list[ToolWarning] = []
         self._progress = progress
@@ -114,7 +114,7 @@ class Call:
         if self.writer:
             from vmrag_mcp import auto_commit
 
-            self.moved(auto_commit.commit_written(self.ws, *self.writer))
+            self.warn_moved(auto_commit.commit_written(self.ws, *self.writer))
 
     def require_agreed(self, remote: str) -> None:
         """Require that this call may use a remote which its arguments name.
@@ -128,13 +128,13 @@ class Call:
         if self.agreed.get(remote):
             destinations.trust_remote(self.ws, remote)
 
-    def worded(self, text: str) -> str:
+    def adapt_text(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`options.worded`)."""
-        return self.tools.worded(text) if self.tools else text
+        return self.tools.adapt_text(text) if self.tools else text
 
-    def tail(self, advice: str) -> str:
+    def format_tail(self, advice: str) -> str:
         """`; ADVICE` for the end of a message; empty where it names a tool that is not there."""
-        said = self.worded(advice)
+        said = self.adapt_text(advice)
         return f"; {said}" if said else ""
 
     def warn(self, code: str, message: str) -> None:
@@ -142,22 +142,22 @@ class Call:
         if warning not in self.warnings:
             self.warnings.append(warning)
 
-    def pending(self, why: str) -> None:
+    def warn_pending(self, why: str) -> None:
         """`why` the index did not follow what was stored; empty if it did."""
         if why:
             self.warn("INDEX_PENDING", why)
 
-    def pending_notes(self, why: str) -> None:
+    def warn_pending_note(self, why: str) -> None:
         """Warn why git's index does not have a note that was written; `why` is empty if it does."""
         if why:
             self.warn("NOTE", why)
 
-    def stored(self, done: WriteResult[R]) -> R:
+    def accept_write(self, done: WriteResult[R]) -> R:
         """The report of what was stored; a warning says why the index did not follow."""
-        self.pending(done.pending)
+        self.warn_pending(done.pending)
         return done.report
 
-    def read(self, found: tuple[R, AnswerOrigin]) -> R:
+    def accept_read(self, found: tuple[R, AnswerOrigin]) -> R:
         """What was read; the answer's `kb` says where."""
         report, self._standing = found
         return report
@@ -171,7 +171,7 @@ class Call:
             if not (sends and caution.code == "KNOWLEDGE_NOT_PUSHED"):
                 self.warn(caution.code, caution.sentence)
 
-    def standing(self) -> AnswerOrigin:
+    def find_origin(self) -> AnswerOrigin:
         """Where this call reads documents, after the pin was followed; the answer's `kb` says it.
 
         The index may stand elsewhere still. A tool that uses the index says where it stood
@@ -184,23 +184,23 @@ class Call:
             self._standing = read_consistently(self.ws, lambda: find_origin(self.ws), index=False)
         return self._standing
 
-    def store(self, collection: str) -> DocumentStore:
+    def find_store(self, collection: str) -> DocumentStore:
         """Where a collection of that name is: in the knowledge base, or on this machine alone."""
         from vmrag_link.ops.stores import stores
 
         return stores.find_store(self.ws, collection)
 
-    def readable(self, collection: str) -> ReadableStore:
+    def find_readable(self, collection: str) -> ReadableStore:
         """Where a collection of that name is read: there, or in the files that it is made of."""
         from vmrag_link.ops.stores import stores
 
         return stores.find_readable(self.ws, collection)
 
-    def stands(self, at: AnswerOrigin) -> None:
+    def set_origin(self, at: AnswerOrigin) -> None:
         """The tool has found out by itself where its answer comes from."""
         self._standing = at
 
-    def moved(self, said: Iterable[tuple[str, str]]) -> None:
+    def warn_moved(self, said: Iterable[tuple[str, str]]) -> None:
         """What was said of a commit that the call ended with, by code; the answer says where the
         workspace stands after that.
         """
@@ -208,11 +208,11 @@ class Call:
             self.warn(code, message)
             self._standing = None
 
-    def quotes(self, documents: Iterable[tuple[str, str]]) -> None:
+    def add_quoted(self, documents: Iterable[tuple[str, str]]) -> None:
         """The answer shows texts of these documents, by collection and id."""
         self._quoted.update(dict.fromkeys(documents))
 
-    def kb(self) -> KbBlock:
+    def build_kb(self) -> KbBlock:
         """The block `kb`; without a place that was read from, where the workspace stands now."""
         from vmrag_link.workspace.follow.provenance import coded_source_warnings, find_origin
 
@@ -221,8 +221,8 @@ class Call:
             self.warn("NOT_IN_SYNC", note)
         for code, sentence in coded_source_warnings(at.kb):
             self.warn(code, sentence)
-        if at.kb.sources and not self.state.told_of_setup and self.ws.sources.is_proposed:
-            self.state.told_of_setup = True
+        if at.kb.sources and not self.state.warned_not_set_up and self.ws.sources.is_proposed:
+            self.state.warned_not_set_up = True
             from vmrag_link.workspace.answers.query import NOT_SET_UP
 
             self.warn("NOT_SET_UP", NOT_SET_UP)
@@ -243,7 +243,7 @@ class Call:
             self.warn(copies.CODE, copies.form_sentence(stored, command=False))
         return [f"{copy.collection}/{copy.doc_id}" for copy in stored]
 
-    def all_warnings(self) -> list[ToolWarning]:
+    def collect_warnings(self) -> list[ToolWarning]:
         """What the operations had to tell a person is among them."""
         for note in self._progress.notes:
             if all(terminal_text.escape_controls(note) != warning.message for warning in self.warnings):
@@ -280,7 +280,7 @@ class Session:
         self._fetched = threading.Event()
         """The knowledge base came with a call, and no tool's answer has said yet what to run."""
 
-    def run(
+    def run_tool(
         self,
         tool: ToolInfo,
         arguments: Mapping[str, Any],
@@ -306,7 +306,7 @@ class Session:
             return CallOutcome(self._failure(system_failure(error) or self._bug(error, tool.name), having), failed=True)
 
     def _failure(self, error: VmragError, tools: EnabledTools | None) -> dict[str, Any]:
-        return envelope.failure(error, tools.selection if tools else None, most=self.behaviour.page_chars)
+        return envelope.build_failure(error, tools.selection if tools else None, most=self.behaviour.page_chars)
 
     def _answer(
         self,
@@ -318,15 +318,15 @@ class Session:
         *,
         agent: str,
     ) -> dict[str, Any] | str:
-        function = function_of(tool)
+        function = import_function(tool)
         warned: list[tuple[str, str]] = []
-        takes = given.parameters(function)
+        takes = given.read_parameters(function)
         try:
             keywords = given.parse_arguments(takes, arguments, lambda *warning: warned.append(warning))
         except UsageError as error:
             listed = tools.selection.tools if tools else {}
             name = next((name for name, other in listed.items() if other is tool), tool.name)
-            error.hint = error.hint or given.usage(name, takes)
+            error.hint = error.hint or given.format_usage(name, takes)
             raise
         declared: ToolDeclaration = function.__dict__["declared"]
         if tools:
@@ -334,10 +334,10 @@ class Session:
         if declared.of_server:
             about, warnings = function(tools, agreed, **keywords), [ToolWarning(*each) for each in warned]
             if isinstance(about, TextResult):
-                return envelope.success_text(about, None, warnings)
-            return envelope.success(about, None, warnings, most=self.behaviour.page_chars)
+                return envelope.build_success_text(about, None, warnings)
+            return envelope.build_success(about, None, warnings, most=self.behaviour.page_chars)
         selection = tools.selection if tools else None
-        with self.call(
+        with self.open_call(
             progress,
             founds=declared.founds,
             of_files=declared.of_files,
@@ -351,19 +351,19 @@ class Session:
             result = function(call, **keywords)
             call.commit_written()
             sending = self._writing if tool.reads else contextlib.nullcontext()
-            for code, message in self._unsent.settle(call.ws, None if call.read_only else sending):
+            for code, message in self._unsent.push_or_warn(call.ws, None if call.read_only else sending):
                 call.warn(code, message)
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()
-            kb, copies = call.kb(), call.find_copies()
+            kb, copies = call.build_kb(), call.find_copies()
             if isinstance(result, TextResult):
-                return envelope.success_text(result, kb, call.all_warnings())
+                return envelope.build_success_text(result, kb, call.collect_warnings())
             most, offset = self.behaviour.page_chars, keywords.get("offset")
-            return envelope.success(result, kb, call.all_warnings(), most=most, offset=offset, copies=copies)
+            return envelope.build_success(result, kb, call.collect_warnings(), most=most, offset=offset, copies=copies)
 
     @contextlib.contextmanager
-    def call(
+    def open_call(
         self,
         progress: CallProgress,
         *,
@@ -450,7 +450,7 @@ class Session:
     def _bug(self, error: Exception, tool: str) -> VmragError:
         from vmrag_link.ops import buglog
 
-        return envelope.internal(buglog.write_log(error, ["-C", str(self.directory), "mcp", tool]))
+        return envelope.build_internal_error(buglog.write_log(error, ["-C", str(self.directory), "mcp", tool]))
 
 
 def _arrive(ws: Workspace) -> None:

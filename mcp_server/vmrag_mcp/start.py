@@ -16,9 +16,9 @@ from vmrag_link.models import Record
 from vmrag_link.settings import EmbeddingModel
 from vmrag_mcp import options
 from vmrag_mcp.options import Flags
-from vmrag_mcp.process import Wire, leave, leave_when_told, leave_with_parent, log
-from vmrag_mcp.repository import find, load_settings
-from vmrag_mcp.transport.address import ListenAddress, address, origin, require_safe
+from vmrag_mcp.process import Wire, exit_now, exit_on_signals, exit_with_parent, log
+from vmrag_mcp.repository import find_repository, load_settings
+from vmrag_mcp.transport.address import ListenAddress, parse_address, parse_origin, require_safe
 from vmrag_mcp.transport.early import EarlyStream, StaticAnswers
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ def serve(asked: ServeRequest) -> None:
 
     Raises `UsageInvalid`, `McpExtraMissing`, `Busy`.
     """
-    demand_extra()
+    require_extra()
     _forget_git()
     _prefer_model(asked.flags.default_ef)
-    place = find(asked.repository)
+    place = find_repository(asked.repository)
     found = load_settings(place)
-    selection = options.selection(options.chosen(asked.flags, found.config.mcp, stated=found.stated))
+    selection = options.select_tools(options.resolve_choice(asked.flags, found.config.mcp, stated=found.stated))
     listening, token = _listen_address(asked)
-    origins = tuple(map(origin, asked.origins))
-    leave_when_told()
+    origins = tuple(map(parse_origin, asked.origins))
+    exit_on_signals()
     for problem in toolset.installed().problems:
         log(problem)
     roots = listening is None and not place.named
@@ -78,24 +78,24 @@ def serve(asked: ServeRequest) -> None:
     try:
         run(server)
     except Exception:
-        bug = threading.Timer(_LAST_SECONDS, leave, (_FAILED,))  # a thread may read from a client that does not know
+        bug = threading.Timer(_LAST_SECONDS, exit_now, (_FAILED,))  # a thread may read from a client that does not know
         bug.daemon = True
         bug.start()
         raise
-    leave()
+    exit_now()
 
 
 def _over_standard_streams(answers: StaticAnswers) -> Callable[[KnowledgeServer], None]:
     """Take the streams, and return when a message needs the SDK."""
-    leave_with_parent()
+    exit_with_parent()
     wire = Wire()
-    if wire.typed:
+    if wire.is_terminal:
         log("A program talks to this server, over standard input: see `vmrag mcp install`. Ctrl-C ends it.")
     stream = EarlyStream(wire, answers)
     stream.wait_for_need()
     from vmrag_mcp.transport import stdio
 
-    return functools.partial(stdio.serve, stream=stream)
+    return functools.partial(stdio.serve_stdio, stream=stream)
 
 
 def _over_http(
@@ -103,10 +103,10 @@ def _over_http(
 ) -> Callable[[KnowledgeServer], None]:
     from vmrag_mcp.transport import http
 
-    return functools.partial(http.serve, asked=listening, token=token, origins=origins)
+    return functools.partial(http.serve_http, asked=listening, token=token, origins=origins)
 
 
-def demand_extra() -> None:
+def require_extra() -> None:
     """Raises `McpExtraMissing`."""
     for package in ("mcp", "uvicorn"):
         if importlib.util.find_spec(package) is None:
@@ -127,7 +127,7 @@ def _listen_address(asked: ServeRequest) -> tuple[ListenAddress | None, str | No
     token = env.read_variable(asked.token_env or env.TOKEN)
     if asked.token_env and not token:
         raise UsageInvalid(f"The environment variable {asked.token_env} is empty.", hint=f"export {asked.token_env}=…")
-    found = address(asked.http)
+    found = parse_address(asked.http)
     require_safe(found, allow_remote=asked.allow_remote, token=token)
     return found, token
 

@@ -21,9 +21,9 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from vmrag_mcp.arguments import Parameter, parameters
+from vmrag_mcp.arguments import Parameter, read_parameters
 from vmrag_mcp.reference import COMMON, Schema, answer_schema, record_schemas, result_type
-from vmrag_mcp.registry import catalogue, function_of
+from vmrag_mcp.registry import import_function, load_catalogue
 
 _DRAFT = jsonschema.Draft202012Validator
 Exactly = jsonschema.validators.extend(
@@ -75,11 +75,11 @@ REPORT_TYPES = {
 
 def tools_json() -> str:
     tools = {}
-    for name, tool in catalogue().items():
-        function = function_of(tool)
+    for name, tool in load_catalogue().items():
+        function = import_function(tool)
         result = {} if tool.plain_text else list_keys(answer_schema(result_type(function)))
         tools[name] = {
-            "parameters": {parameter.name: describe_parameter(parameter) for parameter in parameters(function)},
+            "parameters": {parameter.name: describe_parameter(parameter) for parameter in read_parameters(function)},
             "result": {key: kind for key, kind in result.items() if re.split(r"\W", key)[0] not in COMMON},
         }
     return write_lines(tools)

@@ -19,7 +19,7 @@ import yaml
 from tests.contract.golden import Exactly
 from vmrag_mcp.envelope import LAST_RESORT
 from vmrag_mcp.reference import answer_schema, result_keys, result_type
-from vmrag_mcp.registry import catalogue, function_of
+from vmrag_mcp.registry import import_function, load_catalogue
 from vmrag_mcp.results import ToolResult
 
 FOLDER = Path(__file__).parent
@@ -128,7 +128,7 @@ _CHANGING = re.compile(r"(?m)(^ *(?=[a-v]*\d)|(?:commit|revision|--source) )[0-9
 
 
 def _broken_text(tool: str, answer: str, prints: str) -> list[str]:
-    if not catalogue()[tool].plain_text:
+    if not load_catalogue()[tool].plain_text:
         return ["the answer is a text"]
     expected, actual = (_CHANGING.sub(r"\1…", text).splitlines() for text in (prints, answer))
     if not actual or not actual[-1]:
@@ -145,7 +145,7 @@ def _answers(tool: str) -> Any:
 @cache
 def declared(tool: str) -> type[ToolResult]:
     """What the tool's function returns."""
-    return result_type(function_of(catalogue()[tool]))
+    return result_type(import_function(load_catalogue()[tool]))
 
 
 def result_shape(tool: str) -> dict[str, str | None]:

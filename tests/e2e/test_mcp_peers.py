@@ -23,7 +23,7 @@ from tests.support.compounding import CONFIG
 from tests.support.contract_states import State
 from tests.support.contract_world import World
 from tests.support.templates import build_once
-from vmrag_mcp.registry import catalogue
+from vmrag_mcp.registry import load_catalogue
 
 templates, world = contract_world.templates, contract_world.world
 
@@ -98,7 +98,7 @@ def test_the_conformance_suite_finds_nothing_but_its_own_fixtures_missing(peers,
 
 def test_the_inspector_lists_every_tool_and_finds_no_schema_that_a_client_would_refuse(peers, url):
     listed = peers.inspect(url, "tools/list", "--strict")["tools"]
-    assert [each["name"] for each in listed] == list(catalogue())
+    assert [each["name"] for each in listed] == list(load_catalogue())
 
 
 def test_the_inspector_reads_resources_and_prompts(peers, url):
@@ -118,7 +118,7 @@ def test_the_inspector_gets_an_error_as_a_failed_call(peers, url):
 def test_the_inspector_calls_every_tool(peers, world):
     """Tools that only read have one server for each state."""
     reading, changing = [], []
-    for name, listed in catalogue().items():
+    for name, listed in load_catalogue().items():
         (reading if listed.reads else changing).append(examples(name)[0])
     for given, group in itertools.groupby(sorted(reading, key=lambda each: each.given), lambda each: each.given):
         state = world.state(given)

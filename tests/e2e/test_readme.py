@@ -13,7 +13,7 @@ import pytest
 from tests.readme import document
 from tests.support.mcp import TextAnswer, Tools
 from tests.support.repos import isolate, make_repo
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -49,7 +49,7 @@ def test_readme_commands_work_in_one_repository(tmp_path: Path, monkeypatch: pyt
     shown = "".join(f"{line}\n" for line in section.splitlines() if not line.startswith("$ "))
     assert re.sub(r"\b[0-9a-f]{7}\b", "HASH", shown) in re.sub(r"\b[0-9a-f]{7}\b", "HASH", result.stdout)
     agents = README.read_text().split("\n## Agents\n")[1].split("\n## ")[0]
-    answer = Tools(repo.top, chosen=Chosen("essential"))("search", query="why Pagefind", collection="notes")
+    answer = Tools(repo.top, chosen=ToolChoice("essential"))("search", query="why Pagefind", collection="notes")
     assert TextAnswer(agents.split("````text\n")[1].split("````")[0]).shown == answer.shown
     assert re.search(r"\ncommit \w{7}.*: 1 passage\.", answer)
     assert "docs/timeouts.md" in first_answer

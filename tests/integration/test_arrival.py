@@ -13,7 +13,7 @@ import pytest
 from tests.support import dolt, people
 from tests.support.mcp import ALL, Tools, connected
 from tests.support.people import DATA, User, World
-from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -287,7 +287,7 @@ def text_of(answer: Any) -> str:
 def test_clone_without_its_knowledge_base_answers_from_files_in_every_tool(cut_off):
     bound = is_bound(cut_off)
     with cut_off._here():
-        tools = Tools(cut_off.top, chosen=Chosen(toolsets="default,essential", tools="get_document"))
+        tools = Tools(cut_off.top, chosen=ToolChoice(toolsets="default,essential", tools="get_document"))
         for name, arguments, expected in ANSWERS_FROM_FILES:
             answer = text_of(tools(name, **arguments))
             assert expected in answer, (name, arguments, answer)
@@ -305,7 +305,7 @@ def test_clone_without_its_knowledge_base_answers_from_files_in_every_tool(cut_o
 
 
 def test_resources_of_a_clone_without_its_knowledge_base_show_files(cut_off):
-    with cut_off._here(), connected(KnowledgeServer(Session(cut_off.top, Behaviour()), selection(ALL))) as client:
+    with cut_off._here(), connected(KnowledgeServer(Session(cut_off.top, Behaviour()), select_tools(ALL))) as client:
         (listed,) = client.read_resource("vmrag://collections").contents
         assert "pages" in listed.text
         (page,) = client.read_resource("vmrag://documents/pages/pages/tide.md").contents
@@ -337,7 +337,7 @@ def test_fork_is_asked_once_in_a_call(sourced):
     bob.git("remote", "set-url", "origin", str(sourced.bare("fork.git").top))
     bob.vmrag("trust", "--yes")
     with bob._here():
-        tools = Tools(bob.top, chosen=Chosen(toolsets="essential"))
+        tools = Tools(bob.top, chosen=ToolChoice(toolsets="essential"))
         assert str(tools("status")).count("not on this machine") == 1
         answer = tools("read", name="pages/tide.md")
         assert [line for line in answer.warnings if "only files answer" in line] == answer.warnings

@@ -10,7 +10,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.sources import commit
 from tests.support.terminal import Project, new_project
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -106,7 +106,7 @@ def test_many_translations_leave_room_for_further_results(project):
 def test_terminal_and_tool_name_translations(project):
     commit(project, "Begin")
     assert "also in: fr, zh-cn" in [line.strip() for line in project.vmrag("query", QUESTION).out.splitlines()]
-    text, failed = Tools(project.top, chosen=Chosen("essential")).run("search", {"query": QUESTION})
+    text, failed = Tools(project.top, chosen=ToolChoice("essential")).run("search", {"query": QUESTION})
     assert not failed
     assert text.splitlines()[0].startswith("docs/timeouts.md:")
     assert "also in: fr, zh-cn" in text.splitlines()[0]

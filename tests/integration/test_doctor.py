@@ -38,7 +38,7 @@ from vmrag_link.index.seal import VERIFIED
 from vmrag_link.ops import doctor as operation
 from vmrag_link.sync import background
 from vmrag_link.sync.background import WatchedProgress
-from vmrag_link.toolsets.thinking.think import NewThought, think
+from vmrag_link.toolsets.thinking.think import NewThought, store_thought
 from vmrag_link.toolsets.thinking.tools import similar_thoughts
 
 pytestmark = pytest.mark.hooks("off")
@@ -602,7 +602,7 @@ def index_of_sources_truncated(project: Project) -> None:
 def local_index_truncated(project: Project) -> None:
     project.git("config", "vmrag.system.versioned", "false")
     with terminal.opened(project) as ws:
-        think(ws, NewThought("A thought of rest.", 1, 2, session_id="plan"))
+        store_thought(ws, NewThought("A thought of rest.", 1, 2, session_id="plan"))
         similar_thoughts(ws, "rest", k=3)
     [index] = folders(project.shared / "local" / "index")
     os.truncate(index / "view", 10)

@@ -173,7 +173,7 @@ def test_the_model_of_sentence_transformers_is_minilm_by_another_name(project, s
     tools("chroma_create_collection", collection_name="api", embedding_function="sentence_transformer")
     info = tools("chroma_get_collection_info", collection_name="api")
     assert (info["embedding_function"], info["embedding_dimensions"]) == ("minilm", 384)
-    listed = tools.enabled.selection.tool("chroma_create_collection").schema["properties"]["embedding_function"]
+    listed = tools.enabled.selection.require_tool("chroma_create_collection").schema["properties"]["embedding_function"]
     assert "sentence_transformer" not in listed["enum"]
 
 

@@ -87,7 +87,7 @@ def test_an_agent_is_told_in_the_first_answer_after_the_fetch_in_the_status_and_
 
 def test_a_client_that_reads_resources_first_is_told_by_the_first_tool(world: World) -> None:
     tools = Tools(world.join("bob").top)
-    with tools.session.call(CallProgress()) as call:
+    with tools.session.open_call(CallProgress()) as call:
         assert "vmrag://collections/handbook" in {resource.uri for resource in resources.list_resources(call)}
     assert warnings(tools("chroma_list_collections"))["HOOKS_MISSING"] == NONE
     assert "warnings" not in tools("chroma_list_collections")

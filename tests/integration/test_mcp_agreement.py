@@ -18,8 +18,8 @@ from mcp.client import Client
 from tests.support import people
 from tests.support.mcp import ALL, Tools, Yes
 from tests.support.terminal import Project
-from vmrag_mcp.options import selection
-from vmrag_mcp.registry import catalogue
+from vmrag_mcp.options import select_tools
+from vmrag_mcp.registry import load_catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -130,7 +130,7 @@ def talk(project: Project, era: str, name: str, remote: str, answer: Any) -> tup
         return types.ElicitResult(action="accept" if answer else "decline", content=answer or {"confirm": True})
 
     async def run() -> dict[str, Any]:
-        server = KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+        server = KnowledgeServer(Session(project.top, Behaviour()), select_tools(ALL))
         async with Client(server.sdk, mode=era, elicitation_callback=person) as client:
             return (await client.call_tool(name, named(name, remote))).structured_content
 
@@ -234,7 +234,10 @@ def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here()
     """
     telling = re.compile(r"remote|url|uri|host|server|endpoint|address|path|file|folder|(^|_)dir|repo|root")
     found = {
-        (tool, name) for tool, each in catalogue().items() for name in each.schema["properties"] if telling.search(name)
+        (tool, name)
+        for tool, each in load_catalogue().items()
+        for name in each.schema["properties"]
+        if telling.search(name)
     }
     assert found == {
         ("dolt_init", "remote_url"),

@@ -17,7 +17,7 @@ from tests.support.mcp import Tools, warned
 from tests.support.people import User, World
 from tests.support.terminal import SCRIPT
 from vmrag_mcp import auto_commit
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -114,7 +114,7 @@ def test_a_cloned_settings_file_does_not_switch_it_on(world, bob):
 def test_a_server_that_changes_nothing_sends_nothing(world, bob):
     bob.git("config", "vmrag.mcp.auto-push", "true")
     pushes(bob, "memo")
-    tools = Tools(bob.top, chosen=Chosen(toolsets="all", read_only=True))
+    tools = Tools(bob.top, chosen=ToolChoice(toolsets="all", read_only=True))
     assert "KNOWLEDGE_NOT_PUSHED" in warned(tools("chroma_list_collections"))
     assert not world.holds(bob.pinned)
 

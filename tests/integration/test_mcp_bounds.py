@@ -13,8 +13,8 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, copied, derived, opened
-from vmrag_mcp.envelope import SLACK, cut
-from vmrag_mcp.registry import catalogue
+from vmrag_mcp.envelope import SLACK, cut_lists
+from vmrag_mcp.registry import load_catalogue
 from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
@@ -142,7 +142,7 @@ OTHERS = {
 
 def test_every_tool_that_reads_is_asked_here():
     assert READ.keys() | OTHERS.keys() == {
-        each.name for each in catalogue().values() if each.reads or each.name in OTHERS
+        each.name for each in load_catalogue().values() if each.reads or each.name in OTHERS
     }
 
 
@@ -214,9 +214,9 @@ def test_lists_of_equal_length_are_cut_together_and_the_heaviest_first():
         "other": ["o" * 90] * 10,
         "numbers": [1.5] * 3000,
     }
-    left = cut(answer, 17_000)
+    left = cut_lists(answer, 17_000)
     assert left.keys() == {"rows", "names"}
     assert len(answer["rows"]) == len(answer["names"]) == 90 - left["rows"]
     assert (len(answer["other"]), len(answer["numbers"])) == (10, 3000)
     small = {"rows": [1, 2]}
-    assert (cut(small, 10), small) == ({}, {"rows": [1, 2]})
+    assert (cut_lists(small, 10), small) == ({}, {"rows": [1, 2]})

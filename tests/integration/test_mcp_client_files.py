@@ -40,14 +40,14 @@ def home(project, monkeypatch) -> Path:
     monkeypatch.delenv("CODEX_HOME", raising=False)
     for client in CLIENTS.values():
         if client.personal:
-            for path in (*client.personal.paths(), *client.signs()[:1]):
-                (path if path in client.signs() else path.parent).mkdir(parents=True, exist_ok=True)
+            for path in (*client.personal.list_paths(), *client.list_signs()[:1]):
+                (path if path in client.list_signs() else path.parent).mkdir(parents=True, exist_ok=True)
     return Path(os.environ["HOME"])
 
 
 def file_of(project, name: str, personal: bool) -> Path:
     client = CLIENTS[name]
-    return client.personal.paths()[0] if personal else project.top / client.project.names[0]
+    return client.personal.list_paths()[0] if personal else project.top / client.project.names[0]
 
 
 def arguments(name: str, personal: bool) -> list[str]:
@@ -55,7 +55,7 @@ def arguments(name: str, personal: bool) -> list[str]:
 
 
 def read(path: Path, name: str) -> dict:
-    return install.EDITORS[CLIENTS[name].format].read(path.read_text())
+    return install.EDITORS[CLIENTS[name].format].read_values(path.read_text())
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -231,21 +231,21 @@ def test_a_file_that_is_too_large_is_not_cut(project, monkeypatch):
 def test_what_another_program_wrote_meanwhile_is_not_overwritten(tmp_path):
     file = SettingsFile(tmp_path / "a.json", "a.json", None)
     file.path.write_text("{}")
-    before = file.read()
+    before = file.read_content()
     file.path.write_text('{"theirs": 1}')
     with pytest.raises(TextRefused):
-        file.replace(before, b'{"ours": 1}')
+        file.replace_content(before, b'{"ours": 1}')
     with pytest.raises(TextRefused):
-        file.delete(before, ())
+        file.delete_file(before, ())
     assert file.path.read_text() == '{"theirs": 1}'
 
 
 def test_installations_at_the_same_time_all_arrive(project, tmp_path):
     others = [terminal.new_project(tmp_path / f"p{number}") for number in range(5)]
-    from vmrag_mcp.clients.install import install
+    from vmrag_mcp.clients.install import install_server
     from vmrag_mcp.options import Flags
 
-    threads = [threading.Thread(target=install, args=(each.top, "kiro", Flags())) for each in others]
+    threads = [threading.Thread(target=install_server, args=(each.top, "kiro", Flags())) for each in others]
     for thread in threads:
         thread.start()
     for thread in threads:

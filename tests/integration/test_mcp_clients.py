@@ -15,9 +15,9 @@ import pytest
 from tests.support import terminal
 from vmrag_link.settings import McpSettings
 from vmrag_mcp.clients import server_command
-from vmrag_mcp.clients.install import configuration
+from vmrag_mcp.clients.install import build_configuration
 from vmrag_mcp.clients.table import CLIENTS
-from vmrag_mcp.options import Chosen, Flags, chosen, selection
+from vmrag_mcp.options import Flags, ToolChoice, resolve_choice, select_tools
 from vmrag_mcp.repository import Place, load_settings
 
 template, project = terminal.template, terminal.project
@@ -183,9 +183,9 @@ def test_a_new_entry_has_a_few_plain_tools_unless_somebody_says_which(project, m
 
     def tools() -> set[str]:
         found = load_settings(Place(project.top))
-        return {*selection(chosen(flags, found.config.mcp, stated=found.stated)).tools}
+        return {*select_tools(resolve_choice(flags, found.config.mcp, stated=found.stated)).tools}
 
-    default = {*selection(Chosen()).tools}
+    default = {*select_tools(ToolChoice()).tools}
     assert (len(tools()), tools() & default) == (8, {"enable_toolset"})
     project.write(".vmrag.yaml", "mcp.toolsets: default\n")
     assert len(tools()) == 8, "a clone has no say before `vmrag trust`"
@@ -196,8 +196,10 @@ def test_a_new_entry_has_a_few_plain_tools_unless_somebody_says_which(project, m
     assert tools() == default
     project.git("config", "--unset", "vmrag.mcp.toolsets")
     monkeypatch.setenv("VMRAG_TOOLSETS", "dolt")
-    assert tools() == {*selection(Chosen("dolt")).tools}
-    assert {*selection(chosen(Flags("default", default_toolsets="essential"), McpSettings())).tools} == default
+    assert tools() == {*select_tools(ToolChoice("dolt")).tools}
+    assert {
+        *select_tools(resolve_choice(Flags("default", default_toolsets="essential"), McpSettings())).tools
+    } == default
     project.vmrag("mcp", "install", "--client", "zed", "--default-toolsets", "nonsense", code=2)
 
 
@@ -214,7 +216,7 @@ FOREIGN = {
 @pytest.mark.parametrize("client", FILES)
 @pytest.mark.parametrize("name", FOREIGN)
 def test_install_names_differences_of_an_entry_that_it_did_not_write(project, client, name):
-    expected = configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
+    expected = build_configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
     values, difference = FOREIGN[name]
     path = project.write(FILES[client], json.dumps({SECTIONS[client]: {"vmrag": {**expected, **values}}, "other": 1}))
     before = path.read_bytes()
@@ -313,7 +315,7 @@ def test_a_module_of_the_projects_own_is_not_what_the_server_imports(project, mo
     python.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(server_command.sysconfig, "get_path", lambda _: str(python.parent))
-    server = configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
+    server = build_configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
     assert (server["command"], server["args"][:3]) == (str(python), ["-P", "-m", "vmrag_link.cli.mcp"])
 
 

@@ -29,10 +29,10 @@ from tests.contract.reading import (
 from tests.support.mcp import Tools
 from vmrag_link.toolset import folder
 from vmrag_link.toolsets.essential.pages import estimate_tokens
-from vmrag_mcp.arguments import parameters, parse_arguments
-from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.reference import catalogue_json, packages, result_keys
-from vmrag_mcp.registry import CATALOGUE, CORE, catalogue, function_of, toolsets
+from vmrag_mcp.arguments import parse_arguments, read_parameters
+from vmrag_mcp.options import ToolChoice, select_tools
+from vmrag_mcp.reference import build_catalogue, list_packages, result_keys
+from vmrag_mcp.registry import CATALOGUE, CORE, import_function, list_toolsets, load_catalogue
 from vmrag_mcp.server import protocol_tools
 
 LIST_LIMITS = {"essential": (1_200, 1.095), "default": (5_500, 1.125), "all": (14_500, 1.14)}
@@ -59,7 +59,7 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
     assert {key.partition(".")[0] for key in contract.get("result", {})} <= {
         result_key.path for result_key in result_keys(declared(name))
     }
-    assert catalogue()[name].plain_text == any(example.prints for example in examples(name)), "one printed answer"
+    assert load_catalogue()[name].plain_text == any(example.prints for example in examples(name)), "one printed answer"
     texts = any(each["type"] in RULES["json_string"] for each in contract["parameters"].values())
     assert texts == ("json" in contract["common_errors"])
     for each in [*examples(name), *refusals(name)]:
@@ -77,8 +77,10 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
 
 
 def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
-    found = {name: [each.name for each in catalogue().values() if name in each.toolsets] for name in toolsets()}
-    expected = {name: [tool["name"] for tool in TOOLS.values() if name in tool["toolsets"]] for name in toolsets()}
+    found = {
+        name: [each.name for each in load_catalogue().values() if name in each.toolsets] for name in list_toolsets()
+    }
+    expected = {name: [tool["name"] for tool in TOOLS.values() if name in tool["toolsets"]] for name in list_toolsets()}
     assert {name: sorted(tools) for name, tools in found.items()} == {
         name: sorted(tools) for name, tools in expected.items()
     }
@@ -90,19 +92,19 @@ def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
 
 def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
     reading = {name for name, tool in TOOLS.items() if set(tool["effect"]) <= {"R", "N"} or tool.get("on_read_only")}
-    assert set(selection(Chosen(toolsets="all", read_only=True)).tools) == reading
+    assert set(select_tools(ToolChoice(toolsets="all", read_only=True)).tools) == reading
 
 
-@pytest.mark.parametrize("package", packages())
+@pytest.mark.parametrize("package", list_packages())
 def test_the_served_catalogue_is_what_the_tools_declare_now(package: str):
-    assert (folder(package) / CATALOGUE).read_bytes() == catalogue_json(package), (
+    assert (folder(package) / CATALOGUE).read_bytes() == build_catalogue(package), (
         "python -m vmrag_mcp.reference writes it; look at what changes for clients"
     )
 
 
 @pytest.mark.parametrize("toolsets", LIST_LIMITS)
 def test_list_of_tools_stays_within_its_budget(toolsets):
-    listed = protocol_tools(selection(Chosen(toolsets=toolsets)))
+    listed = protocol_tools(select_tools(ToolChoice(toolsets=toolsets)))
     compact = [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in listed]
     tokens, ratio = LIST_LIMITS[toolsets]
     estimate = estimate_tokens(json.dumps(compact, separators=(",", ":"), ensure_ascii=False))
@@ -111,7 +113,7 @@ def test_list_of_tools_stays_within_its_budget(toolsets):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_listed_as_the_contract_says(name):
-    contract, listed = TOOLS[name], catalogue()[name]
+    contract, listed = TOOLS[name], load_catalogue()[name]
     assert sorted(listed.effect) == sorted(contract["effect"])
     assert listed.on_read_only == contract.get("on_read_only", False)
     reads = set(contract["effect"]) <= {"R", "N"}
@@ -129,7 +131,7 @@ def test_a_tool_is_listed_as_the_contract_says(name):
 def test_tool_that_can_replace_or_delete_has_the_destructive_hint(name):
     verbs = ("update", "modify", "rename", "replace", "delete", "forget", "remember", "resolve", "reset", "ingest")
     if any(verb in name for verb in verbs):
-        assert catalogue()[name].annotations.get("destructiveHint"), name
+        assert load_catalogue()[name].annotations.get("destructiveHint"), name
 
 
 def test_golden_schemas_are_those_of_the_tools():
@@ -280,7 +282,7 @@ def test_a_tool_takes_legal_arguments_in_every_form(name, tmp_path):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_what_is_above_a_limit_of_ours_is_cut_down_with_a_warning(name):
-    declared = parameters(function_of(catalogue()[name]))
+    declared = read_parameters(import_function(load_catalogue()[name]))
     for each, says in TOOLS[name]["parameters"].items():
         if says.get("above_maximum") == "clamped":
             warned: list[tuple[str, str]] = []
@@ -293,7 +295,7 @@ def test_what_is_above_a_limit_of_ours_is_cut_down_with_a_warning(name):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_an_empty_or_null_argument_means_what_a_missing_one_means(name):
-    declared = parameters(function_of(catalogue()[name]))
+    declared = read_parameters(import_function(load_catalogue()[name]))
     plain = parse_arguments(declared, usual(name), _no_warning)
     for each, says in TOOLS[name]["parameters"].items():
         nothing = [*RULES["optional_null_like"], *([says["unset"]] if "unset" in says else [])]

@@ -32,8 +32,8 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
 from vmrag_link.models import WorkingSet
 from vmrag_mcp import envelope
-from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.registry import catalogue, function_of
+from vmrag_mcp.options import ToolChoice, select_tools
+from vmrag_mcp.registry import import_function, load_catalogue
 from vmrag_mcp.session import NOTHING
 
 pytestmark = pytest.mark.hooks("off")
@@ -141,7 +141,7 @@ def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(
     top = world.state(state).top
     for name in READING:
         result = tools_in(State(top), name)(name, **examples(name)[0].call)
-        if catalogue()[name].plain_text:
+        if load_catalogue()[name].plain_text:
             assert "\nwarning: " in f"\n{result}", name
             continue
         assert (name, result["kb"]["in_sync"]) == (name, False)
@@ -157,7 +157,7 @@ def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
     tools = tools_in(state, name)
     result = tools(name, **examples(name)[0].call)
     assert broken(name, result) == []
-    assert catalogue()[name].plain_text or "INDEX_PENDING" not in warned(result)
+    assert load_catalogue()[name].plain_text or "INDEX_PENDING" not in warned(result)
     assert tools("sync_all")["failed"] == []
     assert tools("get_sync_status")["in_sync"]
 
@@ -168,7 +168,7 @@ def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
 def test_the_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_make_one():
     """What one tool of a kind is refused for want of a sound one, every tool is."""
     for name, tool in TOOLS.items():
-        declared = function_of(catalogue()[name]).__dict__["declared"]
+        declared = import_function(load_catalogue()[name]).__dict__["declared"]
         assert declared.of_server == ("server" in tool["common_errors"]) == ("any" not in tool["common_errors"]), name
         if not declared.of_server:
             assert declared.founds == ("knowledge" not in tool["common_errors"]), name
@@ -177,7 +177,7 @@ def test_the_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_ma
 @pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
 @pytest.mark.sample(5)
 def test_a_bug_is_told_without_its_trace_which_is_in_the_log(world, name, monkeypatch):
-    function = function_of(catalogue()[name])
+    function = import_function(load_catalogue()[name])
 
     @functools.wraps(function)  # so its parameters are the tool's
     def failing(*_: object, **__: object) -> None:
@@ -232,25 +232,25 @@ def test_a_commit_that_comes_too_late_for_its_pin_says_so(world, name, monkeypat
 # -- names that are no tools -----------------------------------------------------------------------
 
 
-def refused(chosen: Chosen, name: str) -> dict[str, Any]:
+def refused(chosen: ToolChoice, name: str) -> dict[str, Any]:
     with pytest.raises(VmragError) as caught:
-        selection(chosen).tool(name)
-    return envelope.failure(caught.value)
+        select_tools(chosen).require_tool(name)
+    return envelope.build_failure(caught.value)
 
 
 def test_a_tool_that_is_switched_off_says_which_flag_switches_it_on():
     for name, tool in TOOLS.items():
         if not COMMON["toolsets"][tool["toolsets"][0]]["default"]:
-            found = refused(Chosen(), name)
+            found = refused(ToolChoice(), name)
             assert broken_failure(found, Expected(name, "", {}, "TOOL_DISABLED", ("enable_with",))) == []
             flag, _, value = found["details"]["enable_with"].partition("=")
             assert flag == "--toolsets"
-            assert name in {tool.name for tool in selection(Chosen(toolsets=value)).tools.values()}
-    assert refused(Chosen(exclude_tools="dolt_push"), "dolt_push")["details"]["enable_with"]
+            assert name in {tool.name for tool in select_tools(ToolChoice(toolsets=value)).tools.values()}
+    assert refused(ToolChoice(exclude_tools="dolt_push"), "dolt_push")["details"]["enable_with"]
 
 
 def test_a_name_that_is_no_tool_gets_the_nearest_one():
-    found = refused(Chosen(), "chroma_list_collection")
+    found = refused(ToolChoice(), "chroma_list_collection")
     assert broken_failure(found, Expected("", "", {}, "TOOL_NOT_FOUND")) == []
     assert "chroma_list_collections" in found["suggestions"]
 
@@ -260,5 +260,5 @@ def test_a_name_that_is_no_tool_gets_the_nearest_one():
 )
 @pytest.mark.sample(11)
 def test_a_server_that_is_read_only_denies_what_writes(name):
-    found = refused(Chosen(toolsets="all", read_only=True), name)
+    found = refused(ToolChoice(toolsets="all", read_only=True), name)
     assert broken_failure(found, Expected(name, "", {}, "ACCESS_DENIED")) == []

@@ -16,7 +16,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.models import Document
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
@@ -269,9 +269,9 @@ def test_peeking_cuts_texts_and_shows_each_document_once(tools):
 
 def test_a_message_names_the_tool_that_goes_on_only_where_there_is_one(project, tools):
     assert tools("chroma_add_documents", **NOTES, documents=["x"])["message"].endswith("; dolt_commit keeps them.")
-    alone = Tools(project.top, chosen=Chosen(toolsets="chroma"))
+    alone = Tools(project.top, chosen=ToolChoice(toolsets="chroma"))
     assert alone("chroma_add_documents", **NOTES, documents=["y"])["message"] == "1 document added to 'notes'."
-    prefixed = Tools(project.top, chosen=Chosen(prefix="kb_"))
+    prefixed = Tools(project.top, chosen=ToolChoice(prefix="kb_"))
     assert "; kb_dolt_commit keeps" in prefixed("kb_chroma_add_documents", **NOTES, documents=["z"])["message"]
 
 

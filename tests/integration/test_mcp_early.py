@@ -13,20 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
-from vmrag_mcp.options import Chosen, ToolSelection, selection
+from vmrag_mcp.options import ToolChoice, ToolSelection, select_tools
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 from vmrag_mcp.transport.early import StaticAnswers
 from vmrag_mcp.transport.stdio import MessageRefused, encode_message, parse_message
 
 SELECTIONS = {
-    "essential": Chosen(toolsets="essential"),
-    "default": Chosen(),
-    "all": Chosen(toolsets="all"),
-    "none": Chosen(toolsets=""),
-    "read-only": Chosen(toolsets="all", read_only=True),
-    "prefixed": Chosen(toolsets="dolt,link", prefix="kb_", exclude_tools="dolt_commit"),
-    "excluded": Chosen(toolsets="all", exclude_tools="get_diff,chroma_get_documents"),
+    "essential": ToolChoice(toolsets="essential"),
+    "default": ToolChoice(),
+    "all": ToolChoice(toolsets="all"),
+    "none": ToolChoice(toolsets=""),
+    "read-only": ToolChoice(toolsets="all", read_only=True),
+    "prefixed": ToolChoice(toolsets="dolt,link", prefix="kb_", exclude_tools="dolt_commit"),
+    "excluded": ToolChoice(toolsets="all", exclude_tools="get_diff,chroma_get_documents"),
 }
 META = "io.modelcontextprotocol/"
 CLIENT = {"name": "ünïcode", "version": "1", "title": "T", "websiteUrl": "x", "icons": [{"src": "i", "sizes": ["any"]}]}
@@ -76,7 +76,7 @@ async def answer_with_sdk(chosen: ToolSelection, lines: Sequence[bytes], folder:
     server = KnowledgeServer(Session(folder, Behaviour()), chosen)
     with anyio.fail_after(60):
         async with inward, received, outward, sent, anyio.create_task_group() as group:
-            group.start_soon(server.sdk.run, received, outward, server.initialization())
+            group.start_soon(server.sdk.run, received, outward, server.build_initialization())
             for line in lines:
                 try:
                     message = parse_message(line)
@@ -104,7 +104,7 @@ def compare(chosen: ToolSelection, messages: Sequence[Any], folder: Any) -> Iter
 
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_early_answers_are_those_of_the_sdk_for_every_selection(tmp_path, name):
-    chosen = selection(SELECTIONS[name])
+    chosen = select_tools(SELECTIONS[name])
     lists = [request(method) for method in ("ping", *LISTS)]
     messages_of_handshake = [*HANDSHAKE, *lists, request("logging/setLevel", {"level": "info"})]
     for messages in (messages_of_handshake, [*DISCOVERY, *(modern(method) for method in LISTS)]):
@@ -114,7 +114,7 @@ def test_early_answers_are_those_of_the_sdk_for_every_selection(tmp_path, name):
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 def test_early_handshake_takes_the_version_of_the_client(tmp_path, version):
-    chosen = selection(SELECTIONS["essential"])
+    chosen = select_tools(SELECTIONS["essential"])
     messages = [hello(version, capabilities=CAPABILITIES, _meta={"progressToken": 1}), INITIALIZED]
     [(_, answer), _, (_, listed)] = compare(chosen, [*messages, request("tools/list")], tmp_path)
     assert json.loads(answer)["result"]["protocolVersion"] == version
@@ -122,7 +122,7 @@ def test_early_handshake_takes_the_version_of_the_client(tmp_path, version):
 
 
 def test_early_answers_return_every_kind_of_id_and_ignore_metadata(tmp_path):
-    chosen = selection(SELECTIONS["essential"])
+    chosen = select_tools(SELECTIONS["essential"])
     params = (None, {}, {"_meta": {"progressToken": "t", "traceparent": 1}}, {"cursor": "x"}, {"more": [1]})
     old = [request("tools/list", parameters, number) for parameters in params for number in IDS]
     new = [modern("tools/list", number, progressToken=2, **{f"{META}logLevel": "info"}) for number in IDS]
@@ -162,7 +162,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_unusual_messages_get_the_answers_of_the_sdk(tmp_path, name):
-    assert not all(answer for _, answer in compare(selection(SELECTIONS["essential"]), REFUSED[name], tmp_path))
+    assert not all(answer for _, answer in compare(select_tools(SELECTIONS["essential"]), REFUSED[name], tmp_path))
 
 
 NAMES = ("", "x", "2025-06-18", "2026-07-28", "info", "ping", "initialize", "tools/list", "server/discover")
@@ -193,4 +193,4 @@ def changed(draw: st.DrawFn, value: Any) -> Any:
 def test_no_changed_message_gets_another_answer_than_from_the_sdk(tmp_path, data):
     start = data.draw(st.sampled_from([(), HANDSHAKE, DISCOVERY]))
     message = data.draw(st.sampled_from(MESSAGES).flatmap(changed))
-    list(compare(selection(SELECTIONS["essential"]), [*start, message, request("ping", {}, "last")], tmp_path))
+    list(compare(select_tools(SELECTIONS["essential"]), [*start, message, request("ping", {}, "last")], tmp_path))

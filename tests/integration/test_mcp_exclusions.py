@@ -24,9 +24,9 @@ from tests.support.branching import kb_branches, put
 from tests.support.mcp import ALL, TextAnswer, Tools, connected
 from vmrag_link.errors import ToolDisabled
 from vmrag_mcp import registry
-from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.prompts import listed
-from vmrag_mcp.registry import catalogue, function_of
+from vmrag_mcp.options import ToolChoice, select_tools
+from vmrag_mcp.prompts import list_prompts
+from vmrag_mcp.registry import import_function, load_catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -38,7 +38,7 @@ both_eras = pytest.mark.parametrize("era", ["legacy", "auto"])
 
 
 def names(**options: Any) -> set[str]:
-    return set(selection(Chosen(toolsets="all", **options)).tools)
+    return set(select_tools(ToolChoice(toolsets="all", **options)).tools)
 
 
 # -- names of tools
@@ -121,7 +121,7 @@ def test_an_exclusion_covers_every_name_of_what_it_excludes(excluded, gone):
     assert not gone & names(exclude_tools=excluded, tools=",".join(gone))
     for name in gone:
         with pytest.raises(ToolDisabled, match="excluded") as caught:
-            selection(Chosen(toolsets="all", exclude_tools=excluded)).tool(name)
+            select_tools(ToolChoice(toolsets="all", exclude_tools=excluded)).require_tool(name)
         assert caught.value.details["enable_with"] == f"--exclude-tools without {excluded}"
 
 
@@ -184,13 +184,13 @@ def test_tools_that_run_the_same_operation_are_known_as_names_of_one_thing():
     which value of an argument makes it do that; or the function is a helper, and stands above.
     """
     users = defaultdict(set)
-    for tool in catalogue().values():
-        for operation in operations(function_of(tool)):
+    for tool in load_catalogue().values():
+        for operation in operations(import_function(tool)):
             users[operation].add(tool.name)
     for operation, sharing in users.items():
         if operation in HELPERS or len(sharing) == 1:
             continue
-        does = [registry.tools_within(name) | set(catalogue()[name].by_argument.values()) for name in sharing]
+        does = [registry.tools_within(name) | set(load_catalogue()[name].by_argument.values()) for name in sharing]
         assert frozenset.intersection(*map(frozenset, does)), f"{operation} is what {sorted(sharing)} do"
     assert users.keys() >= HELPERS
 
@@ -200,7 +200,7 @@ def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> It
     tools.
     """
     seen = set() if seen is None else seen
-    tools = {each.module for each in catalogue().values()}
+    tools = {each.module for each in load_catalogue().values()}
     known = function.__globals__
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
         match node:
@@ -220,9 +220,9 @@ def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> It
 
 
 def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more_is_known():
-    for tool in catalogue().values():
+    for tool in load_catalogue().values():
         if tool.alias_of:
-            same = catalogue()[tool.alias_of]
+            same = load_catalogue()[tool.alias_of]
             assert {*tool.effect} - {"N"} == {*same.effect} - {"N"}, tool.name
         for name, shape in tool.schema["properties"].items():
             for value, does in (("commit_first", "dolt_commit"), ("reset_first", "dolt_reset")):
@@ -230,7 +230,7 @@ def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more
                     assert tool.by_argument[f"{name}={value}"] == does, tool.name
         for each, does in tool.by_argument.items():
             assert each.partition("=")[0] in tool.schema["properties"]
-            assert does in catalogue()
+            assert does in load_catalogue()
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more
 def test_no_value_of_an_argument_does_what_is_excluded(notes, excluded, name, arguments):
     put(notes, d="delta")
     before = kb_branches(notes), notes.texts()
-    refused = Tools(notes.top, chosen=Chosen(toolsets="all", exclude_tools=excluded)).error(
+    refused = Tools(notes.top, chosen=ToolChoice(toolsets="all", exclude_tools=excluded)).error(
         "TOOL_DISABLED", name, **arguments
     )
     assert excluded in refused["details"]["enable_with"]
@@ -262,7 +262,7 @@ def test_no_value_of_an_argument_does_what_is_excluded(notes, excluded, name, ar
 
 
 def talk(
-    directory: Any, chosen: Chosen, toolset: str, *, era: str = "auto", answer: Any = None, asks: bool = True
+    directory: Any, chosen: ToolChoice, toolset: str, *, era: str = "auto", answer: Any = None, asks: bool = True
 ) -> tuple[TextAnswer, list[str], set[str]]:
     """The answer of `enable_toolset`, what the person was asked, and the tools that there are
     then.
@@ -274,7 +274,7 @@ def talk(
         return types.ElicitResult(action="accept" if answer else "decline", content=answer or {"confirm": True})
 
     async def run() -> tuple[TextAnswer, set[str]]:
-        server = KnowledgeServer(Session(directory, Behaviour()), selection(chosen))
+        server = KnowledgeServer(Session(directory, Behaviour()), select_tools(chosen))
         async with Client(server.sdk, mode=era, elicitation_callback=person if asks else None) as client:
             done = await client.call_tool("enable_toolset", {"toolset": toolset})
             return TextAnswer(done.content[0].text), {tool.name for tool in (await client.list_tools()).tools}
@@ -286,38 +286,38 @@ def talk(
 @both_eras
 def test_the_person_is_asked_before_tools_come_that_delete_or_use_the_network(tmp_path, era):
     for no in (None, {"confirm": False}):
-        partial, questions, there = talk(tmp_path, Chosen(), "ingest", era=era, answer=no)
+        partial, questions, there = talk(tmp_path, ToolChoice(), "ingest", era=era, answer=no)
         assert ("off: ingest_url, delete_document: " in partial, len(questions)) == (True, 1)
         assert "ingest_url" in questions[0]
         assert "delete_document" in questions[0]
         assert not {"ingest_url", "delete_document"} & there
         assert {"ingest_file", "search"} <= {*partial.switched_on} & there
-    done, questions, there = talk(tmp_path, Chosen(), "ingest", era=era, answer={"confirm": True})
+    done, questions, there = talk(tmp_path, ToolChoice(), "ingest", era=era, answer={"confirm": True})
     assert "off: " not in done
     assert {"ingest_url", "delete_document", "search"} <= {*done.switched_on} & there
-    done, questions, there = talk(tmp_path, Chosen(), "thinking", era=era)
+    done, questions, there = talk(tmp_path, ToolChoice(), "thinking", era=era)
     assert ("off: " in done, questions) == (False, [])
 
 
 @both_eras
 @pytest.mark.parametrize("toolset", ["ingest", "chroma_variants", "all"])
 def test_answer_without_a_person_names_the_start_option_that_works(tmp_path, era, toolset):
-    answer, questions, there = talk(tmp_path, Chosen(), toolset, era=era, asks=False)
-    default, whole = selection(Chosen()).tools, selection(Chosen()).with_toolset(toolset).tools
+    answer, questions, there = talk(tmp_path, ToolChoice(), toolset, era=era, asks=False)
+    default, whole = select_tools(ToolChoice()).tools, select_tools(ToolChoice()).with_toolset(toolset).tools
     expected = {name for name, tool in whole.items() if not tool.needs_consent} | default.keys()
     assert (questions, there) == ([], expected)
     option = re.search(r"configuration: (--toolsets=\S+)$", answer, re.MULTILINE)[1]
-    assert {*selection(Chosen(toolsets=option.partition("=")[2])).tools} == {*whole}
+    assert {*select_tools(ToolChoice(toolsets=option.partition("=")[2])).tools} == {*whole}
 
 
 def test_enable_toolset_takes_no_argument_that_confirms(tmp_path):
     for argument in ("confirm", "agreed"):
-        tools = Tools(tmp_path, chosen=Chosen())
+        tools = Tools(tmp_path, chosen=ToolChoice())
         tools.error("INVALID_PARAMETER", "enable_toolset", toolset="ingest", **{argument: True})
 
 
 def test_a_toolset_brings_back_nothing_that_was_excluded(tmp_path):
-    chosen = Chosen(exclude_tools="chroma_delete_documents,dolt_commit,dolt_push")
+    chosen = ToolChoice(exclude_tools="chroma_delete_documents,dolt_commit,dolt_push")
     _, _, there = talk(tmp_path, chosen, "all", answer={"confirm": True})
     assert not {"chroma_delete_document_by_id", "delete_document", "delete_documents", "commit"} & there
     assert there == names(exclude_tools=chosen.exclude_tools)
@@ -325,29 +325,29 @@ def test_a_toolset_brings_back_nothing_that_was_excluded(tmp_path):
 
 @both_eras
 def test_exclusion_of_an_essential_tool_holds_for_every_toolset(tmp_path, era):
-    chosen = Chosen(toolsets="essential,toolsets", exclude_tools="remember,chroma_delete_documents")
+    chosen = ToolChoice(toolsets="essential,toolsets", exclude_tools="remember,chroma_delete_documents")
     for toolset in ("chroma", "chroma_variants", "knowledge", "all"):
         _, _, listed_tools = talk(tmp_path, chosen, toolset, era=era, answer={"confirm": True})
         assert not (ADDING | UPDATING | DELETING) & listed_tools
     for name in ADDING | UPDATING | DELETING:
         with pytest.raises(ToolDisabled, match="excluded"):
-            selection(chosen).tool(name)
+            select_tools(chosen).require_tool(name)
 
 
 def test_resource_follows_the_exclusion_of_the_essential_tool(notes):
     for excluded, uri in (("read", DOCUMENT), ("status", "vmrag://status")):
         server = KnowledgeServer(
-            Session(notes.top, Behaviour()), selection(Chosen(toolsets="all", exclude_tools=excluded))
+            Session(notes.top, Behaviour()), select_tools(ToolChoice(toolsets="all", exclude_tools=excluded))
         )
         with connected(server) as client, pytest.raises(MCPError, match="excluded"):
             client.read_resource(uri)
 
 
 def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):
-    listed = catalogue()["enable_toolset"]
+    listed = load_catalogue()["enable_toolset"]
     assert "readOnlyHint" not in listed.annotations
-    assert listed.available(read_only=True)
-    done, questions, there = talk(tmp_path, Chosen(read_only=True), "chroma_variants", asks=False)
+    assert listed.is_available(read_only=True)
+    done, questions, there = talk(tmp_path, ToolChoice(read_only=True), "chroma_variants", asks=False)
     assert ("chroma_delete_document_by_id" in done, "the server was started without them" in done, questions) == (
         True,
         True,
@@ -355,10 +355,10 @@ def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):
     )
     assert "chroma_get_all_documents" in there
     assert "chroma_delete_document_by_id" not in there
-    partial, _, there = talk(tmp_path, Chosen(read_only=True), "compounding", asks=False)
+    partial, _, there = talk(tmp_path, ToolChoice(read_only=True), "compounding", asks=False)
     assert ("user has not confirmed" in partial, "rag_query" in there) == (True, False)
-    everything = ",".join(name for name, tool in catalogue().items() if "thinking" in tool.toolsets)
-    refused, *_ = talk(tmp_path, Chosen(exclude_tools=everything), "thinking")
+    everything = ",".join(name for name, tool in load_catalogue().items() if "thinking" in tool.toolsets)
+    refused, *_ = talk(tmp_path, ToolChoice(exclude_tools=everything), "thinking")
     assert refused.startswith("error ACCESS_DENIED: this server was started without")
 
 
@@ -376,12 +376,12 @@ def test_a_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools)
         "get_document": [DOCUMENT, "vmrag://collections/notes"],
     }
     every = {uri for found in uris.values() for uri in found}
-    with connected(KnowledgeServer(Session(notes.top, Behaviour()), selection(ALL))) as client:
+    with connected(KnowledgeServer(Session(notes.top, Behaviour()), select_tools(ALL))) as client:
         for uri in every:
             assert client.read_resource(uri).contents
     for excluded, gone in uris.items():
         server = KnowledgeServer(
-            Session(notes.top, Behaviour()), selection(Chosen(toolsets="all", exclude_tools=excluded))
+            Session(notes.top, Behaviour()), select_tools(ToolChoice(toolsets="all", exclude_tools=excluded))
         )
         with connected(server) as client:
             for uri in every:
@@ -402,26 +402,28 @@ def test_a_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools)
 
 def test_what_no_call_of_this_server_can_show_no_resource_shows(notes):
     for chosen, shown in (
-        (Chosen(toolsets="knowledge"), False),
-        (Chosen(toolsets="", tools="search_issues"), False),
-        (Chosen(toolsets="knowledge,toolsets"), True),  # one call of enable_toolset away
-        (Chosen(read_only=True), True),
+        (ToolChoice(toolsets="knowledge"), False),
+        (ToolChoice(toolsets="", tools="search_issues"), False),
+        (ToolChoice(toolsets="knowledge,toolsets"), True),  # one call of enable_toolset away
+        (ToolChoice(read_only=True), True),
     ):
-        with connected(KnowledgeServer(Session(notes.top, Behaviour()), selection(chosen))) as client:
+        with connected(KnowledgeServer(Session(notes.top, Behaviour()), select_tools(chosen))) as client:
             found = {str(resource.uri) for resource in client.list_resources().resources}
             assert ("vmrag://collections/notes" in found) == shown, chosen
 
 
 def test_proposals_and_prompts_name_nothing_that_is_excluded(notes):
-    def proposed(chosen: Chosen) -> tuple[list[str], list[str]]:
+    def proposed(chosen: ToolChoice) -> tuple[list[str], list[str]]:
         template = "vmrag://documents/{collection}/{+doc_id}"
         reference = types.ResourceTemplateReference(uri=template)
-        with connected(KnowledgeServer(Session(notes.top, Behaviour()), selection(chosen))) as client:
+        with connected(KnowledgeServer(Session(notes.top, Behaviour()), select_tools(chosen))) as client:
             collections = client.complete(reference, {"name": "collection", "value": ""})
             documents = client.complete(reference, {"name": "doc_id", "value": ""}, {"collection": "notes"})
             return collections.completion.values, documents.completion.values
 
     assert proposed(ALL) == (["notes"], ["a", "b", "c"])
-    assert proposed(Chosen(toolsets="all", exclude_tools="chroma_get_documents")) == ([], [])
-    assert listed(selection(Chosen(exclude_tools="get_diff"))) == []
-    assert [each.name for each in listed(selection(Chosen(exclude_tools="commit")))] == ["knowledge_changes"]
+    assert proposed(ToolChoice(toolsets="all", exclude_tools="chroma_get_documents")) == ([], [])
+    assert list_prompts(select_tools(ToolChoice(exclude_tools="get_diff"))) == []
+    assert [each.name for each in list_prompts(select_tools(ToolChoice(exclude_tools="commit")))] == [
+        "knowledge_changes"
+    ]

@@ -17,13 +17,13 @@ from vmrag_link.settings.keys import KEYS
 from vmrag_mcp import repository
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
 from vmrag_mcp.deferred_setup import PlacedSession
-from vmrag_mcp.options import Chosen, Flags, chosen, selection
+from vmrag_mcp.options import Flags, ToolChoice, resolve_choice, select_tools
 from vmrag_mcp.process import CallProgress
-from vmrag_mcp.registry import CORE, catalogue, toolsets
+from vmrag_mcp.registry import CORE, list_toolsets, load_catalogue
 from vmrag_mcp.repository import Place, load_settings
 from vmrag_mcp.server import protocol_tools
 from vmrag_mcp.transport import http
-from vmrag_mcp.transport.address import ListenAddress, address, require_safe
+from vmrag_mcp.transport.address import ListenAddress, parse_address, require_safe
 
 template, project = terminal.template, terminal.project
 
@@ -31,7 +31,7 @@ LIST = "chroma_list_collections"
 
 
 def names(**options) -> set[str]:
-    return set(selection(Chosen(**options)).tools)
+    return set(select_tools(ToolChoice(**options)).tools)
 
 
 def settings(top: Path) -> McpSettings:
@@ -44,106 +44,128 @@ def settings(top: Path) -> McpSettings:
 
 
 def test_without_options_the_default_toolsets_are_there():
-    assert names() == {name for name, each in catalogue().items() if set(each.toolsets) & {*CORE}}
+    assert names() == {name for name, each in load_catalogue().items() if set(each.toolsets) & {*CORE}}
     assert names() == names(toolsets="default")
 
 
 def test_toolsets_add_up_and_tools_add_single_ones():
-    assert names(toolsets="all") == set(catalogue())
+    assert names(toolsets="all") == set(load_catalogue())
     assert names(toolsets="default, vcs_aliases") == names() | names(toolsets="vcs_aliases")
     assert names(toolsets="", tools=LIST) == {LIST}
     assert names(tools="commit") == names() | {"commit"}
 
 
 def test_a_tool_of_two_toolsets_comes_with_either_and_once():
-    shared = {name for name, each in catalogue().items() if each.toolsets[1:]}
+    shared = {name for name, each in load_catalogue().items() if each.toolsets[1:]}
     assert shared == {"get_document", "delete_document", "enable_toolset"}
     assert shared - {"enable_toolset"} == names(toolsets="knowledge") & names(toolsets="ingest")
     with pytest.raises(ToolDisabled, match="'ingest' and 'knowledge'") as caught:
-        selection(Chosen()).tool("get_document")
+        select_tools(ToolChoice()).require_tool("get_document")
     assert "get_document" in names(toolsets=caught.value.details["enable_with"].partition("=")[2])
 
 
 def test_exclusions_come_last():
-    assert names(toolsets="all", tools=LIST, exclude_tools=LIST) == set(catalogue()) - {LIST}
+    assert names(toolsets="all", tools=LIST, exclude_tools=LIST) == set(load_catalogue()) - {LIST}
 
 
 def test_read_only_beats_everything_else():
-    reads = {name for name, each in catalogue().items() if each.reads or each.on_read_only}
+    reads = {name for name, each in load_catalogue().items() if each.reads or each.on_read_only}
     assert names(toolsets="all", tools="dolt_commit", read_only=True) == reads
-    assert [name for name, each in catalogue().items() if each.on_read_only] == ["enable_toolset", "activate_project"]
+    assert [name for name, each in load_catalogue().items() if each.on_read_only] == [
+        "enable_toolset",
+        "activate_project",
+    ]
 
 
 def test_toolset_that_is_added_later_keeps_the_names_of_tools():
-    at_start = selection(Chosen(toolsets="essential,ingest"))
-    assert (at_start.tool("search").name, at_start.tool("search_documents").name) == ("search", "search_documents")
+    at_start = select_tools(ToolChoice(toolsets="essential,ingest"))
+    assert (at_start.require_tool("search").name, at_start.require_tool("search_documents").name) == (
+        "search",
+        "search_documents",
+    )
     for prefix in ("", "kb_"):
-        enabled = EnabledTools(selection(Chosen(toolsets="essential", prefix=prefix)))
+        enabled = EnabledTools(select_tools(ToolChoice(toolsets="essential", prefix=prefix)))
         before = dict(enabled.selection.tools)
-        later = enabled.enable("ingest", agreed=["ingest"])
+        later = enabled.enable_toolset("ingest", agreed=["ingest"])
         assert {name: later.tools[name] for name in before} == before
-        assert later.tool(f"{prefix}libraries_search") is later.tool("libraries_search") is catalogue()["search"]
-        assert later.tool("search").name == later.tool("search_documents").name == "search_documents"
-        assert later.has("search")
-        assert (f"{prefix}libraries_search" in later.tools_of("ingest"), "ingest" in later.toolsets) == (True, True)
-        assert [*enabled.enable("all", agreed=["all"]).tools][: len(later.tools)] == [*later.tools]
-    reverse = EnabledTools(selection(Chosen(toolsets="ingest,toolsets"))).enable("essential")
-    assert (reverse.tool("search").name, reverse.tool("search_documents").name) == ("search", "search_documents")
+        assert (
+            later.require_tool(f"{prefix}libraries_search")
+            is later.require_tool("libraries_search")
+            is load_catalogue()["search"]
+        )
+        assert later.require_tool("search").name == later.require_tool("search_documents").name == "search_documents"
+        assert later.has_tool("search")
+        assert (f"{prefix}libraries_search" in later.list_tools_of("ingest"), "ingest" in later.toolsets) == (
+            True,
+            True,
+        )
+        assert [*enabled.enable_toolset("all", agreed=["all"]).tools][: len(later.tools)] == [*later.tools]
+    reverse = EnabledTools(select_tools(ToolChoice(toolsets="ingest,toolsets"))).enable_toolset("essential")
+    assert (reverse.require_tool("search").name, reverse.require_tool("search_documents").name) == (
+        "search",
+        "search_documents",
+    )
     with pytest.raises(ToolDisabled, match=r"^search is switched off"):
-        selection(Chosen(toolsets="essential")).tool("libraries_search")
+        select_tools(ToolChoice(toolsets="essential")).require_tool("libraries_search")
 
 
 def test_settings_that_are_read_later_keep_the_names_of_tools():
-    clients = ClientTools(selection(Chosen(toolsets="essential")))
+    clients = ClientTools(select_tools(ToolChoice(toolsets="essential")))
     clients.begin_session("one", None)
-    clients.of_request("one", None).enable("ingest")
-    for settings in (Chosen(toolsets="essential,ingest"), Chosen(toolsets="dolt,toolsets"), Chosen(toolsets="all")):
-        clients.follow(selection(settings))
-        session = clients.of_request("one", None).selection
-        assert (session.tool("libraries_search").name, clients.everybody.selection.has("dolt_status")) == (
+    clients.find_enabled("one", None).enable_toolset("ingest")
+    for settings in (
+        ToolChoice(toolsets="essential,ingest"),
+        ToolChoice(toolsets="dolt,toolsets"),
+        ToolChoice(toolsets="all"),
+    ):
+        clients.replace_selection(select_tools(settings))
+        session = clients.find_enabled("one", None).selection
+        assert (session.require_tool("libraries_search").name, clients.shared.selection.has_tool("dolt_status")) == (
             "search",
             settings.toolsets != "essential,ingest",
         )
-        assert "search" not in session.tools or session.tool("search").name == "search_documents"
-    assert clients.everybody.selection.tool("search").name == "search_documents"
+        assert "search" not in session.tools or session.require_tool("search").name == "search_documents"
+    assert clients.shared.selection.require_tool("search").name == "search_documents"
 
 
 def test_enum_of_enable_toolset_has_a_line_for_each_toolset():
     for names in ("essential", "default", "all"):
         (switch,) = (
             protocol_tool
-            for protocol_tool in protocol_tools(selection(Chosen(toolsets=names)))
+            for protocol_tool in protocol_tools(select_tools(ToolChoice(toolsets=names)))
             if protocol_tool.name == "enable_toolset"
         )
         parameter = switch.input_schema["properties"]["toolset"]
-        assert parameter["enum"] == [*toolsets(), "all"]
-        assert [line.partition(":")[0] for line in parameter["description"].splitlines()] == [*toolsets()]
-    thoughts = ",".join(name for name, tool in catalogue().items() if "thinking" in tool.toolsets)
-    without = selection(Chosen(exclude_tools=thoughts)).schema_of(catalogue()["enable_toolset"])
+        assert parameter["enum"] == [*list_toolsets(), "all"]
+        assert [line.partition(":")[0] for line in parameter["description"].splitlines()] == [*list_toolsets()]
+    thoughts = ",".join(name for name, tool in load_catalogue().items() if "thinking" in tool.toolsets)
+    without = select_tools(ToolChoice(exclude_tools=thoughts)).build_schema(load_catalogue()["enable_toolset"])
     assert "thinking" not in without["properties"]["toolset"]["enum"]
 
 
 def test_a_prefix_stands_before_every_name():
-    found = selection(Chosen(prefix="kb_"))
+    found = select_tools(ToolChoice(prefix="kb_"))
     assert set(found.tools) == {f"kb_{name}" for name in names()}
-    assert found.tool(f"kb_{LIST}").name == LIST
+    assert found.require_tool(f"kb_{LIST}").name == LIST
 
 
 def test_a_call_of_what_is_switched_off_is_told_how_to_get_it():
     with pytest.raises(ToolDisabled) as caught:
-        selection(Chosen()).tool("commit")
+        select_tools(ToolChoice()).require_tool("commit")
     assert "vcs_aliases" in caught.value.details["enable_with"]
     with pytest.raises(AccessDenied):
-        selection(Chosen(read_only=True)).tool("dolt_commit")
+        select_tools(ToolChoice(read_only=True)).require_tool("dolt_commit")
 
 
 def test_a_flag_precedes_the_settings_and_exclusions_add_up():
     said = McpSettings(toolsets="merge", tools=LIST, exclude_tools="dolt_commit", tool_prefix="kb_")
-    assert chosen(Flags(), said) == Chosen("merge", LIST, "dolt_commit", read_only=False, prefix="kb_")
-    assert chosen(Flags(toolsets="", tools="", exclude_tools=""), said) == Chosen("", "", "dolt_commit", prefix="kb_")
-    assert chosen(Flags(exclude_tools=LIST), said).exclude_tools == f"{LIST},dolt_commit"
-    assert chosen(Flags(read_only=True), said).read_only
-    assert chosen(Flags(), McpSettings(read_only=True)).read_only
+    assert resolve_choice(Flags(), said) == ToolChoice("merge", LIST, "dolt_commit", read_only=False, prefix="kb_")
+    assert resolve_choice(Flags(toolsets="", tools="", exclude_tools=""), said) == ToolChoice(
+        "", "", "dolt_commit", prefix="kb_"
+    )
+    assert resolve_choice(Flags(exclude_tools=LIST), said).exclude_tools == f"{LIST},dolt_commit"
+    assert resolve_choice(Flags(read_only=True), said).read_only
+    assert resolve_choice(Flags(), McpSettings(read_only=True)).read_only
 
 
 def test_the_environment_precedes_git_config_which_precedes_the_file(project, monkeypatch):
@@ -211,13 +233,13 @@ def test_the_flag_precedes_the_environment_which_precedes_the_client_and_the_cur
     for name in ("flag", "own", "client", "here"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    assert repository.find(None) == Place(tmp_path / "here", named=False)
+    assert repository.find_repository(None) == Place(tmp_path / "here", named=False)
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "client"))
-    assert repository.find(None) == Place(tmp_path / "client")
+    assert repository.find_repository(None) == Place(tmp_path / "client")
     monkeypatch.setenv("VMRAG_REPO", "../own")
-    assert repository.find(None).directory.samefile(tmp_path / "own")
-    assert repository.find(None).outright
-    assert repository.find(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
+    assert repository.find_repository(None).directory.samefile(tmp_path / "own")
+    assert repository.find_repository(None).outright
+    assert repository.find_repository(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
 
 
 def test_the_home_directory_and_the_root_are_no_projects_unless_somebody_says_so(monkeypatch, tmp_path):
@@ -246,7 +268,7 @@ def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, mo
 def test_a_stranger_cannot_switch_confirmations_off(project):
     def confirms() -> bool:
         session = PlacedSession(Place(project.top))
-        result, failed = session.run(catalogue()[LIST], {}, CallProgress())
+        result, failed = session.run_tool(load_catalogue()[LIST], {}, CallProgress())
         assert not failed, result
         return session.behaviour.require_confirm
 
@@ -261,7 +283,7 @@ def test_settings_reach_the_calls_that_come_after_them(project):
     for size in (2000, 3000):
         project.write(".vmrag.yaml", f"embedding.model: hash\nmcp.page_chars: {size}\n")
         project.vmrag("trust", "--yes")
-        session.run(catalogue()[LIST], {}, CallProgress())
+        session.run_tool(load_catalogue()[LIST], {}, CallProgress())
         assert session.behaviour.page_chars == size
 
 
@@ -279,13 +301,13 @@ def test_settings_reach_the_calls_that_come_after_them(project):
     ],
 )
 def test_an_address_is_a_port_or_a_host_with_one(text, expected):
-    assert address(text) == expected
+    assert parse_address(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3", "::1", "localhost", "localhost:", "1:65536", "1:-1", "1:²"])
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(UsageInvalid):
-        address(text)
+        parse_address(text)
 
 
 def test_other_computers_reach_it_only_when_that_is_said_and_with_a_token():
@@ -317,7 +339,7 @@ def codes(kind: type[VmragError]) -> set[str]:
 
 
 def test_the_guide_explains_every_toolset_and_every_setting():
-    wanted = set(toolsets()) | {name for name in KEYS if name.startswith("mcp.")}
+    wanted = set(list_toolsets()) | {name for name in KEYS if name.startswith("mcp.")}
     assert {each for each in wanted if f"`{each}`" not in (DOCS / "mcp.md").read_text()} == set()
 
 

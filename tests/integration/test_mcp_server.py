@@ -26,9 +26,9 @@ from vmrag_link import terminal_text
 from vmrag_link.cli.commands import COMMANDS as PROGRAM_COMMANDS
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, server
-from vmrag_mcp.options import COMMANDS, Chosen, selection
+from vmrag_mcp.options import COMMANDS, ToolChoice, select_tools
 from vmrag_mcp.process import CallProgress, Cancelled
-from vmrag_mcp.registry import catalogue
+from vmrag_mcp.registry import load_catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -42,8 +42,8 @@ SOON = 10
 """Seconds; a change is noticed in one."""
 
 
-def serve(project: terminal.Project, chosen: Chosen = ALL) -> KnowledgeServer:
-    return KnowledgeServer(Session(project.top, Behaviour()), selection(chosen))
+def serve(project: terminal.Project, chosen: ToolChoice = ALL) -> KnowledgeServer:
+    return KnowledgeServer(Session(project.top, Behaviour()), select_tools(chosen))
 
 
 def talk(
@@ -51,7 +51,7 @@ def talk(
     era: str,
     body: Callable[[Client], Awaitable[Any]],
     *,
-    chosen: Chosen = ALL,
+    chosen: ToolChoice = ALL,
     **options: Any,
 ) -> Any:
     """What `body` makes of a client on a server in this process."""
@@ -379,9 +379,9 @@ def test_a_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(proj
         assert not (await client.call_tool(reads, {"query": "rivers"})).is_error
         return {tool.name for tool in (await client.list_tools()).tools}
 
-    default = {*selection(Chosen()).tools}
-    assert talk(project, era, body, chosen=Chosen(), message_handler=listen) - default == {
-        name for name, each in catalogue().items() if each.toolsets == ("thinking",)
+    default = {*select_tools(ToolChoice()).tools}
+    assert talk(project, era, body, chosen=ToolChoice(), message_handler=listen) - default == {
+        name for name, each in load_catalogue().items() if each.toolsets == ("thinking",)
     }
     assert era != "legacy" or types.ToolListChangedNotification in heard
 
@@ -393,7 +393,7 @@ def test_a_listener_of_the_stateless_era_hears_of_new_tools(project):
             with anyio.fail_after(SOON):
                 return await anext(aiter(events))
 
-    assert isinstance(talk(project, "auto", body, chosen=Chosen()), ToolsListChanged)
+    assert isinstance(talk(project, "auto", body, chosen=ToolChoice()), ToolsListChanged)
 
 
 def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
@@ -406,11 +406,11 @@ def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
     async def agrees(_: Any, __: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"confirm": True})
 
-    chosen = Chosen(exclude_tools="get_log", read_only=True)
+    chosen = ToolChoice(exclude_tools="get_log", read_only=True)
     added, codes, listed = talk(project, "auto", body, chosen=chosen, elicitation_callback=agrees)
     assert codes == ["TOOL_DISABLED", "ACCESS_DENIED", "ACCESS_DENIED"]
     offered = {name for each in listed for name in each["tools"]}
-    assert {*added} == offered == {*selection(Chosen("all", exclude_tools="get_log", read_only=True)).tools}
+    assert {*added} == offered == {*select_tools(ToolChoice("all", exclude_tools="get_log", read_only=True)).tools}
 
 
 # -- commands that a shell finds ----------------------------------------------------------------
@@ -463,8 +463,8 @@ def test_each_error_names_commands_that_a_shell_finds(without_vmrag):
         for hint in hints:
             error = VmragError.__new__(kind)
             VmragError.__init__(error, "This fails: vmrag sync", hint=hint)
-            failure = envelope.failure(error)
-            for text in (failure["message"], *failure["suggestions"], envelope.failure_text(failure)):
+            failure = envelope.build_failure(error)
+            for text in (failure["message"], *failure["suggestions"], envelope.build_failure_text(failure)):
                 assert unresolved(text, without_vmrag) == [], (kind, text)
 
 
@@ -492,7 +492,7 @@ async def read_or_error(request: Awaitable[Any]) -> str:
 @pytest.mark.parametrize("state", ["committed", "uncommitted", "no_pin", "broken_pin", "no_knowledge_base"])
 def test_each_answer_names_commands_that_a_shell_finds(project, without_vmrag, state):
     make_state(project, state)
-    tools = Tools(project.top, chosen=Chosen(toolsets="default,essential"))
+    tools = Tools(project.top, chosen=ToolChoice(toolsets="default,essential"))
     calls = {name: {} for name, tool in tools.enabled.selection.tools.items() if not tool.schema.get("required")}
     calls |= {"search": {"query": "rest"}, "read": {"name": "absent.md"}, "grep": {"pattern": "rest"}}
     calls |= {
@@ -572,7 +572,7 @@ def test_a_call_that_was_given_up_stops_at_its_next_step_and_leaves_nothing_in_b
     given_up.cancelled.set()
     arguments = {"collection_name": "handbook", "documents": ["given up"], "ids": ["x"]}
     with pytest.raises(Cancelled):
-        tools.session.run(tools.enabled.selection.tool("chroma_add_documents"), arguments, given_up)
+        tools.session.run_tool(tools.enabled.selection.require_tool("chroma_add_documents"), arguments, given_up)
     there = tools("chroma_get_documents", collection_name="handbook", ids=["x"])["documents"]
     found = tools("chroma_query_documents", collection_name="handbook", query_texts=["given up"], n_results=100)
     assert ("x" in found["ids"][0]) == bool(there)  # stored or not: index and documents agree

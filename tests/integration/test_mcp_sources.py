@@ -16,7 +16,7 @@ from tests.support.mcp import Tools, connected, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, make_repo, opened
 from vmrag_link.code import languages
-from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.results import MOST_PATHS
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
@@ -352,7 +352,7 @@ def stored(project: Project) -> list[str]:
 
 def test_resources_and_their_completion_show_them(project):
     session = Session(project.top, Behaviour())
-    with connected(KnowledgeServer(session, selection(Chosen()))) as client:
+    with connected(KnowledgeServer(session, select_tools(ToolChoice()))) as client:
         listed = {str(resource.uri) for resource in client.list_resources().resources}
         assert {"vmrag://collections/docs", "vmrag://collections/code", "vmrag://collections/notes"} <= listed
         assert '"kind":"source"' in read(client, "vmrag://collections").replace(" ", "")
@@ -432,7 +432,7 @@ def test_a_repository_without_such_files_has_nothing_to_answer_from(tmp_path, mo
 
 def test_the_client_reads_resources_before_anything_is_set_up(plain):
     session = Session(plain.top, Behaviour())
-    with connected(KnowledgeServer(session, selection(Chosen()))) as client:
+    with connected(KnowledgeServer(session, select_tools(ToolChoice()))) as client:
         assert read(client, "vmrag://documents/code/src/keys.py") == KEYS
         assert {"docs", "code"} <= {resource.name for resource in client.list_resources().resources}
 

@@ -14,7 +14,7 @@ from tests.support.mcp import TextAnswer, Tools
 from tests.support.repos import isolate
 from tests.support.sources import change
 from tests.support.terminal import Project, new_project
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -28,7 +28,7 @@ class Desk:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.tools = Tools(project.top, chosen=Chosen(toolsets="essential"))
+        self.tools = Tools(project.top, chosen=ToolChoice(toolsets="essential"))
 
     def pending(self) -> list[str]:
         """Return the uncommitted changes that the tool and the command both report."""

@@ -19,7 +19,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
 from vmrag_link.models import WorkingSet
 from vmrag_link.sync import build
-from vmrag_mcp.registry import catalogue
+from vmrag_mcp.registry import load_catalogue
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -502,7 +502,7 @@ def test_what_is_discarded_is_named_and_comes_back(notes, tools, tool, arguments
     """Also where there was nothing else to do."""
     tools("create_branch", name="topic")
     put(notes, d="delta", a="edited")
-    assert catalogue()[tool].annotations["destructiveHint"]
+    assert load_catalogue()[tool].annotations["destructiveHint"]
     how = {"confirm_discard": True} if tool == "dolt_reset" else {"if_uncommitted": "reset_first"}
     done = tools(tool, **arguments, **how)
     assert notes.texts() == TEXTS

@@ -19,7 +19,7 @@ from tests.support.mcp import ALL, Tools, connected
 from tests.support.repos import isolate
 from tests.support.sources import change, commit
 from tests.support.terminal import Project, new_project
-from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -243,7 +243,7 @@ def test_chroma_client_finds_notes(project, monkeypatch):
 
 @pytest.fixture
 def tools(project: Project) -> Tools:
-    return Tools(project.top, chosen=Chosen(toolsets="essential"))
+    return Tools(project.top, chosen=ToolChoice(toolsets="essential"))
 
 
 def test_agents_search_read_and_grep_notes(project, tools):
@@ -278,7 +278,7 @@ def test_agents_read_the_history_of_notes(project, tools):
 
 
 def test_agents_read_the_history_of_files_alone(plain):
-    tools = Tools(plain.top, chosen=Chosen(toolsets="essential"))
+    tools = Tools(plain.top, chosen=ToolChoice(toolsets="essential"))
     subjects = [line.rpartition(": ")[2] for line in tools("history").body]
     assert subjects == ["find out about the proxy", "decide on the login", "begin"]
     assert len(tools("history", limit=1).body) == 1
@@ -337,7 +337,7 @@ def test_remember_names_the_note(project, tools):
 def test_remember_in_an_untrusted_clone_names_trust(plain, tmp_path):
     clone = Project(tmp_path / "clone")
     subprocess.run(["git", "clone", "-q", plain.top, clone.top], check=True)
-    tools = Tools(clone.top, chosen=Chosen(toolsets="essential"))
+    tools = Tools(clone.top, chosen=ToolChoice(toolsets="essential"))
     assert tools("search_documents", query="what does the login return").shown
     assert tools("read", name="notes/decisions/login").text
     for name, arguments in (("remember", {"text": "A finding."}), ("forget", {"name": "notes/decisions/login"})):
@@ -355,7 +355,7 @@ def remember_with_commit(project: Project, answer: bool | None) -> tuple[str, in
         return types.ElicitResult(action="accept" if answer else "decline", content={"confirm": bool(answer)})
 
     async def run() -> str:
-        server = KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+        server = KnowledgeServer(Session(project.top, Behaviour()), select_tools(ALL))
         options = {} if answer is None else {"elicitation_callback": person}
         async with Client(server.sdk, **options) as client:
             arguments = {"text": "We use uv.", "name": "uv", "commit": True}
@@ -393,7 +393,7 @@ def test_remember_commits_if_the_user_allows_it(plain, setting, answer, asked, c
 
 
 def test_resources_and_completions_name_notes(project):
-    with connected(KnowledgeServer(Session(project.top, Behaviour()), selection(Chosen()))) as client:
+    with connected(KnowledgeServer(Session(project.top, Behaviour()), select_tools(ToolChoice()))) as client:
         assert "vmrag://collections/notes" in {str(resource.uri) for resource in client.list_resources().resources}
         listed = client.read_resource("vmrag://collections/notes").contents[0].text
         uris = ("vmrag://documents/notes/decisions/login", "vmrag://documents/notes/proxy%3A%20mail")
@@ -422,7 +422,7 @@ def test_subscriber_hears_of_a_changed_note(plain, change_note):
     }
 
     async def run() -> None:
-        server = KnowledgeServer(Session(plain.top, Behaviour()), selection(ALL))
+        server = KnowledgeServer(Session(plain.top, Behaviour()), select_tools(ALL))
         async with (
             Client(server.sdk) as client,
             client.listen(resource_subscriptions=[uri]) as events,

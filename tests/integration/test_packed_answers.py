@@ -20,7 +20,7 @@ from tests.support.terminal import Project, copied
 from vmrag_link import terminal_text
 from vmrag_link.retrieval.narrowing_values import KINDS
 from vmrag_link.workspace.answers.packing import estimate_tokens
-from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -400,7 +400,7 @@ def test_a_budget_is_no_larger_than_an_answer(project):
 
 
 def test_clients_see_kinds_and_modes_but_not_all_languages(project):
-    with connected(KnowledgeServer(Session(project.top, Behaviour()), selection(Chosen()))) as client:
+    with connected(KnowledgeServer(Session(project.top, Behaviour()), select_tools(ToolChoice()))) as client:
         [tool] = [each for each in client.list_tools().tools if each.name == "chroma_query_documents"]
     given = tool.input_schema["properties"]
     assert given["kind"]["anyOf"][0]["items"]["enum"] == list(KINDS)

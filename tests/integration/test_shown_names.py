@@ -10,7 +10,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.sources import SETTINGS, commit
 from tests.support.terminal import Project, new_project
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -160,7 +160,7 @@ def test_report_and_compared_answers_print_paths(project):
 
 def test_read_takes_every_place_that_search_and_grep_show(project):
     store_copy(project)
-    tools = Tools(project.top, chosen=Chosen("essential"))
+    tools = Tools(project.top, chosen=ToolChoice("essential"))
     places = [place for query in ("timeout", "thirty") for place in tools("search", query=query).places]
     assert {"README.md:1-3", "docs/README.md:1-3", "docs/docs/config.rst:1-4"} <= set(places)
     texts = {place: tools("read", name=place).text for place in places}

@@ -370,7 +370,7 @@ def test_a_running_server_of_agents_follows_what_is_agreed_to_and_taken_back(pro
     session = Session(project.top, Behaviour())
 
     def remote() -> str:
-        with session.call(CallProgress()) as call:
+        with session.open_call(CallProgress()) as call:
             return call.ws.config.remote
 
     found = [remote()]

@@ -8,7 +8,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.sources import SETTINGS, commit
 from tests.support.terminal import Project, new_project
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -95,10 +95,10 @@ def test_no_untracked_file_is_read_if_there_are_too_many(project, monkeypatch):
 
 
 def test_search_of_an_agent_has_the_notice(project):
-    tools = Tools(project.top, chosen=Chosen("essential"))
+    tools = Tools(project.top, chosen=ToolChoice("essential"))
     assert "untracked" not in tools("search", query="otter swims").message
     project.git("config", "vmrag.sources-untracked", "ask")
-    tools = Tools(project.top, chosen=Chosen("essential"))
+    tools = Tools(project.top, chosen=ToolChoice("essential"))
     assert NOTICE.strip() in tools("search", query="otter swims").message
 
 

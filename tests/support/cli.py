@@ -104,7 +104,9 @@ def driven_tool(
         from tests.support.mcp import Tools
 
         tools = Tools(project.top)
-        tools.session.state.kept["vmrag_link.toolsets.compounding"] = ActiveProject(str(config)) if config else None
+        tools.session.state.toolset_values["vmrag_link.toolsets.compounding"] = (
+            ActiveProject(str(config)) if config else None
+        )
         tools(tool, **arguments)
         return 0
 

@@ -47,7 +47,7 @@ def tools_in(state: State, tool: str, *, given: str = "", agreed: Mapping[str, b
     """
     tools = Tools(state.top, agreed=agreed)
     if "compounding" in TOOLS[tool]["toolsets"] and tool != "activate_project" and given != "inactive":
-        tools.session.state.kept["vmrag_link.toolsets.compounding"] = ActiveProject(
+        tools.session.state.toolset_values["vmrag_link.toolsets.compounding"] = ActiveProject(
             str(state.top / compounding.CONFIG), read_only=True
         )
     return tools

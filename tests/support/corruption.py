@@ -18,7 +18,7 @@ import pytest
 from tests.support.bits import flip
 from tests.support.repos import make_repo
 from tests.support.terminal import Project, build_template, opened
-from vmrag_link.toolsets.thinking.think import NewThought, think
+from vmrag_link.toolsets.thinking.think import NewThought, store_thought
 from vmrag_link.toolsets.thinking.tools import similar_thoughts
 from vmrag_link.workspace import local_store
 from vmrag_link.workspace.pins import pinning
@@ -230,7 +230,7 @@ def build_pushed(folder: Path) -> Project:
     project.vmrag("push", "--all")
     project.git("config", "vmrag.system.versioned", "false")
     with opened(project) as ws:
-        think(ws, NewThought("A thought of rest.", 1, 2, session_id="plan"))
+        store_thought(ws, NewThought("A thought of rest.", 1, 2, session_id="plan"))
         similar_thoughts(ws, "rest", k=3)
     project.put("draft.md", "A draft about sleep and rest.")
     project.vmrag("query", "rest")

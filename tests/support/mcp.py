@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from tests.support.terminal import Project
 from vmrag_mcp.client_tools import EnabledTools
-from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import NOTHING, Behaviour, Session
 
-ALL = Chosen(toolsets="all")
+ALL = ToolChoice(toolsets="all")
 
 
 class ShownText(NamedTuple):
@@ -106,12 +106,12 @@ class Tools:
         directory: Path,
         *,
         behaviour: Behaviour | None = None,
-        chosen: Chosen = ALL,
+        chosen: ToolChoice = ALL,
         agreed: Mapping[str, bool] = NOTHING,
     ) -> None:
         self.agreed = agreed
         self.session = Session(directory, behaviour or Behaviour())
-        self.enabled = self.session.tools = EnabledTools(selection(chosen))
+        self.enabled = self.session.tools = EnabledTools(select_tools(chosen))
 
     def __call__(self, name: str, /, **arguments: Any) -> Any:
         """The result of a call that succeeds; a `TextAnswer` if the tool is an essential one."""
@@ -146,7 +146,7 @@ class Tools:
         return result
 
     def run(self, name: str, arguments: dict[str, Any]) -> tuple[Any, bool]:
-        return self.session.run(self.enabled.selection.tool(name), arguments, CallProgress(), self.agreed)
+        return self.session.run_tool(self.enabled.selection.require_tool(name), arguments, CallProgress(), self.agreed)
 
 
 class Yes(dict[str, bool]):

@@ -90,7 +90,7 @@ def is_in(short: str, long: str) -> bool:
 
 def check(form: str, text: str) -> str:
     after, added = install.with_entry(form, text, SECTION, NAME, ENTRY)
-    assert install.find(form, after, SECTION, NAME) == ENTRY
+    assert install.find_entry(form, after, SECTION, NAME) == ENTRY
     assert is_in(text, after) or is_in("".join(text.split()), after), "something else was changed"
     assert install.without_entry(form, after, SECTION, NAME, added) == text
     return after
@@ -106,8 +106,8 @@ def test_what_was_added_is_taken_out_again_to_the_last_byte(form, text):
 def test_without_a_receipt_nothing_but_the_entry_goes(form, text):
     after, _ = install.with_entry(form, text, SECTION, NAME, ENTRY)
     left = install.without_entry(form, after, SECTION, NAME, None)
-    assert install.find(form, left, SECTION, NAME) is None
-    assert install.find(form, left, SECTION, "zulu") == install.find(form, text, SECTION, "zulu")
+    assert install.find_entry(form, left, SECTION, NAME) is None
+    assert install.find_entry(form, left, SECTION, "zulu") == install.find_entry(form, text, SECTION, "zulu")
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
@@ -116,7 +116,7 @@ def test_an_entry_that_others_follow_comes_out_from_between(form, text):
     after, added = install.with_entry(form, text, SECTION, NAME, ENTRY)
     more, _ = install.with_entry(form, after, SECTION, "later", OTHER)
     left = install.without_entry(form, more, SECTION, NAME, added)
-    assert install.find(form, left, SECTION, "later") == OTHER
+    assert install.find_entry(form, left, SECTION, "later") == OTHER
     assert is_in("".join(text.split()), left)
 
 
@@ -125,14 +125,14 @@ def test_values_of_an_entry_change_in_place_and_back(form, text):
     after, _ = install.with_entry(form, text, SECTION, NAME, ENTRY)
     values = {"command": "vmrag-mcp", "args": ["--tools", "a\\1,b"]}
     changed = install.with_values(form, after, SECTION, NAME, values)
-    assert install.find(form, changed, SECTION, NAME) == ENTRY | values
+    assert install.find_entry(form, changed, SECTION, NAME) == ENTRY | values
     back = install.with_values(form, changed, SECTION, NAME, {key: ENTRY[key] for key in values})
     assert back == after
 
 
 @pytest.mark.parametrize("form", ["json", "jsonc", "toml", "yaml"])
 def test_what_is_written_means_the_same_to_the_parsers_that_everybody_uses(form):
-    text = install.rendered(form, SECTION, NAME, ENTRY)
+    text = install.render_file(form, SECTION, NAME, ENTRY)
     load = {"toml": tomllib.loads, "yaml": yaml.safe_load}.get(form, json.loads)
     assert load(text) == {SECTION: {NAME: ENTRY}}
 
@@ -175,7 +175,7 @@ def test_any_json_with_comments_between_its_tokens_is_edited_or_left(drawn, rema
         place = random.choice(places)
         text = text[:place] + remark + text[place:]
     try:
-        before = install.find("jsonc", text, SECTION, NAME)
+        before = install.find_entry("jsonc", text, SECTION, NAME)
     except TextRefused:
         return
     assert before is None
@@ -190,7 +190,7 @@ def test_any_yaml_is_edited_without_touching_the_rest(drawn):
         return
     text = yaml.safe_dump(root, allow_unicode=True, sort_keys=False)
     try:
-        install.EDITORS["yaml"].read(text)
+        install.EDITORS["yaml"].read_values(text)
     except TextRefused:
         return  # such as a key that is no word
     after, added = install.with_entry("yaml", text, SECTION, NAME, ENTRY)

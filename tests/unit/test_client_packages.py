@@ -19,7 +19,7 @@ import yaml
 import vmrag_link
 from vmrag_mcp.clients import server_command
 from vmrag_mcp.clients.table import CLIENTS
-from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.options import ToolChoice, select_tools
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "clients" / "claude-code"
@@ -109,7 +109,7 @@ def test_the_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exis
     for text in texts:
         assert yaml.safe_load(text.read_text().split("---")[1])["description"]
         named = set(re.findall(r"`(\w+)`", text.read_text())) - {"vmrag", "symbol", "ref", "landed"}
-        assert named <= selection(Chosen("essential")).tools.keys(), text
+        assert named <= select_tools(ToolChoice("essential")).tools.keys(), text
 
 
 def test_the_documented_links_are_those_that_are_made():

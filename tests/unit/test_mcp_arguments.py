@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from vmrag_link.errors import JsonInvalid, UsageInvalid
 from vmrag_link.models import LONGEST_TEXT, Record
-from vmrag_mcp.arguments import Given, fields_as_keywords, parameters, parse_arguments, usage
-from vmrag_mcp.registry import catalogue, function_of
+from vmrag_mcp.arguments import Given, fields_as_keywords, format_usage, parse_arguments, read_parameters
+from vmrag_mcp.registry import import_function, load_catalogue
 
 
 def handler(
@@ -39,7 +39,7 @@ def handler(
     """For these tests."""
 
 
-DECLARED = parameters(handler)
+DECLARED = read_parameters(handler)
 
 
 def take(**arguments: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def refuse(kind: type[Exception] = UsageInvalid, **arguments: Any) -> Any:
 
 
 def schema(name: str) -> dict[str, Any]:
-    (found,) = (each.schema() for each in DECLARED if each.name == name)
+    (found,) = (each.build_schema() for each in DECLARED if each.name == name)
     return found
 
 
@@ -81,9 +81,9 @@ def test_a_required_argument_that_is_null_or_empty_is_missing(absent):
 def test_an_empty_text_goes_to_an_operation_that_has_a_better_word_for_it():
     def blank(*, message: Annotated[str, Given(blank=True)]) -> None: ...
 
-    assert parse_arguments(parameters(blank), {"message": ""}, no_warning) == {"message": ""}
+    assert parse_arguments(read_parameters(blank), {"message": ""}, no_warning) == {"message": ""}
     with pytest.raises(UsageInvalid, match="'message' is missing"):
-        parse_arguments(parameters(blank), {}, no_warning)
+        parse_arguments(read_parameters(blank), {}, no_warning)
 
 
 def test_a_default_that_is_a_tuple_is_a_list_as_json_has_it():
@@ -194,16 +194,16 @@ def test_argument_is_refused_above_its_length(parameter, value, maximum):
     assert len(str(error.to_dict())) < 500
 
 
-@pytest.mark.parametrize("tool", catalogue().values(), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", load_catalogue().values(), ids=lambda tool: tool.name)
 def test_every_text_of_a_tool_has_a_length_in_schema_and_parser(tool):
     def refuse_longer(parameter, value, longest):
         with pytest.raises(UsageInvalid) as caught:
-            parameter.parse(value, no_warning)
+            parameter.parse_value(value, no_warning)
         assert caught.value.details["maximum"] == longest
 
-    for parameter in parameters(function_of(tool)):
+    for parameter in read_parameters(import_function(tool)):
         schema = tool.schema["properties"][parameter.name]
-        assert schema == parameter.schema()
+        assert schema == parameter.build_schema()
         for shape in _text_shapes(schema):
             assert "enum" in shape or shape["maxLength"] <= LONGEST_TEXT
         if parameter.kind == "string" and not parameter.choices:
@@ -227,7 +227,7 @@ def test_schema_names_the_default_of_the_seeds():
         ("dolt_push", "remote", "origin"),
         ("chroma_query_documents", "n_results", 5),
     ):
-        assert catalogue()[tool].schema["properties"][parameter]["default"] == default
+        assert load_catalogue()[tool].schema["properties"][parameter]["default"] == default
 
 
 def test_function_can_tell_an_omitted_argument_from_its_default():
@@ -239,14 +239,14 @@ def test_function_can_tell_an_omitted_argument_from_its_default():
     ) -> None:
         """For this test."""
 
-    declared = parameters(search)
-    assert [parameter.schema()["default"] for parameter in declared] == [5, "a"]
+    declared = read_parameters(search)
+    assert [parameter.build_schema()["default"] for parameter in declared] == [5, "a"]
     assert parse_arguments(declared, {}, no_warning) == {"number": None, "text": ""}
     assert parse_arguments(declared, {"number": 5, "text": "a"}, no_warning) == {"number": 5, "text": "a"}
 
 
 def test_question_has_32_kb_and_name_4_kb():
-    shapes = {tool.name: tool.schema["properties"] for tool in catalogue().values()}
+    shapes = {tool.name: tool.schema["properties"] for tool in load_catalogue().values()}
     queries = [shapes[name]["query"]["maxLength"] for name in ("search_documents", "search", "search_issues")]
     assert {*queries, shapes["chroma_query_documents"]["query_texts"]["anyOf"][0]["items"]["maxLength"]} == {32_768}
     assert {shapes["read"][name]["maxLength"] for name in ("name", "ref", "symbol")} == {4096}
@@ -256,7 +256,9 @@ def test_question_has_32_kb_and_name_4_kb():
 def test_queries_of_one_call_have_limits_together(queries, maximum):
     with pytest.raises(UsageInvalid) as caught:
         parse_arguments(
-            parameters(function_of(catalogue()["chroma_query_documents"])), {"query_texts": queries}, no_warning
+            read_parameters(import_function(load_catalogue()["chroma_query_documents"])),
+            {"query_texts": queries},
+            no_warning,
         )
     assert (caught.value.details["parameter"], caught.value.details["maximum"]) == ("query_texts", maximum)
     assert caught.value.hint
@@ -264,13 +266,13 @@ def test_queries_of_one_call_have_limits_together(queries, maximum):
 
 def test_schema_names_the_largest_number_of_queries():
     for name in ("chroma_query_documents", "chroma_query_documents_with_where_filter"):
-        assert catalogue()[name].schema["properties"]["query_texts"]["anyOf"][0]["maxItems"] == 100
+        assert load_catalogue()[name].schema["properties"]["query_texts"]["anyOf"][0]["maxItems"] == 100
 
 
 def test_texts_of_a_list_have_a_limit_together():
     given = {"collection_name": "notes", "ids": ["x" * 4096] * 4097}
     with pytest.raises(UsageInvalid) as caught:
-        parse_arguments(parameters(function_of(catalogue()["chroma_get_documents"])), given, no_warning)
+        parse_arguments(read_parameters(import_function(load_catalogue()["chroma_get_documents"])), given, no_warning)
     assert caught.value.details["maximum"] == LONGEST_TEXT
 
 
@@ -288,8 +290,8 @@ def test_a_character_that_cannot_be_stored_is_refused_with_its_place(place, argu
 
 
 def test_what_a_tool_takes_is_told_in_one_line():
-    assert usage("tool", DECLARED).startswith("tool accepts: text (required), word, limit, ")
-    assert usage("tool", ()) == "tool accepts no parameters"
+    assert format_usage("tool", DECLARED).startswith("tool accepts: text (required), word, limit, ")
+    assert format_usage("tool", ()) == "tool accepts no parameters"
 
 
 def test_a_choice_is_one_of_its_values_or_another_spelling_of_one():
@@ -426,7 +428,7 @@ def place_order(_call: None, request: Order, *, number: int) -> tuple[Order, int
 
 
 def test_the_fields_of_a_request_are_parameters_behind_the_keywords_of_the_function():
-    found = parameters(place_order)
+    found = read_parameters(place_order)
     assert [(each.name, each.required) for each in found] == [
         ("number", True),
         ("item", True),
@@ -434,7 +436,7 @@ def test_the_fields_of_a_request_are_parameters_behind_the_keywords_of_the_funct
         ("parts", False),
         ("about", False),
     ]
-    assert {each.name: each.schema() for each in found} == {
+    assert {each.name: each.build_schema() for each in found} == {
         "number": {"type": "integer"},
         "item": {"type": "string", "maxLength": 4096, "description": "what"},
         "share": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5},
@@ -447,7 +449,7 @@ def test_the_fields_of_a_request_are_parameters_behind_the_keywords_of_the_funct
 
 def test_a_function_gets_its_request_of_the_arguments_with_the_defaults_of_its_fields():
     given = {"thing": "a", "number": "3", "parts": [{"name": "x", "colour": "red"}]}
-    order, number = place_order(None, **parse_arguments(parameters(place_order), given, lambda *_: None))
+    order, number = place_order(None, **parse_arguments(read_parameters(place_order), given, lambda *_: None))
     assert (order.item, order.share, list(order.parts), order.about, number) == ("a", 0.5, [Part("x")], {}, 3)
 
 
@@ -455,4 +457,4 @@ def test_a_function_gets_its_request_of_the_arguments_with_the_defaults_of_its_f
 def test_an_object_that_is_none_of_the_records_wanted_is_refused_with_its_place(parts):
     given = {"item": "a", "number": 1, "parts": parts}
     with pytest.raises(UsageInvalid, match=r"^parts\[\d\] cannot be used: .*name"):
-        parse_arguments(parameters(place_order), given, lambda *_: None)
+        parse_arguments(read_parameters(place_order), given, lambda *_: None)

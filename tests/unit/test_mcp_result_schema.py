@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tests.contract.golden import Exactly
 from vmrag_link.models import Record
 from vmrag_link.workspace.follow.provenance import KbBlock
-from vmrag_mcp.envelope import success
+from vmrag_mcp.envelope import build_success
 from vmrag_mcp.reference import ResultKey, answer_schema, result_keys, result_type
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult, ToolWarning
 
@@ -40,7 +40,7 @@ KB = KbBlock("/w", None, "main", "c" * 40, dirty=False, in_sync=True)
 
 def answer(*warnings: ToolWarning) -> dict[str, Any]:
     sample = SampleResult(rows=[Row(1), Row(2, cut=True)], change=Omitting("a"), free={"x": [None]}, message="m")
-    return success(sample, KB, list(warnings))
+    return build_success(sample, KB, list(warnings))
 
 
 def valid(value: Any) -> bool:
@@ -78,7 +78,7 @@ def test_a_report_is_an_answer_with_lists_and_the_message_after_its_fields():
     def count() -> ToolAnswer[Counted]:
         return ToolAnswer(Counted((Row(1), Row(2)), ("a",)), message="m")
 
-    got = success(count(), KB, [])
+    got = build_success(count(), KB, [])
     assert list(got) == ["success", "rows", "names", "message", "kb"]
     assert (got["rows"][1], got["names"]) == ({"n": 2, "staged": False}, ["a"])
     kind = result_type(count)
@@ -88,7 +88,7 @@ def test_a_report_is_an_answer_with_lists_and_the_message_after_its_fields():
 
 
 def test_a_part_of_an_answer_takes_attributes_of_a_report_and_has_the_keys_that_clients_know():
-    made = Summary.of(Counted((Row(1), Row(2)), ()))
+    made = Summary.from_report(Counted((Row(1), Row(2)), ()))
     assert msgspec.to_builtins(made) == {"entries": [{"number": 1}, {"number": 2}], "count": 2}
 
 

@@ -11,51 +11,51 @@ from tests.english import CONSTRUCTIONS
 from vmrag_link.errors import CollectionMissing, DocumentMissing, IndexFailed, NoChanges, UsageInvalid, VmragError
 from vmrag_link.toolsets.essential.pages import estimate_tokens
 from vmrag_mcp import envelope
-from vmrag_mcp.options import Chosen, ToolSelection, mentioned, selection, worded
-from vmrag_mcp.prompts import PROMPTS, listed
-from vmrag_mcp.registry import catalogue, toolsets
+from vmrag_mcp.options import ToolChoice, ToolSelection, adapt_text, find_mentioned, select_tools
+from vmrag_mcp.prompts import PROMPTS, list_prompts
+from vmrag_mcp.registry import list_toolsets, load_catalogue
 from vmrag_mcp.server import protocol_tools
 
 LONGEST_DESCRIPTION = 260
 """Characters of the description of a tool."""
 
 SERVERS = [
-    Chosen(),
-    Chosen(read_only=True),
-    Chosen(toolsets="all", read_only=True),
-    *(Chosen(toolsets=toolset) for toolset in toolsets()),
-    *(Chosen(toolsets="all", exclude_tools=each) for each in catalogue()),
+    ToolChoice(),
+    ToolChoice(read_only=True),
+    ToolChoice(toolsets="all", read_only=True),
+    *(ToolChoice(toolsets=toolset) for toolset in list_toolsets()),
+    *(ToolChoice(toolsets="all", exclude_tools=each) for each in load_catalogue()),
 ]
 
 
 def texts(server: ToolSelection) -> list[str]:
     """All that a client of the server is told before it calls anything, and what errors suggest."""
-    found = [server.instructions(), *(each.about for each in listed(server))]
+    found = [server.write_instructions(), *(each.about for each in list_prompts(server))]
     for protocol_tool in protocol_tools(server):
         shapes = protocol_tool.input_schema["properties"].values()
         found += [protocol_tool.description, *(shape["description"] for shape in shapes if "description" in shape)]
     for kind in (NoChanges, CollectionMissing, DocumentMissing, IndexFailed):
-        found += envelope.failure(kind("It failed."), server)["suggestions"]
+        found += envelope.build_failure(kind("It failed."), server)["suggestions"]
     return found
 
 
 @pytest.mark.parametrize("chosen", SERVERS, ids=lambda each: f"{each.toolsets}-{each.exclude_tools}-{each.read_only}")
 def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
-    server = selection(chosen)
+    server = select_tools(chosen)
     found = texts(server)
-    assert {name for each in found for name in mentioned(each)} <= server.tools.keys()
+    assert {name for each in found for name in find_mentioned(each)} <= server.tools.keys()
     assert all(found), "no text is empty"
     assert not any(each.endswith((";", ",", ":")) for each in found)
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_clients_are_told_that_documents_of_sources_are_files(read_only):
-    told = selection(Chosen(read_only=read_only)).instructions()
+    told = select_tools(ToolChoice(read_only=read_only)).write_instructions()
     assert "collections of kind 'source' are files of this repository" in told
     assert "edit the file, and the next query sees it." in told
 
 
-@pytest.mark.parametrize("tool", protocol_tools(selection(Chosen(toolsets="all"))), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", protocol_tools(select_tools(ToolChoice(toolsets="all"))), ids=lambda tool: tool.name)
 def test_tool_and_parameters_have_plain_descriptions(tool):
     assert 1 <= len(tool.title.split()) <= 4, "a title has two to four words, or one that is the name"
     parameters = {name: shape.get("description") for name, shape in tool.input_schema["properties"].items()}
@@ -68,17 +68,17 @@ def test_tool_and_parameters_have_plain_descriptions(tool):
     assert len(tool.description) <= LONGEST_DESCRIPTION
 
 
-@pytest.mark.parametrize("name", [name for name, each in catalogue().items() if "essential" in each.toolsets])
+@pytest.mark.parametrize("name", [name for name, each in load_catalogue().items() if "essential" in each.toolsets])
 def test_beginning_of_a_description_suffices_to_choose_the_tool(name):
     """Qwen Code shows about 160 characters."""
-    first = re.split(r"(?<=[.;]) ", catalogue()[name].description)[0]
+    first = re.split(r"(?<=[.;]) ", load_catalogue()[name].description)[0]
     assert len(first) <= 160
 
 
 def test_parameters_of_a_name_have_one_wording():
     shared = {"collection_name", "offset", "where", "where_document", "ref"}
     wordings = collections.defaultdict(set)
-    for tool in catalogue().values():
+    for tool in load_catalogue().values():
         for name, shape in tool.schema["properties"].items():
             if name in shared and "learning" not in tool.toolsets:
                 wordings[name].add(shape["description"])
@@ -93,42 +93,46 @@ def test_parameters_of_a_name_have_one_wording():
 
 
 def test_instructions_of_essential_tools_are_short():
-    instructions = selection(Chosen("essential")).instructions()
+    instructions = select_tools(ToolChoice("essential")).write_instructions()
     assert estimate_tokens(instructions) <= 200
     assert "'kb'" not in instructions, "answers in text have no such block"
     assert [name for name, pattern in CONSTRUCTIONS.items() if pattern.search(instructions)] == []
 
 
 def test_a_text_names_tools_as_the_clients_of_the_server_call_them():
-    server = selection(Chosen(prefix="kb_"))
-    assert "kb_chroma_query_documents" in server.instructions()
-    assert all(f"kb_{name}" in text for text in texts(server) for name in mentioned(text.replace("kb_", "")))
-    assert envelope.failure(NoChanges("x"), server)["suggestions"] == ["kb_dolt_status shows what would be committed"]
+    server = select_tools(ToolChoice(prefix="kb_"))
+    assert "kb_chroma_query_documents" in server.write_instructions()
+    assert all(f"kb_{name}" in text for text in texts(server) for name in find_mentioned(text.replace("kb_", "")))
+    assert envelope.build_failure(NoChanges("x"), server)["suggestions"] == [
+        "kb_dolt_status shows what would be committed"
+    ]
 
 
 def test_a_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_that_are_parameters_stay():
     text = "It is stored; dolt_commit keeps it. create_branch=true makes one. Search first."
-    assert worded(text, ["dolt_commit"], "") == text
-    assert worded(text, [], "") == "It is stored. create_branch=true makes one. Search first."
-    assert worded("dolt_commit keeps it.", [], "") == ""
-    assert worded("vmrag add --help; tools: chroma_add_documents", [], "") == "vmrag add --help"
+    assert adapt_text(text, ["dolt_commit"], "") == text
+    assert adapt_text(text, [], "") == "It is stored. create_branch=true makes one. Search first."
+    assert adapt_text("dolt_commit keeps it.", [], "") == ""
+    assert adapt_text("vmrag add --help; tools: chroma_add_documents", [], "") == "vmrag add --help"
 
 
 def test_a_prompt_that_needs_a_tool_is_not_listed_without_it():
-    assert [each.name for each in listed(selection(Chosen()))] == [*PROMPTS]
-    assert "prepare_knowledge_commit" not in {each.name for each in listed(selection(Chosen(read_only=True)))}
+    assert [each.name for each in list_prompts(select_tools(ToolChoice()))] == [*PROMPTS]
+    assert "prepare_knowledge_commit" not in {
+        each.name for each in list_prompts(select_tools(ToolChoice(read_only=True)))
+    }
 
 
 @pytest.mark.parametrize("kind", [NoChanges, IndexFailed, VmragError])
 def test_an_error_always_suggests_something(kind):
-    nothing = selection(Chosen(toolsets="toolsets"))
-    assert all(envelope.failure(kind("It failed."), nothing)["suggestions"])
+    nothing = select_tools(ToolChoice(toolsets="toolsets"))
+    assert all(envelope.build_failure(kind("It failed."), nothing)["suggestions"])
 
 
 def test_an_error_gives_back_the_beginning_and_the_end_of_what_was_too_long():
     long = f"a{'x' * 9000}z"
     error = UsageInvalid(f"{long!r} is no name.", hint=f"Not {long}", value=long, unknown=[long], kept=7)
-    answer = envelope.failure(error)
+    answer = envelope.build_failure(error)
     assert len(str(answer)) < 5000
     assert answer["message"].startswith("'axxx")
     assert answer["message"].endswith("xxxz' is no name.")

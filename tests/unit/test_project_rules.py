@@ -20,7 +20,7 @@ from packaging.version import Version
 import vmrag_link
 from vmrag_link.cli import commands, reference
 from vmrag_link.cli.commands import COMMANDS
-from vmrag_mcp.registry import catalogue
+from vmrag_mcp.registry import load_catalogue
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -262,7 +262,7 @@ def test_only_engines_speak_the_sql_of_dolt(trees: Trees) -> None:
     no SQL. Nor are the names of environment variables, and of an error.
     """
     no_sql = re.compile(r"DOLT_[A-Z_]+")
-    tools = re.compile(rf"\b({'|'.join(catalogue())})\b(?!\s*\()")
+    tools = re.compile(rf"\b({'|'.join(load_catalogue())})\b(?!\s*\()")
     for place, node in nodes(trees, outside="vmrag_link/engines/"):
         match node:
             case ast.Constant(value=str(text)):

@@ -300,17 +300,17 @@ def _require_selection(flags: Flags) -> None:
     from vmrag_link.settings import McpSettings
     from vmrag_mcp import options, start
 
-    start.demand_extra()
+    start.require_extra()
     for variant in (flags, msgspec.structs.replace(flags, toolsets=None)):  # without toolsets, the default ones apply
-        options.selection(options.chosen(variant, McpSettings()))
+        options.select_tools(options.resolve_choice(variant, McpSettings()))
 
 
 def _print_configuration(
     invocation: Invocation, directory: Path, name: str | None, flags: Flags, scope: Literal["person"] | None
 ) -> None:
-    from vmrag_mcp.clients.install import configuration
+    from vmrag_mcp.clients.install import build_configuration
 
-    printed = configuration(directory, name, flags, scope)
+    printed = build_configuration(directory, name, flags, scope)
     invocation.emit_report(printed, terminal_text.split_lines(printed.text))
 
 
@@ -362,7 +362,7 @@ def _install_clients(
     from vmrag_mcp.clients import install as operation
 
     if name:
-        report = operation.install(directory, name, flags, scope, replace=replace, rules=rules)
+        report = operation.install_server(directory, name, flags, scope, replace=replace, rules=rules)
         invocation.emit_report(
             report, [*_describe_installed(report, flags), *_not_shared(report), *_rules_lines(report.rules)]
         )
@@ -385,7 +385,7 @@ def _uninstall_clients(
     from vmrag_mcp.clients import uninstall as operation
 
     if name:
-        report = operation.uninstall(directory, name, scope, rules=rules)
+        report = operation.uninstall_server(directory, name, scope, rules=rules)
         invocation.emit_report(report, describe_uninstall(report))
         return OK
     reports = operation.uninstall_all(directory, scope, rules=rules)
@@ -417,10 +417,10 @@ def _how_to_share(report: ClientInstallReport) -> str:
 
 def _replacement_command(report: ClientInstallReport, flags: Flags) -> str:
     """Return the command that replaces a client's entry."""
-    from vmrag_mcp.clients.server_command import options
+    from vmrag_mcp.clients.server_command import format_options
     from vmrag_mcp.options import Flags
 
-    option_words = map(quoted, options(flags) if flags != Flags() else ())
+    option_words = map(quoted, format_options(flags) if flags != Flags() else ())
     personal = [] if report.shared else ["--user"]
     return " ".join(["vmrag mcp install --client", report.client, *personal, *option_words, "--replace"])
 

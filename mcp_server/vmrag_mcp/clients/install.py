@@ -37,8 +37,8 @@ from vmrag_mcp.clients.settings_file import (
     InstallReceipt,
     SettingsFile,
     TextRefused,
+    lock_installation,
     not_built_so,
-    writing,
 )
 from vmrag_mcp.clients.table import CLIENTS, FileFormat, McpClient
 from vmrag_mcp.options import Flags
@@ -63,11 +63,11 @@ class Installation(NamedTuple):
     file: SettingsFile
     wanted: ServerEntry
 
-    def refuse(self, why: str) -> UsageInvalid:
+    def build_refusal(self, why: str) -> UsageInvalid:
         written = {self.client.section: {self.wanted.name: self.wanted.value}}
         text = json.dumps(written, ensure_ascii=False)
         if self.client.format in ("toml", "yaml"):
-            text = rendered(self.client.format, self.client.section, self.wanted.name, self.wanted.value)
+            text = render_file(self.client.format, self.client.section, self.wanted.name, self.wanted.value)
         return UsageInvalid(
             f"{self.file.label} is left as it is: {why}.",
             hint=f"Write this into it: {text.strip()}",
@@ -76,7 +76,7 @@ class Installation(NamedTuple):
         )
 
 
-def locate(places: Places, name: str, scope: Scope | None, flags: Flags) -> Installation:
+def locate_installation(places: Places, name: str, scope: Scope | None, flags: Flags) -> Installation:
     """`scope` None: the project's file, if the client has one. Raises `UsageInvalid` for a client
     that has no such file.
     """
@@ -95,7 +95,7 @@ def locate(places: Places, name: str, scope: Scope | None, flags: Flags) -> Inst
             else f"vmrag mcp install --client {name}",
             client=name,
         )
-    paths = client.personal.paths()
+    paths = client.personal.list_paths()
     path = next((each for each in paths if each.exists()), paths[0])
     return Installation(
         name, client, SettingsFile(path, str(path), None), server_command.for_person(client, places, flags)
@@ -109,7 +109,9 @@ def has_file(client: McpClient, scope: Scope) -> bool:
 def is_installed(client: McpClient) -> bool:
     """Whether its program is found, or it was started once."""
     path = os.pathsep.join(env.list_program_folders())
-    return any(shutil.which(program, path=path) for program in client.programs) or any(map(Path.is_dir, client.signs()))
+    return any(shutil.which(program, path=path) for program in client.programs) or any(
+        map(Path.is_dir, client.list_signs())
+    )
 
 
 def for_each(names: Sequence[str], do: Callable[[str], Any]) -> tuple[list[Any], tuple[ClientRefusal, ...]]:
@@ -162,15 +164,17 @@ class ClientConfiguration(Record, frozen=True):
     text: str
 
 
-def configuration(directory: Path, name: str | None, flags: Flags, scope: Scope | None = None) -> ClientConfiguration:
+def build_configuration(
+    directory: Path, name: str | None, flags: Flags, scope: Scope | None = None
+) -> ClientConfiguration:
     """For a known client, or for any other one on this computer. Raises `GitRepositoryMissing`."""
     places = plumbing.locate_work_tree(directory)
     if name is None:
         wanted = server_command.for_person(None, places, flags)
         made = {"mcpServers": {wanted.name: wanted.value}}
         return ClientConfiguration(made, json.dumps(made, indent="  ", ensure_ascii=False))
-    _, client, _, wanted = locate(places, name, scope, flags)
-    text = rendered(client.format, client.section, wanted.name, wanted.value)
+    _, client, _, wanted = locate_installation(places, name, scope, flags)
+    text = render_file(client.format, client.section, wanted.name, wanted.value)
     return ClientConfiguration({client.section: {wanted.name: wanted.value}}, text.removesuffix("\n"))
 
 
@@ -179,7 +183,7 @@ def installed_clients() -> tuple[str, ...]:
     return tuple(name for name, client in CLIENTS.items() if is_installed(client))
 
 
-def install(
+def install_server(
     directory: Path, name: str, flags: Flags, scope: Scope | None = None, *, replace: bool = False, rules: bool = False
 ) -> ClientInstallReport:
     """Write our server into a client's file, and keep every other byte of it. `rules`: also write
@@ -193,7 +197,7 @@ def install(
     cannot be changed without a loss.
     """
     places = plumbing.locate_work_tree(directory)
-    installation = locate(places, name, scope, flags)
+    installation = locate_installation(places, name, scope, flags)
     if not installation.file.top and not is_installed(installation.client):
         raise UsageInvalid(
             f"{installation.client.title} keeps its settings in {installation.file.label}, and was never started here.",
@@ -201,12 +205,12 @@ def install(
             client=name,
             file=installation.file.label,
         )
-    with writing():
+    with lock_installation():
         changes = plan_rules(places, [name]) if rules else []
         try:
             report = _install(installation, flags, replace=replace)
         except TextRefused as refused:
-            raise installation.refuse(refused.reason) from refused
+            raise installation.build_refusal(refused.reason) from refused
         written = apply_rules(changes)
     ignored = report.shared and _is_ignored(places, installation.file.path)
     return msgspec.structs.replace(report, ignored=ignored, rules=written)
@@ -231,15 +235,17 @@ def install_all(
             "No MCP client that is known here was found on this computer.",
             hint=f"vmrag mcp install --client NAME: one of {', '.join(CLIENTS)}",
         )
-    done, refused = for_each(names, lambda name: install(directory, name, flags, scope, replace=replace, rules=rules))
+    done, refused = for_each(
+        names, lambda name: install_server(directory, name, flags, scope, replace=replace, rules=rules)
+    )
     return ClientInstallations(tuple(done), refused)
 
 
 def _install(installation: Installation, flags: Flags, *, replace: bool) -> ClientInstallReport:
     key, client, file, wanted = installation
-    before = file.read()
-    text = decode(before)
-    entry = find(client.format, text, client.section, wanted.name)
+    before = file.read_content()
+    text = decode_text(before)
+    entry = find_entry(client.format, text, client.section, wanted.name)
     report = ClientInstallReport(
         key,
         file.label,
@@ -254,7 +260,7 @@ def _install(installation: Installation, flags: Flags, *, replace: bool) -> Clie
     if entry is None:
         after, added = with_entry(client.format, text, client.section, wanted.name, wanted.value)
         folders = tuple(map(str, file.missing_folders())) if before is None else ()
-        file.replace(before, after.encode())
+        file.replace_content(before, after.encode())
         settings_file.keep_receipt(
             InstallReceipt(str(file.target), wanted.name, wanted.value, added, before is None, folders)
         )
@@ -265,7 +271,7 @@ def _install(installation: Installation, flags: Flags, *, replace: bool) -> Clie
         if not values:
             return msgspec.structs.replace(report, server=entry)
         after = with_values(client.format, text, client.section, wanted.name, values)
-        file.replace(before, after.encode())
+        file.replace_content(before, after.encode())
         settings_file.keep_receipt(msgspec.structs.replace(receipt, entry={**entry, **values}))
         return msgspec.structs.replace(report, changed=True, server={**entry, **values})
     if entry == wanted.value:
@@ -276,7 +282,7 @@ def _install(installation: Installation, flags: Flags, *, replace: bool) -> Clie
         return msgspec.structs.replace(report, portable=True, kept=True, server=entry, differs=tuple(differs))
     rest = without_entry(client.format, text, client.section, wanted.name, None)
     after, added = with_entry(client.format, rest, client.section, wanted.name, wanted.value)
-    file.replace(before, after.encode())
+    file.replace_content(before, after.encode())
     settings_file.keep_receipt(InstallReceipt(str(file.target), wanted.name, wanted.value, added))
     return msgspec.structs.replace(report, changed=True)
 
@@ -285,7 +291,7 @@ def serves_here(installation: Installation, entry: Entry) -> bool:
     """Return whether an entry starts our server, for the repository of the installation."""
     _, client, file, wanted = installation
     return server_command.is_ours(client.shape, entry) and (
-        file.top is not None or server_command.serves(client.shape, entry, wanted)
+        file.top is not None or server_command.serves_same_repository(client.shape, entry, wanted)
     )
 
 
@@ -297,7 +303,7 @@ EDITORS: Mapping[FileFormat, Editor] = {
 }
 
 
-def decode(content: bytes | None) -> str:
+def decode_text(content: bytes | None) -> str:
     """Raises `TextRefused`."""
     if content is None:
         return ""
@@ -316,7 +322,7 @@ def read_values(form: FileFormat, text: str) -> dict[str, Any]:
     Raises `TextRefused` for a text that the format's reader refuses, or that is nested so deep
     that a comparison of its values could exceed Python's stack.
     """
-    values = EDITORS[form].read(text)
+    values = EDITORS[form].read_values(text)
     level: list[Any] = [values]
     for _ in range(DEEPEST + 1):
         level = [part for value in level for part in _list_parts(value)]
@@ -329,7 +335,7 @@ def _list_parts(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def find(form: FileFormat, text: str, section: str, name: str) -> dict[str, Any] | None:
+def find_entry(form: FileFormat, text: str, section: str, name: str) -> dict[str, Any] | None:
     """Return the values of an entry; None if the text does not have it.
 
     Raises `TextRefused` for a text that is not built as the client's file is, and for an entry
@@ -348,29 +354,29 @@ def find(form: FileFormat, text: str, section: str, name: str) -> dict[str, Any]
 
 def with_entry(form: FileFormat, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
     """Raises `TextRefused`."""
-    after, added = EDITORS[form].add(text, section, name, entry)
+    after, added = EDITORS[form].add_entry(text, section, name, entry)
     _require(form, (text, after), section, name, dict(entry))
     return after, added
 
 
 def with_values(form: FileFormat, text: str, section: str, name: str, values: Entry) -> str:
     """Raises `TextRefused`."""
-    there = find(form, text, section, name) or {}
-    after = EDITORS[form].change(text, section, name, values)
+    there = find_entry(form, text, section, name) or {}
+    after = EDITORS[form].change_entry(text, section, name, values)
     _require(form, (text, after), section, name, {**there, **values})
     return after
 
 
 def without_entry(form: FileFormat, text: str, section: str, name: str, added: Addition | None) -> str:
     """Raises `TextRefused`."""
-    after = EDITORS[form].remove(text, section, name, added)
+    after = EDITORS[form].remove_entry(text, section, name, added)
     _require(form, (text, after), section, name, None)
     return after
 
 
-def rendered(form: FileFormat, section: str, name: str, entry: Entry) -> str:
+def render_file(form: FileFormat, section: str, name: str, entry: Entry) -> str:
     """What belongs into a file that has nothing else."""
-    return EDITORS[form].add("", section, name, entry)[0]
+    return EDITORS[form].add_entry("", section, name, entry)[0]
 
 
 def _require(form: FileFormat, texts: tuple[str, str], section: str, name: str, entry: Entry | None) -> None:

@@ -33,17 +33,17 @@ class JsonEditor:
     def __init__(self, *, comments: bool) -> None:
         self._comments = comments
 
-    def read(self, text: str) -> dict[str, Any]:
+    def read_values(self, text: str) -> dict[str, Any]:
         root = self._root(text)
-        return {} if root is None else plain(root)
+        return {} if root is None else convert_node(root)
 
-    def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
+    def add_entry(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
         root = self._root(text)
         if root is None:
             if text.strip():
                 raise TextRefused("it holds comments and nothing else")
             end = line_end(text)
-            made = written({section: {name: entry}}, "", UNIT, end) + end
+            made = format_value({section: {name: entry}}, "", UNIT, end) + end
             return made, Addition("document", text)
         unit = _unit(text, root)
         there = root.members.get(section)
@@ -55,7 +55,7 @@ class JsonEditor:
         changes, blank = _add(text, there.node, name, entry, unit)
         return apply_changes(text, changes), Addition("entry", blank)
 
-    def change(self, text: str, section: str, name: str, values: Entry) -> str:
+    def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
         for key, value in values.items():
             root = self._required(text)
             unit, found = _unit(text, root), _entry(root, section, name).node
@@ -64,13 +64,13 @@ class JsonEditor:
             there = found.members.get(key)
             if there is None:
                 text = apply_changes(text, _add(text, found, key, value, unit)[0])
-            elif plain(there.node) != value:
+            elif convert_node(there.node) != value:
                 broken = "\n" in text[there.node.start : there.node.end] or _is_broken(text, found)
-                new = written(value, _indent(text, there.key), unit, line_end(text)) if broken else _compact(value)
+                new = format_value(value, _indent(text, there.key), unit, line_end(text)) if broken else _compact(value)
                 text = apply_changes(text, [Replacement(there.node.start, there.node.end, new)])
         return text
 
-    def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
+    def remove_entry(self, text: str, section: str, name: str, added: Addition | None) -> str:
         root = self._required(text)
         _entry(root, section, name)
         servers = root.members[section].node
@@ -85,7 +85,7 @@ class JsonEditor:
         return apply_changes(text, _remove(text, servers, name, blank if made == "entry" else ""))
 
     def _root(self, text: str) -> JsonObject | None:
-        root = parse(text, comments=self._comments)
+        root = parse_json(text, comments=self._comments)
         if root is not None and not isinstance(root, JsonObject):
             raise TextRefused("it is not built as that client's file is")
         return root
@@ -106,7 +106,7 @@ class JsonEditor:
         return bool(inside.replace(",", "").strip())
 
 
-def written(value: Any, indent: str, unit: str, end: str) -> str:
+def format_value(value: Any, indent: str, unit: str, end: str) -> str:
     """Broken into lines, the first of which stands where something else is already."""
     return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", f"{end}{indent}")
 
@@ -129,13 +129,13 @@ def _add(text: str, node: JsonObject, name: str, value: Any, unit: str) -> tuple
         inside = text[node.start + 1 : node.end - 1]
         remark, space = inside[: len(inside.rstrip())], inside[len(inside.rstrip()) :]
         outer = _indent(text, node.start)
-        new = f"{end}{outer}{unit}{_compact(name)}: {written(value, outer + unit, unit, end)}{end}{outer}"
+        new = f"{end}{outer}{unit}{_compact(name)}: {format_value(value, outer + unit, unit, end)}{end}{outer}"
         return [Replacement(node.start + 1 + len(remark), node.end - 1, new)], space
     last = members[-1]
     place = _behind(text, last.node.end if last.comma is None else last.comma + 1)
     if _is_broken(text, node) or "//" in text[last.node.end : place]:
         indent = _indent(text, members[0].key)
-        new = f"{end}{indent}{_compact(name)}: {written(value, indent, unit, end)}"
+        new = f"{end}{indent}{_compact(name)}: {format_value(value, indent, unit, end)}"
     else:
         new = f" {_compact(name)}: {_compact(value)}"
     if last.comma is not None:
@@ -236,21 +236,21 @@ class JsonMember(NamedTuple):
 JsonNode: TypeAlias = JsonValue | JsonObject
 
 
-def parse(text: str, *, comments: bool) -> JsonNode | None:
+def parse_json(text: str, *, comments: bool) -> JsonNode | None:
     """The value of a text; None for one without any. Raises `TextRefused`."""
     reader = _Reader(text, comments=comments)
-    start = reader.skip(0)
+    start = reader.skip_space(0)
     if start == len(text):
         return None
-    node = reader.node(start, 0)
-    if (rest := reader.skip(node.end)) != len(text):
-        raise reader.refuse("something stands behind its end", rest)
+    node = reader.read_node(start, 0)
+    if (rest := reader.skip_space(node.end)) != len(text):
+        raise reader.build_error("something stands behind its end", rest)
     return node
 
 
-def plain(node: JsonNode) -> Any:
+def convert_node(node: JsonNode) -> Any:
     if isinstance(node, JsonObject):
-        return {name: plain(member.node) for name, member in node.members.items()}
+        return {name: convert_node(member.node) for name, member in node.members.items()}
     return node.value
 
 
@@ -259,15 +259,15 @@ class _Reader:
         self._text = text
         self._comments = comments
 
-    def refuse(self, reason: str, place: int) -> TextRefused:
+    def build_error(self, reason: str, place: int) -> TextRefused:
         kind = "JSON" if self._comments else "plain JSON"
         return TextRefused(f"it is not {kind}: line {self._text.count(chr(10), 0, place) + 1}: {reason}")
 
-    def skip(self, place: int) -> int:
+    def skip_space(self, place: int) -> int:
         found = (_GAP if self._comments else _BLANK).match(self._text, place)
         return found.end() if found else place
 
-    def node(self, start: int, depth: int) -> JsonNode:
+    def read_node(self, start: int, depth: int) -> JsonNode:
         if depth > DEEPEST:
             raise TextRefused(TOO_DEEP)
         match self._text[start : start + 1]:
@@ -280,32 +280,32 @@ class _Reader:
                 return JsonValue(value, start, end)
         found = _LITERAL.match(self._text, start)
         if not found:
-            raise self.refuse("a value is missing", start)
+            raise self.build_error("a value is missing", start)
         try:
             return JsonValue(json.loads(found[0]), start, found.end())
         except ValueError as error:  # a number of thousands of digits
-            raise self.refuse(str(error), start) from None
+            raise self.build_error(str(error), start) from None
 
     def _string(self, start: int) -> tuple[str, int]:
         if self._text[start : start + 1] != '"':
-            raise self.refuse("a name in quotes is missing", start)
+            raise self.build_error("a name in quotes is missing", start)
         try:
             value, end = _DECODER.raw_decode(self._text, start)
         except ValueError as error:
-            raise self.refuse(str(error), start) from None
+            raise self.build_error(str(error), start) from None
         return str(value), end
 
     def _object(self, start: int, depth: int) -> JsonObject:
         members: dict[str, JsonMember] = {}
-        place = self.skip(start + 1)
+        place = self.skip_space(start + 1)
         while self._text[place : place + 1] != "}":
             name, end = self._string(place)
             if name in members:
-                raise self.refuse("a key stands there twice", place)
-            colon = self.skip(end)
+                raise self.build_error("a key stands there twice", place)
+            colon = self.skip_space(end)
             if self._text[colon : colon + 1] != ":":
-                raise self.refuse("a colon is missing", colon)
-            node = self.node(self.skip(colon + 1), depth + 1)
+                raise self.build_error("a colon is missing", colon)
+            node = self.read_node(self.skip_space(colon + 1), depth + 1)
             comma, after = self._comma(node.end, "}")
             members[name] = JsonMember(place, node, comma)
             place = after
@@ -313,21 +313,21 @@ class _Reader:
 
     def _array(self, start: int, depth: int) -> JsonValue:
         items: list[Any] = []
-        place = self.skip(start + 1)
+        place = self.skip_space(start + 1)
         while self._text[place : place + 1] != "]":
-            node = self.node(place, depth + 1)
-            items.append(plain(node))
+            node = self.read_node(place, depth + 1)
+            items.append(convert_node(node))
             _, place = self._comma(node.end, "]")
         return JsonValue(items, start, place + 1)
 
     def _comma(self, end: int, closing: str) -> tuple[int | None, int]:
         """The place of the comma behind a value, if one is there, and of what follows."""
-        place = self.skip(end)
+        place = self.skip_space(end)
         if self._text[place : place + 1] == closing:
             return None, place
         if self._text[place : place + 1] != ",":
-            raise self.refuse("a comma is missing", place)
-        after = self.skip(place + 1)
+            raise self.build_error("a comma is missing", place)
+        after = self.skip_space(place + 1)
         if self._text[after : after + 1] == closing and not self._comments:
-            raise self.refuse("a comma stands behind the last value", place)
+            raise self.build_error("a comma stands behind the last value", place)
         return place, after

@@ -47,7 +47,7 @@ _LONG_KEY = re.compile(
 class TomlEditor:
     """Sections are tables, such as `mcp_servers`, and entries tables in them."""
 
-    def read(self, text: str) -> dict[str, Any]:
+    def read_values(self, text: str) -> dict[str, Any]:
         if _LONG_KEY.search(text):
             raise TextRefused(f"a key has more than {_MOST_PARTS} parts")
         try:
@@ -57,8 +57,8 @@ class TomlEditor:
         except RecursionError:
             raise TextRefused(TOO_DEEP) from None
 
-    def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
-        if not isinstance(self.read(text).get(section, {}), dict):
+    def add_entry(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
+        if not isinstance(self.read_values(text).get(section, {}), dict):
             raise not_built_so(section)
         end = line_end(text)
         if not text.strip():
@@ -68,7 +68,7 @@ class TomlEditor:
         made = _table(section, name, entry, end)
         return text + apart + (made if closed else made.removesuffix(end)), Addition("entry", apart)
 
-    def change(self, text: str, section: str, name: str, values: Entry) -> str:
+    def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
         start, end = _lines(text, section, name)
         table = text[start:end]
         for key, value in values.items():
@@ -81,7 +81,7 @@ class TomlEditor:
                 raise TextRefused(f"{key} of {section}.{name} is not written on one line")
         return text[:start] + table + text[end:]
 
-    def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
+    def remove_entry(self, text: str, section: str, name: str, added: Addition | None) -> str:
         start, end = _lines(text, section, name, whole=True)
         apart = added.blank if added and added.made == "entry" else line_end(text)
         if added and added.made == "document" and not (text[:start] + text[end:]).strip():
@@ -134,11 +134,11 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 class YamlEditor:
     """Sections and entries are mappings."""
 
-    def read(self, text: str) -> dict[str, Any]:
+    def read_values(self, text: str) -> dict[str, Any]:
         root = _root(text)
         return {} if root is None else convert_to_plain(root)
 
-    def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
+    def add_entry(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
         root, end = _root(text), line_end(text)
         if root is not None and (root.flow or root.column):
             raise TextRefused("it is not written as one key a line")
@@ -163,7 +163,7 @@ class YamlEditor:
         apart = "" if text[:at].endswith("\n") else end
         return text[:at] + apart + (made.removesuffix(end) if apart else made) + text[at:], Addition("entry", apart)
 
-    def change(self, text: str, section: str, name: str, values: Entry) -> str:
+    def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
         found = _entry(text, section, name)[1].value
         if not isinstance(found, MappingNode) or not values.keys() <= found.entries.keys():
             raise not_built_so(section)
@@ -174,7 +174,7 @@ class YamlEditor:
                 changes.append(Replacement(node.start, node.end, _value(value)))
         return apply_changes(text, changes)
 
-    def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
+    def remove_entry(self, text: str, section: str, name: str, added: Addition | None) -> str:
         servers, ours = _entry(text, section, name)
         if servers.flow:
             return _remove_from_flow(text, servers, name)

@@ -17,7 +17,7 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, describe_file_type, read_regular
-from vmrag_mcp.clients.settings_file import LARGEST, SettingsFile, TextRefused, writing
+from vmrag_mcp.clients.settings_file import LARGEST, SettingsFile, TextRefused, lock_installation
 from vmrag_mcp.clients.table import CLIENTS
 
 AGENTS = "AGENTS.md"
@@ -67,13 +67,13 @@ class _Section(NamedTuple):
 
 def install_rules(directory: Path) -> RulesReport:
     """Write the section without a client. Raises `GitRepositoryMissing` and `UsageInvalid`."""
-    with writing():
+    with lock_installation():
         return RulesReport(apply_rules(plan_rules(plumbing.locate_work_tree(directory), None)))
 
 
 def uninstall_rules(directory: Path) -> RulesReport:
     """Remove the section from all files. Raises `GitRepositoryMissing` and `UsageInvalid`."""
-    with writing():
+    with lock_installation():
         return RulesReport(apply_rules(plan_removal(plumbing.locate_work_tree(directory))))
 
 
@@ -113,9 +113,9 @@ def apply_rules(changes: Sequence[RulesChange]) -> tuple[RulesFile, ...]:
     for file, before, after in changes:
         with _refusals(file.label):
             if after is None:
-                file.delete(before or b"", ())
+                file.delete_file(before or b"", ())
             elif after != before:
-                file.replace(before, after)
+                file.replace_content(before, after)
     return tuple(RulesFile(file.label, changed=after != before) for file, before, after in changes)
 
 
@@ -183,7 +183,7 @@ def _follow_link(top: Path, label: str) -> str:
 def _read(file: SettingsFile) -> bytes | None:
     if what := describe_file_type(file.path):
         raise TextRefused(f"it is {what}")
-    content = file.read()
+    content = file.read_content()
     if content and b"\0" in content:
         raise TextRefused("it is not a UTF-8 text")
     return content

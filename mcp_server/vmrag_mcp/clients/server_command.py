@@ -58,12 +58,12 @@ def for_project(client: McpClient, file: ProjectFile, places: Places, flags: Fla
     """The entry that is the same for everybody who works in the project."""
     command = _shared(file, places)
     told: tuple[str, ...] = (_REPO, file.here) if file.told and file.here else ()
-    return _entry(client.shape, SERVER, command, (*told, *options(flags)))
+    return _entry(client.shape, SERVER, command, (*told, *format_options(flags)))
 
 
 def for_person(client: McpClient | None, places: Places, flags: Flags) -> ServerEntry:
     """The entry of this computer; None: for any client."""
-    command = absolute()
+    command = find_absolute()
     if client is None:
         told: tuple[str, ...] = (_REPO, str(places.top))
         shape, name = EntryShape(fixed=(("type", "stdio"),)), SERVER
@@ -71,10 +71,10 @@ def for_person(client: McpClient | None, places: Places, flags: Flags) -> Server
         shape, name, told = client.shape, SERVER, ()
     else:
         shape, name, told = client.shape, _name_after(places.top), (_REPO, str(places.top))
-    return _entry(shape, name, command, (*told, *options(flags)))
+    return _entry(shape, name, command, (*told, *format_options(flags)))
 
 
-def options(flags: Flags) -> tuple[str, ...]:
+def format_options(flags: Flags) -> tuple[str, ...]:
     first = flags.default_toolsets or (FIRST if flags.toolsets is None else None)
     named = {"--toolsets": flags.toolsets, "--default-toolsets": first, "--tools": flags.tools}
     named |= {"--exclude-tools": flags.exclude_tools, "--default-ef": flags.default_ef}
@@ -88,7 +88,7 @@ def is_ours(shape: EntryShape, entry: Mapping[str, Any]) -> bool:
     return found is not None and (Path(found[0]).name == SCRIPT or tuple(found[1][: len(MODULE)]) == MODULE)
 
 
-def serves(shape: EntryShape, entry: Mapping[str, Any], wanted: ServerEntry) -> bool:
+def serves_same_repository(shape: EntryShape, entry: Mapping[str, Any], wanted: ServerEntry) -> bool:
     """Whether an entry of ours names the same repository as the wanted one; or none, as that."""
     return _repository(shape, entry) == _repository(shape, wanted.value)
 
@@ -121,13 +121,17 @@ def list_differences(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> Ite
 
 def as_installed(shape: EntryShape, entry: Mapping[str, Any], wanted: ServerEntry) -> bool:
     """Whether an entry is what an installation somewhere wrote, with options and nothing else."""
-    if entry.keys() != wanted.value.keys() or not is_ours(shape, entry) or not serves(shape, entry, wanted):
+    if (
+        entry.keys() != wanted.value.keys()
+        or not is_ours(shape, entry)
+        or not serves_same_repository(shape, entry, wanted)
+    ):
         return False
     start = _start_values(shape, "", []).keys()
     return all(entry[key] == value for key, value in wanted.value.items() if key not in start)
 
 
-def absolute() -> ServerCommand:
+def find_absolute() -> ServerCommand:
     """The program of this installation, by its place on this computer."""
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if (folder / SCRIPT).is_file():
@@ -138,7 +142,7 @@ def absolute() -> ServerCommand:
 def _shared(file: ProjectFile, places: Places) -> ServerCommand:
     """The script: by name if every shell finds it, else by path, in the project or absolute."""
     found = shutil.which(SCRIPT, path=env.path_without_environment())
-    own = absolute()
+    own = find_absolute()
     program = Path(own.program)
     if found and os.path.realpath(found) == os.path.realpath(program):
         return ServerCommand(SCRIPT)
@@ -191,7 +195,7 @@ def _name_after(top: Path) -> str:
 
 
 LINK_COMMAND = "uvx"
-LINK_ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link", *options(Flags()))
+LINK_ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link", *format_options(Flags()))
 
 
 def cursor_link() -> str:

@@ -49,7 +49,7 @@ class SettingsFile(NamedTuple):
         """Where it is written."""
         return self.path if self.top else Path(os.path.realpath(self.path))
 
-    def read(self) -> bytes | None:
+    def read_content(self) -> bytes | None:
         """None: it is not there. Raises `TextRefused` for what is no file that may be written."""
         if self.top:
             for folder in self.path.relative_to(self.top).parents[:-1]:
@@ -72,14 +72,14 @@ class SettingsFile(NamedTuple):
         """Those that are to be made for it, the outermost last."""
         return tuple(parent for parent in self.target.parents if not parent.exists())
 
-    def replace(self, before: bytes | None, after: bytes) -> None:
+    def replace_content(self, before: bytes | None, after: bytes) -> None:
         """Raises `TextRefused` if it is not any more what was read: its client writes it, too."""
         self._require(before)
         mode = None if before is None else stat.S_IMODE(self.target.stat().st_mode)
         with file_failures():
             write_atomically(self.target, after, mode=mode)
 
-    def delete(self, before: bytes, folders: tuple[Path, ...]) -> None:
+    def delete_file(self, before: bytes, folders: tuple[Path, ...]) -> None:
         """With those of the folders that are empty then."""
         self._require(before)
         with file_failures():
@@ -89,19 +89,19 @@ class SettingsFile(NamedTuple):
                 folder.rmdir()
 
     def _require(self, before: bytes | None) -> None:
-        if self.read() != before:
+        if self.read_content() != before:
             raise TextRefused("it was changed by another program meanwhile")
 
 
-def notes() -> Path:
+def notes_file() -> Path:
     """What is remembered of entries, which lie in files of the project and of this person."""
     return env.data_home() / "vmrag" / "clients"
 
 
 @contextlib.contextmanager
-def writing() -> Iterator[None]:
+def lock_installation() -> Iterator[None]:
     """One installation at a time. Raises `Busy`."""
-    with locks.hold_exclusive(notes() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
+    with locks.hold_exclusive(notes_file() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
         yield
 
 
@@ -133,7 +133,7 @@ def drop_receipt(path: Path, name: str) -> None:
 
 def _place(path: Path, name: str) -> Path:
     digest = hashlib.sha256(f"{path}\0{name}".encode(errors="surrogateescape")).hexdigest()
-    return notes() / f"{digest[:32]}.json"
+    return notes_file() / f"{digest[:32]}.json"
 
 
 Entry = Mapping[str, Any]
@@ -165,16 +165,16 @@ class Editor(Protocol):
     in which a person can write a file.
     """
 
-    def read(self, text: str) -> dict[str, Any]:
+    def read_values(self, text: str) -> dict[str, Any]:
         """All values of the text."""
 
-    def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
+    def add_entry(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
         """The text with an entry that is not there."""
 
-    def change(self, text: str, section: str, name: str, values: Entry) -> str:
+    def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
         """The text with these values in place of those that the entry has."""
 
-    def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
+    def remove_entry(self, text: str, section: str, name: str, added: Addition | None) -> str:
         """The text without the entry; None: nothing is known of how it came there."""
 
 

@@ -52,7 +52,7 @@ class PersonalFile(Record, frozen=True):
     mac: tuple[str, ...] = ()
     finds: bool = False
 
-    def paths(self) -> tuple[Path, ...]:
+    def list_paths(self) -> tuple[Path, ...]:
         return tuple(map(_path, self.mac if self.mac and sys.platform == "darwin" else self.names))
 
 
@@ -76,7 +76,7 @@ class McpClient(Record, frozen=True):
     next_step: str = "Restart the client"
     rules: tuple[str, ...] = ()
 
-    def signs(self) -> tuple[Path, ...]:
+    def list_signs(self) -> tuple[Path, ...]:
         return tuple(map(_path, self.folders))
 
 

@@ -14,9 +14,9 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_mcp.clients import install, server_command, settings_file
-from vmrag_mcp.clients.install import ClientRefusal, Installation, Scope, for_each, has_file, locate
+from vmrag_mcp.clients.install import ClientRefusal, Installation, Scope, for_each, has_file, locate_installation
 from vmrag_mcp.clients.rules import AGENTS, RulesChange, RulesFile, apply_rules, plan_removal
-from vmrag_mcp.clients.settings_file import TextRefused, writing
+from vmrag_mcp.clients.settings_file import TextRefused, lock_installation
 from vmrag_mcp.clients.table import CLIENTS, McpClient
 from vmrag_mcp.options import Flags
 
@@ -44,7 +44,9 @@ class ClientRemovals(Record, frozen=True):
     rules: tuple[RulesFile, ...] = ()
 
 
-def uninstall(directory: Path, name: str, scope: Scope | None = None, *, rules: bool = False) -> ClientUninstallReport:
+def uninstall_server(
+    directory: Path, name: str, scope: Scope | None = None, *, rules: bool = False
+) -> ClientUninstallReport:
     """Remove our server from a client's file, and the section for agents from the repository.
 
     Without `rules`, the section stays with the scope `person` or if the server stays, and in
@@ -64,14 +66,14 @@ def uninstall(directory: Path, name: str, scope: Scope | None = None, *, rules: 
 
 def _serves_project(places: Places, name: str) -> bool:
     with contextlib.suppress(TextRefused):
-        return not _absent(locate(places, name, "project", Flags()))
+        return not _absent(locate_installation(places, name, "project", Flags()))
     return False
 
 
 def _remove_rules(changes: list[RulesChange]) -> tuple[RulesFile, ...]:
     if not changes:
         return ()
-    with writing():
+    with lock_installation():
         return apply_rules(changes)
 
 
@@ -83,7 +85,7 @@ def _uninstall_server(
     An entry that a person changed since, and one that is not ours, stay. `dry_run`: change nothing,
     and return the same report. Raises as `install`.
     """
-    installation = locate(plumbing.locate_work_tree(directory), name, scope, Flags())
+    installation = locate_installation(plumbing.locate_work_tree(directory), name, scope, Flags())
     try:
         if _absent(installation):
             return ClientUninstallReport(
@@ -91,7 +93,7 @@ def _uninstall_server(
             )
         if dry_run:
             return _uninstall(installation, dry_run=True)
-        with writing():
+        with lock_installation():
             return _uninstall(installation)
     except TextRefused as refused:
         raise UsageInvalid(
@@ -134,7 +136,7 @@ def uninstall_all(
 def _absent(installation: Installation) -> bool:
     """Whether nothing is to be done: then nothing is locked, either."""
     _, client, file, wanted = installation
-    there = install.find(client.format, install.decode(file.read()), client.section, wanted.name)
+    there = install.find_entry(client.format, install.decode_text(file.read_content()), client.section, wanted.name)
     return there is None and settings_file.find_receipt(file.target, wanted.name) is None
 
 
@@ -149,9 +151,9 @@ def _uninstall_from(directory: Path, scope: Scope, name: str, *, dry_run: bool) 
 def _uninstall(installation: Installation, *, dry_run: bool = False) -> ClientUninstallReport:
     key, client, file, wanted = installation
     report = ClientUninstallReport(key, file.label, removed=False, shared=file.top is not None)
-    before = file.read()
-    text = install.decode(before)
-    there = install.find(client.format, text, client.section, wanted.name)
+    before = file.read_content()
+    text = install.decode_text(before)
+    there = install.find_entry(client.format, text, client.section, wanted.name)
     receipt = settings_file.find_receipt(file.target, wanted.name)
     if (before is None or there is None) and dry_run:
         return report
@@ -166,8 +168,8 @@ def _uninstall(installation: Installation, *, dry_run: bool = False) -> ClientUn
         return msgspec.structs.replace(report, removed=True)
     after = install.without_entry(client.format, text, client.section, wanted.name, receipt.added if receipt else None)
     if receipt and receipt.new and not after.strip():
-        file.delete(before, tuple(map(Path, receipt.folders)))
+        file.delete_file(before, tuple(map(Path, receipt.folders)))
     else:
-        file.replace(before, after.encode())
+        file.replace_content(before, after.encode())
     settings_file.drop_receipt(file.target, wanted.name)
     return msgspec.structs.replace(report, removed=True)

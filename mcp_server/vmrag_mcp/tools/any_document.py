@@ -29,8 +29,8 @@ Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; default: all")]
 @tool("R", of_files=True, alias_of="chroma_get_documents")
 def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswer[WholeDocument]:
     """Read a whole document of a library, issue log or tool by its id."""
-    found = call.read(by_id.get_document(call.ws, doc_id, table))
-    call.quotes([(found.library, found.doc_id)])
+    found = call.accept_read(by_id.get_document(call.ws, doc_id, table))
+    call.add_quoted([(found.library, found.doc_id)])
     return ToolAnswer(found, message=f"{found.title!r} in {found.library!r}.")
 
 

@@ -127,7 +127,7 @@ def chroma_list_collections(
         )
 
     here, total, rows = reading.read_texts(call.ws, None, look)
-    call.stands(here)
+    call.set_origin(here)
     return ChromaListCollectionsResult(
         collections=rows,
         total_count=total,
@@ -157,8 +157,8 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
     """Show the settings of a collection: metadata, embedding function, chunking and size.
     Searching does not need them.
     """
-    at, found = read_indexed(call.readable(collection_name), collection_name)
-    call.stands(at)
+    at, found = read_indexed(call.find_readable(collection_name), collection_name)
+    call.set_origin(at)
     each = found.collection
     effective = {"embedding_model": each.embedding_model, **found.hnsw}
     return ChromaGetCollectionInfoResult(
@@ -181,8 +181,8 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
 @tool("R", of_files=True)
 def chroma_get_collection_count(call: Call, *, collection_name: CollectionName) -> ToolAnswer[CollectionSize]:
     """Count the documents of a collection."""
-    at, found = index_status.read_size(call.readable(collection_name), collection_name)
-    call.stands(at)
+    at, found = index_status.read_size(call.find_readable(collection_name), collection_name)
+    call.set_origin(at)
     return ToolAnswer(found, message=f"Collection {found.collection_name!r} has {plural(found.count, 'document')}.")
 
 
@@ -218,7 +218,7 @@ def chroma_create_collection(
         chunking=chunking,
         get_or_create=get_or_create,
     )
-    made = call.stored(done)
+    made = call.accept_write(done)
     each = made.collection
     if not made.created and metadata:
         call.warn("IGNORED_SETTING", f"Collection {each.name!r} exists; the metadata given was not taken over.")
@@ -227,7 +227,7 @@ def chroma_create_collection(
     made_id = collection_id(each.name)
     message = f"Collection {each.name!r} exists."
     if made.created:
-        message = f"Collection {each.name!r} is created{call.tail('dolt_commit keeps it')}."
+        message = f"Collection {each.name!r} is created{call.format_tail('dolt_commit keeps it')}."
     return ChromaCreateCollectionResult(
         collection=CreatedCollection(each.name, made_id, made.created),
         name=each.name,
@@ -248,7 +248,7 @@ def chroma_modify_collection(
     """Rename a collection or replace its metadata. Its documents stay."""
     stores.require_stored(call.ws, collection_name)
     landed = writes.modify_collection(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
-    done = call.stored(landed)
+    done = call.accept_write(landed)
     if done.unapplied:
         call.warn(
             "IGNORED_SETTING", f"The index that is there keeps what it was made with: {', '.join(done.unapplied)}."
@@ -256,7 +256,7 @@ def chroma_modify_collection(
     changed = [what for what, so in (("name", done.renamed), ("metadata", done.described)) if so]
     return ChromaModifyCollectionResult(
         collection=DescribedCollection(done.collection.name, shown_metadata(done.collection)),
-        changes=CollectionChanges.of(done),
+        changes=CollectionChanges.from_report(done),
         message=f"Collection {done.collection.name!r}: changed {' and '.join(changed) or 'nothing'}.",
     )
 
@@ -268,12 +268,12 @@ def chroma_delete_collection(
     """Delete a collection and all its documents if the user wants that. Other branches keep it."""
     stores.require_stored(call.ws, collection_name)
     landed = writes.delete_collection(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
-    done = call.stored(landed)
+    done = call.accept_write(landed)
     kept = f" What was never committed of it is kept in revision {done.kept}." if done.kept else ""
     count = plural(done.documents, "document")
     return ChromaDeleteCollectionResult(
         deleted_collection=done.name,
         documents_deleted=done.documents,
         status="success",
-        message=f"Deleted {done.name!r} with {count}{call.tail('dolt_reset restores what was committed')}.{kept}",
+        message=f"Deleted {done.name!r} with {count}{call.format_tail('dolt_reset restores what was committed')}.{kept}",
     )

@@ -118,7 +118,7 @@ class Changes(Record, frozen=True):
     collections: tuple[ChangedCollection, ...]
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.diff.documents and not self.collections
 
 
@@ -136,9 +136,9 @@ def get_diff(
     """Compare two commits, or a commit with the uncommitted documents: list the documents and
     collections that differ.
     """
-    here, ws = call.standing(), call.ws
+    here, ws = call.find_origin(), call.ws
     old, new = (revparse.resolve_tool_at(ws, name, here) for name in (from_ref, to_ref))
-    found = changes(ws.engine, old, new)
+    found = find_changes(ws.engine, old, new)
     kinds = {collection.name: collection.kind for at in (old, new) for collection in ws.engine.list_collections(at)}
     if table:
         if table not in kinds and stores.is_made_of_files(ws, table):
@@ -150,7 +150,7 @@ def get_diff(
                 collections=sorted(kinds),
             )
         found = _of_table(found, table, kinds)
-    rows = documents(
+    rows = build_entries(
         ws.engine,
         found.diff,
         found.diff.documents[offset:][:limit],
@@ -164,7 +164,7 @@ def get_diff(
         to_ref=to_ref,
         from_commit=_commit(from_ref, old),
         to_commit=_commit(to_ref, new),
-        summary=Summary.of(found.diff.changes),
+        summary=Summary.from_report(found.diff.changes),
         documents=rows,
         has_more=offset + len(rows) < total,
         collections=list(found.collections) or UNSET,
@@ -172,7 +172,7 @@ def get_diff(
     )
 
 
-def changes(engine: Engine, old: At | None, new: At) -> Changes:
+def find_changes(engine: Engine, old: At | None, new: At) -> Changes:
     """What turns the place `old` (None: nothing) into `new`."""
     found = diff.diff_documents(engine, old, new)
     renamed = diff.renamed_collections(found)
@@ -206,7 +206,7 @@ def _of_table(found: Changes, table: str, kinds: dict[str, str]) -> Changes:
     return Changes(msgspec.structs.replace(found.diff, documents=left), rows)
 
 
-def documents(
+def build_entries(
     engine: Engine,
     found: Diff,
     selected: Sequence[HeaderChange],

@@ -66,7 +66,7 @@ def chroma_peek_collection(
     """Show the first documents of a collection, cut to 500 characters, with the metadata that
     filters can use.
     """
-    page = paged(call, collection_name, Selection(), PageRequest(limit=limit))
+    page = read_page(call, collection_name, Selection(), PageRequest(limit=limit))
     cut = [(item.text or "")[:PEEKED] for item in page.items]
     return answers.ChromaPeekCollectionResult(
         collection_name=page.collection.name,
@@ -118,7 +118,7 @@ def chroma_query_documents(
     pack = _pack_request(call, max_tokens, neighbours)
     narrowed = make_narrowing(paths=path or (), languages=lang or (), symbols=symbol or (), kinds=kind or ())
     report = similar.find_similar(
-        call.ws if collection_name is None else call.readable(collection_name),
+        call.ws if collection_name is None else call.find_readable(collection_name),
         collection_name,
         query_texts,
         SimilarRequest(
@@ -131,7 +131,7 @@ def chroma_query_documents(
             pack=pack,
         ),
     )
-    call.stands(report.origin)
+    call.set_origin(report.origin)
     everywhere = collection_name is None
     names = [*report.collections]
     where_found = plural(len(names), "collection") if everywhere else repr(names[0])
@@ -140,7 +140,7 @@ def chroma_query_documents(
     named = None if everywhere else names[0]
     if report.packed:
         return _pack_passages(call, report, report.packed, named, where_found)
-    call.quotes((each.collection, each.doc_id) for found in report.matches for each in found)
+    call.add_quoted((each.collection, each.doc_id) for found in report.matches for each in found)
     results = _that_fit(
         call,
         [
@@ -181,7 +181,7 @@ def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRe
 def _pack_passages(
     call: Call, report: SimilarReport, packed: Packed, name: str | None, where_found: str
 ) -> answers.ChromaQueryDocumentsResult:
-    call.quotes((passage.collection, passage.doc_id) for passage in packed.passages)
+    call.add_quoted((passage.collection, passage.doc_id) for passage in packed.passages)
     more = f"; {plural(packed.left_out, 'match')} left out" if packed.left_out else ""
     return answers.ChromaQueryDocumentsResult(
         collection_name=name,
@@ -249,7 +249,7 @@ def _make_match(
     cosine = report.cosines[text][at] if report.cosines and "distances" in include else None
     about = hit.placed_metadata if "provenance" in include else hit.shown_metadata
     return answers.QueryMatch(
-        id=shown(hit),
+        id=format_chunk_id(hit),
         collection=hit.collection if named else UNSET,
         document=hit.text[:LISTED] if texts else UNSET,
         truncated=True if texts and len(hit.text) > LISTED else UNSET,
@@ -264,7 +264,7 @@ def _make_match(
     )
 
 
-def shown(hit: Hit) -> str:
+def format_chunk_id(hit: Hit) -> str:
     """A chunk's id as clients see it: its document's, where that has no other."""
     return hit.doc_id if hit.chunks == 1 else chunk_id(hit.doc_id, hit.chunk)
 
@@ -283,7 +283,7 @@ def chroma_get_documents(
 ) -> answers.ChromaGetDocumentsResult:
     """Read whole documents by ids or filters, or list a collection page by page."""
     wanted = PageRequest(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
-    page = paged(call, collection_name, Selection(ids, where, where_document), wanted)
+    page = read_page(call, collection_name, Selection(ids, where, where_document), wanted)
     rows = [
         answers.FoundDocument(
             id=item.name,
@@ -299,19 +299,19 @@ def chroma_get_documents(
         total_matching=page.total,
         has_more=page.has_more(offset),
         missing_ids=page.missing,
-        message=told(page, offset),
+        message=describe_page(page, offset),
     )
 
 
-def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
+def read_page(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """For all tools that get documents."""
-    page = document_selection.get_page(call.readable(name), name, selection, wanted)
-    call.stands(page.origin)
-    call.quotes((page.collection.name, item.doc_id) for item in page.items)
+    page = document_selection.get_page(call.find_readable(name), name, selection, wanted)
+    call.set_origin(page.origin)
+    call.add_quoted((page.collection.name, item.doc_id) for item in page.items)
     return page
 
 
-def told(page: DocumentPage, offset: int) -> str:
+def describe_page(page: DocumentPage, offset: int) -> str:
     """What a page says of itself."""
     count = f"{len(page.items)} of {page.total} documents"
     if not page.has_more(offset):
@@ -337,7 +337,7 @@ def chroma_add_documents(
         NewDocument(text, ids[number] if ids else None, metadatas[number] if metadatas else {})
         for number, text in enumerate(documents)
     ]
-    ids, done = added(call, collection_name, new)
+    ids, done = store_documents(call, collection_name, new)
     name = done.report.collection
     return answers.ChromaAddDocumentsResult(
         collection_name=name,
@@ -348,7 +348,7 @@ def chroma_add_documents(
     )
 
 
-def added(
+def store_documents(
     call: Call, name: str, new: Sequence[NewDocument], *, follow: bool = True
 ) -> tuple[list[str], WriteResult[PutCounts]]:
     """For all tools that add: the ids of what is new now, in the order given."""
@@ -387,7 +387,7 @@ def chroma_update_documents(
             ids, documents or nothing, metadatas or nothing, embeddings or nothing, strict=True
         )
     ]
-    report = updated(call, collection_name, changes).report
+    report = change_documents(call, collection_name, changes).report
     if any(embeddings or ()):
         call.warn("CUSTOM_EMBEDDING", "The embeddings are this machine's; building the index again replaces them.")
     unchanged = f", {len(report.unchanged)} were like that already." if report.unchanged else "."
@@ -400,7 +400,7 @@ def chroma_update_documents(
     )
 
 
-def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
+def change_documents(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
     """For all tools that change documents."""
     if not call.ws.sources.find_writable(name):
         stores.require_versioned(call.ws, name, [change.name for change in changes])
@@ -423,7 +423,7 @@ def chroma_delete_documents(
     """
     if not call.ws.sources.find_writable(collection_name):
         stores.require_stored(call.ws, collection_name, ids or ())
-    done = remove_selected(call.store(collection_name), collection_name, Selection(ids, where, where_document))
+    done = remove_selected(call.find_store(collection_name), collection_name, Selection(ids, where, where_document))
     report = outcome.stored_report(call, done)
     missing = f"; {len(report.missing_ids)} ids name nothing" if report.missing_ids else ""
     count = plural(report.documents_deleted, "document")

@@ -16,8 +16,8 @@ CALL_ANYWAY = "You can call them even if your list of tools does not show them."
 @tool("W", idempotent=True, on_read_only=True, of_server=True)
 def enable_toolset(tools: EnabledTools, agreed: Collection[str], *, toolset: str) -> TextResult:
     """Switch on more tools for this session. The user confirms network access and deletion."""
-    before, now = tools.selection, tools.enable(toolset, agreed=agreed)
-    shown, asks = now.tools_of(toolset), tools.unconfirmed(toolset)
+    before, now = tools.selection, tools.enable_toolset(toolset, agreed=agreed)
+    shown, asks = now.list_tools_of(toolset), tools.list_unconfirmed(toolset)
     added = now.tools.keys() - before.tools.keys()
     lines = [*_describe_tools(shown, now), *_describe_missing(toolset, asks, now)]
     count = f"{plural(len(added), 'more tool')}. {CALL_ANYWAY}" if added else "no further tool."
@@ -32,7 +32,7 @@ def _describe_tools(shown: dict[str, ToolInfo], now: ToolSelection) -> Iterator[
         parameters = [key if key in required else f"{key}?" for key in each.schema["properties"]]
         yield f"on: {name}({', '.join(parameters)})"
     for name, each in shown.items():
-        usual = f"{now.chosen.prefix}{each.name}"
+        usual = f"{now.choice.prefix}{each.name}"
         if usual != name and usual in now.tools:
             yield f"{name} is {usual} of the toolset {each.toolsets[0]}: the name {usual} keeps its meaning"
 
@@ -42,5 +42,5 @@ def _describe_missing(toolset: str, asks: list[str], now: ToolSelection) -> Iter
     if asks:
         yield f"off: {', '.join(asks)}: they use the network or delete, and the user has not confirmed them"
         yield f"hint: {START_OPTION} {now.start_option(toolset)}"
-    if ruled_out := now.ruled_out(toolset):
+    if ruled_out := now.list_ruled_out(toolset):
         yield f"off: {', '.join(ruled_out)}: the server was started without them"

@@ -37,7 +37,7 @@ def dolt_status(
     """Show branch, commit, uncommitted documents and conflicts, and compare them with remote,
     index and pin. Call it before a commit, or if in_sync is false.
     """
-    changes, remote = uncommitted(call), find_upstream(call.ws)
+    changes, remote = find_uncommitted(call), find_upstream(call.ws)
     problem = kb_status.probe_remote(call.ws, remote) if remote else ""
     if problem:
         call.warn("REMOTE_UNREACHABLE", problem)
@@ -47,17 +47,17 @@ def dolt_status(
     return results.DoltStatusResult(**structs.asdict(status) | {"local_changes": local})
 
 
-def uncommitted(call: Call) -> Changes:
+def find_uncommitted(call: Call) -> Changes:
     """Follows the pin first."""
-    here = call.standing()
-    return diff.changes(call.ws.engine, here.revision, here.at)
+    here = call.find_origin()
+    return diff.find_changes(call.ws.engine, here.revision, here.at)
 
 
 def status_result(
     call: Call, changes: Changes, remote: Upstream | None, *, connected: bool | None
 ) -> results.StatusResult:
     """`connected`: whether the remote answers, None where it was not asked."""
-    ws, here = call.ws, call.standing()
+    ws, here = call.ws, call.find_origin()
     merge = conflict_rows.find_open_merge(ws)
     if merge and merge.problem:
         call.warn("NOTE", merge.problem)
@@ -65,10 +65,10 @@ def status_result(
     return results.StatusResult(
         engine=ws.engine.name,
         branch=here.kb.branch,
-        commit=results.CommitSummary.of(ws.engine.read_revision(here.revision)),
+        commit=results.CommitSummary.from_report(ws.engine.read_revision(here.revision)),
         remote=results.RemoteStatus(remote.name, remote.url, connected) if remote else None,
-        local_changes=results.LocalChangesSummary(not changes.empty, Summary.of(changes.diff.changes)),
-        sync_state=results.SyncState.of(apart),
+        local_changes=results.LocalChangesSummary(not changes.is_empty, Summary.from_report(changes.diff.changes)),
+        sync_state=results.SyncState.from_report(apart),
         merge_in_progress=merge is not None,
         conflicts=list(merge.conflicts) if merge else [],
         index=kb_status.build_index_block(ws, here),
@@ -78,21 +78,22 @@ def status_result(
 
 
 def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> results.UncommittedDocuments:
-    documents, summary = changes.diff.documents, Summary.of(changes.diff.changes)
+    documents, summary = changes.diff.documents, Summary.from_report(changes.diff.changes)
     if not verbose:
-        return results.UncommittedDocuments(not changes.empty, summary)
+        return results.UncommittedDocuments(not changes.is_empty, summary)
     # Each is named twice.
     room = call.behaviour.page_chars // 2
-    listed = diff.documents(call.ws.engine, changes.diff, documents[:LISTED], characters=room)
+    listed = diff.build_entries(call.ws.engine, changes.diff, documents[:LISTED], characters=room)
     if more := len(documents) - len(listed):
         call.warn(
-            "NOTE", f"{more} more documents are uncommitted{call.tail(f'get_diff lists them: offset={len(listed)}')}."
+            "NOTE",
+            f"{more} more documents are uncommitted{call.format_tail(f'get_diff lists them: offset={len(listed)}')}.",
         )
     return results.UncommittedDocuments(
-        not changes.empty,
+        not changes.is_empty,
         summary,
         documents=[each.doc_id for each in listed],
-        changes=[ChangeEntry.of(each) for each in listed],
+        changes=[ChangeEntry.from_report(each) for each in listed],
     )
 
 
@@ -117,10 +118,10 @@ def dolt_branches(
     filter: Annotated[str, Given("glob such as feature/*")] = "",  # noqa: A002  the clients' name
 ) -> results.DoltBranchesResult:
     """List the local and remote branches of the knowledge base."""
-    found = branches.list_branches(call.ws, call.standing(), local=include_local, pattern=filter)
+    found = branches.list_branches(call.ws, call.find_origin(), local=include_local, pattern=filter)
     if found.doubt:
         call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
-    rows = [results.ListedBranch.of(branch) for branch in found.branches]
+    rows = [results.ListedBranch.from_report(branch) for branch in found.branches]
     return results.DoltBranchesResult(
         current_branch=found.current, branches=rows, total_count=len(rows), message=f"{plural(len(rows), 'branch')}."
     )
@@ -139,14 +140,14 @@ def dolt_commits(
     """List the commits of a branch, newest first, with author, message and numbers of changed
     documents.
     """
-    here, ws = call.standing(), call.ws
+    here, ws = call.find_origin(), call.ws
     wanted = made_between(_moment("since", since), _moment("until", until, end=True))
     start = revparse.resolve_tool_branch_rev(ws, branch, here) if branch else here.revision
     page = list_log(ws, start, limit=limit, offset=offset, matches=wanted)
     name = branch or here.kb.branch
     return results.DoltCommitsResult(
         branch=name,
-        commits=[results.CommitWithStats.of(entry) for entry in page.entries],
+        commits=[results.CommitWithStats.from_report(entry) for entry in page.entries],
         total_commits=page.total,
         has_more=offset + len(page.entries) < page.total,
         message=f"{len(page.entries)} of {page.total} commits{f' of {name}' if name else ''}.",
@@ -177,12 +178,12 @@ def dolt_show(
     diff_limit: Annotated[int, Given("maximum number of documents with texts", low=1, high=100, clamped=True)] = 10,
 ) -> results.DoltShowResult:
     """Show one commit: the documents that it changed and the branches that contain it."""
-    here, ws = call.standing(), call.ws
-    shown = results.CommitWithParent.of(read_info(ws.engine, revparse.resolve_tool_rev(ws, commit, here)))
-    found = diff.changes(ws.engine, shown.parent, shown.revision)
+    here, ws = call.find_origin(), call.ws
+    shown = results.CommitWithParent.from_report(read_info(ws.engine, revparse.resolve_tool_rev(ws, commit, here)))
+    found = diff.find_changes(ws.engine, shown.parent, shown.revision)
     documents = found.diff.documents
     total = len(documents)
-    rows = diff.documents(
+    rows = diff.build_entries(
         ws.engine,
         found.diff,
         documents[:LISTED],
@@ -191,9 +192,9 @@ def dolt_show(
     )
     if more := total - len(rows):
         between = f"from_ref={shown.parent}, to_ref={shown.revision}, offset={len(rows)}"
-        call.warn("NOTE", f"{more} more documents were changed{call.tail(f'get_diff lists them: {between}')}.")
+        call.warn("NOTE", f"{more} more documents were changed{call.format_tail(f'get_diff lists them: {between}')}.")
     changes = results.CommitChanges(
-        summary=Summary.of(found.diff.changes),
+        summary=Summary.from_report(found.diff.changes),
         documents=[row.in_commit for row in rows],
         diff_truncated=total > min(diff_limit, len(rows)) if include_diff else UNSET,
         collections=list(found.collections) or UNSET,
@@ -216,7 +217,7 @@ def dolt_find(
     limit: Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)] = 10,
 ) -> results.DoltFindResult:
     """Find commits of the knowledge base by the start of a hash or by part of a message."""
-    here, ws = call.standing(), call.ws
+    here, ws = call.find_origin(), call.ws
     heads = {**branches.list_heads(ws, here), "HEAD": here.revision}
     if branch:
         heads = {branch: revparse.resolve_tool_branch_rev(ws, branch, here)}
@@ -226,7 +227,7 @@ def dolt_find(
     total = len(found)
     return results.DoltFindResult(
         query=query,
-        results=[results.CommitMatch.of(each) for each in found[:limit]],
+        results=[results.CommitMatch.from_report(each) for each in found[:limit]],
         total_found=total,
         message=f"{plural(total, 'commit')} found.",
     )

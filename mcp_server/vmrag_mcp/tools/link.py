@@ -47,7 +47,7 @@ def dolt_link_git(
     message = f"Git commit {made.git_commit[:7]} is linked to {made.dolt_commit[:7]} of the knowledge base."
     if written.staged:
         message += f" {link_file} is staged: it will be part of the next git commit."
-    return ToolAnswer(LinkedCommit.of(report), message=message)
+    return ToolAnswer(LinkedCommit.from_report(report), message=message)
 
 
 def _require_allowed(call: Call, git_repo_path: str) -> Path:

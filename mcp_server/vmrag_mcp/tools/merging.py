@@ -81,7 +81,7 @@ def merge_branch(
         call.ws, source, target=target, message=message, on_conflict=on_conflict, how=if_uncommitted
     )
     report = done.merge
-    outcome.warn(call, pending=report.pending, staged=report.staged)
+    outcome.warn_unfinished(call, pending=report.pending, staged=report.staged)
     for note in report.notes:
         call.warn("NOTE", note)
     return _merge_result(done, source, _merged(done, source))
@@ -99,7 +99,7 @@ def _merge_result(
         from_commit=report.ours,
         to_commit=report.revision or report.ours,
         conflicts=conflict_rows.list_conflict_rows(done.decided),
-        sync_summary=SyncSummary.of(report.changes),
+        sync_summary=SyncSummary.from_report(report.changes),
         preview=preview,
         message=message,
     )
@@ -132,14 +132,16 @@ def resolve_conflicts(
     To combine both sides, update the document, then keep ours.
     """
     report = resolve_bulk(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
-    outcome.warn(call, pending=report.pending, staged=report.staged)
+    outcome.warn_unfinished(call, pending=report.pending, staged=report.staged)
     return ResolveConflictsResult(
         table=table,
         strategy=strategy,
         resolved=report.decided,
         remaining=len(report.left),
         conflicts=list(report.left),
-        commit=CommitWithParent.of(log.read_info(call.ws.engine, report.revision)) if report.revision else None,
+        commit=CommitWithParent.from_report(log.read_info(call.ws.engine, report.revision))
+        if report.revision
+        else None,
         message=_resolved(call, report),
     )
 
@@ -153,4 +155,4 @@ def _resolved(call: Call, report: BulkReport) -> str:
         return "Nothing is in conflict any more; the documents are back, uncommitted."
     if report.revision:
         return f"Nothing is in conflict any more; the merge is closed as {report.revision[:7]}."
-    return f"Nothing is in conflict any more{call.tail('dolt_commit closes the merge')}."
+    return f"Nothing is in conflict any more{call.format_tail('dolt_commit closes the merge')}."

@@ -31,9 +31,9 @@ R = TypeVar("R")
 Report = TypeVar("Report", bound=Record)
 
 
-def warn(call: Call, *, pending: str, staged: bool) -> None:
+def warn_unfinished(call: Call, *, pending: str, staged: bool) -> None:
     """What is left to do: the index did not follow; another git command held git's index."""
-    call.pending(pending)
+    call.warn_pending(pending)
     if not staged:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")
 
@@ -41,21 +41,21 @@ def warn(call: Call, *, pending: str, staged: bool) -> None:
 def warn_pending(call: Call, result: WriteResult[R]) -> None:
     """Warn if the index, or git's index, does not have the change, and name the file."""
     if result.notes is None:
-        call.pending(result.pending)
+        call.warn_pending(result.pending)
         return
-    call.pending_notes(result.pending)
-    call.stands(find_git_origin(call.ws))
+    call.warn_pending_note(result.pending)
+    call.set_origin(find_git_origin(call.ws))
 
 
 def describe_commit(call: Call, result: WriteResult[R], what: str) -> str:
     """Return the end of a sentence: how what was written becomes part of a commit."""
-    return f"; git commit keeps {what}" if result.notes else call.tail(f"dolt_commit keeps {what}")
+    return f"; git commit keeps {what}" if result.notes else call.format_tail(f"dolt_commit keeps {what}")
 
 
 def stored_report(call: Call, done: WriteResult[R]) -> R:
     """The report of what was stored; the answer's `kb` and warnings say where that is."""
     if not done.versioned:
-        call.stands(find_origin(call.ws.local))
+        call.set_origin(find_origin(call.ws.local))
     warn_pending(call, done)
     return done.report
 
@@ -64,5 +64,5 @@ def kept_answer(call: Call, done: WriteResult[Report], said: str) -> ToolAnswer[
     """The answer about a thought, a chat or evidence that was stored. `said` begins its message,
     whose end is what becomes of that.
     """
-    kept = call.tail("dolt_commit keeps it") if done.versioned else "; it stays on this machine, not versioned"
+    kept = call.format_tail("dolt_commit keeps it") if done.versioned else "; it stays on this machine, not versioned"
     return ToolAnswer(stored_report(call, done), message=f"{said}{kept}.")

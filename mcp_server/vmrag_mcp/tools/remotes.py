@@ -177,9 +177,9 @@ def dolt_init(
         store=env.read_import_folder() if import_existing else None,
         message=commit_message,
     )
-    outcome.warn(call, pending=done.pending, staged=done.staged)
+    outcome.warn_unfinished(call, pending=done.pending, staged=done.staged)
     if done.standing:
-        call.stands(done.standing)
+        call.set_origin(done.standing)
     if done.taken.left_out:
         call.warn("NOTE", f"{done.taken.left_out} rows without text, or with an id that is none here, were left out.")
     if done.cloned:
@@ -194,7 +194,7 @@ def dolt_init(
         )
     count = len(done.taken.documents)
     return DoltInitResult(
-        repository=NewRepository.of(done),
+        repository=NewRepository.from_report(done),
         remote=ConfiguredRemote(
             configured=bool(done.remote), name=ORIGIN if done.remote else None, url=done.remote or None
         ),
@@ -218,12 +218,12 @@ def dolt_clone(
     done = bootstrap.clone_and_index(
         call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
     )
-    outcome.warn(call, pending="", staged=done.staged)
+    outcome.warn_unfinished(call, pending="", staged=done.staged)
     call.warn_of_push()
     return DoltCloneResult(
-        repository=ClonedRepository.of(done),
-        checkout=ClonedCheckout.of(done),
-        sync_summary=LoadSummary.of(done),
+        repository=ClonedRepository.from_report(done),
+        checkout=ClonedCheckout.from_report(done),
+        sync_summary=LoadSummary.from_report(done),
         message=f"{plural(done.documents, 'document')} at {done.commit.short} came from {done.url}.",
     )
 
@@ -237,8 +237,8 @@ def dolt_fetch(
     message = f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead."
     return DoltFetchResult(
         remote=done.remote,
-        updates=FetchUpdates.of(done),
-        current_branch_status=CurrentBranchStatus.of(done),
+        updates=FetchUpdates.from_report(done),
+        current_branch_status=CurrentBranchStatus.from_report(done),
         message=message,
     )
 
@@ -259,7 +259,7 @@ def dolt_pull(
         call.ws, _remote_name(call, remote), branch=branch or None, how=if_uncommitted, message=commit_message
     )
     merged, source = done.report.merge, done.report.remote
-    outcome.warn(call, pending=merged.pending, staged=merged.staged)
+    outcome.warn_unfinished(call, pending=merged.pending, staged=merged.staged)
     if done.left:
         call.warn(
             "NOTE",
@@ -279,7 +279,7 @@ def dolt_pull(
             from_commit=merged.ours,
             to_commit=merged.revision,  # type: ignore[arg-type]  # a merge that ended well has one
         ),
-        sync_summary=SyncSummary.of(merged.changes),
+        sync_summary=SyncSummary.from_report(merged.changes),
         message=f"{plural(done.commits, 'commit')} merged from {source}." if done.commits else nothing,
     )
 
@@ -298,8 +298,8 @@ def dolt_push(
     if done.uncommitted:
         call.warn("UNCOMMITTED_CHANGES", "There are uncommitted documents, which were not pushed.")
     return DoltPushResult(
-        push_result=PushSummary.of(done),
-        remote_state=RemoteState.of(done),
+        push_result=PushSummary.from_report(done),
+        remote_state=RemoteState.from_report(done),
         message=f"{plural(done.commits, 'commit')} of {done.branch} pushed to {done.remote}.",
     )
 

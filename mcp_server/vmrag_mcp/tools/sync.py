@@ -95,20 +95,20 @@ def sync_all(call: Call) -> SyncAllResult:
         failed = [SyncFailure(report.failed, report.failure.code, report.failure.message)]
         message = f"The index could not be brought up to date: {report.failure.message}"
     return SyncAllResult(
-        collections=list(report.collections), totals=SyncTotals.of(whole), failed=failed, message=message
+        collections=list(report.collections), totals=SyncTotals.from_report(whole), failed=failed, message=message
     )
 
 
 @tool("R", title="Show index status")
 def get_sync_status(call: Call) -> GetSyncStatusResult:
     """Show for each collection whether the vector index is up to date."""
-    call.stands(find_origin(call.ws))
+    call.set_origin(find_origin(call.ws))
     found = index_status.read_status(call.ws)
     rows = found.collections
     late = sum(row.sync_status != "synced" for row in rows)
     message = f"Up to date: {plural(len(rows), 'collection')}."
     if late:
-        message = f"{late} of {len(rows)} collections are not up to date{call.tail('sync_all brings them')}."
+        message = f"{late} of {len(rows)} collections are not up to date{call.format_tail('sync_all brings them')}."
     return GetSyncStatusResult(
         branch=found.branch,
         commit=found.commit,
@@ -128,9 +128,9 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("collectio
     started = time.monotonic()
     name = None
     if collection != "all":
-        name = collections.find_collection(call.ws, call.standing().at, collection).name
+        name = collections.find_collection(call.ws, call.find_origin().at, collection).name
     report = index_sync.rebuild_index(call.ws)
-    call.stands(report.origin)
+    call.set_origin(report.origin)
     row = report.find_row(call.ws, name) if name else report.total
     seconds = round(time.monotonic() - started, 3)
     return ToolAnswer(
@@ -141,7 +141,7 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("collectio
 
 def _synchronize_clone(call: Call) -> SyncedAll:
     report = index_sync.bring_index(call.ws)
-    call.stands(report.origin)
+    call.set_origin(report.origin)
     if report.failure:
         call.warn("INDEX_PENDING", f"Collection {report.failed!r}: {report.failure.message}")
     return report

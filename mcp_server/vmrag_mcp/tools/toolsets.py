@@ -28,7 +28,7 @@ class ListToolsetsResult(ServerResult, frozen=True):
 def list_toolsets(tools: EnabledTools, _agreed: Collection[str]) -> ListToolsetsResult:
     """List toolsets, their tools, and which are on."""
     found = [
-        ListedToolset(each.name, [*each.tools], each.enabled, each.about) for each in tools.selection.toolsets_listed()
+        ListedToolset(each.name, [*each.tools], each.enabled, each.about) for each in tools.selection.list_toolsets()
     ]
     off = [each.name for each in found if not each.enabled]
     more = f" Off: {enumerated(off)}." if off else ""

@@ -105,13 +105,13 @@ def dolt_commit(
 
 def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
     """For all tools that commit."""
-    outcome.warn(call, pending=report.pending, staged=report.staged or report.pin is None)
+    outcome.warn_unfinished(call, pending=report.pending, staged=report.staged or report.pin is None)
     call.warn_of_push()
     then = "the pin is staged for git" if report.pin else "the pin stays (auto_pin is off)"
     where = f"{report.revision[:7]} to {report.branch!r}"
     return CommitResult(
-        commit=CommitWithParent.of(log.read_info(call.ws.engine, report.revision)),
-        changes_committed=Summary.of(report.changes),
+        commit=CommitWithParent.from_report(log.read_info(call.ws.engine, report.revision)),
+        changes_committed=Summary.from_report(report.changes),
         message=f"Committed {plural(report.changes.total, 'document')} as {where}; {then}.",
     )
 
@@ -125,7 +125,7 @@ def _link_to_git(call: Call) -> LinkedCommit | None:
         return None
     for warning in report.warnings:
         call.warn(warning.code, warning.message)
-    return LinkedCommit.of(report)
+    return LinkedCommit.from_report(report)
 
 
 @tool("WVD", title="Switch branch", by_argument={"create_branch=true": "create_branch", **CLEARING})
@@ -147,14 +147,14 @@ def dolt_checkout(
     report = switching.checkout(
         call.ws, target, create=create_branch, start=start, how=if_uncommitted, message=commit_message or ""
     )
-    outcome.warn(call, pending=report.pending, staged=report.staged)
+    outcome.warn_unfinished(call, pending=report.pending, staged=report.staged)
     where = (
         f"{report.to_branch!r} at {report.to_commit[:7]}" if report.to_branch else f"{report.to_commit[:7]}, detached"
     )
     return DoltCheckoutResult(
-        action_taken=CheckoutAction.of(report),
-        checkout_result=CheckoutSummary.of(report),
-        sync_summary=SyncSummary.of(report.changes),
+        action_taken=CheckoutAction.from_report(report),
+        checkout_result=CheckoutSummary.from_report(report),
+        sync_summary=SyncSummary.from_report(report.changes),
         detached=report.to_branch is None,
         message=f"On {where}; {plural(report.changes.total, 'changed document')}.",
     )
@@ -169,14 +169,14 @@ def dolt_reset(
 ) -> DoltResetResult:
     """Move the branch back to a commit. Discards uncommitted documents and aborts an open merge."""
     report = resetting.reset(call.ws, target, confirmed=confirm_discard)
-    outcome.warn(call, pending=report.pending, staged=report.staged)
+    outcome.warn_unfinished(call, pending=report.pending, staged=report.staged)
     left = f"; on no branch any more: {plural(len(report.orphaned), 'commit')}" if report.orphaned else ""
     discarded = plural(report.discarded.total, "uncommitted document")
     return DoltResetResult(
-        reset_result=ResetSummary.of(report),
+        reset_result=ResetSummary.from_report(report),
         sync_summary=RestoreSummary(
             documents_restored=report.changes.added + report.changes.modified, documents_removed=report.changes.removed
         ),
-        orphaned_commits=[CommitSummary.of(each) for each in report.orphaned],
+        orphaned_commits=[CommitSummary.from_report(each) for each in report.orphaned],
         message=f"At {report.to_commit[:7]}; {discarded} discarded{left}.",
     )

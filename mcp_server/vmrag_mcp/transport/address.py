@@ -16,22 +16,22 @@ class ListenAddress(Record, frozen=True):
     port: int
 
     @property
-    def bracketed(self) -> str:
+    def url_host(self) -> str:
         """As it stands in a URL."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
-    def loopback(self) -> bool:
+    def is_loopback(self) -> bool:
         return hosts.is_loopback(self.host)
 
     @property
-    def anywhere(self) -> bool:
+    def is_wildcard(self) -> bool:
         """All addresses of this computer: under which name it is addressed cannot be known."""
         found = hosts.parse_address(self.host)
         return found is not None and found.is_unspecified
 
 
-def address(text: str) -> ListenAddress:
+def parse_address(text: str) -> ListenAddress:
     """`PORT`, `HOST:PORT` or `[IPV6]:PORT`. Raises `UsageInvalid`."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
@@ -44,7 +44,7 @@ def address(text: str) -> ListenAddress:
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 
 
-def origin(text: str) -> str:
+def parse_origin(text: str) -> str:
     """The origin of a page as a browser says it: `SCHEME://HOST[:PORT]`. Raises `UsageInvalid`."""
     if not _ORIGIN.fullmatch(text.lower()):
         raise UsageInvalid(f"{text!r} is no origin of a page.", hint="--allow-origin http://localhost:6274")
@@ -53,7 +53,7 @@ def origin(text: str) -> str:
 
 def require_safe(asked: ListenAddress, *, allow_remote: bool, token: str | None) -> None:
     """Raises `UsageInvalid` where others could reach the knowledge and nobody has allowed that."""
-    if asked.loopback:
+    if asked.is_loopback:
         return
     if not allow_remote:
         raise UsageInvalid(

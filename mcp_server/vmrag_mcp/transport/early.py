@@ -19,7 +19,7 @@ import msgspec
 from vmrag_link import __version__
 from vmrag_link.errors import BUG
 from vmrag_mcp.options import NAME, TITLE, ToolSelection, tool_entries
-from vmrag_mcp.process import PATIENCE_SECONDS, Wire, leave, leave_soon
+from vmrag_mcp.process import PATIENCE_SECONDS, Wire, exit_now, exit_soon
 
 _MOST_WAITING = 100
 """Lines that wait for the SDK. If there are more, the client waits."""
@@ -222,7 +222,7 @@ class StaticAnswers:
         return {"result": {**dict(rows), "_meta": {f"{_META}serverInfo": _SERVER}}}
 
     def _introduce_server(self, capabilities: Object) -> Object:
-        return {"capabilities": capabilities, "instructions": self._selection.instructions()}
+        return {"capabilities": capabilities, "instructions": self._selection.write_instructions()}
 
     def _list_entries(self, method: str, schema_keys: tuple[str, ...]) -> Object | None:
         """Return a list, if it is one. `schema_keys` come first in a schema in this era."""
@@ -249,7 +249,7 @@ class EarlyStream:
 
     def __init__(self, wire: Wire, answers: StaticAnswers) -> None:
         self.answers = answers
-        self.write = wire.write
+        self.write = wire.write_line
         self._wire = wire
         self._lines: queue.Queue[bytes] = queue.Queue(_MOST_WAITING)
         self._unwritten: queue.Queue[bytes] = queue.Queue()
@@ -275,7 +275,7 @@ class EarlyStream:
         return line
 
     def _finish_writing(self) -> None:
-        leave_soon()
+        exit_soon()
         self._unwritten.join()
 
     def _write_answers(self) -> None:
@@ -286,16 +286,16 @@ class EarlyStream:
     def _read_lines(self) -> None:
         waiting = False
         try:
-            while line := self._wire.line():
+            while line := self._wire.read_line():
                 if not line.isspace():
                     waiting = self._handle_line(line) or waiting
         except Exception as error:  # without this thread, the client waits for ever
             sys.excepthook(type(error), error, error.__traceback__)
-            leave(BUG)
+            exit_now(BUG)
             raise
         if not waiting and not self._live:
             self._finish_writing()
-            leave()
+            exit_now()
         self._lines.put(b"")
 
     def _handle_line(self, line: bytes) -> bool:

@@ -43,7 +43,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def serve(server: KnowledgeServer, asked: ListenAddress, token: str | None, origins: Collection[str] = ()) -> None:
+def serve_http(server: KnowledgeServer, asked: ListenAddress, token: str | None, origins: Collection[str] = ()) -> None:
     """Until a signal comes; pages of the `origins` may use it. Raises `Busy` for a port in use."""
     listening = _listen(asked)
     bound, port = listening.getsockname()[:2]
@@ -64,7 +64,7 @@ def serve(server: KnowledgeServer, asked: ListenAddress, token: str | None, orig
             allow_headers=("*",),
             expose_headers=("Mcp-Session-Id",),
         )
-    log(f"http://{at.bracketed}:{at.port}{PATH}")
+    log(f"http://{at.url_host}:{at.port}{PATH}")
     settings = uvicorn.Config(
         OriginCheck(app, _hosts(at, ListenAddress(bound, port)), origins),
         log_config=None,
@@ -85,7 +85,7 @@ def _listen(asked: ListenAddress) -> socket.socket:
         listening.bind(where)
         listening.listen()
     except (OSError, UnicodeError) as error:  # UnicodeError: what can be no host's name
-        said = f"Cannot listen on {asked.bracketed}:{asked.port}: {getattr(error, 'strerror', None) or error}."
+        said = f"Cannot listen on {asked.url_host}:{asked.port}: {getattr(error, 'strerror', None) or error}."
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise Busy(said, hint="--http 0 takes a free port", port=asked.port) from error
         raise UsageInvalid(said, hint=f"--http {asked.port} listens on this computer") from error
@@ -97,9 +97,9 @@ def _hosts(asked: ListenAddress, bound: ListenAddress) -> frozenset[bytes]:
 
     Empty: anything, because clients need the token anyway.
     """
-    if asked.anywhere:
+    if asked.is_wildcard:
         return frozenset()
-    names = {asked.bracketed.lower(), bound.bracketed} | ({"localhost"} if asked.loopback else set())
+    names = {asked.url_host.lower(), bound.url_host} | ({"localhost"} if asked.is_loopback else set())
     usual = names if bound.port == _USUAL_PORT else set()
     return frozenset(text.encode() for text in (*(f"{name}:{bound.port}" for name in names), *usual))
 
@@ -181,7 +181,7 @@ class ToolsetChoice:
         toolsets = _named_toolsets(scope)
         try:
             if toolsets is not None:
-                self._clients.of_request(None, toolsets)
+                self._clients.find_enabled(None, toolsets)
         except UsageInvalid as error:
             await _refuse(send, error)
             return
@@ -201,7 +201,7 @@ class ToolsetChoice:
             for begun in _values(answer, SESSION_HEADER):
                 self._clients.begin_session(begun, toolsets)
         elif answer["status"] == _NOT_FOUND or (scope["method"] == "DELETE" and answer["status"] < _FAILED):
-            self._clients.end(session)
+            self._clients.end_session(session)
 
 
 _NOT_FOUND, _FAILED = 404, 400

@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from vmrag_mcp.process import leave
+from vmrag_mcp.process import exit_now
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.transport.early import EarlyStream, read_json
 
@@ -80,7 +80,7 @@ GRACE_SECONDS = 0.5
 """How long calls may take after the end of input: a caller that pipes requests in wants answers."""
 
 
-def serve(server: KnowledgeServer, stream: EarlyStream) -> None:
+def serve_stdio(server: KnowledgeServer, stream: EarlyStream) -> None:
     """Serve until the client closes its end, or is gone. Then the process ends."""
     stream.take_over()
     anyio.run(_Connection(server, stream).run)
@@ -102,8 +102,8 @@ class _Connection:
         async with anyio.create_task_group() as group:
             group.start_soon(self._read, inward)
             group.start_soon(self._write, sent)
-            await self._server.sdk.run(received, outward, self._server.initialization())
-        leave()
+            await self._server.sdk.run(received, outward, self._server.build_initialization())
+        exit_now()
 
     async def _read(self, inward: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         while line := await anyio.to_thread.run_sync(
@@ -120,7 +120,7 @@ class _Connection:
         self._ended = True
         if self._unanswered:
             await anyio.sleep(GRACE_SECONDS)
-        leave()
+        exit_now()
 
     async def _write(self, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async for each in sent:
@@ -139,7 +139,7 @@ class _Connection:
     def _mark_answered(self, request: types.RequestId) -> None:
         self._unanswered.discard(request)
         if self._ended and not self._unanswered:
-            leave()
+            exit_now()
 
 
 def _is_answer(message: Message) -> TypeGuard[types.JSONRPCResponse | types.JSONRPCError]:

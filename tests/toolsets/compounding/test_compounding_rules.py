@@ -19,7 +19,7 @@ from vmrag_link.models import Document, encode_canonical_json
 from vmrag_link.toolsets.compounding import answer, doc_types, project, retrieval
 from vmrag_link.toolsets.compounding.changes import NotEditable, with_key
 from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
-from vmrag_link.toolsets.compounding.folder import MOST_FILES, Patterns, scan
+from vmrag_link.toolsets.compounding.folder import MOST_FILES, Patterns, scan_folder
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ from vmrag_link.toolsets.compounding.folder import MOST_FILES, Patterns, scan
     ],
 )
 def test_patterns_are_those_of_other_tools(pattern: str, path: str, matches: bool) -> None:
-    assert Patterns((pattern,)).match(path) == matches
-    assert Patterns(("**",), (pattern,)).match(path) != matches
+    assert Patterns((pattern,)).match_path(path) == matches
+    assert Patterns(("**",), (pattern,)).match_path(path) != matches
 
 
 def test_a_pattern_costs_little_whatever_it_is() -> None:
     started = time.perf_counter()
-    assert not Patterns(("**/" * 60 + "*a" * 60,)).match("/".join(["a" * 100] * 60) + "b")
+    assert not Patterns(("**/" * 60 + "*a" * 60,)).match_path("/".join(["a" * 100] * 60) + "b")
     assert time.perf_counter() - started < 1 * slack()
 
 
@@ -55,13 +55,13 @@ def test_a_folder_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (docs / "link.md").symlink_to("/etc/hosts")
     (docs / "folder").symlink_to(tmp_path)
     (docs / "x\ny.md").write_text("text")
-    found = scan(docs, Patterns(exclude=("**/node_modules/**",)), lambda _: set())
+    found = scan_folder(docs, Patterns(exclude=("**/node_modules/**",)), lambda _: set())
     assert [*found.stamps] == ["a.md", "deep/er/b.md"]
     assert [(each.path, each.reason) for each in found.skipped] == [
         ("link.md", "is a symbolic link"),
         ("x\\ny.md", "its path has control characters"),
     ]
-    assert scan(tmp_path / "absent", Patterns(), lambda _: set()).stamps == {}
+    assert scan_folder(tmp_path / "absent", Patterns(), lambda _: set()).stamps == {}
     assert MOST_FILES > 1000
 
 
@@ -117,19 +117,19 @@ def test_an_edit_is_right_or_refused(keys: dict[str, str], text: str) -> None:
 
 def test_front_matter_may_lack_what_is_usual_unless_that_is_wanted() -> None:
     problem = BUILT_IN[0]
-    assert doc_types.flaws({}, problem, strict=False) == []
+    assert doc_types.find_flaws({}, problem, strict=False) == []
     assert [
-        flaw.partition(" ")[0] for flaw in doc_types.flaws({"promotion_level": "grand"}, problem, strict=False)
+        flaw.partition(" ")[0] for flaw in doc_types.find_flaws({"promotion_level": "grand"}, problem, strict=False)
     ] == ["promotion_level"]
     whole = {"doc_type": "problem", "title": "T", "date": "2026-13-01", "summary": 5, "significance": "much"}
-    found = doc_types.flaws(whole, problem, strict=True)
+    found = doc_types.find_flaws(whole, problem, strict=True)
     assert [each.partition(" ")[0] for each in found] == ["summary", "date", "significance"]
-    assert len(doc_types.flaws({}, problem, strict=True)) == 5
+    assert len(doc_types.find_flaws({}, problem, strict=True)) == 5
 
 
 def checked(schema: dict[str, Any], found: dict[str, Any]) -> list[str]:
     text = doc_types.read_schema(encode_canonical_json(schema), is_json=True)
-    return doc_types.flaws(found, DocType("x", "", "x", text), strict=False)
+    return doc_types.find_flaws(found, DocType("x", "", "x", text), strict=False)
 
 
 def test_a_schema_of_a_stranger_reaches_nothing_and_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,14 +213,14 @@ def test_a_schema_is_json_or_yaml_and_what_is_none_is_refused() -> None:
 def test_a_configuration_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "project.json").write_text(text)
     with pytest.raises(UsageInvalid):
-        project.read(tmp_path / "project.json")
+        project.read_config(tmp_path / "project.json")
 
 
 def test_a_configuration_says_which_of_its_keys_mean_nothing(tmp_path: Path) -> None:
     (tmp_path / "project.json").write_text(
         '{"$schema": "x", "project_name": "r", "retrieval": {"k": 1}, "colour": "blue", "external_docs": {"path": "d", "a": 1}}'
     )
-    assert project.read(tmp_path / "project.json").unknown == ("retrieval.k", "colour", "external_docs.a")
+    assert project.read_config(tmp_path / "project.json").unknown == ("retrieval.k", "colour", "external_docs.a")
 
 
 # -- links and sentences ---------------------------------------------------------------------------
@@ -236,14 +236,14 @@ def test_links_lead_from_beside_a_document_from_the_folder_and_from_the_root() -
         "[b](deep/b.md#part) ![c](<deep/c%20d.md>) [up](../../../etc/passwd) [web](https://x.example/a.md)\n"
         '[root](/e.md) [docs](./docs/f.md "title") [none](absent.md) [self](a.md)\n\n[ref]: deep/b\n'
     )
-    assert retrieval.targets(document("a.md", text, related_docs=["f.md", 5]), known, docs="docs") == [
+    assert retrieval.list_references(document("a.md", text, related_docs=["f.md", 5]), known, docs="docs") == [
         "f.md",
         "deep/b.md",
         "deep/c d.md",
         "e.md",
     ]
     back = document("deep/b.md", "[a](../a.md) [c](c%20d.md)")
-    assert retrieval.targets(back, known, docs="docs") == ["a.md", "deep/c d.md"]
+    assert retrieval.list_references(back, known, docs="docs") == ["a.md", "deep/c d.md"]
 
 
 def test_links_are_followed_breadth_first_each_document_once() -> None:
@@ -287,7 +287,7 @@ echo "The battery froze in a program."
 
 
 def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
-    found = [*answer.sentences(PROSE)]
+    found = [*answer.split_sentences(PROSE)]
     assert [each.text for each in found] == [
         "The gauge reported nothing in January\nbecause its battery froze.",
         "A third sentence says nothing about it!",
@@ -295,13 +295,13 @@ def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
         "The second item speaks of frozen batteries.",
     ]
     assert all(PROSE[each.start :].startswith(each.text) for each in found)
-    assert answer.nearest(HashModel(), "why did the battery freeze", PROSE)[0] in PROSE
-    assert answer.nearest(HashModel(), "anything", "# Only a heading\n") == []
+    assert answer.find_nearest_sentences(HashModel(), "why did the battery freeze", PROSE)[0] in PROSE
+    assert answer.find_nearest_sentences(HashModel(), "anything", "# Only a heading\n") == []
 
 
 @given(st.text(alphabet="ab. !\n#`-*|", max_size=300))
 def test_every_sentence_stands_in_the_text(text: str) -> None:
     assert all(
         text[sentence.start : sentence.start + len(sentence.text)] == sentence.text
-        for sentence in answer.sentences(text)
+        for sentence in answer.split_sentences(text)
     )

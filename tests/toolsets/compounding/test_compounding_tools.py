@@ -17,7 +17,7 @@ from tests.support.mcp import ALL, Tools, warned
 from tests.support.repos import ON
 from tests.support.terminal import Project, opened
 from vmrag_link.toolsets.compounding import mirror
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -39,7 +39,7 @@ def tools(project: Project, monkeypatch: pytest.MonkeyPatch) -> Tools:
 
 
 def activated(project: Project, *, read_only: bool = False) -> Tools:
-    tools = Tools(project.top, chosen=Chosen(toolsets="all", read_only=read_only) if read_only else ALL)
+    tools = Tools(project.top, chosen=ToolChoice(toolsets="all", read_only=read_only) if read_only else ALL)
     tools("activate_project", config_path=str(project.top / compounding.CONFIG), branch_name="main")
     return tools
 

@@ -13,11 +13,11 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate, make_repo
 from tests.support.templates import build_once
 from tests.support.terminal import Project, copied, new_project
-from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.options import ToolChoice, select_tools
 
 pytestmark = pytest.mark.hooks("off")
 
-PLAIN = Chosen("essential")
+PLAIN = ToolChoice("essential")
 SETTINGS = """\
 embedding:
   model: hash
@@ -582,12 +582,12 @@ def test_a_ref_that_is_none_is_refused_by_every_tool_that_takes_one(tools):
 
 
 def test_search_has_its_short_name_where_no_other_tool_of_the_server_has_it():
-    alone, both = selection(PLAIN), selection(Chosen("essential,ingest"))
+    alone, both = select_tools(PLAIN), select_tools(ToolChoice("essential,ingest"))
     assert alone.tools["search"] is both.tools["search_documents"]
-    assert alone.tool("search_documents") is alone.tools["search"]
+    assert alone.require_tool("search_documents") is alone.tools["search"]
     assert both.tools["search"].toolsets == ("ingest",)
-    assert selection(Chosen("all")).tools["search"].toolsets == ("ingest",)
-    excluded = selection(Chosen("essential", exclude_tools="search"))
+    assert select_tools(ToolChoice("all")).tools["search"].toolsets == ("ingest",)
+    excluded = select_tools(ToolChoice("essential", exclude_tools="search"))
     assert not {"search", "search_documents"} & excluded.tools.keys()
 
 
@@ -603,14 +603,17 @@ def test_search_has_its_short_name_where_no_other_tool_of_the_server_has_it():
     ],
 )
 def test_what_a_server_excludes_no_plain_tool_does(excluded, gone):
-    assert selection(PLAIN).tools.keys() - selection(Chosen("essential", exclude_tools=excluded)).tools.keys() == gone
+    assert (
+        select_tools(PLAIN).tools.keys() - select_tools(ToolChoice("essential", exclude_tools=excluded)).tools.keys()
+        == gone
+    )
 
 
 def test_a_server_that_is_read_only_has_those_that_read_and_says_nothing_of_others():
-    server = selection(Chosen("essential", read_only=True))
+    server = select_tools(ToolChoice("essential", read_only=True))
     assert server.tools.keys() == {"search", "read", "grep", "history", "status", "enable_toolset"}
-    assert "remember stores" in selection(PLAIN).instructions()
-    assert "remember" not in server.instructions()
+    assert "remember stores" in select_tools(PLAIN).write_instructions()
+    assert "remember" not in server.write_instructions()
 
 
 def test_without_a_knowledge_base_the_files_answer(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from vmrag_link.progress import BUILDING, INDEXING, QUIET
 from vmrag_link.sync import background
 from vmrag_link.toolsets.essential import index_build
 from vmrag_link.workspace import Workspace, source_tree
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -81,7 +81,7 @@ def with_many_files(project: Project, count: int = 1_500) -> None:
 
 
 def tools_of(project: Project) -> Tools:
-    return Tools(project.top, chosen=Chosen("essential"))
+    return Tools(project.top, chosen=ToolChoice("essential"))
 
 
 def search_text(tools: Tools, **arguments: object) -> str:

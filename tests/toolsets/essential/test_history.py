@@ -14,14 +14,14 @@ from tests.support.repos import isolate
 from tests.support.templates import build_once
 from tests.support.terminal import Project, new_project
 from tests.toolsets.essential import test_essential
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
 
 project, tools = test_essential.project, test_essential.tools
 
-PLAIN = Chosen("essential")
+PLAIN = ToolChoice("essential")
 SETTINGS = "embedding:\n  model: hash\nsources:\n- collection: handbook\n  paths: [docs/]\n"
 PAGE = "".join(f"line {number}\n" for number in range(1, 41))
 CODE = "def first():\n    return 1\n\n\ndef second():\n    return 2\n"

@@ -14,7 +14,7 @@ from vmrag_link.embedding import registry
 from vmrag_link.index import keywords
 from vmrag_link.retrieval.query import FIRST_HITS, Hit
 from vmrag_link.retrieval.weakness import WEAK_NOTE, select_relevant, shares_rare_word
-from vmrag_mcp.options import Chosen
+from vmrag_mcp.options import ToolChoice
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -44,7 +44,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def search_text(project: Project, query: str, **more: object) -> str:
-    text, failed = Tools(project.top, chosen=Chosen("essential")).run("search", {"query": query, **more})
+    text, failed = Tools(project.top, chosen=ToolChoice("essential")).run("search", {"query": query, **more})
     assert not failed, text
     return text
 

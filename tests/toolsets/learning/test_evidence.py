@@ -15,7 +15,7 @@ DATA = Path(__file__).parents[2] / "data" / "evidence"
 
 
 def run(name: str) -> dict[str, runs.Status]:
-    return runs.parse((DATA / name).read_bytes())
+    return runs.parse_report((DATA / name).read_bytes())
 
 
 def test_a_real_run_of_pytest_is_read_and_compared_with_the_one_before():
@@ -30,8 +30,8 @@ def test_a_real_run_of_pytest_is_read_and_compared_with_the_one_before():
         "test_shapes.test_triangle": "skip",
         "test_shapes.TestText.test_square": "pass",
     }
-    assert runs.count(before) == RunCounts(8, 4, 1, 2, 1)
-    compared = runs.compare(before, after)
+    assert runs.count_results(before) == RunCounts(8, 4, 1, 2, 1)
+    compared = runs.compare_runs(before, after)
     assert [each.test_id for each in compared.fixed] == ["test_shapes.test_circle", "test_shapes.test_database"]
     assert compared.regressions == ["test_shapes.test_halve[0]"]
 
@@ -49,7 +49,7 @@ def test_a_real_run_of_pytest_is_read_and_compared_with_the_one_before():
     ],
 )
 def test_other_runners_write_other_files(xml, found):
-    assert runs.parse(xml.encode()) == found
+    assert runs.parse_report(xml.encode()) == found
 
 
 LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><testsuite><testcase name="&b;"/></testsuite>'
@@ -63,13 +63,13 @@ OUTSIDE = (
 )
 def test_what_is_no_junit_xml_is_refused_and_entities_are(xml):
     with pytest.raises(OutputUnreadable):
-        runs.parse(xml.encode())
+        runs.parse_report(xml.encode())
 
 
 def test_a_run_without_end_is_refused(monkeypatch):
     monkeypatch.setattr(runs, "MOST_TESTS", 10)
     with pytest.raises(OutputUnreadable):
-        runs.parse(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")
+        runs.parse_report(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")
 
 
 @pytest.mark.parametrize(
@@ -98,30 +98,30 @@ def test_a_run_without_end_is_refused(monkeypatch):
     ],
 )
 def test_what_the_real_tools_print_is_read(name, value):
-    assert quality.measured(name.partition("-")[0], "error_count", (DATA / name).read_text()) == (value, True)
+    assert quality.parse_measure(name.partition("-")[0], "error_count", (DATA / name).read_text()) == (value, True)
 
 
 @pytest.mark.parametrize(("tool", "value"), [("ruff", 1), ("flake8", 1), ("pylint", 1)])
 def test_only_messages_about_complexity_count_for_that_metric(tool, value):
-    assert quality.measured(tool, "complexity", (DATA / f"{tool}-before.txt").read_text()).value == value
+    assert quality.parse_measure(tool, "complexity", (DATA / f"{tool}-before.txt").read_text()).value == value
 
 
 def test_what_is_another_output_is_refused_and_of_an_unknown_tool_the_lines_count():
-    assert quality.measured("vulture", "error_count", "a\n\nb\n") == (2, False)
+    assert quality.parse_measure("vulture", "error_count", "a\n\nb\n") == (2, False)
     for tool in ("ruff", "flake8", "pylint", "mypy", "coverage"):
         for text in ("# Guide\n\nSome words.\n", "[1]", '{"a": 1}', "[{}]", "{broken"):
             with pytest.raises(OutputUnreadable):
-                quality.measured(tool, "error_count", text)
+                quality.parse_measure(tool, "error_count", text)
     for text in ("<html/>", "<coverage lines-valid='x'/>", LAUGHS, "TOTAL  9  0  900%\n"):
         with pytest.raises(OutputUnreadable):
-            quality.measured("coverage", "coverage", text)
+            quality.parse_measure("coverage", "coverage", text)
 
 
 def test_outputs_that_were_made_to_keep_a_reader_busy_do_not():
     for text in ("TOTAL " + "1" * 300_000, "TOTAL" + " 1" * 150_000, "\n" * 300_000, "a" + ":1" * 150_000):
         for tool in ("ruff", "flake8", "pylint", "mypy", "coverage"):
             with contextlib.suppress(OutputUnreadable):
-                quality.measured(tool, "error_count", text)
+                quality.parse_measure(tool, "error_count", text)
 
 
 def test_what_evidence_is_worth():
@@ -140,10 +140,10 @@ def test_what_evidence_is_worth():
         evidence_records.resolution_weight("x", verified=False),
     ] == [0.6, 0.2]
     assert evidence_records.resolution_weight(" ", verified=True) == 0
-    assert evidence_records.improvement(10, 9, points=False) == 10
-    assert evidence_records.improvement(10, 20, points=False) == -100
-    assert [evidence_records.improvement(0, after, points=False) for after in (0, 1)] == [0, -100]
-    assert evidence_records.improvement(80, 75, points=True) == -5, "falling coverage is no improvement"
+    assert evidence_records.compute_improvement(10, 9, points=False) == 10
+    assert evidence_records.compute_improvement(10, 20, points=False) == -100
+    assert [evidence_records.compute_improvement(0, after, points=False) for after in (0, 1)] == [0, -100]
+    assert evidence_records.compute_improvement(80, 75, points=True) == -5, "falling coverage is no improvement"
     assert [evidence_records.quality_weight(each, points=False) for each in (None, -5, 0, 10, 20, 90)] == [
         0,
         0,

@@ -20,7 +20,7 @@ from tests.support.mcp import ALL, Tools, Yes
 from tests.support.terminal import Project
 from tests.support.websites import Website, website
 from vmrag_link import trust as agreements
-from vmrag_mcp.options import selection
+from vmrag_mcp.options import select_tools
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -70,7 +70,7 @@ def talk(project: Project, url: str, *answers: Any, era: str = "auto") -> tuple[
         return types.ElicitResult(action="accept" if answer else "decline", content=answer or YES)
 
     async def run() -> dict[str, Any]:
-        server = KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+        server = KnowledgeServer(Session(project.top, Behaviour()), select_tools(ALL))
         async with Client(server.sdk, mode=era, elicitation_callback=person) as client:
             return (await client.call_tool("ingest_url", {"url": url})).structured_content
 
@@ -146,7 +146,7 @@ def test_question_about_an_ignored_file_escapes_what_its_path_hides(project, era
         return types.ElicitResult(action="decline")
 
     async def run() -> None:
-        server = KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+        server = KnowledgeServer(Session(project.top, Behaviour()), select_tools(ALL))
         async with Client(server.sdk, mode=era, elicitation_callback=person) as client:
             await client.call_tool("ingest_file", {"path": name})
 

@@ -12,7 +12,7 @@ from tests.support import notes
 from tests.support.terminal import SCRIPT
 from tests.support.websites import Website, website
 from vmrag_link.toolsets.libraries import take_pages
-from vmrag_link.toolsets.libraries.refresh_command import RefreshReport, refresh
+from vmrag_link.toolsets.libraries.refresh_command import RefreshReport, refresh_libraries
 from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
 
 pytestmark = pytest.mark.hooks("off")
@@ -60,7 +60,7 @@ def took(project, site: Website, **more) -> SiteReport:
 
 def refreshed(project, *names, **more) -> RefreshReport:
     with notes.opened(project) as ws:
-        return refresh(ws, names, **more)
+        return refresh_libraries(ws, names, **more)
 
 
 def statuses(report) -> dict[str, str]:

@@ -18,8 +18,8 @@ from tests.support.websites import HERE, limits, website
 from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, RemoteNotTrusted, UsageInvalid, VmragError
 from vmrag_link.settings import IngestSettings
 from vmrag_link.toolsets.libraries.web.addresses import FetchLimits, Resolver, is_anything, limits_of
-from vmrag_link.toolsets.libraries.web.asking import certificates
-from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch
+from vmrag_link.toolsets.libraries.web.asking import load_certificates
+from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch_page
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def site():
 
 def refusal(url, kind=FetchFailed, **more) -> VmragError:
     with pytest.raises(kind) as caught:
-        fetch(url, limits=more.pop("limits", None) or limits(**more))
+        fetch_page(url, limits=more.pop("limits", None) or limits(**more))
     assert caught.value.hint
     return caught.value
 
@@ -53,7 +53,7 @@ def test_a_page_comes_with_what_its_server_says_of_it(site):
         "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT",
     }
     site.pages["/a%20b?x=%C3%A4"] = (200, headers, b"<p>hello")
-    assert fetch(site.url("/a%20b?x=\u00e4#part"), limits=limits()) == Fetched(
+    assert fetch_page(site.url("/a%20b?x=\u00e4#part"), limits=limits()) == Fetched(
         url=site.url("/a%20b?x=%C3%A4"),
         data=b"<p>hello",
         media_type="text/html",
@@ -80,12 +80,12 @@ def test_a_page_comes_with_what_its_server_says_of_it(site):
 )
 def test_the_charset_is_the_text_s_own_mark_or_what_the_server_says_if_it_is_one(site, content_type, body, charset):
     site.pages["/"] = (200, {"Content-Type": content_type}, body)
-    assert fetch(site.url(), limits=limits()).charset == charset
+    assert fetch_page(site.url(), limits=limits()).charset == charset
 
 
 def test_headers_that_say_nonsense_say_nothing(site):
     site.pages["/"] = (200, {"Content-Type": "words", "ETag": "v 1", "Last-Modified": "yesterday"}, b"x")
-    assert fetch(site.url(), limits=limits()) == Fetched(url=site.url(), data=b"x")
+    assert fetch_page(site.url(), limits=limits()) == Fetched(url=site.url(), data=b"x")
 
 
 def test_a_page_that_did_not_change_is_not_sent_again(site):
@@ -97,11 +97,11 @@ def test_a_page_that_did_not_change_is_not_sent_again(site):
 
     site.pages |= {"/": unless_known, "/old": redirect("/", 301)}
     for validators in ({"etag": '"v1"'}, {"last_modified": "2015-10-21T07:28:00Z"}):
-        found = fetch(site.url("/old"), limits=limits(), **validators)
+        found = fetch_page(site.url("/old"), limits=limits(), **validators)
         assert (found.unchanged, found.data, found.etag, found.url) == (True, b"", '"v1"', site.url())
-    assert not fetch(site.url(), limits=limits(), etag='"v0"').unchanged
+    assert not fetch_page(site.url(), limits=limits(), etag='"v0"').unchanged
     # What a stranger's knowledge base says is sent only if it is an ETag.
-    assert not fetch(site.url(), limits=limits(), etag='"v1"\r\nX-Evil: 1', last_modified="now").unchanged
+    assert not fetch_page(site.url(), limits=limits(), etag='"v1"\r\nX-Evil: 1', last_modified="now").unchanged
     assert "if-none-match" not in site.asked[-1].headers
 
 
@@ -136,13 +136,13 @@ def test_an_answer_that_is_no_page_is_an_error_with_its_status(site, answer, sta
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirections_are_followed(site, status):
     site.pages |= {"/a": redirect("b c?\u00e9", status), "/b%20c?%C3%A9": "there"}
-    found = fetch(site.url("/a"), limits=limits())
+    found = fetch_page(site.url("/a"), limits=limits())
     assert (found.data, found.url) == (b"there", site.url("/b%20c?%C3%A9"))
 
 
 def test_five_redirections_are_followed_and_not_six(site):
     site.pages |= {f"/{step}": redirect(f"/{step + 1}") for step in range(6)} | {"/6": "there"}
-    assert fetch(site.url("/1"), limits=limits()).data == b"there"
+    assert fetch_page(site.url("/1"), limits=limits()).data == b"there"
     assert "more than 5 times" in refusal(site.url("/0")).message
 
 
@@ -198,7 +198,7 @@ def test_this_machine_is_refused_unless_it_is_allowed(site):
     for host in ("127.0.0.1", "LocalHost"):
         refusal(site.url(host=host), AccessDenied, limits=allowing(""))
     assert site.asked == []
-    assert fetch(site.url(), limits=allowing("127.1")).data == b"mine"
+    assert fetch_page(site.url(), limits=allowing("127.1")).data == b"mine"
 
 
 def allowing(private: str) -> FetchLimits:
@@ -212,10 +212,10 @@ def test_only_the_hosts_that_are_listed_may_be_private_however_they_are_spelled(
         assert "vmrag.ingest.allow-private-urls 127.0.0.1,wiki.corp.example," in error.hint
     assert site.asked == []
     for host in ("127.0.0.1", "127.1", "0177.0.0.1", "2130706433", "0x7f000001", "127.0.0.1."):
-        assert fetch(site.url(host=host), limits=allowing("127.0.0.1")).data == b"mine"
-        assert fetch(site.url(), limits=allowing(host)).data == b"mine"
+        assert fetch_page(site.url(host=host), limits=allowing("127.0.0.1")).data == b"mine"
+        assert fetch_page(site.url(), limits=allowing(host)).data == b"mine"
         assert site.asked[-1].headers["host"] == f"127.0.0.1:{site.port}"
-    assert fetch(site.url(host="LocalHost."), limits=allowing("localhost")).data == b"mine"
+    assert fetch_page(site.url(host="LocalHost."), limits=allowing("localhost")).data == b"mine"
     site.pages["/on"] = redirect(site.url("/", host="localhost"))
     refusal(site.url("/on"), AccessDenied, limits=allowing("127.0.0.1"))
 
@@ -255,7 +255,7 @@ def test_dns_that_changes_its_answer_leads_nowhere_else(site):
         return [str(HERE)] if len(answers) == 1 else ["127.0.0.2"]
 
     site.pages |= {"/": "first", "/again": redirect("/")}
-    assert fetch(site.url(host="rebind.example"), limits=limits(lookup)).data == b"first"
+    assert fetch_page(site.url(host="rebind.example"), limits=limits(lookup)).data == b"first"
     assert answers == ["rebind.example"]
     answers.clear()
     refusal(site.url("/again", host="rebind.example"), AccessDenied, lookup=lookup)
@@ -266,7 +266,7 @@ def test_dns_that_changes_its_answer_leads_nowhere_else(site):
 def test_the_next_address_is_tried_where_nobody_listens_at_one(site):
     site.pages["/"] = "there"
     resolver = Resolver(permits=is_anything, lookup=lambda _: ["127.0.0.3", str(HERE)])
-    found = fetch(site.url(host="two.example"), limits=FetchLimits(timeout_s=5, resolver=resolver))
+    found = fetch_page(site.url(host="two.example"), limits=FetchLimits(timeout_s=5, resolver=resolver))
     assert found.data == b"there"
 
 
@@ -285,7 +285,7 @@ def test_credentials_go_to_their_own_host_only_and_are_never_shown(site):
         site.pages |= {"/": redirect("/there"), "/there": redirect(other.url("/"))}
         other.pages["/"] = redirect(other.url("/end").replace("://", "://giver:given@"))
         other.pages["/end"] = "x"
-        found = fetch(site.url().replace("://", "://us%40er:s3cret@"), limits=limits())
+        found = fetch_page(site.url().replace("://", "://us%40er:s3cret@"), limits=limits())
         assert found.url == other.url("/end")
         sent = "Basic " + base64.b64encode(b"us@er:s3cret").decode()
         assert [each.headers.get("authorization") for each in site.asked] == [sent, sent]
@@ -305,7 +305,7 @@ def test_credentials_go_to_their_own_host_only_and_are_never_shown(site):
 )
 def test_no_message_shows_credentials(url):
     with pytest.raises(VmragError) as caught:
-        fetch(url, limits=limits())
+        fetch_page(url, limits=limits())
     assert "s3cret" not in str(caught.value.to_dict())
 
 
@@ -322,7 +322,7 @@ def test_what_is_no_url_of_a_page_is_a_usage_error(url):
 
 def test_a_page_may_be_as_large_as_is_allowed_and_no_larger(site):
     site.pages |= {"/fits": b"x" * 1000, "/large": b"x" * 1001}
-    assert len(fetch(site.url("/fits"), limits=limits(max_bytes=1000)).data) == 1000
+    assert len(fetch_page(site.url("/fits"), limits=limits(max_bytes=1000)).data) == 1000
     error = refusal(site.url("/large"), max_bytes=1000)
     assert "is larger than 1,000 bytes (ingest.max_bytes)" in error.message
 
@@ -352,10 +352,10 @@ def test_what_is_packed_is_unpacked_within_the_limit(site):
         "/br": (200, {"Content-Encoding": "br"}, b"x"),
         "/zlib": (200, {"Content-Encoding": "gzip"}, zlib.compress(b"x")),
     }
-    assert fetch(site.url("/two"), limits=limits()).data == b"first second"
+    assert fetch_page(site.url("/two"), limits=limits()).data == b"first second"
     assert len(bomb) < 1_000_000
     assert "is larger" in refusal(site.url("/bomb"), max_bytes=1_000_000).message
-    assert fetch(site.url("/none"), limits=limits()).data == b""
+    assert fetch_page(site.url("/none"), limits=limits()).data == b""
     for path in ("/cut", "/no", "/br", "/zlib", "/pieces"):
         assert "cannot be unpacked" in refusal(site.url(path)).message
 
@@ -418,11 +418,11 @@ def test_where_nobody_listens_it_is_said_so():
 def authority(tmp_path, monkeypatch):
     """An encrypted site for docs.example, and the file of its authority, which nobody trusts."""
     files = signed_certificate(tmp_path, "server", "docs.example")
-    certificates.cache_clear()
+    load_certificates.cache_clear()
     with website(certificate=files[1:]) as made:
         made.pages["/"] = "private talk"
         yield made, files[0]
-    certificates.cache_clear()
+    load_certificates.cache_clear()
 
 
 def here(_host):
@@ -435,8 +435,8 @@ def test_a_server_proves_by_its_name_who_it_is(authority, monkeypatch):
     assert "signed by nobody whom this machine trusts" in error.message
     assert "SSL_CERT_FILE" in error.hint
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    certificates.cache_clear()
-    assert fetch(site.url(host="docs.example"), limits=limits(here)).data == b"private talk"
+    load_certificates.cache_clear()
+    assert fetch_page(site.url(host="docs.example"), limits=limits(here)).data == b"private talk"
     assert "another host's" in refusal(site.url(host="other.example"), lookup=here).message
 
 
@@ -452,7 +452,7 @@ def test_a_proxy_of_the_environment_is_used_and_private_names_are_refused_all_th
     addresses = {"127.0.0.1": "127.0.0.1", "inside.example": "10.0.0.1"}
     site.pages["http://outside.example/x"] = "by the proxy"
     monkeypatch.setenv("http_proxy", site.url().replace("://", "://me:pw@"))
-    found = fetch("http://outside.example/x", limits=limits(lookup))
+    found = fetch_page("http://outside.example/x", limits=limits(lookup))
     assert (found.data, found.url) == (b"by the proxy", "http://outside.example/x")
     assert site.asked[0].headers["proxy-authorization"].startswith("Basic ")
     for host in ("inside.example", "wiki", "metadata.google.internal", "127.0.0.2"):
@@ -462,7 +462,7 @@ def test_a_proxy_of_the_environment_is_used_and_private_names_are_refused_all_th
     monkeypatch.setenv("no_proxy", "direct.example")
     addresses["direct.example"] = "127.0.0.1"
     site.pages["/direct"] = "direct"
-    assert fetch(site.url("/direct", host="direct.example"), limits=limits(lookup)).data == b"direct"
+    assert fetch_page(site.url("/direct", host="direct.example"), limits=limits(lookup)).data == b"direct"
     assert len(site.asked) == 2
 
 
@@ -484,7 +484,9 @@ def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, a
     site.tunnels = True
     monkeypatch.setenv("https_proxy", site.url())
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    found = fetch(encrypted.url(host="docs.example"), limits=limits(lambda host: [host] if host == str(HERE) else []))
+    found = fetch_page(
+        encrypted.url(host="docs.example"), limits=limits(lambda host: [host] if host == str(HERE) else [])
+    )
     assert found.data == b"private talk"
     assert [each.path for each in site.asked] == [f"docs.example:{encrypted.port}"]
     error = refusal(encrypted.url(host="other.example"), lookup=lambda host: [host] if host == str(HERE) else [])
@@ -496,5 +498,5 @@ def test_the_base_installation_says_what_fetching_needs(monkeypatch):
         monkeypatch.delitem(sys.modules, f"vmrag_link.toolsets.libraries.web.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "httpcore", None)
     with pytest.raises(IndexExtraMissing, match="Fetching pages needs httpcore") as caught:
-        fetch("https://docs.example/", limits=limits())
+        fetch_page("https://docs.example/", limits=limits())
     assert caught.value.hint == "pip install 'vmrag-link[web]'"

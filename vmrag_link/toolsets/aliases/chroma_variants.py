@@ -27,7 +27,7 @@ from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import collections, documents, outcome
 from vmrag_mcp.tools.document_results import ChromaQueryDocumentsResult, DocumentColumns, QueryMatch
-from vmrag_mcp.tools.documents import Parts, Queries, paged
+from vmrag_mcp.tools.documents import Parts, Queries, read_page
 
 SAMPLE = 5
 """Documents that stand for their collection."""
@@ -80,7 +80,7 @@ def chroma_rename_collection(
     """Rename a collection. Its documents and vectors stay."""
     stores.require_stored(call.ws, collection_name)
     renamed = modify_collection(call.ws, collection_name, new_name=new_name)
-    call.pending(renamed.pending)
+    call.warn_pending(renamed.pending)
     return chroma_get_collection(call, collection_name=renamed.report.collection.name)
 
 
@@ -131,7 +131,7 @@ def chroma_add_document_with_id_and_metadata(
 
 
 def _added(call: Call, name: str, new: NewDocument, *, follow: bool) -> results.ChromaAddDocumentResult:
-    ids, done = documents.added(call, name, [new], follow=follow)
+    ids, done = documents.store_documents(call, name, [new], follow=follow)
     return results.ChromaAddDocumentResult(
         status="success",
         documents_added=1,
@@ -201,7 +201,7 @@ def chroma_get_documents_by_ids(
     ids: Annotated[list[str], Given("ids of documents or chunks", least=1)],
 ) -> results.ChromaGetDocumentsByIdsResult:
     """Read whole documents or chunks by their ids."""
-    page = paged(call, collection_name, Selection(ids), PageRequest())
+    page = read_page(call, collection_name, Selection(ids), PageRequest())
     return results.ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
 
 
@@ -216,7 +216,7 @@ def chroma_get_documents_with_where_filter(
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> results.DocumentsResult:
     """Read the documents whose metadata matches a filter."""
-    page = paged(call, collection_name, Selection(where=where), _wanted(limit, offset, include))
+    page = read_page(call, collection_name, Selection(where=where), _wanted(limit, offset, include))
     return results.DocumentsResult(**_columns(page, include))
 
 
@@ -231,7 +231,7 @@ def chroma_get_documents_with_document_filter(
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> results.DocumentsResult:
     """Read the documents whose text matches a filter."""
-    page = paged(call, collection_name, Selection(where_document=where_document), _wanted(limit, offset, include))
+    page = read_page(call, collection_name, Selection(where_document=where_document), _wanted(limit, offset, include))
     return results.DocumentsResult(**_columns(page, include))
 
 
@@ -246,8 +246,8 @@ def chroma_get_all_documents(
 ) -> results.ChromaGetAllDocumentsResult:
     """Read all documents of a collection, page by page."""
     wanted = _wanted(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
-    page = paged(call, collection_name, Selection(), wanted)
-    fields = _columns(page, include) | {"message": documents.told(page, offset)}
+    page = read_page(call, collection_name, Selection(), wanted)
+    fields = _columns(page, include) | {"message": documents.describe_page(page, offset)}
     return results.ChromaGetAllDocumentsResult(**fields, has_more=page.has_more(offset))
 
 
@@ -287,7 +287,7 @@ def chroma_update_document_metadata(
 
 
 def _updated(call: Call, name: str, change: DocumentUpdate) -> results.ChromaUpdateDocumentResult:
-    result = documents.updated(call, name, [change])
+    result = documents.change_documents(call, name, [change])
     [doc_id] = [*result.report.ids, *result.report.unchanged]
     what = f"is changed{outcome.describe_commit(call, result, 'it')}" if result.report.ids else "was like that already"
     return results.ChromaUpdateDocumentResult(

@@ -94,14 +94,14 @@ def delete_branch(
 ) -> ToolAnswer[BranchPosition]:
     """Delete a local branch of the knowledge base that was merged. The remote keeps its branch."""
     done = switching.delete_branch(call.ws, branch, force=force)
-    back = call.tail(f"create_branch with from={done.commit} brings it back")
+    back = call.format_tail(f"create_branch with from={done.commit} brings it back")
     return ToolAnswer(done, message=f"Deleted {done.branch!r}, which stood at {done.commit[:7]}{back}.")
 
 
 @tool("R", alias_of="dolt_status")
 def get_branch_status(call: Call) -> GetBranchStatusResult:
     """Show the state of the knowledge base and its local branches, without network."""
-    changes, remote = history.uncommitted(call), find_upstream(call.ws)
+    changes, remote = history.find_uncommitted(call), find_upstream(call.ws)
     connected = kb_status.read_probe(call.ws, remote) if remote else None
     status = history.status_result(call, changes, remote, connected=connected)
     rows = [

@@ -40,11 +40,11 @@ class Quoted(Record, frozen=True):
     start: int
 
 
-def nearest(model: Model, query: str, text: str) -> list[str]:
+def find_nearest_sentences(model: Model, query: str, text: str) -> list[str]:
     """The one to three sentences nearest to the query, in the order of the text; as they stand
     there. Equal for the same model on every machine.
     """
-    candidates = [sentence for _, sentence in zip(range(CANDIDATES), sentences(text), strict=False)]
+    candidates = [sentence for _, sentence in zip(range(CANDIDATES), split_sentences(text), strict=False)]
     if not candidates:
         return []
     asked = _whole(model.embed_queries([query])[0])
@@ -55,7 +55,7 @@ def nearest(model: Model, query: str, text: str) -> list[str]:
     return [each.text for each in sorted(chosen, key=lambda each: each.start)]
 
 
-def sentences(text: str) -> Iterator[Quoted]:
+def split_sentences(text: str) -> Iterator[Quoted]:
     """The sentences of a Markdown text's paragraphs and list items, each a piece of the text as it
     is.
     """
@@ -131,7 +131,7 @@ class ComposedAnswer(Record, frozen=True):
     failure: str = ""
 
 
-def compose(
+def compose_answer(
     query: str,
     sources: Sequence[Passage],
     others: Sequence[Passage],
@@ -151,7 +151,7 @@ def compose(
     elif chat:
         opening = NO_ANSWER
         try:
-            return ComposedAnswer(chat.answer(_messages(query, [*sources, *others])).strip(), "llm", chat.name)
+            return ComposedAnswer(chat.request_answer(_messages(query, [*sources, *others])).strip(), "llm", chat.name)
         except ChatFailed as error:
             failure = error.reason
     return ComposedAnswer(_extractive(query, sources, model, opening), "extractive", None, failure)
@@ -172,7 +172,7 @@ def _extractive(query: str, sources: Sequence[Passage], model: Model, opening: s
     own = model if model.exact else HashModel()
     lines = [opening, ""]
     for number, source in enumerate(sources, start=1):
-        quotes = nearest(own, query, source.text)
+        quotes = find_nearest_sentences(own, query, source.text)
         marked = ["\n".join(mark_lines(quote, _QUOTE)) for quote in quotes]
         lines += [f"{quote} [{number}]" for quote in marked] or [
             escape_line(f"(no sentence to quote: {source.title}) [{number}]")

@@ -34,9 +34,9 @@ class Answered(NamedTuple):
     found: Found
 
 
-def ask(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Answered:
+def answer_question(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Answered:
     """Raises as `retrieval.retrieve`. That no language model answers is no error."""
-    found = retrieval.retrieve(ws, project, wanted)
+    found = retrieval.retrieve_documents(ws, project, wanted)
     linked = [
         Passage(shown_path(project.docs, each.document.doc_id), each.document.title, each.document.content)
         for each in found.linked
@@ -50,7 +50,9 @@ def ask_external(
     """Raises as `external.nearest`."""
     most = project.config.retrieval.max_results if sources is None else sources
     return _answered(
-        ws, query, external.nearest(ws, active, project, query, use=SearchPurpose.EXTERNAL, least=least, limit=most)
+        ws,
+        query,
+        external.find_nearest(ws, active, project, query, use=SearchPurpose.EXTERNAL, least=least, limit=most),
     )
 
 
@@ -91,7 +93,7 @@ class AskReport(Record, frozen=True):
     notes: list[str]
 
 
-def report(done: Answered, *notes: str) -> AskReport:
+def build_report(done: Answered, *notes: str) -> AskReport:
     sources = [
         AskedSource(
             number,
@@ -119,12 +121,12 @@ def ask_project(
     Raises as `mirror.reconcile`, `ask` and `ask_external`.
     """
     active = ActiveProject(config_path)
-    project = active.load(ws)
+    project = active.load_project(ws)
     if of_external:
-        return report(ask_external(ws, active, project, query, sources=sources, least=least))
-    mirrored = mirror.reconcile(ws, active, project, now=True)
-    done = ask(ws, project, AnswerRequest(query, max_sources=sources, min_relevance_score=least))
-    return report(done, mirrored.unwritten, mirrored.pending)
+        return build_report(ask_external(ws, active, project, query, sources=sources, least=least))
+    mirrored = mirror.mirror_changes(ws, active, project, now=True)
+    done = answer_question(ws, project, AnswerRequest(query, max_sources=sources, min_relevance_score=least))
+    return build_report(done, mirrored.unwritten, mirrored.pending)
 
 
 def _answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage] = ()) -> Answered:
@@ -137,7 +139,7 @@ def _answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage]
     files = [source.file for source in sources if source.file]
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
     chat, model = chat_model(ws), ws.models.load_for(found.collection)
-    return Answered(answer.compose(query, passages, linked, model, chat, refused=refused), found)
+    return Answered(answer.compose_answer(query, passages, linked, model, chat, refused=refused), found)
 
 
 def chat_model(ws: Workspace) -> ChatModel | None:

@@ -54,7 +54,7 @@ def command(
             done = operation.ask_project(ws, path, question, of_external=external, sources=sources, least=min_score)
         else:
             found = operation.ask_collections(ws, question, collection, sources=sources, least=min_score)
-            done = operation.report(found)
+            done = operation.build_report(found)
         if not done.kb.in_sync:
             provenance.refuse_outdated(ws, done.notes, strict=strict)
     lines = [*done.answer.splitlines(), "", answering.describe_position(done.kb)]

@@ -51,14 +51,14 @@ class Promoted(Record, frozen=True):
     pending: str = ""
 
 
-def promote(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str, level: Level) -> Promoted:
+def promote_document(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str, level: Level) -> Promoted:
     """Write the level into the file, and mirror that; where the row cannot be stored, the file is
     put back.
 
     Raises `FileFailed`, and as `mirror.index`: then nothing is changed.
     """
     with active.lock:
-        found = documents.source(ws, project.docs_folder, doc_id)
+        found = documents.read_source(ws, project.docs_folder, doc_id)
         previous: Level = _level(documents.project_document(project, doc_id, found))
         if previous == level:
             return Promoted(previous, changed=False)
@@ -71,7 +71,7 @@ def promote(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: 
             ) from None
         _replace(path, found.data, written)
         try:
-            done = mirror.index(ws, active, project, doc_id)
+            done = mirror.index_file(ws, active, project, doc_id)
         except BaseException:
             _replace(path, written, found.data)
             raise
@@ -183,7 +183,7 @@ class _Place(NamedTuple):
     code: str | None
 
 
-def remove(ws: Workspace, name: str, *, branch: str | None, dry_run: bool) -> Removed:
+def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bool) -> Removed:
     """Delete what a project has mirrored on the local branches, or on the one of this name.
 
     Raises `DocumentMissing` for a project that no branch knows, `Uncommitted` where another branch

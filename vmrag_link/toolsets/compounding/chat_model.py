@@ -136,7 +136,7 @@ class ChatModel:
     def name(self) -> str:
         return self._settings.model
 
-    def answer(self, messages: Sequence[Message]) -> str:
+    def request_answer(self, messages: Sequence[Message]) -> str:
         """Raises `ChatFailed`."""
         if not self._settings.model:
             raise ChatFailed(f"{self._title} needs the name of a model: git config vmrag.llm.model NAME")

@@ -83,7 +83,7 @@ def read_schema(text: str, *, is_json: bool) -> str:
     return written
 
 
-def flaws(front_matter: Mapping[str, Any], doc_type: DocType, *, strict: bool) -> list[str]:
+def find_flaws(front_matter: Mapping[str, Any], doc_type: DocType, *, strict: bool) -> list[str]:
     """What is wrong with a document's front matter, each a sentence; `strict`: whether all of the
     usual keys are wanted.
     """

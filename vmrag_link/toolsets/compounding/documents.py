@@ -44,15 +44,15 @@ class SeenFiles:
         self._seen: dict[str, _Seen] = {}
         self._project: DocsProject | None = None
 
-    def header(self, doc_id: str) -> DocumentHeader | None:
+    def find_header(self, doc_id: str) -> DocumentHeader | None:
         known = self._seen.get(doc_id)
         return known.header if known else None
 
-    def forget(self, doc_id: str) -> None:
+    def forget_file(self, doc_id: str) -> None:
         """It is read again when it is next looked at."""
         self._seen.pop(doc_id, None)
 
-    def headers(
+    def read_headers(
         self, project: DocsProject, files: Files, read: Callable[[str], Document]
     ) -> tuple[dict[str, DocumentHeader], list[SkippedDoc]]:
         """The documents that the files are, and those files that are none.
@@ -76,7 +76,7 @@ def _look(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _Seen:
         return _Seen(stamp, None, refusal.message)
 
 
-def source(ws: Workspace, folder: Path, doc_id: str) -> SourceContent:
+def read_source(ws: Workspace, folder: Path, doc_id: str) -> SourceContent:
     """The bytes of a file below a folder. Raises `FileFailed`, also for one behind a link."""
     path = folder / doc_id
     if os.path.realpath(path) != str(path):
@@ -103,7 +103,7 @@ def project_document(project: DocsProject, doc_id: str, found: SourceContent) ->
             doc_types=[each.name for each in project.types],
         )
     strict = project.config.strict_front_matter
-    if wrong := doc_types.flaws(stated, type_, strict=strict):
+    if wrong := doc_types.find_flaws(stated, type_, strict=strict):
         raise _invalid(doc_id, wrong)
     level = stated.get("promotion_level") or doc_types.LEVELS[0]
     return _document(
@@ -117,7 +117,7 @@ def external_document(collection: str, doc_id: str, found: SourceContent) -> Doc
     return _document(collection, doc_id, found, text, stated)
 
 
-def summary(document: Document, metadata: dict[str, Any]) -> str:
+def find_summary(document: Document, metadata: dict[str, Any]) -> str:
     """What the front matter says, else the first paragraph."""
     stated = metadata.get("summary")
     if isinstance(stated, str) and stated.strip():

@@ -98,7 +98,7 @@ class ExternalDocs(NamedTuple):
         raise NotImplementedError  # an index of files is compared with all of them
 
 
-def nearest(
+def find_nearest(
     ws: Workspace,
     active: ActiveProject,
     project: DocsProject,
@@ -115,7 +115,7 @@ def nearest(
     require_query(query)
     wanted = Threshold(use, least, project.config.semantic_search.min_relevance_score)
     for last in (False, True):
-        docs = bring(ws, active, project)
+        docs = ensure_index(ws, active, project)
         found = _views(ws, project)
         path = found.view_path(docs.contents)
         try:
@@ -123,7 +123,7 @@ def nearest(
                 found.lock_for_reading(path),
                 contextlib.closing(Searcher(path, ws.models.load_for, ws.ranking)) as searcher,
             ):
-                matches = search.nearest(searcher, docs.collection.name, query, wanted)
+                matches = search.find_nearest(searcher, docs.collection.name, query, wanted)
         except IndexFailed:
             if last or not found.remove_if_unused(path):
                 raise
@@ -139,7 +139,7 @@ def nearest(
     raise AssertionError  # the second attempt returns or raises
 
 
-def bring(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
+def ensure_index(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
     """Make the index of the files as they are now, if it is not there.
 
     Raises `ExternalDocsMissing`, `FileFailed`, `Embedding` errors.
@@ -172,7 +172,7 @@ def require_configured(project: DocsProject) -> None:
 def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
     stated = project.config.external_docs
     assert stated is not None  # noqa: S101  `require_configured` has looked
-    files = folder.scan(
+    files = folder.scan_folder(
         project.external_folder,
         Patterns(stated.include_patterns, stated.exclude_patterns),
         Repositories(ws.places).find_hidden,
@@ -182,22 +182,22 @@ def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> Exter
     collection = msgspec.structs.replace(
         collections.make_collection(name, model, CHUNKING, kind=EXTERNAL), created_at=""
     )
-    headers, skipped = active.external.headers(project, files, lambda doc_id: _read(ws, project, name, doc_id))
+    headers, skipped = active.external.read_headers(project, files, lambda doc_id: _read(ws, project, name, doc_id))
     return ExternalDocs(ws, project, collection, headers, tuple(skipped))
 
 
 def _read(ws: Workspace, project: DocsProject, collection: str, doc_id: str) -> Document:
-    return documents.external_document(collection, doc_id, documents.source(ws, project.external_folder, doc_id))
+    return documents.external_document(collection, doc_id, documents.read_source(ws, project.external_folder, doc_id))
 
 
-def index(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str) -> IndexedFile:
+def index_file(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str) -> IndexedFile:
     """Read one file again; the index of all is made anew where it is another one than before.
 
     Raises as `bring`, and `DocumentMissing` for a file that the project's patterns leave out.
     """
-    before = active.external.header(doc_id)
-    active.external.forget(doc_id)
-    docs = bring(ws, active, project)
+    before = active.external.find_header(doc_id)
+    active.external.forget_file(doc_id)
+    docs = ensure_index(ws, active, project)
     if doc_id not in docs.found:
         why = next((each.reason for each in docs.skipped if each.path == doc_id), "the patterns leave it out")
         raise DocumentMissing(
@@ -270,17 +270,17 @@ class Activated(Record, frozen=True):
     notes: tuple[str, ...]
 
 
-def activate(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
+def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
     """Take in all files of the project, its own and external ones. No branch is switched.
 
     Raises `AccessDenied`, `FileFailed`, `UsageInvalid`, `CollectionExists`, `Embedding` errors.
     """
-    found = active.load(ws)
-    mirrored = mirror.reconcile(ws, active, found, now=True)
+    found = active.load_project(ws)
+    mirrored = mirror.mirror_changes(ws, active, found, now=True)
     notes = [f"The configuration's {each!r} means nothing here." for each in found.unknown]
     if found.external:
         try:
-            bring(ws, active, found)
+            ensure_index(ws, active, found)
         except (AccessDenied, FileFailed) as error:
             notes.append(f"The external documents are not indexed: {error.sentence}")
     here = read_consistently(ws, lambda: find_origin(ws), index=False)

@@ -55,14 +55,14 @@ class Patterns(Record, frozen=True):
     include: tuple[str, ...] = (f"**/*{SUFFIX}",)
     exclude: tuple[str, ...] = ()
 
-    def match(self, path: str) -> bool:
+    def match_path(self, path: str) -> bool:
         parts = tuple(path.split("/"))
         return any(_matches(_split(each), parts) for each in self.include) and not any(
             _matches(_split(each), parts) for each in self.exclude
         )
 
 
-def scan(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], set[Path]]) -> Files:
+def scan_folder(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], set[Path]]) -> Files:
     """Hidden files and folders are no documents, nor is what git ignores (`ignored` of paths): what
     is taken is pushed. A folder that is not there is empty.
 
@@ -72,7 +72,7 @@ def scan(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], s
     stamps: dict[str, Stamp] = {}
     skipped: list[SkippedDoc] = []
     for path, entry in _entries(folder):
-        if not patterns.match(path):
+        if not patterns.match_path(path):
             continue
         if entry.is_symlink():
             skipped.append(SkippedDoc(terminal_text.escape_line(path), "is a symbolic link"))

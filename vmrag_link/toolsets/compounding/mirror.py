@@ -83,40 +83,40 @@ class ActiveProject:
         self.settled: object = None
         """What rows and files were equal at."""
 
-    def load(self, ws: Workspace) -> DocsProject:
+    def load_project(self, ws: Workspace) -> DocsProject:
         """Raises as `project.load`."""
-        return project.load(ws.places, self.config_path)
+        return project.load_project(ws.places, self.config_path)
 
-    def files(self, ws: Workspace, found: DocsProject, *, now: bool) -> Files:
+    def list_files(self, ws: Workspace, found: DocsProject, *, now: bool) -> Files:
         """`now`: even if they were looked at a moment ago. After a checkout they are others."""
         where = (found.docs_folder, ws.read_trigger())
         if self._looked and not now:
             at, there, files = self._looked
             if there == where and time.monotonic() - at < DEBOUNCE_SECONDS:
                 return files
-        files = folder.scan(found.docs_folder, Patterns(), Repositories(ws.places).find_hidden)
+        files = folder.scan_folder(found.docs_folder, Patterns(), Repositories(ws.places).find_hidden)
         self._looked = (time.monotonic(), where, files)
         return files
 
-    def forget(self, doc_id: str) -> None:
+    def forget_file(self, doc_id: str) -> None:
         """One file is another one by now: it is read again, and the folder looked at."""
-        self.own.forget(doc_id)
+        self.own.forget_file(doc_id)
         self._looked = None
 
 
 def _document(ws: Workspace, found: DocsProject, doc_id: str) -> Document:
-    return documents.project_document(found, doc_id, documents.source(ws, found.docs_folder, doc_id))
+    return documents.project_document(found, doc_id, documents.read_source(ws, found.docs_folder, doc_id))
 
 
-def reconcile(ws: Workspace, active: ActiveProject, found: DocsProject, *, now: bool = False) -> Mirrored:
+def mirror_changes(ws: Workspace, active: ActiveProject, found: DocsProject, *, now: bool = False) -> Mirrored:
     """Take in what has changed in the folder since the rows were written.
 
     Where rows cannot be written now, they stay as they are, and `unwritten` says why. Raises
     `FileFailed`, `CollectionExists`, `Embedding` errors: then nothing is stored.
     """
     with active.lock:
-        files = active.files(ws, found, now=now)
-        wanted, skipped = active.own.headers(found, files, lambda doc_id: _document(ws, found, doc_id))
+        files = active.list_files(ws, found, now=now)
+        wanted, skipped = active.own.read_headers(found, files, lambda doc_id: _document(ws, found, doc_id))
         mirrored = Mirrored(tuple(skipped))
         at = read_consistently(ws, lambda: find_origin(ws).at, index=False)
         state = (found, dict(files.stamps), ws.engine.read_stamp(), ws.read_trigger(), at)
@@ -151,7 +151,7 @@ def _plan(ws: Workspace, at: At, found: DocsProject, wanted: Mapping[str, Docume
     differing = sorted(_differences(ws, at, found, wanted))
     put = [put_row(ws, at, _document(ws, found, doc_id)) for doc_id in differing if doc_id in wanted]
     gone = [doc_id for doc_id in differing if doc_id not in wanted]
-    return Planned(rows(ws, at, found, put, gone), Mirrored((), len(put), len(gone)))
+    return Planned(build_write(ws, at, found, put, gone), Mirrored((), len(put), len(gone)))
 
 
 def put_row(ws: Workspace, at: At, new: Document) -> Document:
@@ -160,7 +160,7 @@ def put_row(ws: Workspace, at: At, new: Document) -> Document:
     return msgspec.structs.replace(new, created_at=before.created_at) if before else new
 
 
-def rows(ws: Workspace, at: At, found: DocsProject, put: list[Document], gone: list[str]) -> Write:
+def build_write(ws: Workspace, at: At, found: DocsProject, put: list[Document], gone: list[str]) -> Write:
     """What to store, embedded already. Raises `CollectionExists`, `Embedding` errors."""
     there = mirror_of(ws, at, found.name)
     collection = there or _new(ws, found)
@@ -191,7 +191,7 @@ def _new(ws: Workspace, found: DocsProject) -> Collection:
     return collections.make_collection(found.collection, model, CHUNKING, kind=COMPOUNDING)
 
 
-def index(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> WriteResult[IndexedFile]:
+def index_file(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> WriteResult[IndexedFile]:
     """Read one file again and mirror it, whatever is known of it.
 
     Raises `AccessDenied` for one that git ignores, `FileFailed`, one of `documents.REFUSALS`, and
@@ -200,14 +200,14 @@ def index(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str)
     path = found.docs_folder / doc_id
     refuse_ignored(ws.places, [path], hint=f"If it is to be shared: git add --force {quoted(path)}")
     with active.lock:
-        active.forget(doc_id)
+        active.forget_file(doc_id)
 
         def plan(at: At) -> Planned[IndexedFile]:
             new = put_row(ws, at, _document(ws, found, doc_id))
             collection = mirror_of(ws, at, found.name) or _new(ws, found)
             changed = not _same(ws, at, new)
             report = IndexedFile(new, collection, len(chunks_of(ws, collection, new)), changed)
-            return Planned(rows(ws, at, found, [new], []) if changed else None, report)
+            return Planned(build_write(ws, at, found, [new], []) if changed else None, report)
 
         return writing.write_rows(ws, plan, f"mirror {doc_id}")
 

@@ -89,16 +89,16 @@ class ReadConfig(Record, frozen=True):
     unknown: tuple[str, ...]
 
 
-def read(path: Path) -> ReadConfig:
+def read_config(path: Path) -> ReadConfig:
     """Raises `FileFailed`, and `UsageInvalid` for what is no configuration."""
     text = file_text(path, MAX_BYTES)
     try:
         found = parse_user_json(text)
         config = msgspec.convert(found, type=ProjectConfig)
     except msgspec.ValidationError as error:
-        raise invalid(path, str(error)) from None
+        raise build_invalid(path, str(error)) from None
     except ValueError as error:
-        raise invalid(path, f"it {error}") from None
+        raise build_invalid(path, f"it {error}") from None
     return ReadConfig(config, tuple(_unknown(found, ProjectConfig, "")))
 
 
@@ -115,7 +115,7 @@ def file_text(path: Path, most: int) -> str:
         raise _unreadable(path, f"it is not UTF-8 (byte {error.start})") from None
 
 
-def invalid(path: Path, why: str) -> UsageInvalid:
+def build_invalid(path: Path, why: str) -> UsageInvalid:
     name = terminal_text.escape_line(str(path))
     return UsageInvalid(
         f"{name} is no configuration of a project: {terminal_text.escape_line(why)}.",
@@ -217,13 +217,13 @@ def unknown_type(types: Sequence[DocType], name: str) -> DocTypeInvalid:
     )
 
 
-def load(places: Places, config_path: str) -> DocsProject:
+def load_project(places: Places, config_path: str) -> DocsProject:
     """The project of a configuration file in the work tree.
 
     Raises `AccessDenied` for one outside of it, `FileFailed`, `UsageInvalid`.
     """
     path = _config(places, config_path)
-    found = read(path)
+    found = read_config(path)
     config, root, folder = found.config, path.parent.parent, path.parent.name
     docs = _inside(root, config.docs_path or folder.removeprefix("."), path, "docs_path")
     external = _external(root, found.config, path)
@@ -258,7 +258,7 @@ def _external(root: Path, config: ProjectConfig, path: Path) -> str:
         return ""
     for pattern in (*stated.include_patterns, *stated.exclude_patterns):
         if pattern.startswith("/") or ".." in pattern.split("/") or "\\" in pattern:
-            raise invalid(path, f"the pattern {pattern!r} leads out of external_docs.path")
+            raise build_invalid(path, f"the pattern {pattern!r} leads out of external_docs.path")
     return _inside(root, stated.path, path, "external_docs.path")
 
 
@@ -275,9 +275,9 @@ def _inside(root: Path, given: str, config: Path, what: str) -> str:
         or "\0" in given
     )
     if flawed or not given.isprintable():
-        raise invalid(config, f"{what} is a path below the project's root, not {given[:80]!r}")
+        raise build_invalid(config, f"{what} is a path below the project's root, not {given[:80]!r}")
     if os.path.realpath(root.joinpath(*parts)) != str(root.joinpath(*parts)):
-        raise invalid(config, f"{what} leads through a symbolic link")
+        raise build_invalid(config, f"{what} leads through a symbolic link")
     return "/".join(parts)
 
 
@@ -285,7 +285,7 @@ def _custom(path: Path, root: Path, config: ProjectConfig) -> list[DocType]:
     found: dict[str, DocType] = {}
     for each in config.custom_doc_types:
         if each.name in found or any(each.name == known.name for known in BUILT_IN):
-            raise invalid(path, f"there are two types named {each.name!r}")
+            raise build_invalid(path, f"there are two types named {each.name!r}")
         folder = _inside(root, each.folder, path, f"the folder of {each.name}")
         schema = _schema(path, root, each.schema_file) if each.schema_file else ""
         shown = each.schema_file or "none"
@@ -301,4 +301,4 @@ def _schema(path: Path, root: Path, given: str) -> str:
     try:
         return doc_types.read_schema(text, is_json=file.suffix.lower() == ".json")
     except SchemaUnusable as error:
-        raise invalid(path, f"{given} {error}") from None
+        raise build_invalid(path, f"{given} {error}") from None

@@ -76,7 +76,7 @@ class SearchRequest(Record, frozen=True):
     promotion_levels: Annotated[Sequence[Level], Meta(description="levels; default: all")] = ()
 
 
-def semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Found:
+def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Found:
     """The documents nearest to a query. Raises `UsageInvalid`, `DocTypeInvalid`, and as
     `Searcher.search`.
     """
@@ -87,7 +87,7 @@ def semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Fou
     most = config.default_limit if request.limit is None else request.limit
 
     def look(searcher: Searcher, view: View) -> Found:
-        near = search.nearest(searcher, project.collection, request.query, wanted, where)
+        near = search.find_nearest(searcher, project.collection, request.query, wanted, where)
         collection = searcher.find_collection(project.collection)
         shown = [
             NearDocument(
@@ -104,7 +104,7 @@ def semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Fou
     return search_index(ws, look, files=False)
 
 
-def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Found:
+def retrieve_documents(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Found:
     """Raises as `semantic`."""
     require_query(wanted.query)
     types = project.require_types(wanted.doc_types)
@@ -119,7 +119,9 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Foun
             return ws.engine.find_document(view.at, project.collection, doc_id)
 
         def near(levels: Sequence[str], from_: Threshold) -> Matches:
-            return search.nearest(searcher, project.collection, wanted.query, from_, search.filter_of(types, levels))
+            return search.find_nearest(
+                searcher, project.collection, wanted.query, from_, search.filter_of(types, levels)
+            )
 
         critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).found if wanted.include_critical else ()
         first = critical[: config.max_critical_docs]
@@ -174,7 +176,7 @@ def of_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: 
                 require_readable(view, name, held)
                 raise no_collection(name, held)
         found = [
-            (name, search.nearest(searcher, name, query, Threshold(SearchPurpose.ANSWER, least)))
+            (name, search.find_nearest(searcher, name, query, Threshold(SearchPurpose.ANSWER, least)))
             for name in names or held
         ]
         ranked = sorted(
@@ -229,7 +231,7 @@ def follow_links(
         following = []
         for source in layer:
             here = document(source)
-            for target in targets(here, known, docs=docs) if here else ():
+            for target in list_references(here, known, docs=docs) if here else ():
                 if target in seen:
                     continue
                 if len(found) == most:
@@ -241,7 +243,7 @@ def follow_links(
     return found
 
 
-def targets(document: Document, known: Container[str], *, docs: str) -> list[str]:
+def list_references(document: Document, known: Container[str], *, docs: str) -> list[str]:
     """The ids of the documents that it refers to, in its order, those of `related_docs` first."""
     found: dict[str, None] = {}
     for text in _texts(document):

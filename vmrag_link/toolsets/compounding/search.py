@@ -93,7 +93,7 @@ class Threshold(Record, frozen=True):
     configured: float | None = None
 
 
-def nearest(
+def find_nearest(
     searcher: Searcher, collection: str, text: str, wanted: Threshold, where: Mapping[str, Any] | None = None
 ) -> Matches:
     """The documents of a collection that an index may hold. Raises as `Searcher.search`."""

@@ -10,7 +10,7 @@ from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.toolsets.compounding import ask, changes, external, mirror, results, retrieval, search
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level
-from vmrag_link.toolsets.compounding.documents import summary
+from vmrag_link.toolsets.compounding.documents import find_summary
 from vmrag_link.toolsets.compounding.mirror import ActiveProject, Mirrored
 from vmrag_link.toolsets.compounding.project import CONFIG, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, Limit, Relevance, SearchRequest, Sources
@@ -32,9 +32,9 @@ def activate_project(
     search. Indexes changed files. Call it first.
     """
     active = ActiveProject(config_path, read_only=call.read_only)
-    done = external.activate(call.ws, active, branch_name)
-    call.state.kept[__package__] = active
-    call.stands(done.standing)
+    done = external.activate_project(call.ws, active, branch_name)
+    call.state.toolset_values[__package__] = active
+    call.set_origin(done.standing)
     _warn_pending(call, done.mirrored)
     if done.differs:
         call.warn("BRANCH_DIFFERS", done.differs)
@@ -46,7 +46,7 @@ def activate_project(
         project_name=done.project.name,
         branch_name=branch_name,
         path_hash=done.project.path_hash,
-        doc_types=[results.DocTypeCount.of(each) for each in done.types],
+        doc_types=[results.DocTypeCount.from_report(each) for each in done.types],
         total_docs=done.total,
         skipped=list(done.mirrored.skipped),
         indexed=done.mirrored.indexed,
@@ -63,8 +63,8 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
     the answer quotes the nearest sentences.
     """
     project = _project(call)
-    done = ask.ask(call.ws, project, request)
-    call.stands(done.found.standing)
+    done = ask.answer_question(call.ws, project, request)
+    call.set_origin(done.found.standing)
     _warn(call, done)
     return results.RagQueryResult(
         answer=done.answer.text,
@@ -88,8 +88,8 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
 @fields_as_keywords
 def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearchResult:
     """Find the project's documents that are nearest to a text, one result for each document."""
-    found = retrieval.semantic(call.ws, _project(call), request)
-    call.stands(found.standing)
+    found = retrieval.search_semantic(call.ws, _project(call), request)
+    call.set_origin(found.standing)
     hits = []
     for document in found.documents:
         metadata = parse_metadata(document.document)
@@ -98,7 +98,7 @@ def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearc
             results.SemanticHit(
                 path=document.path,
                 title=document.document.title,
-                summary=summary(document.document, metadata),
+                summary=find_summary(document.document, metadata),
                 char_count=len(document.document.content),
                 relevance_score=document.match.score,
                 doc_type=metadata["doc_type"],
@@ -118,11 +118,11 @@ def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
     active, project = _active(call)
     place = ask.find_file(project, path)
     if place.external:
-        done = external.index(call.ws, active, project, place.doc_id)
+        done = external.index_file(call.ws, active, project, place.doc_id)
         chunks, changed, model = done.chunks, done.changed, done.collection
     else:
-        landed = mirror.index(call.ws, active, project, place.doc_id)
-        call.pending(landed.pending)
+        landed = mirror.index_file(call.ws, active, project, place.doc_id)
+        call.warn_pending(landed.pending)
         chunks, changed, model = landed.report.chunks, landed.report.changed, landed.report.collection
     shown = search.shown_path(project.external if place.external else project.docs, place.doc_id)
     return results.IndexDocumentResult(
@@ -139,7 +139,7 @@ def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
 def list_doc_types(call: Call) -> results.ListDocTypesResult:
     """List the types of the project's documents with folders and numbers of documents."""
     project = _project(call)
-    types, total = external.count_documents(call.ws, call.standing().at, project)
+    types, total = external.count_documents(call.ws, call.find_origin().at, project)
     return results.ListDocTypesResult(
         doc_types=list(types), message=f"{plural(len(types), 'type')}, {plural(total, 'document')}."
     )
@@ -152,16 +152,16 @@ def search_external_docs(
     """Find files of the project's external documentation that are nearest to a text."""
     active, project = _active(call)
     most = project.config.semantic_search.default_limit if limit is None else limit
-    found = external.nearest(
+    found = external.find_nearest(
         call.ws, active, project, query, use=SearchPurpose.EXTERNAL, least=min_relevance_score, limit=most
     )
-    call.stands(found.standing)
+    call.set_origin(found.standing)
     return results.SearchExternalDocsResult(
         results=[
             results.ExternalHit(
                 document.path,
                 document.document.title,
-                summary(document.document, parse_metadata(document.document)),
+                find_summary(document.document, parse_metadata(document.document)),
                 len(document.document.content),
                 document.match.score,
             )
@@ -180,7 +180,7 @@ def rag_query_external(
     """Answer a question from the project's external documentation, with citations."""
     active, project = _active(call)
     done = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
-    call.stands(done.found.standing)
+    call.set_origin(done.found.standing)
     _warn(call, done)
     return results.RagQueryExternalResult(
         answer=done.answer.text,
@@ -202,11 +202,11 @@ def delete_documents(
     dry_run: Annotated[bool, Given("only count the documents")] = False,
 ) -> results.DeleteDocumentsResult:
     """Delete all stored documents of a project, on one branch or on all. Its files stay."""
-    project = _required(call).load(call.ws)
+    project = _required(call).load_project(call.ws)
     matches = path_hash in (None, project.path_hash)
-    done = changes.remove(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
+    done = changes.remove_mirrored(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
     shown = done if matches else changes.Removed(())
-    call.pending(shown.pending)
+    call.warn_pending(shown.pending)
     would = {"would_delete_count": shown.documents, "would_delete_chunks": shown.chunks} if dry_run else {}
     back = (
         " Its files bring them back with the next call, while the project is active."
@@ -241,8 +241,8 @@ def update_promotion_level(
             hint="Write a document of the project that refers to it, and promote that.",
             path=document_path,
         )
-    done = changes.promote(call.ws, active, project, place.doc_id, promotion_level)
-    call.pending(done.pending)
+    done = changes.promote_document(call.ws, active, project, place.doc_id, promotion_level)
+    call.warn_pending(done.pending)
     said = f"is {promotion_level} now; commit the file with git" if done.changed else f"is {promotion_level} already"
     return results.UpdatePromotionLevelResult(
         status="updated",
@@ -259,14 +259,14 @@ def _active(call: Call) -> tuple[ActiveProject, DocsProject]:
     Raises `ProjectInactive`, and as `mirror.reconcile`.
     """
     active = _required(call)
-    project = active.load(call.ws)
-    _warn_pending(call, mirror.reconcile(call.ws, active, project))
+    project = active.load_project(call.ws)
+    _warn_pending(call, mirror.mirror_changes(call.ws, active, project))
     return active, project
 
 
 def _required(call: Call) -> ActiveProject:
     """Raises `ProjectInactive`."""
-    active = call.state.kept.get(__package__)
+    active = call.state.toolset_values.get(__package__)
     if not isinstance(active, ActiveProject):
         raise ProjectInactive(
             "No project is active in this server.",
@@ -276,7 +276,7 @@ def _required(call: Call) -> ActiveProject:
 
 
 def _warn_pending(call: Call, mirrored: Mirrored) -> None:
-    call.pending(mirrored.pending)
+    call.warn_pending(mirrored.pending)
     if mirrored.unwritten:
         call.warn("FILES_PENDING", mirrored.unwritten)
 

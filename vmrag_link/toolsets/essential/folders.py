@@ -12,7 +12,7 @@ from vmrag_link.errors import NotInitialized, PinMissing
 from vmrag_link.git import plumbing
 from vmrag_link.git.beside import list_fields
 from vmrag_link.git.raw_changes import MOST_FILES
-from vmrag_link.toolsets.essential.texts import Text, here
+from vmrag_link.toolsets.essential.texts import Text, find_place
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.history import known
 from vmrag_link.workspace.history.known import NamedPlace, PlaceNames
@@ -55,7 +55,7 @@ def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     titles |= _read_titles(place, (key for key in keys if key in paths))
     lines = [_format_row(row, titles.get(key, "") if (key := rows[row]) else "") for row in shown]
     commit = place.code if ref else ""
-    return Text(name=f"{folder}/", content="\n".join(lines), above=0, standing=here(ws), commit=commit)
+    return Text(name=f"{folder}/", content="\n".join(lines), above=0, standing=find_place(ws), commit=commit)
 
 
 def _look_up_place(ws: Workspace, ref: str) -> NamedPlace:

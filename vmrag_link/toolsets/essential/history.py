@@ -45,7 +45,7 @@ from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_link.workspace.history.log import PinnedRevision
 from vmrag_mcp.arguments import Given, Ref
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import TextResult, fenced
+from vmrag_mcp.results import TextResult, fence_text
 from vmrag_mcp.session import Call
 
 LISTED = 50
@@ -80,10 +80,10 @@ def history(
     everything. since=v1.0 lists what differs now.
     """
     target, start = history_targets.find_target(call, name, since)
-    if start and not start.commit and not target.stored:
+    if start and not start.commit and not target.is_stored:
         raise texts.unknown_ref(call.ws, since)  # files have no revision of the knowledge base
-    stored = _open_stored(call, target, start) if target.stored else None
-    call.stands(_standing(call.ws, target, stored))
+    stored = _open_stored(call, target, start) if target.is_stored else None
+    call.set_origin(_standing(call.ws, target, stored))
     steps, older = _list_steps(call, target, start, stored, limit)
     lines = [*_step_lines(steps, with_body=bool(target.path or target.document))]
     lines = [*_moved_lines(call.ws, target, steps), *lines]
@@ -233,8 +233,11 @@ def _document_revisions(
 def _changes_target(ws: Workspace, info: PinnedRevision, target: HistoryTarget) -> bool:
     """Return whether a revision changed documents of a target, compared with its first parent."""
     if not info.parents:
-        return any(map(target.covers, (header.key for header in ws.engine.read_headers(info.revision))))
-    return any(target.covers(change.key) for change in ws.engine.diff_headers(info.parents[0], info.revision).documents)
+        return any(map(target.covers_document, (header.key for header in ws.engine.read_headers(info.revision))))
+    return any(
+        target.covers_document(change.key)
+        for change in ws.engine.diff_headers(info.parents[0], info.revision).documents
+    )
 
 
 def _revision_step(info: PinnedRevision, note: str = "") -> HistoryStep:
@@ -357,7 +360,7 @@ def _stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPlace | 
     new = stored.standing.at
     uncommitted = _uncommitted_keys(ws, stored)
     for change in compare.stored_diff(ws, stored.old, new).documents:
-        if target.covers(change.key):
+        if target.covers_document(change.key):
             marks = _marks(uncommitted=change.key in uncommitted, stored=True)
             yield str(DocumentName(*change.key)), change.kind, marks
 
@@ -396,7 +399,7 @@ def _show_patch(
     most = call.behaviour.page_chars
     count = max(pages.fit_lines([*below, head, *(row.text for row in rows)], most) - len(below) - 1, 1)
     lines = "\n".join(row.text for row in rows[:count])
-    text = f"{head}\n{fenced(lines)}"
+    text = f"{head}\n{fence_text(lines)}"
     if count == len(rows):
         return text, ""
     following = rows[count].number

@@ -68,10 +68,10 @@ class HistoryTarget(Record, frozen=True):
         return not (self.document or self.collection)
 
     @property
-    def stored(self) -> bool:
+    def is_stored(self) -> bool:
         return not (self.path or self.pathspecs)
 
-    def covers(self, key: tuple[str, str]) -> bool:
+    def covers_document(self, key: tuple[str, str]) -> bool:
         """Return True if a stored document is part of the target."""
         if self.document:
             return key == self.document.key
@@ -125,7 +125,7 @@ def open_stored(call: Call, start: HistoryStart | None) -> StoredPlace:
 
     Raises why they cannot be read.
     """
-    standing = call.standing()
+    standing = call.find_origin()
     if start is None:
         return StoredPlace(standing)
     try:
@@ -198,7 +198,7 @@ def _stored_collections(call: Call) -> set[str]:
     if not call.ws.is_initialized:
         return set()
     try:
-        return {row.name for row in call.ws.engine.list_collections(call.standing().at)}
+        return {row.name for row in call.ws.engine.list_collections(call.find_origin().at)}
     except VmragError:
         return set()
 
@@ -239,7 +239,7 @@ def _target_of_file(name: str, path: str) -> HistoryTarget:
 
 def _find_stored(call: Call, name: str) -> HistoryTarget | None:
     """Return the stored document or folder of documents that exists."""
-    at, engine = call.standing().at, call.ws.engine
+    at, engine = call.find_origin().at, call.ws.engine
     for full_name in dict.fromkeys((name, document_names.without_line(name))):
         if document_names.find_candidates(engine, at, full_name):
             document = document_names.find_document(engine, [at], full_name)
@@ -298,7 +298,7 @@ def _enumerate(names: Sequence[str]) -> str:
 
 def _stored_names(call: Call) -> Iterator[str]:
     with contextlib.suppress(VmragError):
-        at = call.standing().at
+        at = call.find_origin().at
         yield from (row.name for row in call.ws.engine.list_collections(at))
         yield from (str(DocumentName(*header.key)) for header in call.ws.engine.read_headers(at))
 

@@ -77,7 +77,7 @@ class Passages(Record, frozen=True):
     """True if no passage helps (`retrieval.weakness`)."""
 
 
-def question(
+def parse_question(
     query: str, *, path: str = "", lang: str = "", symbol: str = "", kind: str = "", collection: str = "", ref: str = ""
 ) -> NarrowedQuestion:
     """Return the question. A symbol may be a definition's first line, or `PATH::NAME` as pytest
@@ -96,7 +96,7 @@ def _some(value: str) -> tuple[str, ...]:
     return (value,) if value else ()
 
 
-def answer(ws: Workspace, asked: NarrowedQuestion, budget: int) -> Passages:
+def find_passages(ws: Workspace, asked: NarrowedQuestion, budget: int) -> Passages:
     """Return the best passages of documents and code. If the index takes long to build, a process
     builds it, and words and names answer. The errors are those of `query.query` and `ranked_at`.
     """
@@ -216,7 +216,9 @@ def _answer_at(ws: Workspace, asked: NarrowedQuestion, budget: int, at: RankedRe
         narrowing=asked.narrowed,
     )
     found = packed_answer(ws, query, PackRequest(budget, frugal=True), at=at)
-    return Passages(found.passages, found.tokens, found.left_out, stood(found.kb, found.notes), weak=found.weak is True)
+    return Passages(
+        found.passages, found.tokens, found.left_out, build_origin(found.kb, found.notes), weak=found.weak is True
+    )
 
 
 def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin, str]:
@@ -225,7 +227,7 @@ def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolRepo
     """
 
     def answer_from_index() -> tuple[SymbolReport, AnswerOrigin, str]:
-        return *definitions(ws, asked), ""
+        return *find_definitions(ws, asked), ""
 
     def answer_from_words(deadline: float) -> tuple[SymbolReport, AnswerOrigin, str]:
         tree, opened, _, notice = _without_files(ws, asked, LEAST_BUDGET)
@@ -246,21 +248,21 @@ def related_code(ws: Workspace, asked: NarrowedQuestion, relation: Relation) -> 
     at = ranked_at(ws, asked.ref, or_files=True) if asked.ref else None
     names = [asked.collection] if asked.collection else None
     found = list_related(ws, asked.symbol, relation, collections=names, among=_without_symbol(asked), at=at)
-    return found, stood(found.kb, found.notes)
+    return found, build_origin(found.kb, found.notes)
 
 
 def _without_symbol(asked: NarrowedQuestion) -> Narrowing | None:
     return asked.narrowed and Narrowing(asked.narrowed.paths, asked.narrowed.languages, (), asked.narrowed.kinds)
 
 
-def definitions(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin]:
+def find_definitions(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin]:
     """Where the name is defined. Raises as `symbols`, and `ranked_at`."""
     at = ranked_at(ws, asked.ref, or_files=True) if asked.ref else None
     names = [asked.collection] if asked.collection else None
     found = find_symbols(ws, asked.symbol, collections=names, among=_without_symbol(asked), at=at)
-    return found, stood(found.kb, found.notes)
+    return found, build_origin(found.kb, found.notes)
 
 
-def stood(kb: KbBlock, notes: Sequence[str]) -> AnswerOrigin:
+def build_origin(kb: KbBlock, notes: Sequence[str]) -> AnswerOrigin:
     """Where an answer comes from whose documents are not looked at any more."""
     return AnswerOrigin(kb.commit, kb.commit, kb, tuple(notes))

@@ -35,8 +35,8 @@ def status(call: Call) -> StateText:
     """Show which commit and revision the answers come from, how many files and stored documents are
     searched, and what is uncommitted or unpushed.
     """
-    standing = texts.here(call.ws)
-    call.stands(standing)
+    standing = texts.find_place(call.ws)
+    call.set_origin(standing)
     report = statuses.status(call.ws, with_changes=True)
     lines = [line for line in _state_lines(report) if not any(line.rstrip(".") in note for note in standing.notes)]
     return StateText(text="\n".join(map(terminal_text.escape_line, lines)), message=_describe_next(call, report))
@@ -94,7 +94,7 @@ def show_uncommitted(change: SourceChange | PendingDocument) -> str:
 
 def describe_steps(call: Call, *, documents: bool = False, files: Sequence[str] = ()) -> str:
     """Return the commands that commit these files, and uncommitted documents with their pin."""
-    steps = [call.worded("dolt_commit") or "vmrag commit -m MESSAGE"] if documents else []
+    steps = [call.adapt_text("dolt_commit") or "vmrag commit -m MESSAGE"] if documents else []
     if (call.ws.places.top / ".jj").is_dir():
         return ", then ".join([*steps, "jj commit"])
     staged = note_index.list_staged_files(call.ws.places) if files else ()

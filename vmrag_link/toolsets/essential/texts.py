@@ -143,7 +143,7 @@ def split_place(name: str) -> tuple[str, str]:
     return bare, name[len(bare) + 1 :]
 
 
-def find(ws: Workspace, name: str, ref: str) -> Text:
+def find_text(ws: Workspace, name: str, ref: str) -> Text:
     """Return the tracked file of a path, or the document of a name.
 
     Raises `DocumentMissing` with the closest names, and `UsageInvalid` for a collection.
@@ -182,7 +182,7 @@ def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
         shown = listing.show_stored(store, name)
         return Text(f"{shown.collection}/{shown.doc_id}", shown.content, find_origin(store))
     found = listing.show_stored(ws, f"{ref}:{name}" if ref else name)
-    at = here(ws)
+    at = find_place(ws)
     if ref:
         kb = msgspec.structs.replace(
             at.kb, git_head=None, commit=found.revision, branch=None, dirty=False, in_sync=True
@@ -210,7 +210,7 @@ def _missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: Vm
 
 def _of_file(ws: Workspace, file: TrackedFile) -> Text:
     source = next((row for row in ws.sources.configured if row.write and file.path.startswith(f"{row.folder}/")), None)
-    above, at = _front_matter(source, file) if source else 0, here(ws)
+    above, at = _front_matter(source, file) if source else 0, find_place(ws)
     if file.commit:
         at = msgspec.structs.replace(at, kb=msgspec.structs.replace(at.kb, git_head=file.commit, commit=""))
     return Text(file.path, file.text, at, above, commit=file.commit, uncommitted=file.uncommitted)
@@ -224,7 +224,7 @@ def _front_matter(source: SourceSettings, file: TrackedFile) -> int:
     return len(lines) - len(text) if lines[len(lines) - len(text) :] == text else 0
 
 
-def here(ws: Workspace) -> AnswerOrigin:
+def find_place(ws: Workspace) -> AnswerOrigin:
     """Return where the workspace is at; without a knowledge base, where git is."""
     try:
         return read_consistently(ws, lambda: find_origin(ws), index=False)

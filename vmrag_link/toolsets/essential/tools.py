@@ -35,7 +35,7 @@ from vmrag_link.workspace.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.workspace.history import known
 from vmrag_mcp.arguments import CollectionName, Given, Ref
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import TextResult, fenced
+from vmrag_mcp.results import TextResult, fence_text
 from vmrag_mcp.session import Call
 
 LONGEST_LINE = 300
@@ -66,16 +66,18 @@ def search_documents(
     definitions.
     """
     path = _filter_path(call.ws, path)
-    asked = passages.question(query, path=path, lang=lang, symbol=symbol, kind=kind, collection=collection, ref=ref)
+    asked = passages.parse_question(
+        query, path=path, lang=lang, symbol=symbol, kind=kind, collection=collection, ref=ref
+    )
     require_query(asked.words)
     if relation:
         return _answer_relation(call, asked, relation)
     with texts.naming_refs(call.ws), known.explain_missing_collection(call.ws, [collection] if collection else []):
         if asked.symbol and (found := _definitions(call, asked)):
             return found
-        answer = passages.answer(call.ws, asked, min(max_tokens, call.behaviour.page_chars // 4))
-    call.stands(answer.standing)
-    call.quotes((each.collection, each.doc_id) for each in answer.found)
+        answer = passages.find_passages(call.ws, asked, min(max_tokens, call.behaviour.page_chars // 4))
+    call.set_origin(answer.standing)
+    call.add_quoted((each.collection, each.doc_id) for each in answer.found)
     where = f" with {asked.narrowed.display_text}" if asked.narrowed and not answer.found else ""
     untracked = untracked_notice(answer.standing.kb)
     more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out and not answer.weak else ""
@@ -126,7 +128,7 @@ def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
     report, standing, notice = passages.definitions_soon(call.ws, asked)
     if not report.definitions:
         return None
-    call.stands(standing)
+    call.set_origin(standing)
     _warn_of_index(call, notice)
     shown = report.definitions[:MOST_DEFINITIONS]
     first = f", the first {len(shown)}" if len(report.definitions) > len(shown) else ""
@@ -167,7 +169,7 @@ def _answer_relation(call: Call, asked: NarrowedQuestion, relation: str) -> Text
         known.explain_missing_collection(call.ws, [asked.collection] if asked.collection else []),
     ):
         report, standing = passages.related_code(call.ws, asked, wanted)
-    call.stands(standing)
+    call.set_origin(standing)
     shown = [_show_related(row, report.relation) for row in report.related]
     shown = shown[: pages.fit_lines(shown, call.behaviour.page_chars)]
     left = len(report.related) + report.left_out - len(shown)
@@ -196,7 +198,7 @@ def _show_passage(passage: PackedPassage) -> str:
     head = [passage.shown_place, passage.symbol or passage.heading, _describe_state(passage.uncommitted)]
     head += [passage.outdated, also_in_line(passage.also_in), f"cut {passage.cut}" if passage.cut else ""]
     text = "\n".join(filter(None, (passage.signature and f"… {passage.signature}", passage.text)))
-    return f"{_head_line(head)}\n{fenced(text)}"
+    return f"{_head_line(head)}\n{fence_text(text)}"
 
 
 def _show_definition(definition: SymbolDefinition) -> str:
@@ -251,9 +253,9 @@ def read(
         except DocumentMissing:
             if not placed:
                 raise
-            text, placed = texts.find(call.ws, place, ref), ""  # the name itself ends like that
-    call.stands(text.standing)
-    call.quotes([text.key] if text.key else ())
+            text, placed = texts.find_text(call.ws, place, ref), ""  # the name itself ends like that
+    call.set_origin(text.standing)
+    call.add_quoted([text.key] if text.key else ())
     page = texts.lines_of(text, lines or placed, call.behaviour.page_chars)
     return TextResult(text=_show_page(text, page), message=_describe_page(text, page, ref))
 
@@ -263,7 +265,7 @@ def _find_text(call: Call, name: str, ref: str, lines: str) -> Text:
     first, only_folder = texts.first_line(lines), folders.is_folder(name)
     listing = folders.list_below(call.ws, name, ref, first) if only_folder else None
     try:
-        return listing or texts.find(call.ws, name, ref)
+        return listing or texts.find_text(call.ws, name, ref)
     except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid):
         if not only_folder and (listing := folders.list_below(call.ws, name, ref, first)):
             return listing
@@ -273,7 +275,7 @@ def _find_text(call: Call, name: str, ref: str, lines: str) -> Text:
 def _show_page(text: Text, page: TextLines) -> str:
     version = f"commit {text.commit[:7]}" if text.commit else f"revision {text.revision[:7]}" if text.revision else ""
     head = [_place(text.name, page.first, page.last), version, _describe_state(text.uncommitted)]
-    return f"{_head_line(head)}\n{fenced(page.text)}"
+    return f"{_head_line(head)}\n{fence_text(page.text)}"
 
 
 def _describe_page(text: Text, page: TextLines, ref: str) -> str:
@@ -292,8 +294,10 @@ def _describe_page(text: Text, page: TextLines, ref: str) -> str:
 
 def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
     """Return the code of the first definitions. Raises `UsageInvalid` if there are none."""
-    report, standing = passages.definitions(call.ws, passages.question("", symbol=symbol, path=path, ref=ref))
-    call.stands(standing)
+    report, standing = passages.find_definitions(
+        call.ws, passages.parse_question("", symbol=symbol, path=path, ref=ref)
+    )
+    call.set_origin(standing)
     if not report.definitions:
         raise UsageInvalid(
             f"no code here defines {symbol!r}{f' in {path}' if path else ''}.",
@@ -304,7 +308,7 @@ def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
     exact = [row for row in report.definitions if row.symbol == symbol] or report.definitions
     shown, calls = [], []
     for row in exact[:READ_DEFINITIONS]:
-        text = texts.find(call.ws, row.path, ref)
+        text = texts.find_text(call.ws, row.path, ref)
         page = texts.lines_of(text, f"{row.line}-{row.last_line}", call.behaviour.page_chars // READ_DEFINITIONS)
         shown.append(_show_page(text, page))
         calls += [_describe_page(text, page, ref)] if page.last < page.end else []
@@ -337,7 +341,7 @@ def grep(
     narrowed = GrepOptions(collections=[collection] if collection else [], ref=ref or None, path=path)
     with texts.naming_refs(call.ws):
         report = reading.grep_texts(call.ws, wanted, context=context, most=limit, **narrowed)
-    call.stands(passages.stood(report.kb, report.notes))
+    call.set_origin(passages.build_origin(report.kb, report.notes))
     rows = [(document.name, line) for document in report.documents for line in document.lines]
     lines = [_show_line(name, line) for name, line in rows]
     lines = lines[: pages.fit_lines(lines, call.behaviour.page_chars)]

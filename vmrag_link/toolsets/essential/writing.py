@@ -179,12 +179,12 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
     ws = call.ws
     if ws.stores_nothing and not ws.places.config.exists():
         raise NotInitialized("this repository has no place for notes yet.", hint="vmrag init")
-    at = call.standing().at
+    at = call.find_origin().at
     stores.require_versioned(ws, target.collection, [target.doc_id])
     present = ws.engine.find_document(at, target.collection, target.doc_id)
     if present is None:
         document = _make_document(target, text)
-        call.pending(
+        call.warn_pending(
             put_documents(ws, PutRequest(target.collection, [document], create=True, embed_first=True)).pending
         )
         return _stored_result(call, target, "added")
@@ -203,7 +203,7 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
     lost = find_unsaved(ws, at, lambda key: key == target.key)
     revision = keep_unsaved(ws, at, lost, before="one was replaced") or ws.require_revision()
     result = update_documents(ws, target.collection, [DocumentUpdate(target.doc_id, whole)])
-    call.pending(result.pending)
+    call.warn_pending(result.pending)
     verb = _describe_change(ChangeCounts(modified=1), mode)
     return _stored_result(call, target, verb, _former_lines(present.content, _restore_stored(revision, target)))
 
@@ -216,7 +216,7 @@ def _stored_result(call: Call, name: DocumentName, verb: str, former: Sequence[s
     """Return the answer about a stored document that was written or deleted."""
     ws = call.ws
     call.commit_written()
-    call.stands(find_origin(ws))
+    call.set_origin(find_origin(ws))
     target = ws.resolve_target()
     pending = [
         document
@@ -257,7 +257,7 @@ def forget(call: Call, *, name: Annotated[str, Given("note or stored document")]
         return _note_result(call, document, "deleted", written, head)
     if ws.stores_nothing:
         raise DocumentMissing(f"no note and no stored document {name!r} here.", hint=texts.FIND, doc_id=name)
-    at = call.standing().at
+    at = call.find_origin().at
     stored = document_names.find_document(ws.engine, [at], str(document) if "/" in name else name)
     stores.require_versioned(ws, stored.collection, [stored.doc_id])
     present = ws.engine.find_document(at, stored.collection, stored.doc_id)
@@ -310,5 +310,5 @@ def _stored_collections(call: Call) -> set[str]:
     """Return the collections of the knowledge base, which may not be indexed here yet."""
     ws = call.ws
     with contextlib.suppress(VmragError):  # notes are written without it
-        return {row.name for row in ws.engine.list_collections(call.standing().at)} if ws.is_initialized else set()
+        return {row.name for row in ws.engine.list_collections(call.find_origin().at)} if ws.is_initialized else set()
     return {*ws.list_stored_collections()}

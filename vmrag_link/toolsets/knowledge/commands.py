@@ -101,7 +101,7 @@ def add_log(
         follow_and_warn(ws)
         project, number = listing.issue_named(ws, issue)
         with editor.open_new_text(ws.places, content, name="log.md") as new:
-            result = issue_logs.add(ws, NewLog(project, number, new, title, log_type, values))
+            result = issue_logs.add_log(ws, NewLog(project, number, new, title, log_type, values))
     warn_pending(result.pending)
     said = f"{project}#{number}:{log_type}  {result.report.title}"
     invocation.emit_report(records.added_log(result), [said, NEXT_COMMIT])
@@ -136,7 +136,7 @@ def edit_log(
             before = listing.issue_log(ws, log_id)[0].content
             after = editor.open_edited_text(ws.places, before, name="log.md", instead=_TEXT_HINT)
             change = LogChange(drafts.enter_context(after) or before)
-        done = issue_logs.update(ws, log_id, change)
+        done = issue_logs.update_log(ws, log_id, change)
     warn_pending(done.pending)
     row = records.updated_log(done)
     said = f"{_name(row)}  {row.title}"
@@ -213,7 +213,7 @@ def search_logs(
 ) -> None:
     """Search the logs by meaning and by words."""
     with invocation.workspace() as ws:
-        found, here = search.issues(ws, query, project_id=project, filters=filters, limit=limit)
+        found, here = search.search_logs(ws, query, project_id=project, filters=filters, limit=limit)
         provenance.refuse_outdated(ws, here.notes, strict=strict)
     name = "{project_id}#{issue_number}:{log_type}"
     named = [(name.format(**result.metadata), result.log_id, result) for result in found.results]
@@ -253,7 +253,7 @@ def add_doc(
     """Store a document about a tool."""
     content, values = read_given_text(invocation.directory, text, file), parse_metadata_option(metadata)
     with invocation.workspace() as ws, editor.open_new_text(ws.places, content, name="doc.md") as new:
-        result = knowledge_docs.add(ws, NewDoc(tool, title, new, category, tool_version, values))
+        result = knowledge_docs.add_document(ws, NewDoc(tool, title, new, category, tool_version, values))
     warn_pending(result.pending)
     row = records.added_doc(result)
     invocation.emit_report(row, [f"{tool}  {result.report.title}  {row.doc_id}", NEXT_COMMIT])
@@ -292,7 +292,7 @@ def edit_doc(
             before = listing.knowledge_document(ws, doc_id)[0].content
             after = editor.open_edited_text(ws.places, before, name="doc.md", instead=_TEXT_HINT)
             change = DocChange(drafts.enter_context(after) or before)
-        done = knowledge_docs.update(ws, doc_id, change)
+        done = knowledge_docs.update_document(ws, doc_id, change)
     warn_pending(done.pending)
     row = records.updated_doc(done)
     invocation.emit_report(
@@ -347,7 +347,7 @@ def search_docs(
 ) -> None:
     """Search the documents by meaning and by words."""
     with invocation.workspace() as ws:
-        found, here = search.knowledge(ws, query, tool_name=tool, category=category, limit=limit)
+        found, here = search.search_docs(ws, query, tool_name=tool, category=category, limit=limit)
         provenance.refuse_outdated(ws, here.notes, strict=strict)
     named = [(str(result.metadata["tool_name"]), result.doc_id, result) for result in found.results]
     answering.emit_answer(invocation, found, [*_hits(named, query), answering.describe_position(here.kb)], here.notes)

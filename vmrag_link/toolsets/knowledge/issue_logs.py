@@ -18,7 +18,7 @@ from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentExists, UsageInvalid, quoted
 from vmrag_link.models import ISSUES, LONGEST_TEXT, At, Document, Project, Record, encode_canonical_json, parse_metadata
 from vmrag_link.toolsets.knowledge import rows
-from vmrag_link.toolsets.knowledge.records import LOG_TYPES, LogType, NewMetadata, Updated, stated
+from vmrag_link.toolsets.knowledge.records import LOG_TYPES, LogType, NewMetadata, Updated, read_stated
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import writing
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
@@ -59,7 +59,7 @@ class LogChange(Record, frozen=True):
     metadata: NewMetadata = None
 
 
-def add(ws: Workspace, new: NewLog) -> WriteResult[Document]:
+def add_log(ws: Workspace, new: NewLog) -> WriteResult[Document]:
     """Store a log; its project and its collection are made if they are not there.
 
     Raises `DocumentExists` where the project has a log of that issue and type, `UsageInvalid`,
@@ -78,7 +78,7 @@ def add(ws: Workspace, new: NewLog) -> WriteResult[Document]:
     return writing.write_rows(ws, plan, f"log issue {new.project_id}#{new.issue_number}")
 
 
-def update(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Updated]:
+def update_log(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Updated]:
     """Change a log. One that is like that already is left alone.
 
     Raises `DocumentMissing`, `DocumentExists` for a type that another log of the issue has, and as
@@ -94,12 +94,12 @@ def update(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Updated
     metadata = None if change.metadata is None else rows.checked_metadata(change.metadata, TABLE)
 
     def plan(at: At) -> Planned[Updated]:
-        before = rows.find(ws, at, TABLE, log_id)
+        before = rows.find_row(ws, at, TABLE, log_id)
         after = rows.changed_row(before, title=change.title, content=change.content, fields=fields, metadata=metadata)
         if after is before:
             return Planned(None, Updated(before, changed=False))
-        if stated(after) != stated(before):
-            _refuse_second(ws, at, stated(after))
+        if read_stated(after) != read_stated(before):
+            _refuse_second(ws, at, read_stated(after))
         return Planned(rows.write_of(ws, at, after), Updated(after, changed=True))
 
     return writing.write_rows(ws, plan, f"change issue log {log_id}")

@@ -12,7 +12,7 @@ from vmrag_link.engines import logical
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import KNOWLEDGE, LONGEST_TEXT, At, Document, Record
 from vmrag_link.toolsets.knowledge import rows
-from vmrag_link.toolsets.knowledge.records import NewMetadata, Updated, stated
+from vmrag_link.toolsets.knowledge.records import NewMetadata, Updated, read_stated
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import writing
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
@@ -49,7 +49,7 @@ class DocChange(Record, frozen=True):
     metadata: NewMetadata = None
 
 
-def add(ws: Workspace, new: NewDoc) -> WriteResult[Document]:
+def add_document(ws: Workspace, new: NewDoc) -> WriteResult[Document]:
     """Store a document; the tool's collection is made if it is not there.
 
     One title may be there for two versions of a tool. Raises `UsageInvalid`, `CollectionExists`,
@@ -62,7 +62,7 @@ def add(ws: Workspace, new: NewDoc) -> WriteResult[Document]:
     return writing.write_rows(ws, lambda at: Planned(rows.write_of(ws, at, row), row), f"write about {new.tool_name}")
 
 
-def update(ws: Workspace, doc_id: str, change: DocChange) -> WriteResult[Updated]:
+def update_document(ws: Workspace, doc_id: str, change: DocChange) -> WriteResult[Updated]:
     """Change a document; with another tool it moves to that one's collection.
 
     One that is like that already is left alone. Raises `DocumentMissing`, and as `add`.
@@ -81,7 +81,7 @@ def update(ws: Workspace, doc_id: str, change: DocChange) -> WriteResult[Updated
     metadata = None if change.metadata is None else rows.checked_metadata(change.metadata, TABLE)
 
     def plan(at: At) -> Planned[Updated]:
-        before = rows.find(ws, at, TABLE, doc_id)
+        before = rows.find_row(ws, at, TABLE, doc_id)
         after = rows.changed_row(before, title=change.title, content=change.content, fields=fields, metadata=metadata)
         if after is before:
             return Planned(None, Updated(before, changed=False))
@@ -97,9 +97,9 @@ def _check(fields: Mapping[str, str]) -> None:
             rows.checked_name(key, value)
 
 
-def about(ws: Workspace, at: At, tool_name: str | None, category: str | None) -> Iterator[Document]:
+def list_about(ws: Workspace, at: At, tool_name: str | None, category: str | None) -> Iterator[Document]:
     """The documents about a tool, or about all; each is read when it is asked for."""
     collection = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
     for document in ws.engine.read_documents(at, collection=collection, table=TABLE):
-        if category in (None, stated(document)["category"]):
+        if category in (None, read_stated(document)["category"]):
             yield document

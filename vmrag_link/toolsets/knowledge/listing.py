@@ -21,8 +21,8 @@ from vmrag_link.toolsets.knowledge.records import (
     KnowledgeDoc,
     ListedDoc,
     ListedLog,
+    cut_excerpt,
     doc_fields,
-    excerpt,
     log_fields,
 )
 from vmrag_link.toolsets.knowledge.rows import WHAT
@@ -62,7 +62,7 @@ def issue_logs(
         here = find_origin(ws)
         found = filter_logs(ws, here.at, project_id, wanted)
         page, total = _page(ws, here.at, found, table=TABLE, limit=limit, offset=offset)
-        logs = [ListedLog(**log_fields(each), excerpt=excerpt(each)) for each in page]
+        logs = [ListedLog(**log_fields(each), excerpt=cut_excerpt(each)) for each in page]
         return LogPage(logs, total, offset + len(logs) < total), here
 
     return read_consistently(ws, look, index=False)
@@ -75,9 +75,9 @@ def knowledge_documents(
 
     def look() -> tuple[DocPage, AnswerOrigin]:
         here = find_origin(ws)
-        found = knowledge_docs.about(ws, here.at, tool_name, category)
+        found = knowledge_docs.list_about(ws, here.at, tool_name, category)
         page, total = _page(ws, here.at, found, table=knowledge_docs.TABLE, limit=limit, offset=offset)
-        docs = [ListedDoc(**doc_fields(each), excerpt=excerpt(each)) for each in page]
+        docs = [ListedDoc(**doc_fields(each), excerpt=cut_excerpt(each)) for each in page]
         return DocPage(docs, total, offset + len(docs) < total), here
 
     return read_consistently(ws, look, index=False)
@@ -98,7 +98,7 @@ def knowledge_document(ws: Workspace, doc_id: str) -> tuple[KnowledgeDoc, Answer
 def _one(ws: Workspace, table: DocumentTable, name: str) -> tuple[Document, AnswerOrigin]:
     def look() -> tuple[Document, AnswerOrigin]:
         here = find_origin(ws)
-        return rows.find(ws, here.at, table, name), here
+        return rows.find_row(ws, here.at, table, name), here
 
     return read_consistently(ws, look, index=False)
 

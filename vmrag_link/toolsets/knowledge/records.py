@@ -119,7 +119,7 @@ def doc_fields(document: Document) -> dict[str, Any]:
     return {"doc_id": document.doc_id, **_fields(document)}
 
 
-def excerpt(document: Document) -> str:
+def cut_excerpt(document: Document) -> str:
     return document.content[:EXCERPT]
 
 
@@ -141,7 +141,7 @@ def updated_doc(done: WriteResult[Updated]) -> UpdatedDoc:
     return UpdatedDoc(**doc_fields(done.report.document), changed=done.report.changed, chunks_created=done.chunks)
 
 
-def stated(document: Document) -> dict[str, Any]:
+def read_stated(document: Document) -> dict[str, Any]:
     """The columns of the row that are keys of the document's metadata."""
     values = parse_metadata(document)
     return {key: values[key] for key in METADATA_KEYS[document.table]}
@@ -156,7 +156,7 @@ def given_metadata(document: Document) -> dict[str, Any]:
 def _fields(document: Document) -> dict[str, Any]:
     shared = ("title", "content_hash", "created_at", "updated_at")
     return {
-        **stated(document),
+        **read_stated(document),
         **{name: getattr(document, name) for name in shared},
         "metadata": given_metadata(document),
     }

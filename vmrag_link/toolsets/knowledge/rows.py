@@ -27,7 +27,7 @@ from vmrag_link.models import (
     content_hash,
     encode_canonical_json,
 )
-from vmrag_link.toolsets.knowledge.records import given_metadata, stated
+from vmrag_link.toolsets.knowledge.records import given_metadata, read_stated
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import collections
 from vmrag_link.workspace.documents.document_selection import chunks_of
@@ -109,7 +109,7 @@ def changed_row(
     A title that was derived from the replaced text is derived again.
     """
     kind = _KINDS[before.table]
-    columns = {**stated(before), **fields}
+    columns = {**read_stated(before), **fields}
     text = before.content if content is None else content
     derived = before.title == title_of(before.content, {})
     after = msgspec.structs.replace(
@@ -123,7 +123,7 @@ def changed_row(
     return before if after == before else msgspec.structs.replace(after, updated_at=clock.now())
 
 
-def find(ws: Workspace, at: At, table: DocumentTable, name: str) -> Document:
+def find_row(ws: Workspace, at: At, table: DocumentTable, name: str) -> Document:
     """The row of this id, else the one that a chunk of this name belongs to.
 
     Raises `DocumentMissing`.
@@ -173,7 +173,7 @@ def _collection(ws: Workspace, at: At, row: Document) -> tuple[Collection, bool]
     found = collections.find_exact(ws, at, row.collection)
     if found is None:
         key = logical.IMPLIED_BY[kind]
-        metadata = encode_canonical_json({key: stated(row)[key]})
+        metadata = encode_canonical_json({key: read_stated(row)[key]})
         model = ws.models.load_named(ws.config.embedding.model)
         return collections.make_collection(row.collection, model, CHUNKING, kind=kind, metadata=metadata), True
     if found.kind != kind:

@@ -85,7 +85,7 @@ class _Found(Record, frozen=True):
     standing: AnswerOrigin
 
 
-def issues(
+def search_logs(
     ws: Workspace, text: str, *, project_id: str | None = None, filters: Mapping[str, Any] | None = None, limit: int = 5
 ) -> tuple[IssueHits, AnswerOrigin]:
     """The best passages of the issue logs that pass the filter, of one project or of all.
@@ -104,21 +104,21 @@ def issues(
     return IssueHits(hits, found.searched), found.standing
 
 
-def knowledge(
+def search_docs(
     ws: Workspace, text: str, *, tool_name: str | None = None, category: str | None = None, limit: int = 5
 ) -> tuple[DocHits, AnswerOrigin]:
     """The best passages about one tool or about all. Raises as `issues`."""
     name = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
 
     def passing(at: At) -> Iterable[Document] | None:
-        return None if category is None else knowledge_docs.about(ws, at, tool_name, category)
+        return None if category is None else knowledge_docs.list_about(ws, at, tool_name, category)
 
     found = _search(ws, text, lambda each: each.kind == KNOWLEDGE and name in (None, each.name), passing, limit)
     hits = [DocHit(**shared, doc_id=hit.doc_id) for hit, shared in found.hits]
     return DocHits(hits, found.searched), found.standing
 
 
-def everything(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits, AnswerOrigin]:
+def search_both(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits, AnswerOrigin]:
     """The best passages of both; nothing of other collections. Raises as `issues`."""
     found = _search(ws, text, lambda each: each.kind in TABLE_OF_KIND, lambda _: None, limit)
     hits = [

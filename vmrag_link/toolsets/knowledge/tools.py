@@ -37,9 +37,9 @@ def add_issue_log(call: Call, request: NewLog) -> ToolAnswer[AddedLog]:
 
     dolt_commit makes a revision of it.
     """
-    done = _landed(call, issue_logs.add(call.ws, request))
+    done = _landed(call, issue_logs.add_log(call.ws, request))
     row = records.added_log(done)
-    message = f"{done.report.title!r} is logged for {request.project_id}#{request.issue_number}{call.tail('dolt_commit keeps it')}."
+    message = f"{done.report.title!r} is logged for {request.project_id}#{request.issue_number}{call.format_tail('dolt_commit keeps it')}."
     return ToolAnswer(row, message=message)
 
 
@@ -47,7 +47,7 @@ def add_issue_log(call: Call, request: NewLog) -> ToolAnswer[AddedLog]:
 @fields_as_keywords
 def update_issue_log(call: Call, request: LogChange, *, log_id: LogId) -> ToolAnswer[UpdatedLog]:
     """Change the text, title, type or metadata of an issue log."""
-    done = _landed(call, issue_logs.update(call.ws, log_id, request))
+    done = _landed(call, issue_logs.update_log(call.ws, log_id, request))
     row = records.updated_log(done)
     return ToolAnswer(row, message=_changed(call, row.title, changed=row.changed))
 
@@ -55,7 +55,7 @@ def update_issue_log(call: Call, request: LogChange, *, log_id: LogId) -> ToolAn
 @tool("R")
 def get_issue_log(call: Call, *, log_id: LogId) -> ToolAnswer[IssueLog]:
     """Read a whole issue log by its id."""
-    row = call.read(listing.issue_log(call.ws, log_id))
+    row = call.accept_read(listing.issue_log(call.ws, log_id))
     message = f"{row.title!r}, {row.log_type} of {row.project_id}#{row.issue_number}."
     return ToolAnswer(row, message=message)
 
@@ -70,7 +70,9 @@ def list_issue_logs(
     offset: Offset = 0,
 ) -> ToolAnswer[LogPage]:
     """List issue logs with the start of their texts, last changed first."""
-    page = call.read(listing.issue_logs(call.ws, project_id=project_id, filters=filters, limit=limit, offset=offset))
+    page = call.accept_read(
+        listing.issue_logs(call.ws, project_id=project_id, filters=filters, limit=limit, offset=offset)
+    )
     return ToolAnswer(page, message=f"{len(page.logs)} of {plural(page.total_count, 'issue log')}.")
 
 
@@ -81,9 +83,11 @@ def add_knowledge_doc(call: Call, request: NewDoc) -> ToolAnswer[AddedDoc]:
 
     dolt_commit makes a revision of it.
     """
-    done = _landed(call, knowledge_docs.add(call.ws, request))
+    done = _landed(call, knowledge_docs.add_document(call.ws, request))
     row = records.added_doc(done)
-    message = f"{done.report.title!r} is written down about {request.tool_name}{call.tail('dolt_commit keeps it')}."
+    message = (
+        f"{done.report.title!r} is written down about {request.tool_name}{call.format_tail('dolt_commit keeps it')}."
+    )
     return ToolAnswer(row, message=message)
 
 
@@ -93,7 +97,7 @@ def update_knowledge_doc(
     call: Call, request: DocChange, *, doc_id: Annotated[str, Given("id of the document")]
 ) -> ToolAnswer[UpdatedDoc]:
     """Change a document about a tool."""
-    done = _landed(call, knowledge_docs.update(call.ws, doc_id, request))
+    done = _landed(call, knowledge_docs.update_document(call.ws, doc_id, request))
     row = records.updated_doc(done)
     return ToolAnswer(row, message=_changed(call, row.title, changed=row.changed))
 
@@ -103,7 +107,7 @@ def search_issues(
     call: Call, *, query: QueryText, project_id: AnyProject = None, filters: Filters = None, limit: Hits = 5
 ) -> ToolAnswer[IssueHits]:
     """Search issue logs by meaning and words, for example for an earlier fix."""
-    found = call.read(searching.issues(call.ws, query, project_id=project_id, filters=filters, limit=limit))
+    found = call.accept_read(searching.search_logs(call.ws, query, project_id=project_id, filters=filters, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))
 
 
@@ -117,25 +121,27 @@ def search_knowledge(
     limit: Hits = 5,
 ) -> ToolAnswer[DocHits]:
     """Search documents about tools by meaning and words."""
-    found = call.read(searching.knowledge(call.ws, query, tool_name=tool_name, category=category, limit=limit))
+    found = call.accept_read(searching.search_docs(call.ws, query, tool_name=tool_name, category=category, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))
 
 
 @tool("R")
 def search_all(call: Call, *, query: QueryText, limit: Hits = 5) -> ToolAnswer[EitherHits]:
     """Search issue logs and documents about tools together."""
-    found = call.read(searching.everything(call.ws, query, limit=limit))
+    found = call.accept_read(searching.search_both(call.ws, query, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))
 
 
 def _landed(call: Call, done: WriteResult[R]) -> WriteResult[R]:
-    call.pending(done.pending)
+    call.warn_pending(done.pending)
     return done
 
 
 def _changed(call: Call, title: str, *, changed: bool) -> str:
     return (
-        f"{title!r} is changed{call.tail('dolt_commit keeps that')}." if changed else f"{title!r} is like that already."
+        f"{title!r} is changed{call.format_tail('dolt_commit keeps that')}."
+        if changed
+        else f"{title!r} is like that already."
     )
 
 

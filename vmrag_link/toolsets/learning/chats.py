@@ -34,7 +34,7 @@ from vmrag_link.models import (
 from vmrag_link.ops.stores import stores
 from vmrag_link.ops.stores.stores import CollectionPut, build_document, update_metadata
 from vmrag_link.settings import keep_narrowest, needs_trust
-from vmrag_link.toolsets.learning.evidence_records import StoredIn, file_name, split
+from vmrag_link.toolsets.learning.evidence_records import StoredIn, file_name, split_names
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import named_files as files
 from vmrag_link.workspace.documents import writing
@@ -163,14 +163,16 @@ def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, 
     tools = [each.name for each in request.tool_usage]
     summary = request.diff_summary or diff_summary(changes)
     derived = modification_type(request.prompt_summary, request.response_summary, summary)
-    rated = confidence(changed=bool(changes), tools=len(tools), response=request.response_summary, kind=derived)
+    rated = estimate_confidence(
+        changed=bool(changes), tools=len(tools), response=request.response_summary, kind=derived
+    )
     context = code_context(changes) if request.code_context is None else request.code_context
     return {
         "status": "captured",
         "timestamp": clock.now(),
         "prompt_summary": request.prompt_summary,
         "response_summary": request.response_summary,
-        "involved_entities": split([request.involved_entities]),
+        "involved_entities": split_names([request.involved_entities]),
         "files": [*dict.fromkeys(change.file_path for change in changes)],
         "modification_type": request.modification_type or derived,
         "confidence_score": rated if request.confidence_score is None else request.confidence_score,
@@ -316,7 +318,7 @@ def modification_type(*texts: str) -> ModificationType:
     return best if found[best] else "unknown"
 
 
-def confidence(*, changed: bool, tools: int, response: str, kind: ModificationType) -> float:
+def estimate_confidence(*, changed: bool, tools: int, response: str, kind: ModificationType) -> float:
     """How much there is to learn from a chat, by a fixed rule: 0.4, and more for each of these:
     files were changed, several tools were used, the answer says something, it is known what was
     done.

@@ -92,7 +92,7 @@ def promote(invocation: Invocation, *, words: str, description: str, tags: str, 
         )
     request = promotion.PromotionRequest(description=words or description, tags=[tags], **given)
     with invocation.workspace() as ws:
-        done = promotion.promote(ws, request)
+        done = promotion.store_learning(ws, request)
     lines = [f"Learning {done.report.learning_id}"]
     if checked := done.report.validation:
         enough = "enough" if checked.meets_threshold else f"below {request.validation_threshold:g}"

@@ -78,7 +78,7 @@ def quality_weight(improvement: float | None, *, points: bool) -> float:
     return round(QUALITY * min(1.0, max(0.0, share)), 4)
 
 
-def improvement(before: float, after: float, *, points: bool) -> float:
+def compute_improvement(before: float, after: float, *, points: bool) -> float:
     """How much better it is: in percent of before, or in points where more is better."""
     if points:
         return round(after - before, 2)
@@ -115,7 +115,7 @@ class Evidence(Record, frozen=True):
         return sorted({item.type for item in self.items})
 
 
-def together(parts: Iterable[Evidence]) -> Evidence:
+def merge_evidence(parts: Iterable[Evidence]) -> Evidence:
     """All parts as one, each item and regression once."""
     items: dict[str, EvidenceItem] = {}
     regressions: set[str] = set()
@@ -190,7 +190,7 @@ def _parse(document: Document) -> Evidence | None:
         return None
 
 
-def split(given: Iterable[str]) -> list[str]:
+def split_names(given: Iterable[str]) -> list[str]:
     """Each name once. An element may hold several, with commas between."""
     parts = (part.strip() for each in given for part in each.split(","))
     return [*dict.fromkeys(part for part in parts if part)]

@@ -12,7 +12,7 @@ from vmrag_link.models import LEARNINGS, LONGEST_TEXT, At, Document, Record, par
 from vmrag_link.ops.stores import stores
 from vmrag_link.ops.stores.stores import build_document, update_metadata
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence_records import split
+from vmrag_link.toolsets.learning.evidence_records import split_names
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import writing
 from vmrag_link.workspace.documents.collections import find_exact
@@ -59,7 +59,7 @@ class PromotionReport(Record, frozen=True):
     source_chat_updated: bool
 
 
-def promote(ws: Workspace, request: PromotionRequest) -> WriteResult[PromotionReport]:
+def store_learning(ws: Workspace, request: PromotionRequest) -> WriteResult[PromotionReport]:
     """Store a learning, and note in its chat that it was promoted; both or neither.
 
     Evidence precedes a score that is given. Raises `ValidationMissing`, `ValidationTooLow`,
@@ -130,7 +130,7 @@ def _metadata(request: PromotionRequest, validation: Validation | None, chat: Do
     found: dict[str, object] = {
         "pattern": request.pattern,
         "code_ref": request.code_ref,
-        "tags": split(request.tags),
+        "tags": split_names(request.tags),
         "source_chat_id": request.source_chat_id,
     }
     if validation:

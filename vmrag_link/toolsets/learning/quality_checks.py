@@ -46,7 +46,7 @@ class Measure(NamedTuple):
     known: bool = True
 
 
-def measured(tool: str, metric: Metric, text: str) -> Measure:
+def parse_measure(tool: str, metric: Metric, text: str) -> Measure:
     """What a tool's output says: percent for `coverage`, else the number of messages; with the
     metric `complexity`, of those about that. Raises `OutputUnreadable`.
     """
@@ -220,7 +220,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
     if not after.known:
         ws.progress.note(f"The output of {request.tool} is not known here; its lines were counted.")
     points = higher_is_better(tool)
-    better = None if before is None else evidence.improvement(before.value, after.value, points=points)
+    better = None if before is None else evidence.compute_improvement(before.value, after.value, points=points)
     doc_id = evidence.new_id()
     found = Evidence((EvidenceItem(doc_id, TYPE, evidence.quality_weight(better, points=points)),))
     report = QualityReport(
@@ -250,7 +250,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
 def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:
     source = files.read_file(ws, file)
     try:
-        return measured(tool, metric, source.data.decode(errors="replace"))
+        return parse_measure(tool, metric, source.data.decode(errors="replace"))
     except OutputUnreadable as why:
         raise UsageInvalid(
             f"{source.name} {why}.",

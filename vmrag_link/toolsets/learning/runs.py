@@ -75,7 +75,7 @@ class RunComparison(Record, frozen=True):
     regressions: list[str]
 
 
-def parse(data: bytes) -> dict[str, Status]:
+def parse_report(data: bytes) -> dict[str, Status]:
     """How each test ended, by its id: `classname.name`.
 
     A test that is reported more than once, such as one that failed and then could not clean up, has
@@ -83,9 +83,9 @@ def parse(data: bytes) -> dict[str, Status]:
     """
     reader = _Reader()
     parser = expat.ParserCreate()
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.EntityDeclHandler = reader.entity
+    parser.StartElementHandler = reader.start_element
+    parser.EndElementHandler = reader.end_element
+    parser.EntityDeclHandler = reader.reject_entity
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, LookupError, ValueError) as error:
@@ -102,7 +102,7 @@ class _Reader:
         self._case: tuple[str, int] | None = None
         self._status: Status = "pass"
 
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+    def start_element(self, name: str, attributes: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth == 1 and name not in _ROOTS:
             raise OutputUnreadable(f"is no JUnit XML: it begins with <{name[:80]}>, not with <testsuites>")
@@ -113,7 +113,7 @@ class _Reader:
             outcome = _OUTCOMES[name]
             self._status = outcome if self._status == "pass" else _worse(self._status, outcome)
 
-    def end(self, _: str) -> None:
+    def end_element(self, _: str) -> None:
         if self._case and self._depth == self._case[1]:
             test = self._case[0]
             self.found[test] = _worse(self.found[test], self._status) if test in self.found else self._status
@@ -123,7 +123,7 @@ class _Reader:
         self._depth -= 1
 
     @staticmethod
-    def entity(*_: Any) -> NoReturn:
+    def reject_entity(*_: Any) -> NoReturn:
         raise OutputUnreadable("declares entities, which are not read")
 
 
@@ -131,12 +131,12 @@ def _worse(one: Status, other: Status) -> Status:
     return max(one, other, key=_WORST_LAST.index)
 
 
-def count(run: Mapping[str, Status]) -> RunCounts:
+def count_results(run: Mapping[str, Status]) -> RunCounts:
     number = Counter(run.values())
     return RunCounts(len(run), number["pass"], number["fail"], number["error"], number["skip"])
 
 
-def compare(before: Mapping[str, Status], after: Mapping[str, Status]) -> RunComparison:
+def compare_runs(before: Mapping[str, Status], after: Mapping[str, Status]) -> RunComparison:
     """Of the tests in both runs, in the order of their ids."""
     both = [(test, before[test], after[test]) for test in sorted(before.keys() & after.keys())]
     return RunComparison(
@@ -182,7 +182,7 @@ def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunRepor
     """
     after = _parsed(ws, request.xml, "xml_path")
     before = _parsed(ws, request.before, "before_xml") if request.before else {}
-    compared = compare(before, after)
+    compared = compare_runs(before, after)
     run_id = evidence.new_id()
     stored = [
         StoredTransition(evidence.new_id(), *msgspec.structs.astuple(each)) for each in compared.fixed[:MOST_RECORDS]
@@ -191,7 +191,7 @@ def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunRepor
         ws.progress.note(f"{len(compared.fixed)} tests pass now that did not; the first {MOST_RECORDS} are evidence.")
     items = tuple(EvidenceItem(each.evidence_id, TYPE, evidence.FIXED) for each in stored)
     whole = Evidence(items, tuple(compared.regressions))
-    counts = count(after)
+    counts = count_results(after)
     report = RunReport(
         run_id, counts, stored, compared.regressions, whole.score, whole.score >= evidence.THRESHOLD, run_id
     )
@@ -221,7 +221,7 @@ def _transition(collection: str, run_id: str, each: StoredTransition, item: Evid
 def _parsed(ws: Workspace, file: NamedFile, parameter: str) -> dict[str, Status]:
     source = files.read_file(ws, file)
     try:
-        return parse(source.data)
+        return parse_report(source.data)
     except OutputUnreadable as why:
         raise UsageInvalid(
             f"{source.name} {why}.",

@@ -11,7 +11,7 @@ from msgspec import Meta
 from vmrag_link.models import LONGEST_QUERY, LONGEST_TEXT, Document, Record
 from vmrag_link.ops.stores import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, file_name, split
+from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, file_name, split_names
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.writing import WriteResult
 
@@ -58,7 +58,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
     weight = evidence.resolution_weight(request.resolution, verified=request.resolution_verified)
     found = Evidence((EvidenceItem(doc_id, TYPE, weight),))
     trace = request.stacktrace[-MOST_TRACE:]
-    files = split(request.affected_files) or files_of(trace, ws.places.top)
+    files = split_names(request.affected_files) or files_of(trace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
 
     def rows(collection: str) -> list[Document]:

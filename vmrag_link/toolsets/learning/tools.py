@@ -9,7 +9,7 @@ from vmrag_link.ops.stores import stores
 from vmrag_link.ops.stores.relocation import SetupReport, setup_collections
 from vmrag_link.toolsets.learning import evidence_records
 from vmrag_link.toolsets.learning.chats import ChatReport, ChatRequest, log_chat
-from vmrag_link.toolsets.learning.promotion import PromotionReport, PromotionRequest, promote
+from vmrag_link.toolsets.learning.promotion import PromotionReport, PromotionRequest, store_learning
 from vmrag_link.toolsets.learning.quality_checks import Metric, QualityReport, QualityRequest, log_quality_check
 from vmrag_link.toolsets.learning.runs import RunReport, RunRequest, log_test_results
 from vmrag_link.toolsets.learning.runtime_errors import ErrorReport, ErrorRequest, log_error
@@ -54,7 +54,7 @@ def learning_setup_collections(call: Call) -> ToolAnswer[SetupReport]:
 @fields_as_keywords
 def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[PromotionReport]:
     """Store a learning for later work with its evidence, and mark its chat as promoted."""
-    done = promote(call.ws, request)
+    done = store_learning(call.ws, request)
     checked = done.report.validation
     if checked and not checked.meets_threshold:
         least = f"{request.validation_threshold:g}"

@@ -19,7 +19,7 @@ from vmrag_link.ops.stores import stores
 from vmrag_link.paths import read_regular, write_atomically
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import quality_checks, runs, runtime_errors
-from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, split
+from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, split_names
 from vmrag_link.toolsets.learning.quality_checks import COVERAGE
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import named_files as files
@@ -96,7 +96,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
     Raises `NothingSelected`, `DocumentMissing`, `JsonInvalid` for the file, as `files.read`,
     `stores.prepared`, `writing.write`; `FileFailed` where the result cannot be written.
     """
-    ids = split([*request.test_transitions, *request.runtime_errors, *request.code_quality])
+    ids = split_names([*request.test_transitions, *request.runtime_errors, *request.code_quality])
     if not ids and request.evidence_file is None:
         raise NothingSelected(
             "Nothing says which evidence is meant.",
@@ -109,7 +109,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
     store = stores.find_tools_store(ws)
 
     def plan(at: At) -> Planned[ValidationReport]:
-        whole = evidence.together([*evidence.look_up(store, at, ids).values(), of_file])
+        whole = evidence.merge_evidence([*evidence.look_up(store, at, ids).values(), of_file])
         numbers = {name: sum(item.type == kind for item in whole.items) for kind, name in _KINDS.items()}
         report = ValidationReport(
             score=whole.score,
@@ -157,7 +157,7 @@ def _items(found: EvidenceFile) -> Iterator[EvidenceItem]:
         yield _item(error, runtime_errors.TYPE, weight)
     for check in found.code_quality:
         points = check.tool == COVERAGE
-        better = evidence.improvement(check.before_value, check.after_value, points=points)
+        better = evidence.compute_improvement(check.before_value, check.after_value, points=points)
         yield _item(check, quality_checks.TYPE, evidence.quality_weight(better, points=points))
 
 

@@ -16,7 +16,15 @@ from vmrag_link.documents.importing import FileSelection, SkippedFile
 from vmrag_link.errors import FAILED_CHECK, AccessDenied, FetchFailed, FileFailed, UsageInvalid, VmragError, enumerated
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.toolsets.libraries import pages
-from vmrag_link.toolsets.libraries.ingest import DEFAULT, Ingested, check, converting, find_library, held, ingest
+from vmrag_link.toolsets.libraries.ingest import (
+    DEFAULT,
+    Ingested,
+    check_library,
+    find_held,
+    find_library,
+    ingest_sources,
+    open_converter,
+)
 from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
 from vmrag_link.toolsets.libraries.web.sitemap import MOST_LOCATIONS, MOST_PAGES
 from vmrag_link.workspace import Workspace
@@ -91,7 +99,7 @@ def import_sources(
     Raises `SourceReadOnly` if only refused files are named, `UsageInvalid` for a path where nothing
     is, and as `ingest`.
     """
-    check(name, metadata)
+    check_library(name, metadata)
     skipped: list[SkippedFile] = []
     paths = [importing.require_existing(source) for source in sources if isinstance(source, Path)]
     tracked = None if copy else TrackedFiles(ws, paths, None)
@@ -102,10 +110,10 @@ def import_sources(
     failed: dict[_Named, VmragError] = {}
     taken: list[Ingested] = []
     branch, pending = None, ""
-    with ws.progress.task("taking in", len(named)) as task, converting(ws) as convert:
+    with ws.progress.task("taking in", len(named)) as task, open_converter(ws) as convert:
         for batch in _batches(_read(ws, name, named, failed)):
             refused: dict[str, VmragError] = {}
-            done = ingest(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
+            done = ingest_sources(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
             failed |= {each: refused[source.key] for each, source in batch.items() if source.key in refused}
             taken += done.report
             branch, pending = done.branch or branch, done.pending or pending
@@ -174,7 +182,7 @@ def _source(ws: Workspace, name: str, what: Path | str) -> SourceContent:
     if isinstance(what, Path):
         return named_files.read_file(ws, named_files.resolve_file(what))
     at = writing.require_writable(ws).at
-    return pages.read(ws, what, held(ws, at, name, pages.key_of(what)), pages.admit_typed(ws))
+    return pages.read_page(ws, what, find_held(ws, at, name, pages.key_of(what)), pages.admit_typed(ws))
 
 
 def _batches(read: Iterable[tuple[_Named, SourceContent]]) -> Iterator[dict[_Named, SourceContent]]:

@@ -83,7 +83,7 @@ Convert = Callable[[SourceContent], ConvertedFile]
 
 
 @contextlib.contextmanager
-def converting(ws: Workspace) -> Iterator[Convert]:
+def open_converter(ws: Workspace) -> Iterator[Convert]:
     """Converts any number of sources until the block ends."""
     with Converter(read_limits(ws.config.ingest)) as converter:
 
@@ -120,7 +120,7 @@ class Ingested(Record, frozen=True):
     collection: Collection
 
 
-def ingest(
+def ingest_sources(
     ws: Workspace,
     name: str,
     sources: Sequence[SourceContent],
@@ -153,10 +153,10 @@ def ingest(
         found = find_library(ws, at, name)
         collection = found or new_library(ws, name)
         there = _Held(ws, at, name, [source.key for source in sources])
-        new = there.new_documents([source.key for source in sources if not there.document(source.key)])
+        new = there.new_documents([source.key for source in sources if not there.find_document(source.key)])
         done: list[Ingested] = []
         for source in sources:
-            before = there.document(source.key)
+            before = there.find_document(source.key)
             if before and _is_made_of(before, source):
                 done.append(Ingested("skipped", before, collection))
                 continue
@@ -176,9 +176,9 @@ def ingest(
     return writing.write_rows(ws, plan, f"take into {name}")
 
 
-def held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
+def find_held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
     """What a library has of a source."""
-    return _Held(ws, at, name, [key]).document(key)
+    return _Held(ws, at, name, [key]).find_document(key)
 
 
 class _Held:
@@ -192,7 +192,7 @@ class _Held:
         found = self._engine.read_documents(at, collection=name, ids=known) if known else ()
         self._documents = {each.source: each for each in found}
 
-    def document(self, key: str) -> Document | None:
+    def find_document(self, key: str) -> Document | None:
         return self._documents.get(key)
 
     def new_documents(self, keys: Sequence[str]) -> dict[str, Document]:
@@ -244,7 +244,7 @@ def _version(
     )
 
 
-def check(name: str, metadata: Mapping[str, Any] | None) -> None:
+def check_library(name: str, metadata: Mapping[str, Any] | None) -> None:
     """Raise what `ingest` raises of a library's name and of metadata, before anything is read."""
     require_library_name(name)
     checked_metadata(metadata or {}, name)

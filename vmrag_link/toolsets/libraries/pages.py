@@ -18,7 +18,7 @@ from vmrag_link.errors import GitFailed, RemoteNotTrusted, UsageInvalid, quoted
 from vmrag_link.git import configuration
 from vmrag_link.models import Document
 from vmrag_link.toolsets.libraries.web.addresses import limits_of, private_hosts
-from vmrag_link.toolsets.libraries.web.fetching import fetch
+from vmrag_link.toolsets.libraries.web.fetching import fetch_page
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.named_files import SourceContent, hash_of
@@ -83,7 +83,7 @@ def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
     return admit
 
 
-def agree(ws: Workspace, site: str) -> None:
+def trust_host(ws: Workspace, site: str) -> None:
     """Let agents in this repository have pages fetched from this host from now on."""
     if site not in configuration.read_config_values(ws.places, TRUSTED_KEY):
         configuration.add_value(ws.places, TRUSTED_KEY, site)
@@ -113,7 +113,7 @@ def key_of(url: str) -> str:
     return parse_url(url).text
 
 
-def read(ws: Workspace, url: str, before: Document | None, admit: Admit) -> SourceContent:
+def read_page(ws: Workspace, url: str, before: Document | None, admit: Admit) -> SourceContent:
     """The page as it is now; `before`: the document that a library has of it. `admit`
     decides about its host.
 
@@ -122,9 +122,9 @@ def read(ws: Workspace, url: str, before: Document | None, admit: Admit) -> Sour
     known = import_base.read_origin(before) if before else None
     limits = limits_of(ws.config.ingest, admit)
     if before and known:
-        fetched = fetch(url, limits=limits, etag=known.etag, last_modified=before.last_modified)
+        fetched = fetch_page(url, limits=limits, etag=known.etag, last_modified=before.last_modified)
     else:
-        fetched = fetch(url, limits=limits)
+        fetched = fetch_page(url, limits=limits)
     key = key_of(url)
     parts = urlsplit(key)
     return SourceContent(

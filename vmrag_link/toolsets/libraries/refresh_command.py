@@ -45,7 +45,7 @@ class RefreshReport(Record, frozen=True):
     pending: str
 
 
-def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) -> RefreshReport:
+def refresh_libraries(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) -> RefreshReport:
     """Ask for the pages that came from URLs, and leave what changed uncommitted.
 
     `names`: libraries, documents of libraries as `LIBRARY/DOC`, or URLs, whose hosts are agreed to
@@ -140,7 +140,7 @@ def _pace(ws: Workspace, urls: Sequence[str], admit: Admit) -> Pace:
     hosts = Counter(url.partition("://")[2].partition("/")[0] for url in urls)
 
     def delay(page: PageUrl) -> float:
-        return robots.delay(page) if hosts[page.site] > 1 else 0.0
+        return robots.find_delay(page) if hosts[page.site] > 1 else 0.0
 
     return Pace(delay)
 
@@ -157,7 +157,7 @@ def command(invocation: Invocation, *, names: tuple[str, ...], dry_run: bool) ->
     failed.
     """
     with invocation.workspace() as ws:
-        report = refresh(ws, names, dry_run=dry_run)
+        report = refresh_libraries(ws, names, dry_run=dry_run)
     invocation.emit_report(report, _lines(report))
     return FAILED_CHECK if report.failed else 0
 

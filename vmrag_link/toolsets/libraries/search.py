@@ -42,14 +42,16 @@ _LOOKED_UP = frozenset((*_OF_DOCUMENT, "page"))
 """What the index does not hold."""
 
 
-def parse(given: Mapping[str, Any]) -> Filter:
+def parse_filter(given: Mapping[str, Any]) -> Filter:
     """Raises `FilterInvalid` for another key than `KEYS`, and a value that is no text and no whole
     number.
     """
     return {key: _value(key, value) for key, value in given.items()}
 
 
-def narrow(ws: Workspace, at: At, asked: Query, libraries: Mapping[str, Collection], wanted: Filter) -> Query | None:
+def narrow_query(
+    ws: Workspace, at: At, asked: Query, libraries: Mapping[str, Collection], wanted: Filter
+) -> Query | None:
     """The query of these libraries with the filter in it; None if no passage can pass.
 
     What the index does not hold of a document is looked up in the knowledge base.
@@ -161,7 +163,7 @@ class LibraryPassages(Record, frozen=True):
     results: list[LibraryPassage]
 
 
-def search(
+def search_passages(
     ws: Workspace, text: str, *, k: int, name: str | None = None, where: Mapping[str, Any] | None = None
 ) -> tuple[LibraryPassages, AnswerOrigin]:
     """The best passages of one library or of all; none where there is no such library.
@@ -170,14 +172,14 @@ def search(
     without a character, `FilterInvalid`, `Embedding` errors, `IndexFailed`.
     """
     require_query(text)
-    wanted = parse(where or {})
+    wanted = parse_filter(where or {})
 
     def look(searcher: Searcher, view: View) -> tuple[LibraryPassages, AnswerOrigin]:
         there = all_libraries(ws, view.at)
         libraries = {
             each.name: each for each in there if name in (None, each.name) and searcher.find_collection(each.name)
         }
-        narrowed = narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
+        narrowed = narrow_query(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
         hits = searcher.search(narrowed) if narrowed else []
         rows = {key: ws.engine.find_document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
         paged = [row for row in rows.values() if row and has_pages(row)]

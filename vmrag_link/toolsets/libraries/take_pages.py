@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import Document, Record
 from vmrag_link.toolsets.libraries import pages
-from vmrag_link.toolsets.libraries.ingest import Convert, check, converting, find_library, ingest
+from vmrag_link.toolsets.libraries.ingest import Convert, check_library, find_library, ingest_sources, open_converter
 from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.web import sitemap
 from vmrag_link.toolsets.libraries.web.addresses import limits_of
@@ -57,7 +57,7 @@ def take_site(
 
     Raises as `web.sitemap.urls` and `take_pages`.
     """
-    check(name, metadata)
+    check_library(name, metadata)
     admit = pages.admit_typed(ws)
     found = sitemap.urls(url, limits=limits_of(ws.config.ingest, admit), most=most)
     if found.delay_s and len(found.pages) > 1:
@@ -136,28 +136,28 @@ def take_pages(
     With `dry_run` nothing is stored. Raises as `ingest`; what is wrong with a page alone is told by
     its `problem`.
     """
-    check(name, metadata)
+    check_library(name, metadata)
     at = ws.locate_documents() if dry_run else writing.require_writable(ws).at
     find_library(ws, at, name)
     ids = {source: doc_id for doc_id, source in reversed(ws.engine.list_sources(at, name))}
     run = _Run(ws, name, metadata, dry_run=dry_run)
-    with converting(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:
+    with open_converter(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:
         for url in urls:
             try:
                 doc_id = ids.get(parse_url(url).text)
                 before = ws.engine.find_document(at, name, doc_id) if doc_id else None
-                pace.wait(parse_url(url))
-                run.take(url, before, _changed(ws, url, before, convert, admit))
+                pace.wait_turn(parse_url(url))
+                run.take_page(url, before, _changed(ws, url, before, convert, admit))
             except _FAILURES as error:
-                run.fail(url, error)
+                run.record_failure(url, error)
             task.advance()
-        run.store()
-    return run.result()
+        run.store_batch()
+    return run.build_result()
 
 
 def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit) -> _Ready | None:
     """None if the page makes the document that is stored. Raises one of `_FAILURES`."""
-    source = pages.read(ws, url, before, admit)
+    source = pages.read_page(ws, url, before, admit)
     known = import_base.read_origin(before) if before else None
     if known and known.hash == source.hash:
         return None
@@ -182,7 +182,7 @@ class _Run:
         self._branch: str | None = None
         self._pending = ""
 
-    def take(self, url: str, before: Document | None, ready: _Ready | None) -> None:
+    def take_page(self, url: str, before: Document | None, ready: _Ready | None) -> None:
         doc_id = before.doc_id if before else ""
         if ready is None:
             self._pages[url] = TakenPage(url, self._name, "unchanged", doc_id)
@@ -196,19 +196,19 @@ class _Run:
         self._batch[url] = ready
         size = sum(len(each.source.data) for each in self._batch.values())
         if len(self._batch) == BATCH_PAGES or size > BATCH_BYTES:
-            self.store()
+            self.store_batch()
 
-    def fail(self, url: str, error: VmragError) -> None:
+    def record_failure(self, url: str, error: VmragError) -> None:
         self._pages[url] = TakenPage(url, self._name, "failed", code=error.code, problem=error.message, hint=error.hint)
 
-    def store(self) -> None:
+    def store_batch(self) -> None:
         batch, self._batch = self._batch, {}
         if not batch or self._dry_run:
             return
         converted = {each.source.key: each.converted for each in batch.values()}
         sources = [each.source for each in batch.values()]
         refused: dict[str, VmragError] = {}
-        done = ingest(
+        done = ingest_sources(
             self._ws,
             self._name,
             sources,
@@ -220,11 +220,11 @@ class _Run:
         for url, each in batch.items():
             key, taken = each.source.key, self._pages[url]
             if key in refused:
-                self.fail(url, refused[key])
+                self.record_failure(url, refused[key])
             else:
                 self._pages[url] = TakenPage(url, self._name, taken.status, stored[key], taken.words)
         self._branch = done.branch or self._branch
         self._pending = done.pending or self._pending
 
-    def result(self) -> TakenPages:
+    def build_result(self) -> TakenPages:
         return TakenPages(list(self._pages.values()), self._branch, self._pending)

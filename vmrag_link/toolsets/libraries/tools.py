@@ -17,11 +17,11 @@ from vmrag_link.toolsets.libraries.ingest import (
     DEFAULT,
     Ingested,
     all_libraries,
-    check,
-    converting,
+    check_library,
+    find_held,
     find_library,
-    held,
-    ingest,
+    ingest_sources,
+    open_converter,
 )
 from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.search import LibraryPassages
@@ -56,7 +56,7 @@ def file(
     return _one(ws, name, named_files.read_file(ws, found), metadata)
 
 
-def page(
+def ingest_page(
     ws: Workspace, name: str, url: str, *, admit: Admit, metadata: Mapping[str, Any] | None = None
 ) -> WriteResult[Ingested]:
     """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
@@ -64,16 +64,16 @@ def page(
 
     Raises as `pages.read` and `ingest`.
     """
-    check(name, metadata)
+    check_library(name, metadata)
     key = pages.key_of(url)
     at = writing.require_writable(ws).at
     find_library(ws, at, name)
-    return _one(ws, name, pages.read(ws, url, held(ws, at, name, key), admit), metadata)
+    return _one(ws, name, pages.read_page(ws, url, find_held(ws, at, name, key), admit), metadata)
 
 
 def _one(ws: Workspace, name: str, source: SourceContent, metadata: Mapping[str, Any] | None) -> WriteResult[Ingested]:
-    with converting(ws) as convert:
-        done = ingest(ws, name, [source], convert, metadata=metadata)
+    with open_converter(ws) as convert:
+        done = ingest_sources(ws, name, [source], convert, metadata=metadata)
     return WriteResult(done.report[0], done.branch, done.pending, done.chunks)
 
 
@@ -119,7 +119,7 @@ def ingest_url(
     must agree to each new host. dolt_commit makes a revision of it.
     """
     stores.require_stored(call.ws, library)
-    return _ingested(call, page(call.ws, library, url, admit=_admitted(call), metadata=metadata))
+    return _ingested(call, ingest_page(call.ws, library, url, admit=_admitted(call), metadata=metadata))
 
 
 def _admitted(call: Call) -> pages.Admit:
@@ -130,18 +130,18 @@ def _admitted(call: Call) -> pages.Admit:
     def admit(page: PageUrl) -> None:
         pages.admit_from_agent(call.ws, agreed=call.agreed)(page)
         if call.agreed.get(page.site):
-            pages.agree(call.ws, page.site)
+            pages.trust_host(call.ws, page.site)
 
     return admit
 
 
 def _ingested(call: Call, done: WriteResult[Ingested]) -> IngestResult:
-    call.pending(done.pending)
+    call.warn_pending(done.pending)
     document = done.report.document
     source = named_files.shown_source(call.ws, document)
     said = {
-        "indexed": f"{document.title!r} is in library {document.collection!r} now{call.tail('dolt_commit keeps it')}.",
-        "replaced": f"{document.title!r} in library {document.collection!r} is replaced{call.tail('dolt_commit keeps it')}.",
+        "indexed": f"{document.title!r} is in library {document.collection!r} now{call.format_tail('dolt_commit keeps it')}.",
+        "replaced": f"{document.title!r} in library {document.collection!r} is replaced{call.format_tail('dolt_commit keeps it')}.",
         "skipped": f"{document.title!r} is in library {document.collection!r} already, as it is.",
     }
     return IngestResult(
@@ -164,7 +164,7 @@ def search(
     where: Annotated[dict[str, Any] | None, Given('equal metadata such as {"file_type": "pdf"}', wire="filter")] = None,
 ) -> ToolAnswer[LibraryPassages]:
     """Search libraries of files and web pages by meaning and words."""
-    found = call.read(searching.search(call.ws, query, k=top_k, name=library, where=where))
+    found = call.accept_read(searching.search_passages(call.ws, query, k=top_k, name=library, where=where))
     return ToolAnswer(found, message=f"{plural(len(found.results), 'passage')}.")
 
 
@@ -178,14 +178,14 @@ def list_documents(
     table: Annotated[str | None, Given(f"{', '.join(TABLES)} instead of libraries")] = None,
 ) -> ToolAnswer[DocumentList]:
     """List the documents of libraries, newest first."""
-    found = call.read(list_held(call.ws, library, limit=limit, offset=offset, table=table))
+    found = call.accept_read(list_held(call.ws, library, limit=limit, offset=offset, table=table))
     return ToolAnswer(found, message=f"{found.count} of {found.total} documents.")
 
 
 @tool("R")
 def list_libraries(call: Call) -> ToolAnswer[LibraryList]:
     """List the libraries with their numbers of documents and chunks."""
-    found = call.read(library_sizes(call.ws))
+    found = call.accept_read(library_sizes(call.ws))
     return ToolAnswer(found, message=f"{plural(len(found.libraries), 'library')}.")
 
 

@@ -44,7 +44,7 @@ class ThinkingSettings(Record, frozen=True):
     ] = 0.0
 
 
-def settings(ws: Workspace) -> ThinkingSettings:
+def load_settings(ws: Workspace) -> ThinkingSettings:
     found: ThinkingSettings = ws.section("thinking", ThinkingSettings).config.thinking
     return found
 
@@ -81,12 +81,12 @@ def thought_id(session: str, number: int, branch: str) -> str:
     return f"{plain}_branch_{branch}" if branch else plain
 
 
-def metadata(place: ThoughtPlace) -> dict[str, Any]:
+def build_metadata(place: ThoughtPlace) -> dict[str, Any]:
     fields = msgspec.structs.asdict(place)
     return fields | {f"{CUSTOM}{key}": value for key, value in fields.pop("custom_data").items()}
 
 
-def parse(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | None:
+def parse_thought(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | None:
     """None for a document that is no thought: any tool may add some."""
     custom = {key.removeprefix(CUSTOM): value for key, value in metadata.items() if key.startswith(CUSTOM)}
     try:
@@ -99,7 +99,7 @@ def parse(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | N
 
 
 def thought_of(document: Document) -> Thought | None:
-    return parse(document.doc_id, document.content, parse_metadata(document))
+    return parse_thought(document.doc_id, document.content, parse_metadata(document))
 
 
 def of_sessions(ws: DocumentStore, at: At, sessions: Iterable[str]) -> list[Thought]:
@@ -159,7 +159,7 @@ class ThoughtReport(Record, frozen=True):
     replaced: bool
 
 
-def think(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
+def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
     """Store a thought. The same one again changes nothing; another one replaces it.
 
     Raises `UsageInvalid` for a place that cannot be, `JsonInvalid` for what cannot be stored of
@@ -191,7 +191,7 @@ def think(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
             custom_data=dict(new.custom_data),
         )
         before = None if made else store.engine.find_document(at, collection.name, doc_id)
-        row = build_document(collection.name, doc_id, new.thought, metadata(place), before=before)
+        row = build_document(collection.name, doc_id, new.thought, build_metadata(place), before=before)
         was = thought_of(before) if before else None
         if was and (was.place.session_id, was.place.branch_id) != (session, branch):
             raise _place_taken(doc_id, was)

@@ -40,7 +40,7 @@ def chroma_sequential_thinking(call: Call, request: NewThought) -> ToolAnswer[Th
     """Store a thought of a session and show the thoughts before it, for problems of many steps.
     The same number replaces a thought.
     """
-    done = think.think(call.ws, request)
+    done = think.store_thought(call.ws, request)
     number, session = done.report.thought_number, done.report.session_id
     return outcome.kept_answer(call, done, f"Thought {number} of session {session!r} is written down")
 
@@ -56,7 +56,7 @@ def chroma_find_similar_thoughts(
     include_branches: Branches = True,
 ) -> ToolAnswer[SimilarThoughts]:
     """Find earlier thoughts that are similar to a text."""
-    found = call.read(
+    found = call.accept_read(
         similar_thoughts(
             call.ws, query, k=n_results, threshold=threshold, session=session_id, branches=include_branches
         )
@@ -70,7 +70,7 @@ def chroma_get_session_summary(
     call: Call, *, session_id: Annotated[str, Given("id of the session")], include_branches: Branches = True
 ) -> ToolAnswer[SessionThoughts]:
     """Read the thoughts of a session in order."""
-    found = call.read(session_thoughts(call.ws, session_id, branches=include_branches))
+    found = call.accept_read(session_thoughts(call.ws, session_id, branches=include_branches))
     count = plural(found.total_thoughts_in_session, "thought")
     return ToolAnswer(found, message=f"{count} in session {session_id!r}.")
 
@@ -80,7 +80,7 @@ def chroma_find_similar_sessions(
     call: Call, *, query: QueryText, n_results: Results = 5, threshold: Threshold = None
 ) -> ToolAnswer[SimilarSessions]:
     """Find earlier sessions that are similar to a text."""
-    found = call.read(similar_sessions(call.ws, query, k=n_results, threshold=threshold))
+    found = call.accept_read(similar_sessions(call.ws, query, k=n_results, threshold=threshold))
     count = plural(found.total_found, "session")
     return ToolAnswer(found, message=_similar_sentence(count, found.threshold_used, found.best_similarity))
 
@@ -180,7 +180,7 @@ def similar_thoughts(
 def _thought(store: DocumentStore, view: View, near: NearHit) -> Thought | None:
     """The whole thought, of which a long one's chunk was found."""
     if near.hit.chunks == 1:
-        return think.parse(near.hit.doc_id, near.hit.text, near.hit.metadata)
+        return think.parse_thought(near.hit.doc_id, near.hit.text, near.hit.metadata)
     document = store.engine.find_document(view.at, THOUGHTS, near.hit.doc_id)
     return think.thought_of(document) if document else None
 
@@ -207,7 +207,7 @@ def similar_sessions(
 
 
 def _session_of(header: DocumentHeader) -> str | None:
-    thought = think.parse(header.doc_id, "", parse_metadata(header))
+    thought = think.parse_thought(header.doc_id, "", parse_metadata(header))
     return thought.place.session_id if thought else None
 
 
@@ -229,5 +229,5 @@ def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
     collection = searcher.find_collection(THOUGHTS)
     model = collection.embedding_function if collection else ws.config.embedding.model
     return fusion.choose_threshold(
-        fusion.SearchPurpose.THOUGHTS, model, given=given, configured=think.settings(ws).threshold or None
+        fusion.SearchPurpose.THOUGHTS, model, given=given, configured=think.load_settings(ws).threshold or None
     )

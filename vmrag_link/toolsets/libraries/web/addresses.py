@@ -26,7 +26,7 @@ class Deadline:
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
-    def left(self) -> float:
+    def require_left(self) -> float:
         """The seconds that are left. Raises `TimeoutError` if none are."""
         seconds = self._end - time.monotonic()
         if seconds <= 0:
@@ -101,13 +101,13 @@ class Resolver(Record, frozen=True):
     lookup: Callable[[str], list[str]] = ask_system
     private_hosts: frozenset[str] = frozenset()
 
-    def addresses(self, host: str, deadline: Deadline) -> list[str]:
+    def resolve_host(self, host: str, deadline: Deadline) -> list[str]:
         """The addresses of a host, all of them permitted.
 
         Raises `AccessDenied` if one is not, `FetchFailed` if there is none, `TimeoutError`.
         """
         try:
-            found = ThreadTask(lambda: self.lookup(host)).result(deadline.left())
+            found = ThreadTask(lambda: self.lookup(host)).result(deadline.require_left())
         except TimeoutError:
             raise
         except (OSError, UnicodeError) as error:
@@ -137,7 +137,7 @@ class Resolver(Record, frozen=True):
         if local and host not in self.private_hosts and not self.permits(_A_PRIVATE_ONE):
             raise self._denied(host, "is a name of one")
         try:
-            self.addresses(host, deadline)
+            self.resolve_host(host, deadline)
         except FetchFailed:
             return
 

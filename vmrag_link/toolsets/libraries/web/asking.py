@@ -54,7 +54,7 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
         )
     where = httpcore.URL(scheme=parts.scheme, host=host, port=port, target="/")
     auth = (unquote_to_bytes(parts.username), unquote_to_bytes(parts.password or "")) if parts.username else None
-    return httpcore.Proxy(where, auth=auth, ssl_context=certificates() if parts.scheme == "https" else None)
+    return httpcore.Proxy(where, auth=auth, ssl_context=load_certificates() if parts.scheme == "https" else None)
 
 
 Addresses = Callable[[str, Deadline], list[str]]
@@ -82,7 +82,7 @@ class CheckedNetwork(NetworkBackend):
         for number, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             try:
                 stream = self._sockets.connect_tcp(
-                    address, port, self._deadline.left() / number, local_address, socket_options
+                    address, port, self._deadline.require_left() / number, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if number == 1:
@@ -100,10 +100,10 @@ class _TimedStream(NetworkStream):
         self._deadline = deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        return self._stream.read(max_bytes, self._deadline.left())
+        return self._stream.read(max_bytes, self._deadline.require_left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
-        self._stream.write(buffer, self._deadline.left())
+        self._stream.write(buffer, self._deadline.require_left())
 
     def close(self) -> None:
         self._stream.close()
@@ -114,7 +114,7 @@ class _TimedStream(NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ARG002
     ) -> NetworkStream:
-        stream = self._stream.start_tls(ssl_context, server_hostname, self._deadline.left())
+        stream = self._stream.start_tls(ssl_context, server_hostname, self._deadline.require_left())
         return _TimedStream(stream, self._deadline)
 
     def get_extra_info(self, info: str) -> Any:
@@ -140,15 +140,15 @@ class Response(Record, frozen=True):
     body: bytes
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return self.status in _COMPLETE
 
 
-def ask(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
+def send_request(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
     """The answer to a GET. No redirection is followed. Raises `AccessDenied`, `FetchFailed`."""
     try:
         with _pool(page, limits.resolver, deadline) as pool, _stream(pool, page, conditions) as response:
-            headers = read.collected(response.headers)
+            headers = read.collect_headers(response.headers)
             body = _body(response, headers, limits.max_bytes) if response.status in _COMPLETE else b""
             return Response(response.status, headers, body)
     except (TimeoutError, httpcore.TimeoutException) as error:
@@ -176,9 +176,9 @@ def _pool(page: PageUrl, resolver: Resolver, deadline: Deadline) -> httpcore.Con
         resolver.check_behind_proxy(page.host, deadline)
         resolver = Resolver(permits=is_anything, lookup=resolver.lookup)
     return httpcore.ConnectionPool(
-        ssl_context=certificates() if page.scheme == "https" else None,
+        ssl_context=load_certificates() if page.scheme == "https" else None,
         proxy=proxy,
-        network_backend=CheckedNetwork(resolver.addresses, deadline),
+        network_backend=CheckedNetwork(resolver.resolve_host, deadline),
     )
 
 
@@ -224,7 +224,7 @@ def _unreachable(page: PageUrl, error: Exception) -> FetchFailed:
 
 
 @functools.cache
-def certificates() -> ssl.SSLContext:
+def load_certificates() -> ssl.SSLContext:
     """Those that this machine trusts, as pip does it: the system's store, where a company's own
     authority is, and Mozilla's list for machines without one. `SSL_CERT_FILE` counts as well.
     """

@@ -38,7 +38,7 @@ class Fetched(Record, frozen=True):
     last_modified: str = ""
 
 
-def fetch(url: str, *, limits: FetchLimits, etag: str = "", last_modified: str = "") -> Fetched:
+def fetch_page(url: str, *, limits: FetchLimits, etag: str = "", last_modified: str = "") -> Fetched:
     """The page at a URL. With the `etag` and the `last_modified` of an earlier answer the server is
     asked whether it changed.
 
@@ -47,7 +47,7 @@ def fetch(url: str, *, limits: FetchLimits, etag: str = "", last_modified: str =
     `FetchFailed`, and `IndexExtraMissing` where httpcore is not installed.
     """
     first = page = parse_url(url)
-    conditions = read.conditional(etag, last_modified)
+    conditions = read.build_conditions(etag, last_modified)
     deadline = Deadline(limits.timeout_s)
     for _ in range(MOST_REDIRECTS + 1):
         try:
@@ -70,12 +70,12 @@ def fetch(url: str, *, limits: FetchLimits, etag: str = "", last_modified: str =
 
 def _answer(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
     try:
-        from vmrag_link.toolsets.libraries.web.asking import ask  # with what the base installation leaves out
+        from vmrag_link.toolsets.libraries.web.asking import send_request  # with what the base installation leaves out
     except ModuleNotFoundError as error:
         raise extras.missing_extra_error(
             "web", f"Fetching pages needs {error.name}, which is not installed."
         ) from error
-    return ask(page, conditions, limits, deadline)
+    return send_request(page, conditions, limits, deadline)
 
 
 _AS_IN_A_BROWSER = "Give the address that a browser shows when the page is there."
@@ -101,7 +101,7 @@ def _unchanged(page: PageUrl, answer: Response, etag: str, last_modified: str) -
 
 def _fetched(page: PageUrl, answer: Response) -> Fetched:
     """Raises `FetchFailed` for an answer that is no page."""
-    if not answer.complete:
+    if not answer.is_complete:
         raise _refused(page, answer)
     return Fetched(
         page.text,

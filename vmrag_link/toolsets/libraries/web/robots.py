@@ -12,7 +12,7 @@ import msgspec
 
 from vmrag_link.errors import AccessDenied, FetchFailed, VmragError
 from vmrag_link.toolsets.libraries.web.addresses import FetchLimits
-from vmrag_link.toolsets.libraries.web.fetching import fetch
+from vmrag_link.toolsets.libraries.web.fetching import fetch_page
 from vmrag_link.toolsets.libraries.web.urls import ROBOT, PageUrl
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ class Robots:
         self._limits = msgspec.structs.replace(limits, max_bytes=_MOST_BYTES)
         self._rules: dict[tuple[str, str, int], Protego | VmragError] = {}
 
-    def allows(self, page: PageUrl) -> bool:
+    def allows_page(self, page: PageUrl) -> bool:
         """Raises `FetchFailed` where nobody can say, `AccessDenied`."""
         return self._rules_for(page).can_fetch(page.text, ROBOT)
 
-    def delay(self, page: PageUrl) -> float:
+    def find_delay(self, page: PageUrl) -> float:
         """The seconds to wait between two pages of this host. Raises as `allows` does."""
         return min(self._rules_for(page).crawl_delay(ROBOT) or 0.0, LONGEST_DELAY)
 
-    def sitemaps(self, page: PageUrl) -> list[str]:
+    def list_sitemaps(self, page: PageUrl) -> list[str]:
         """What the host of a page calls its sitemaps; nobody has checked them. Raises as `allows`
         does.
         """
@@ -67,7 +67,7 @@ class Robots:
     def _text(self, page: PageUrl) -> str:
         url = f"{page.scheme}://{page.site}/robots.txt"
         try:
-            found = fetch(url, limits=self._limits)
+            found = fetch_page(url, limits=self._limits)
         except FetchFailed as failed:
             if failed.details["http_status"] in _CLIENT_ERRORS:  # there is none: everything is allowed
                 return ""
@@ -86,7 +86,7 @@ class Pace:
         self._delay = delay
         self._next: dict[str, float] = {}
 
-    def wait(self, page: PageUrl) -> None:
+    def wait_turn(self, page: PageUrl) -> None:
         """Until the host may be asked again. Raises what `delay` does."""
         seconds = self._delay(page)
         sleep(max(0.0, self._next.get(page.site, 0.0) - monotonic()))

@@ -13,7 +13,7 @@ from vmrag_link.http_body import GZIP_BEGINS, BodyDamaged, BodyTooLarge, gunzip
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import escape_line
 from vmrag_link.toolsets.libraries.web.addresses import FetchLimits
-from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch
+from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch_page
 from vmrag_link.toolsets.libraries.web.robots import Robots
 from vmrag_link.toolsets.libraries.web.urls import LONGEST, PageUrl, parse_url, shown_url
 
@@ -50,12 +50,12 @@ def urls(url: str, *, limits: FetchLimits, most: int = MOST_PAGES) -> Sitemap:
 
     Raises as `fetch` does for that sitemap and for robots.txt, and `FetchFailed` if it is none.
     """
-    found = fetch(url, limits=limits)
+    found = fetch_page(url, limits=limits)
     first = parse_url(url)
     walk = _Walk(limits, most, first, parse_url(found.url))
     walk.take_first(first, found)
     walk.read_further()
-    return walk.result()
+    return walk.build_result()
 
 
 class _Walk:
@@ -80,7 +80,7 @@ class _Walk:
         try:
             self._take(read_sitemap(found.data, self._limits.max_bytes), level=1)
         except NotASitemap as error:
-            named = self._robots.sitemaps(sitemap)
+            named = self._robots.list_sitemaps(sitemap)
             raise FetchFailed(
                 _sentence(sitemap, error),
                 hint=f"Its host names this one: {shown_url(named[0])}"
@@ -95,7 +95,7 @@ class _Walk:
                 break
             sitemap, level = self._waiting.popleft()
             try:
-                found = fetch(sitemap.text, limits=self._limits)
+                found = fetch_page(sitemap.text, limits=self._limits)
                 self._take(read_sitemap(found.data, self._limits.max_bytes), level)
             except FetchFailed as error:
                 self._failures.append(error.message)
@@ -128,13 +128,13 @@ class _Walk:
     def _take_page(self, url: PageUrl) -> None:
         if len(self._pages) == self._most:
             self._more += 1
-        elif not self._robots.allows(url):
+        elif not self._robots.allows_page(url):
             self._disallowed += 1
         else:
             self._pages.append(url.text)
-            self._delay = max(self._delay, self._robots.delay(url))
+            self._delay = max(self._delay, self._robots.find_delay(url))
 
-    def result(self) -> Sitemap:
+    def build_result(self) -> Sitemap:
         return Sitemap(
             self._pages,
             self._elsewhere,
@@ -187,7 +187,7 @@ def read_sitemap(data: bytes, most_bytes: int) -> SitemapFile:
         except BodyTooLarge:
             raise NotASitemap(f"has more than {most_bytes:,} bytes unpacked") from None
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"http://", b"https://")):
-        return _Xml().read(data)
+        return _Xml().parse_file(data)
     lines = [line.strip() for line in data.decode("utf-8-sig", errors="replace").splitlines() if line.strip()]
     return SitemapFile(lines[:MOST_LOCATIONS], more=max(0, len(lines) - MOST_LOCATIONS))
 
@@ -203,7 +203,7 @@ class _Xml:
         self._found: list[str] = []
         self._more = 0
 
-    def read(self, data: bytes) -> SitemapFile:
+    def parse_file(self, data: bytes) -> SitemapFile:
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = _refuse

@@ -161,7 +161,7 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs
 _AS_BROWSERS = {"iso8859-1": "windows-1252", "ascii": "windows-1252", "cp1252": "windows-1252"}
 
 
-def collected(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def collect_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """By lower-case names; of a header that stands there twice, the last one."""
     return {_text(name).lower(): _text(value).strip() for name, value in headers}
 
@@ -173,7 +173,7 @@ def _text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def conditional(etag: str, last_modified: str) -> dict[str, str]:
+def build_conditions(etag: str, last_modified: str) -> dict[str, str]:
     """The headers that ask for a page only if it changed. What cannot be sent is left out: it may
     come from a stranger's knowledge base.
     """
