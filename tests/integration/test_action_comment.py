@@ -52,7 +52,7 @@ def settle(api: CommentsApi, text: str = TOLD, *, speaks: bool = True) -> str:
 # -- one comment
 
 
-def test_a_comment_is_written_once_then_edited_and_left_alone_if_it_says_so_already(api):
+def test_comment_is_created_once_then_edited_only_if_changed(api):
     api.write(7, "Looks good", login="reviewer")
     assert settle(api) == "created"
     assert settle(api) == "unchanged"
@@ -63,7 +63,7 @@ def test_a_comment_is_written_once_then_edited_and_left_alone_if_it_says_so_alre
     assert [each["edits"] for each in api.comments[7]] == [0, 1]
 
 
-def test_nothing_is_said_where_nothing_changes_unless_a_comment_says_otherwise(api):
+def test_silent_report_edits_only_an_existing_comment(api):
     assert settle(api, speaks=False) == "silent"
     assert api.comments == {}
     settle(api)
@@ -121,7 +121,7 @@ def test_a_comment_that_was_made_and_not_confirmed_is_not_made_twice(api, status
 
 @pytest.mark.parametrize("status", [403, 429])
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
-def test_who_asks_too_often_waits_as_long_as_it_is_told(api, status, method, monkeypatch):
+def test_comment_waits_as_long_as_retry_after_demands(api, status, method, monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr("time.sleep", waits.append)
     if method == "PATCH":
@@ -162,7 +162,7 @@ def test_a_refusal_says_which_permission_is_needed_and_is_not_repeated(api, trou
     assert not any(f"{method} /issues" in call for method in ("PATCH", "DELETE") for call in api.calls)
 
 
-def test_what_stays_down_is_said_to_be(api):
+def test_comment_raises_if_api_stays_unavailable(api):
     api.troubles += [Trouble("POST", ADD, 502) for _ in range(endpoint.ATTEMPTS)]
     with pytest.raises(RemoteUnreachable, match="answered 502"):
         settle(api)
@@ -174,7 +174,7 @@ def test_what_stays_down_is_said_to_be(api):
     assert api.troubles == []
 
 
-def test_a_comment_that_somebody_deletes_meanwhile_is_made_anew(api):
+def test_comment_deleted_during_the_edit_is_created_again(api):
     gone = api.write(7, f"{MARKER}\nbefore")
     api.troubles.append(Trouble("PATCH", EDIT, 404))
     real = api._right
@@ -224,7 +224,7 @@ def other(api: CommentsApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     return run
 
 
-def test_what_a_forks_run_left_becomes_the_comment(api, other):
+def test_comment_is_written_from_data_of_a_fork_run(api, other):
     api.keep(RUN, {step.FILE: msgspec.json.encode(data())})
     assert "#7: The comment was written." in other()
     [body] = api.ours(7)

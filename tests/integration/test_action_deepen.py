@@ -76,7 +76,7 @@ def test_a_checkout_of_one_commit_is_deepened_as_far_as_the_comparison_needs(hos
     assert blobs >= min(behind, 50) - 1  # the files of old commits did not come
 
 
-def test_what_is_complete_already_is_left_alone(host, tmp_path):
+def test_deepen_leaves_complete_history_unchanged(host, tmp_path):
     start = line(host, "main", 3)
     head = line(host, "topic", 3, start)
     base = line(host, "main", 3, start)
@@ -208,7 +208,7 @@ def test_looking_for_a_commit_fetches_nothing_in_a_partial_clone(host, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(examples(12)))
-def test_what_a_shallow_clone_says_of_two_commits_is_what_the_whole_history_says(host, tmp_path, seed):
+def test_merge_bases_of_shallow_clone_match_whole_history(host, tmp_path, seed):
     """Random histories with merges, criss-cross ones too, cut at every depth: it says the same, or
     that it cannot tell.
     """

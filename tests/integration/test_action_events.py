@@ -155,7 +155,7 @@ def test_without_a_merge_the_base_branch_is_asked_for_its_tip(host):
     assert (found.base, found.head, found.settings_from) == (host.base, host.head, host.base)
 
 
-def test_what_was_merged_is_looked_at_as_it_landed(host):
+def test_merged_pull_request_compares_the_landed_commit(host):
     host.repo.git("merge", "-q", "--squash", host.head)
     landed = host.repo.commit("squashed")
     payload = events.pull_request(host.opened, host.head, action="closed", merged=True, merge_commit_sha=landed)
@@ -164,7 +164,7 @@ def test_what_was_merged_is_looked_at_as_it_landed(host):
     assert found.settings_from == host.base
 
 
-def test_what_was_closed_without_a_merge_is_a_pull_request_like_any(host):
+def test_pull_request_closed_without_merge_compares_like_any_other(host):
     payload = events.pull_request(host.opened, host.head, action="closed", merge_commit_sha=host.merge)
     assert host.pull_request(payload=payload).head == host.head
 
@@ -220,12 +220,12 @@ def test_a_push_by_force_is_compared_with_what_was_there_before(host):
     assert host.push(host.head, forced=True).base == host.head
 
 
-def test_what_nobody_has_any_more_after_a_push_by_force_makes_the_branch_a_new_one(host):
+def test_force_push_with_missing_base_is_compared_as_new_branch(host):
     assert host.push("ab" * 20, forced=True).base is None
     assert host.push("ab" * 20, host.head, ref="refs/heads/topic", forced=True).base == host.base
 
 
-def test_what_cannot_be_had_after_any_other_push_is_an_error(host):
+def test_push_with_missing_base_raises_history_missing(host):
     with pytest.raises(HistoryMissing) as caught:
         host.push("ab" * 20)
     assert "fetch-depth: 0" in caught.value.hint
@@ -258,7 +258,7 @@ def test_a_tag_follows_nothing_and_nobodys_settings_count(host, before):
 
 
 @pytest.mark.parametrize(("protected", "counts"), [("true", True), ("false", False), ("", False), ("TRUE", False)])
-def test_what_is_pushed_speaks_for_the_person_on_a_protected_branch_alone(host, protected, counts):
+def test_settings_come_from_the_base_of_protected_branches_only(host, protected, counts):
     expected = host.base if counts else None
     assert host.push(host.opened, GITHUB_REF_PROTECTED=protected).settings_from == expected
     ref = {"sha": host.base, "ref": "refs/heads/main", "GITHUB_REF_PROTECTED": protected}
@@ -326,7 +326,7 @@ def test_a_checkout_of_the_fork_is_refused_because_its_base_and_knowledge_are_a_
 
 
 @pytest.mark.parametrize("url", OURS)
-def test_a_checkout_of_the_events_repository_that_lacks_its_commit_is_no_other_one(host, tmp_path, url):
+def test_checkout_without_commit_of_its_repository_raises_history_missing(host, tmp_path, url):
     repo = make_repo(tmp_path / "other")
     repo.commit("other")
     repo.git("remote", "add", "origin", url)
@@ -378,7 +378,7 @@ def test_a_value_of_another_form_is_refused(built, path, value):
 @pytest.mark.parametrize(
     "ref", ["x:y", "../main", "main^{commit}", "a b", "-main", "@{-1}", "x\x00y", "*", "main.lock"]
 )
-def test_a_base_branch_with_a_name_that_is_none_is_refused(built, ref):
+def test_comparison_rejects_invalid_base_branch_names(built, ref):
     assert refused(built, events.pull_request(built.opened, built.head, ref=ref), "pull_request_target")
 
 
@@ -387,7 +387,7 @@ def test_a_base_branch_with_a_name_that_is_none_is_refused(built, ref):
     [b"", b"null", b"[]", b"{", b"\xff\xfe", b"[" * 200_000, b'{"a":' * 200_000, b" " * (MOST_BYTES + 1)],
     ids=["empty", "null", "list", "cut", "no UTF-8", "deep lists", "deep objects", "huge"],
 )
-def test_a_payload_that_is_none_is_refused(built, content):
+def test_comparison_rejects_invalid_payloads(built, content):
     assert "payload" in refused(built, content).message
 
 
@@ -409,11 +409,11 @@ def test_outside_of_a_job_nothing_can_be_said(built):
 
 
 @pytest.mark.parametrize("server", ["https://x.example/$(id)", "javascript:alert(1)", "https://user:pw@x.example"])
-def test_a_server_that_is_none_names_no_fork(host, server):
+def test_invalid_server_url_names_no_fork(host, server):
     assert host.pull_request(GITHUB_SERVER_URL=server).fork is None
 
 
-def test_what_strangers_may_write_freely_changes_nothing(host):
+def test_untrusted_payload_fields_do_not_change_the_comparison(host):
     plain = host.pull_request()
     payload = events.pull_request(host.opened, host.head, source=FORK | {"name": "$(id)", "default_branch": "::x::"})
     payload["pull_request"]["head"]["ref"] = "\n::error::\n" * 1000
@@ -422,6 +422,6 @@ def test_what_strangers_may_write_freely_changes_nothing(host):
 
 
 @pytest.mark.parametrize("name", ["\n::error::\n", "a..b", "a\0b", "x" * 200_000, ""])
-def test_what_git_cannot_call_a_branch_is_none(tmp_path, monkeypatch, name):
+def test_ref_name_check_rejects_invalid_branch_names(tmp_path, monkeypatch, name):
     isolate(monkeypatch, tmp_path / "home")
     assert not plumbing.is_ref_name(plumbing.locate_work_tree(make_repo(tmp_path / "repo").top), f"refs/heads/{name}")

@@ -55,7 +55,7 @@ def brought(name: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, f
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_packages_bring_is_what_their_metadata_say(mode: str) -> None:
+def test_package_names_match_installed_metadata(mode: str) -> None:
     """Another way to the same list: it has no more than the versions of other Pythons besides."""
     new = brought("vmrag-link", frozenset(packages.list_mode_extras([mode])))
     found: set[tuple[str, frozenset[str]]] = set()
@@ -155,7 +155,7 @@ def test_the_runners_uv_installs_by_hash(machine: Machine, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("text", ["exit 1", "[ $1 = --version ] && echo uv 99.0.0 || exit 1", "echo uv 0.4.30"])
-def test_without_a_uv_that_works_pip_installs_the_same_and_one_line_says_so(
+def test_pip_installs_with_a_warning_if_uv_does_not_work(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd, text: str
 ) -> None:
     """pip finds no uv in this index, either."""

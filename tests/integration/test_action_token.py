@@ -123,7 +123,7 @@ def test_no_other_place_gets_it(server: str, home: Path, tmp_path: Path) -> None
     )
 
 
-def test_an_empty_token_is_none(home: Path, tmp_path: Path) -> None:
+def test_empty_token_is_ignored(home: Path, tmp_path: Path) -> None:
     repo = Repo(make_repo(tmp_path / "repo").top)
     assert (
         github_api.build_git_environment(plumbing.locate_work_tree(repo.top), " \n", {"GITHUB_SERVER_URL": SERVER})
@@ -133,7 +133,7 @@ def test_an_empty_token_is_none(home: Path, tmp_path: Path) -> None:
     assert github_api.list_secret_forms(TOKEN) == (TOKEN, basic(TOKEN))
 
 
-def test_what_the_environment_says_already_stays() -> None:
+def test_git_settings_keep_inherited_variables() -> None:
     inherited = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "x"}
     assert env.git_settings(below=[("c.d", "y")], above=[("e.f", "z")], environ=inherited) == {
         "GIT_CONFIG_COUNT": "3",

@@ -179,7 +179,7 @@ def test_a_push_is_looked_at_from_what_was_there(upstream):
     assert told(report) == [("error", "KNOWLEDGE_DROPPED")]
 
 
-def test_what_a_push_by_force_took_back_is_not_missed(upstream):
+def test_forced_push_does_not_miss_removed_pins(upstream):
     before, after = upstream.tip(), upstream.tip("base")
     upstream.hub.git("update-ref", "refs/keep", before)
     upstream.world.git("push", "-q", "--force", "origin", f"{after}:main")
@@ -195,7 +195,7 @@ def test_one_commit_is_compared_with_its_parents(upstream):
     assert report.commits == 3
 
 
-def test_where_nothing_is_pinned_no_knowledge_is_asked_for(upstream, tmp_path):
+def test_verify_without_pins_fetches_no_knowledge(upstream, tmp_path):
     host = make_repo(tmp_path / "plain")
     base, head = host.commit("1", a="1"), host.commit("2", a="2")
     repo = checkout(host.top, tmp_path / "checkout", head, depth=2)

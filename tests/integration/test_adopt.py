@@ -176,7 +176,7 @@ def pin_of(revision: str) -> bytes:
 # -- what is taken ---------------------------------------------------------------------------------
 
 
-def test_what_a_fork_pins_is_reachable_on_the_base_repository_afterwards(world):
+def test_adopt_makes_pins_of_a_fork_reachable_at_the_base(world):
     one, two = world.eve.record("one"), world.eve.record("two")
     code = world.opens(one, two)
     assert world.adopts() == {
@@ -231,7 +231,7 @@ def test_a_branch_of_the_fork_is_read_without_bringing_its_code_here(world):
     )
 
 
-def test_where_nothing_is_new_a_fork_needs_no_knowledge_and_has_to_be_one_all_the_same(world):
+def test_adopt_without_news_still_requires_a_fork(world):
     revision = world.eve.record("one")
     code = world.opens(revision)
     world.ada.repo.git("fetch", "-q", "../fork.git", "topic")
@@ -255,7 +255,7 @@ def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
 
 @pytest.mark.parametrize("name", ["nobranch", "two words", "a:b", "a*", "refs/x..y"])
 @pytest.mark.sample(2)
-def test_what_is_neither_a_commit_here_nor_a_branch_there_is_said_so(world, name):
+def test_adopt_rejects_unknown_commit_or_branch(world, name):
     error = world.refuses(name)
     assert error["code"] == "GIT_COMMIT_NOT_FOUND"
     assert repr(name) in error["message"]
@@ -284,7 +284,7 @@ def test_without_push_it_stays_here_until_somebody_pushes(world):
     assert world.on_hub(revision)
 
 
-def test_what_came_here_unasked_is_looked_at_all_the_same(world):
+def test_adopt_checks_revisions_that_were_already_fetched(world):
     """A maintainer may have fetched from the fork by hand: that it is here says nothing about
     it.
     """
@@ -321,7 +321,7 @@ def test_an_earlier_pin_that_the_fork_has_lost_is_named_and_does_not_stop_the_re
     assert world.on_hub(kept)
 
 
-def test_a_fork_without_what_its_commit_pins_is_said_so(world):
+def test_adopt_reports_fork_without_the_pinned_revision(world):
     world.eve.push("fork", revisions=(world.eve.record("pushed"),))
     world.pins(world.eve.record("kept at home"))
     error = world.refuses(code=1)
@@ -329,14 +329,14 @@ def test_a_fork_without_what_its_commit_pins_is_said_so(world):
     assert "vmrag push" in error["hint"]
 
 
-def test_a_fork_without_a_knowledge_base_is_said_so(world):
+def test_adopt_reports_fork_without_knowledge_base(world):
     world.pins(world.eve.record("one"))
     error = world.refuses()
     assert error["code"] == "REMOTE_NOT_FOUND"
     assert error["message"].endswith("fork.git has no knowledge base.")
 
 
-def test_a_commit_without_a_pin_or_with_a_broken_one_is_said_so(world):
+def test_adopt_reports_commit_with_missing_or_malformed_pin(world):
     world.eve.repo.commit("no pin", pin=None)
     world.eve.repo.git("push", "-q", "--no-verify", "fork", "HEAD:refs/heads/topic")
     assert world.refuses(code=1)["code"] == "NO_PIN"
@@ -517,12 +517,12 @@ def test_many_revisions_are_looked_at_once_each(strangers):
     assert strangers.vet(strangers.known) == []
 
 
-def test_what_the_file_does_not_have_is_left_out(strangers):
+def test_vet_leaves_out_missing_revisions(strangers):
     good = strangers.evil("UPDATE documents SET title = 'good'")
     assert strangers.vet("ab" * 20, good) == [good]
 
 
-def test_what_was_written_by_our_own_commands_is_taken(strangers):
+def test_vet_accepts_revisions_of_vmrag_commands(strangers):
     engine = DoltliteEngine.open(strangers.theirs.parent)
     texts = ["", "\x1b[2J", "e\u0301 \U0001f600", "a" * 100_000, "{}", "\r\n"]
     rows = [document(f"doc/{number} ü", text, metadata='{"a":[1,2.5,true,"x"]}') for number, text in enumerate(texts)]
@@ -576,7 +576,7 @@ def test_a_byte_changed_anywhere_is_noticed_or_was_not_needed(strangers):
     assert taken < 5
 
 
-def test_a_file_that_is_no_knowledge_base_is_refused(strangers):
+def test_vet_rejects_files_other_than_knowledge_bases(strangers):
     for content in (b"", b"\0" * 4096, b"SQLite format 3\0" + b"\0" * 5000, random.Random(1).randbytes(9000)):
         strangers.theirs.write_bytes(content)
         strangers.refuses(strangers.known[::-1])
@@ -597,7 +597,7 @@ def test_nothing_arrives_of_what_is_refused(world, flaw):
     assert bad[:12] in error["message"]
 
 
-def test_what_a_newer_program_wrote_is_refused_with_the_way_to_get_that_program(world):
+def test_adopt_rejects_newer_schema_with_upgrade_hint(world):
     world.opens(world.evil(f"UPDATE vmrag_meta SET value = '{SCHEMA_VERSION + 1}'"))
     error = world.refuses()
     assert error["code"] == "SCHEMA_TOO_NEW"

@@ -81,7 +81,7 @@ def test_since_where_the_code_stands_nothing_has_changed(history):
     assert "the answer is the same" in shown
 
 
-def test_uncommitted_documents_are_said_to_be_so(history):
+def test_query_since_marks_uncommitted_documents(history):
     history.write("docs/a.md", "# Retries\n\nRequests are retried without end.\n")
     history.vmrag("import", "docs", "--collection", "docs", "--copy")
     report = asked(history, "--since", "v2")
@@ -104,7 +104,7 @@ def test_from_an_older_place_a_removed_document_is_named_and_its_revisions(histo
 
 
 @pytest.mark.parametrize("other", [["--at", "v1"], ["--full"], ["-U", "2"], ["--open"]])
-def test_what_shows_one_answer_is_refused_beside_it(history, other):
+def test_query_since_rejects_options_for_one_answer(history, other):
     done = history.vmrag("query", "retries", "--since", "v1", *other, code=None)
     assert done.code == 2
     assert "--since compares two answers" in done.err

@@ -41,7 +41,7 @@ def bob(world: World) -> User:
 
 
 @pytest.mark.parametrize("command", ["query certificates", "list", "sync", "init --knowledge-base"])
-def test_a_remote_that_cannot_be_reached_is_no_reason_to_start_anew(bob, command):
+def test_unreachable_remote_hint_suggests_clone_not_restart(bob, command):
     error = refused(bob, *command.split())
     assert error["hint"] == "git ls-remote origin; then: vmrag clone"
 
@@ -107,7 +107,7 @@ def test_as_long_as_one_of_several_remotes_has_not_answered_nobody_knows(world):
     assert ANEW not in refused(bob, "query", "certificates")["hint"]
 
 
-def test_not_to_know_which_of_several_remotes_is_meant_is_no_reason_either(world):
+def test_ambiguous_remote_hint_suggests_setting_not_restart(world):
     bob = world.join("bob")
     bob.git("remote", "rename", "origin", "one")
     bob.git("remote", "add", "two", NOBODY)
@@ -136,7 +136,7 @@ def test_a_clone_without_a_knowledge_base_does_not_wait_for_a_silent_remote_with
 
 
 @pytest.mark.parametrize("command", ["clone", "sync", "install", "init --knowledge-base"])
-def test_who_asks_for_it_is_not_put_off(world, bob, command):
+def test_explicit_command_fetches_again_after_a_failed_fetch(world, bob, command):
     refused(bob, "query", "certificates")
     bob.git("remote", "set-url", "origin", str(world.hub.top))
     bob.vmrag(*command.split())

@@ -202,7 +202,7 @@ def test_a_query_waits_for_a_sync_that_ends_in_time(project):
     ended(project)
 
 
-def test_a_query_that_has_waited_long_enough_answers_from_the_revision_of_before_and_says_so(project, held):
+def test_query_answers_from_old_revision_after_waiting_for_sync(project, held):
     before = project.pinned
     with held():
         switched(project, "feature", **ASIDE)
@@ -215,7 +215,7 @@ def test_a_query_that_has_waited_long_enough_answers_from_the_revision_of_before
     assert answer["notes"] == []
 
 
-def test_what_writes_waits_for_the_sync_and_lands_on_the_pin(project):
+def test_add_waits_for_background_sync_and_lands_on_the_pin(project):
     with locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
         switched(project, "feature", **ASIDE)
         adding = subprocess.Popen(

@@ -123,7 +123,7 @@ def test_a_pin_of_an_unknown_revision_is_missing_and_the_old_one_answers(project
 
 
 @pytest.mark.parametrize("what", ["a folder", "a link", "a pipe"])
-def test_a_pin_that_is_no_file_is_refused(project, what):
+def test_sync_rejects_pin_other_than_a_regular_file(project, what):
     path = project.top / ".dolt-version"
     path.unlink()
     {"a folder": path.mkdir, "a link": lambda: path.symlink_to("/dev/zero"), "a pipe": lambda: os.mkfifo(path)}[what]()
@@ -134,7 +134,7 @@ def test_a_pin_that_is_no_file_is_refused(project, what):
 
 
 @pytest.mark.hooks("on")
-def test_a_missing_knowledge_base_says_where_one_may_be_and_how_to_start_anew(project):
+def test_missing_knowledge_base_hints_where_to_get_it(project):
     shutil.rmtree(project.shared / "kb")
     looking = [("sync",), ("query", "faq"), ("list",), ("log",)]
     for command in [*looking, ("pin",), *WRITES]:
@@ -264,7 +264,7 @@ def test_an_index_with_other_bytes_in_files_of_the_right_size_is_built_again(pro
 
 
 @pytest.mark.hooks("on")
-def test_a_damaged_base_is_no_reason_not_to_get_to_another_revision(project, tmp_path):
+def test_checkout_builds_index_despite_damaged_base_index(project, tmp_path):
     project.git("switch", "-q", "feature")
     shutil.rmtree(view_of(project))
     project.git("switch", "-q", "main")
@@ -431,7 +431,7 @@ EVERYTHING = [
 ]
 
 
-def test_outside_of_a_git_repository_every_command_says_so(tmp_path, monkeypatch):
+def test_commands_outside_a_repository_report_no_repository(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     (tmp_path / "nothing").mkdir()
     for command in EVERYTHING:
@@ -441,7 +441,7 @@ def test_outside_of_a_git_repository_every_command_says_so(tmp_path, monkeypatch
     assert list((tmp_path / "nothing").iterdir()) == []
 
 
-def test_in_a_bare_repository_every_command_says_so(tmp_path, monkeypatch):
+def test_commands_in_a_bare_repository_suggest_a_worktree(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
     for command in EVERYTHING:
@@ -630,7 +630,7 @@ def test_malformed_settings_name_file_and_line_and_stop_everything(project, text
 
 
 @pytest.mark.parametrize("what", ["a folder", "a link to a device", "a pipe"])
-def test_settings_that_are_no_file_are_refused(project, what):
+def test_settings_other_than_a_regular_file_are_rejected(project, what):
     path = project.top / ".vmrag.yaml"
     path.unlink()
     make = {
@@ -707,7 +707,7 @@ def test_a_commit_without_words_is_refused(project):
         (["pin", "nope"], "BRANCH_NOT_FOUND"),
     ],
 )
-def test_what_is_not_there_is_named_with_a_hint(project, line, code):
+def test_missing_objects_are_reported_with_a_hint(project, line, code):
     refused(project, *line, code=3, error=code)
 
 

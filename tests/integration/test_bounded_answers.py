@@ -157,18 +157,18 @@ def test_an_answer_without_an_end_is_cut_off_packed_ones_too(ask, sent):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("ask", ASKING)
-def test_headers_without_an_end_are_no_answer(ask):
+def test_endless_headers_are_reported_as_unreachable(ask):
     with serving(headers_without_an_end) as url:
         assert "cannot be reached" in ask(url)
 
 
 @pytest.mark.parametrize("ask", ASKING[:2])
-def test_what_nests_without_end_is_an_answer_without_a_sentence(ask):
+def test_deeply_nested_answer_is_reported_without_message(ask):
     with serving(nesting) as url:
         assert "answered 400 Bad" in ask(url)
 
 
-def test_what_was_cut_off_harms_no_later_request():
+def test_request_after_a_cut_off_answer_succeeds():
     with serving(dripping_body) as url:
         ask_for_vectors(url)
     body = b'{"embeddings": [[3.0, 4.0]]}'

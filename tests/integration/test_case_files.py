@@ -211,7 +211,7 @@ def test_queries_of_one_text_have_names_of_their_own_and_an_id_counts_once(golde
     assert golden.vmrag("check", "--json", code=2).error["code"] == "QUERIES_INVALID"
 
 
-def test_standard_output_takes_one_format_and_what_cannot_be_written_is_said_first(golden):
+def test_standard_output_accepts_only_one_format(golden):
     assert results_of(golden.vmrag("check", "--sarif", "-", code=1).out)
     assert golden.vmrag("check", "--sarif", "-", "--tap", "-", "--json", code=2).error["code"] == "INVALID_PARAMETER"
     assert golden.vmrag("check", "--sarif", "-", "--json", code=2).error["code"] == "INVALID_PARAMETER"

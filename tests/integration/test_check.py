@@ -49,7 +49,7 @@ def error(project: Project, *arguments: str, code: int = 2) -> dict[str, str]:
     return project.vmrag("check", *arguments, "--json", code=code).error
 
 
-def test_what_was_recorded_is_found_again_and_the_persons_text_stays(golden):
+def test_check_update_records_rankings_and_keeps_text_of_user(golden):
     recorded = text(golden)
     assert recorded.startswith("# What people ask.\nrecorded: {version: ")
     assert "certificates for TLS   # once a month\n" in recorded
@@ -156,7 +156,7 @@ def test_the_quality_of_earlier_commits_is_asked_of_them_by_the_queries_of_today
     ]
 
 
-def test_what_a_person_expects_is_never_rewritten(golden):
+def test_check_update_does_not_rewrite_expectations(golden):
     golden.drop("deep/tls.txt")
     golden.put("tls.txt", "Nothing of that kind.")
     before = text(golden)
@@ -171,7 +171,7 @@ def test_what_a_person_expects_is_never_rewritten(golden):
     assert "    expect: [handbook/deep/tls.txt]\n    first: handbook/deep/tls.txt\n" in text(golden)
 
 
-def test_where_a_document_is_that_is_not_where_it_is_expected(project):
+def test_check_reports_where_the_expected_document_is(project):
     project.write(
         FILE,
         "queries:\n"
@@ -204,7 +204,7 @@ def test_at_a_ref_its_knowledge_is_asked_and_ranked_as_its_settings_say(golden):
     assert golden.ask("fingerprint", "--at", "HEAD") == golden.ask("fingerprint")
 
 
-def test_rankings_recorded_under_another_version_are_said_once_and_fail(golden):
+def test_check_reports_other_ranking_version_once_and_fails(golden):
     version = golden.ask("check")["ranking"]["version"]
     (golden.top / FILE).write_text(text(golden).replace(f"version: {version}", "version: 1"))
     done = golden.vmrag("check", code=1)
@@ -233,7 +233,7 @@ def test_without_a_file_the_hint_makes_one(project):
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "linked folder"])
-def test_what_is_no_file_is_neither_read_nor_written(project, tmp_path, kind):
+def test_check_rejects_query_files_other_than_regular_files(project, tmp_path, kind):
     outside = tmp_path / "outside" / "queries.yaml"
     outside.parent.mkdir()
     outside.write_text(QUERIES)

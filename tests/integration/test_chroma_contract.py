@@ -126,7 +126,7 @@ def test_collections_are_listed_described_and_dropped(store):
     assert (again != one, store.ids(again)) == (True, [])
 
 
-def test_a_collection_says_what_its_hnsw_index_was_made_with_and_keeps_it_when_it_is_described_anew(store):
+def test_collection_keeps_hnsw_configuration_when_described_again(store):
     one = store.create("one-collection", space="ip", metadata={"a": "b"}, hnsw={"max_neighbors": 32})
     store.describe(one, {"number": 1, "half": 0.5, "yes": True})
     expected = {"space": "ip", "max_neighbors": 32, "ef_construction": 100, "ef_search": 100}

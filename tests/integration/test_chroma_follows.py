@@ -195,7 +195,7 @@ def test_failures_that_cannot_be_read_stop_no_answer(project, alone):
     project.vmrag("query", "anything")
 
 
-def test_switched_off_nothing_is_ever_made_and_who_asks_is_told(project, alone, monkeypatch):
+def test_chroma_off_builds_no_store_and_path_reports_it(project, alone, monkeypatch):
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")
     assert project.ask("query", "rest")["results"]
     project.vmrag("sync")
@@ -267,7 +267,7 @@ def test_a_collection_of_two_letters_has_a_name_that_chroma_takes(project, clien
     assert findings(project) == []
 
 
-def test_what_was_handed_out_stays_for_a_while_and_what_nobody_needs_goes(project, alone):
+def test_gc_keeps_leased_stores_until_the_lease_expires(project, alone):
     lent = Path(project.ask("path", "chroma")["chroma"])
     project.put("draft.md", "Not committed yet.")
     drafts = Path(project.ask("path", "chroma", "--working")["chroma"])
@@ -413,7 +413,7 @@ def test_a_process_that_fails_before_any_store_is_shown_with_its_reason(project)
     assert project.ask(*found["hint"].split()[1:])["chroma"]["state"] == "ready"
 
 
-def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, monkeypatch):
+def test_store_build_reports_busy_while_index_is_exchanged(project, alone, monkeypatch):
     monkeypatch.setattr(directories, "READ_TIMEOUT", 0.1)
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
@@ -486,7 +486,7 @@ def test_two_work_trees_have_a_store_each_the_newest_first(project, alone, clien
     assert there(project) == {project.pinned}
 
 
-def test_what_nobody_is_bound_to_any_more_is_dropped_between_two_batches(project, alone, monkeypatch):
+def test_build_of_unbound_store_is_dropped_between_batches(project, alone, monkeypatch):
     project.vmrag("query", "rest")
     begun = project.pinned
     real = chroma_builder.build_store
@@ -560,7 +560,7 @@ def without_rights(project: Project, *command: str) -> Done:
     return start(project, *command, program=(*WITHOUT_RIGHTS, *VMRAG)).done()
 
 
-def test_where_nothing_can_be_written_the_answers_go_on_and_a_store_that_is_there_is_handed_out(project, alone):
+def test_queries_and_existing_stores_work_in_a_read_only_folder(project, alone):
     project.vmrag("query", "rest")
     with read_only(project.shared):
         done = without_rights(project, "query", "rest", "--json")

@@ -56,7 +56,7 @@ def test_the_index_of_the_pin_is_put_on_the_server_once_sealed_and_under_a_name_
     assert network.count("POST", "/add") == network.count("POST", "/collections") == 0
 
 
-def test_what_another_commit_left_alone_is_not_put_there_again(paid, database, network):
+def test_share_uploads_only_changed_collections(paid, database, network):
     share(paid)
     before = database.sealed()
     paid.record("more", more="Something new.")
@@ -108,7 +108,7 @@ def test_a_process_in_the_background_puts_it_there(paid, database):
 # -- who gets it
 
 
-def test_who_downloads_asks_no_service_and_gets_the_same_answers_as_who_embeds(paid, database, services, tmp_path):
+def test_download_avoids_service_and_gives_equal_answers(paid, database, services, tmp_path):
     share(paid)
     other = another_machine(paid, tmp_path / "other")
     said = other.vmrag("sync")
@@ -297,7 +297,7 @@ def test_a_key_is_never_sent_where_everybody_on_the_way_could_read_it(project, d
         assert ws.chroma.server.headers == {"X-Chroma-Token": "ck-secret"}
 
 
-def test_what_is_no_key_is_refused_without_being_shown_and_answers_go_on(project, database):
+def test_invalid_api_key_is_rejected_and_not_printed(project, database):
     database.use(project)
     env = {"CHROMA_API_KEY": "ck-se\x01cret", "VMRAG_CHROMA_SHARE": "wait"}
     done = project.vmrag("sync", "--wait", env=env, code=3)
@@ -306,7 +306,7 @@ def test_what_is_no_key_is_refused_without_being_shown_and_answers_go_on(project
     assert project.vmrag("query", "setup", env=env).code == 0
 
 
-def test_where_no_service_is_to_be_asked_this_one_is_not_either(paid, database, network):
+def test_no_services_setting_includes_the_chroma_server(paid, database, network):
     database.use(paid, network.url, share="wait")
     paid.vmrag("sync", env={"VMRAG_NO_SERVICES": "1"})
     assert network.asked == []
@@ -329,7 +329,7 @@ def test_status_says_why_the_index_is_not_on_the_server_and_waiting_tries_again(
     assert "CHROMA_SERVER" not in paid.vmrag("doctor", "--json").out
 
 
-def test_a_database_that_is_not_there_is_said_and_not_taken_for_an_empty_one(paid, database):
+def test_missing_database_is_reported_and_not_treated_as_empty(paid, database):
     database.use(paid, share="wait")
     paid.git("config", "vmrag.chroma.database", "another")
     done = paid.vmrag("sync", code=3)
@@ -365,7 +365,7 @@ def test_the_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(
 # -- what nobody needs
 
 
-def test_gc_drops_what_no_pin_reaches_first_says_so_and_touches_nothing_of_others(paid, database):
+def test_gc_drops_only_unreachable_collections_of_its_repository(paid, database):
     share(paid)
     kept = database.sealed()
     theirs = f"vmrag-{'0' * 12}-{'1' * 32}"

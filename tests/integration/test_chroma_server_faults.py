@@ -120,9 +120,7 @@ def only_sealed(rule: Callable[[Request], Fault | None]) -> Callable[[Request], 
 
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("what", FAULTS)
-def test_whatever_the_server_does_the_texts_are_embedded_here_and_a_line_says_why(
-    paid, shared, network, services, what
-):
+def test_server_fault_leads_to_local_embedding_with_a_warning(paid, shared, network, services, what):
     network.database.use(shared, network.url)
     shared.git("config", "vmrag.chroma.timeout-s", "1")
     network.rule = only_sealed(FAULTS[what])
@@ -178,9 +176,7 @@ def test_a_collection_that_the_server_lost_is_embedded_here_and_put_there_again(
     assert len(database.sealed()) == 2
 
 
-def test_a_service_that_answered_otherwise_here_is_no_reason_to_refuse_what_is_vouched_for(
-    paid, shared, database, network, services
-):
+def test_vouched_vectors_replace_different_local_vectors(paid, shared, database, network, services):
     """One text was embedded here, a little otherwise: all of the collection is taken from the
     server, so that both answer alike.
     """
@@ -201,7 +197,7 @@ def test_a_service_that_answered_otherwise_here_is_no_reason_to_refuse_what_is_v
     assert shared.answers() == paid.answers()
 
 
-def test_who_finds_another_client_building_waits_for_that(shared, network, services, monkeypatch):
+def test_sync_waits_for_another_client_that_uploads(shared, network, services, monkeypatch):
     """Its name changes when it is complete."""
     monkeypatch.setattr(shared_vectors, "_POLL_SECONDS", 0.05)
     database = network.database
@@ -362,7 +358,7 @@ def test_a_list_of_collections_that_never_ends_is_given_up(database, network):
             client.collections()
 
 
-def test_what_a_server_says_of_a_collections_configuration_is_never_read(database, network):
+def test_client_ignores_collection_configuration_of_the_server(database, network):
     """Chroma's own client would make the embedding function that it names."""
     hostile = {"hnsw": None, "embedding_function": {"type": "known", "name": "default", "config": {"__import__": "os"}}}
     client = database.client(network.url)

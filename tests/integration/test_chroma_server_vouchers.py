@@ -34,7 +34,7 @@ def test_a_voucher_is_found_by_the_contents_that_it_is_for_and_changes_nothing_e
 
 
 @pytest.mark.parametrize("engines", ["doltlite", "dolt"], indirect=True)
-def test_what_a_remote_has_counts_and_grows_and_what_a_fork_says_does_not_count(engine, tmp_path):
+def test_vouchers_of_remotes_apply_and_those_of_forks_do_not(engine, tmp_path):
     url = f"file://{tmp_path}/remote" if engine.name == "dolt" else f"file://{tmp_path}/remote.doltlite"
     root = read_root(engine)
     shared_vectors.vouch_digests(engine, {ONE: DIGEST}, timeout=5)

@@ -193,7 +193,7 @@ def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
     assert len(held(made.path)["guide"]) == 1_100
 
 
-def test_what_was_not_changed_is_compared_once_after_each_start_of_the_machine(kb):
+def test_unchanged_store_is_compared_once_after_each_boot(kb):
     first, second = grown(kb)
     base = make(kb, first).path
     with contextlib.closing(open_store(base)) as store:
@@ -227,7 +227,7 @@ def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
 
 @pytest.mark.parametrize("change", ["text", "metadata", "missing", "extra", "collection", "vector"])
 @pytest.mark.sample(3)
-def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
+def test_store_comparison_finds_each_kind_of_difference(kb, change):
     first, _ = grown(kb)
     path = make(kb, first).path
     with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
@@ -303,7 +303,7 @@ def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     assert make(kb, second).how == "delta"
 
 
-def test_what_between_raises_ends_the_work_and_leaves_nothing(kb):
+def test_exception_between_batches_ends_build_and_leaves_nothing(kb):
     first, _ = grown(kb)
 
     def stop() -> None:

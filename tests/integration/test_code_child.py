@@ -112,7 +112,7 @@ def test_tasks_are_read_as_they_are_needed(cutter: CodeCutter) -> None:
     assert read < 300
 
 
-def test_who_stops_in_the_middle_gets_no_other_text_s_pieces(cutter: CodeCutter) -> None:
+def test_cutter_returns_right_pieces_after_an_abandoned_task(cutter: CodeCutter) -> None:
     tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(40)]
     for _ in cutter.cut_all(tasks):
         break
@@ -197,7 +197,7 @@ def test_a_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> 
     assert cutter.cut_text("f(12)\n", "python", 100) == [CodePiece(0, 6)]
 
 
-def test_what_the_starting_process_has_used_is_not_counted() -> None:
+def test_memory_of_the_parent_process_is_not_counted() -> None:
     """Else each text in a large process would start a child of its own."""
     held = bytearray(b"x") * (150 * MIB)
     with CodeCutter(ConversionLimits(max_memory=200 * MIB)) as cutter:
@@ -260,7 +260,7 @@ def hostile(size: int) -> Iterator[str]:
 
 @pytest.mark.parametrize("language", sorted(GRAMMARS))
 @pytest.mark.sample(5)
-def test_what_is_made_to_be_hard_is_bounded(cutter: CodeCutter, language: str) -> None:
+def test_cutter_bounds_time_for_hostile_code(cutter: CodeCutter, language: str) -> None:
     """Some of it took a minute and 8 GB, in 50,000 characters, before operations were counted."""
     texts = list(hostile(20_000))
     for text, found in zip(texts, cutter.cut_all(CodeTask(text, language) for text in texts), strict=True):

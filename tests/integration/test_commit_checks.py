@@ -194,7 +194,7 @@ def test_commit_hook_names_the_next_command_if_git_has_nothing_to_commit(coded):
     assert coded.status()["state"] == "in_sync"
 
 
-def test_what_a_commit_hook_reads_of_a_sync_in_the_background_is_said(coded):
+def test_commit_hook_prints_notes_of_background_sync(coded):
     coded.put("new.md", "new")
     background.WatchedProgress(background.get_sync_job(plumbing.locate_work_tree(coded.top)), print).note(
         "Back: vmrag merge vmrag/wip/main"
@@ -291,7 +291,7 @@ def test_a_merge_takes_a_pin_that_another_side_brings_wherever_its_knowledge_is(
 
 
 @pytest.mark.parametrize(("side", "code"), [("--theirs", 0), ("--ours", 1)])
-def test_what_a_pin_drops_whose_revision_is_not_here_nobody_can_say(parted, side, code):
+def test_merge_check_cannot_compare_pins_without_their_revision(parted, side, code):
     theirs(parted, NOWHERE, start="first")
     assert commit(parted, "merge", "theirs")[0] == 1
     parted.git("checkout", side, ".dolt-version")
@@ -349,7 +349,7 @@ def test_a_pushed_branch_must_pin_what_is_there(remote):
     assert commit(remote, "push", "origin", "main", ":feature") == (0, [])
 
 
-def test_what_came_from_one_remote_may_go_to_another(remote, tmp_path):
+def test_push_sends_pins_of_one_remote_to_another(remote, tmp_path):
     remote.git("push", "-q", "origin", "main")
     theirs(remote, NOWHERE)
     remote.git("push", "-q", "--no-verify", "origin", "theirs:main")

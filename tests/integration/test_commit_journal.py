@@ -94,7 +94,7 @@ def settled(project: Project) -> None:
 
 
 @pytest.mark.parametrize(("step", "then"), crossed(COMMITTED, NEXT))
-def test_whatever_comes_after_the_kill_finishes_a_commit_that_the_knowledge_base_has(noted, tmp_path, step, then):
+def test_next_command_finishes_a_killed_commit(noted, tmp_path, step, then):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, step)

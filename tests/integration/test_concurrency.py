@@ -265,7 +265,7 @@ def test_paused_command_follows_head_if_two_others_moved_it_in_the_meantime(stoc
     assert_whole(stocked, scratch(tmp_path))
 
 
-def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
+def test_eviction_rechecks_views_bound_in_between(stocked):
     """The list of bound views was read before another work tree bound one of the spares."""
     workspace = Workspace.open(stocked.top, QUIET)
     try:
@@ -293,7 +293,7 @@ def test_a_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_n
     assert_whole(stocked, scratch(tmp_path))
 
 
-def test_what_is_bound_but_gone_is_built_again_by_who_reads(stocked, tmp_path):
+def test_query_rebuilds_bound_index_that_disappeared(stocked, tmp_path):
     body = (
         "import shutil\nfrom vmrag_link.workspace import Workspace as m\nbring = m.bring_to_pin\n"
         "def then(ws, **options):\n    done = bring(ws, **options)\n    shutil.rmtree(ws.views.path(ws.revision()))\n    return done\nm.bring_to_pin = then"
@@ -339,7 +339,7 @@ def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_cha
     stocked.vmrag("sync", "--rebuild")
 
 
-def test_what_killed_processes_left_is_swept_by_a_sync_that_has_nothing_else_to_do(stocked):
+def test_sync_without_work_removes_leftovers_of_killed_processes(stocked):
     for name in ("views", "segments"):
         (stocked.shared / name / ".building-0123456789ab" / "deep").mkdir(parents=True)
     stocked.vmrag("sync")

@@ -124,5 +124,5 @@ def test_leaving_a_branch_with_uncommitted_documents_says_where_they_are(project
 
 
 @pytest.mark.parametrize("command", [("query", "x", "--at", ""), ("log", ""), ("fingerprint", "--at", "")])
-def test_an_empty_ref_is_no_ref(project, command):
+def test_empty_ref_is_rejected(project, command):
     assert project.vmrag(*command, "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"

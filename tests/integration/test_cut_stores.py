@@ -74,7 +74,7 @@ def test_a_cut_store_of_this_machine_is_an_error_that_names_the_way_out(project)
     assert f"mv {file.with_name(extent.EXTENT_NAME)} " in way_out
 
 
-def test_what_was_collected_copied_or_written_by_an_older_program_is_whole(project, tmp_path):
+def test_store_changed_by_other_means_is_accepted_as_whole(project, tmp_path):
     file, note = project.shared / "kb" / "kb.doltlite", project.shared / "kb" / extent.EXTENT_NAME
     for number in range(5):
         project.put(f"page-{number}.md", f"Page {number}.\n" * 200)
@@ -119,7 +119,7 @@ def test_a_kill_at_any_moment_leaves_no_length_that_is_too_large(project, second
     project.vmrag("list")
 
 
-def test_what_a_killed_writer_left_behind_the_last_state_is_cut_off_without_an_alarm(project):
+def test_leftovers_of_a_killed_writer_are_cut_off_silently(project):
     file = project.shared / "kb" / "kb.doltlite"
     project.put("one.md", "One.\n")
     with file.open("ab") as torn:

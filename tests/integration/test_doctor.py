@@ -710,7 +710,7 @@ def every(broken: Broken) -> str:
 
 @pytest.mark.parametrize("broken", BROKEN, ids=every)
 @pytest.mark.sample(12)
-def test_what_is_broken_is_found_and_the_printed_command_mends_it(project, tmp_path, broken):
+def test_doctor_finds_broken_states_and_prints_the_repair(project, tmp_path, broken):
     broken.breaks(project)
     found = findings(project)[broken.code]
     assert found["level"] == broken.level
@@ -734,7 +734,7 @@ def test_fix_mends_what_is_safe_and_leaves_the_rest_to_the_user(project, broken)
     assert findings(project).keys() == left
 
 
-def test_what_fix_mends_is_what_the_topics_declare_and_every_case_is_tried():
+def test_declared_repairs_match_the_tested_cases():
     declared = {code for topic in TOPICS for code in topic.repairs}
     elsewhere = {chroma_server.LACKS, chroma_server.CHANGED, "ROOT_MISPLACED"}  # the last one needs Dolt
     assert declared == {broken.code for broken in BROKEN if broken.fixed} | elsewhere
@@ -861,7 +861,7 @@ def test_hooks_that_were_forced_into_tracked_files_are_mended_there(project):
     assert findings(project) == {}
 
 
-def test_a_chained_hook_that_goes_by_its_name_is_told_where_it_lies(project):
+def test_doctor_names_path_of_chained_hook_without_execute_bit(project):
     project.vmrag("uninstall")
     script(hook(project), 'echo "${0##*/}"')
     project.vmrag("install")
@@ -873,7 +873,7 @@ def test_a_chained_hook_that_goes_by_its_name_is_told_where_it_lies(project):
     assert findings(project) == {}
 
 
-def test_where_pre_commit_runs_the_hooks_none_are_missed(project):
+def test_doctor_misses_no_hooks_that_pre_commit_runs(project):
     project.vmrag("uninstall")
     project.write(".pre-commit-config.yaml", "repos:\n- repo: x\n  hooks:\n  - id: vmrag-sync\n")
     assert "HOOKS_NOT_INSTALLED" not in findings(project)
@@ -917,7 +917,7 @@ def test_settings_that_cannot_be_read_hide_nothing_else(project):
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", bytes(8192)], ids=["empty", "text", "zeros"])
-def test_what_is_no_knowledge_base_hides_nothing_else_and_stays_as_it_is(project, content):
+def test_invalid_knowledge_base_is_kept_and_hides_no_other_finding(project, content):
     knowledge_base(project).write_bytes(content)
     hook_missing(project)
     found = findings(project)
@@ -954,7 +954,7 @@ def test_a_knowledge_base_of_a_newer_program_is_named(project):
     assert "SCHEMA_TOO_NEW" in found.out
 
 
-def test_a_clone_without_its_knowledge_base_and_a_repository_without_any_are_told_apart(project, tmp_path):
+def test_doctor_distinguishes_clone_from_uninitialized_repository(project, tmp_path):
     project.git("clone", "-q", str(project.top), str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     assert findings(clone)["NOT_INITIALIZED"]["level"] == "error"
@@ -965,7 +965,7 @@ def test_a_clone_without_its_knowledge_base_and_a_repository_without_any_are_tol
     assert findings(new) == {}
 
 
-def test_outside_of_a_repository_the_error_says_so(tmp_path, project):
+def test_doctor_outside_a_repository_reports_no_repository(tmp_path, project):
     done = Project(tmp_path).vmrag("doctor", "--json", code=2)
     assert done.error["code"] == "GIT_REPO_NOT_FOUND"
     assert done.error["hint"]
@@ -1020,7 +1020,7 @@ def test_doctor_does_not_name_chromadb_if_no_store_is_wanted(project, monkeypatc
     assert "INDEX_EXTRA_MISSING" not in findings(project)
 
 
-def test_a_chromadb_of_another_version_is_told_with_what_installs_one_that_works(project, tmp_path, monkeypatch):
+def test_doctor_suggests_supported_chromadb_version(project, tmp_path, monkeypatch):
     (tmp_path / "chromadb-1.6.0.dist-info").mkdir()
     (tmp_path / "chromadb").mkdir()
     (tmp_path / "chromadb" / "__init__.py").touch()
@@ -1043,7 +1043,7 @@ def test_a_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):
     assert found["level"] == "error"
 
 
-def test_who_holds_a_lock_is_named_with_what_for_and_for_how_long(project):
+def test_doctor_names_lock_holder_purpose_and_duration(project):
     process = holding(project.own / "workspace.lock")
     try:
         aged(project.own / "workspace.lock.holder")
@@ -1065,7 +1065,7 @@ def test_a_lock_that_is_held_is_not_taken_away(project):
         ended(process)
 
 
-def test_what_cannot_be_written_is_named(project):
+def test_doctor_lists_read_only_paths(project):
     probe = subprocess.run([*WITHOUT_RIGHTS, "true"], capture_output=True, check=False)
     if probe.returncode or sys.platform != "linux":
         pytest.skip("rights cannot be dropped here")

@@ -101,7 +101,7 @@ def test_a_document_that_is_gone_has_a_log_too(project):
     assert project.ask("log", "first..side", "handbook/rest.md")["revisions"] == []
 
 
-def test_what_a_side_branch_did_is_left_out_where_a_merge_has_the_other_sides_text(project):
+def test_log_of_document_leaves_out_overridden_side_branch(project):
     """As git simplifies a history: the merge's `rest.md` is that of the first parent."""
     assert [step[0] for step in steps(project, "handbook/rest.md")] == ["first"]
 

@@ -137,7 +137,7 @@ def test_a_dot_means_everything(engine):
         ("notes", ["notes/", "handbook/notes"]),  # a collection, and a document of another one
     ],
 )
-def test_what_several_collections_have_is_not_guessed(engine, name, candidates):
+def test_name_in_several_collections_is_ambiguous(engine, name, candidates):
     with pytest.raises(DocumentAmbiguous) as raised:
         document_names.select_named(engine[0], [engine[1]], [name])
     assert raised.value.details["candidates"] == candidates

@@ -106,7 +106,7 @@ def test_files_of_all_formats_become_documents_and_one_that_breaks_stops_no_othe
     assert (again["changes"], again["unchanged"]) == ({"added": 0, "modified": 0, "removed": 0}, 7)
 
 
-def test_what_is_not_imported_is_listed_with_the_reason(project):
+def test_import_lists_skipped_files_with_reasons(project):
     for name in ("a.png", "b.pdf", ".hidden.md", "noext", "c.zip", "d.json", "e.exe"):
         project.write(f"docs/{name}", "x")
     report = imported(project, "docs")
@@ -410,7 +410,7 @@ def test_a_commit_keeps_its_message_exactly(project, message):
     assert message.splitlines()[0] in project.vmrag("log").out
 
 
-def test_a_message_is_shown_from_its_first_line_that_says_something(project):
+def test_commit_message_is_shown_from_its_first_nonblank_line(project):
     project.put("x.md", "x")
     assert "] Late" in project.vmrag("commit", "-m", "\n\nLate\n").out
     assert "    Late  (1 document added)" in project.vmrag("log").out
@@ -433,7 +433,7 @@ def test_a_name_or_an_address_alone_is_an_author(project, author, signed):
 
 
 @pytest.mark.parametrize("author", ["Grace <>", "<g@example.org>", "A <a@b>\nB <c@d>"])
-def test_an_author_that_is_none_is_refused_before_anything_happens(project, author):
+def test_commit_rejects_invalid_author(project, author):
     project.put("x.md", "x")
     error = project.vmrag("commit", "-m", "x", "--author", author, "--json", code=2).error
     assert "Name <email>" in error["hint"]

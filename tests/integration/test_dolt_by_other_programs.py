@@ -143,7 +143,7 @@ def test_a_commit_of_another_program_is_pinned_and_answers_alike_wherever_it_is_
     assert {name: bob.index()[name] for name in texts} == texts
 
 
-def test_what_a_row_does_not_say_is_empty(kettle: Known) -> None:
+def test_columns_missing_in_a_row_are_read_as_empty(kettle: Known) -> None:
     kettle.sql(
         PARTIAL,
         "INSERT INTO documents (collection_name, doc_id, content, metadata)"
@@ -165,7 +165,7 @@ def test_what_a_row_does_not_say_is_empty(kettle: Known) -> None:
     assert kettle.index()["new.md"] == "Tea needs water."
 
 
-def test_a_hash_alone_that_is_wrong_is_no_change_and_goes_with_the_next_commit(kettle: Known) -> None:
+def test_wrong_hash_alone_is_corrected_by_the_next_commit(kettle: Known) -> None:
     kettle.sql("UPDATE documents SET content_hash = 'x'")
     assert set(kettle.marks().values()) == {None}
     kettle.vmrag("commit", "-m", "nothing", code=1)
@@ -256,7 +256,7 @@ def test_a_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
     assert kettle.index()["kettle.md"] == "The kettle is red."
 
 
-def test_what_nobody_could_fetch_is_not_pushed(kettle: Known, tmp_path: Path) -> None:
+def test_push_rejects_rows_that_cannot_be_fetched(kettle: Known, tmp_path: Path) -> None:
     """Also on a branch that no pin names: whoever fetches looks at all heads."""
     if isinstance(kettle, _OfServer):
         pytest.skip("what is on a server is not pushed")

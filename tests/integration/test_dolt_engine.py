@@ -112,7 +112,7 @@ def test_anything_but_our_tables_is_refused_before_it_is_read_or_written_on(engi
     assert [each.doc_id for each in engine.read_documents(before)] == ["a"], "sound revisions are read all the same"
 
 
-def test_what_a_newer_program_wrote_is_named(engine: DoltEngine) -> None:
+def test_revision_of_newer_schema_raises_schema_too_new(engine: DoltEngine) -> None:
     engine.close()
     made = _stranger(engine.folder, "UPDATE vmrag_meta SET value = '99'")
     with pytest.raises(SchemaTooNew) as refused:

@@ -76,7 +76,7 @@ def test_one_clones_from_a_server_and_pushes_to_it(served: Served, bob: Engine) 
     assert served.engine.find_branch("topic") is None
 
 
-def test_who_is_not_let_in_is_told_and_no_password_is_in_what_is_said_or_stored(
+def test_rejected_login_does_not_reveal_or_store_the_password(
     served: Served, bob: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(env.DOLT_REMOTE_PASSWORD, "wrong-secret")
@@ -95,7 +95,7 @@ def test_a_database_that_is_not_there_is_missing(served: Served, bob: Engine) ->
         bob.fetch("elsewhere", f"{served.api}/nothing")
 
 
-def test_what_a_server_holds_is_looked_at_before_it_counts(served: Served, bob: Engine) -> None:
+def test_fetched_branches_are_vetted_before_use(served: Served, bob: Engine) -> None:
     known = bob.remote_heads("there")
     served.server.sql(
         "USE `kb/main`",
@@ -134,7 +134,7 @@ def test_the_password_is_sent_encrypted_or_stays_on_this_machine(
     assert bool(remotes.login_options(url, "root")) is sent
 
 
-def test_a_remote_that_the_server_does_not_reach_is_no_remote_of_it(served: Served, tmp_path: Path) -> None:
+def test_remote_unreachable_for_the_server_is_invalid(served: Served, tmp_path: Path) -> None:
     other = opening.open_engine(served.engine.folder, access=served.server.access("kb"))
     url = f"file://{tmp_path / 'place'}"
     other.push("there", url, {ROOT_BRANCH: root(other), "main": head(other, "main")})  # it is on this machine

@@ -60,7 +60,7 @@ def checking_only(run):
 # -- which program
 
 
-def test_a_machine_without_dolt_is_told_how_it_is_installed(monkeypatch, tmp_path):
+def test_missing_dolt_error_explains_the_installation(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DoltMissing) as raised:
         program.find_program()
@@ -172,14 +172,14 @@ def test_its_complaint_is_made_safe(dolt, adapter, tmp_path, capfd, caplog):
 
 
 @pytest.mark.parametrize("said", ["write /x: no space left on device", "open manifest: permission denied"])
-def test_a_full_disk_and_a_read_only_one_are_told_apart(dolt, adapter, tmp_path, said):
+def test_unwritable_disk_errors_keep_their_cause(dolt, adapter, tmp_path, said):
     dolt(SAYS_ITS_VERSION + f"echo '{said}' >&2; exit 1")
     (tmp_path / ".dolt").mkdir()
     with pytest.raises(EngineUnwritable, match=said):
         program.run_dolt(["gc"], cwd=tmp_path)
 
 
-def test_output_that_is_no_utf_8_is_an_error(dolt, adapter, tmp_path):
+def test_output_with_invalid_utf_8_raises_engine_failed(dolt, adapter, tmp_path):
     dolt(SAYS_ITS_VERSION + r"printf '\377'")
     (tmp_path / ".dolt").mkdir()
     with pytest.raises(EngineFailed):
@@ -197,7 +197,7 @@ def test_it_inherits_nothing_that_leads_git_elsewhere_or_changes_revisions(dolt,
     assert [line for line in lines if line.endswith("=inherited")] == []
 
 
-def test_it_reads_nothing_of_what_is_said_to_us(dolt, adapter, tmp_path):
+def test_dolt_does_not_read_standard_input(dolt, adapter, tmp_path):
     """An agent's client speaks there."""
     dolt(SAYS_ITS_VERSION + "cat")
     (tmp_path / ".dolt").mkdir()

@@ -106,7 +106,7 @@ def test_a_clone_has_the_root_as_its_branch_and_knows_the_others(two: Two) -> No
         DoltEngine.clone(two.bob.folder, "there", two.url)
 
 
-def test_what_one_pushes_the_other_fetches_and_pushes_on(two: Two) -> None:
+def test_branches_pushed_by_one_are_fetched_and_extended_by_other(two: Two) -> None:
     two.bob.create_branch("main", two.bob.remote_heads("there")["main"])
     theirs = store(two.bob, "main", document("two"))
     two.bob.push("there", two.url, {"main": theirs, "side": theirs})
@@ -160,7 +160,7 @@ def test_an_anchor_of_the_remote_grows_from_its_state_there(two: Two) -> None:
     assert two.bob.count_documents(other) == 2
 
 
-def test_a_remote_that_is_forgotten_is_known_anew_from_its_next_fetch(two: Two) -> None:
+def test_forgotten_remote_is_known_after_the_next_fetch(two: Two) -> None:
     two.bob.forget_remote("there")
     two.bob.forget_remote("never-known")
     assert two.bob.remote_heads("there") == {}
@@ -350,7 +350,7 @@ def test_no_tag_comes_along_and_keeps_what_is_refused(two: Two) -> None:
     assert not two.bob.has_revision(strange)
 
 
-def test_what_would_be_refused_is_not_pushed(two: Two) -> None:
+def test_push_rejects_revisions_that_fetch_would_reject(two: Two) -> None:
     known = two.ada.peek_heads(two.url)
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
     with pytest.raises(KnowledgeRefused):
@@ -358,7 +358,7 @@ def test_what_would_be_refused_is_not_pushed(two: Two) -> None:
     assert two.ada.peek_heads(two.url) == known
 
 
-def test_what_was_refused_is_refused_again_and_is_not_cloned(two: Two) -> None:
+def test_rejected_revision_is_rejected_again_and_not_cloned(two: Two) -> None:
     strangers_push(two.ada, two.url, raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)"))
     for _ in range(2):
         with pytest.raises(KnowledgeRefused, match="theirs"):

@@ -71,7 +71,7 @@ def test_after_a_restart_of_the_server_the_next_statement_finds_it(own_server, t
     assert ids(engine, WorkingSet("main")) == ["a", "b"]
 
 
-def test_a_transaction_is_lost_with_the_server_as_a_whole_and_nothing_of_it_is_said_again(own_server, tmp_path):
+def test_transaction_lost_with_the_server_is_not_repeated(own_server, tmp_path):
     engine = create(own_server, tmp_path / "kb")
     before = store(engine, "main", document("a"))
 
@@ -88,7 +88,7 @@ def test_a_transaction_is_lost_with_the_server_as_a_whole_and_nothing_of_it_is_s
     store(engine, "main", document("d"))
 
 
-def test_what_depends_on_the_lock_does_not_go_on_without_it(own_server, tmp_path):
+def test_write_under_lost_lock_raises_server_unreachable(own_server, tmp_path):
     engine = create(own_server, tmp_path / "kb")
     store(engine, "main", document("a"))
     with engine.write_lock("do several things"):
@@ -101,7 +101,7 @@ def test_what_depends_on_the_lock_does_not_go_on_without_it(own_server, tmp_path
     put(engine, "main", document("c"))
 
 
-def test_a_session_that_somebody_ends_on_the_server_is_begun_anew(dolt_server, engine):
+def test_session_killed_on_the_server_is_opened_again(dolt_server, engine):
     store(engine, "main", document("a"))
     for number, *_ in dolt_server.sql("SHOW PROCESSLIST")[:-1]:
         dolt_server.sql(f"KILL {number}")
@@ -207,7 +207,7 @@ def test_two_machines_write_at_once_and_lose_nothing(dolt_server, engine, tmp_pa
     )
 
 
-def test_what_another_client_changes_at_the_same_time_is_no_silent_loss(dolt_server, engine):
+def test_concurrent_change_of_another_client_raises_busy(dolt_server, engine):
     """The lock is ours alone: a person's client does not ask for it."""
     store(engine, "main", document("a", "before"))
     database = database_for(engine.folder)
@@ -243,7 +243,7 @@ def test_the_stamp_changes_with_whatever_anybody_writes(dolt_server, engine, oth
 # -- whom the server lets in
 
 
-def test_a_wrong_password_is_said_and_none_is_shown(dolt_server, tmp_path):
+def test_wrong_password_is_reported_without_showing_passwords(dolt_server, tmp_path):
     folder = tmp_path / "kb"
     create(dolt_server, folder).close()
     access = dolt_server.access(password="wrong-guess")
@@ -256,7 +256,7 @@ def test_a_wrong_password_is_said_and_none_is_shown(dolt_server, tmp_path):
     assert "VMRAG_DOLT_PASSWORD" in refused.value.hint
 
 
-def test_a_database_that_was_dropped_is_said_to_be_missing(dolt_server, engine):
+def test_dropped_database_raises_knowledge_missing(dolt_server, engine):
     database = database_for(engine.folder)
     dolt_server.sql(f"DROP DATABASE `{database}`")
     with pytest.raises(KnowledgeMissing, match=database):
@@ -265,7 +265,7 @@ def test_a_database_that_was_dropped_is_said_to_be_missing(dolt_server, engine):
         engine.find_damage()
 
 
-def test_a_user_who_may_only_read_reads_and_is_told_why_nothing_is_written(dolt_server, engine):
+def test_read_only_user_can_read_and_gets_a_grant_hint(dolt_server, engine):
     database = database_for(engine.folder)
     store(engine, "main", document("a"))
     dolt_server.sql(

@@ -52,7 +52,7 @@ def test_a_row_without_an_end_is_not_waited_for():
 @pytest.mark.parametrize(
     "column", [("v", BLOB, BINARY), ("v", TEXT, BINARY)], ids=["bytes", "text that has no character set"]
 )
-def test_what_is_no_text_and_no_number_is_refused(column):
+def test_rows_with_invalid_text_or_number_raise_engine_failed(column):
     error, _ = ask(answering(lambda it: it.say_rows([column], [b"\xff\xfe"])))
     assert isinstance(error, EngineFailed)
     assert "bytes instead of a text" in error.message
@@ -63,7 +63,7 @@ def test_what_is_no_text_and_no_number_is_refused(column):
     [(("v", TEXT, UTF8), b"\xff\xfe"), (("v", NUMBER, UTF8), b"many")],
     ids=["not UTF-8", "no number"],
 )
-def test_what_is_not_as_it_says_ends_the_session(column, value):
+def test_malformed_value_ends_the_session(column, value):
     error, _ = ask(answering(lambda it: it.say_rows([column], [value])))
     assert isinstance(error, ServerUnreachable)
 
@@ -108,7 +108,7 @@ def test_no_password_is_sent_that_whoever_answers_could_decrypt():
     assert "unencrypted" in error.message
 
 
-def test_nothing_is_said_to_a_server_that_offers_no_encryption_where_it_is_demanded():
+def test_connection_sends_nothing_without_required_encryption():
     error, heard = ask(lambda it: (greet(it), it.hear()), tls=True)
     assert isinstance(error, ServerUnreachable)
     assert heard == b""
@@ -127,14 +127,14 @@ def test_nothing_is_said_to_a_server_that_offers_no_encryption_where_it_is_deman
     ],
     ids=["ssh", "http", "nothing", "zeros", "ones", "no end of the version", "no version"],
 )
-def test_another_program_is_told_from_a_server(said):
+def test_connection_rejects_other_programs_without_sending_password(said):
     error, heard = ask(lambda it: it.client.sendall(said))
     assert isinstance(error, ServerUnreachable)
     assert PASSWORD.encode() not in heard
 
 
 @pytest.mark.parametrize("error", [b"\xff\x51\x04#HY000\x1b[31m\n::error::x", b"\xff", b"\xff\x51\x04"])
-def test_what_a_server_says_of_its_errors_is_safe_to_show(error):
+def test_server_error_messages_are_escaped(error):
     raised, _ = ask(answering(lambda it: it.say(error)))
     assert isinstance(raised, EngineFailed)
     assert not set("\x1b\n") & set(raised.message)
@@ -161,7 +161,7 @@ def test_a_server_that_says_a_byte_now_and_then_is_given_up(monkeypatch):
     assert isinstance(error, StatementGivenUp)
 
 
-def test_a_port_where_nobody_listens_is_said_so():
+def test_port_without_listener_raises_server_unreachable():
     with serving(lambda it: None) as (address, _):
         pass
     with pytest.raises(ServerUnreachable):

@@ -30,7 +30,9 @@ def name_server(project: Project, server: DoltServer, database: str) -> None:
     project.git("config", "vmrag.dolt.database", database)
 
 
-def test_what_one_commits_the_other_has_at_once(ada: Project, dolt_server: DoltServer, tmp_path: Path) -> None:
+def test_commit_on_a_shared_database_is_visible_to_other_users(
+    ada: Project, dolt_server: DoltServer, tmp_path: Path
+) -> None:
     ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt")
     first = ada.record("first", faq="A kettle boils water.")
     assert ada.status()["kb"]["engine"] == "dolt"
@@ -53,7 +55,7 @@ def test_what_one_commits_the_other_has_at_once(ada: Project, dolt_server: DoltS
     assert (ada.pinned, set(ada.texts())) == (first, {"faq.md"})
 
 
-def test_what_somebody_else_has_not_committed_is_neither_told_of_nor_taken(
+def test_uncommitted_documents_of_other_users_are_ignored(
     ada: Project, dolt_server: DoltServer, tmp_path: Path
 ) -> None:
     """Their branch has no entry here, as one whose code branch is gone."""

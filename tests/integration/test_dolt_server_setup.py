@@ -230,7 +230,7 @@ def test_a_certificate_for_another_address_is_not_this_servers(tmp_path, folder)
     server.stop()
 
 
-def test_a_server_that_demands_encryption_says_so_to_who_does_not_encrypt(encrypted, folder):
+def test_server_requiring_encryption_leads_to_tls_hint(encrypted, folder):
     server, _ = encrypted
     with pytest.raises(EngineFailed) as refused:
         create(folder, server.access("plain"))
@@ -307,7 +307,7 @@ def test_two_clones_of_the_code_work_on_one_server(dolt_server, tmp_path, monkey
         assert push_check.check_push(ws, pushed) == push_check.PushCheckReport(()), "the server has it"
 
 
-def test_a_server_that_is_down_is_said_in_one_line(tmp_path, monkeypatch):
+def test_stopped_server_is_reported_without_the_password(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     server = DoltServer(tmp_path / "databases")
     server.start()

@@ -95,7 +95,7 @@ def test_a_database_that_is_missing_is_asked_for_by_who_may_not_make_it(
     ada.record("first", faq="A kettle boils water.")
 
 
-def test_who_may_only_read_is_let_read(ada: Project, server: DoltServer, database: str, tmp_path: Path) -> None:
+def test_read_only_user_can_clone_and_query(ada: Project, server: DoltServer, database: str, tmp_path: Path) -> None:
     ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
     reader = f"r{database[-8:]}"

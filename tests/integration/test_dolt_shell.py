@@ -132,7 +132,7 @@ def test_a_session_ends_when_nothing_is_asked_of_it_and_another_program_can_writ
         assert _marker(connection, "idle") == "theirs"
 
 
-def test_who_writes_keeps_the_session_and_the_branch_on_which_a_revision_is_made(repository: Path) -> None:
+def test_writing_session_keeps_its_unfinished_branch_beyond_idle_time(repository: Path) -> None:
     with _opened(repository) as connection, connection.server_lock("test", PATIENCE):
         connection.execute([_mark("slow", "yes")], at=ROOT_BRANCH)
         made = connection.call("dolt_commit", "-A", "-m", "Made slowly", at=ROOT_BRANCH)["hash"]
@@ -143,7 +143,7 @@ def test_who_writes_keeps_the_session_and_the_branch_on_which_a_revision_is_made
             assert connection.query_value("dolt_hashof('HEAD')", at=at) == made
 
 
-def test_who_holds_a_session_idle_costs_one_thread(repository: Path) -> None:
+def test_idle_session_costs_one_thread(repository: Path) -> None:
     with _opened(repository) as connection, connection.server_lock("a test", PATIENCE):
         before = {*threading.enumerate()}
         connection.execute([_mark("idle", "held")], at=ROOT_BRANCH)
@@ -181,7 +181,7 @@ def test_two_writers_wait_for_each_other(repository: Path) -> None:
         assert (_marker(one, "other"), _marker(other, "one")) == ("2", "2")
 
 
-def test_a_writer_that_waits_in_vain_is_told(repository: Path) -> None:
+def test_waiting_writer_raises_busy_after_timeout(repository: Path) -> None:
     with _opened(repository) as busy, _opened(repository, timeout=0.5) as waiting, busy.transaction(ROOT_BRANCH):
         busy.execute([_mark("busy", "1")], at=ROOT_BRANCH)
         time.sleep(2 * shell.IDLE_SECONDS)  # a transaction is not idle
@@ -229,7 +229,7 @@ def test_a_snapshot_stays_as_it_was_while_another_writes(repository: Path) -> No
         assert _marker(reading, "seen") == "after"
 
 
-def test_what_is_no_revision_is_no_branch_either(repository: Path) -> None:
+def test_branch_name_is_rejected_as_a_revision(repository: Path) -> None:
     engine = DoltEngine.open(repository)
     with pytest.raises(RevisionMissing):
         engine.count_documents(ROOT_BRANCH)

@@ -159,7 +159,7 @@ def test_a_fetch_of_nothing_new_asks_git_alone(pair: Pair, monkeypatch: pytest.M
     assert pair.bob.fetch()
 
 
-def test_who_pushes_at_the_same_time_loses_nothing(pair: Pair) -> None:
+def test_concurrent_pushes_lose_nothing(pair: Pair) -> None:
     body = "me = Clone(Path({top!r}), kind='dolt')\nfor number in range(2):\n    me.record(f'{name}-{{number}}', branch={name!r})\n    me.push('origin', {name!r})\nme.close()"
     running = [child(body.format(top=str(pair.folder / who), name=f"of-{who}")) for who in ("ada", "bob")]
     for each in running:
@@ -350,7 +350,7 @@ def test_a_killed_clone_leaves_no_knowledge_base(pair: Pair) -> None:
 @pytest.mark.parametrize(
     "text", ["org/repo", "aws://bucket/db", "https://doltremoteapi.dolthub.com/org/repo", "gs://bucket/db"]
 )
-def test_what_only_dolt_reaches_goes_to_dolt_and_is_refused_for_the_embedded_engine(text: str) -> None:
+def test_remotes_for_dolt_only_are_rejected_for_the_embedded_engine(text: str) -> None:
     assert address.parse_url(text, engine="dolt").url == text
     if not text.startswith("https"):
         with pytest.raises(RemoteInvalid):
@@ -422,7 +422,7 @@ def test_a_forks_knowledge_is_adopted_from_quarantine(world: World) -> None:
     assert world.holds(theirs)
 
 
-def test_a_remote_is_written_anew_without_what_nothing_reaches(world: World) -> None:
+def test_gc_remote_rewrites_the_data_ref_as_one_commit(world: World) -> None:
     ada = world.ada
     for number in range(3):
         ada.write_document("new.md", f"news {number} " * 200)

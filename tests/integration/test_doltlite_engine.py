@@ -109,7 +109,7 @@ def test_a_transaction_that_fails_leaves_nothing_and_the_connection_usable(tmp_p
         assert connection.execute("SELECT a FROM t") == [("d",)]
 
 
-def test_a_closed_connection_says_so(tmp_path: Path) -> None:
+def test_closed_connection_raises_engine_failed(tmp_path: Path) -> None:
     connection = Connection(tmp_path / "t", access="create")
     stream = connection.stream("VALUES (1), (2)")
     next(stream)
@@ -196,7 +196,7 @@ def test_a_failure_in_a_long_statement_is_raised(tmp_path: Path) -> None:
     [b"", b"garbage " * 5000, b"\0" * 100_000, b"x"],
     ids=["empty", "garbage", "zeros", "one byte"],
 )
-def test_a_file_that_is_no_knowledge_base_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_open_rejects_other_files_and_keeps_them(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(content)
     with pytest.raises(EngineFailed) as refused:
@@ -241,7 +241,7 @@ def test_a_truncated_file_shows_a_state_that_was_committed_or_is_refused(
         cut.close()
 
 
-def test_a_file_deleted_meanwhile_is_not_made_anew(engine: DoltliteEngine) -> None:
+def test_deleted_file_is_not_created_again(engine: DoltliteEngine) -> None:
     engine.create_branch("main", root(engine))
     engine.close()
     (engine.folder / FILE_NAME).unlink()
@@ -446,7 +446,7 @@ def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) ->
 # -- anchors and garbage
 
 
-def test_what_a_kill_left_of_an_anchor_keeps_nothing_and_is_dropped(engine: DoltliteEngine) -> None:
+def test_unfinished_branch_of_a_killed_process_is_dropped(engine: DoltliteEngine) -> None:
     revision = store(engine, "main", document("a"))
     before = engine.list_branches()
     engine.create_branch(UNFINISHED_BRANCH, revision)

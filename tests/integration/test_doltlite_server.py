@@ -132,7 +132,7 @@ def let_in(tmp_path: Path) -> None:
     (tmp_path / "clients" / private.name).write_text(json.dumps(public))
 
 
-def test_who_has_a_key_gets_in_by_https_and_nobody_else(world, protected, tmp_path, monkeypatch):
+def test_https_server_admits_only_clients_with_a_key(world, protected, tmp_path, monkeypatch):
     bob = world.join("bob")
     error = bob.vmrag("clone", protected, "--json", code=None).error
     assert error["code"] == "AUTHENTICATION_FAILED"

@@ -45,7 +45,7 @@ class Notes(Quiet):
         yield Counter()
 
 
-def test_what_was_put_is_found_through_another_instance(tmp_path: Path) -> None:
+def test_stored_vectors_are_found_through_another_instance(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path / "shared" / "e.sqlite")
     cache.store_vectors("model", {"a": ONE, "b": OTHER})
     second = EmbeddingCache(tmp_path / "shared" / "e.sqlite")
@@ -74,7 +74,7 @@ def test_thousands_are_stored_and_found_at_once(tmp_path: Path) -> None:
     assert cache.read_vectors("model", [], dimensions=4) == {}
 
 
-def test_a_file_that_is_no_database_is_set_aside_with_a_note(tmp_path: Path) -> None:
+def test_corrupt_cache_file_is_renamed_with_a_note(tmp_path: Path) -> None:
     path, notes = tmp_path / "e.sqlite", Notes()
     for number in (1, 2):
         path.write_bytes(b"not a database " * 100)
@@ -207,7 +207,7 @@ def large(name: str, number: int) -> dict[str, bytes]:
     return {f"{name}-{place}": place.to_bytes(1024, "big") for place in range(number)}
 
 
-def test_what_was_not_used_for_long_goes_and_gives_its_space_back(tmp_path, days):
+def test_prune_removes_vectors_not_used_for_days(tmp_path, days):
     path = tmp_path / "e.sqlite"
     cache, old, used = EmbeddingCache(path), large("old", 1000), large("used", 1000)
     cache.store_vectors("model", old)

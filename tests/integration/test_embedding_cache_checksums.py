@@ -63,7 +63,7 @@ def test_no_flipped_bit_in_the_file_makes_another_vector(cache: EmbeddingCache, 
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_numbers_that_are_none_are_absent_and_no_model_may_answer_with_them(tmp_path: Path, wrong: float) -> None:
+def test_non_finite_vectors_are_not_cached_and_fail_embedding(tmp_path: Path, wrong: float) -> None:
     cache = EmbeddingCache(tmp_path / "e.sqlite")
     vector = struct.pack("<64f", wrong, *[0.0] * 63)
     cache.store_vectors("model", VECTORS | {"a": vector})

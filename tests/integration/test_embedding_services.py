@@ -99,7 +99,7 @@ def test_the_project_may_choose_a_service_for_new_collections(project, services)
     assert {asked.path for asked in services.asked} == {"/api/embed"}
 
 
-def test_what_was_embedded_once_is_never_sent_again(project, services):
+def test_embedded_text_is_never_sent_again(project, services):
     recorded(project, services)
     project.forget_indexes()
     project.git("switch", "-q", "feature")
@@ -298,7 +298,7 @@ def test_git_waits_for_no_service(project, services):
         ("embedding.openai_model: mallory/model", "embedding.openai_model"),
     ],
 )
-def test_what_a_branch_says_about_services_is_ignored(project, services, line, key):
+def test_service_settings_of_a_branch_are_ignored(project, services, line, key):
     address(project, services, "openai")
     project.write(".vmrag.yaml", line.format(url=services.url) + "\n")
     done = project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.")

@@ -76,7 +76,7 @@ def test_a_copy_of_a_folder_that_is_killed_names_program_and_signal(project: Pro
     assert failed.value.hint
 
 
-def test_a_git_that_is_killed_is_no_answer(project: Project, killed) -> None:
+def test_killed_git_raises_git_failed(project: Project, killed) -> None:
     places = plumbing.locate_work_tree(project.top)
     killed("git", "SEGV")
     with pytest.raises(GitFailed, match="git was killed by SIGSEGV"):

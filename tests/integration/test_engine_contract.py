@@ -93,7 +93,7 @@ def test_opening_nothing_is_not_initialized_and_creates_nothing(engines: Engines
         assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_was_written_is_there_after_closing_and_opening(engines: Engines, engine: Engine) -> None:
+def test_written_documents_exist_after_reopening(engines: Engines, engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     put(engine, "main", document("b"))
     engine.close()
@@ -351,7 +351,7 @@ def test_other_inputs_give_another_revision(engine: Engine, field: str) -> None:
     assert len(revisions) == 2
 
 
-def test_committing_nothing_is_no_changes(engine: Engine) -> None:
+def test_commit_without_changes_raises_no_changes(engine: Engine) -> None:
     store(engine, "main", document("a"))
     with pytest.raises(NoChanges):
         commit(engine, "main")
@@ -408,7 +408,7 @@ def test_a_text_that_names_no_revision_is_never_read_as_one(engine: Engine, text
             ask()
 
 
-def test_shortened_and_upper_case_hashes_are_no_revisions(engine: Engine) -> None:
+def test_abbreviated_and_uppercase_hashes_are_not_revisions(engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     assert engine.has_revision(revision)
     for text in (revision[:-1], revision[:10], revision.upper(), f"{revision} ", f"{revision}~1", f"{revision}\n"):
@@ -586,7 +586,7 @@ def test_collections_come_sorted_by_name(engine: Engine) -> None:
     assert [c.name for c in engine.list_collections(WorkingSet("main"))] == ["B", "a", "b", "é"]
 
 
-def test_a_document_that_is_not_there_is_none(engine: Engine) -> None:
+def test_missing_document_is_returned_as_none(engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     assert engine.find_document(revision, "guide", "b") is None
     assert engine.find_document(root(engine), "guide", "a") is None
@@ -806,7 +806,7 @@ def test_an_anchored_revision_outlives_garbage_collection_and_an_unreachable_one
     assert not any(map(engine.has_revision, dropped))
 
 
-def test_what_a_branch_leaves_outlives_garbage_collection(engine: Engine) -> None:
+def test_revisions_left_by_branches_survive_garbage_collection(engine: Engine) -> None:
     left = []
     for number in range(4):
         left.append(store(engine, "main", document("a", f"version {number}")))
@@ -897,7 +897,7 @@ def test_the_write_lock_is_reentrant_within_an_instance(engine: Engine) -> None:
         commit(engine, "main")
 
 
-def test_a_writer_that_waits_in_vain_is_told_for_whom(engines: Engines, engine: Engine) -> None:
+def test_waiting_writer_raises_busy_with_the_holder(engines: Engines, engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     waiting = engines.open(engine.folder, lock_timeout=0.1)
     with engines.child(
@@ -921,7 +921,7 @@ def test_two_instances_in_one_process_exclude_each_other(engines: Engines, engin
     other.close()
 
 
-def test_what_another_process_did_is_seen_at_once(engines: Engines, engine: Engine) -> None:
+def test_changes_of_another_process_are_visible_at_once(engines: Engines, engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     put(engine, "main", document("mine"))
     with engines.child(engine.folder, "print(store(engine, 'main', document('theirs')), flush=True)") as child:
@@ -1044,7 +1044,7 @@ def test_nothing_to_commit_onto_a_revision_gives_that_revision(engine: Engine) -
     assert _onto(engine, ours, Write(put_documents=[document("a", "ours")])) == ours
 
 
-def test_what_there_was_nothing_to_commit_onto_is_kept_all_the_same(engines: Engines, engine: Engine) -> None:
+def test_revision_kept_by_empty_commit_survives_garbage_collection(engines: Engines, engine: Engine) -> None:
     store(engine, "main", document("a"))
     revision = engines.forget(engine, "main")
     assert _onto(engine, revision, Write()) == revision
@@ -1126,7 +1126,7 @@ engine.commit_onto({ours!r}, [Write(put_documents=rows())], joining={theirs!r}, 
 """
 
 
-def test_what_a_kill_leaves_of_a_commit_onto_a_revision_keeps_nothing_alive(engines: Engines, engine: Engine) -> None:
+def test_killed_commit_onto_revision_keeps_nothing_alive(engines: Engines, engine: Engine) -> None:
     base, ours, theirs = _two_sides(engine)
     store(engine, "main", document("e"))
     engine.delete_branch("main", expected=head(engine, "main"))
@@ -1266,7 +1266,7 @@ def test_links_for_a_remote_are_made_on_its_own_head_and_ours_stay(engine: Engin
     assert engine.list_links(at=ours) == []
 
 
-def test_links_are_no_content(engine: Engine) -> None:
+def test_links_branch_is_rejected_as_content(engine: Engine) -> None:
     base, _, _ = _two_sides(engine)
     _link(engine, Link("1" * 40, base, "main"))
     at = head(engine, LINKS_BRANCH)

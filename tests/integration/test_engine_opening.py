@@ -57,7 +57,7 @@ def test_a_folder_says_by_what_lies_in_it_whose_it_is(tmp_path, name, engine):
     assert opening.engine_exists(tmp_path) == (engine is not None)
 
 
-def test_where_no_knowledge_base_is_none_is_opened_and_none_made(tmp_path):
+def test_open_without_knowledge_base_raises_and_creates_nothing(tmp_path):
     with pytest.raises(NotInitialized):
         opening.open_engine(tmp_path / "kb")
     assert not (tmp_path / "kb").exists()
@@ -244,7 +244,7 @@ ONLY = "the embedded engine, doltlite, is made for Linux with glibc (x86-64 and 
 INSTEAD = f"{extras.format_install_command('dolt')}, then: vmrag init --engine dolt"
 
 
-def test_where_doltlite_is_not_made_for_one_sentence_says_what_works(project, elsewhere):
+def test_init_on_unsupported_platform_prints_alternatives(project, elsewhere):
     done = afresh(project, elsewhere, "init", "--knowledge-base")
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith(f"error: {ONLY}\nhint: ")
@@ -253,7 +253,7 @@ def test_where_doltlite_is_not_made_for_one_sentence_says_what_works(project, el
     assert not (project.top / ".dolt-version").exists()
 
 
-def test_where_doltlite_is_not_made_for_files_of_the_repository_answer_and_doctor_says_the_rest(project, elsewhere):
+def test_query_of_repository_files_works_on_unsupported_platform(project, elsewhere):
     project.write(".vmrag.yaml", "embedding: {model: hash}\nsources:\n  - collection: docs\n    paths: ['*.md']\n")
     project.write("timeouts.md", "Requests time out after thirty seconds.")
     project.git("add", "-A")
@@ -264,7 +264,7 @@ def test_where_doltlite_is_not_made_for_files_of_the_repository_answer_and_docto
     assert INSTEAD in examined.out
 
 
-def test_what_doltlite_has_stored_is_named_as_such_where_it_is_not_made_for(project, elsewhere):
+def test_embedded_store_on_unsupported_platform_suggests_migration(project, elsewhere):
     project.vmrag("init", "--knowledge-base", "--no-sources")
     for command in ("status", "doctor"):
         said = afresh(project, elsewhere, command)
@@ -272,7 +272,7 @@ def test_what_doltlite_has_stored_is_named_as_such_where_it_is_not_made_for(proj
         assert "vmrag migrate --to dolt" in said.out + said.err
 
 
-def test_windows_is_told_where_it_runs_before_anything_is_imported():
+def test_windows_is_rejected_before_imports():
     program = "import sys; sys.platform = 'win32'\nfrom vmrag_link.cli.{} import *"
     for module in ("main", "mcp"):
         done = subprocess.run(

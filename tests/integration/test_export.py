@@ -66,7 +66,7 @@ def test_a_file_with_another_text_is_overwritten_only_by_force(project):
     assert mine.read_text() == project.vmrag("show", "handbook/rest.md").out
 
 
-def test_no_name_leads_out_of_the_folder_and_each_that_is_left_out_is_told(project, tmp_path):
+def test_export_stays_in_the_folder_and_lists_left_out_names(project, tmp_path):
     names = [
         "../out.md",
         "/etc/out.md",
@@ -120,12 +120,12 @@ def test_no_collection_becomes_a_hidden_folder_whose_files_editors_and_shells_ru
     assert not (project.top / ".vscode").exists()
 
 
-def test_a_file_is_no_folder_to_write_to(project):
+def test_export_rejects_a_file_as_destination(project):
     project.write("out", "a file")
     assert project.vmrag("export", "out", "--json", code=2).error["message"].endswith("/out is not a folder.")
 
 
 @pytest.mark.parametrize("name", ["CON", "com1.md", "a\\b", "end.", "end ", "git~1", ".g\u200cit", "tab\there"])
-def test_reserved_names_are_no_files(name):
+def test_reserved_names_are_rejected_as_file_names(name):
     assert find_name_problem(("docs", name))
     assert find_name_problem(("docs", f"x{name}x".strip("\\\t"))) is None or "\\" in name or "\t" in name

@@ -270,7 +270,7 @@ def test_strings_are_ordered_by_code_points(both, name):
 
 
 @pytest.mark.parametrize("pattern", ["(", r"(a)\1", "a(?=l)", r"\Z", "a{2,1}"])
-def test_what_is_no_regular_expression_for_chroma_is_none_here(both, pattern):
+def test_invalid_regular_expressions_are_rejected_like_in_chroma(both, pattern):
     normal = filters.normalize_where_document({"$regex": pattern})
     with pytest.raises(Refused):
         both.chromas(None, normal)

@@ -107,7 +107,7 @@ def test_attributes_with_changes_of_somebody_s_own_are_not_staged(project):
     assert (project.top / ".gitattributes").read_text() == f"*.md text\n{LINE}\n"
 
 
-def test_what_a_link_in_place_of_the_attributes_leads_to_gets_into_no_commit(project, tmp_path):
+def test_pin_rejects_gitattributes_that_is_a_link(project, tmp_path):
     (tmp_path / "key").write_text("secret")
     (project.top / ".gitattributes").symlink_to(tmp_path / "key")
     assert "is a link to" in project.vmrag("pin", "--json", code=None).error["message"]
@@ -164,7 +164,7 @@ def test_another_root_may_take_the_newest_that_is_pinned(clone, project):
     assert error["details"]["offers"] == [{"revision": pinned(project, "main"), "documents": 2}]
 
 
-def test_where_nobody_pins_documents_nothing_is_asked(tmp_path, monkeypatch):
+def test_init_pins_without_asking_if_no_commit_pins_documents(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "project")
     project.commit("code")

@@ -55,7 +55,7 @@ def test_gc_says_what_it_could_not_do_for_want_of_room(project):
 
 
 @pytest.mark.parametrize("full", ["views", "segments"])
-def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project, full):
+def test_query_uses_bound_index_and_notes_it_if_disk_is_full(project, full):
     before = project.pinned
     with small_disk(project.shared / full, kilobytes=6_000) as fill:
         for path in (project.shared / "views").iterdir():

@@ -224,7 +224,7 @@ def test_stashed_pins_keep_their_revisions_and_so_do_all_sides_of_a_conflict(pro
 
 
 @pytest.mark.hooks("on")
-def test_what_a_merge_or_a_fetch_has_written_down_keeps_its_revision(project):
+def test_revisions_in_merge_and_fetch_heads_are_kept(project):
     revision, pin = unpinned_elsewhere(project)
     project.git("checkout", "-q", "--detach", "main", env=QUIETLY)
     commit = project.commit("aside", pin=pin)
@@ -313,7 +313,7 @@ def test_uncommitted_documents_of_a_branch_that_is_gone_stay_and_the_named_comma
     assert project.ask("gc", "--apply")["kept"] == []
 
 
-def test_what_was_set_aside_is_listed_and_never_pruned(project):
+def test_stashed_branches_are_listed_and_never_pruned(project):
     workspace = Workspace.open(project.top, QUIET)
     workspace.engine.create_branch("vmrag/wip/feature", project.pinned)
     workspace.close()
@@ -381,7 +381,7 @@ def test_gc_leaves_what_a_living_process_makes(project):
     assert making.exists()
 
 
-def test_what_killed_processes_left_goes(project):
+def test_gc_removes_leftovers_of_killed_processes(project):
     shelf, segments, working = (project.shared / name for name in ("views", "segments", "uncommitted"))
     project.vmrag("gc", "--apply")
     (shelf / ".building-0123" / "deep").mkdir(parents=True)
@@ -429,7 +429,7 @@ def test_segments_that_no_view_counts_any_more_go(project):
     assert project.consistent()
 
 
-def test_a_second_run_writes_no_segment_anew(project, tmp_path):
+def test_second_gc_rewrites_no_segment(project, tmp_path):
     """Not even where a document lies in the segments of two views, and only one of them is worn."""
     project.git("config", "vmrag.index.keep-mb", "0")
     project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")

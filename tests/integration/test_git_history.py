@@ -64,7 +64,7 @@ def test_a_pin_that_a_merge_dropped_is_still_there(repo):
     assert found[b"main"] == [main]  # the merge brings nothing of its own
 
 
-def test_what_given_commits_introduce_is_found_like_that_of_all_history(repo):
+def test_pins_of_given_commits_match_those_of_all_history(repo):
     one, _, two = repo.commit("1", pin="one"), repo.commit("2", code="x"), repo.commit("3", pin="two")
     gone, tree = "0" * 39 + "1", repo.git("rev-parse", "HEAD^{tree}")
     places = plumbing.locate_work_tree(repo.top)
@@ -84,7 +84,7 @@ def test_a_pin_that_only_a_merge_has_is_found(repo):
     assert pins(repo)[b"both"] == [merge]
 
 
-def test_what_only_reflogs_reach_is_found_in_every_work_tree(repo, tmp_path):
+def test_pins_reachable_only_from_reflogs_are_found_in_each_worktree(repo, tmp_path):
     repo.commit("1", pin="one")
     repo.git("worktree", "add", "-q", "--detach", "../linked")
     linked = Repo(tmp_path / "linked")
@@ -100,7 +100,7 @@ def test_what_only_reflogs_reach_is_found_in_every_work_tree(repo, tmp_path):
     assert set(pins(repo, reflogs=False)) == {b"one", b"linked head", b"stashed"}
 
 
-def test_what_cannot_be_a_pin_is_left_out(repo):
+def test_invalid_pins_are_left_out(repo):
     repo.commit("1", pin="x" * 8193)
     repo.commit("2", pin=None)
     repo.commit("3", **{".dolt-version/file": "x"})

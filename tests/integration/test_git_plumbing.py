@@ -177,7 +177,7 @@ def diverged(repo):
         (("bisect", "start"), "bisect", ("bisect", "reset")),
     ],
 )
-def test_what_git_is_in_the_middle_of_is_named_with_the_command_that_ends_it(diverged, places, command, what, abort):
+def test_operation_is_detected_with_the_command_that_ends_it(diverged, places, command, what, abort):
     assert plumbing.find_operation(places) is None
     diverged.git(*command, check=False)
     assert plumbing.find_operation(places) == what
@@ -268,7 +268,7 @@ def test_a_repository_without_commits_has_no_pin(tmp_path):
     assert plumbing.read_pin_bytes(plumbing.locate_work_tree(make_repo(tmp_path / "empty").top)) is None
 
 
-def test_what_is_not_a_file_is_never_read_as_a_pin(repo, places, tmp_path):
+def test_pin_other_than_a_regular_file_is_rejected(repo, places, tmp_path):
     (tmp_path / "secret").write_text("secret")
     places.pin.unlink()
     places.pin.symlink_to(tmp_path / "secret")
@@ -292,7 +292,7 @@ def test_a_revision_resolves_to_its_commit(repo, places):
 
 
 @pytest.mark.parametrize("ref", ["absent", "--all", "-h", "", "^main", "main..main", "HEAD:code", "a\nb", "0" * 40])
-def test_what_names_no_commit_is_refused(places, ref):
+def test_resolve_commit_rejects_unknown_names(places, ref):
     with pytest.raises(GitReferenceMissing):
         plumbing.resolve_commit(places, ref)
 

@@ -55,7 +55,7 @@ def test_a_refusal_says_which_permission_is_needed_and_never_the_token(api, chan
     assert change.get("token", TOKEN) not in str(told.to_dict())
 
 
-def test_what_does_not_answer_or_answers_otherwise_is_an_error(api, monkeypatch):
+def test_invalid_or_missing_answers_of_github_raise_unreachable(api, monkeypatch):
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     nowhere = GitHub("http://127.0.0.1:1", "them/project", TOKEN)
     with pytest.raises(RemoteUnreachable):

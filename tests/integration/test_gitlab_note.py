@@ -126,7 +126,7 @@ def test_the_token_follows_no_redirection(api):
         assert not elsewhere.asked
 
 
-def test_what_answers_otherwise_or_not_at_all_is_an_error(api, monkeypatch):
+def test_invalid_or_missing_answers_of_gitlab_raise_unreachable(api, monkeypatch):
     with pytest.raises(RemoteUnreachable):
         settle(api, CI_API_V4_URL="http://127.0.0.1:1/api/v4")
     monkeypatch.setattr(GitLabApi, "answer", lambda *_: (200, {}, [{"id": "::error::"}]))
@@ -191,6 +191,6 @@ def test_the_command_writes_what_a_comment_on_github_says_and_nothing_where_noth
     assert not api.notes
 
 
-def test_the_command_says_before_it_works_that_there_is_no_merge_request(project):
+def test_report_rejects_gitlab_note_outside_a_merge_request_job(project):
     done = project.vmrag("report", "main", "feature", "--gitlab-note", code=2)
     assert "not a job of a GitLab merge request" in done.err

@@ -73,13 +73,13 @@ def test_a_very_long_line_is_shown_around_its_match(project):
 
 
 @pytest.mark.parametrize("pattern", ["(a", "a{99999999999}", "(" * 5_000 + ")" * 5_000, "(?P<x>"])
-def test_what_is_no_pattern_is_a_mistake_with_a_way_out(project, pattern):
+def test_grep_rejects_invalid_pattern_with_hint(project, pattern):
     done = project.vmrag("grep", pattern, code=2)
     assert "invalid regular expression" in done.err
     assert "vmrag grep -F -- " in done.err
 
 
-def test_what_is_not_there_is_an_error(project):
+def test_grep_reports_missing_collection_and_commit(project):
     assert (
         project.vmrag("grep", "x", "--collection", "handbok", "--json", code=3).error["code"] == "COLLECTION_NOT_FOUND"
     )

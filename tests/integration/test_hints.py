@@ -133,5 +133,5 @@ def test_the_commands_of_a_hint_are_found_in_its_sentence(hint: str, expected: l
 
 
 @pytest.mark.parametrize("command", ["rm .git/index.lock", "vmrag push origin --force", "vmrag uninstall --force"])
-def test_what_nothing_brings_back_is_never_there_to_paste(command: str, tmp_path):
+def test_irreversible_commands_are_rejected_in_hints(command: str, tmp_path):
     assert "discards" in str(hints.problem([command], tmp_path, lambda: False))

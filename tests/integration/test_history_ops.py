@@ -162,7 +162,7 @@ def test_a_collections_changed_settings_are_shown(project):
     assert found["fields"][1] == {"name": "distance", "before": "cosine", "after": "l2"}
 
 
-def test_when_a_collection_began_is_no_setting_of_it(project):
+def test_diff_ignores_creation_time_of_a_collection(project):
     project.put("draft.md", "A draft.")
     with opened(project) as ws:
         (collection,) = ws.engine.list_collections(ws.locate_documents())
@@ -351,7 +351,7 @@ def test_a_colon_belongs_to_the_document_unless_a_place_stands_before_it(project
         (":handbook/rest.md", 3, "COLLECTION_NOT_FOUND"),
     ],
 )
-def test_what_cannot_be_shown_is_an_error_with_a_hint(project, name, code, error):
+def test_show_reports_errors_with_hints(project, name, code, error):
     found = project.vmrag("show", name, "--json", code=code).error
     assert found["code"] == error
     assert found["hint"]

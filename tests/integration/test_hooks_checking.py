@@ -190,7 +190,7 @@ def test_a_commit_asks_where_the_pin_or_documents_are_not_as_committed(stage, ho
     [((), "index"), (("-a",), "index.lock"), (("--", ".dolt-version"), "next-index-"), (("-i", "code"), "index.lock")],
     ids=["plain", "-a", "paths", "-i"],
 )
-def test_python_is_told_which_index_git_commits_and_has_no_variable_of_git_s(stage, options, index):
+def test_python_gets_the_committed_index_without_git_variables(stage, options, index):
     stage.repo.write(".dolt-version", "x")
     stage.repo.write("code", "2")
     if not options:
@@ -222,7 +222,7 @@ def test_a_refusal_stops_git_and_no_verify_goes_past_it(stage, command):
 
 
 @pytest.mark.parametrize("code", [1, 2, 127, 137])
-def test_a_python_that_fails_stops_nothing_and_one_line_says_so(stage, code):
+def test_failing_python_does_not_stop_a_commit(stage, code):
     stage.fails(code)
     stage.repo.write(".dolt-version", "x")
     done = stage.repo.run("commit", "-q", "-a", "-m", "x")
@@ -233,9 +233,7 @@ def test_a_python_that_fails_stops_nothing_and_one_line_says_so(stage, code):
 @pytest.mark.parametrize("hook", hook_config.HOOKS)
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.sample(5)
-def test_without_any_python_one_line_says_so_and_git_goes_on_unless_a_new_pin_goes_out(
-    stage, shell, hook, remote, tmp_path
-):
+def test_missing_python_stops_only_a_push_with_new_pin(stage, shell, hook, remote, tmp_path):
     stage.recorder.unlink()
     (tmp_path / "bin").mkdir()
     for program in ("git", "cat"):
@@ -272,7 +270,7 @@ def test_vmrag_0_asks_nobody_but_the_chained_hook(stage, tmp_path):
 
 
 @pytest.mark.parametrize("hook", hook_config.CHECKING)
-def test_where_the_chained_hook_refuses_ours_is_not_asked(stage, hook, remote, tmp_path):
+def test_vmrag_hook_is_skipped_if_the_chained_hook_rejects(stage, hook, remote, tmp_path):
     hooks.foreign(stage.repo.top / ".git" / "hooks", tmp_path, f"{hook}.vmrag-chained", code=3)
     stage.repo.write(".dolt-version", "x")
     command = {
@@ -367,7 +365,7 @@ def test_a_pin_that_a_merge_dropped_again_is_pushed_all_the_same(stage, remote):
     assert len(asked(stage)) == 1
 
 
-def test_a_local_name_with_spaces_is_no_hash(stage, remote):
+def test_push_of_local_names_with_spaces_asks_python_once(stage, remote):
     stage.repo.git("push", "-q", "origin", "twin^{/fir}:refs/heads/a", "side^{/sec on|seco}:refs/heads/b")
     assert len(asked(stage)) == 1
 

@@ -114,7 +114,7 @@ def test_some_hooks_are_added_and_taken_away(repo, places, log):
     assert does_everything(repo, log)["post-merge"] == []
 
 
-def test_who_may_read_git_s_configuration_may_read_ours(repo, places, log):
+def test_configured_hooks_have_the_permissions_of_git_configuration(repo, places, log):
     """git dies of an include that it may not read, and `.git/vmrag` is closed to others."""
     (repo.top / ".git" / "config").chmod(0o644)
     (repo.top / ".git").chmod(0o755)
@@ -195,7 +195,7 @@ def test_with_an_older_git_a_folder_of_other_repositories_is_still_left_alone(
 
 
 @needs_old_git
-def test_what_is_demanded_and_would_never_run_is_refused(repo, places, log, monkeypatch):
+def test_install_rejects_configured_hooks_on_old_git(repo, places, log, monkeypatch):
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(OLD_GIT).parent), os.environ["PATH"]]))
     with pytest.raises(HooksRefused, match=r"hooks.place is config, but .* runs no hooks from its configuration"):
         install(repo, log, place="config")
@@ -235,7 +235,7 @@ def test_a_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, plac
 
 
 @needs_old_git
-def test_where_git_is_older_after_all_such_a_shim_does_the_work(repo, log, monkeypatch):
+def test_shims_work_on_old_git_despite_configured_hooks(repo, log, monkeypatch):
     install(repo, log)
     for hook in hook_config.HOOKS:
         (repo.top / ".git" / "hooks" / hook).write_bytes(shims.format_shim(hook))
@@ -369,7 +369,7 @@ def test_doctor_mends_a_script_that_was_changed(project):
 
 
 @needs_old_git
-def test_an_older_git_in_its_place_is_told_of_and_files_mend_it(project, monkeypatch):
+def test_old_git_is_reported_and_repaired_by_install(project, monkeypatch):
     project.vmrag("install")
     monkeypatch.setenv("PATH", str(Path(OLD_GIT).parent))
     said = project.vmrag("status").out

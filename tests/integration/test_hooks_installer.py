@@ -142,7 +142,7 @@ def test_a_hook_that_took_our_place_does_not_cost_the_chained_one(places, hooks,
     assert installer.install_hooks(places).chained == ("post-checkout",)
 
 
-def test_what_the_system_refuses_is_an_error_with_the_file(places, hooks):
+def test_install_reports_the_file_that_cannot_be_written(places, hooks):
     (hooks / "post-checkout.vmrag-new").mkdir()
     with pytest.raises(FileFailed, match="post-checkout"):
         installer.install_hooks(places)
@@ -230,7 +230,7 @@ def test_the_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tm
     assert installer.runs_here(places, "post-commit")
 
 
-def test_a_hooks_path_that_is_no_directory_is_said_and_breaks_nothing(repo, places):
+def test_unusable_hooks_path_is_rejected_with_a_working_hint(repo, places):
     repo.git("config", "core.hooksPath", "/dev/null")
     with pytest.raises(HooksRefused) as raised:
         installer.install_hooks(places)
@@ -447,7 +447,7 @@ def test_which_hooks_were_named_is_remembered_until_all_are_installed_or_removed
 @pytest.mark.parametrize(
     ("text", "near"), [("post-chekout", "post-checkout"), ("pre-push,x", None), ("", None), ("a,,b", None)]
 )
-def test_a_name_that_is_no_hook_of_ours_is_refused_with_what_was_probably_meant(text, near):
+def test_unknown_hook_name_is_rejected_with_a_suggestion(text, near):
     with pytest.raises(UsageInvalid) as raised:
         installer.parse_hooks(text)
     assert (near or "post-rewrite") in raised.value.hint
@@ -566,7 +566,7 @@ def new(repo):
     return made
 
 
-def test_init_goes_on_without_hooks_where_git_tracks_them_and_says_so(new):
+def test_init_skips_hooks_tracked_by_git(new):
     new.write(".githooks/pre-commit", "#!/bin/sh\n")
     new.git("add", ".githooks")
     new.git("config", "core.hooksPath", ".githooks")

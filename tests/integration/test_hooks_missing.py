@@ -56,7 +56,7 @@ NONE = (
 )
 
 
-def test_whoever_clones_is_told_with_the_first_query_that_pushes_would_reach_nobody(world: World) -> None:
+def test_first_query_after_clone_warns_about_missing_hooks(world: World) -> None:
     bob = world.join("bob")
     assert said(bob) == [NONE]
     bob.put("new.md", "brand new")
@@ -73,7 +73,7 @@ def test_vmrag_clone_says_what_installing_is_good_for(world: World) -> None:
     )
 
 
-def test_an_agent_is_told_in_the_first_answer_after_the_fetch_in_the_status_and_by_a_commit(world: World) -> None:
+def test_agent_is_warned_in_first_answer_status_and_commit(world: World) -> None:
     bob = world.join("bob")
     tools = Tools(bob.top)
     assert warnings(tools("chroma_list_collections"))["HOOKS_MISSING"] == NONE
@@ -85,7 +85,7 @@ def test_an_agent_is_told_in_the_first_answer_after_the_fetch_in_the_status_and_
     assert "warnings" not in tools("dolt_status")
 
 
-def test_a_client_that_reads_resources_first_is_told_by_the_first_tool(world: World) -> None:
+def test_first_tool_call_warns_after_reading_resources(world: World) -> None:
     tools = Tools(world.join("bob").top)
     with tools.session.open_call(CallProgress()) as call:
         assert "vmrag://collections/handbook" in {resource.uri for resource in resources.list_resources(call)}
@@ -93,12 +93,12 @@ def test_a_client_that_reads_resources_first_is_told_by_the_first_tool(world: Wo
     assert "warnings" not in tools("chroma_list_collections")
 
 
-def test_an_agent_that_clones_is_told(world: World) -> None:
+def test_dolt_clone_warns_about_missing_hooks(world: World) -> None:
     bob = world.join("bob")
     assert "HOOKS_MISSING" in warned(Tools(bob.top)("dolt_clone", remote_url=str(world.hub.top)))
 
 
-def test_nobody_misses_what_they_chose_to_be_without(world: World, newcomer: Project) -> None:
+def test_deliberately_missing_hooks_cause_no_warning(world: World, newcomer: Project) -> None:
     bob = world.join("bob")
     bob.vmrag("install")
     bob.vmrag("uninstall")
@@ -152,7 +152,7 @@ GONE = {
 
 
 @pytest.mark.parametrize("breaks", GONE, ids=lambda each: each.__name__)
-def test_hooks_that_are_gone_are_said_and_the_printed_command_brings_them_back(project: Project, breaks) -> None:
+def test_lost_hooks_are_reported_and_restored_by_printed_command(project: Project, breaks) -> None:
     breaks(project)
     [sentence] = said(project)
     assert sentence.replace(f"{project.top}/", "") == GONE[breaks]
@@ -169,7 +169,7 @@ def test_with_hooks_switched_off_none_are_missed(project: Project) -> None:
     assert project.vmrag("query", "uv", env={"VMRAG": "0"}).err == ""
 
 
-def test_what_pre_commit_runs_is_not_missed(project: Project) -> None:
+def test_hooks_run_by_pre_commit_cause_no_warning(project: Project) -> None:
     project.vmrag("uninstall")
     hook_config.record_chosen_hooks(plumbing.locate_work_tree(project.top), hook_config.HOOKS)
     for hook in hook_config.HOOKS:
@@ -193,7 +193,7 @@ def test_looking_for_hooks_starts_no_process(project: Project, monkeypatch: pyte
     assert hooks.find_missing_hooks(places).why == "replaced"
 
 
-def test_an_empty_hooks_path_switches_hooks_off_and_is_no_error(project: Project) -> None:
+def test_empty_hooks_path_is_reported_without_an_error(project: Project) -> None:
     project.git("config", "core.hooksPath", "")
     assert "git now uses the hooks in" in said(project)[0]
 
@@ -201,7 +201,7 @@ def test_an_empty_hooks_path_switches_hooks_off_and_is_no_error(project: Project
 # -- pins that went without their knowledge
 
 
-def test_pushed_pins_without_their_knowledge_are_said_until_the_printed_command_has_pushed_it(world: World) -> None:
+def test_unpushed_knowledge_is_reported_until_printed_command_pushes_it(world: World) -> None:
     bob = world.join("bob")
     bob.vmrag("clone")
     for branch in ("main", "topic"):
@@ -247,7 +247,7 @@ def test_nothing_found_is_remembered_until_a_tracking_branch_moves(world: World,
     assert sentence.endswith("Next: vmrag push")
 
 
-def test_what_was_found_is_said_again_though_no_tracking_branch_moves(world: World) -> None:
+def test_unpushed_knowledge_is_reported_again_without_new_refs(world: World) -> None:
     ada = world.ada
     ada.write_document("install.md", "without its knowledge")
     ada.git("push", "-q", "--no-verify", "origin", "main")

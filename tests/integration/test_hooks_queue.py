@@ -37,7 +37,7 @@ def test_a_detached_head_has_no_branch(stage):
 
 
 @pytest.mark.parametrize("how", [["merge", "-q", "side"], ["merge", "-q", "--no-ff", "-m", "m", "side"]])
-def test_what_a_merge_ends_with_is_queued(stage, how):
+def test_finished_merge_is_queued(stage, how):
     stage.repo.git(*how)
     assert stage.queue() == [f"commit {commit_of(stage.repo)} main"]
 
@@ -142,7 +142,7 @@ def test_a_chained_post_rewrite_and_the_queue_both_get_the_whole_list(stage, she
     assert stage.lines() == [f"other rebase <{pairs[0]}", *pairs[1:-1], f"{pairs[-1]}>"]
 
 
-def test_where_refs_are_no_files_git_is_asked(stage, tmp_path):
+def test_commits_in_reftable_repository_are_queued(stage, tmp_path):
     if stage.repo.run("init", "-q", "--ref-format=reftable", str(tmp_path / "table")).returncode:
         pytest.skip("this git knows no reftable")
     repo = Repo(tmp_path / "table")

@@ -177,7 +177,7 @@ def test_variables_of_the_same_names_as_the_shims_own_mislead_nobody(stage, tmp_
 
 
 @pytest.mark.parametrize("code", [1, 3, 137])
-def test_a_failing_python_fails_no_checkout_and_one_line_says_so(stage, code):
+def test_failing_python_does_not_fail_a_checkout(stage, code):
     stage.fails(code)
     done = stage.repo.run("checkout", "-q", "side")
     assert done.returncode == 0
@@ -212,7 +212,7 @@ def test_a_module_in_the_checked_out_code_is_not_imported_in_place_of_ours(stage
     assert "trapped" not in stage.repo.run("checkout", "-q", "main").stderr
 
 
-def test_where_there_is_no_knowledge_base_nothing_happens(stage, tmp_path):
+def test_shims_do_nothing_without_knowledge_base(stage, tmp_path):
     bare = make_repo(tmp_path / "plain")
     bare.commit("1", code="1")
     installer.install_hooks(plumbing.locate_work_tree(bare.top), python=str(stage.recorder))
@@ -339,7 +339,7 @@ def test_checkout_in_a_hook_of_another_command_starts_no_python(stage, variable)
     assert stage.starts() == []
 
 
-def test_git_at_work_for_another_repository_is_none_of_our_business(stage, tmp_path):
+def test_shims_do_nothing_for_another_repository(stage, tmp_path):
     other = make_repo(tmp_path / "other")
     other.commit("first", code="1")
     stage.install(other)

@@ -81,7 +81,7 @@ def test_a_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(fo
     assert [each["git_commit"] for each in new.ask("links")["links"]] == [new.git("rev-parse", "HEAD")]
 
 
-def test_what_else_is_in_a_template_stays(tmp_path):
+def test_other_files_of_a_template_are_kept(tmp_path):
     folder = tmp_path / "template"
     (folder / "hooks").mkdir(parents=True)
     (folder / "hooks" / "commit-msg").write_text("#!/bin/sh\n")

@@ -88,7 +88,7 @@ def test_the_branch_gets_the_pin_and_keeps_every_other_entry(hub, tmp_path, opti
 
 
 @pytest.mark.parametrize("there", ["nothing", "link", "folder"])
-def test_whatever_stood_in_the_place_of_the_pin_is_a_file_now(hub, tmp_path, there):
+def test_commit_with_pin_replaces_links_and_folders(hub, tmp_path, there):
     repo, places = job(hub, tmp_path)
     repo.git("rm", "-q", ".dolt-version")
     if there == "link":

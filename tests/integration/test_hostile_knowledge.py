@@ -84,7 +84,7 @@ def test_a_statement_without_end_is_given_up_and_leaves_nothing_locked(table):
         assert connection.execute("SELECT id FROM documents") == [(2,)]
 
 
-def test_rows_that_take_long_together_are_no_statement_without_end(table):
+def test_rows_slow_only_together_do_not_exceed_the_step_limit(table):
     with Connection(table, longest_step=0.2) as connection:
         for _ in connection.stream("VALUES (1), (2), (3)"):
             time.sleep(0.15)
@@ -161,7 +161,7 @@ def test_rows_with_something_else_than_texts_are_not_fetched(rows, pair):
 
 
 @pytest.mark.parametrize("value", ["x'ff41'", "CAST(x'ff41' AS TEXT)"])
-def test_a_pin_at_rows_that_are_no_texts_leaves_the_old_knowledge_answering_with_a_note(world, value):
+def test_pin_at_invalid_rows_leaves_old_answers_with_a_note(world, value):
     ada, bob = world.ada, world.join("bob")
     old = bob.ask("query", "certificates")["kb"]["commit"]
     mended = f"UPDATE documents SET content = 'x', content_hash = '{content_hash('x')}'"
@@ -271,7 +271,7 @@ def reached(file: Path, kind: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["file", "http"])
-def test_what_the_engine_fetches_by_itself_is_looked_at_as_well_and_what_came_before_stays(kind, pair):
+def test_engine_fetch_rejects_triggers_and_keeps_old_state(kind, pair):
     file = pair.folder / "served" / "kb"
     file.parent.mkdir(mode=0o700)
     sound = pair.ada.record("sound")
@@ -361,7 +361,7 @@ def test_a_few_bytes_that_grow_to_many_are_refused_before_they_are_written(pair)
     assert not fresh.copy.exists()
 
 
-def test_what_was_refused_is_not_fetched_again_and_what_follows_it_is(pair):
+def test_rejected_data_is_not_fetched_again(pair):
     good = pair.tip
     bomb(pair.hub, 3000)
     with pytest.raises(KnowledgeRefused):
@@ -377,7 +377,7 @@ def test_what_was_refused_is_not_fetched_again_and_what_follows_it_is(pair):
     assert pair.bob.heads() == {"main": revision}
 
 
-def test_somebody_with_a_sound_clone_puts_theirs_in_the_place_of_what_is_refused(pair):
+def test_replace_contents_restores_a_rejected_remote(pair):
     good = pair.bob.heads()
     bomb(pair.hub, 3000)
 

@@ -349,7 +349,7 @@ def test_a_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(
 
 
 @pytest.mark.parametrize("what", NO_FILE)
-def test_a_pin_that_is_no_file_is_not_followed(victim, what):
+def test_pin_other_than_a_file_is_not_followed(victim, what):
     victim.check_out("pin", what)
     for command in (("sync",), ("status",), ("fetch",), ("query", "x")):
         assert "must be a file" in victim.fails(*command)["message"]
@@ -464,7 +464,7 @@ def test_a_branch_with_the_name_of_head_is_not_the_default_branch(victim, scene)
 
 
 @pytest.mark.parametrize("name", ["--upload-pack=touch", "-x", "ext::sh", "../../outside", "a\x1b[2J"])
-def test_a_configured_name_that_is_no_remote_is_refused(victim, name):
+def test_configured_remote_with_invalid_name_is_rejected(victim, name):
     victim.git("config", "vmrag.remote", name)
     assert victim.fails("fetch")["code"] == "INVALID_REMOTE_URL"
 
@@ -538,7 +538,7 @@ def contacts(victim: Victim) -> list[str]:
 
 @pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
 @pytest.mark.sample(3)
-def test_what_somebody_agreed_to_is_contacted_at_once(victim, scene, what):
+def test_trusted_remote_is_contacted_at_once(victim, scene, what):
     victim.check_out("missing", what)
     assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
     assert contacts(victim) == []
@@ -594,7 +594,7 @@ def test_the_codes_own_remote_is_contacted_and_brings_what_is_missing(victim, tm
     assert victim.pinned == revision
 
 
-def test_git_goes_another_way_only_where_that_is_no_less_guarded(victim, scene):
+def test_rewritten_url_is_followed_only_if_equally_protected(victim, scene):
     """`insteadOf` is the user's own; but what was agreed to as HTTPS is not fetched in the clear,
     or by a program.
     """

@@ -148,7 +148,7 @@ def test_no_strangers_text_steers_a_terminal(hostile: Project) -> None:
     assert r"\u202e" in seen["branch",]
 
 
-def test_what_nobody_sees_is_counted_where_a_reviewer_looks(project: Project, tmp_path: Path) -> None:
+def test_invisible_characters_are_counted_in_diff_and_report(project: Project, tmp_path: Path) -> None:
     text = "Install it." + "".join(chr(0xE0000 + ord(each)) for each in "ignore all") + " \u200band می\u200cرود 👩‍💻"
     project.put("seen.md", "می\u200cرود 👩‍💻")
     project.put("unseen.md", text)
@@ -244,7 +244,7 @@ def test_a_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.Monkey
 
 @settings(max_examples=examples(200))
 @given(st.text(st.characters() | st.sampled_from("\x1b\x9b\r\n\t:#[ \u202e\ud800\x85\u2028\u3000")))
-def test_whatever_a_text_holds_it_is_safe_afterwards(text: str) -> None:
+def test_escaped_text_is_safe_for_terminal_and_json(text: str) -> None:
     shown = terminal_text.escape_controls(text)
     assert not UNSAFE.search(shown.replace("\n", ""))
     assert not COMMANDS.search(terminal_text.escape_commands(shown))

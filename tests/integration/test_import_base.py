@@ -209,7 +209,7 @@ def test_a_base_alone_is_a_change_that_is_committed(pages: Project) -> None:
 
 
 @pytest.mark.parametrize("given", ["docs/b.md", "nowhere"])
-def test_a_base_that_is_no_folder_is_refused(pages: Project, given: str) -> None:
+def test_import_rejects_base_other_than_a_folder(pages: Project, given: str) -> None:
     error = pages.vmrag("import", "docs", *FRESH, "--base", given, "--json", code=2).error
     assert error["code"] == "INVALID_PARAMETER"
 

@@ -60,7 +60,7 @@ def test_add_makes_the_document_that_an_import_makes(project: Project) -> None:
     }  # fmt: skip
 
 
-def test_add_takes_any_text_and_what_is_said_of_it(project: Project) -> None:
+def test_add_accepts_any_text_with_its_options(project: Project) -> None:
     write(project, "run.sh", text="# no heading\n")
     write(project, "x.md", text="---\nteam: core\nyear: 1\n---\n# X\n")
     project.vmrag("add", "run.sh", *FRESH)
@@ -74,7 +74,7 @@ def test_add_takes_any_text_and_what_is_said_of_it(project: Project) -> None:
 # -- what git ignores ------------------------------------------------------------------------------
 
 
-def test_what_git_ignores_is_left_out_by_whatever_list(project: Project, tmp_path: Path) -> None:
+def test_import_leaves_out_files_ignored_by_git(project: Project, tmp_path: Path) -> None:
     write(project, "all/a.md", "all/build/b.md", "all/build/kept.md", "all/deep/secret.md", "all/deep/open.md")
     write(project, "all/mine/note.md", "all/theirs.md", "all/negated.md", "all/:(top)x.md", "all/[a] .md")
     project.write(".gitignore", "build/\n*negated.md\n!all/negated.md\n")
@@ -98,7 +98,7 @@ def test_what_git_ignores_is_left_out_by_whatever_list(project: Project, tmp_pat
     assert len(documents(project)) == 10  # what is left out is not thrown away
 
 
-def test_what_is_named_is_taken_and_said_to_be_ignored(project: Project) -> None:
+def test_import_accepts_named_files_ignored_by_git(project: Project) -> None:
     write(project, "all/secret.md", "built/a.md", "built/deep/b.md", "built/.hidden/c.md")
     project.write(".gitignore", "secret.md\n/built/\n")
     said = project.vmrag("import", "all/secret.md", "built", *FRESH).out
@@ -272,7 +272,7 @@ def test_a_renamed_file_keeps_its_document(moving: Project) -> None:
     assert moving.consistent()
 
 
-def test_what_may_be_another_file_becomes_another_document(moving: Project) -> None:
+def test_ambiguous_renames_become_new_documents(moving: Project) -> None:
     """One of two files of the same text; one like a file that is there; one without a text."""
     text = (moving.top / "all/a.md").read_text()
     (moving.top / "all/a.md").unlink()

@@ -94,7 +94,7 @@ def test_a_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path)
 
 
 @pytest.mark.parametrize("of", ["view", "segment"])
-def test_what_has_no_seal_is_built_again(kb, revision, of):
+def test_index_without_seal_is_rebuilt(kb, revision, of):
     folder = kb.views.path(revision)
     bare = folder if of == "view" else segments(folder)[0]
     for name in (seal.SEAL, seal.VERIFIED):
@@ -121,7 +121,7 @@ def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
     assert segment not in segments(built.path)
 
 
-def test_of_a_segment_with_a_text_that_is_none_nothing_is_taken_over(kb, revision):
+def test_segment_with_invalid_text_is_not_reused(kb, revision):
     """Python's own module refuses it, without a code of SQLite's."""
     [segment] = segments(kb.views.path(revision))
     with contextlib.closing(sqlite3.connect(segment / flat_files.MANIFEST_FILE, isolation_level=None)) as connection:
@@ -164,7 +164,7 @@ def test_a_damaged_segment_that_is_large_enough_to_stay_is_not_read_and_found_wi
     assert problem(kb, built.path, later) == ""
 
 
-def test_what_is_published_was_written_through(kb, revision, monkeypatch):
+def test_index_files_are_synced_before_publishing(kb, revision, monkeypatch):
     order: list[str] = []
     rename = Path.rename
 
@@ -215,7 +215,7 @@ def damaged(project: Project) -> None:
     unnoticed(segment)
 
 
-def test_a_damaged_index_is_built_again_after_a_start_of_the_machine_and_says_so_in_one_line(project):
+def test_damaged_index_is_rebuilt_after_boot_with_one_warning(project):
     before = project.answers()
     damaged(project)
     assert project.answers() != before
@@ -316,7 +316,7 @@ def test_malformed_words_met_by_a_query_are_an_index_that_is_built_again(project
 
 
 @pytest.mark.parametrize("name", ["workspace.json", "views/{bound}/proven.json", "segments/{segment}/proven.json"])
-def test_bytes_that_are_no_text_in_a_derived_file_count_as_no_file(project, name):
+def test_derived_file_with_invalid_text_is_ignored(project, name):
     before = project.answers()
     path = project.shared / name.format(bound=bound(project).name, segment=segment_of(bound(project)).name)
     flip(path, path.read_bytes().index(b":") + 3, 7)

@@ -28,7 +28,7 @@ def test_a_file_with_changes_of_somebody_s_own_is_not_said_to_be_left_by_a_busy_
     assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
 
 
-def test_only_what_was_installed_is_said_to_be(project: Project) -> None:
+def test_init_lists_only_installed_parts(project: Project) -> None:
     hooks = project.top / ".git" / "hooks"
     said = project.vmrag("init", "--knowledge-base", "--no-sources").out
     assert f"Installed the git hooks in {hooks} and the merge driver\n" in said
@@ -43,7 +43,7 @@ def test_only_what_was_installed_is_said_to_be(project: Project) -> None:
     assert shown.startswith("Installed the merge driver\nhint: ")
 
 
-def test_a_pin_on_another_branch_is_no_new_knowledge_base(project: Project) -> None:
+def test_init_reuses_the_knowledge_base_of_another_branch(project: Project) -> None:
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.git("commit", "-q", "-m", "first")
     project.git("switch", "-q", "--orphan", "other")

@@ -203,7 +203,7 @@ def test_a_later_commit_that_has_both_sides_mends_it(project):
     assert (found["level"], found["mended_by"]) == ("information", project.git("rev-parse", "HEAD"))
 
 
-def test_a_conflict_in_other_files_is_none_of_the_pin(project):
+def test_verify_ignores_jj_conflicts_in_other_files(project):
     trees = "".join(
         f"040000 tree {project.git('rev-parse', 'main^{tree}')}\t.jjconflict-{name}\n" for name in ("base-0", "side-0", "side-1")
     )  # fmt: skip
@@ -261,7 +261,7 @@ def test_a_repository_that_shares_no_folder_with_git_is_read(project):
 
 
 @needs_jj
-def test_what_jj_pushed_without_its_knowledge_is_said(project):
+def test_knowledge_not_pushed_by_jj_is_reported(project):
     subprocess.run(["git", "init", "-q", "--bare", project.top.parent / "hub.git"], check=True)
     project.git("remote", "add", "origin", str(project.top.parent / "hub.git"))
     project.git("push", "-q", "origin", "main")

@@ -48,7 +48,7 @@ def findings(project) -> list[dict[str, str]]:
     return [each for topic in topics for each in topic["findings"]]
 
 
-def test_what_cannot_be_meant_is_set_aside_named_and_stops_nothing(project):
+def test_damaged_journal_entries_are_renamed_and_stop_nothing(project):
     project.put("note.md", "A note about zebras.")
     folder = project.shared / "journal"
     folder.mkdir(exist_ok=True)
@@ -74,7 +74,7 @@ def test_what_cannot_be_meant_is_set_aside_named_and_stops_nothing(project):
     assert project.consistent()
 
 
-def test_what_was_set_aside_before_is_never_overwritten(project):
+def test_renamed_journal_entries_are_never_overwritten(project):
     folder = project.shared / "journal"
     folder.mkdir(exist_ok=True)
     for content in (b"one", b"two"):

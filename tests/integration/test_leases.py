@@ -91,7 +91,7 @@ def test_two_linked_work_trees(project, tmp_path):
     reads(two, one, "draft.md")
 
 
-def test_who_switches_away_leaves_the_branch_and_its_documents_to_the_next(project, tmp_path):
+def test_worktree_that_switches_away_releases_the_branch(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
     reads(other, project, "draft.md")
@@ -199,7 +199,7 @@ def test_of_two_that_write_in_the_same_moment_one_has_the_branch_and_the_other_i
     assert [tree.marks()["setup.md"] for tree in trees] == [None, "removed"]
 
 
-def test_what_the_holder_commits_is_read_when_the_other_one_gets_the_pin(project, tmp_path):
+def test_documents_committed_by_the_holder_are_read_after_reset(project, tmp_path):
     other = linked(project, tmp_path / "other")
     project.record("news", news="Text of news.md.")
     assert "news.md" not in other.marks()
@@ -229,7 +229,7 @@ def test_a_branch_of_its_own_gives_the_reader_a_place_to_write(project, tmp_path
     assert "mine.md" not in project.marks()
 
 
-def test_who_only_reads_cannot_switch_the_branch_to_other_knowledge(project, tmp_path):
+def test_reader_cannot_switch_the_branch_to_other_knowledge(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
     with_others = project.ask("branch")
@@ -243,7 +243,7 @@ def test_who_only_reads_cannot_switch_the_branch_to_other_knowledge(project, tmp
     reads(other, project, "draft.md")
 
 
-def test_who_writes_may_switch_and_the_others_still_read_what_they_pin(project, tmp_path):
+def test_writer_can_switch_while_readers_read_their_pin(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
     project.vmrag("branch", "--switch", project.ask("log")["revisions"][1]["revision"])

@@ -228,7 +228,7 @@ def quiet(project: Project) -> Project:
     return project
 
 
-def test_who_opened_the_queue_before_it_was_taken_loses_no_line(quiet: Project) -> None:
+def test_line_written_after_queue_was_processed_is_not_lost(quiet: Project) -> None:
     commits = grown(quiet, 3)
     write(quiet, f"commit {commits[0]} many")
     with (quiet.shared / "links.queue").open("a") as late:
@@ -244,7 +244,7 @@ def test_who_opened_the_queue_before_it_was_taken_loses_no_line(quiet: Project) 
     assert links(quiet)[commits[0]]["git_branch"] == "other"
 
 
-def test_what_is_queued_while_others_work_the_queue_off_is_linked(quiet: Project) -> None:
+def test_commits_queued_during_processing_are_linked(quiet: Project) -> None:
     commits = grown(quiet, 600)
     shim = 'while read -r each; do echo "commit $each many" >>.git/vmrag/links.queue; done'
     writing = subprocess.Popen(["sh", "-c", shim], cwd=quiet.top, stdin=subprocess.PIPE, text=True)

@@ -48,7 +48,7 @@ def ada(world: World) -> User:
     return ada
 
 
-def test_links_are_not_pushed_unless_somebody_says_so(world: World) -> None:
+def test_links_are_not_pushed_by_default(world: World) -> None:
     world.ada.vmrag("link")
     assert "link" not in world.ada.vmrag("push").out
     bob = world.join("bob")
@@ -99,7 +99,7 @@ def test_links_come_with_fetch_and_pull_and_stay_when_somebody_derives_his_own_a
     assert rows(bob) == rows(ada)
 
 
-def test_what_two_shared_meets_in_both(world: World, ada: User) -> None:
+def test_links_shared_by_two_users_are_merged(world: World, ada: User) -> None:
     bob = world.join("bob")
     bob.vmrag("clone")
     share(bob)
@@ -258,7 +258,7 @@ def test_nothing_is_taken_of_a_remote_whose_links_hide_under_another_name(pair: 
 
 
 @pytest.mark.sample(1)
-def test_what_nobody_else_could_take_is_not_pushed(pair: Pair) -> None:
+def test_push_rejects_links_that_remotes_reject(pair: Pair) -> None:
     assert pair.bob.fetch()
     with pytest.raises(Exception, match="invalid link"):
         push_links(pair.bob, link(pair.bob, 1, git_branch="\x1b"))

@@ -98,7 +98,7 @@ def test_a_link_file_outside_of_the_work_tree_is_refused_and_nothing_is_linked(p
     assert links(project) == {}
 
 
-def test_uncommitted_documents_are_no_part_of_a_link_and_it_says_so(project: Project) -> None:
+def test_link_leaves_out_uncommitted_documents_with_a_warning(project: Project) -> None:
     project.put("draft.md", "A draft.")
     report = project.ask("link", "--bidirectional")
     assert [each["code"] for each in report["warnings"]] == ["UNCOMMITTED_CHANGES"]
@@ -138,7 +138,7 @@ def test_another_repository_can_be_linked_and_gets_the_file(project: Project, tm
         (("--repo", "nowhere"), "GIT_REPO_NOT_FOUND"),
     ],
 )
-def test_what_is_not_there_cannot_be_linked(project: Project, options: tuple[str, ...], code: str) -> None:
+def test_link_rejects_missing_objects(project: Project, options: tuple[str, ...], code: str) -> None:
     done = project.vmrag("link", *options, "--json", code=None)
     assert done.error["code"] == code
     assert done.error["hint"]

@@ -193,7 +193,7 @@ HOOKLESS: dict[str, Callable[[Project], object]] = {
 
 @pytest.mark.parametrize("move", HOOKLESS.values(), ids=HOOKLESS)
 @pytest.mark.sample(2)
-def test_where_git_fires_no_hook_the_query_itself_notices(project, move):
+def test_query_follows_moves_without_hooks(project, move):
     move(project)
     answer = project.ask("query", "uv")["kb"]
     assert (answer["commit"], answer["in_sync"]) == (project.pinned, True)

@@ -61,7 +61,7 @@ ACCEPTED = ("information", "LOSS_ACCEPTED")
 GIVEN_UP = "vmrag pin --accept-loss REVISION"
 
 
-def test_what_nobody_has_is_given_up_by_name_and_recorded_for_everybody(loss):
+def test_loss_is_accepted_by_name_and_recorded_for_all(loss):
     ada = loss.pulled()
     loss.gone()
     assert GIVEN_UP in ada.vmrag("sync", "--json", code=1).error["hint"]
@@ -104,7 +104,7 @@ def test_without_the_record_the_same_step_is_an_error(loss):
     assert verified(ada, f"{loss.commit}..HEAD") == {("information", "PIN_REVISION_MISSING"), ACCEPTED}
 
 
-def test_what_a_remote_has_is_fetched_and_not_given_up(loss):
+def test_accept_loss_is_rejected_if_a_remote_has_the_revision(loss):
     loss.bob.vmrag("push")
     ada = loss.pulled()
     refused = ada.vmrag("pin", "--accept-loss", loss.good, "--json", code=1).error
@@ -156,7 +156,7 @@ def test_a_rebase_onto_what_is_lost_goes_on_with_what_is_replayed(loss):
     assert verified(ada, f"{loss.commit}..HEAD") == {ACCEPTED}
 
 
-def test_where_both_sides_are_lost_it_goes_on_from_their_base(loss):
+def test_merge_of_two_lost_sides_continues_from_their_base(loss):
     carol = loss.world.join("carol")
     carol.git("reset", "-q", "--hard", loss.first)
     carol.vmrag("install", "-q")

@@ -190,7 +190,7 @@ def test_a_host_that_is_spelled_unusually_is_shown_as_what_it_is_too(newcomer):
     assert "Its host" not in questions[0].message
 
 
-def test_nobody_is_asked_about_what_is_no_address(newcomer):
+def test_invalid_address_is_rejected_without_a_question(newcomer):
     for remote in ("ext::sh -c id", "ftp://b/kb", "http://a/\u202egro.elpmaxe"):
         refused, questions = talk(newcomer, "legacy", "dolt_clone", remote, {"confirm": True})
         assert (refused["code"], questions) == ("INVALID_REMOTE_URL", [])
@@ -265,7 +265,7 @@ def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here()
     }
 
 
-def test_a_yes_to_one_address_is_none_to_another():
+def test_confirmation_key_differs_for_each_address():
     from vmrag_mcp.confirmation import _address_question
 
     first, second = (

@@ -63,13 +63,13 @@ def test_every_kind_of_write_is_one(project, tools):
     assert project.pinned == before
 
 
-def test_what_a_tool_of_the_history_leaves_uncommitted_stays_so(project, tools):
+def test_auto_commit_leaves_documents_of_history_tools_uncommitted(project, tools):
     project.put("draft.md", "A draft.")
     tools("dolt_checkout", target="own", create_branch=True, if_uncommitted="carry")
     assert project.marks()["draft.md"] == "added"
 
 
-def test_what_could_not_be_committed_is_stored_and_said(project, tools):
+def test_failed_auto_commit_keeps_the_document_with_a_warning(project, tools):
     project.git("config", "user.useConfigOnly", "true")
     for key in ("user.name", "user.email"):
         project.git("config", key, "")

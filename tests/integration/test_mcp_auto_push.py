@@ -119,7 +119,7 @@ def test_a_server_that_changes_nothing_sends_nothing(world, bob):
     assert not world.holds(bob.pinned)
 
 
-def test_what_cannot_be_sent_is_said_and_tried_again_after_a_minute(world, bob, monkeypatch):
+def test_failed_auto_push_is_reported_and_retried_after_a_minute(world, bob, monkeypatch):
     bob.git("config", "vmrag.mcp.auto-push", "true")
     tools = Tools(bob.top)
     pushes(bob, "memo")
@@ -135,7 +135,7 @@ def test_what_cannot_be_sent_is_said_and_tried_again_after_a_minute(world, bob, 
     assert world.holds(bob.pinned)
 
 
-def test_after_a_push_that_was_killed_it_is_said_still(world, bob):
+def test_killed_push_is_still_reported_as_not_pushed(world, bob):
     Tools(bob.top)("chroma_list_collections")
     pushes(bob, "memo")
     slow, begun = world.hub.top / "hooks/pre-receive", world.top / "begun"

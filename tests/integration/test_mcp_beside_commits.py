@@ -68,7 +68,7 @@ def seen_by(tools: Tools, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["chroma_get_documents", "chroma_query_documents", "chroma_get_collection_count"])
-def test_what_somebody_commits_meanwhile_is_not_missing_between_branch_and_pin(project, tools, commit_beside, name):
+def test_tools_see_concurrent_commit_completely(project, tools, commit_beside, name):
     result = seen_by(tools, name)
     assert result["kb"]["commit"] == project.pinned
     assert result["kb"]["in_sync"]

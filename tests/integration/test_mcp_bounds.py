@@ -172,7 +172,7 @@ def test_neither_is_one_of_a_tool_that_writes_or_fails(tools):
     assert _length(refused) <= PAGE + SLACK
 
 
-def test_what_is_left_out_is_counted_and_an_offset_goes_on(tools):
+def test_truncated_answer_counts_left_out_items_and_names_offset(tools):
     answer = tools("chroma_list_collections", limit=0)
     assert answer["has_more"]
     assert "LEFT_OUT" in warned(answer)

@@ -109,7 +109,7 @@ def test_a_file_of_the_person_comes_back_to_the_last_byte(project, name, persona
 
 
 @pytest.mark.parametrize(("name", "personal"), FILES)
-def test_what_the_person_writes_meanwhile_stays(project, name, personal):
+def test_uninstall_keeps_later_edits_of_the_user(project, name, personal):
     client, path = CLIENTS[name], file_of(project, name, personal)
     text = SAMPLES[client.format].replace("SECTION", client.section)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def test_what_the_person_writes_meanwhile_stays(project, name, personal):
 
 
 @pytest.mark.parametrize(("name", "personal"), FILES)
-def test_an_entry_that_was_changed_by_hand_stays_and_is_said(project, name, personal):
+def test_uninstall_keeps_entry_that_was_edited_by_hand(project, name, personal):
     path = file_of(project, name, personal)
     project.ask("mcp", "install", *arguments(name, personal), "--read-only")
     before = path.read_text()
@@ -228,7 +228,7 @@ def test_a_file_that_is_too_large_is_not_cut(project, monkeypatch):
     assert path.read_text() == "a = 1\n" * 100
 
 
-def test_what_another_program_wrote_meanwhile_is_not_overwritten(tmp_path):
+def test_settings_file_rejects_writes_after_concurrent_change(tmp_path):
     file = SettingsFile(tmp_path / "a.json", "a.json", None)
     file.path.write_text("{}")
     before = file.read_content()
@@ -330,7 +330,7 @@ def test_install_and_uninstall_of_all_refuse_one_deep_file_and_continue(project,
     assert path.read_text() == text
 
 
-def test_what_a_colleague_installed_is_taken_out_without_a_receipt(project, home):
+def test_uninstall_removes_entry_without_a_receipt(project, home):
     project.ask("mcp", "install", "--client", "cursor")
     for path in (home / "data" / "vmrag" / "clients").glob("*.json"):
         path.unlink()
@@ -357,7 +357,7 @@ def test_a_file_with_the_other_name_is_the_one_that_is_taken(project):
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_what_is_printed_is_what_is_written(project, name):
+def test_install_prints_the_text_that_it_writes(project, name):
     printed = project.vmrag("mcp", "install", "--client", name, "--print").out
     report = project.ask("mcp", "install", "--client", name) if name != "claude-desktop" else None
     if report:

@@ -295,7 +295,7 @@ def test_deleting_asks_first_and_says_what_was_never_committed(project: Project,
     assert written(project) == before
 
 
-def test_what_was_never_committed_of_a_deleted_collection_stays_reachable(project: Project, tools: Tools) -> None:
+def test_uncommitted_documents_of_deleted_collection_stay_reachable(project: Project, tools: Tools) -> None:
     project.put("new.md", "Not committed yet.")
     done = tools("chroma_delete_collection", collection_name="handbook", confirm=True)
     assert (done["deleted_collection"], done["documents_deleted"], done["status"]) == ("handbook", 5, "success")

@@ -48,7 +48,7 @@ RULES = COMMON["parameter_rules"]
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_what_the_contract_says_of_a_tool_can_be_checked(name):
+def test_contract_of_each_tool_is_consistent(name):
     contract = TOOLS[name]
     assert set(contract["effect"]) <= set(COMMON["effects"])
     assert contract["defaults"].keys() <= contract["parameters"].keys()
@@ -281,7 +281,7 @@ def test_a_tool_takes_legal_arguments_in_every_form(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_what_is_above_a_limit_of_ours_is_cut_down_with_a_warning(name):
+def test_arguments_above_a_maximum_are_clamped_with_a_warning(name):
     declared = read_parameters(import_function(load_catalogue()[name]))
     for each, says in TOOLS[name]["parameters"].items():
         if says.get("above_maximum") == "clamped":

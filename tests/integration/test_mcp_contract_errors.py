@@ -152,7 +152,7 @@ def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(
     "name", [name for name, tool in TOOLS.items() if "cannot" in tool["errors"].get("CHROMADB_ERROR", ())]
 )
 @pytest.mark.sample(2)
-def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
+def test_damaged_index_is_rebuilt_without_failing_a_tool(world, name):
     state = world.state("broken_index")
     tools = tools_in(state, name)
     result = tools(name, **examples(name)[0].call)
@@ -176,7 +176,7 @@ def test_the_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_ma
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
 @pytest.mark.sample(5)
-def test_a_bug_is_told_without_its_trace_which_is_in_the_log(world, name, monkeypatch):
+def test_internal_error_hides_the_trace_and_logs_it(world, name, monkeypatch):
     function = import_function(load_catalogue()[name])
 
     @functools.wraps(function)  # so its parameters are the tool's
@@ -196,7 +196,7 @@ def usual(name: str) -> dict[str, Any]:
     return {key: "x" if str(value)[:1] == "<" else value for key, value in examples(name)[0].call.items()}
 
 
-def test_a_full_disk_is_told_and_costs_nothing_that_was_stored(world):
+def test_full_disk_raises_database_error_and_keeps_stored_documents(world):
     state = world.state("dirty")
     with small_disk(state.shared, kilobytes=8000) as fill:
         tools = Tools(state.top)
@@ -210,7 +210,7 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_stored(world):
 
 
 @pytest.mark.parametrize("name", ["dolt_commit", "commit"])
-def test_a_commit_that_comes_too_late_for_its_pin_says_so(world, name, monkeypatch):
+def test_commit_reports_unpinned_revision_after_concurrent_switch(world, name, monkeypatch):
     state = world.state("dirty")
     commit = DoltliteEngine.commit
 
@@ -249,7 +249,7 @@ def test_a_tool_that_is_switched_off_says_which_flag_switches_it_on():
     assert refused(ToolChoice(exclude_tools="dolt_push"), "dolt_push")["details"]["enable_with"]
 
 
-def test_a_name_that_is_no_tool_gets_the_nearest_one():
+def test_unknown_tool_name_gets_a_suggestion():
     found = refused(ToolChoice(), "chroma_list_collection")
     assert broken_failure(found, Expected("", "", {}, "TOOL_NOT_FOUND")) == []
     assert "chroma_list_collections" in found["suggestions"]

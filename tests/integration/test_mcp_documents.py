@@ -296,7 +296,7 @@ def test_a_null_leaves_that_part_alone(tools):
     assert (got(tools, ids=["a", "b"]), metadata_of(tools, "a")) == ({"a": "new", "b": TEXTS["b"]}, {"n": 1})
 
 
-def test_what_gets_what_it_has_is_unchanged(tools):
+def test_update_with_equal_content_is_unchanged(tools):
     done = tools("chroma_update_documents", **NOTES, ids=["a"], documents=[TEXTS["a"]], metadatas=[{"n": 1}])
     assert (done["documents_updated"], done["ids"], done["unchanged_ids"]) == (0, [], ["a"])
     assert not dirty(tools)

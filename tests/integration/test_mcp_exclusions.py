@@ -400,7 +400,7 @@ def test_a_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools)
             assert ("vmrag://documents/{collection}/{+doc_id}" in templates) == (DOCUMENT not in gone)
 
 
-def test_what_no_call_of_this_server_can_show_no_resource_shows(notes):
+def test_resources_are_hidden_if_no_callable_tool_shows_them(notes):
     for chosen, shown in (
         (ToolChoice(toolsets="knowledge"), False),
         (ToolChoice(toolsets="", tools="search_issues"), False),

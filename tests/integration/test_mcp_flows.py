@@ -145,7 +145,7 @@ def test_a_model_that_fails_in_the_middle_of_a_write_leaves_nothing_half_done(wo
     whole(state, tools)
 
 
-def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world, monkeypatch):
+def test_document_is_stored_as_pending_if_the_index_fails(world, monkeypatch):
     state = world.state("notes")
     tools = Tools(state.top)
 
@@ -196,7 +196,7 @@ def test_a_checkout_in_another_terminal_is_noticed_by_the_next_call(world):
 
 
 @needs_chroma
-def test_a_deleted_chroma_store_is_no_loss(world):
+def test_deleted_chroma_store_changes_no_answer(world):
     state = world.state("notes")
     tools = Tools(state.top)
     state.vmrag("sync", env={"VMRAG_INDEX_CHROMA": "wait"})

@@ -53,7 +53,7 @@ def refused(line: bytes) -> tuple[int, Any]:
         '{"jsonrpc":"2.0","id":1,"method":"ping"}'.encode("utf-16"),
     ],
 )
-def test_what_is_no_json_is_a_parse_error_without_an_id(line):
+def test_invalid_json_is_a_parse_error_without_id(line):
     assert refused(line) == (PARSE, None)
 
 
@@ -82,7 +82,7 @@ def test_what_is_no_json_is_a_parse_error_without_an_id(line):
         ('{"jsonrpc":"2.0","id":5,"error":"text"}', None),
     ],
 )
-def test_json_that_is_no_message_is_an_invalid_request_with_the_id_that_it_has(line, about):
+def test_json_without_a_message_is_an_invalid_request(line, about):
     assert refused(line.encode()) == (INVALID, about)
 
 

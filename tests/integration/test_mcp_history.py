@@ -92,7 +92,7 @@ def test_commits_between_two_times(project: Project, tools: Tools) -> None:
     assert total(since="2026-01-12", until="2026-01-10") == 0
 
 
-def test_what_is_no_time_is_refused(tools: Tools) -> None:
+def test_dolt_commits_rejects_invalid_times(tools: Tools) -> None:
     for text in ("yesterday", "2026-13-01", "12:00", "2026-01-01T25:00"):
         error = tools.error("INVALID_PARAMETER", "dolt_commits", since=text)
         assert (error["details"]["parameter"], error["details"]["value"]) == ("since", text)
@@ -213,7 +213,7 @@ def test_a_difference_in_pages(project: Project, tools: Tools) -> None:
     assert "IGNORED_SETTING" in warned(tools("get_diff", limit=1001))
 
 
-def test_a_page_of_long_texts_ends_early_and_says_so(project: Project, tools: Tools) -> None:
+def test_page_of_long_texts_ends_early_with_has_more(project: Project, tools: Tools) -> None:
     project.put("n00", "x" * 2000)
     engine = DoltliteEngine.open(project.shared / "kb")
     rows = [document(f"n{number:02}", "x" * 2000, collection="handbook") for number in range(1, 45)]

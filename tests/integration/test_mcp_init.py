@@ -119,7 +119,7 @@ def test_a_name_that_no_branch_can_have_leaves_nothing(bare, tools):
     tools("dolt_init")
 
 
-def test_what_a_kill_left_of_one_is_no_obstacle(bare, tools):
+def test_init_succeeds_after_a_killed_one(bare, tools):
     DoltliteEngine.create(bare.shared / "kb", author="A <a@b>", date="2020-01-01T00:00:00Z").close()
     assert tools("dolt_init")["kb"]["in_sync"]
 
@@ -170,7 +170,7 @@ def test_a_settings_file_that_is_made_is_staged_with_the_remote(bare, tools):
     assert (bare.top / ".vmrag.yaml").read_text().endswith('\nremote: "https://example.org/kb"\n')
 
 
-def test_a_text_that_is_no_remote_leaves_nothing(bare, tools):
+def test_init_with_invalid_remote_changes_nothing(bare, tools):
     before = everything(bare)
     for url in ("ext::sh -c id", "nonsense", "-oProxyCommand=id", "aws://bucket/kb"):
         tools.error("INVALID_REMOTE_URL", "dolt_init", remote_url=url)
@@ -296,7 +296,7 @@ def test_nothing_is_imported_where_that_is_not_wanted_or_nothing_is_named(bare, 
 
 
 @needs_chroma
-def test_a_folder_that_is_no_store_leaves_nothing_and_the_next_call_succeeds(bare, tools, tmp_path, monkeypatch):
+def test_init_with_invalid_store_changes_nothing_and_can_be_repeated(bare, tools, tmp_path, monkeypatch):
     before = everything(bare)
     monkeypatch.setenv("CHROMA_DATA_DIR", str(tmp_path / "absent"))
     tools.error("CHROMADB_ERROR", "dolt_init")
@@ -322,7 +322,7 @@ def test_an_import_that_fails_in_the_end_leaves_nothing(bare, tools, tmp_path, m
 
 
 @needs_chroma
-def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, store):
+def test_init_without_usable_model_changes_nothing(bare, tools, store):
     bare.write(".vmrag.yaml", "embedding:\n  model: minilm\n")
     bare.git("config", "vmrag.embedding.model-path", str(bare.top / "absent"))
     before = everything(bare)
@@ -349,7 +349,7 @@ def joined(*texts: str, whole: str = "") -> str:
     return import_chroma.join_pieces([import_chroma._Piece(at, text, hashed) for at, text in enumerate(texts)])
 
 
-def test_what_pieces_share_stands_there_once():
+def test_joined_chunks_contain_overlaps_once():
     assert joined("one two three four", "three four five") == "one two three four five"
     assert joined("a b", "b c") == "a bb c"  # too short for an overlap, as far as anybody can tell
     assert joined("a b", "b c", whole="a b c") == "a b c"
@@ -359,7 +359,7 @@ def test_what_pieces_share_stands_there_once():
     assert joined("alone") == "alone"
 
 
-def test_what_our_own_index_cut_comes_back_letter_by_letter(bare, tools, tmp_path, monkeypatch):
+def test_joined_chunks_of_own_index_equal_the_text(bare, tools, tmp_path, monkeypatch):
     from vmrag_link.documents.chunking import split_text
 
     text = "".join(f"Line {number} of a longer text, with more words in it.\n\n" for number in range(60))
@@ -371,7 +371,7 @@ def test_what_our_own_index_cut_comes_back_letter_by_letter(bare, tools, tmp_pat
 # -- where the history has one
 
 
-def test_where_other_commits_pin_a_knowledge_base_no_unrelated_one_begins(bare, tools, tmp_path):
+def test_init_is_rejected_if_other_commits_pin_a_knowledge_base(bare, tools, tmp_path):
     tools("dolt_init")
     bare.record("first", a="alpha")
     bare.git("switch", "-q", "--orphan", "other")

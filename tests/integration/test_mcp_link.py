@@ -152,7 +152,7 @@ def test_an_empty_file_becomes_the_link_file(project, tools):
     assert tools("dolt_link_git", bidirectional=True, link_file="kb.dolt-version")["bidirectional"]["staged"]
 
 
-def test_what_is_not_there_is_not_linked(project, tools, tmp_path):
+def test_link_rejects_missing_commits_and_repositories(project, tools, tmp_path):
     tools.error("GIT_COMMIT_NOT_FOUND", "dolt_link_git", git_commit="absent")
     tools.error("GIT_COMMIT_NOT_FOUND", "dolt_link_git", git_commit="--all")
     (tmp_path / "plain").mkdir()

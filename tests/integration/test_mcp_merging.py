@@ -22,7 +22,7 @@ def ids(conflicts: list[dict[str, object]]) -> list[object]:
 # -- merge_branch ----------------------------------------------------------------------------------
 
 
-def test_what_only_the_other_branch_has_is_a_fast_forward(notes, tools, tmp_path):
+def test_merge_of_newer_branch_is_a_fast_forward(notes, tools, tmp_path):
     before = notes.pinned
     topic = branched(notes, tools, t="tau", a=None)
     done = tools("merge_branch", source="topic")
@@ -200,7 +200,7 @@ def test_documents_left_uncommitted_on_the_target_are_in_the_way(notes, tools):
     assert (failed["local_changes"]["documents"], everything(notes)) == (["e"], before)
 
 
-def test_what_git_knows_of_another_branch_drops_nothing_here(notes, tools):
+def test_merge_of_older_branch_keeps_all_documents(notes, tools):
     """`old` is from before the commit at which the code branches part: it lacks what that one
     added, and has not removed it.
     """
@@ -228,7 +228,7 @@ def test_what_git_knows_of_another_branch_drops_nothing_here(notes, tools):
 # -- resolve_conflicts -----------------------------------------------------------------------------
 
 
-def test_what_is_not_in_conflict_decides_nothing(notes, tools):
+def test_resolve_rejects_names_without_conflict(notes, tools):
     conflicting(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     for code, arguments in (

@@ -149,7 +149,7 @@ def test_a_prefix_stands_before_every_name():
     assert found.require_tool(f"kb_{LIST}").name == LIST
 
 
-def test_a_call_of_what_is_switched_off_is_told_how_to_get_it():
+def test_disabled_tool_error_names_the_toolset_that_enables_it():
     with pytest.raises(ToolDisabled) as caught:
         select_tools(ToolChoice()).require_tool("commit")
     assert "vcs_aliases" in caught.value.details["enable_with"]
@@ -182,7 +182,7 @@ def test_the_environment_precedes_git_config_which_precedes_the_file(project, mo
 
 
 @pytest.mark.parametrize("prefix", ["kb.", "ä", "x" * 21, '"a b"'])
-def test_a_prefix_that_clients_refuse_is_no_setting(project, prefix):
+def test_invalid_tool_prefix_is_a_settings_problem(project, prefix):
     project.write(".vmrag.yaml", f"mcp.tool_prefix: {prefix}\n")
     assert isinstance(load_settings(Place(project.top)).problem, ConfigInvalid)
 
@@ -242,7 +242,7 @@ def test_the_flag_precedes_the_environment_which_precedes_the_client_and_the_cur
     assert repository.find_repository(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
 
 
-def test_the_home_directory_and_the_root_are_no_projects_unless_somebody_says_so(monkeypatch, tmp_path):
+def test_home_and_root_directories_require_an_explicit_choice(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "link").symlink_to(tmp_path)
     for directory in (tmp_path, tmp_path / "link", Path("/")):
@@ -305,12 +305,12 @@ def test_an_address_is_a_port_or_a_host_with_one(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3", "::1", "localhost", "localhost:", "1:65536", "1:-1", "1:²"])
-def test_what_is_no_address_is_refused(text):
+def test_listen_address_rejects_invalid_text(text):
     with pytest.raises(UsageInvalid):
         parse_address(text)
 
 
-def test_other_computers_reach_it_only_when_that_is_said_and_with_a_token():
+def test_remote_access_requires_option_and_token():
     require_safe(ListenAddress("127.0.0.1", 1), allow_remote=False, token=None)
     require_safe(ListenAddress("::1", 1), allow_remote=False, token=None)
     require_safe(ListenAddress("0.0.0.0", 1), allow_remote=True, token="secret")

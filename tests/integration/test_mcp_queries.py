@@ -178,7 +178,7 @@ def test_without_a_collection_filters_and_vectors_are_those_of_every_collection(
         assert [each["embedding"]] == same["embedding"]
 
 
-def test_what_tools_keep_for_themselves_is_found_under_its_name_only(tools):
+def test_system_collection_is_queried_only_by_name(tools):
     tools("chroma_sequential_thinking", thought="owls", thought_number=1, total_thoughts=1)
     [system] = [each["name"] for each in tools("chroma_list_collections")["collections"] if each["kind"] == "system"]
     [found] = tools("chroma_query_documents", query_texts=["owls"])["results"]

@@ -291,7 +291,7 @@ def test_a_fetch_counts_what_came_and_moves_nothing_here(ada, bob, bobs):
     assert state(bob) == before
 
 
-def test_a_new_branch_is_told_with_the_commits_that_only_it_brings(ada, bob, bobs):
+def test_fetch_reports_new_branch_with_its_own_commits(ada, bob, bobs):
     ada.git("switch", "-q", "-c", "topic")
     new = ada.write_document("topic.md", "of the topic")
     ada.push("-u", "origin", "topic")
@@ -300,7 +300,7 @@ def test_a_new_branch_is_told_with_the_commits_that_only_it_brings(ada, bob, bob
     assert found["branches_updated"] == [{"name": "topic", "old_commit": None, "new_commit": new, "commits_fetched": 1}]
 
 
-def test_a_remote_that_is_no_git_tells_what_moved_too(world, ada, bob):
+def test_fetch_from_shared_folder_reports_updates(world, ada, bob):
     """A shared folder, to which the engine talks by itself."""
     place = f"file://{world.top}/shared.doltlite"
     tools, bobs = Tools(ada.top, agreed=Yes(ada)), Tools(bob.top, agreed=Yes(bob))
@@ -494,7 +494,7 @@ def test_a_branch_that_is_new_there_is_pushed(ada, tools):
     assert done["remote_state"] == {"remote_branch": "topic", "remote_commit": new}
 
 
-def test_what_others_pushed_is_not_overwritten_unless_by_force_and_stays_there(world, ada, tools, bob, bobs):
+def test_push_overwrites_remote_commits_only_by_force(world, ada, tools, bob, bobs):
     theirs = ada.write_document("new.md", "news")
     tools("dolt_push")
     bob.write_document("mine.md", "mine")
@@ -515,7 +515,7 @@ def test_nothing_that_is_shown_has_a_password(world, ada, tools):
     assert done["push_result"]["commits_pushed"] == 1
 
 
-def test_where_the_knowledge_travels_decides_what_origin_is(world, tmp_path):
+def test_configured_remote_is_the_origin_of_the_knowledge_base(world, tmp_path):
     """A knowledge base that is somewhere else than the code: `origin` is its own remote, not
     git's.
     """
@@ -554,7 +554,7 @@ def test_a_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):
     assert fresh("dolt_clone", remote_url=kb_url(world))["kb"]["in_sync"]
 
 
-def test_of_two_that_begin_at_once_one_is_told_that_there_is_a_knowledge_base(newcomer):
+def test_second_concurrent_init_reports_already_initialized(newcomer):
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(lambda tools: tools.run("dolt_init", {}), [Tools(newcomer.top), Tools(newcomer.top)]))
     assert sorted(result.get("code", "") for result, _ in done) == ["", "ALREADY_INITIALIZED"]

@@ -113,7 +113,7 @@ def test_a_document_whose_id_has_every_kind_of_character_is_read_through_its_uri
         ("vmrag://documents/handbook/none", "DOCUMENT_NOT_FOUND"),
     ],
 )
-def test_what_is_no_resource_is_an_error_with_the_envelope(project, era, uri, code):
+def test_unknown_resource_raises_error_with_envelope(project, era, uri, code):
     async def body(client):
         with pytest.raises(MCPError) as refused:
             await client.read_resource(uri)
@@ -136,7 +136,7 @@ def test_resources_follow_a_checkout_in_another_terminal(project, era):
     talk(project, era, body)
 
 
-def test_resources_are_listed_where_there_is_no_knowledge_base(tmp_path):
+def test_resources_are_listed_without_knowledge_base(tmp_path):
     from tests.support.repos import make_repo
 
     bare = terminal.Project(make_repo(tmp_path / "bare").top)
@@ -236,7 +236,7 @@ def test_a_prompt_of_many_changes_is_cut_and_names_the_tool_that_shows_the_rest(
 
 
 @both_eras
-def test_what_is_typed_is_completed_from_the_knowledge(project, era):
+def test_completion_suggests_names_of_the_knowledge_base(project, era):
     collection = types.ResourceTemplateReference(uri="vmrag://collections/{collection}")
     document = types.ResourceTemplateReference(uri="vmrag://documents/{collection}/{+doc_id}")
     prompt = types.PromptReference(name="knowledge_changes")

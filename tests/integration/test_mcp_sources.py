@@ -118,14 +118,14 @@ def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(to
     assert placed(match) == {"path": "docs/odd.md", "lines": [5, 7], "heading": "Odd", "uncommitted": "added"}
 
 
-def test_what_code_is_narrowed_to_is_understood_as_people_write_it(tools):
+def test_query_accepts_language_and_kind_aliases(tools):
     assert asked(tools, "keys", lang="py") == asked(tools, "keys", lang=["python"]) != []
     assert asked(tools, "keys", kind="Class") == asked(tools, "keys", kind="class") != []
     wrong = tools.error("INVALID_PARAMETER", "chroma_query_documents", query_texts=["x"], lang="pyhton")
     assert wrong["message"] == "unknown language 'pyhton'. Did you mean 'python'?"
 
 
-def test_what_finds_nothing_says_to_what_it_was_narrowed(tools):
+def test_empty_result_names_the_filters(tools):
     narrowed = {"query_texts": ["keys"], "path": "no where", "lang": "python", "symbol": ["A.b", "*C"]}
     said = ' collections with path:"no where" lang:python symbol:A.b symbol:*C'
     assert said in tools("chroma_query_documents", **narrowed)["message"]
@@ -192,7 +192,7 @@ def test_tools_of_what_is_stored_do_not_take_them_for_it(tools):
     tools.error("TABLE_NOT_FOUND", "get_diff", table="docs")
 
 
-def test_what_asks_for_stored_documents_alone_is_not_answered_by_files_where_no_pin_is(project):
+def test_tools_for_stored_documents_report_missing_pin(project):
     project.git("checkout", "-q", "--orphan", "bare")
     project.git("rm", "-q", "--cached", ".dolt-version")
     project.git("commit", "-qm", "no pin")
@@ -274,7 +274,7 @@ def test_answer_with_a_stored_copy_warns(imported):
     assert warning["message"] == "1 stored copy of a tracked file may be outdated."
 
 
-def test_who_asks_for_the_stored_collection_gets_what_is_stored(imported):
+def test_query_of_stored_collection_returns_stored_documents(imported):
     answer = imported("chroma_query_documents", collection_name="handbook", query_texts=["rollback script"])
     assert answer["results"][0]["matches"]
     assert "sources" not in answer["kb"]
@@ -410,7 +410,7 @@ def test_nothing_is_indexed_before_the_first_question(plain):
     assert (plain.top / ".git/vmrag/sources").exists()
 
 
-def test_what_is_proposed_follows_the_files_and_ends_when_something_is_set_up(plain):
+def test_proposed_sources_follow_files_until_setup(plain):
     tools = Tools(plain.top)
     asked(tools, "keys")
     plain.write("notes.rst", "Tides\n=====\n\nThe tide turns twice a day.\n")

@@ -148,7 +148,7 @@ def test_an_index_that_did_not_follow_is_pending(
     assert (index["status"], index["pending_collections"]) == ("pending", ["handbook"])
 
 
-def test_an_open_merge_is_told_with_its_conflicts(project: Project, tools: Tools) -> None:
+def test_status_lists_conflicts_of_an_open_merge(project: Project, tools: Tools) -> None:
     project.record("ours", rest="Ours." + "x" * 600)
     project.git("switch", "-q", "feature")
     project.vmrag("merge", "main", code=1)
@@ -222,13 +222,13 @@ def test_ahead_and_behind_count_every_commit(world: World, ada: Tools) -> None:
     assert (row["ahead"], row["behind"]) == (101, 1)
 
 
-def test_what_the_remote_never_had_is_ahead(world: World, ada: Tools) -> None:
+def test_branch_absent_on_remote_is_ahead(world: World, ada: Tools) -> None:
     world.ada.git("switch", "-q", "-c", "topic")
     world.ada.write_document("setup.md", "New.")
     assert ada("dolt_status")["sync_state"] == {"ahead": 1, "behind": 0, "diverged": False}
 
 
-def test_nobody_at_the_other_end_is_a_success_with_a_warning(world: World, ada: Tools) -> None:
+def test_status_with_unreachable_remote_succeeds_with_a_warning(world: World, ada: Tools) -> None:
     url = f"http://ada:secret@127.0.0.1:{free_port()}/code.git"
     world.ada.git("remote", "set-url", "origin", url)
     result = ada("dolt_status")

@@ -73,7 +73,7 @@ def add_unindexable(project: Project) -> None:
 # -- bringing --------------------------------------------------------------------------------------
 
 
-def test_where_nothing_is_to_be_done_it_answers_with_zeros(tools: Tools) -> None:
+def test_sync_without_changes_reports_zeros(tools: Tools) -> None:
     found = tools("sync_collection", source_table="documents", identifier="handbook")
     assert (numbers(found), found["collection"], found["sync_status"]) == (NOTHING, "handbook", "synced")
     assert found["commit"] == found["kb"]["commit"]
@@ -256,7 +256,7 @@ def test_when_it_fails_the_old_index_goes_on_answering(project: Project, tools: 
     assert project.consistent()
 
 
-def test_who_reads_the_old_index_for_too_long_is_named_as_the_reason(project: Project, tools: Tools) -> None:
+def test_resync_reports_busy_while_the_old_index_is_read(project: Project, tools: Tools) -> None:
     project.git("config", "vmrag.lock-timeout-s", "1")
     with opened(project) as ws, ws.reader.view():
         assert tools.error("BUSY", "force_full_resync", collection="all")["details"]["path"]

@@ -102,7 +102,7 @@ def test_without_auto_pin_the_pin_stays(dirty, tools):
     assert kb_branches(dirty)["main"].head == done["commit"]["hash"]
 
 
-def test_a_commit_whose_index_cannot_follow_is_made_and_says_so(dirty, tools, monkeypatch):
+def test_commit_succeeds_with_a_warning_if_the_index_fails(dirty, tools, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise IndexFailed("The disk of the index is broken.")
 
@@ -197,7 +197,7 @@ def test_a_name_that_is_kept_for_another_code_branch_makes_no_branch(notes, tool
     assert "later" not in kb_branches(notes)
 
 
-def test_a_new_branch_starts_where_it_is_told_to(notes, tools):
+def test_checkout_creates_branch_at_the_given_commit(notes, tools):
     first = notes.pinned
     second = changed(notes, tools, "second", d="delta")
     done = tools("dolt_checkout", target="old", create_branch=True, **{"from": "HEAD~1"})
@@ -208,7 +208,7 @@ def test_a_new_branch_starts_where_it_is_told_to(notes, tools):
     assert (done["checkout_result"]["to_commit"], kb_branches(notes)["new"].head) == (second, second)
 
 
-def test_who_stays_on_the_branch_keeps_what_is_uncommitted(dirty, tools):
+def test_checkout_of_current_branch_keeps_uncommitted_documents(dirty, tools):
     before = everything(dirty)
     for target in ("main", "HEAD"):
         for how in ("abort", "carry"):
@@ -358,7 +358,7 @@ def test_a_clean_branch_moved_back_lists_the_orphans_and_they_can_be_read(notes,
     assert notes.texts() == TEXTS | {"d": "delta", "e": "epsilon"}
 
 
-def test_commits_that_another_branch_holds_are_no_orphans(notes, tools):
+def test_reset_does_not_list_commits_of_other_branches_as_orphaned(notes, tools):
     changed(notes, tools, "second", d="delta")
     tools("create_branch", name="second")
     third = changed(notes, tools, "third", e="epsilon")
@@ -498,7 +498,7 @@ def test_a_branch_that_only_the_remote_has_gets_a_local_one(world, tmp_path):
         ("dolt_reset", {}),
     ],
 )
-def test_what_is_discarded_is_named_and_comes_back(notes, tools, tool, arguments):
+def test_discarded_documents_are_named_and_can_be_merged_back(notes, tools, tool, arguments):
     """Also where there was nothing else to do."""
     tools("create_branch", name="topic")
     put(notes, d="delta", a="edited")

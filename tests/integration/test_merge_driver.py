@@ -274,7 +274,7 @@ def test_a_merge_of_branches_joins_what_they_hold(story, command):
     assert story.git("diff", "--name-only") == ""  # what is staged is what is there
 
 
-def test_a_rebase_that_makes_merges_anew_joins_them_too(story):
+def test_rebase_of_merges_joins_the_knowledge(story):
     story.quiet("switch", "-qc", "topic", "base")
     story.tell("one", one="One.")
     story.quiet("switch", "-qc", "inner", "base")
@@ -673,7 +673,7 @@ def test_equal_merges_on_two_machines_give_the_same_bytes(told, story, tmp_path)
     assert story.pin == other.pin
 
 
-def test_what_was_merged_survives_gc_before_git_commits_it(story):
+def test_merged_revision_survives_gc_before_the_commit(story):
     story.does("merge", "-q", "--no-commit", "side")
     merged = story.pin
     story.quiet("merge", "--abort")
@@ -823,7 +823,7 @@ def test_a_driver_killed_in_the_middle_leaves_nothing_behind(story, tmp_path):
     assert story.texts() == MERGED
 
 
-def test_the_switch_of_the_hooks_is_none_of_the_driver(story):
+def test_merge_driver_works_with_hooks_switched_off(story):
     """Without it every merge of knowledge would be in conflict."""
     story.git("merge", "-q", "--no-edit", "side", env={"VMRAG": "0"})
     assert story.texts() == MERGED

@@ -157,7 +157,7 @@ def test_an_earlier_commit_is_merged_already(project):
     assert "Nothing to merge" in project.vmrag("merge", "HEAD").out
 
 
-def test_what_git_has_not_merged_yet_is_said_until_it_has(project):
+def test_merge_suggests_git_merge_until_git_has_merged(project):
     """A host compares the pins with where the branches parted, whatever the knowledge holds."""
     todo = "a pull request, also merge the code: git merge feature"
     assert f"Then, for {todo}" in project.vmrag("merge", "feature").out
@@ -186,7 +186,7 @@ def gone_on(project: Project, branch: str = "feature", **documents: str) -> None
 
 @pytest.mark.parametrize(("committed", "later"), crossed([False, True], [False, True]))
 @pytest.mark.sample(2)  # test_merge_histories.py has merges of reverted branches
-def test_what_git_has_reverted_does_not_come_back_with_the_rest_of_the_branch(project, tmp_path, later, committed):
+def test_merge_does_not_bring_back_reverted_documents(project, tmp_path, later, committed):
     """As with `git merge`; at the pin before the merge, theirs would be a fast-forward for the
     engine.
     """
@@ -222,7 +222,7 @@ def test_a_pin_that_is_put_back_by_hand_counts_like_a_revert(project):
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_what_was_merged_without_git_is_not_merged_again(project, committed):
+def test_merge_uses_earlier_merge_without_git_as_base(project, committed):
     """git's base is where the code parted; the documents were joined later, and one was removed
     since.
     """
@@ -287,7 +287,7 @@ WRONG = (
 )
 
 
-def test_what_cannot_be_merged_says_why_and_changes_nothing(project):
+def test_invalid_merge_is_rejected_and_changes_nothing(project):
     before = project.pinned
     dangling = (project.top / ".dolt-version").read_text().replace(before, "0" * 40)
     for branch, pin in (("unpinned", None), ("malformed", "<<<<<<< x\n"), ("dangling", dangling)):
@@ -369,7 +369,7 @@ def test_uncommitted_documents_are_not_mixed_into_a_merge(project):
     assert project.texts() == MAIN | {"draft.md": "A draft."}
 
 
-def test_what_is_written_by_hand_while_conflicts_are_open_goes_into_the_result(torn, tmp_path):
+def test_documents_edited_during_conflicts_are_in_the_result(torn, tmp_path):
     ours, theirs = torn.pinned, revision(torn, "feature")
     torn.vmrag("merge", "feature", code=1)
     torn.put("rest.md", "# Rest\n\nRest when tired.\n")
@@ -384,7 +384,7 @@ def test_what_is_written_by_hand_while_conflicts_are_open_goes_into_the_result(t
     assert {each["name"]: each["dirty"] for each in torn.ask("branch")["branches"]}["main"] is False
 
 
-def test_a_document_mended_to_what_theirs_says_is_no_conflict_any_more(torn, tmp_path):
+def test_document_edited_to_their_text_is_no_longer_in_conflict(torn, tmp_path):
     ours, theirs = torn.pinned, revision(torn, "feature")
     torn.vmrag("merge", "feature", code=1)
     torn.put("rest.md", NEVER)
@@ -487,7 +487,7 @@ def test_a_merge_in_conflict_is_given_up_with_what_was_written_by_hand_still_the
 
 
 @pytest.mark.parametrize("conflicting", [False, True])
-def test_what_giving_up_takes_away_comes_back_by_the_command_that_it_names(project, tmp_path, conflicting):
+def test_aborted_merge_can_be_merged_back_by_the_printed_command(project, tmp_path, conflicting):
     if conflicting:
         project.record("often", rest=OFTEN)
         project.vmrag("merge", "feature", "--no-commit", code=1)
@@ -746,7 +746,7 @@ def test_a_damaged_file_of_the_open_merge_stops_merging_and_nothing_else(torn):
     assert torn.ask("merge", "feature", code=1)["result"] == "conflict"
 
 
-def test_keys_of_a_newer_version_in_the_file_are_no_obstacle(torn, tmp_path):
+def test_unknown_keys_in_the_merge_file_are_ignored(torn, tmp_path):
     ours, theirs = torn.pinned, revision(torn, "feature")
     torn.vmrag("merge", "feature", code=1)
     stored = json.loads(open_merge(torn).read_text())
@@ -760,7 +760,7 @@ def rightless(project: Project, *arguments: str) -> Done:
     return start(project, *arguments, program=(*WITHOUT_RIGHTS, str(SCRIPT))).done()
 
 
-def test_where_the_file_cannot_be_written_nothing_is_decided(torn):
+def test_resolve_decides_nothing_if_the_merge_file_is_read_only(torn):
     torn.vmrag("merge", "feature", code=1)
     before = open_merge(torn).read_bytes()
     with read_only(torn.own):

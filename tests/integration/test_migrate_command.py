@@ -176,7 +176,7 @@ def test_it_goes_back_until_something_new_is_committed(world: World) -> None:
 
 
 @pytest.mark.parametrize("staged", [False, True])
-def test_what_is_not_staged_of_the_settings_is_not_staged_by_it(world: World, staged: bool) -> None:
+def test_migrate_does_not_stage_unstaged_settings(world: World, staged: bool) -> None:
     ada = world.ada
     own = (ada.top / ".vmrag.yaml").read_text() + "# not done yet\n"
     ada.write(".vmrag.yaml", own)
@@ -218,7 +218,7 @@ def test_there_and_back_keeps_what_was_committed_between(world: World) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_cannot_be_done_is_refused_with_a_hint(
+def test_impossible_migration_is_rejected_with_a_hint(
     world: World, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     done = world.ada.vmrag("migrate", *arguments, code=code)

@@ -204,7 +204,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(old: Engine, tmp_path: Path) -> 
     assert done.new == len(what.revisions) - 2
 
 
-def test_what_was_added_since_is_carried_alone(old: Engine, tmp_path: Path) -> None:
+def test_second_migration_carries_only_new_revisions(old: Engine, tmp_path: Path) -> None:
     History(old, 5)
     new, first = carried(old, tmp_path / "new")
     new.close()
@@ -313,7 +313,7 @@ def test_an_entry_that_contradicts_ours_is_found(moved: tuple[Engine, revision_m
     refused(engine, {name: other}, "but here it became", held={name: entry, **entries})
 
 
-def test_rows_that_are_no_entries_and_too_many_of_them_are_refused(
+def test_migration_map_rejects_invalid_rows_and_too_many(
     moved: tuple[Engine, revision_map.Entries], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, entries = moved

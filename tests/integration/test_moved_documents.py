@@ -48,7 +48,7 @@ def test_of_equal_texts_the_same_id_goes_first_then_the_same_file_name(engine: E
     assert moves(engine, gone, new) == {"b/one.md": "a/one.md", "b/y/two.md": "a/x/two.md", "b/four.md": "a/three.md"}
 
 
-def test_what_kept_half_of_its_lines_moved_and_what_kept_more_goes_first(engine: Engine) -> None:
+def test_document_that_kept_half_of_its_lines_is_moved(engine: Engine) -> None:
     gone = [document("a", lines("one", "two", "three", "four")), document("b", lines("five", "six", "seven"))]
     new = [
         document("c", lines("one", "two", "three", "new")),

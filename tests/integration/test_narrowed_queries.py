@@ -186,7 +186,7 @@ def test_the_words_that_are_left_are_ranked_by_and_marked(project):
     assert paths(project, '"path:src" session') == paths(project, "path session")
 
 
-def test_what_there_is_not_is_refused(project):
+def test_unknown_filter_values_are_rejected(project):
     wrong = project.vmrag("query", "session lang:pyhton", "--json", code=2)
     assert wrong.error["message"] == "unknown language 'pyhton'. Did you mean 'python'?"
     assert wrong.error["hint"].endswith("(write it in quotes to search for the words)")
@@ -226,7 +226,7 @@ def test_code_in_another_encoding_has_its_lines(project):
     assert told(project, "def stretch", "--at", "HEAD") == ("src/wide.py", 4, "stretch")
 
 
-def test_what_is_shown_of_code_ends_with_a_line_of_it(project):
+def test_shown_code_ends_at_a_whole_line(project):
     lines = (
         "".join(f"    step({each})\n" for each in range(6)) + "\n" + "".join(f"    leap({each})\n" for each in range(9))
     )
@@ -250,7 +250,7 @@ def test_the_files_of_a_commit_are_narrowed_too(project):
 
 
 @pytest.mark.parametrize("rules", ["RULES", "RULES_OF_LINES"])
-def test_what_was_cut_by_other_rules_is_cut_again(project, monkeypatch, rules):
+def test_code_is_cut_again_after_a_change_of_rules(project, monkeypatch, rules):
     """Another version's pieces say less of themselves."""
     before = {path.name for path in (project.shared / "sources").iterdir()}
     monkeypatch.setattr(languages, rules, 99)
@@ -310,7 +310,7 @@ def signatures(project: Project, *arguments: str) -> list[str]:
     return [each["signature"] for each in project.ask("query", "--symbols", *arguments)["definitions"]]
 
 
-def test_what_has_no_piece_of_its_own_has_its_line_for_a_signature(project):
+def test_definition_without_own_piece_has_its_line_as_signature(project):
     assert signatures(project, "expire") == ["def expire(self):"]
     assert signatures(project, "area") == ["int area(int a)", "int area(String session)", "func Area(session int) int"]
     assert signatures(project, "session_*") == [
@@ -367,7 +367,7 @@ def test_lists_are_narrowed_too(project):
     )
 
 
-def test_a_name_that_nothing_defines_is_said_to_be_none(project):
+def test_unknown_symbol_suggests_a_pattern(project):
     assert project.vmrag("query", "--symbols", "absent").out.startswith(
         "No definition of 'absent' found. With * for any letters: vmrag query --symbols '*absent*'\n"
     )
@@ -378,7 +378,7 @@ def test_a_name_that_nothing_defines_is_said_to_be_none(project):
 @pytest.mark.parametrize(
     "arguments", [("text",), ("-k", "3"), ("--mode", "keyword"), ("--full",), ("--open",), ("--since", "HEAD")]
 )
-def test_a_list_of_definitions_is_no_search(project, arguments):
+def test_list_of_definitions_rejects_search_options(project, arguments):
     assert project.vmrag("query", "--symbols", "x", *arguments, "--json", code=2).error["code"] == "INVALID_PARAMETER"
 
 
@@ -401,7 +401,7 @@ def test_before_anything_is_set_up_definitions_are_listed(project):
     assert found(project, "symbol:Session.refresh") == {f"{OWN} Session.refresh"}
 
 
-def test_without_the_extra_code_is_not_asked_and_that_is_said(project, monkeypatch):
+def test_query_warns_about_code_without_the_extra(project, monkeypatch):
     monkeypatch.setattr(languages, "find_language_problem", lambda: f"no grammar is installed: {languages.EXTRA_HINT}")
     said = "warning: The source 'code' was not searched: no grammar is installed"
     shown = project.vmrag("query", "--symbols", "Session").out

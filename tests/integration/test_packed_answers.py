@@ -257,11 +257,11 @@ def test_before_anything_is_set_up_files_are_packed(project):
         (("--collection", "absent"), "absent"),
     ],
 )
-def test_what_cannot_be_packed_is_refused(project, arguments, said):
+def test_budget_rejects_incompatible_options(project, arguments, said):
     assert said in project.vmrag("query", "otter", "--budget", "500", *arguments, code=None).err
 
 
-def test_nothing_that_is_found_is_said(project):
+def test_empty_answer_with_budget_prints_nothing_found(project):
     assert "Nothing found." in project.vmrag("query", "otter", "--budget", "500", "--where", '{"no": 1}').out
 
 
@@ -364,7 +364,7 @@ def test_neighbours_come_in_passages(tools, project):
     assert passage["text"] == lines_of(project.top, passage)
 
 
-def test_what_is_edited_says_so_in_passages(tools, project):
+def test_passage_of_edited_file_is_marked_as_modified(tools, project):
     change(project, "src/seals.py", "loud", "quiet")
     [passage] = ask_tool(tools, "bark", symbol="bark", max_tokens=500)["passages"]
     assert (passage["uncommitted"], passage["path"]) == ("modified", "src/seals.py")
@@ -381,7 +381,7 @@ def test_what_is_edited_says_so_in_passages(tools, project):
         ({"neighbours": -1}, "neighbours"),
     ],
 )
-def test_a_value_that_is_none_is_refused(tools, arguments, parameter):
+def test_query_rejects_invalid_values(tools, arguments, parameter):
     refused = tools.error("INVALID_PARAMETER", "chroma_query_documents", query_texts=["x"], **arguments)
     assert refused["details"]["parameter"] == parameter
 
@@ -391,7 +391,7 @@ def test_more_than_the_maximum_is_lowered(tools):
     assert warned(answer) >= {"IGNORED_SETTING"}
 
 
-def test_a_budget_is_no_larger_than_an_answer(project):
+def test_budget_is_limited_to_the_page_size(project):
     small = Tools(project.top, behaviour=Behaviour(page_chars=2_000))
     answer = ask_tool(small, "how the otter swims", max_tokens=100_000)
     assert warned(answer) == {"IGNORED_SETTING"}, "no passage is left out that is counted"

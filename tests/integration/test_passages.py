@@ -120,7 +120,7 @@ def drifted(project: Project) -> Project:
         ("issue", "list"),
     ],
 )
-def test_an_answer_from_another_revision_says_so_in_its_first_line(drifted, words):
+def test_answer_from_other_revision_begins_with_a_warning(drifted, words):
     done = drifted.vmrag(*words)
     assert done.out.splitlines()[0].startswith("warning: The pinned revision is not in this knowledge base")
     assert done.err == ""

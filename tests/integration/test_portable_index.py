@@ -83,7 +83,7 @@ def test_forged_vectors_are_found_and_the_index_is_built_again_without_them(worl
 
 @pytest.mark.parametrize("spoil", poison.LEFT_OUT, ids=lambda each: each.__name__)
 @pytest.mark.sample(5)
-def test_what_holds_no_vectors_to_use_is_left_out(world, folder, spoil):
+def test_unusable_portable_vectors_are_ignored(world, folder, spoil):
     spoil(folder)
     bob = world.join("bob")
     provided = brought(bob, folder)
@@ -93,7 +93,7 @@ def test_what_holds_no_vectors_to_use_is_left_out(world, folder, spoil):
     assert bob.answers() == world.ada.answers()
 
 
-def test_what_is_packed_names_no_place_of_this_machine(world, folder):
+def test_portable_vectors_contain_no_paths_of_the_machine(world, folder):
     held = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     assert str(world.top).encode() not in held
     assert {path.name for path in folder.iterdir()} == {VECTORS}

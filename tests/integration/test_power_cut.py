@@ -151,7 +151,7 @@ def test_files_of_the_work_tree_that_tools_edit_are_written_through(tmp_path, mo
     assert "river-docs/problems/flood.md" in renamed(events, project.top)
 
 
-def test_what_has_nothing_to_do_waits_for_no_disk(project):
+def test_command_without_work_does_not_sync_the_disk(project):
     project.vmrag("sync")
     for program in (("git", "checkout", "-q", "HEAD"), ("git", "switch", "-q", "main")):
         _, events = trace(project, program=program)

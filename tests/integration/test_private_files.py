@@ -116,7 +116,7 @@ def test_another_user_can_neither_read_nor_lock_anything(project: Project) -> No
     assert peek([project.top / ".dolt-version"]) != []  # who may enter the work tree
 
 
-def test_what_an_earlier_version_left_open_is_closed_by_the_next_write(place: Path) -> None:
+def test_next_write_restricts_files_left_open_by_earlier_versions(place: Path) -> None:
     project = new_project(place / "project")
     fill(project)
     for each in kept(project):
@@ -125,7 +125,7 @@ def test_what_an_earlier_version_left_open_is_closed_by_the_next_write(place: Pa
     assert openness(kept(project)) == {}
 
 
-def test_a_proof_that_is_written_anew_is_as_open_as_its_index(place: Path) -> None:
+def test_rewritten_proof_has_the_permissions_of_its_index(place: Path) -> None:
     project = new_project(place / "project")
     fill(project)
     kinds = ("views", "segments")
@@ -137,7 +137,7 @@ def test_a_proof_that_is_written_anew_is_as_open_as_its_index(place: Path) -> No
         assert stat.S_IMODE(proof.stat().st_mode) == 0o600
 
 
-def test_what_somebody_closed_even_more_stays_so(place: Path) -> None:
+def test_stricter_permissions_of_the_user_are_kept(place: Path) -> None:
     project = new_project(place / "project")
     fill(project)
     project.shared.chmod(0o500)
@@ -161,7 +161,7 @@ def test_a_repository_that_all_may_read_is_shared_with_all(place: Path) -> None:
 
 @as_root
 @pytest.mark.skipif(sys.platform != "linux", reason="rights that root gives up: Linux has them")
-def test_where_git_shares_with_a_group_its_members_work_on_one_knowledge_base(place: Path) -> None:
+def test_group_members_share_a_knowledge_base_in_a_shared_repository(place: Path) -> None:
     project = new_project(place / "project")
     project.git("config", "core.sharedRepository", "group")
     share(project)

@@ -80,7 +80,7 @@ def test_in_a_linked_work_tree_those_of_the_first_one_neither(project, started, 
     assert not started.exists()
 
 
-def test_what_git_starts_is_not_found_there_either(project, started, monkeypatch):
+def test_programs_started_by_git_are_not_found_in_the_working_tree(project, started, monkeypatch):
     """ssh for a fetch, gpg for a signature: git looks them up on the PATH that it is given."""
     project.git("remote", "add", "origin", "ssh://git@kb.example/kb.git")
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:.:{project.top / 'tools'}")
@@ -89,7 +89,7 @@ def test_what_git_starts_is_not_found_there_either(project, started, monkeypatch
     assert not started.exists()
 
 
-def test_where_git_is_nowhere_else_that_is_said(project, started, tmp_path, monkeypatch):
+def test_missing_git_outside_the_working_tree_is_reported(project, started, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(project.top / "tools"))
     done = project.start("status")
     assert "There is no git on PATH" in done.err

@@ -93,7 +93,7 @@ def test_pull_in_between_takes_nothing_away_from_a_git_pull_that_only_fast_forwa
     assert bob.git("status", "--porcelain") == ""
 
 
-def test_what_was_not_fetched_by_git_is_not_taken_in(ada, bob):
+def test_pull_merges_only_branches_that_git_fetched(ada, bob):
     ada.write_document("new.md", "news")
     ada.push()
     report = bob.ask("pull")
@@ -102,7 +102,7 @@ def test_what_was_not_fetched_by_git_is_not_taken_in(ada, bob):
     assert documents(bob) == FIRST
 
 
-def test_what_was_reverted_stays_reverted(ada):
+def test_pull_does_not_bring_back_reverted_documents(ada):
     ada.write_document("bad.md", "bad")
     ada.push()
     revert(ada)
@@ -150,7 +150,7 @@ def test_of_renamed_branches_each_gets_its_own(ada, bob):
 
 
 @pytest.mark.hooks("on")
-def test_what_the_host_refused_reaches_nobody(world, ada, bob):
+def test_pull_ignores_knowledge_of_a_rejected_push(world, ada, bob):
     hook = world.hub.top / "hooks" / "update"
     hook.write_text('#!/bin/sh\n[ "$1" != refs/heads/main ]\n')
     hook.chmod(0o755)
@@ -266,7 +266,7 @@ def test_an_older_pin_that_is_pinned_again_moves_the_remote_s_branch_back(world,
     assert world.holds(later)
 
 
-def test_what_a_colleague_reverted_without_our_ever_having_it_is_superseded_too(ada, bob):
+def test_push_supersedes_a_revision_reverted_by_a_colleague(ada, bob):
     bad = ada.write_document("bad.md", "bad")
     ada.push()
     revert(ada)
@@ -295,7 +295,7 @@ def test_a_branch_that_is_merged_into_head_is_not_moved_back_when_all_are_pushed
     assert "fix" not in {each["branch"] for each in ada.ask("push", "--all")["branches"]}
 
 
-def test_who_is_refused_is_told_how_to_take_it_in_and_how_to_leave_it(world, ada, bob):
+def test_rejected_push_hints_at_pull_and_force(world, ada, bob):
     theirs = topic(bob, "fix", "abandoned.md")
     bob.push("origin", "--delete", "fix")
     topic(ada, "fix", "fixed.md")
@@ -361,7 +361,7 @@ def test_a_branch_is_deleted_where_git_does_not_carry_it_too(world, ada):
         (("--delete", "draft", "--all"), 2, "INVALID_PARAMETER"),
     ],
 )
-def test_what_cannot_be_deleted_is_refused_and_nothing_changes(world, ada, arguments, code, error):
+def test_invalid_branch_deletion_is_rejected_and_changes_nothing(world, ada, arguments, code, error):
     before = world.hub.git("rev-parse", people.DATA)
     said = ada.vmrag("push", *arguments, "--json", code=code).error
     assert said["code"] == error
@@ -369,7 +369,7 @@ def test_what_cannot_be_deleted_is_refused_and_nothing_changes(world, ada, argum
     assert world.hub.git("rev-parse", people.DATA) == before
 
 
-def test_nothing_is_deleted_and_nothing_made_where_there_is_no_knowledge_base(world, ada):
+def test_push_delete_without_knowledge_base_creates_nothing(world, ada):
     empty = world.bare("empty.git")
     error = ada.vmrag("push", f"git+file://{empty.top}", "--delete", "main", "--json", code=3).error
     assert error["code"] == "REMOTE_NOT_FOUND"

@@ -88,7 +88,7 @@ def test_tests_ask_the_pinned_knowledge(project, pytester, arguments):
     run(pytester, "--strict-markers", "-W", "error", *arguments).assert_outcomes(passed=7)
 
 
-def test_what_is_wrong_with_the_knowledge_fails_with_the_command_that_mends_it(project, pytester):
+def test_plugin_fails_tests_with_a_hint_for_invalid_knowledge(project, pytester):
     pytester.makepyfile(
         """
         import pytest

@@ -153,7 +153,7 @@ def test_the_spare_that_was_not_used_for_longest_goes(project, workspace, monkey
     opened.close()
 
 
-def test_what_is_being_read_is_never_evicted(project, workspace, tasks):
+def test_open_index_is_never_evicted(project, workspace, tasks):
     project.git("config", "vmrag.index.keep-mb", "0")
     other = Workspace.open(project.top, tasks)
     with workspace.reader.open_index(pinned_at(workspace, "feature")) as read:

@@ -241,7 +241,7 @@ def test_a_fingerprint_of_an_older_revision_is_not_compared(project):
 
 
 @pytest.mark.parametrize(("given", "code"), [("missing.txt", 3), ("docs/setup.md", 2), ("abc", 3), (".vmrag.yaml", 2)])
-def test_what_is_no_fingerprint_is_refused(project, given, code):
+def test_fingerprint_check_rejects_invalid_values(project, given, code):
     assert (
         "vmrag fingerprint --json" in project.vmrag("fingerprint", "--check", given, "--json", code=code).error["hint"]
     )

@@ -90,7 +90,7 @@ def test_more_than_two_places_are_refused(project, names):
 
 
 @pytest.mark.parametrize("name", ["..", "...", "nowhere..main", "main..nowhere", "HEAD^{/a..b}", "main....side"])
-def test_what_is_no_range_or_names_nothing_is_an_error(project, name):
+def test_invalid_ranges_are_rejected(project, name):
     with opened(project) as ws, pytest.raises(GitReferenceMissing):
         ranges.find_ends(ws, [name])
     assert project.vmrag("log", name, "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
@@ -171,7 +171,7 @@ def test_the_log_says_that_there_is_more_unless_a_number_was_asked_for(project, 
     assert project.vmrag("log", "--oneline", "-n", "2").err == ""
 
 
-def test_what_the_engine_made_before_the_first_commit_is_shown_nowhere(project):
+def test_initial_engine_commits_are_hidden_in_history(project):
     with opened(project) as ws:
         hidden = revisions.find_beginning(ws.engine)
         root = read_root(ws.engine)

@@ -105,7 +105,7 @@ def test_a_checkout_is_followed_by_the_rows_first_and_by_the_index_when_it_is_ne
     assert project.consistent()
 
 
-def test_nobody_who_reads_or_removes_rows_waits_for_an_index_that_is_being_made(project):
+def test_commands_on_rows_do_not_wait_for_index_builds(project):
     project.put("note.md", "A note about zebras.")
     busy = holding(project, COPY)
     try:
@@ -145,14 +145,14 @@ def test_tools_that_read_rows_make_no_index(project):
         assert indexes(project) == [], tool
 
 
-def test_who_waits_for_an_index_is_told_how_far_it_is(project, monkeypatch):
+def test_waiting_query_prints_progress_of_the_index(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.cli.terminal.LINE_SECONDS", 0.0)
     monkeypatch.setattr("vmrag_link.sync.adding.BATCH_CHUNKS", 1)
     project.forget_indexes()
     assert "building the index: 2 of 4\n" in project.vmrag("query", "rest").err
 
 
-def test_what_is_printed_into_a_file_is_there_whatever_bars_the_terminal_shows(project, monkeypatch, tmp_path):
+def test_output_to_a_file_is_complete_despite_progress_bars(project, monkeypatch, tmp_path):
     monkeypatch.setattr("vmrag_link.cli.terminal.PATIENCE", -1.0)
     monkeypatch.setenv("TERM", "xterm")
     project.record("two documents", one="one", two="two")
@@ -192,7 +192,7 @@ def embedded(project: Project, body: str, counted: Path, *command: str) -> tuple
     return done, sum(map(int, counted.read_text().split()))
 
 
-def test_what_a_killed_index_had_embedded_is_not_embedded_again(project, tmp_path):
+def test_chunks_embedded_before_a_kill_are_not_embedded_again(project, tmp_path):
     project.write("more/big.md", "\n\n".join(f"Sentence {n} about zebra {n}." * 12 for n in range(2000)))
     adding = ("add", "more/big.md", "--collection", "handbook", "--id", "big.md")
     died, first = embedded(project, DYING, tmp_path / "counted", *adding)
@@ -221,7 +221,7 @@ def test_documents_that_no_index_can_take_are_stored_committed_and_removed_all_t
     assert project.vmrag("query", "zebras", "--json").json["notes"] == []
 
 
-def test_what_was_read_without_an_index_is_what_doctor_would_pin_again(project):
+def test_doctor_suggests_pin_after_reading_without_index(project):
     (project.shared / "workspace.json").unlink()
     project.vmrag("list")
     project.git("rm", "-q", ".dolt-version")

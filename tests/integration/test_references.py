@@ -62,19 +62,19 @@ def test_heads_hashes_branches_and_steps_back(project: Project, ws: Workspace) -
         "WORKING",
     ],
 )
-def test_what_names_nothing_is_no_commit(ws: Workspace, name: str) -> None:
+def test_unknown_names_are_not_resolved(ws: Workspace, name: str) -> None:
     with pytest.raises(RevisionMissing):
         resolve_tool_rev(ws, name)
     with pytest.raises(BranchMissing):
         resolve_tool_branch_rev(ws, name)
 
 
-def test_the_beginning_of_a_hash_of_git_is_none(project: Project, ws: Workspace) -> None:
+def test_abbreviated_git_hash_is_not_resolved(project: Project, ws: Workspace) -> None:
     with pytest.raises(RevisionMissing):
         resolve_tool_rev(ws, project.git("rev-parse", "HEAD")[:12])
 
 
-def test_an_ambiguous_beginning_is_told_with_its_candidates(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ambiguous_prefix_error_lists_candidates(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revparse, "SHORTEST_HASH", 1)  # among more than sixteen, two begin alike
     made = [store(ws.engine, "feature", document(f"d{number}")) for number in range(17)]
     digit = next(each for each, count in Counter(each[0] for each in made).items() if count > 1)
@@ -94,7 +94,7 @@ def test_a_branch_called_like_a_hash_is_found_by_its_whole_name(project: Project
     assert resolve_tool_rev(ws, project.pinned[:7]) == project.pinned
 
 
-def test_what_was_given_up_is_found_by_its_hash(project: Project, ws: Workspace) -> None:
+def test_unreachable_revision_is_resolved_by_its_hash(project: Project, ws: Workspace) -> None:
     old = ws.engine.find_branch("feature")
     assert old
     ws.engine.delete_branch("feature", expected=old.head)
@@ -233,7 +233,7 @@ def test_a_parameter_that_names_a_kb_branch_takes_that_and_warns_of_gits(
     assert all(part in warning["message"] for part in ("'topic' is the branch", git[:12], kb[:12]))
 
 
-def test_where_both_are_equal_nothing_is_said(project: Project) -> None:
+def test_equal_branch_names_cause_no_warning(project: Project) -> None:
     assert project.vmrag("log", "feature").err == ""
     assert "warnings" not in Tools(project.top)("dolt_show", commit="feature")
 

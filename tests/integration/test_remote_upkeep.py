@@ -75,7 +75,7 @@ def pushed(project: Project) -> list[str]:
 # -- gc --remote
 
 
-def test_a_remote_written_anew_holds_the_same_heads_in_one_commit_and_less_space(project, bare):
+def test_rewritten_remote_holds_the_same_heads_in_one_commit(project, bare):
     revisions = pushed(project)
     before, size = heads(project), int(there(bare, "rev-list", "--count", DATA))
     assert KEEP_BRANCH in before
@@ -101,7 +101,7 @@ def _reachable(project: Project) -> set[str]:
     return found
 
 
-def test_whoever_knew_the_remote_before_goes_on_with_what_was_written_anew(project, bare):
+def test_earlier_clones_continue_with_the_rewritten_remote(project, bare):
     pushed(project)
     other = cloned(bare, "other")
     other.vmrag("install")
@@ -128,7 +128,7 @@ def test_a_damaged_remote_is_replaced_by_what_it_held_when_it_was_last_fetched(p
     assert set(revisions) <= _reachable(other)
 
 
-def test_what_a_newer_program_wrote_is_never_replaced(project, bare):
+def test_remote_of_newer_format_is_never_replaced(project, bare):
     pushed(project)
     manifest = json.loads(there(bare, "cat-file", "blob", f"{DATA}:manifest.json"))
     blob = subprocess.run(
@@ -184,7 +184,7 @@ def test_a_damaged_remote_is_left_alone_where_nothing_could_mend_it(project, bar
     assert there(bare, "rev-parse", DATA) == before
 
 
-def test_only_what_git_carries_is_written_anew(project, bare):
+def test_gc_remote_rejects_remotes_without_git(project, bare):
     file = bare.with_name("kb.doltlite")
     project.vmrag("push", f"file://{file}")
     error = project.vmrag("gc", "--remote", f"file://{file}", "--json", code=2).error
@@ -194,7 +194,7 @@ def test_only_what_git_carries_is_written_anew(project, bare):
 # -- verify --remote
 
 
-def test_what_is_pinned_and_not_on_the_remote_is_found_until_it_is_pushed(project, bare):
+def test_pinned_revision_missing_on_remote_is_found_until_pushed(project, bare):
     project.push("-u", "origin", "main")
     project.record("more", more="More.")
     project.push("--no-verify", "origin", "main:topic")
@@ -287,7 +287,7 @@ def test_an_unrelated_knowledge_base_is_refused(project, bare):
     assert error["code"] == "REMOTE_REJECTED"
 
 
-def test_who_goes_on_with_another_knowledge_base_does_what_the_refusal_says(project, bare):
+def test_rejected_fetch_hint_moves_to_the_other_knowledge_base(project, bare):
     project.push("origin", "main")
     stranger = terminal.new_project(bare.parent / "stranger")
     stranger.git("remote", "add", "origin", str(bare))

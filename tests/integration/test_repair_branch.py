@@ -107,7 +107,7 @@ def test_a_branch_that_always_moves_is_given_up_and_never_forced(host):
     assert len(moved) == ATTEMPTS
 
 
-def test_what_a_person_repaired_meanwhile_is_not_repaired_again(host):
+def test_repair_does_nothing_after_a_concurrent_manual_repair(host):
     landed = dropping.squash(host.world.ada)
     bob = host.world.join("bob")
     bob.vmrag("install")
@@ -156,7 +156,7 @@ def test_a_merge_that_kept_neither_side_gets_both(host):
     assert "topic.md" in texts
 
 
-def test_a_branch_without_a_pin_is_said_and_left_alone(host):
+def test_repair_of_branch_without_pin_raises_pin_missing(host):
     landed = dropping.squash(host.world.ada)
     ada = host.world.ada
     ada.git("switch", "-q", "--detach", landed.after)
@@ -218,7 +218,7 @@ def test_a_repair_that_waits_is_made_again_when_its_branch_has_moved_on(host):
     assert host.repair(landed).commit == second.commit
 
 
-def test_what_others_put_on_the_branch_of_a_repair_stays(host):
+def test_repair_keeps_commits_of_others_on_its_branch(host):
     landed = dropping.squash(host.world.ada)
     dropping.protect(host.hub)
     name = host.repair(landed).offered_on
@@ -244,7 +244,7 @@ def test_a_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, there)
 
 
 @pytest.mark.parametrize("sign", ["vmrag's trailer", "no trailer"])
-def test_what_only_looks_like_a_repair_is_none(host, sign):
+def test_repair_replaces_forged_repair_commits(host, sign):
     """Somebody who may push branches, but not `main`, has put code of theirs there first."""
     landed = dropping.squash(host.world.ada)
     dropping.protect(host.hub)

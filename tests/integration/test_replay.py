@@ -209,7 +209,7 @@ def test_going_there_and_back_returns_to_the_same_documents(edited, tmp_path):
 
 
 @pytest.mark.hooks("on")
-def test_what_is_written_after_the_move_and_before_the_way_back_comes_back_too(edited, tmp_path):
+def test_documents_written_after_a_move_follow_the_way_back(edited, tmp_path):
     here = edited.git("rev-parse", "HEAD")
     with opened(edited) as workspace:
         old = workspace.places.working_copies / next(
@@ -536,7 +536,7 @@ def test_uncommitted_documents_of_other_branches_are_not_touched(edited, tmp_pat
     assert {name: (branches(edited)[name], texts(edited, WorkingSet(name))) for name in theirs} == theirs
 
 
-def test_what_went_along_is_committed_on_the_new_pin(edited, tmp_path):
+def test_carried_documents_are_committed_on_the_new_pin(edited, tmp_path):
     silently(edited, "reset", "-q", "--hard", "feature")
     feature = edited.pinned
     report = edited.ask("commit", "-m", "draft")
@@ -621,7 +621,7 @@ FIRST_COMMANDS = (
 
 @pytest.mark.parametrize("command", FIRST_COMMANDS, ids=" ".join)
 @pytest.mark.sample(2)
-def test_whatever_command_comes_first_says_once_where_the_documents_are(project, command):
+def test_first_command_prints_once_where_stashed_documents_are(project, command):
     edit_edit(project)
     project.write("docs/new.md", "New.")
     silently(project, "reset", "-q", "--hard", "feature")
@@ -685,7 +685,7 @@ def test_a_second_conflict_takes_a_name_of_its_own(project, tmp_path):
     whole(project, tmp_path)
 
 
-def test_what_is_kept_survives_gc(project):
+def test_stashed_documents_survive_gc(project):
     edit_edit(project)
     held = texts(project, WorkingSet("main"))
     silently(project, "reset", "-q", "--hard", "feature")
@@ -851,7 +851,7 @@ def test_a_killed_replay_of_a_branch_that_is_deleted_is_finished_by_whoever_come
     assert "main" in [each["name"] for each in edited.ask("branch")["branches"] if each["dirty"]]
 
 
-def test_what_is_written_by_a_process_that_knew_nothing_of_the_kill_is_no_reason_to_drop_the_rest(edited, tmp_path):
+def test_write_after_a_killed_move_keeps_carried_documents(edited, tmp_path):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, MOVED, "list")
     with opened(edited) as workspace:

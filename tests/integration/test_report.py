@@ -84,7 +84,7 @@ def test_the_head_is_that_of_the_work_tree_unless_another_one_is_named(project):
     assert changes(project, "first") == changes(project, "first", "HEAD") == {"handbook/faq.md": "added"}
 
 
-def test_swapped_places_are_said_with_the_command_that_is_meant(project):
+def test_report_of_swapped_refs_suggests_the_other_order(project):
     said = project.vmrag("report", "main", "first").out
     assert "main contains everything of first. To see what else main contains: vmrag report first main" in said
 
@@ -165,7 +165,7 @@ def test_a_clone_that_ends_too_early_cannot_say_where_they_parted(project):
 # -- documents
 
 
-def test_words_that_changed_are_told_with_their_document(project):
+def test_report_lists_changed_words_of_each_document(project):
     texts = {each["doc_id"]: each for each in project.ask("report", "first", "feature")["documents"]}
     changed = [(each["op"], each["text"]) for each in texts["rest.md"]["text"]["pieces"]]
     assert changed[1:-1] == [
@@ -201,7 +201,7 @@ def test_a_document_that_went_elsewhere_has_moved(project):
     assert "guide/ (the collection's settings)" in said
 
 
-def test_metadata_and_settings_are_told_as_differences(project):
+def test_report_lists_changed_metadata_and_settings(project):
     with opened(project) as ws:
         branch, head = ws.find_kb_branch().name, ws.require_revision()
         rest = ws.engine.find_document(head, "handbook", "rest.md")
@@ -293,7 +293,7 @@ def changed_answers(project: Project, queries: str) -> list[tuple[str, int, bool
     return [(each["query"], each["place"], each["below"], each["missing"]) for each in found]
 
 
-def test_another_text_at_the_same_place_is_another_answer_and_another_score_is_none(project):
+def test_report_counts_changed_text_but_not_changed_score(project):
     project.record("pip", setup="# Setup\n\nInstall the program with uv.\n")
     queries = (
         "queries:\n  - {query: install the program, mode: keyword}\n  - {query: TLS certificates, mode: keyword}\n"
@@ -323,7 +323,7 @@ def test_another_name_of_the_same_text_is_the_same_answer_unless_it_is_expected(
     assert expected == [("install the program", 1, False, ["handbook/setup.md"])]
 
 
-def test_what_differs_further_down_weighs_nothing_unless_it_is_expected(project):
+def test_report_folds_changes_at_lower_ranks_unless_expected(project):
     project.record("rest", rest="# Rest\n\nTake a rest, and sleep long.\n")
     query = "queries:\n  - {query: certificates for TLS or a rest, mode: keyword"
     assert changed_answers(project, f"{query}}}\n") == [("certificates for TLS or a rest", 2, True, [])]
@@ -384,7 +384,7 @@ def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
     assert (len(query["before"]), len(query["after"])) == (4, 2)
 
 
-def test_queries_that_cannot_be_read_or_asked_are_said_and_the_rest_is_shown(project):
+def test_unreadable_queries_are_reported_with_the_rest(project):
     found = report(project, "main", with_queries(project, "feature", "queries: 7\n"))
     assert "queries.yaml, line 1" in found["queries"]["not_compared"]
     assert found["counts"]["added"] == 1

@@ -290,7 +290,7 @@ def test_a_text_may_have_five_megabytes(waiting, tmp_path):
     assert path.read_text() in [put_document.content for put_document in rows.put_documents]
 
 
-def test_a_file_that_is_no_text_decides_nothing(waiting, tmp_path):
+def test_resolve_rejects_files_without_text(waiting, tmp_path):
     before = (waiting.own / "merge.json").read_bytes()
     (tmp_path / "folder").mkdir()
     (tmp_path / "latin").write_bytes(b"\xff\xfe\x00")
@@ -321,7 +321,7 @@ def test_a_text_keeps_a_document_that_one_side_removed(project, removing):
 # -- deciding --------------------------------------------------------------------------------------
 
 
-def test_what_was_decided_can_be_decided_again_in_other_processes(project):
+def test_decided_conflict_can_be_decided_again(project):
     ours, theirs = (put(changed(content=each), document("e", each)) for each in ("ours", "theirs"))
     left, right = torn(project, ours, theirs)
     assert start(project, "merge", right).done().code == 1
@@ -366,7 +366,7 @@ def test_without_a_merge_there_is_nothing_to_resolve(project):
         assert refused(project, "resolve", *arguments)["code"] == "MERGE_CONFLICT"
 
 
-def test_what_people_read_shows_both_sides_word_by_word_and_no_colours(waiting):
+def test_resolve_prints_word_differences_without_colours(waiting):
     out = waiting.vmrag("resolve", code=1).out
     assert "handbook/d" in out
     assert "[-base text-]{+ours+}" in out
@@ -555,7 +555,7 @@ def test_a_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_pat
     whole(parted, tmp_path)
 
 
-def test_a_side_that_holds_all_of_the_other_is_no_open_merge(parted):
+def test_merge_with_superset_side_is_not_open(parted):
     """`git add` with nothing to decide: what is pinned is the merge."""
     parted.git("merge", "-q", "--no-commit", "-s", "ours", "fork", check=False)
     assert not [each for each in parted.status()["reasons"] if "resolve" in each]

@@ -207,7 +207,7 @@ def test_a_file_with_gits_markers_in_it_becomes_no_document(project):
     assert project.ask("resolve", "--list", code=1)["decided"] == 0
 
 
-def test_what_came_from_no_file_is_not_in_the_work_tree(two_hunks):
+def test_resolve_from_worktree_rejects_documents_without_file(two_hunks):
     error = two_hunks.vmrag("resolve", "--from-worktree", "--json", code=2).error
     assert "--file FILE" in error["hint"]
 

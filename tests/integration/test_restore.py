@@ -143,7 +143,7 @@ def test_changed_settings_of_a_collection_are_kept_as_well(project):
     assert project.ask("diff")["collections"][0]["fields"][0]["after"] == '{"owner":"Ada"}'
 
 
-def test_who_looks_for_a_removed_document_is_told_how_it_comes_back(project):
+def test_show_of_removed_document_hints_at_restore(project):
     project.drop("faq.md")
     error = project.vmrag("show", "faq.md", "--json", code=3).error
     assert error["message"] == "handbook/faq.md was removed here; the removal is not committed."
@@ -151,7 +151,7 @@ def test_who_looks_for_a_removed_document_is_told_how_it_comes_back(project):
     assert project.vmrag("show", "faq.md").out == "A frequent question."
 
 
-def test_what_is_not_there_is_an_error_and_nothing_changes(project):
+def test_restore_of_missing_names_changes_nothing(project):
     before = changed(project)
     now = texts(project)
     assert project.vmrag("restore", "rest.md", "nope.md", "--json", code=3).error["code"] == "DOCUMENT_NOT_FOUND"
@@ -189,7 +189,7 @@ def test_one_document_is_removed_by_its_name_without_a_question(project):
         (["handbook"], ["deep/tls.txt", "faq.md", "rest.md", "setup.md"]),
     ],
 )
-def test_what_means_several_documents_is_removed_when_that_is_confirmed(project, names, gone):
+def test_rm_of_several_documents_requires_confirmation(project, names, gone):
     before = texts(project)
     listed = project.vmrag("rm", "-n", *names).out.splitlines()
     assert [line for line in listed if not line.endswith("(the collection)")] == [

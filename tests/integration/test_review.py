@@ -131,7 +131,7 @@ def test_canonical_json_never_writes_null_for_a_number():
             encode_canonical_json({"a": [number]})
 
 
-def test_what_is_typed_may_be_nested_a_hundred_deep():
+def test_user_json_may_be_nested_a_hundred_deep():
     assert parse_user_json("[" * 100 + "]" * 100)
     with pytest.raises(ValueError, match="nested"):
         parse_user_json("[" * 101 + "]" * 101)

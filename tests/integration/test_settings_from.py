@@ -70,7 +70,7 @@ def refused(repo: Repo) -> VmragError:
     return caught.value
 
 
-def test_what_the_base_says_counts_and_nothing_that_the_head_says_instead(repo, monkeypatch):
+def test_settings_of_base_apply_and_those_of_head_are_ignored(repo, monkeypatch):
     base = commit(repo, BASE)
     alone = agreements.load_settings(plumbing.locate_work_tree(repo.top)).config
     assert alone.remote == "git:"  # nobody agreed, and no commit stands for anybody
@@ -115,7 +115,7 @@ def test_a_head_that_deletes_the_file_takes_no_restriction_back(repo, monkeypatc
     assert (found.mcp.read_only, found.limits.knowledge_mb) == (True, 5)
 
 
-def test_what_somebody_agreed_to_on_the_machine_does_not_count_beside_it(repo, monkeypatch):
+def test_agreements_on_the_machine_are_ignored_in_ci(repo, monkeypatch):
     """A runner that is used again has the agreements of former jobs."""
     places = plumbing.locate_work_tree(repo.top)
     agreements.add_agreement(places, {"hooks.on_dirty": "commit"})
@@ -157,13 +157,13 @@ def test_settings_of_the_base_that_cannot_be_read_are_an_error(repo, monkeypatch
     assert base[:12] in refused(repo).message
 
 
-def test_an_empty_variable_is_none(repo, monkeypatch):
+def test_empty_settings_variable_is_ignored(repo, monkeypatch):
     commit(repo, "hooks.on_dirty: commit\n")
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", "")
     assert "ignoring untrusted setting" in loaded(repo).warnings[0]
 
 
-def test_agreeing_has_no_effect_there_and_says_so(repo, monkeypatch):
+def test_trust_is_rejected_if_settings_come_from_a_commit(repo, monkeypatch):
     base = repo.commit("no settings")
     commit(repo, "hooks.on_dirty: commit\n")
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)

@@ -219,7 +219,7 @@ def test_a_match_right_below_the_first_lines_of_code_is_shown(project):
 # -- what counts at once
 
 
-def test_that_a_file_is_not_generated_counts_as_soon_as_attributes_say_it(project):
+def test_generated_attribute_applies_at_once(project):
     commit(project, "made", **{"docs/made.md": "<!-- Code generated, DO NOT EDIT -->\n# Made\n\nA quokka.\n"})
     assert project.ask("query", "quokka", "--mode", "keyword")["results"] == []
     commit(project, "by hand", **{".gitattributes": "docs/made.md linguist-generated=false\n"})
@@ -298,7 +298,7 @@ def test_texts_that_are_not_those_of_the_files_are_found(project, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [("query", "x"), ("ask", "x"), ("query", "x", "--at", "HEAD")])
-def test_a_collection_that_cannot_be_read_here_is_said_so(project, monkeypatch, command):
+def test_unreadable_source_collection_is_reported_with_hint(project, monkeypatch, command):
     monkeypatch.setattr(languages, "find_language_problem", lambda: f"no grammar is installed: {languages.EXTRA_HINT}")
     error = project.vmrag(*command, "--collection", "code", "--json", code=3).error
     assert error["message"].startswith("cannot read the source 'code' (files of this repository) here: no ")

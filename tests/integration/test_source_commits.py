@@ -93,7 +93,7 @@ def test_attributes_are_those_of_the_commit_and_of_nothing_else(repo):
     assert reasons(found) == {"a.lfs.md": "is kept in Git LFS", "gen/c.md": "is generated according to .gitattributes"}
 
 
-def test_paths_that_fold_to_one_and_names_that_are_no_ids_are_left_out_and_named(repo):
+def test_colliding_and_invalid_paths_are_left_out_with_reasons(repo):
     blob = repo.git("hash-object", "-w", "--stdin", stdin="text\n")
     names = [
         b"docs/A.md",

@@ -120,7 +120,7 @@ def test_a_file_that_says_the_same_is_not_shown(project):
     assert project.vmrag("diff").out == "no documents changed\n"
 
 
-def test_what_was_stored_and_is_a_file_now_is_modified_or_the_same(project):
+def test_diff_shows_stored_document_that_became_a_file_as_modified(project):
     (project.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\n")
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("README.md", "# Readme\n", collection="docs")

@@ -194,7 +194,7 @@ def test_tests_of_a_project_ask_files(request, stored):
 # -- export
 
 
-def test_files_are_not_exported_and_it_is_said(stocked, tmp_path):
+def test_export_leaves_out_files_of_sources_with_a_note(stocked, tmp_path):
     out = stocked.vmrag("export", str(tmp_path / "out")).out
     assert "Not written, because they are files of the repository already: docs and code.\n" in out
     assert sorted(path.name for path in (tmp_path / "out").rglob("*.md")) == ["note.md"]

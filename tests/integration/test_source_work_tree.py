@@ -280,7 +280,7 @@ def test_links_pipes_and_folders_in_place_of_files_are_not_followed(committed, t
                 opened.read_file(path, 100)
 
 
-def test_what_is_too_large_or_cannot_be_read_is_left_out(committed):
+def test_large_files_are_left_out_with_a_reason(committed):
     committed.write("README.md", "a" * (MOST + 1))
     assert committed.reasons()["README.md"] == "has 10,001 bytes, more than 10,000"
 
@@ -288,7 +288,7 @@ def test_what_is_too_large_or_cannot_be_read_is_left_out(committed):
 # -- names of what git would store
 
 
-def test_a_touch_and_line_ends_of_a_checkout_are_no_change(committed):
+def test_touched_files_and_line_endings_are_unchanged(committed):
     committed.commit(**{".gitattributes": "*.txt text eol=crlf\n"})
     (committed.top / "docs/a.txt").unlink()
     committed.git("checkout", "-q", "docs/a.txt")
@@ -399,7 +399,7 @@ def test_a_change_that_sets_the_time_back_is_seen(committed):
     assert committed.texts()["README.md"] == "# C\n"
 
 
-def test_what_no_source_names_changes_nothing(committed):
+def test_files_outside_of_sources_do_not_change_the_token(committed):
     committed.commit(**{"other.bin": "a", "docs/old/b.md": "c\n"})
     token = compute_token(committed.listed())
     committed.write("other.bin", "b")

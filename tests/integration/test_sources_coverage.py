@@ -56,7 +56,7 @@ def test_a_path_is_named_as_git_names_the_file(tmp_path, paths, exclude):
     assert [file for file in sorted(FILES) if rules.is_named(source, file)] == sorted(filter(None, listed))
 
 
-def test_what_is_no_document_by_its_name_is_not_taken():
+def test_file_types_without_documents_are_not_in_a_source():
     sources = [SourceSettings("docs", ("docs/",)), SourceSettings("code", ("docs/",), (), "code")]
     assert rules.find_source(sources, "docs/a.md") is sources[0]
     assert rules.find_source(sources, "docs/a.py") is sources[1]

@@ -66,7 +66,7 @@ def test_settings_that_are_not_staged_are_named_in_what_to_type(project, tracked
 
 
 @pytest.mark.hooks("on")
-def test_a_commit_that_drops_documents_and_not_their_sources_says_so(project):
+def test_commit_that_drops_documents_without_their_sources_warns(project):
     project.write(".vmrag.yaml", SETTINGS)
     project.git("commit", "-qam", "no sources")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
@@ -114,13 +114,13 @@ def test_a_text_that_no_revision_holds_is_kept(project):
     assert "Told once." in project.vmrag("show", f"{done['kept']}:handbook/setup.md").out
 
 
-def test_what_came_from_no_file_stays(project):
+def test_dedupe_keeps_documents_without_file(project):
     project.put("setup.md", "# Setup\n\nTyped in.\n")
     project.vmrag("sources", "dedupe")
     assert "handbook/setup.md" in names(project)
 
 
-def test_a_document_that_says_something_else_than_its_file_is_named(project):
+def test_dedupe_lists_documents_that_differ_from_their_file(project):
     project.write("docs/setup.md", "# Setup\n\nInstall it otherwise.\n")
     done = project.ask("sources", "dedupe")
     assert done["differing"] == [{"collection": "handbook", "doc_id": "setup.md"}]
@@ -139,7 +139,7 @@ def test_a_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(p
     assert "not read" not in project.vmrag("sources").out
 
 
-def test_one_with_other_documents_stays_and_it_is_said_what_to_do(project):
+def test_dedupe_keeps_other_documents_of_a_collection_with_hint(project):
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
     said = project.vmrag("sources", "dedupe").out
     assert "The stored collection handbook has 1 other document" in said
@@ -176,7 +176,7 @@ def test_without_sources_there_is_nothing_to_adopt(project):
 # -- what is stored, and what is not
 
 
-def test_a_folder_import_leaves_files_of_sources_out_and_says_so(project):
+def test_folder_import_leaves_out_files_of_sources_with_reasons(project):
     project.write("notes/a.md", "# A\n")
     project.write("docs/new.md", "# New\n")
     said = project.vmrag("import", "notes", "docs", "--collection", "notes", "--base", ".").out
@@ -204,7 +204,7 @@ def test_a_file_that_a_source_leaves_out_can_be_imported(project):
         ("rm files", "vmrag list --collection files"),
     ],
 )
-def test_what_would_store_or_remove_a_file_is_refused_and_says_what_to_do(project, command, hint):
+def test_writes_to_source_files_are_rejected_with_hint(project, command, hint):
     project.write("notes/a.md", "# A\n")
     error = project.vmrag(*command.split(), "--json", code=2).error
     assert error["code"] == "SOURCE_READ_ONLY"

@@ -115,7 +115,7 @@ def test_uncommitted_changes_of_a_twin_follow_the_adoption_without_a_conflict(pr
     assert marks["files/docs/rest.md"] == "modified"
 
 
-def test_what_no_source_covers_conflicts_as_ever(project):
+def test_documents_outside_of_sources_conflict_as_usual(project):
     project.git("switch", "-q", "changed")
     project.put("faq.md", "Another answer.")
     project.record("faq")
@@ -128,7 +128,7 @@ def test_what_no_source_covers_conflicts_as_ever(project):
     assert [each["id"] for each in project.ask("resolve", "--list", code=None)["conflicts"]] == ["handbook/faq.md"]
 
 
-def test_a_document_whose_file_is_gone_on_both_sides_is_no_answer_of_the_files(project):
+def test_document_without_file_on_both_sides_is_in_conflict(project):
     """What one side changed of it is lost to nobody: the merge asks."""
     for branch in ("changed", "adopted"):
         project.git("switch", "-q", branch)

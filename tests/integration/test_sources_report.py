@@ -93,7 +93,7 @@ def test_without_sources_it_is_shown_what_could_be_written(project):
     assert by_name(project.ask("sources"))["docs"]["documents"] == 2
 
 
-def test_a_collection_that_is_stored_is_said_to_be_in_the_way(project):
+def test_stored_collection_of_same_name_is_reported(project):
     configured(project, "")
     project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("note", "A note.", collection="docs")
@@ -104,7 +104,7 @@ def test_a_collection_that_is_stored_is_said_to_be_in_the_way(project):
     assert "not read" in project.vmrag("sources").out
 
 
-def test_a_path_that_names_no_file_is_said(project):
+def test_path_without_matching_file_is_reported(project):
     configured(project, SOURCES.replace("README.md", "nosuch/, '*.rst'"))
     assert by_name(project.ask("sources"))["docs"]["unmatched"] == ["nosuch/", "*.rst"]
     assert "paths: nosuch/, *.rst match no tracked file" in project.vmrag("sources").out
@@ -131,13 +131,13 @@ def test_tracked_files_in_no_source_are_counted_with_what_to_write(project):
     assert project.ask("sources")["unnamed"] == {".md": 1}
 
 
-def test_what_a_source_excludes_is_in_none_on_purpose(project):
+def test_excluded_files_are_not_reported_as_unnamed(project):
     configured(project, SOURCES.replace("README.md]", '"*.md"]\n    exclude: [README.md]'))
     assert project.ask("sources")["unnamed"] == {}
     assert "In no source" not in project.vmrag("sources").out
 
 
-def test_a_commit_without_sources_is_said_to_have_none(project):
+def test_commit_without_sources_is_reported(project):
     configured(project, "retrieval:\n  k: 7\n")
     project.git("tag", "then")
     assert "No sources: then has none in its .vmrag.yaml" in project.vmrag("sources", "--at", "then").out
@@ -169,7 +169,7 @@ def test_a_source_that_cannot_be_read_is_named_in_an_answer(without_code):
 
 
 @pytest.mark.parametrize(("name", "why"), [("docs/docs/a.png", "it is .png"), ("docs/docs/none.md", "it is empty")])
-def test_a_file_that_is_left_out_says_so_where_it_is_named(without_code, name, why):
+def test_show_explains_why_a_file_is_left_out(without_code, name, why):
     error = without_code.vmrag("show", name, "--json", code=3).error
     assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "vmrag sources -v")
     assert f"because {why}" in error["message"]
@@ -197,7 +197,7 @@ def test_status_counts_files_without_knowledge_base(project):
     assert (report["state"], report["in_sync"], report["pin"]) == ("files", True, None)
 
 
-def test_what_init_would_write_is_shown_before(project):
+def test_sources_lists_the_proposal_of_init(project):
     report = project.ask("sources")
     assert report["proposed"]
     assert by_name(report)["docs"]["documents"] == 2

@@ -42,7 +42,7 @@ def state_files(project: Project) -> list[str]:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_state_file_is_no_bug(project, tmp_path, damage):
+def test_damaged_state_file_causes_no_internal_error(project, tmp_path, damage):
     project.git("worktree", "add", "-q", "--force", str(tmp_path / "other"), "feature", env={"VMRAG": "0"})
     project.vmrag("sync")
     project.put("new.md", "An uncommitted text.")

@@ -43,7 +43,7 @@ def test_an_open_merge_is_not_in_sync(project):
     ]
 
 
-def test_a_pin_that_no_commit_has_is_said_until_one_has_it(project):
+def test_status_reports_uncommitted_pin_until_it_is_committed(project):
     project.put("new.md", "New.")
     project.vmrag("commit", "-m", "new")
     assert project.status()["reasons"][:1] == ["The pin is staged, but not committed: git commit .dolt-version"]

@@ -120,7 +120,7 @@ def test_the_own_branch_changes_nothing(project, tmp_path):
     ],
 )
 @pytest.mark.sample(4)
-def test_what_cannot_be_switched_to_changes_nothing(project, name, code, error, hint):
+def test_invalid_switch_target_changes_nothing(project, name, code, error, hint):
     if name.startswith("vmrag/"):
         project.vmrag("merge", "feature", "--no-commit")
         project.vmrag("merge", "--abort")
@@ -166,7 +166,7 @@ def test_an_index_lock_in_the_way_switches_nothing(spare):
 
 
 @pytest.mark.hooks("on")
-def test_a_command_that_is_told_can_be_pasted_whatever_a_branch_is_called(project):
+def test_printed_command_is_quoted_for_any_branch_name(project):
     name = "x;touch${IFS}PWN"
     project.git("switch", "-q", "-c", name)
     project.put("new.md", "new")

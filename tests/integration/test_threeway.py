@@ -298,7 +298,7 @@ def test_equal_merges_give_equal_revisions_with_the_parents_and_trailers_asked_f
         assert f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}" in info.message
 
 
-def test_what_theirs_holds_already_gives_theirs_itself(engine: Engine) -> None:
+def test_merge_returns_a_side_that_contains_the_other(engine: Engine) -> None:
     base = revision(engine, {"a": "base"})
     ours = revision(engine, {"a": "base", "b": "new"}, onto=base)
     theirs = revision(engine, {"a": "base", "b": "new", "c": "new"}, onto=ours)
@@ -306,7 +306,7 @@ def test_what_theirs_holds_already_gives_theirs_itself(engine: Engine) -> None:
     assert merge_revisions(engine, base=base, ours=ours, theirs=base, joins=True).revision == ours
 
 
-def test_where_a_document_comes_from_is_decided_once(engine: Engine) -> None:
+def test_source_of_a_document_is_decided_once(engine: Engine) -> None:
     rows = [document("a", "text", source=each, source_key=each) for each in ("base", "ours", "theirs")]
     at = [_holding(engine, row) for row in rows]
     (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
@@ -354,9 +354,7 @@ CROSSED: dict[str, tuple[Document | Collection | None, ...]] = {
 
 
 @pytest.mark.parametrize("what", CROSSED)
-def test_what_was_in_conflict_between_two_bases_conflicts_again_unless_both_sides_settled_it_alike(
-    engine: Engine, what: str
-) -> None:
+def test_conflict_between_two_bases_returns_unless_both_sides_agree(engine: Engine, what: str) -> None:
     base, left, right = (_row(engine, each) for each in CROSSED[what])
     (inner,) = merge(engine, base=base, ours=left, theirs=right).conflicts
     made = make_virtual_base(engine, base=base, ours=left, theirs=right)
@@ -384,7 +382,7 @@ def test_a_collection_that_one_base_removed_conflicts_again_unless_both_sides_se
             assert merge(engine, base=made, ours=each, theirs=each).is_empty
 
 
-def test_what_two_bases_changed_without_conflict_is_unchanged_for_whoever_has_it(engine: Engine) -> None:
+def test_virtual_base_keeps_changes_without_conflict(engine: Engine) -> None:
     base = revision(engine, {"a": "base", "b": "base"})
     left, right = revision(engine, {"a": "left", "b": "base"}), revision(engine, {"a": "right", "b": "right"})
     made = make_virtual_base(engine, base=base, ours=left, theirs=right)

@@ -218,7 +218,7 @@ def test_a_killed_pull_is_whole_after_the_next_one(world, part):
         assert_tidy(world, ada, bob)
 
 
-def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
+def test_locks_left_by_a_killed_git_do_not_block_a_push(world):
     ada = world.ada
     revision = noted(ada, 1)
     ada.vmrag("fetch")

@@ -276,7 +276,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.sample(2)
-def test_what_is_remembered_wrongly_harms_no_push(name: str, pair: Pair) -> None:
+def test_wrong_tracking_state_does_not_harm_a_push(name: str, pair: Pair) -> None:
     if name != "the engine knows nothing of the remote":
         pair.bob.close()
     revision = pair.ada.record("next")
@@ -299,13 +299,13 @@ def test_what_is_remembered_wrongly_harms_no_push(name: str, pair: Pair) -> None
     ],
 )
 @pytest.mark.sample(2)
-def test_what_is_remembered_wrongly_harms_no_fetch(name: str, pair: Pair) -> None:
+def test_wrong_tracking_state_does_not_harm_a_fetch(name: str, pair: Pair) -> None:
     WRONG[name](pair.bob)
     assert pair.bob.fetch()
     assert pair.bob.heads() == pair.ada.heads()
 
 
-def test_a_new_knowledge_base_in_an_old_clone_is_told_that_the_remote_holds_another_one(pair: Pair) -> None:
+def test_unrelated_knowledge_base_in_old_clone_is_rejected(pair: Pair) -> None:
     pair.bob.close()
     shutil.rmtree(pair.bob.places.shared)
     DoltliteEngine.create(pair.bob.places.kb, author=AUTHOR, date="2027-01-01T00:00:00Z").close()
@@ -368,7 +368,7 @@ def test_a_remote_that_gets_another_url_is_another_place(pair: Pair) -> None:
     assert pair.bob.heads() == known
 
 
-def test_nobody_but_git_sees_what_travels_through_it(pair: Pair) -> None:
+def test_knowledge_refs_are_hidden_from_branches_and_tags(pair: Pair) -> None:
     pair.ada.record("next")
     pair.ada.push()
     fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")

@@ -311,7 +311,7 @@ EVERY_RUN = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in EVERY_RUN else pytest.mark.long) for name in TAMPERING]
 )
-def test_what_a_stranger_changed_is_refused_and_the_next_sound_state_is_taken(name: str, pair: Pair) -> None:
+def test_tampered_data_is_rejected_and_next_sound_state_is_fetched(name: str, pair: Pair) -> None:
     good, before, known = pair.tip, pair.bob.state(), pair.bob.heads()
     data = Data.of(pair.hub)
     TAMPERING[name](data)
@@ -348,7 +348,7 @@ def test_a_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it
     fresh.close()
 
 
-def test_a_ref_that_was_deleted_is_no_knowledge_base_and_the_next_push_puts_it_back(pair: Pair) -> None:
+def test_deleted_data_ref_is_restored_by_the_next_push(pair: Pair) -> None:
     pair.hub.git("update-ref", "-d", DATA_REF)
     assert not pair.bob.fetch()
     assert not git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge()
@@ -448,7 +448,7 @@ def test_an_object_that_the_host_has_lost_is_its_damage(what: str, pair: Pair) -
     assert fresh.heads() == known
 
 
-def test_what_replaces_a_damaged_state_is_what_was_last_fetched_and_spares_what_came_meanwhile(pair: Pair) -> None:
+def test_replacement_of_damaged_data_keeps_concurrent_pushes(pair: Pair) -> None:
     good, known = pair.tip, pair.bob.heads()
     data = Data.of(pair.hub)
     the_tree_is_empty(data)
@@ -491,7 +491,7 @@ def in_a_long_manifest(data: Data) -> None:
 
 
 @pytest.mark.parametrize("change", [in_other_fields, in_folders, in_a_long_manifest])
-def test_what_a_newer_program_wrote_is_no_damage(change: Callable[[Data], None], pair: Pair) -> None:
+def test_newer_format_is_reported_as_too_new_not_damaged(change: Callable[[Data], None], pair: Pair) -> None:
     known, data = pair.bob.heads(), Data.of(pair.hub)
     change(data)
     data.publish()
@@ -550,7 +550,7 @@ def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: st
 # -- whose damage it is ----------------------------------------------------------------------------
 
 
-def test_what_this_repository_has_lost_is_not_the_remotes_damage(pair: Pair) -> None:
+def test_object_missing_in_this_repository_is_fetched_again(pair: Pair) -> None:
     name = pair.bob.store.git("rev-parse", f"{pair.bob.tracking}:000001")
     lost(pair.bob.store, name)
     revision = pair.ada.record("next")
@@ -570,7 +570,7 @@ def lost(store: Repo, name: str) -> None:
     (store.top / "objects" / name[:2] / name[2:]).unlink()
 
 
-def test_what_the_host_has_lost_is_put_there_again_by_somebody_who_never_asked(pair: Pair) -> None:
+def test_objects_lost_by_the_host_are_restored_by_another_clone(pair: Pair) -> None:
     known = pair.bob.heads() | {"bob": head(pair.bob.engine, "bob")}
     shutil.rmtree(pair.bob.places.remotes)
     shutil.rmtree(pair.bob.places.remote_objects)

@@ -127,7 +127,7 @@ def test_http_that_asks_who_it_is(way: str, pair: Pair, guarded: travel.GitServe
     assert "hub.git" in shown[0].out
 
 
-def test_what_git_is_told_for_one_command_counts_in_its_hook(pair: Pair, guarded: travel.GitServer) -> None:
+def test_git_options_of_a_push_apply_in_its_hook(pair: Pair, guarded: travel.GitServer) -> None:
     """`git -c http.extraheader=… push`, and the hook pushes knowledge."""
     pair.ada.repo.git("remote", "set-url", "origin", f"{guarded.url}/hub.git")
     revision = pair.ada.record("next")
@@ -147,7 +147,7 @@ def test_what_git_is_told_for_one_command_counts_in_its_hook(pair: Pair, guarded
 
 @pytest.mark.parametrize("way", ["helper", "url", "nothing"])
 @pytest.mark.sample(2)
-def test_wrong_credentials_are_told_without_telling_them(way: str, pair: Pair, home: Path) -> None:
+def test_wrong_credentials_are_reported_without_revealing_them(way: str, pair: Pair, home: Path) -> None:
     with git_server(pair.folder, user="ada", password="another") as server:
         url = f"{server.url}/hub.git"
         if way == "helper":
@@ -181,7 +181,7 @@ def test_wrong_credentials_are_told_without_telling_them(way: str, pair: Pair, h
         f"fatal: unable to access 'https://ada:{SECRET}@host/repo/': nothing",
     ],
 )
-def test_whatever_precedes_the_at_of_a_url_is_not_shown(url: str) -> None:
+def test_redacted_url_hides_user_information(url: str) -> None:
     from vmrag_link.git.remotes import redact_url
 
     assert SECRET not in redact_url(url)
@@ -209,7 +209,7 @@ def test_ssh(pair: Pair, home: Path) -> None:
         pair.ada.repo.git("remote", "set-url", "origin", f"{server.url}/nowhere.git")
 
 
-def test_ssh_is_told_to_ask_nobody_and_to_give_up(pair: Pair, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ssh_runs_in_batch_mode_with_a_timeout(pair: Pair, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a program of that name that writes down how it is called."""
     recorder = pair.folder / "bin" / "ssh"
     recorder.parent.mkdir()
@@ -262,7 +262,7 @@ def test_a_host_that_is_not_there(pair: Pair) -> None:
     refused(pair, "http://nowhere.invalid/r", RemoteUnreachable)
 
 
-def test_a_place_that_is_no_repository(pair: Pair) -> None:
+def test_paths_other_than_repositories_raise_remote_missing(pair: Pair) -> None:
     (pair.folder / "folder").mkdir()
     (pair.folder / "file").write_text("text")
     for name in ("nowhere", "folder", "file"):
@@ -352,7 +352,7 @@ def in_the_way(hub: Repo) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("obstacle", [held, in_the_way])
-def test_what_is_in_the_way_of_the_ref_is_told_at_once(
+def test_ref_obstacle_raises_remote_rejected_at_once(
     obstacle: Callable[[Repo], Callable[[], None]], pair: Pair
 ) -> None:
     pair.ada.record("next")
@@ -447,7 +447,7 @@ CONFIGURED = {
 
 @pytest.mark.parametrize("name", CONFIGURED)
 @pytest.mark.sample(2)
-def test_what_a_user_configures_for_code_does_not_disturb(name: str, pair: Pair) -> None:
+def test_git_configuration_for_code_does_not_affect_knowledge(name: str, pair: Pair) -> None:
     configure(pair.ada.repo, *CONFIGURED[name])
     pair.ada.repo.git("-c", "tag.gpgSign=false", "tag", "-a", "-m", "x", "v1")
     refs = pair.hub.git("for-each-ref", "--format=%(refname)")
@@ -469,7 +469,7 @@ def test_hooks_of_the_user_that_are_for_code_are_not_run(pair: Pair) -> None:
     travels(pair, str(pair.hub.top))
 
 
-def test_where_code_is_pushed_elsewhere_knowledge_is_pushed_there(pair: Pair) -> None:
+def test_knowledge_is_pushed_to_the_push_url_of_the_code(pair: Pair) -> None:
     """Fetched from the project, pushed to a fork, which knows nothing yet."""
     fork = bare(pair.folder / "fork.git")
     project = pair.tip
@@ -486,7 +486,7 @@ def test_where_code_is_pushed_elsewhere_knowledge_is_pushed_there(pair: Pair) ->
     contributor.close()
 
 
-def test_where_code_is_pushed_to_two_places_knowledge_is_pushed_to_both(pair: Pair) -> None:
+def test_knowledge_is_pushed_to_both_push_urls(pair: Pair) -> None:
     second = bare(pair.folder / "second.git")
     for url in ("../hub.git", str(second.top)):
         pair.ada.repo.git("remote", "set-url", "--add", "--push", "origin", url)

@@ -221,7 +221,7 @@ def test_lines_of_code_are_those_of_editors_whatever_breaks_lines_elsewhere(proj
     assert "find_me" in lines[found["file_line"] - 1]
 
 
-def test_what_this_clone_lacks_is_named_and_nothing_can_be_compared(project, tmp_path):
+def test_files_missing_in_a_partial_clone_are_listed(project, tmp_path):
     project.git("config", "uploadpack.allowFilter", "true")
     clone = Project(tmp_path / "clone")
     project.git("clone", "-q", "--filter=blob:none", "--no-checkout", f"file://{project.top}", str(clone.top))
@@ -427,7 +427,7 @@ def test_a_list_needs_no_index_extra(project, monkeypatch):
     assert sorted((each["doc_id"], each["title"], each["content_hash"]) for each in found) == sorted(listed)
 
 
-def test_without_the_extra_code_is_said_to_be_missing_and_nothing_else(project):
+def test_missing_code_extra_is_reported_as_unavailable(project):
     project.write(".vmrag/queries.yaml", "queries:\n  - query: port\n    expect: [docs/docs/setup.md]\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(languages, "find_language_problem", lambda: "it needs the extra 'code'")

@@ -47,7 +47,7 @@ def test_a_value_imitates_none_of_our_words(project):
     assert 'embedding.model_path: "/usr/lib   (now x)"   (now: "")' in project.vmrag("trust", code=1).out
 
 
-def test_what_was_agreed_to_counts_until_it_is_taken_back(project):
+def test_agreement_applies_until_it_is_revoked(project):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     assert counting(project) == ("commit", "file:///srv/kb")
@@ -184,7 +184,7 @@ def test_a_linked_work_tree_shares_what_was_agreed_to(project, tmp_path):
     assert counting(linked) == ("commit", "file:///srv/kb")
 
 
-def test_what_is_remembered_is_this_users_alone(project):
+def test_agreements_are_stored_for_the_user_only(project):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     folder = Path(os.environ["XDG_DATA_HOME"]) / "vmrag" / "trust"
@@ -203,7 +203,7 @@ def test_damaged_memory_is_an_error_that_names_the_file_for_restrictions_may_hav
     assert (error["code"], str(file) in error["hint"]) == ("CONFIG_INVALID", True)
 
 
-def test_where_nothing_can_be_remembered_agreeing_fails_and_reading_goes_on(project, monkeypatch):
+def test_trust_fails_if_agreements_cannot_be_stored(project, monkeypatch):
     stated(project, WIDE)
     monkeypatch.setenv("XDG_DATA_HOME", str(project.top / "README"))
     project.write("README", "a file")
@@ -211,7 +211,7 @@ def test_where_nothing_can_be_remembered_agreeing_fails_and_reading_goes_on(proj
     assert counting(project) == ("warn", "git:")
 
 
-def test_whoever_starts_a_knowledge_base_agrees_to_their_own_settings(tmp_path, monkeypatch):
+def test_init_agrees_to_the_settings_of_its_user(tmp_path, monkeypatch):
     terminal.isolate(monkeypatch, tmp_path / "home")
     mine = new_project(tmp_path / "mine", settings="embedding.model: hash\nhooks.on_dirty: commit\n")
     assert "agree" not in mine.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").err
@@ -292,7 +292,7 @@ def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(t
     assert counting(project)[0] == "warn"
 
 
-def test_what_is_not_stated_any_more_is_shown_with_what_counts_now(project):
+def test_trust_shows_settings_that_are_no_longer_stated(project):
     """What was agreed to and widens something does not count without its line; what narrows
     does.
     """
@@ -313,7 +313,7 @@ def test_status_says_once_what_does_not_count(project):
         assert (done.out + done.err).count("ignoring untrusted setting") == 1
 
 
-def test_what_is_missing_because_its_remote_is_not_trusted_gets_the_hint_that_helps(project):
+def test_untrusted_remote_of_missing_revision_leads_to_trust_hint(project):
     """Not `vmrag fetch` or `vmrag clone`, which would be refused."""
     pin = json.loads((project.top / ".dolt-version").read_text())
     project.write(".dolt-version", json.dumps(pin | {"dolt_remote": "http://kb.example/kb", "dolt_commit": "f" * 40}))
@@ -351,7 +351,7 @@ def test_one_thing_at_a_time(project, options):
     assert project.vmrag("trust", *options, "--json", code=None).error["code"] == "INVALID_PARAMETER"
 
 
-def test_a_service_that_there_is_not_is_no_service(project):
+def test_trust_rejects_unknown_service(project):
     assert project.vmrag("trust", "--service", "mallory", "--json", code=None).error["code"] == "INVALID_PARAMETER"
 
 

@@ -39,7 +39,7 @@ def wip(workspace: Workspace) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["stash", "carry"])
-def test_what_comes_back_is_added_edited_and_removed_as_before(dirty, workspace, how):
+def test_stashed_documents_come_back_with_their_marks(dirty, workspace, how):
     with reset.clean_branch(workspace, how, message="") as done:
         branch = workspace.kb_branch()
         assert branch is not None

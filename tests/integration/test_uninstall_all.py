@@ -28,7 +28,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in there if path.name not in ("index", "HEAD")}
 
 
-def test_what_is_pushed_is_removed_with_everything_else_and_comes_back_with_a_query(world: World) -> None:
+def test_uninstall_all_removes_pushed_knowledge_that_a_query_restores(world: World) -> None:
     ada, plain = world.ada, world.join("plain")
     ada.vmrag("trust", "--service", "ollama")
     ada.git("branch", "side")
@@ -92,7 +92,7 @@ UNPUSHED = "commits of the knowledge base on 'feature', 'main' (as of the last f
 
 
 @pytest.mark.parametrize("lose", [uncommitted, set_aside, unpushed], ids=lambda each: each.__name__)
-def test_what_would_be_lost_is_named_and_nothing_is_changed_until_it_is_asked_for_twice(project: Project, lose) -> None:
+def test_uninstall_all_requires_confirmation_to_discard_knowledge(project: Project, lose) -> None:
     what = lose(project)
     before = files(project.top / ".git"), project.git("status", "--porcelain")
     error = project.vmrag("uninstall", "--all", "--json", code=1).error
@@ -135,7 +135,7 @@ def test_a_first_pin_that_was_never_committed_goes_with_its_knowledge(newcomer: 
     assert ".dolt-version" not in newcomer.git("status", "--porcelain")
 
 
-def test_of_a_committed_pin_whose_knowledge_was_discarded_it_is_said_that_nobody_has_it(project: Project) -> None:
+def test_uninstall_all_reports_that_discarded_revision_is_gone(project: Project) -> None:
     done = project.vmrag(*DISCARD.split()[1:])
     assert "pins a deleted revision" in done.out
     assert "git settings" in done.out
@@ -153,7 +153,7 @@ def test_while_git_has_the_pin_in_conflict_its_knowledge_is_not_removed(project:
     assert (project.top / ".dolt-version").read_bytes() != before
 
 
-def test_what_others_wrote_stays(project: Project) -> None:
+def test_uninstall_all_keeps_lines_of_others(project: Project) -> None:
     project.write(".gitattributes", f"*.png binary\n{(project.top / '.gitattributes').read_text()}*.jpg binary\n")
     project.write(".vmrag.yaml", "embedding:\n  model: hash\nretrieval:\n  k: 3\n")
     done = project.vmrag(*DISCARD.split()[1:])

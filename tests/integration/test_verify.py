@@ -51,7 +51,7 @@ def r(world: World) -> Revisions:
 # -- one parent ------------------------------------------------------------------------------------
 
 
-def test_a_pin_may_go_forward_stay_and_be_written_anew(world, r):
+def test_pin_may_advance_stay_or_be_reformatted(world, r):
     first = world.code(r.base)
     second = world.code(r.a, world.code(r.base, first))
     last = world.code(pin_of(r.ab, date="2030-01-01T00:00:00Z"), world.code(r.ab, second))
@@ -168,7 +168,7 @@ def test_a_criss_cross_merge_has_several_bases(world, r):
 # -- pins that are none ----------------------------------------------------------------------------
 
 
-def test_what_is_no_pin_is_found_where_it_comes_in_and_not_where_it_is_inherited(world, r):
+def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
     before = world.code(r.a)
     empty = world.git("hash-object", "-t", "tree", "-w", "--stdin")
     bad = {
@@ -206,7 +206,7 @@ def test_the_command_that_brings_a_removed_pin_back_does(world):
     assert (finding["level"], finding["mended_by"]) == ("information", world.git("rev-parse", "HEAD"))
 
 
-def test_a_pin_whose_revision_is_not_here_is_found_once_and_what_cannot_be_compared_is_said(world, r):
+def test_pin_without_revision_is_found_once(world, r):
     before = world.code(r.base)
     missing = world.code(NOWHERE, before)
     assert world.found(missing) == [("error", "PIN_REVISION_MISSING")]
@@ -235,7 +235,7 @@ def test_a_later_commit_that_contains_what_was_dropped_mends_it(world, r):
     assert world.only(world.code(r.more, mending))["mended_by"] == mending
 
 
-def test_what_is_mended_on_another_branch_counts_from_the_merge_on(world, r):
+def test_repair_on_another_branch_applies_from_the_merge_on(world, r):
     first = world.code(r.a)
     dropping = world.code(r.b, first)
     other = world.code(r.ab, first)
@@ -275,7 +275,7 @@ WITH_DRIVER = {
 
 @pytest.mark.parametrize("case", WITH_DRIVER.values(), ids=WITH_DRIVER)
 @pytest.mark.sample(3)
-def test_what_git_does_with_the_merge_driver_drops_nothing(forked, case):
+def test_git_operations_with_the_merge_driver_drop_nothing(forked, case):
     branch, command = case
     checked_out(forked, *command, branch=branch)
     if forked.git("status", "--porcelain", "--untracked-files=no"):
@@ -300,7 +300,7 @@ def test_a_branch_that_was_reset_to_an_older_commit_has_nothing_to_report(forked
     assert forked.found("base..HEAD") == []
 
 
-def test_who_takes_back_a_commit_that_went_aside_mends_it_and_drops_what_that_had_brought(forked):
+def test_revert_of_side_commit_restores_and_drops_its_documents(forked):
     forked.git("checkout", "side", "--", ".dolt-version")
     forked.commit("squashed")
     forked.git("revert", "--no-edit", "HEAD")
@@ -320,7 +320,7 @@ def test_a_merge_made_outside_of_a_work_tree_names_theirs_in_trailers_and_drops_
     assert forked.found(f"base..{merge}") == []
 
 
-def test_what_a_rebase_made_of_a_branch_holds_what_the_branch_had(forked):
+def test_rebased_branch_holds_the_documents_of_the_original(forked):
     before = forked.git("rev-parse", "side")
     checked_out(forked, "rebase", "-q", "main", branch="side")
     assert forked.found(f"{before}..{forked.code(forked.revision('side'), before)}") == []
@@ -481,7 +481,7 @@ def cloned(world: World, folder: Path, *options: str) -> World:
     return World(folder)
 
 
-def test_what_a_shallow_clone_lacks_is_said_of_a_history_and_an_error_of_a_range(forked, tmp_path):
+def test_shallow_clone_is_reported_as_not_comparable(forked, tmp_path):
     forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     clone = cloned(forked, tmp_path / "clone", "--depth", "1")
     nothing = clone.only("HEAD")  # a commit without its parents: nothing was compared
@@ -561,7 +561,7 @@ def test_a_partial_clone_brings_the_pins_that_it_needs(forked, tmp_path):
     assert clone.verified("HEAD") == report
 
 
-def test_a_partial_clone_that_cannot_reach_its_remote_fails_and_says_so(forked, tmp_path):
+def test_partial_clone_without_reachable_remote_fails(forked, tmp_path):
     clone = cloned(forked, tmp_path / "clone", "--filter=blob:none", "--no-checkout")
     clone.git("remote", "set-url", "origin", "file:///nowhere")
     assert "nowhere" in clone.vmrag("verify", "HEAD", "--json", code=3).error["message"]
@@ -623,7 +623,7 @@ def test_a_merge_whose_sides_had_not_moved_the_pin_that_it_dropped_is_repaired(f
 
 
 @pytest.mark.parametrize("between", [None, b"nothing"])
-def test_what_was_dropped_by_way_of_no_pin_is_repaired(forked, between):
+def test_knowledge_dropped_over_an_invalid_pin_is_repaired(forked, between):
     forked.commit("broken", pin=between)
     forked.commit("aside", pin=pin_of(forked.revision("side")))
     repaired(forked)
@@ -665,7 +665,7 @@ def test_people_read_what_happened_and_what_helps(world, r):
     assert world.vmrag("verify", dropping, "-q", code=1).out == ""
 
 
-def test_a_remote_that_lacks_a_revision_is_told_by_whoever_knows_it(world, r):
+def test_revision_missing_on_the_remote_is_a_finding(world, r):
     first = world.code(r.base)
     tip = world.code(r.a, world.code(r.a, first))
     asked: list[str] = []

@@ -65,7 +65,7 @@ def test_a_broken_view_is_replaced(kb, revision, broken):
     assert building(kb) == []
 
 
-def test_a_broken_view_that_somebody_reads_is_an_error_that_says_so(kb, revision):
+def test_broken_view_in_use_raises_index_failed(kb, revision):
     path = kb.views.path(revision)
     reader = child(
         shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
@@ -236,7 +236,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("apart")
-def test_what_is_derived_shares_the_segments_of_its_base_and_changes_none(kb, revision):
+def test_derived_view_shares_unchanged_segments_of_its_base(kb, revision):
     [whole] = segments(kb, revision)
     before = contents(whole)
     later = kb.commit(doc("d1", "another text"), doc("new", "new"), remove=[("guide", "d2")])
@@ -333,7 +333,7 @@ def test_a_lock_that_somebody_holds_stays_though_its_view_is_gone(kb):
     assert not lock.exists()
 
 
-def test_who_waited_for_a_lock_file_that_was_removed_holds_the_one_that_others_find(tmp_path):
+def test_lock_is_held_on_the_file_that_others_find(tmp_path):
     lock = tmp_path / "name.lock"
     body = (
         f"from vmrag_link import locks\nlock = Path({str(lock)!r})\nprint('waiting', flush=True)\n"

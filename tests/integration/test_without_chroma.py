@@ -84,7 +84,7 @@ def test_the_loop_works_and_leaves_nothing_of_chroma(without):
     assert without.consistent()
 
 
-def test_whoever_asks_for_a_store_is_told_the_extra(without):
+def test_commands_for_a_store_name_the_missing_extra(without):
     refused(without, "path", "chroma")
     refused(without, "sync", "--wait")
     without.put("uncommitted.md", "Written nowhere else.")

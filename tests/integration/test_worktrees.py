@@ -192,7 +192,7 @@ def test_a_commit_that_drops_what_the_other_one_pinned_is_stopped_and_a_merge_ha
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_what_the_second_one_wrote_outlives_it(project, second, committed):
+def test_documents_of_a_removed_worktree_can_be_merged(project, second, committed):
     second.put("two.md", "Of the second.")
     own = second.status()["kb"]["branch"]
     if committed:
