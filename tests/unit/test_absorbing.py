@@ -15,11 +15,11 @@ def whole(documents: int) -> PartSize:
     return PartSize(documents, documents, documents)
 
 
-def test_what_is_only_removed_takes_nothing_in():
+def test_removal_absorbs_no_segment():
     assert choose_absorbed([whole(10_000), whole(3)], 0) == []
 
 
-def test_what_is_added_takes_small_segments_in():
+def test_addition_absorbs_small_segments():
     assert choose_absorbed([whole(10_000), whole(SMALL_SEGMENT), whole(SMALL_SEGMENT - 1), whole(1)], 5) == [2, 3]
 
 

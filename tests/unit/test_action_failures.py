@@ -37,7 +37,7 @@ from vmrag_link.ops.case_files.cases import CaseList
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_what_somebody_could_look_at_is_the_pins_and_all_else_is_not(error, title, at_pin, capsys):
+def test_errors_are_annotated_at_the_pin_only_if_it_caused_them(error, title, at_pin, capsys):
     failures.annotate_error(Runner(), error)
     said = capsys.readouterr().out
     assert f"title={title.replace(':', '%3A')}" in said
@@ -55,7 +55,7 @@ def test_what_somebody_could_look_at_is_the_pins_and_all_else_is_not(error, titl
         ("never", "error", False),
     ],
 )
-def test_what_fails_a_step_is_what_the_input_names_and_all_that_is_worse(monkeypatch, capsys, fail_on, level, failed):
+def test_findings_fail_the_step_from_the_given_level_on(monkeypatch, capsys, fail_on, level, failed):
     monkeypatch.setenv("INPUT_FAIL_ON", fail_on)
     found = [findings.ActionFinding(level, "KNOWLEDGE_DROPPED", "0123456", "It drops some.", "vmrag merge")]
     code = findings.report_findings(Runner(), "Verify", found, "1 finding")

@@ -20,7 +20,7 @@ ACTION = yaml.safe_load(document.SOURCE.read_text())
 SCRIPTS = [each for each in ACTION["runs"]["steps"] if "run" in each]
 
 
-def test_what_is_written_from_the_action_is_up_to_date() -> None:
+def test_documents_generated_from_the_action_are_up_to_date() -> None:
     assert document.AT_THE_TOP.read_text() == document.at_the_top()
     assert document.PAGE.read_text() == document.page()
 

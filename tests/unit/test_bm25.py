@@ -152,7 +152,7 @@ def test_the_scores_of_chunks_are_those_of_sqlite(corpora, documents, query):
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_what_a_document_adds_is_its_score_in_a_table_of_documents(corpora, documents, query):
+def test_document_weight_adds_the_score_of_the_document_table(corpora, documents, query):
     corpus = corpora(documents)
     pages = corpus.sqlite(corpus.pages, query)
     own, both = corpus.scores(query, 0.0), corpus.scores(query, 0.6)

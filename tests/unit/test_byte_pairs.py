@@ -134,7 +134,7 @@ def test_fifty_megabytes_have_the_tokens_of_the_library() -> None:
         assert_alike(texts)
 
 
-def test_what_is_remembered_is_bounded_and_several_threads_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizer_cache_is_bounded_and_thread_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static, "REMEMBERED_CHARACTERS", 500)
     tokenizer = BytePairTokenizer(CONTENT, GROUPS)
     texts = [" ".join(f"word{number} wort{number}" for number in range(start, start + 20)) for start in range(400)]

@@ -29,7 +29,7 @@ def test_a_change_runs_the_tests_that_stand_on_it_and_no_others(file: str, runs:
 
 
 @pytest.mark.parametrize("file", ["pyproject.toml", "constraints-dev.txt", "tests/conftest.py"])
-def test_what_everything_stands_on_runs_everything(file: str) -> None:
+def test_change_of_common_file_runs_all_tests(file: str) -> None:
     assert changed.tests_of([file]) is None
 
 

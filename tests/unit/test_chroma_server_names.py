@@ -17,7 +17,7 @@ COLLECTION = Collection(
 HEADERS = [DocumentHeader("api", name, name.title(), content_hash(name), "{}") for name in ("one", "two")]
 
 
-def test_equal_contents_have_equal_names_in_any_order_and_whatever_else_is_said_of_the_collection():
+def test_fingerprint_depends_neither_on_order_nor_on_metadata():
     assert fingerprint_contents(COLLECTION, HEADERS) == fingerprint_contents(COLLECTION, reversed(HEADERS))
     other = msgspec.structs.replace(COLLECTION, metadata='{"a":1}', created_at="2026", distance="l2")
     assert fingerprint_contents(other, HEADERS) == fingerprint_contents(COLLECTION, HEADERS)
@@ -32,7 +32,7 @@ def test_equal_contents_have_equal_names_in_any_order_and_whatever_else_is_said_
         {"chunking": Chunking("characters", 10, 1)},
     ],
 )
-def test_whatever_decides_vectors_or_records_gives_another_name(change):
+def test_fingerprint_depends_on_embedding_settings(change):
     assert fingerprint_contents(msgspec.structs.replace(COLLECTION, **change), HEADERS) != fingerprint_contents(
         COLLECTION, HEADERS
     )

@@ -81,7 +81,7 @@ def test_the_workflows_in_the_documents_are_valid_and_safe(tmp_path: Path) -> No
     run("zizmor", "--offline", "--no-progress", "--persona=pedantic", str(tmp_path))
 
 
-def test_what_the_documents_show_for_gitlab_is_valid(tmp_path: Path) -> None:
+def test_gitlab_examples_of_documents_are_valid(tmp_path: Path) -> None:
     assert OF_GITLAB
     for _, number, text in OF_GITLAB:
         (tmp_path / f"{number}.yml").write_text(text)

@@ -97,7 +97,7 @@ def check(form: str, text: str) -> str:
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
-def test_what_was_added_is_taken_out_again_to_the_last_byte(form, text):
+def test_added_entry_is_removed_to_the_last_byte(form, text):
     after = check(form, text)
     assert "\r\n" not in text or "\n" not in after.replace("\r\n", "")
 
@@ -131,7 +131,7 @@ def test_values_of_an_entry_change_in_place_and_back(form, text):
 
 
 @pytest.mark.parametrize("form", ["json", "jsonc", "toml", "yaml"])
-def test_what_is_written_means_the_same_to_the_parsers_that_everybody_uses(form):
+def test_written_entry_is_parsed_equally_by_common_parsers(form):
     text = install.render_file(form, SECTION, NAME, ENTRY)
     load = {"toml": tomllib.loads, "yaml": yaml.safe_load}.get(form, json.loads)
     assert load(text) == {SECTION: {NAME: ENTRY}}

@@ -41,7 +41,7 @@ def test_each_function_is_a_piece_and_blank_lines_go_with_the_one_before() -> No
     assert named(f"{one}\n\n{two}\n") == [("one", f"{one}\n\n"), ("two", f"{two}\n")]
 
 
-def test_what_is_no_symbol_is_together_and_begins_with_the_top_of_the_file() -> None:
+def test_text_outside_of_symbols_is_one_piece_from_the_top() -> None:
     top = '#!/usr/bin/env python3\n# Copyright.\n"""What it does."""\n\nimport a\nimport b\n\nLIMIT = 3\n\n\n'
     assert named(f"{top}{function('one')}") == [("", top), ("one", function("one"))]
 
@@ -101,7 +101,7 @@ def test_two_symbols_on_a_line_are_in_one_piece() -> None:
     assert texts(text, "javascript")[0].startswith("function a() { return 1; } function b()")
 
 
-def test_what_closes_a_class_goes_with_its_last_method() -> None:
+def test_end_of_a_class_is_in_the_piece_of_its_last_method() -> None:
     methods = "".join(f"  int f{number}() {{\n    a();\n    b();\n    return c();\n  }}\n\n" for number in range(5))
     text = f"class A {{\n{methods}}}\n"
     assert texts(text, "java", 120)[-1].endswith("  }\n\n}\n")
@@ -162,7 +162,7 @@ def test_a_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
     assert [len(each) for each in texts(f"a = 1\n{'x' * 1999}\nb = 2\n", "lua", 500)] == [6, 2000, 6]
 
 
-def test_one_long_line_is_no_symbol() -> None:
+def test_long_line_has_no_symbol() -> None:
     minified = "".join(f"function f{number}(){{return {number}}}" for number in range(500)) + "\n"
     pieces = cut_code(minified, "javascript", 1500)
     assert {piece[2:5] for piece in pieces} == {("", "", "")}

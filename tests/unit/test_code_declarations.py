@@ -175,11 +175,11 @@ def test_the_line_of_a_declaration_is_where_its_signature_begins(sample: str) ->
         ("bash", "f() { a; }\ng() { b; }\n", "f g"),
     ],
 )
-def test_what_is_too_small_for_a_piece_is_declared(language: str, text: str, there: str) -> None:
+def test_symbols_too_small_for_a_piece_are_declared(language: str, text: str, there: str) -> None:
     assert [each.symbol for each in declared(text, language)] == there.split()
 
 
-def test_what_is_defined_outside_of_its_class_is_not_in_its_lines() -> None:
+def test_method_outside_of_its_class_has_its_own_lines() -> None:
     text = "type Server struct {\n\tname string\n}\n\nfunc (s *Server) Start() error {\n\treturn nil\n}\n"
     assert lines(text, "go") == lines(text, "go", 1) == {"Server": (1, 3), "Server.Start": (5, 7)}
 
@@ -203,7 +203,7 @@ def test_overloads_are_each_declared(size: int) -> None:
         ("cpp", "int f() {\n  Guard lock(mutex);\n  int g(int);\n  return 1;\n}\nint h(int);\n", "f h"),
     ],
 )
-def test_variables_of_functions_are_no_symbols(language: str, text: str, there: str, size: int) -> None:
+def test_variables_of_functions_are_not_declared(language: str, text: str, there: str, size: int) -> None:
     assert [*kinds(text, language, size)] == there.split()
 
 
@@ -230,7 +230,7 @@ def test_of_a_text_with_very_many_symbols_the_first_are_declared(monkeypatch: py
     assert pieces[-1].declared == ()
 
 
-def test_what_is_in_small_symbols_has_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_symbols_have_their_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """No text is cut by lines because of what lies within its pieces."""
     text = "".join(f"class A{number}:\n    def f(self):\n        return 1\n\n" for number in range(20))
     before = cut_code(text, "python", 60)

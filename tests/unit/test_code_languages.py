@@ -64,7 +64,7 @@ def test_the_key_names_the_exact_versions_of_grammar_and_parser() -> None:
 
 
 @pytest.mark.parametrize("language", ["lua", "make", ""])
-def test_what_has_no_grammar_is_cut_by_lines(language: str) -> None:
+def test_language_without_grammar_is_cut_by_lines(language: str) -> None:
     assert describe_cutter(language) == "lines 3"
 
 

@@ -47,7 +47,7 @@ def test_languages_without_a_grammar_declare_by_their_lines(language, text, expe
     assert declared(text, language) == expected
 
 
-def test_where_the_parser_loses_its_way_lines_tell():
+def test_lines_declare_symbols_if_the_parser_fails():
     broken = "x = ((((\n\nclass Lost:\n    def found(self): pass\n"
     assert declared(broken, "python") == [("Lost", "class", 3), ("found", "function", 4)]
     sound = "x()\n# class of things\nprint('''\nclass Quoted:\n''')\n"

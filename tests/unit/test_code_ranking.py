@@ -176,7 +176,7 @@ def test_two_words_are_also_found_as_one(question, term):
     assert CodeQuestion(question).list_joined_terms("a " * 100) == []
 
 
-def test_what_says_the_question_goes_first_as_the_source_of_an_error_message_does():
+def test_code_that_contains_the_question_ranks_first():
     texts = ["raise Busy(f'{name} is held by another process')", "another process, held by: the name is"]
     said = "merge.lock is held by another process"
     assert ranked(said, piece("a.py"), piece("b.py"), scores=(600, 1000), texts=texts)[0] == [0, 1]

@@ -659,7 +659,7 @@ def test_symbols_have_names_kinds_and_signatures(language: str) -> None:
         ("sql", "shop.items", "-- What is sold.\n"),
     ],
 )
-def test_what_stands_directly_above_a_symbol_is_in_its_piece(language: str, symbol: str, above: str) -> None:
+def test_comment_above_a_symbol_is_in_its_piece(language: str, symbol: str, above: str) -> None:
     text, _ = SAMPLES[language]
     first = next(each for each in cut_code(text, language, 160) if each.symbol == symbol)
     assert text[first.start : first.end].startswith(above)

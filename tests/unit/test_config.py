@@ -193,7 +193,7 @@ def test_a_nearly_right_name_in_git_config_gives_a_warning_and_a_foreign_one_doe
 STATED = "remote: git+https://kb.example/kb.git\nhooks.on_dirty: commit\n"
 
 
-def test_what_nobody_agreed_to_does_not_count_and_one_line_names_the_command():
+def test_untrusted_settings_are_ignored_with_one_warning():
     loaded = cloned(STATED + "retrieval.k: 7\n")
     assert loaded.config == Config(retrieval=settings.RetrievalSettings(k=7))
     assert loaded.warnings == [
@@ -253,19 +253,19 @@ def leaf(found, name):
         ("mcp.exclude_tools: dolt_push", "mcp.exclude_tools", "dolt_push"),
     ],
 )
-def test_what_narrows_counts_at_once_and_without_a_word(line, name, value):
+def test_narrower_setting_applies_without_a_warning(line, name, value):
     loaded = cloned(f"{line}\n")
     assert (leaf(loaded.config, name), loaded.warnings) == (value, [])
 
 
-def test_what_was_agreed_to_counts_without_a_warning():
+def test_trusted_settings_apply_without_a_warning():
     agreed = {"remote": "git+https://kb.example/kb.git", "hooks.on_dirty": "commit"}
     loaded = cloned("# other lines\n" + STATED, agreed=agreed)
     assert (loaded.config.remote, loaded.config.hooks.on_dirty) == ("git+https://kb.example/kb.git", "commit")
     assert (loaded.warnings, loaded.trusted) == ([], frozenset(agreed))
 
 
-def test_until_a_change_is_agreed_to_the_latest_agreement_counts_and_one_line_says_so():
+def test_last_trusted_values_apply_until_changes_are_trusted():
     agreed = {"hooks.on_dirty": "commit", "mcp.read_only": True, "remote": "file:///srv/kb"}
     loaded = cloned("hooks.on_dirty: commit\nremote: file:///evil\n", agreed=agreed)
     assert (loaded.config.remote, loaded.config.mcp.read_only) == ("file:///srv/kb", True)
@@ -298,7 +298,7 @@ def test_restrictions_of_all_sources_add_up():
         {"environ": {"VMRAG_EMBEDDING_MODEL_PATH": "/mine"}},
     ],
 )
-def test_what_this_machine_says_needs_no_agreement_and_no_warning(sources):
+def test_settings_of_the_machine_need_no_agreement(sources):
     loaded = cloned(MODEL_PATH, **sources)
     assert loaded.config.embedding.model_path == "/mine"
     assert (loaded.warnings, loaded.machine) == ([], {"embedding.model_path"})
@@ -309,7 +309,7 @@ def test_a_remote_that_git_config_trusts_needs_no_second_agreement():
     assert (loaded.config.remote, loaded.warnings) == ("file:///srv/kb", [])
 
 
-def test_stating_the_default_address_of_a_service_is_no_agreement_to_it():
+def test_default_address_of_a_service_is_not_trusted_by_stating_it():
     assert cloned("embedding.openai_url: https://api.openai.com/v1\n").trusted == frozenset()
 
 
@@ -669,7 +669,7 @@ def test_a_requirement_needs_no_agreement_and_nothing_takes_it_back(monkeypatch)
 
 
 @pytest.mark.parametrize("text", ["latest", ">=0.2", "0.2.", "v1", "1.2.3.4.5", "0.2rc1", "\u0662", "99999"])
-def test_what_is_no_version_is_named(text):
+def test_requires_rejects_invalid_versions(text):
     error = refusal(f'requires: "{text}"\n')
     assert "requires must be a version such as" in error.message
     assert error.details["line"] == 1
@@ -692,7 +692,7 @@ EXAMPLE = 'sources: [{collection: docs, paths: ["**/*.md"]}]'
         ("sources:\n  - {collection: docs, paths: ['*a*a*b']}\n", "has the path '*a*a*b', which has"),
     ],
 )
-def test_a_source_that_is_none_is_refused_with_an_example(text, reason):
+def test_invalid_source_is_rejected_with_an_example(text, reason):
     error = refusal(text)
     assert reason in error.message
     assert EXAMPLE in error.hint

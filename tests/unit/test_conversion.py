@@ -50,7 +50,7 @@ def refusal(converter: Converter, data: bytes, name: str, **given: str) -> str:
         ("a.md", "application/x-unheard-of", "markdown"),
     ],
 )
-def test_a_media_type_that_says_something_goes_before_the_name(
+def test_specific_media_type_overrides_the_file_name(
     converter: Converter, name: str, media_type: str, file_type: str
 ) -> None:
     data = {"xml": b"<a/>", "json": b"[]"}.get(file_type, b"text")
@@ -66,7 +66,7 @@ def test_a_media_type_that_says_something_goes_before_the_name(
         ("x", "text/\x1b[2J", "is text/\\x1b[2j, which cannot be converted"),
     ],
 )
-def test_what_no_converter_reads_is_unsupported(converter: Converter, name: str, media_type: str, reason: str) -> None:
+def test_convert_rejects_unsupported_formats(converter: Converter, name: str, media_type: str, reason: str) -> None:
     with pytest.raises(FormatUnsupported) as refused:
         converter.convert(b"x", name=name, media_type=media_type)
     assert refused.value.message == f"{name} {reason}."
@@ -108,7 +108,7 @@ def test_texts_are_read_in_the_encoding_that_they_have(
         (b"x" * (1 << 20) + b"x", "a.txt", "", "is larger than 1 MiB"),
     ],
 )
-def test_bytes_that_are_no_text_are_refused_with_the_reason(
+def test_convert_rejects_invalid_text_with_the_reason(
     converter: Converter, data: bytes, name: str, charset: str, reason: str
 ) -> None:
     assert refusal(converter, data, name, charset=charset) == reason

@@ -300,7 +300,7 @@ def test_child_writes_at_most_one_mebibyte_in_total(tmp_path: Path) -> None:
 
 
 @LINUX
-def test_what_the_kernel_lacks_is_named_and_leaves_the_rest(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kernel_features_are_listed_and_tolerated(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_rules, "read_landlock_version", lambda: 0)
     monkeypatch.setattr(kernel_rules, "supports_filters", lambda: False)
     assert serving.list_missing_limits() == ["Landlock", "a filter of system calls (seccomp)"]
@@ -394,7 +394,7 @@ def stopped_when_busy(converter: Converter, number: signal.Signals) -> Iterator[
     timer.join()
 
 
-def test_what_never_ends_is_ended(temporary: Path) -> None:
+def test_endless_conversion_is_stopped(temporary: Path) -> None:
     with Converter(ConversionLimits(max_seconds=4)) as converter:  # its start counts, which may be slow
         converter.convert(b"[1]", name="x.json")
         with stopped_when_busy(converter, signal.SIGSTOP):

@@ -145,7 +145,7 @@ def test_documents_of_other_programs_become_markdown(
         ("x.xlsx", xlsx(["a"], *[["b" * 30_000]] * 40), "would become a text of more than 1 MiB"),
     ],
 )
-def test_what_is_no_such_document_or_a_bomb_is_an_error_for_that_file(
+def test_broken_document_or_bomb_fails_only_its_own_conversion(
     converter: Converter, name: str, data: bytes, reason: str
 ) -> None:
     with pytest.raises(ConversionFailed) as failed:
@@ -165,7 +165,7 @@ def test_entities_in_a_document_are_not_read(converter: Converter) -> None:
             converter.convert(data, name=name)
 
 
-def test_what_a_document_links_to_is_not_fetched(converter: Converter) -> None:
+def test_linked_resources_of_a_document_are_not_fetched(converter: Converter) -> None:
     """A listener on this machine hears of none of them."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)

@@ -93,22 +93,22 @@ def test_self_with_a_default_leaves_with_its_default():
     assert documented('class A:\n    "A."\n    def b(self=None, c=1):\n        "B."').entries[1].signature == "A.b(c=1)"
 
 
-def test_where_all_is_written_down_only_its_names_are_public():
+def test_literal_all_limits_the_public_names():
     source = '__all__ = ["a"]\n__all__ += ("b",)\n' + "".join(f'def {name}():\n    "Doc."\n' for name in "abc")
     assert [entry.name for entry in documented(source).entries] == ["a", "b"]
 
 
-def test_where_all_is_computed_every_name_without_underscore_is_public():
+def test_computed_all_makes_all_names_public():
     source = '__all__ = ["a"]\n__all__.extend(more)\n' + "".join(f'def {name}():\n    "Doc."\n' for name in "abc")
     assert [entry.name for entry in documented(source).entries] == ["a", "b", "c"]
 
 
-def test_what_a_module_takes_from_a_private_one_is_documented_with_it():
+def test_names_from_a_private_module_are_documented():
     found = documented("from _collections_abc import Sized, Mapping\n__all__ = ['Mapping']")
     assert [entry.name for entry in found.entries][:2] == ["Mapping", "Mapping.get"]
 
 
-def test_what_a_module_takes_from_one_in_c_is_documented_from_the_twin_in_python():
+def test_names_from_a_c_module_are_documented_from_python():
     found = documented("from _io import (FileIO,\n open)\n__all__ = ['open']")
     assert [entry.name for entry in found.entries] == ["open"]
     assert found.entries[0].signature.startswith("open(file, mode='r', buffering=-1,")
@@ -232,6 +232,6 @@ def test_a_document_has_moved_when_the_order_among_those_in_both_answers_is_anot
     assert compared.moved == (Move("c", 3, 1), Move("a", 1, 3))
 
 
-def test_a_document_found_by_another_text_is_told():
+def test_comparison_reports_documents_found_by_another_text():
     assert story.compare_answers(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
     assert story.compare_answers(found("a0", "b0"), found("a0", "b0", "b1")).equal

@@ -53,7 +53,7 @@ def test_path_of_translation_leads_to_existing_original(doc_id, original, langua
         ("docs/french/x.md", "docs/x.md"),
     ],
 )
-def test_path_without_language_is_no_translation(doc_id, other):
+def test_path_without_language_is_not_a_translation(doc_id, other):
     assert choose_originals([doc_id], {doc_id, other}.intersection) == {}
 
 
@@ -113,7 +113,7 @@ def test_copies_show_passage_with_better_score():
     assert group_copies(found) == [[0, 1]]
 
 
-def test_passages_of_one_document_are_no_copies():
+def test_passages_of_one_document_are_not_grouped_as_copies():
     assert group(PROSE, PROSE, paths=("docs/x.md", "docs/x.md")) == [[0], [1]]
 
 

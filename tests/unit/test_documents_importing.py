@@ -75,7 +75,7 @@ def test_hidden_files_and_folders_are_left_out_and_named_once(tmp_path: Path) ->
     assert reasons(tmp_path) == {".git": "is hidden", ".hidden.md": "is hidden"}
 
 
-def test_types_are_told_by_the_ending_whatever_its_case(tmp_path: Path) -> None:
+def test_file_type_is_read_from_the_ending_in_any_case(tmp_path: Path) -> None:
     for name in ("a.MD", "b.markdown", "c.txt", "d.rst", "e.HTML", "f.htm", "g.png", "Makefile"):
         (tmp_path / name).touch()
     documents = [read_file(file, CONVERTER) for file in scan_sources([tmp_path], root(tmp_path)).files]
@@ -146,7 +146,7 @@ def test_special_and_large_files_are_left_out(tmp_path: Path) -> None:
         (b"\xed\xa0\x80", "is not UTF-8 (byte 0)"),
     ],
 )
-def test_contents_that_are_no_text_are_left_out_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_files_without_text_are_skipped_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "x.md").write_bytes(content)
     assert read_file(scan_sources([tmp_path], root(tmp_path)).files[0], CONVERTER) == SkippedFile("x.md", reason)
 

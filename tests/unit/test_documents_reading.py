@@ -123,7 +123,7 @@ def test_a_title_in_the_front_matter_goes_before_the_headings() -> None:
 @pytest.mark.parametrize(
     "block", ["- a list", "just text", "", "a: [unclosed", "a: *nobody", "a\tb: \x07", '"\\U00110000": 1']
 )
-def test_what_is_no_mapping_between_dashes_is_just_text(block: str) -> None:
+def test_invalid_front_matter_is_text(block: str) -> None:
     source = f"---\n{block}\n---\n# Title\n"
     found = convert_text(source, "markdown")
     assert (found.metadata, found.content) == ({}, source)
@@ -252,7 +252,7 @@ def event_streams(draw: st.DrawFn) -> str:
 
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(event_streams())
-def test_whatever_the_front_matter_is_it_becomes_metadata_or_is_refused(block: str) -> None:
+def test_random_front_matter_is_parsed_or_rejected(block: str) -> None:
     source = f"---\n{block}\n---\ntext\n"
     metadata, line = outcome(source)
     assert json.loads(encode_canonical_json(metadata)) == metadata
@@ -274,7 +274,7 @@ def test_front_matter_that_would_grow_without_bounds_is_refused_or_text(block: s
     assert outcome(source)[0] == {}
 
 
-def test_dashes_further_down_or_never_closed_are_no_front_matter() -> None:
+def test_unclosed_or_late_dashes_are_text() -> None:
     for source in ("\n---\na: 1\n---\n", "---\na: 1\n", "----\na: 1\n----\n", "text"):
         assert convert_text(source, "markdown").content == source
         assert convert_text(source, "markdown").metadata == {}

@@ -68,16 +68,14 @@ def test_the_library_is_found_without_importing_its_package() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_missing_wheel_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheel_error_names_the_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(EngineFailed) as missing:
         locate_library()
     assert f"doltlite=={library.VERSION}" in missing.value.hint
 
 
-def test_a_wheel_without_its_library_is_told_where_it_should_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_without_library_error_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "doltlite").mkdir()
     (tmp_path / "doltlite" / "__init__.py").write_text("raise AssertionError('never imported')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -85,7 +83,7 @@ def test_a_wheel_without_its_library_is_told_where_it_should_be(
         locate_library()
 
 
-def test_a_library_that_does_not_load_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_unloadable_library_raises_engine_failed(tmp_path: Path) -> None:
     broken = tmp_path / "libdoltlite.so"
     broken.write_bytes(b"not a library")
     with pytest.raises(EngineFailed):

@@ -254,7 +254,7 @@ def test_without_its_key_a_service_is_not_even_asked(services, monkeypatch, name
 
 
 @pytest.mark.parametrize("value", ["two words", "ключ", "line\nbreak"])
-def test_what_cannot_be_a_key_is_sent_to_nobody_and_not_shown(services, monkeypatch, value):
+def test_invalid_api_key_is_neither_sent_nor_shown(services, monkeypatch, value):
     monkeypatch.setenv("OPENAI_API_KEY", value)
     error = failure(load(services, "openai"))
     assert "OPENAI_API_KEY is not a valid key" in error.message
@@ -285,7 +285,7 @@ def test_a_key_is_hidden_in_whatever_else_a_service_says(services, key):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_that_a_service_does_not_have_is_said_with_what_to_do(services, key, name):
+def test_unknown_model_of_a_service_leads_to_a_hint(services, key, name):
     error = failure(load(services, name, **{f"{name}_model": "no/such-model"}))
     assert error.details["status"] == 404
     assert error.hint == (
@@ -346,7 +346,7 @@ def test_a_service_that_hangs_is_given_up(services, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "hint"), [("openai", "Run the command again later."), ("ollama", "ollama serve")])
-def test_where_nobody_listens_it_is_said_so(services, name, hint):
+def test_unreachable_service_is_reported_with_a_hint(services, name, hint):
     error = failure(registry.load_model(name, EmbeddingSettings(**{f"{name}_url": "http://127.0.0.1:9"}), ALLOWED))
     assert "(127.0.0.1:9) cannot be reached" in error.message
     assert hint in error.hint
@@ -383,7 +383,7 @@ def test_an_answer_without_a_vector_for_each_text_is_an_error(services, answer):
     assert len(error.message) < 500
 
 
-def test_a_refusal_that_is_no_utf8_is_told_without_its_words(services):
+def test_undecodable_error_of_a_service_is_reported_by_status(services):
     services.script = [(422, {}, b'{"error": "\xff"}')]
     assert "answered 422" in failure(load(services, "openai")).message
 

@@ -61,7 +61,7 @@ def test_shorthand_becomes_what_chroma_takes(given, normal):
         {"a": {"$in": [2**64, 1]}},
     ],
 )
-def test_what_chroma_would_not_take_is_refused(wrong):
+def test_filter_rejects_conditions_that_chroma_rejects(wrong):
     with pytest.raises(FilterInvalid):
         filters.normalize_where(wrong)
 
@@ -77,7 +77,7 @@ def test_filters_on_text_take_texts_only(wrong):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '"a"', "null", "[" * 100_000, '{"a": 1', "{'a': 1}"])
-def test_what_is_not_one_json_object_is_refused(text):
+def test_filter_rejects_text_other_than_a_json_object(text):
     with pytest.raises(FilterInvalid) as refused:
         filters.parse_filter(text)
     assert "JSON object" in refused.value.hint
@@ -194,7 +194,7 @@ HEADERS = st.builds(
 
 @UNHURRIED
 @given(st.sets(KEYS), st.lists(HEADERS, min_size=1, max_size=4))
-def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
+def test_filter_columns_match_the_metadata_in_chroma(keys, headers):
     columns, count = MetadataColumns(keys), len(headers)
     documents = IndexedColumns(
         range(count),

@@ -40,7 +40,7 @@ def test_every_part_of_a_document_counts(change):
     ],
     ids=str,
 )  # fmt: skip
-def test_what_a_collection_says_about_indexing_counts(change):
+def test_fingerprint_depends_on_index_settings_of_a_collection(change):
     assert (
         compute_fingerprint(
             DEFAULT_RANKING, [msgspec.structs.replace(COLLECTIONS[0], **change), COLLECTIONS[1]], HEADERS
@@ -49,7 +49,7 @@ def test_what_a_collection_says_about_indexing_counts(change):
     )
 
 
-def test_what_a_collection_says_about_itself_does_not_count():
+def test_fingerprint_ignores_metadata_of_a_collection():
     renamed = [
         msgspec.structs.replace(collection, metadata='{"about":"x"}', created_at="now") for collection in COLLECTIONS
     ]

@@ -53,7 +53,7 @@ def test_a_kind_that_knows_nothing_leaves_the_order_to_the_other():
     assert fuse_scores([], 0.4) == {}
 
 
-def test_what_is_far_from_the_query_by_vectors_is_not_counted_for_more_than_its_share():
+def test_distant_vectors_lower_a_score_by_at_most_their_share():
     scores = fused({1: 5, 2: -500}, {1: 0, 2: 100}, 0.4)
     assert scores[2] > scores[1]
     assert fused({1: -3, 2: -6}, {1: 0, 2: 0}, 0.4) == {1: -UNIT * 3 // 6 * 4 // 10, 2: -UNIT * 4 // 10}

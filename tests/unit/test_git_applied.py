@@ -5,7 +5,7 @@ from vmrag_link.sync.binding import decode_applied, encode_applied
 
 @pytest.mark.parametrize("symbolic", [None, "refs/heads/main", "refs/heads/ü/x y", "refs/heads/\udcff"])
 @pytest.mark.parametrize("pin", [None, b"", b"{}\n", b"{}", b"a\nb\n\n", b"\xff\x00\n"])
-def test_what_was_encoded_is_decoded(symbolic, pin):
+def test_applied_state_survives_encoding(symbolic, pin):
     assert decode_applied(encode_applied(symbolic, pin)) == (symbolic, pin)
 
 

@@ -116,7 +116,7 @@ def test_a_malformed_file_is_refused_with_line_and_reason(text, line, reason):
 
 
 @pytest.mark.parametrize("data", [b"queries: \xff", b"queries: \x1b[31m", b"x" * (file.MAX_BYTES + 1)])
-def test_what_is_no_text_is_refused(data):
+def test_queries_file_rejects_invalid_text(data):
     refused(data)
 
 
@@ -163,7 +163,7 @@ def test_an_unknown_field_names_those_that_there_are():
         ({"ranking": ()}, (A,), ["ranking"]),
     ],
 )
-def test_what_an_answer_lacks(query, found, kinds):
+def test_find_misses_lists_each_kind_of_miss(query, found, kinds):
     asked = GoldenQuery("x", 1, **query)
     assert [miss.kind for miss in find_misses(asked, found, 5, comparable=True)] == kinds
     assert [miss.kind for miss in find_misses(asked, found, 5, comparable=False)] == [
@@ -199,7 +199,7 @@ def test_a_document_that_rises_by_more_places_is_out_of_order_as_one_that_falls_
     assert missed.message == "handbook/c.md comes at number 1, and not within 1 of number 3"
 
 
-def test_what_changed_since_a_recording_is_named():
+def test_describe_changes_lists_changed_ranking_settings():
     before = Recording(version=1, mode="hybrid", k=3, vector_weight=0.4, document_weight=0.6, per_document=0)
     assert describe_changes(before, NOW) == ["the ranking's version was 1 and is 2", "retrieval.k was 3 and is 5"]
     assert describe_changes(NOW, NOW) == []
@@ -287,7 +287,7 @@ def comments(text: str) -> list[str]:
     ),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_whatever_is_recorded_is_read_again_and_comments_and_order_stay(parts, newline):
+def test_recorded_answers_are_read_again_and_comments_stay(parts, newline):
     before = "queries:\n" + "".join(layout.format(text=quoted(text)) for layout, text, _ in parts)
     try:
         read(before)

@@ -27,7 +27,7 @@ FOLDERS = st.one_of(st.just(ROOT), PATHS)
 
 
 @given(FOLDERS, PATHS)
-def test_what_is_recorded_of_a_folder_gives_the_same_ids_on_every_machine(folder: str, file: str) -> None:
+def test_recorded_base_gives_the_same_ids_on_each_machine(folder: str, file: str) -> None:
     here, there = (
         make_base(TOP / folder, TOP),
         restore_base(make_base(TOP / folder, TOP).recorded, Path("/home/ada/clone")),

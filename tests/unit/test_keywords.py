@@ -39,7 +39,7 @@ def test_a_query_is_its_words_without_those_that_carry_no_topic(query, expected)
     assert keywords.split_query(query) == expected
 
 
-def test_what_a_word_of_a_query_is_taken_apart_into_is_told_in_its_order():
+def test_query_terms_keep_the_order_of_words():
     assert keywords.find_query_terms("The owls get_close_matches Cafés") == [
         ["owl"],
         ["get", "close", "match"],

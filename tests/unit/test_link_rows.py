@@ -23,7 +23,7 @@ def test_a_link_made_by_hand_wins_then_the_one_of_the_later_revision() -> None:
     assert join_links(BY_HAND, replace(BY_HAND, dolt_commit=ONE, linked_at=LATER.linked_at)).dolt_commit == ONE
 
 
-def test_what_only_one_clone_knows_of_equal_links_is_kept() -> None:
+def test_joined_links_keep_fields_of_both_clones() -> None:
     branch, url = replace(PIN, git_branch="topic"), replace(PIN, git_repo_url="https://host/code")
     assert join_links(branch, url) == replace(branch, git_repo_url=url.git_repo_url)
 

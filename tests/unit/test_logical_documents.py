@@ -31,7 +31,7 @@ from vmrag_link.workspace.documents import collections
         ("-a", "issues_a-c2748917"),
     ],
 )
-def test_what_a_name_cannot_hold_is_replaced_and_a_hash_keeps_names_apart(project: str, collection: str) -> None:
+def test_collection_name_replaces_characters_and_appends_a_hash(project: str, collection: str) -> None:
     assert logical.collection_name("issues", project) == collection
 
 
@@ -63,14 +63,14 @@ def test_a_row_holds_all_of_a_document(metadata: dict, number: int) -> None:
 
 
 @pytest.mark.parametrize(("value", "stored"), [("7", -1), (-3, -1), (True, -1), (2**70, -1), (None, -1), (7, 7)])
-def test_a_number_that_is_none_becomes_one_that_no_issue_has(value: object, stored: int) -> None:
+def test_invalid_issue_number_is_stored_as_an_unused_number(value: object, stored: int) -> None:
     document = log("i")
     metadata = json.loads(document.metadata) | {"issue_number": value}
     row = logical.row_from_document(msgspec.structs.replace(document, metadata=json.dumps(metadata)))
     assert row[ISSUE_LOGS.columns.index("issue_number")] == stored
 
 
-def test_a_value_that_is_no_text_is_stored_as_its_json() -> None:
+def test_value_other_than_text_is_stored_as_json() -> None:
     document = knowledge("k")
     odd = encode_canonical_json(json.loads(document.metadata) | {"tool_version": {"ours": "1", "theirs": "2"}})
     row = logical.row_from_document(msgspec.structs.replace(document, metadata=odd))

@@ -33,7 +33,7 @@ def test_a_strangers_text_is_text() -> None:
         "über straße",
     ],
 )
-def test_what_is_no_markup_reads_raw_as_it_is(plain: str) -> None:
+def test_text_without_markup_is_not_escaped(plain: str) -> None:
     assert markdown_text.escape_markdown(plain) == plain
 
 

@@ -122,7 +122,7 @@ def test_a_whole_number_is_taken_in_every_spelling(value):
 @pytest.mark.parametrize(
     "value", [True, False, 7.5, "7.5", "seven", "0x7", float("inf"), float("nan"), [7], {"n": 7}, "7" * 5000]
 )
-def test_what_is_no_whole_number_is_refused(value):
+def test_parse_rejects_invalid_integers(value):
     error = refuse(offset=value)
     assert error.details["parameter"] == "offset"
     assert len(error.message) < 200
@@ -133,7 +133,7 @@ def test_a_number_out_of_range_is_refused_with_the_range(name, value):
     assert refuse(**{name: value}).details == {"parameter": name, "value": value, "minimum": 1, "maximum": 100}
 
 
-def test_a_number_without_a_maximum_says_so():
+def test_range_error_without_maximum_reports_none():
     assert refuse(offset=-1).details == {"parameter": "offset", "value": -1, "minimum": 0, "maximum": None}
 
 
@@ -157,7 +157,7 @@ def test_true_is_taken_as_text_too(value):
 
 
 @pytest.mark.parametrize("value", [0, 1, 2, "yes", "1", [], {}, 1.0])
-def test_what_is_neither_true_nor_false_is_refused(value):
+def test_parse_rejects_invalid_booleans(value):
     assert refuse(sure=value).details["parameter"] == "sure"
 
 
@@ -165,7 +165,7 @@ def test_what_is_neither_true_nor_false_is_refused(value):
 
 
 @pytest.mark.parametrize("value", [5, True, ["x"], {"x": 1}, 5.5])
-def test_what_is_no_text_is_refused(value):
+def test_parse_rejects_invalid_texts(value):
     assert refuse(word=value).details["parameter"] == "word"
 
 
@@ -289,7 +289,7 @@ def test_a_character_that_cannot_be_stored_is_refused_with_its_place(place, argu
     assert "at character 3," in error.message
 
 
-def test_what_a_tool_takes_is_told_in_one_line():
+def test_usage_lists_parameters_in_one_line():
     assert format_usage("tool", DECLARED).startswith("tool accepts: text (required), word, limit, ")
     assert format_usage("tool", ()) == "tool accepts no parameters"
 
@@ -311,12 +311,12 @@ def test_an_object_is_taken_as_json_text_too(value):
 
 
 @pytest.mark.parametrize("value", ["{broken", "[1]", "5", "null", '"{}"', "{'a': 1}", '{"n": NaN}', '{"n": 1}}'])
-def test_a_text_that_is_no_json_object_is_no_object(value):
+def test_parse_rejects_text_that_is_not_a_json_object(value):
     assert refuse(JsonInvalid, where=value).details["parameter"] == "where"
 
 
 @pytest.mark.parametrize("value", [5, True, [{"n": 1}]])
-def test_a_value_that_is_no_object_is_of_the_wrong_type(value):
+def test_parse_rejects_values_that_are_not_objects(value):
     assert refuse(where=value).details["parameter"] == "where"
 
 
@@ -359,7 +359,7 @@ def test_a_text_is_a_list_of_one_unless_it_is_a_json_list(value, taken):
 
 
 @pytest.mark.parametrize("value", [5, {"a": 1}, [1], ["a", None], [["a"]], "[1]"])
-def test_what_is_no_list_of_texts_is_refused(value):
+def test_parse_rejects_values_that_are_not_lists_of_texts(value):
     assert refuse(ids=value).details["parameter"] == "ids"
 
 
@@ -454,7 +454,7 @@ def test_a_function_gets_its_request_of_the_arguments_with_the_defaults_of_its_f
 
 
 @pytest.mark.parametrize("parts", [[{"size": 2}], [{"name": "x"}, {"name": 1}]])
-def test_an_object_that_is_none_of_the_records_wanted_is_refused_with_its_place(parts):
+def test_parse_rejects_invalid_records_with_their_position(parts):
     given = {"item": "a", "number": 1, "parts": parts}
     with pytest.raises(UsageInvalid, match=r"^parts\[\d\] cannot be used: .*name"):
         parse_arguments(read_parameters(place_order), given, lambda *_: None)

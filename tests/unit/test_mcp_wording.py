@@ -49,7 +49,7 @@ def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_clients_are_told_that_documents_of_sources_are_files(read_only):
+def test_instructions_explain_that_source_documents_are_files(read_only):
     told = select_tools(ToolChoice(read_only=read_only)).write_instructions()
     assert "collections of kind 'source' are files of this repository" in told
     assert "edit the file, and the next query sees it." in told

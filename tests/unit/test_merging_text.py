@@ -55,7 +55,7 @@ def by_git(folder: Path, base: str, ours: str, theirs: str) -> str | None:
 
 
 @pytest.mark.parametrize("words", [1000, 60], ids=["few lines repeat", "lines repeat"])
-def test_what_git_merges_is_merged_to_the_same_text(tmp_path, words):
+def test_merge_agrees_with_git_on_clean_merges(tmp_path, words):
     """Where both are clean they agree, without exception. What is a conflict differs in one of a
     hundred at most: where lines repeat, git finds other lines equal.
     """
@@ -126,7 +126,7 @@ def test_three_branches_that_do_not_meet_merge_in_any_order(start, places):
 
 @settings(max_examples=examples(600), deadline=None)
 @given(LINES, LINES)
-def test_what_matches_is_equal_and_in_order(left, right):
+def test_matching_blocks_are_equal_and_ordered(left, right):
     a, b = split_lines(left), split_lines(right)
     blocks = find_matching_blocks(a, b)
     assert blocks[-1] == (len(a), len(b), 0)

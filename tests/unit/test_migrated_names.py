@@ -88,7 +88,7 @@ def test_the_way_to_some_rows_does_not_matter() -> None:
     assert found == {one_by_one.fingerprint}
 
 
-def test_what_comes_and_goes_leaves_no_trace() -> None:
+def test_reverted_changes_leave_the_row_set_unchanged() -> None:
     start = RowSet().apply_step(added(header("a")))
     collection = Collection("guide")
     there = HeaderDifference(

@@ -69,7 +69,7 @@ def test_a_value_in_quotes_may_have_spaces_and_colons(value, field):
         "-path:src",
     ],
 )
-def test_what_is_no_prefix_is_words(text):
+def test_text_without_known_prefix_is_only_words(text):
     assert parse_query(text) == (text, None)
 
 

@@ -53,7 +53,7 @@ LINES = "".join(f"    line_{number} = {number}\n" for number in range(1, 41))
 FIVES = spans(LINES, 5)
 
 
-def test_what_touches_is_one_passage_and_has_exactly_the_lines_of_the_text():
+def test_adjacent_pieces_are_one_passage_with_exact_lines():
     packed = pack_hits(ranked(("a", FIVES[3]), ("a", FIVES[1]), ("a", FIVES[2])), {"a": document(LINES)}, 1000)
     [passage] = packed.passages
     assert passage.lines == (6, 20)
@@ -62,7 +62,7 @@ def test_what_touches_is_one_passage_and_has_exactly_the_lines_of_the_text():
     assert passage.head == "src/a.py:6-20  (1a2b3c4)"
 
 
-def test_what_overlaps_is_one_passage_and_what_does_not_stays_apart():
+def test_overlapping_pieces_are_one_passage():
     hits = ranked(("a", (FIVES[0][0], FIVES[1][0] + 9)), ("a", FIVES[1]), ("a", FIVES[5]))
     assert places(pack_hits(hits, {"a": document(LINES)}, 1000)) == [("src/a.py", (1, 10)), ("src/a.py", (26, 30))]
 
@@ -82,14 +82,14 @@ def test_a_piece_in_the_middle_of_lines_brings_them_whole_without_blank_ones_aro
     assert (passage.text, passage.lines) == ("    first\n        second\n\n\nthird", (3, 7))
 
 
-def test_a_piece_of_an_endless_line_does_not_bring_the_line_along_and_says_so():
+def test_piece_within_a_long_line_is_marked_as_cut():
     text = "x" * 10_000 + "\n"
     [passage] = pack_hits(ranked(("a", (4000, 4500))), {"a": document(text)}, 1000).passages
     assert (len(passage.text), passage.lines, passage.cut) == (500, (1, 1), "within a line")
     assert passage.head == "src/a.py:1  (1a2b3c4, cut within a line)"
 
 
-def test_what_does_not_fit_is_left_out_for_smaller_pieces():
+def test_oversized_piece_is_left_out_for_smaller_ones():
     long = document("y = 1\n" * 500, "src/long.py")
     hits = ranked(("a", FIVES[0]), ("long", (0, len(long.text))), ("a", FIVES[4]))
     packed = pack_hits(hits, {"a": document(LINES), "long": long}, 100)
@@ -106,7 +106,7 @@ def test_the_search_for_smaller_pieces_ends():
 
 
 @pytest.mark.parametrize("budget", [20, 30, 50, 100])
-def test_a_best_piece_that_is_too_long_is_cut_at_the_end_of_a_line_and_says_so(budget):
+def test_oversized_best_piece_is_cut_at_a_line_end(budget):
     packed = pack_hits(ranked(("a", (0, len(LINES))), ("a", FIVES[0])), {"a": document(LINES)}, budget)
     [passage] = packed.passages
     count = passage.text.count("\n") + 1

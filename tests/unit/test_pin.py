@@ -404,7 +404,7 @@ def keeps_its_bytes(found: Pin) -> None:
 
 
 @given(pins)
-def test_what_is_written_is_read_back_and_written_again_to_the_same_bytes(value):
+def test_pin_survives_parsing_and_formatting(value):
     data = pin.format_pin(value)
     assert pin.parse_pin(data) == value
     assert pin.format_pin(pin.parse_pin(data)) == data

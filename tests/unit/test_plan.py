@@ -44,7 +44,7 @@ def test_documents_are_added_replaced_and_removed():
 @pytest.mark.parametrize(
     "field", [{"distance": "l2"}, {"chunking": Chunking(size=9)}, {"embedding_model": "new"}], ids=str
 )
-def test_a_collection_that_indexes_differently_is_made_anew(field):
+def test_collection_with_other_index_settings_is_rebuilt(field):
     rows = {("guide", "a"): header(("guide", "a"))}
     wanted = collections("guide", **field)
     plan = planning.make_plan(collections("guide"), wanted, rows, rows)
@@ -52,7 +52,7 @@ def test_a_collection_that_indexes_differently_is_made_anew(field):
     assert plan.changes == ChangeCounts()
 
 
-def test_a_collection_that_indexes_equally_is_only_described_anew():
+def test_collection_with_other_metadata_is_only_redefined():
     wanted = collections("guide", metadata='{"about":"x"}')
     plan = planning.make_plan(collections("guide"), wanted, {}, {})
     assert (plan.drop, plan.create, plan.redefine) == ((), (), (wanted["guide"],))

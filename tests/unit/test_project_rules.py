@@ -272,7 +272,7 @@ def test_only_engines_speak_the_sql_of_dolt(trees: Trees) -> None:
                 assert not SQL_OF_DOLT.search(said), f"{place} speaks SQL"
 
 
-def test_what_is_printed_goes_through_the_filter(trees: Trees) -> None:
+def test_program_prints_only_through_the_filter(trees: Trees) -> None:
     """And a server prints nothing: its standard output is the protocol's."""
     allowed = {
         "vmrag_link/cli/__init__.py",  # on Windows, where no filter can be imported
@@ -356,7 +356,7 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
     return isinstance(last, ast.Raise) and last.exc is None
 
 
-def test_json_that_is_no_utf8_is_damaged_json_everywhere(trees: Trees) -> None:
+def test_json_decoders_also_catch_unicode_errors(trees: Trees) -> None:
     """msgspec raises `UnicodeDecodeError` for a string that is no UTF-8, not its own
     `DecodeError`.
     """

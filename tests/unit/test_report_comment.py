@@ -83,7 +83,7 @@ def test_texts_of_two_documents_begin_at_their_beginning_and_nothing_is_called_s
     assert "first difference at place 2:\n  - before: nothing\n  - after: `handbook/a.md`: `New.`\n" in body
 
 
-def test_what_is_no_longer_as_expected_comes_first_and_then_the_best_places():
+def test_comment_lists_missed_expectations_first_then_best_ranks():
     one, other = chunk("a"), chunk("b")
     found = summary(
         change(one, other, query="third", place=3),
@@ -95,7 +95,7 @@ def test_what_is_no_longer_as_expected_comes_first_and_then_the_best_places():
     assert "Missing at the pin:\n\n- `handbook/gone.md`, which answers should contain" in said(found)
 
 
-def test_what_differs_further_down_is_counted_apart_and_folded():
+def test_comment_counts_and_folds_changes_at_lower_ranks():
     one, other = chunk("a"), chunk("b", "handbook/b.md")
     below = change(one, other, query="low", place=3, below=True)
     body = said(summary(change(one, other, query="high"), below))
@@ -162,7 +162,7 @@ def test_comment_names_notes_that_cite_what_changes():
     assert "`notes/3.md` cites `src/a.py:3` and 1 more.\n" in body
 
 
-def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():
+def test_comment_without_queries_explains_it_and_without_changes_is_silent():
     found = msgspec.structs.replace(summary(documents=1), queries=NO_QUERIES)
     assert "There are no golden queries. 1 document differs: 1 added." in said(found)
     assert build_comment_data(7, found, HEAD).has_news
@@ -170,7 +170,7 @@ def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():
     assert said(summary()).startswith(f"{MARKER}\n### This pull request no longer changes")
 
 
-def test_what_a_report_hands_over_is_never_too_much():
+def test_comment_data_of_a_large_report_stay_within_limits():
     """The longest texts, in the longest letters."""
     long = "\U00020000" * 900
     one, other = chunk(long, long), chunk(long[1:] + "a", f"{long[1:]}b")
@@ -219,7 +219,7 @@ def test_an_id_that_tells_nothing_has_its_title_beside_it():
     assert f"- added: ``{opaque} (Key `rotation`)``\n" in body
 
 
-def test_names_that_are_no_utf_8_are_handed_over():
+def test_undecodable_names_survive_in_comment_data():
     found = summary(change(chunk("a\udc80"), chunk("b", "x/\udcff.md"), query="\udcff?"))
     assert "`\\udcff?`" in format_comment(
         parse_comment_data(msgspec.json.encode(build_comment_data(7, found, HEAD))), RUN
@@ -229,7 +229,7 @@ def test_names_that_are_no_utf_8_are_handed_over():
 @given(content=st.binary(max_size=60))
 @example(b"")
 @example(b"null")
-def test_what_is_no_such_data_is_refused(content):
+def test_parse_comment_data_rejects_invalid_data(content):
     with pytest.raises(UsageInvalid):
         parse_comment_data(content)
 
@@ -249,7 +249,7 @@ def test_a_code_span_shows_a_text_in_one_line_and_does_nothing_else(text):
     assert page.body.text().strip() in ("x  y", "x y")
 
 
-def test_what_a_code_span_changes_is_blanks_hidden_characters_and_mentions():
+def test_code_span_replaces_blanks_hidden_characters_and_mentions():
     assert format_code(" a\n\n b ") == "`a b`"
     assert format_code("a\u202eb") == "`a\\u202eb`"
     assert format_code("ask @ada, or a@b.example, or @ all") == "`ask @ ada, or a@ b.example, or @ all`"

@@ -76,7 +76,7 @@ def hostile(word: str) -> KnowledgeReport:
 
 
 @pytest.mark.parametrize("word", HOSTILE)
-def test_whatever_strangers_write_no_markup_is_theirs(word: str) -> None:
+def test_untrusted_text_adds_no_markup_to_the_summary(word: str) -> None:
     shown = shown_of(hostile(word))
     page = rendered(shown)
     assert {each.tag for each in page.css("*")} <= OURS
@@ -154,7 +154,7 @@ def test_answers_come_first_then_documents_then_revisions_without_trailers() -> 
     ("before", "after", "marks"),
     [("gxyz", "zxy", ["▲ 2", "=", "="]), ("gx", "x", ["="]), ("xy", "nx", ["new", "▼ 1"]), ("xyz", "zxy", ["▲ 2", "▼ 1", "▼ 1"])],
 )  # fmt: skip
-def test_what_only_rose_because_another_one_vanished_has_no_arrow(before: str, after: str, marks: list[str]) -> None:
+def test_chunk_that_rose_after_a_removal_has_no_arrow(before: str, after: str, marks: list[str]) -> None:
     sides = [tuple(RankedChunk(f"c/{each}", 0, 0.5) for each in some) for some in (before, after)]
     assert [
         rank_row.mark for rank_row in build_rank_rows(QueryChange("q", 1, "ranking", *sides), {}) if rank_row.after

@@ -229,14 +229,14 @@ def test_the_page_has_only_known_elements_and_attributes() -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_whatever_strangers_write_the_elements_and_attributes_are_the_same(text: str) -> None:
+def test_untrusted_text_adds_no_elements_or_attributes(text: str) -> None:
     page = written(pages(lambda place: f"{place} {text}"))
     assert skeleton(page) == skeleton(written(pages(tame)))
     assert Nesting(page).found == depths(page)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_strangers_write_is_there_as_text_that_can_be_seen(text: str) -> None:
+def test_untrusted_text_is_visible_in_the_page(text: str) -> None:
     places: set[str] = set()
     page = written(pages(lambda place: places.add(place) or f"{place} {text}"))
     body = tree(page).body
@@ -372,7 +372,7 @@ def test_with_many_documents_all_are_closed_and_listed_by_collection() -> None:
     assert not tree(written(report(many(5)))).css("main details[open]")  # they have many words
 
 
-def test_of_too_many_documents_each_collection_has_its_share_and_the_page_says_so(
+def test_page_limits_documents_and_shares_them_among_collections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = ["a"] * 2 + ["b"] * 50 + ["c"] * 9 + ["d"]
@@ -391,7 +391,7 @@ def test_of_too_many_documents_each_collection_has_its_share_and_the_page_says_s
     assert found.css_first("nav a[href='#documents'] .count").text() == "62"
 
 
-def test_a_place_without_knowledge_and_a_base_that_moved_on_are_said() -> None:
+def test_page_shows_missing_pin_and_advanced_base() -> None:
     found = tree(written(beginning()))
     assert [each.text() for each in found.css(".end .subject")] == ["This place has no pin.", "Rotation"]
     assert found.css_first(".basis").text() == (
@@ -399,7 +399,7 @@ def test_a_place_without_knowledge_and_a_base_that_moved_on_are_said() -> None:
     )
 
 
-def test_what_was_left_out_of_a_long_text_is_said() -> None:
+def test_page_counts_omitted_characters_of_a_long_text() -> None:
     [note] = tree(written(report([document(1, ("a", "b"), None, "text", left_out=12_345)]))).css(".document .note")
     assert note.text() == "12,345 more characters of the difference are left out."
 
@@ -407,7 +407,7 @@ def test_what_was_left_out_of_a_long_text_is_said() -> None:
 # -- what is shown
 
 
-def test_both_rankings_stand_side_by_side_and_each_move_is_said() -> None:
+def test_page_shows_both_rankings_with_each_move() -> None:
     old = tuple(RankedChunk(f"c/{name}", 0, 1 / (at + 1)) for at, name in enumerate("abcd"))
     new = tuple(RankedChunk(f"c/{name}", 0, 1 / (at + 1)) for at, name in enumerate("bacxe"))
     changed = QueryChange("keys?", 3, "ranking", old, new, "", "", (), ("c/d is not among the first 5.",))
@@ -468,7 +468,7 @@ def test_answers_come_first_then_documents_then_revisions() -> None:
     ]  # fmt: skip
 
 
-def test_a_revision_is_told_without_its_trailers_and_a_merge_by_what_it_brings() -> None:
+def test_page_shows_revisions_without_trailers_and_merged_subjects() -> None:
     trailers = "Vmrag-Lost: ab\nVmrag-Base: cd\nVmrag-Theirs: ef"
     brought = revision(4, f"Add TLS\n\nNote: it is new.\n\n{trailers}\nSigned-off-by: Ada <ada@example.com>")
     joining = msgspec.structs.replace(
@@ -493,7 +493,7 @@ def test_a_document_whose_id_tells_nothing_is_called_by_its_title() -> None:
     assert [each.text() for each in found.css(".hit .name")] == [f"Rotation of keys {name} #2", "c/d.md #0"]
 
 
-def test_what_only_rose_because_another_one_vanished_is_where_it_was() -> None:
+def test_rank_that_rose_after_a_removal_is_the_same_place() -> None:
     before, after = (tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in some) for some in ("gxy", "xy"))
     query = QueryChange("q", 1, "ranking", before, after)
     marks = tree(written(report(queries=ComparedQueries("f", 1, (query,))))).css(".mark")
@@ -501,7 +501,7 @@ def test_what_only_rose_because_another_one_vanished_is_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("change", ["none", "scores"])
-def test_another_text_at_the_same_place_is_an_answer_and_another_score_is_none(change: Any) -> None:
+def test_page_lists_changed_text_but_folds_changed_scores(change: Any) -> None:
     chunks = tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in "ab")
     one = QueryChange("one", 1, change, chunks, chunks)
     told = AnswerChange("one", 1, 2, AnswerText("c/b", "before"), AnswerText("c/b", "after"), below=True)
@@ -527,7 +527,7 @@ def test_queries_that_are_new_or_removed_are_named_and_not_compared() -> None:
     assert found.css_first(".figure:nth-child(3) dd").text() == "0 of 1"
 
 
-def test_hidden_characters_are_told_beside_the_number_of_words() -> None:
+def test_page_counts_hidden_characters_next_to_words() -> None:
     found = tree(written(report([document(1, ("a", "b"), None, "evil \u202e text")])))
     [words] = [each for each in found.css(".figure") if each.css_first("dt").text() == "Words"]
     assert [each.text() for each in words.css("dd")] == ["+3 \u22120", "inserted and deleted; 1 invisible character"]

@@ -130,13 +130,13 @@ def test_the_verdict_says_what_there_is_to_say(given: dict[str, Any], tone: str,
     assert (found.tone, list(found.sentences)) == (tone, [*sentences, "vmrag verify finds no error."])
 
 
-def test_errors_of_verify_come_first_and_information_is_none() -> None:
+def test_verdict_puts_errors_first_and_ignores_information() -> None:
     found = judge_report(summary(findings=(BACK, DROPPED, DROPPED)))
     assert (found.tone, found.sentences) == ("bad", ("vmrag verify finds 2 errors: KNOWLEDGE_DROPPED.", DOCUMENTS))
     assert judge_report(summary(findings=(BACK,))).tone == "good"
 
 
-def test_what_was_not_verified_is_not_called_right() -> None:
+def test_verdict_without_verification_claims_nothing() -> None:
     assert judge_report(summary(verified=False)).sentences == (DOCUMENTS,)
 
 

@@ -152,7 +152,7 @@ def test_the_matches_of_all_files_together_are_bounded(monkeypatch):
         attributes.get_values("a.md")
 
 
-def test_rules_are_not_asked_of_what_is_no_document_anyway(monkeypatch):
+def test_attributes_are_not_matched_for_invalid_paths(monkeypatch):
     monkeypatch.setattr(attributes_module, "_MOST_MATCHES", 0)
     attributes = TreeAttributes({".gitattributes": b"*.md filter=x\n"}, FOR_LISTING)
     path = "a" * 300 + ".md"
@@ -261,7 +261,7 @@ def test_notebook_of_many_megabytes_is_read_in_a_moment(unit):
     assert time.process_time() - start < 8
 
 
-def test_what_is_said_to_be_handwritten_is_no_lock_file():
+def test_handwritten_attribute_overrides_lock_file_name():
     assert not rules.find_kind_flaw("yarn.lock", "code", is_handwritten=True)
 
 
@@ -303,7 +303,7 @@ def test_texts_are_normalised(data, text):
         (b'{"cells":[' + b"{}," * 1_400_000 + b"{}]}", "a.ipynb", "has more than 4,000,000 characters"),
     ],
 )
-def test_what_is_no_text_is_left_out_with_a_reason(data, path, reason):
+def test_files_without_text_are_left_out_with_a_reason(data, path, reason):
     found = _read(data, path)
     assert found.text is None
     assert found.reason.startswith(reason)

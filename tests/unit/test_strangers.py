@@ -103,7 +103,7 @@ def test_settings_that_a_stranger_may_not_give_leave_the_default(what):
 
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)
-def test_what_no_pin_can_name_is_no_address_of_another_kind(what):
+def test_parse_url_rejects_addresses_that_no_pin_can_name(what):
     with pytest.raises(VmragError) as caught:
         address.parse_url(filled(IMPOSSIBLE[what]))
     assert caught.value.code == "INVALID_REMOTE_URL"

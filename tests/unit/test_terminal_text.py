@@ -52,12 +52,12 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
-def test_what_people_write_is_shown_as_it_is(text: str) -> None:
+def test_common_scripts_are_shown_unchanged(text: str) -> None:
     assert (escape_controls(text), count_hidden(text)) == (text, 0)
 
 
 @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN)
-def test_what_nobody_sees_is_written_as_an_escape_and_counted(text: str) -> None:
+def test_invisible_characters_are_escaped_and_counted(text: str) -> None:
     shown = escape_controls(text)
     assert count_hidden(text) >= 1
     assert shown.encode("ascii", "ignore").decode().count("\\") == count_hidden(text)

@@ -75,7 +75,7 @@ def stored_anew(places: Places, file: Path, parent: str | None) -> tuple[str, li
 
 @FEW
 @given(content=CONTENTS, edits=EDITS, there=st.none() | st.binary(max_size=6 * SIZE))
-def test_what_is_restored_is_what_was_stored(places: Places, content, edits, there) -> None:
+def test_restored_file_equals_the_stored_file(places: Places, content, edits, there) -> None:
     file, copy = places.top / "file", places.top / "copy"
     copy.unlink(missing_ok=True)
     if there is not None:
@@ -140,7 +140,7 @@ def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.
         (Limits(), bytes(5000), "has 5,000 segments"),
     ],
 )
-def test_what_is_more_than_the_limits_is_refused_unread(places, limits, content, said) -> None:
+def test_oversized_data_is_rejected_before_reading(places, limits, content, said) -> None:
     file, copy = places.top / "file", places.top / "limited"
     file.write_bytes(content)
     commit = segments.store_file(places, file, None, segment_size=1 if "5,000" in said else SIZE)
@@ -149,7 +149,7 @@ def test_what_is_more_than_the_limits_is_refused_unread(places, limits, content,
     assert not copy.exists()
 
 
-def test_a_disk_without_room_is_said_before_anything_is_written(places, monkeypatch) -> None:
+def test_full_disk_is_reported_before_writing(places, monkeypatch) -> None:
     file, copy = places.top / "file", places.top / "far" / "away"
     file.write_bytes(bytes(3_000_000))
     commit = segments.store_file(places, file, None)

@@ -126,7 +126,7 @@ def test_the_hint_agrees_to_exactly_what_was_named_and_survives_a_shell(repo):
     assert remark == "only if you know its owner)"
 
 
-def test_what_the_maintainers_accepted_is_asked_for_only_where_it_matters(repo):
+def test_maintainers_list_is_read_only_if_it_matters(repo):
     repo.git("config", "vmrag.trustedRemote", URL)
     places = plumbing.locate_work_tree(repo.top)
 
@@ -152,7 +152,7 @@ def test_what_the_maintainers_accepted_is_asked_for_only_where_it_matters(repo):
         ("team/kb", None),
     ],
 )
-def test_what_is_checked_is_the_path_that_git_and_the_engine_open(text, path):
+def test_local_folder_returns_the_path_that_git_opens(text, path):
     assert address.local_folder(text) == (Path(path) if path else None)
     if path and text.startswith("file"):
         assert address.parse_url(text).url == f"file://{path}"
@@ -198,7 +198,7 @@ def test_git_may_take_no_less_guarded_way_than_the_one_that_was_named(text, sche
         ("file:///srv/a%ff", "percent-encoded"),
     ],
 )
-def test_what_reads_differently_to_git_ssh_or_a_person_names_no_place(remote, part):
+def test_ambiguous_remotes_are_rejected_with_the_reason(remote, part):
     flaw = find_remote_flaw(remote)
     assert flaw is not None
     assert part in flaw

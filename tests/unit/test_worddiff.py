@@ -81,7 +81,7 @@ def test_words_are_marked_as_git_marks_them(old, new, shown):
     assert render_pieces(diff_words(old, new)) == shown
 
 
-def test_what_is_equal_far_from_a_change_is_left_out():
+def test_equal_text_far_from_a_change_is_omitted():
     sentence = "one two three four five six seven eight nine ten eleven twelve"
     pieces = diff_words(f"{sentence} OLD {sentence}\n\n{sentence} gone", f"{sentence} NEW {sentence}\n\n{sentence}")
     assert (

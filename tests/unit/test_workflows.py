@@ -54,7 +54,7 @@ def test_every_python_that_is_offered_is_tested() -> None:
         ("release.build", ""),
     ],
 )
-def test_what_runs_the_checks_runs_the_line_of_the_readme(name: str, rest: str) -> None:
+def test_check_workflows_run_the_command_of_the_readme(name: str, rest: str) -> None:
     assert [step["run"] for step in steps(name) if "check.py" in step.get("run", "")] == [CHECKS + rest]
 
 
@@ -125,7 +125,7 @@ def test_the_check_that_a_rule_names_passes_only_if_all_did(results: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["tests", "knowledge"])
-def test_what_a_merge_queue_waits_for_runs_in_it(name: str) -> None:
+def test_required_workflows_run_in_the_merge_queue(name: str) -> None:
     events = WORKFLOWS[name][True]  # YAML 1.1 reads `on` so
     assert {"push", "pull_request", "merge_group"} == events.keys()
     assert "pull_request_target" not in str(WORKFLOWS)
@@ -181,7 +181,7 @@ def test_a_release_has_a_tag_and_an_entry_of_its_version(
     assert (bash(script, tmp_path, TAG=tag, PYTHONPATH=str(ROOT)) == 0) == released
 
 
-def test_what_is_published_is_what_was_checked_and_built() -> None:
+def test_release_publishes_only_checked_and_built_files() -> None:
     build, publish = steps("release.build"), steps("release.publish")
     assert build[-1]["with"]["path"] == publish[0]["with"]["path"] == "dist/"
     assert build[-1]["with"]["name"] == publish[0]["with"]["name"]
