@@ -112,7 +112,7 @@ def test_a_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
 
 @pytest.mark.parametrize("spoil", [poison.truncated, poison.altered_vectors, poison.no_database])
 @pytest.mark.sample(1)
-def test_a_cache_without_a_vector_to_use_is_none_and_is_replaced(ci, spoil):
+def test_cache_without_usable_vector_is_replaced(ci, spoil):
     good = ci.on_push()
     spoil(ci.cache.root / ci.cache.entries[0])
     done = ci.on_push()
@@ -124,7 +124,7 @@ def test_a_cache_without_a_vector_to_use_is_none_and_is_replaced(ci, spoil):
     assert ci.on_push().outputs["cache-hit"] == "true"
 
 
-def test_a_cache_service_that_refuses_is_no_failure(ci):
+def test_unavailable_cache_service_does_not_fail_the_run(ci):
     """It is `actions/cache` that warns of it, and fails no step: `test_action_jobs.py`."""
     ci.cache.broken = True
     done = ci.on_push()
@@ -259,7 +259,7 @@ def pin(**changed: str) -> str:
     ids=["missing", "command", "program", "newline", "endless"],
 )
 @pytest.mark.sample(3)
-def test_a_pin_that_cannot_be_followed_is_said_at_the_pin_with_what_helps(ci, content, title, said):
+def test_invalid_pin_is_annotated_at_the_pin_with_a_hint(ci, content, title, said):
     broken(content)(ci)
     done = ci.on_push()
     assert not done.passed
@@ -354,7 +354,7 @@ def test_a_fork_that_pins_what_the_base_has_needs_no_secret(ci):
     assert ci.cache.entries == []
 
 
-def test_a_fork_that_pins_what_the_base_has_not_is_told_who_can_take_it(ci):
+def test_verify_of_fork_suggests_adopt_for_missing_revision(ci):
     base, known = ci.tip, ci.ada.pinned
     revision = ci.ada.write_document("theirs.md", "Knowledge that is nowhere but in the fork.")
     head = ci.ada.git("rev-parse", "HEAD")

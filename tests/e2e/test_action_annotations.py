@@ -58,7 +58,7 @@ def test_ten_findings_are_ten_annotations_also_of_a_repair_that_cannot_judge_the
 
 @pytest.mark.parametrize("mode", ["sync", "verify", "repair"])
 @pytest.mark.sample(2)
-def test_where_nobody_could_look_the_pin_is_not_blamed(ci, mode):
+def test_unreachable_remote_is_not_annotated_at_the_pin(ci, mode):
     gone = lambda repo: repo.git("remote", "set-url", "origin", "http://127.0.0.1:1/them/project.git")  # noqa: E731
     done = ci.on_push(mode=mode, first=gone, fail_on="never")
     assert not done.passed  # what cannot be tried always fails

@@ -133,7 +133,7 @@ def test_comment_names_a_conflict_of_pins_and_the_command(ci, api, base):
     assert ada.git("status", "--porcelain") == ""
 
 
-def test_nothing_is_said_of_code_alone(ci, api, base):
+def test_comment_is_not_written_for_code_changes(ci, api, base):
     ci.ada.commit("code", **{"main.py": "print()\n"})
     ci.ada.git("push", "-q", "origin", "HEAD:refs/heads/topic")
     done = on_pull_request(ci, api, base, ci.ada.git("rev-parse", "HEAD"))
@@ -142,7 +142,7 @@ def test_nothing_is_said_of_code_alone(ci, api, base):
     assert not [call for call in api.calls if not call.startswith(("GET", "POST /api/v3/graphql"))]
 
 
-def test_a_pin_that_nobody_pushed_is_said_to_be_missing(ci, api, base):
+def test_comment_reports_unpushed_revision_until_it_is_pushed(ci, api, base):
     ci.ada.write_document("setup.md", UV)
     ci.ada.git("push", "-q", "--no-verify", "origin", "HEAD:refs/heads/topic")
     head = ci.ada.git("rev-parse", "HEAD")

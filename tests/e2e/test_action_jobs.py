@@ -127,7 +127,7 @@ JOBS = {
         passes=False,
         errors=("NOT_INITIALIZED",),
         says=("vmrag init",),
-        proven="test_action.py::test_a_pin_that_cannot_be_followed_is_said_at_the_pin_with_what_helps",
+        proven="test_action.py::test_invalid_pin_is_annotated_at_the_pin_with_a_hint",
     ),
     "push that removes the pin": CiJob(recipe=CHECK, state=on.unpinned, passes=False, errors=("PIN_REMOVED",)),
     "push in a fork that was synced": CiJob(recipe=CHECK, state=on.synced_fork, passes=None),
@@ -206,7 +206,7 @@ JOBS = {
         passes=False,
         errors=("NOT_ON_REMOTE",),
         says=("vmrag adopt", "/me/project"),
-        proven="test_action.py::test_a_fork_that_pins_what_the_base_has_not_is_told_who_can_take_it",
+        proven="test_action.py::test_verify_of_fork_suggests_adopt_for_missing_revision",
     ),
     "fork whose knowledge was adopted": CiJob(recipe=CHECK, state=on.adopted, passes=True, outputs=WHOLE, as_ada=True),
     "fork with hostile settings": CiJob(
@@ -220,7 +220,7 @@ JOBS = {
         state=on.hostile_pin,
         passes=False,
         errors=("PIN_MALFORMED",),
-        proven="test_action.py::test_a_pin_that_cannot_be_followed_is_said_at_the_pin_with_what_helps",
+        proven="test_action.py::test_invalid_pin_is_annotated_at_the_pin_with_a_hint",
     ),
     "fork with a link for a pin": CiJob(recipe=CHECK, state=on.linked_pin, passes=False, errors=("PIN_MALFORMED",)),
     # -- the check, in the queue and at the button
@@ -251,7 +251,7 @@ JOBS = {
         state=on.merged,
         passes=True,
         outputs=WHOLE,
-        proven="../integration/test_action_events.py::test_what_was_merged_is_looked_at_as_it_landed",
+        proven="../integration/test_action_events.py::test_merged_pull_request_compares_the_landed_commit",
     ),
     "closed by a squash": CiJob(recipe=CHECK, state=on.merged_by_squash, passes=True, outputs=WHOLE),
     "closed by a rebase": CiJob(recipe=CHECK, state=on.merged_by_rebase, passes=True, outputs=WHOLE),
@@ -309,7 +309,7 @@ JOBS = {
         state=on.code_proposed,
         passes=True,
         given=COMMENT,
-        proven="test_action_comment.py::test_nothing_is_said_of_code_alone",
+        proven="test_action_comment.py::test_comment_is_not_written_for_code_changes",
     ),
     "comment after a fork's report": CiJob(
         recipe="knowledge comment",
@@ -383,7 +383,7 @@ JOBS = {
         passes=True,
         outputs={"repaired": "false"},
         moves=("refs/heads/vmrag/repair-", DATA),
-        proven="test_action_repair.py::test_a_pull_request_is_opened_where_the_input_says_so_and_the_repository_allows_it",
+        proven="test_action_repair.py::test_repair_opens_pull_request_if_input_and_repository_allow",
     ),
     "repair in conflict": CiJob(
         recipe="repair knowledge",
@@ -525,7 +525,7 @@ def answers(github: GitHub, done: Ran) -> list[list[object]]:
         return Project(github.workspace).answers()
 
 
-def test_what_another_test_proves_is_there() -> None:
+def test_proven_jobs_name_existing_tests() -> None:
     here = Path(__file__).parent
     for job in JOBS.values():
         file, _, name = job.proven.partition("::")

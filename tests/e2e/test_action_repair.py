@@ -164,7 +164,7 @@ def test_a_protected_branch_leaves_the_repair_on_a_branch_with_the_command_for_a
     assert f"https://github.example/them/project/compare/main...{branch}?expand=1" in done.summary
 
 
-def test_a_pull_request_is_opened_where_the_input_says_so_and_the_repository_allows_it(ci):
+def test_repair_opens_pull_request_if_input_and_repository_allow(ci):
     landed = dropping.squash(ci.ada)
     dropping.protect(ci.world.hub)
     with github_api(TOKEN) as api:
@@ -241,7 +241,7 @@ def killing(folder: Path) -> Path:
     ],
 )
 @pytest.mark.sample(3)
-def test_where_nothing_is_to_be_repaired_it_says_so(ci, event, ref, given, said):
+def test_repair_does_nothing_and_explains_on_other_events(ci, event, ref, given, said):
     landed = dropping.squash(ci.ada)
     if event == "pull_request":
         done = ci.on_pull_request(landed.before, landed.after, mode="repair", **given)

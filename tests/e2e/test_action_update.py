@@ -102,7 +102,7 @@ def test_after_the_first_has_landed_the_second_one_can_be_merged(ci, api):
     ada.vmrag("verify", f"{tip}..origin/main")
 
 
-def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
+def test_update_reports_conflicts_and_forks_without_pushing(ci, api):
     """Code in conflict, knowledge in conflict, forks, names, and the default branch: in one run."""
     ada, hub = ci.ada, ci.world.hub
     argue(ada)
@@ -290,7 +290,7 @@ def test_a_member_who_keeps_it_private_counts_as_one(ci, api):
     assert update(ci, api).outputs["updated"] == "1"
 
 
-def test_what_a_fork_makes_impossible_fails_nothing_and_comes_last(ci, api):
+def test_update_handles_unrelated_fork_last_without_failing(ci, api):
     """Its author pushed commits that have nothing in common with the base, after it was opened."""
     hub = ci.world.hub
     strange = hub.git("commit-tree", hub.git("mktree", stdin=""), "-m", "strange")

@@ -111,7 +111,7 @@ def test_exit_codes(project, tmp_path):
     assert Project(tmp_path).start("status").code == 2
 
 
-def test_a_closed_pipe_is_no_error(project):
+def test_log_accepts_a_closed_pipe(project):
     done = subprocess.run(
         f"'{SCRIPT}' log | head -n 1; echo ${{PIPESTATUS[0]}}",
         shell=True,

@@ -152,7 +152,7 @@ def test_remotes_are_asked_in_the_order_that_git_knows_them_by(forked):
     assert "vmrag.remote" in cleo.ask("remote")["problem"]
 
 
-def test_what_upstream_has_got_meanwhile_comes_with_a_plain_git_pull(forked):
+def test_git_pull_from_upstream_brings_its_new_knowledge(forked):
     forked.ada.write_document("news.md", "News of upstream.")
     forked.ada.push()
     forked.cleo.git("pull", "-q", "upstream", "main")
@@ -169,7 +169,7 @@ def test_a_push_of_code_alone_brings_no_knowledge_to_the_fork(forked):
     assert data_of(forked.fork) == ""
 
 
-def test_who_clones_only_the_fork_has_the_knowledge_of_all_its_branches(world):
+def test_clone_of_fork_has_knowledge_of_all_branches(world):
     world.ada.git("switch", "-q", "-c", "release")
     world.ada.write_document("release.md", "Only in the release.")
     release = world.ada.pinned
@@ -192,7 +192,7 @@ def test_who_clones_only_the_fork_has_the_knowledge_of_all_its_branches(world):
     assert dora.status()["in_sync"]
 
 
-def test_a_fork_that_its_host_synced_is_told_where_the_knowledge_is(world):
+def test_fork_synced_by_host_gets_hint_to_add_upstream(world):
     """The host brings the branches, and no other ref."""
     fork = world.top / "fork.git"
     Repo(world.top).git("clone", "-q", "--bare", str(world.hub.top), str(fork))
@@ -320,7 +320,7 @@ def test_a_branch_that_follows_the_fork_does_not_make_the_fork_the_base(proposed
     assert proposed.world.holds(proposed.cleo.pinned)
 
 
-def test_who_may_not_push_upstream_has_it_here_all_the_same(proposed):
+def test_adopt_imports_locally_if_upstream_rejects_the_push(proposed):
     proposed.checks_it_out()
     hook = proposed.upstream.top / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho protected\nexit 1\n")

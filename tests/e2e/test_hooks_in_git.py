@@ -32,7 +32,7 @@ def test_a_checkout_that_moves_the_knowledge_says_one_line(project, command):
     ]
 
 
-def test_what_moves_no_knowledge_says_nothing(project):
+def test_hooks_print_nothing_if_no_knowledge_moves(project):
     project.write("code.py", "1")
     assert said(project, "add", "code.py") == []
     assert said(project, "commit", "-m", "code") == []

@@ -68,7 +68,7 @@ def test_it_travels_as_at_its_usual_place(moved: World) -> None:
     assert moved.hub.git("for-each-ref", "--format=%(refname)").splitlines() == ["refs/heads/main", BRANCH]
 
 
-def test_who_takes_it_away_is_stopped_or_mended(moved: World) -> None:
+def test_data_branch_rejects_removal_and_is_restored_by_doctor(moved: World) -> None:
     ada, tip = moved.ada, moved.hub.git("rev-parse", BRANCH)
     ada.vmrag("fetch")
     for push in (("origin", f":{BRANCH}"), ("origin", f"+main:{BRANCH}"), ("--mirror", "origin")):

@@ -144,7 +144,7 @@ def test_a_message_of_five_megabytes_comes_in(running, mode):
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_message_is_refused_and_the_server_goes_on(running, body):
+def test_server_rejects_invalid_messages_and_continues(running, body):
     for headers in ({}, {"MCP_Protocol_Version": "2026-07-28"}, {"MCP_Protocol_Version": "x"}):
         status, _, _ = running.post(body, **headers)
         assert 400 <= status < 500
@@ -152,7 +152,7 @@ def test_what_is_no_message_is_refused_and_the_server_goes_on(running, body):
     assert "Traceback" not in running.process.said
 
 
-def test_what_is_no_address_of_it_is_not_found_and_too_much_is_refused(running):
+def test_server_rejects_unknown_paths_methods_and_large_bodies(running):
     running.path, path = "/", running.path
     try:
         assert running.post(HELLO)[0] == 404
@@ -174,7 +174,7 @@ async def tools_of(client):
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("by", ["header", "address"])
-def test_a_client_chooses_its_toolsets_and_is_told_of_these(running, mode, by):
+def test_client_gets_instructions_of_its_chosen_toolsets(running, mode, by):
     async def look(client):
         return await tools_of(client), client.instructions
 
@@ -190,7 +190,7 @@ def test_a_client_chooses_its_toolsets_and_is_told_of_these(running, mode, by):
     assert "remember stores" not in told
 
 
-def test_what_one_session_switches_on_no_other_one_gets_or_hears_of(running):
+def test_enabled_toolset_is_limited_to_its_session(running):
     async def run():
         heard = {"one": anyio.Event(), "other": anyio.Event()}
 
@@ -283,7 +283,7 @@ def test_a_toolset_that_there_is_not_is_refused_with_all_that_there_are(running,
     assert all(each in message for each in ("'nonsense'", "essential", "default", "all", "X-MCP-Toolsets"))
 
 
-def test_what_is_chosen_at_the_start_holds_for_the_session_and_an_empty_list_is_none(running):
+def test_toolsets_of_first_request_apply_to_the_session(running):
     begun = running.post(HELLO, X_MCP_Toolsets=" essential , ")
     session = {"Mcp_Session_Id": begun[1]["mcp-session-id"], "MCP_Protocol_Version": HANDSHAKE}
     running.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **session)
@@ -357,7 +357,7 @@ def test_pages_of_other_origins_and_names_that_were_rebound_do_not_reach_it(runn
 
 
 @pytest.mark.parametrize("space", ["", "  ", " \t"])
-def test_spaces_around_the_value_of_a_header_are_no_part_of_it(running, space):
+def test_header_values_ignore_surrounding_spaces(running, space):
     given = {"MCP_Method": "server/discover", "MCP_Protocol_Version": "2026-07-28", "Host": f"localhost:{running.port}"}
     assert running.post(DISCOVER, **{name: f"{space}{value}{space}" for name, value in given.items()})[0] == 200
 
@@ -390,7 +390,7 @@ def guarded(template, tmp_path_factory):
 )
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 @pytest.mark.sample(8)
-def test_who_does_not_say_the_token_gets_nothing(guarded, said, method):
+def test_request_without_valid_token_is_unauthorized(guarded, said, method):
     headers = {} if said is None else {"Authorization": said.encode().decode("latin-1")}
     status, found, body = guarded.request(method, json.dumps(HELLO).encode(), **headers)
     assert (status, found["www-authenticate"][:6]) == (401, "Bearer")
@@ -398,7 +398,7 @@ def test_who_does_not_say_the_token_gets_nothing(guarded, said, method):
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_who_says_the_token_gets_everything(guarded, mode):
+def test_request_with_token_is_answered(guarded, mode):
     assert talk(guarded.url, collections, mode, Authorization="bearer correct horse")[1]["total_count"] == 1
 
 
@@ -428,7 +428,7 @@ def test_a_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
     "origin", ["*", "null", "localhost:6274", "http://localhost:6274/", "https://*.example.org", "http://a@b"]
 )
 @pytest.mark.sample(2)
-def test_what_is_no_origin_is_not_allowed(project, origin):
+def test_allow_origin_rejects_invalid_origins(project, origin):
     done = finished(project.top, "--http", "0", "--allow-origin", origin, "--json")
     assert done.returncode == 2
     assert b"--allow-origin http://localhost:6274" in done.stderr
@@ -484,7 +484,7 @@ def test_it_stops_although_a_call_runs(project):
 
 @pytest.mark.parametrize("address", ["nobody.invalid:0", f"{'x' * 70}.example:0"])
 @pytest.mark.sample(1)
-def test_where_nobody_can_listen_is_a_usage_error(project, address):
+def test_http_on_unusable_address_is_a_usage_error(project, address):
     assert finished(project.top, "--http", address, "--allow-remote", env={"VMRAG_MCP_TOKEN": "a"}).returncode == 2
 
 

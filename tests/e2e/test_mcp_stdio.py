@@ -197,7 +197,7 @@ def test_nothing_that_only_calls_need_is_imported_before_the_list_of_tools_and_w
 # -- standard output
 
 
-def test_what_is_printed_and_what_children_print_does_not_reach_standard_output(project, tmp_path):
+def test_output_of_children_does_not_reach_standard_output(project, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
         "import atexit, os, subprocess, sys, threading, time\n"

@@ -266,7 +266,7 @@ def test_a_base_installation_keeps_documents_and_says_what_it_cannot_do(base: In
 
 
 @pytest.mark.long
-def test_without_doltlite_an_installation_says_so_and_makes_nothing(
+def test_commands_without_doltlite_fail_and_create_nothing(
     wheel: Path, repo: Repo, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     def install(folder: Path) -> None:

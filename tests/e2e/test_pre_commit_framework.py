@@ -350,7 +350,7 @@ def test_a_run_by_hand_checks_whoever_else_does(stage, manager):
 
 
 @pytest.mark.long
-def test_where_our_shims_serve_other_work_trees_the_framework_checks(stage):
+def test_framework_checks_if_shims_serve_other_worktrees(stage):
     stage.install_ours()
     stage.install("pre-commit")
     (stage.places.shared / "some-work-trees").touch()

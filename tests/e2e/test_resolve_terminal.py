@@ -97,7 +97,7 @@ def test_only_a_terminal_gets_colours(torn, resolve):
     assert "\x1b" not in torn.start("resolve", "--json").out
 
 
-def test_what_was_answered_before_leaving_is_kept(torn, resolve):
+def test_resolve_keeps_answers_given_before_leaving(torn, resolve):
     screen = resolve()
     screen.expect(PROMPT)
     screen.answer("s\n")
@@ -112,7 +112,7 @@ def test_what_was_answered_before_leaving_is_kept(torn, resolve):
     assert open_conflicts(torn) == ["handbook/deep/tls.txt", "handbook/uv.md"]
 
 
-def test_what_is_asked_next_is_what_is_open_then(torn, resolve):
+def test_resolve_asks_about_conflicts_that_are_still_open(torn, resolve):
     """Somebody decides in another terminal meanwhile; with the last answer git's conflict is
     over.
     """

@@ -50,7 +50,7 @@ def test_a_person_says_whether_everything_uncommitted_is_given_up(project, scree
     assert project.texts()["new.md"] == "Never committed."
 
 
-def test_what_status_lists_fits_a_narrow_window_and_has_colours(project, screens):
+def test_status_list_fits_narrow_window_and_has_colours(project, screens):
     project.put("new.md", "New.")
     project.drop("faq.md")
     project.put("setup.md", "# Setup\n\nInstall the program with uv.\n")

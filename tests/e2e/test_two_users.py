@@ -42,7 +42,7 @@ def assert_alike(one: User, other: User, *, answers: bool = False) -> None:
 # -- a fresh clone ---------------------------------------------------------------------------------
 
 
-def test_after_git_clone_install_fetches_and_says_so(world):
+def test_install_after_git_clone_fetches_knowledge(world):
     bob = world.join("bob")
     done = bob.start("install")
     assert done.code == 0
@@ -53,7 +53,7 @@ def test_after_git_clone_install_fetches_and_says_so(world):
     assert bob.start("install").out == "Installed already.\n"
 
 
-def test_after_git_clone_the_first_query_fetches_and_says_so(world):
+def test_query_after_git_clone_fetches_knowledge(world):
     bob = world.join("bob")
     done = bob.start("query", "certificates", "--json")
     assert (done.code, done.err.replace(COPIES, "")) == (0, COMING + NO_HOOKS)
@@ -208,7 +208,7 @@ def test_two_people_edit_on_one_branch_and_end_with_the_same_knowledge(world, ho
     assert world.hub.git("fsck", "--full") == ""
 
 
-def test_the_same_with_a_remote_that_is_no_git_repository(world):
+def test_remote_without_git_works_like_a_git_remote(world):
     ada = world.ada
     folder = world.top / "knowledge"
     folder.mkdir()
@@ -368,7 +368,7 @@ def test_a_merge_that_needs_their_knowledge_without_a_network_is_resolved_later(
     assert {"ada.md", "bob.md"} < set(ada.texts())
 
 
-def test_what_another_branch_pins_is_fetched_when_somebody_asks_for_it(world):
+def test_revision_of_other_branch_is_fetched_on_demand(world):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
     ada.git("switch", "-q", "-c", "topic")
@@ -454,7 +454,7 @@ def test_a_dry_run_pushes_no_code_and_knowledge_that_nobody_pins_yet(world):
     assert world.holds(revision)
 
 
-def test_what_pins_nothing_new_is_pushed_without_a_network_and_without_python(world):
+def test_push_without_new_pins_uses_no_network_and_no_python(world):
     ada = world.ada
     url = "http://127.0.0.1:9/handbook"
     ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\n")
@@ -532,7 +532,7 @@ def test_the_pre_commit_framework_takes_it_along_too(world):
     assert "The knowledge that these commits pin was not pushed" in done.stdout + done.stderr
 
 
-def test_where_the_server_takes_no_knowledge_the_code_is_not_pushed_either(world):
+def test_push_of_code_is_stopped_if_server_rejects_knowledge(world):
     world.hub.write(
         "hooks/pre-receive",
         "#!/bin/sh\nwhile read -r _ _ ref; do\n    case $ref in refs/vmrag/*) echo closed; exit 1 ;; esac\ndone\n",

@@ -60,7 +60,7 @@ def test_a_new_host_gets_what_is_pushed_to_it_and_nothing_else_of_the_old_one(wo
     assert world.holds(ada.pinned, at=public)
 
 
-def test_pull_requests_among_the_tracking_refs_are_no_knowledge_that_the_remote_has(world):
+def test_push_ignores_pull_requests_among_tracking_refs(world):
     ada = world.ada
     ada.git("config", "--add", "remote.origin.fetch", "+refs/pull/*/head:refs/remotes/origin/pr/*")
     ada.git("switch", "-q", "-c", "idea")
@@ -132,7 +132,7 @@ def test_a_mirror_that_carries_an_old_state_is_refused(world):
     assert world.hub.git("rev-parse", DATA) == tip
 
 
-def test_a_mirror_to_where_there_is_no_knowledge_takes_it_along(world):
+def test_mirror_push_includes_knowledge_for_new_repository(world):
     ada, copy = world.ada, world.bare("copy.git")
     assert ada.said("push", "-q", "--mirror", str(copy.top)) == [SENT.format(copy.top)]
 
