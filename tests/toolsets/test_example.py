@@ -109,7 +109,7 @@ def test_its_table_of_tools_is_what_it_declares(python: str) -> None:
     assert written == (EXAMPLE / "agenda" / CATALOGUE).read_bytes(), "python -m vmrag_mcp.reference agenda"
 
 
-def test_one_that_cannot_be_used_is_told_of_and_stops_nothing(project: Project, python: str, tmp_path: Path) -> None:
+def test_broken_toolset_is_reported_and_stops_nothing(project: Project, python: str, tmp_path: Path) -> None:
     _register(tmp_path, "nowhere = no_such_module:TOOLSET")
     argv = [python, "-m", "vmrag_link.cli.main", "doctor"]
     done = subprocess.run(

@@ -31,7 +31,7 @@ def run(project: Project, code: str, *arguments: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("query", "install the program"), ("status",), ("list",)])
-def test_what_the_core_has_looks_for_nothing(project: Project, arguments: tuple[str, ...]) -> None:
+def test_core_commands_look_for_no_toolset(project: Project, arguments: tuple[str, ...]) -> None:
     done = run(project, RUN, *arguments)
     assert "looked for" not in done.stderr
     assert done.stdout
@@ -45,5 +45,5 @@ def test_a_checkout_looks_for_nothing(project: Project) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("help", "--all"), ("issue", "list"), ("no-such-command",)])
-def test_what_it_has_not_is_looked_for(project: Project, arguments: tuple[str, ...]) -> None:
+def test_other_commands_look_for_toolsets(project: Project, arguments: tuple[str, ...]) -> None:
     assert "looked for" in run(project, RUN, *arguments).stderr

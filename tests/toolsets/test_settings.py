@@ -34,7 +34,7 @@ def test_no_toolset_takes_a_name_of_the_core():
 
 
 @pytest.mark.parametrize("name", [name for name, key in ALL.keys.items() if key.needs_trust])
-def test_what_needs_agreement_does_not_count_from_a_clone(name: str):
+def test_toolset_settings_of_a_clone_require_agreement(name: str):
     key = ALL.keys[name]
     given = key.choices[-1] if key.choices else {bool: "true", str: "http://evil.example/v1"}.get(key.kind, "1")
     if key.flaw and key.flaw(given):
@@ -44,7 +44,7 @@ def test_what_needs_agreement_does_not_count_from_a_clone(name: str):
     assert value == key.default or (key.narrower is not None and value == key.narrow_value(value, key.default))
 
 
-def test_what_narrows_counts_at_once_and_without_a_word():
+def test_narrower_toolset_setting_applies_without_agreement():
     loaded = cloned("learning.store_raw: false\n")
     assert (loaded.config.learning.store_raw, loaded.warnings) == (False, [])
 

@@ -69,7 +69,7 @@ def test_one_document_is_added(tools, tool, given):
     assert (found["id"], found["metadata"].get("n")) == (doc_id, 9 if "metadata" in given else None)
 
 
-def test_what_cannot_be_added_is_refused(tools):
+def test_add_tools_reject_invalid_documents(tools):
     tools.error("DUPLICATE_ID", "chroma_add_document_with_id", **NOTES, document="x", id="a")
     tools.error("INVALID_PARAMETER", "chroma_add_document_with_id", **NOTES, document="x", id="")
     tools.error("INVALID_PARAMETER", "chroma_add_document", **NOTES, document="")

@@ -92,7 +92,7 @@ def test_a_key_is_set_and_every_other_byte_stays(before: bytes, after: bytes) ->
     "data",
     [b"---\n{title: A}\n---\n", b"---\nlevel: [a]\n---\n", b"---\na: 1\n a: 2\n---\n", b"\xff", b"---\nx: &a 1\n---\n"],
 )
-def test_what_cannot_be_edited_is_refused(data: bytes) -> None:
+def test_with_key_rejects_uneditable_text(data: bytes) -> None:
     with pytest.raises(NotEditable):
         with_key(data, "level", "new")
 
@@ -180,7 +180,7 @@ def test_no_part_of_a_schema_leaves_its_bounds(schema: dict[str, Any], found: di
     "schema",
     [{"$schema": 5}, {"$schema": []}, {"$schema": "http://["}, {"pattern": "a{99999999999999999999}"}],
 )
-def test_what_the_library_stumbles_over_is_no_schema(schema: dict[str, Any]) -> None:
+def test_read_schema_rejects_unusable_schemas(schema: dict[str, Any]) -> None:
     with pytest.raises(doc_types.SchemaUnusable):
         doc_types.read_schema(encode_canonical_json(schema), is_json=True)
 
@@ -190,7 +190,7 @@ def test_a_schema_may_refer_to_itself_and_name_its_draft() -> None:
     assert checked(schema, {"a": {"a": {"b": "x"}}}) == ["a.a.b: 'x' is not of type 'integer'"]
 
 
-def test_a_schema_is_json_or_yaml_and_what_is_none_is_refused() -> None:
+def test_schema_accepts_json_and_yaml_only() -> None:
     assert doc_types.read_schema("type: object\nrequired: [a]\n", is_json=False) == '{"required":["a"],"type":"object"}'
     for text in ("[]", "type: 5", "a: &b 1", "", "{"):
         with pytest.raises(SchemaUnusable):
@@ -210,7 +210,7 @@ def test_a_schema_is_json_or_yaml_and_what_is_none_is_refused() -> None:
         "[" * 100_000,
     ],
 )
-def test_a_configuration_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_project_rejects_invalid_configuration(tmp_path: Path, text: str) -> None:
     (tmp_path / "project.json").write_text(text)
     with pytest.raises(UsageInvalid):
         project.read_config(tmp_path / "project.json")

@@ -216,7 +216,7 @@ def test_a_level_is_written_into_the_file_and_the_row_or_nowhere(tools, project)
     assert [each.name for each in path.parent.iterdir()] == ["flood.md"], "no temporary file stays"
 
 
-def test_where_rows_cannot_be_written_those_that_are_there_answer(tools, project):
+def test_search_uses_existing_rows_if_rows_cannot_be_written(tools, project):
     project.write(f"{DOCS}/problems/ice.md", "# Ice\n\nIce closed the lock for a week.\n")
     project.git("switch", "-q", "--detach", env=ON)
     answer = tools("semantic_search", query="gauge battery")
@@ -369,7 +369,7 @@ def test_a_strangers_project_stays_in_its_folder(tools, project, tmp_path):
         assert Tools(project.top).run("activate_project", call)[0]["error"] in ("ACCESS_DENIED", "FILE_SYSTEM_ERROR")
 
 
-def test_what_git_ignores_is_no_document_of_a_project(tools, project):
+def test_ignored_files_are_not_documents_of_a_project(tools, project):
     """What is stored is pushed with the knowledge base, so one line of a stranger's configuration
     would publish it.
     """

@@ -182,7 +182,7 @@ def test_history_says_what_changed_when_and_why(tools, project):
 # -- writing
 
 
-def test_where_tools_commit_what_they_write_the_answer_says_so(tools, project):
+def test_answers_report_the_automatic_commit(tools, project):
     project.git("config", "vmrag.mcp.auto-commit", "write")
     before = project.pinned
     for done in (tools("remember", name="decisions/x", text="One."), tools("forget", name="decisions/retry-policy")):
@@ -193,7 +193,7 @@ def test_where_tools_commit_what_they_write_the_answer_says_so(tools, project):
     assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
 
 
-def test_what_is_remembered_lands_on_the_branch_and_a_commit_pins_it(tools, project):
+def test_remembered_document_is_on_the_branch_and_pinned_by_commit(tools, project):
     project.git("switch", "-q", "-c", "topic")
     done = tools("remember", name="gateway-limit", text="# Gateway\n\nA hundred requests a second.")
     pending = "uncommitted: added notes/gateway-limit"
@@ -565,7 +565,7 @@ def test_an_expression_takes_linear_time(tools, project):
     assert len(tools("grep", pattern="a!").body[0]) < 400
 
 
-def test_a_ref_that_is_none_is_refused_by_every_tool_that_takes_one(tools):
+def test_tools_reject_invalid_refs(tools):
     for ref in ("--all", "HEAD^{/x}", "-n1", "refs/heads/nosuch", "HEAD:docs", "\u202e"):
         for name, arguments in {
             "search": {"query": "x", "ref": ref},
@@ -602,7 +602,7 @@ def test_search_has_its_short_name_where_no_other_tool_of_the_server_has_it():
         ("get_diff", {"history"}),
     ],
 )
-def test_what_a_server_excludes_no_plain_tool_does(excluded, gone):
+def test_excluded_tools_remove_their_plain_tools(excluded, gone):
     assert (
         select_tools(PLAIN).tools.keys() - select_tools(ToolChoice("essential", exclude_tools=excluded)).tools.keys()
         == gone

@@ -22,7 +22,7 @@ CHANGING = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-
 """Ids, revisions and dates."""
 
 
-def test_what_the_page_shows_is_what_the_commands_print(project):
+def test_page_shows_the_output_of_the_commands(project):
     shown = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert shown
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(shown), re.MULTILINE):

@@ -61,7 +61,7 @@ OUTSIDE = (
 @pytest.mark.parametrize(
     "xml", ["", "no xml", "<html/>", "<testsuite>", LAUGHS, OUTSIDE, "<?xml encoding='x-no'?><a/>"]
 )
-def test_what_is_no_junit_xml_is_refused_and_entities_are(xml):
+def test_runs_reject_invalid_junit_xml_and_entities(xml):
     with pytest.raises(OutputUnreadable):
         runs.parse_report(xml.encode())
 
@@ -97,7 +97,7 @@ def test_a_run_without_end_is_refused(monkeypatch):
         ("coverage-after.txt", 97),
     ],
 )
-def test_what_the_real_tools_print_is_read(name, value):
+def test_outputs_of_real_tools_are_measured(name, value):
     assert quality.parse_measure(name.partition("-")[0], "error_count", (DATA / name).read_text()) == (value, True)
 
 
@@ -106,7 +106,7 @@ def test_only_messages_about_complexity_count_for_that_metric(tool, value):
     assert quality.parse_measure(tool, "complexity", (DATA / f"{tool}-before.txt").read_text()).value == value
 
 
-def test_what_is_another_output_is_refused_and_of_an_unknown_tool_the_lines_count():
+def test_unrecognized_output_is_rejected_or_counted_by_lines():
     assert quality.parse_measure("vulture", "error_count", "a\n\nb\n") == (2, False)
     for tool in ("ruff", "flake8", "pylint", "mypy", "coverage"):
         for text in ("# Guide\n\nSome words.\n", "[1]", '{"a": 1}', "[{}]", "{broken"):
@@ -124,7 +124,7 @@ def test_outputs_that_were_made_to_keep_a_reader_busy_do_not():
                 quality.parse_measure(tool, "error_count", text)
 
 
-def test_what_evidence_is_worth():
+def test_evidence_scores_match_the_documented_weights():
     assert evidence_records.combined_score([], 0) == 0
     assert evidence_records.combined_score([evidence_records.FIXED], 0) == evidence_records.THRESHOLD == 0.7, (
         "one fixed test is just enough"

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.hooks("off")
 template, project = notes.template, notes.project
 
 
-def test_what_an_agent_thought_and_learnt_belongs_to_its_branch_and_is_found_after_the_merge(project: Project):
+def test_learnings_belong_to_their_branch_and_survive_the_merge(project: Project):
     for name in ("own-before.xml", "own-after.xml"):
         project.write(f"out/{name}", (DATA_FOLDER / name).read_text())
     project.git("branch", "side")

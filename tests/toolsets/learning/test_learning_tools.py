@@ -69,7 +69,7 @@ def code(tools: Tools, *names: str) -> None:
 # -- chats
 
 
-def test_what_a_chat_leaves_out_is_derived_and_what_it_says_stays(tools, project):
+def test_missing_fields_of_a_chat_are_derived(tools, project):
     used = [{"name": "read", "args": {"path": "x"}}, {"name": "read"}, {"name": "edit"}]
     absolute = CHANGE | {"file_path": str(project.top / "src" / "parser.py")}
     chat = log_chat(tools, tool_usage=used, file_changes=[absolute], involved_entities="parser, files,parser")
@@ -108,7 +108,7 @@ def test_what_a_chat_leaves_out_is_derived_and_what_it_says_stays(tools, project
         assert metadata(project, "chat_history_v1", chat["chat_id"])["modification_type"] == kind, summary
 
 
-def test_a_chunk_of_code_whose_file_is_no_text_is_of_no_file(tools, project):
+def test_code_chunk_with_invalid_path_has_no_file(tools, project):
     tools("learning_setup_collections")
     for number, strange in enumerate((["src/parser.py"], {"a": 1}, 7, True)):
         about = json.dumps({"file_path": strange})
@@ -258,7 +258,7 @@ def test_code_is_indexed_by_its_files_and_a_chat_is_linked_with_those_that_it_ch
 # -- promotion
 
 
-def test_a_learning_is_promoted_on_evidence_and_its_chat_says_so(tools, outputs):
+def test_learning_is_promoted_on_evidence_and_marks_its_chat(tools, outputs):
     chat = log_chat(tools, file_changes=[CHANGE])["chat_id"]
     run = tools("learning_log_test_results", xml_path="out/own-after.xml", before_xml="out/own-before.xml")
     assert (run["validation_score"], run["meets_threshold"], run["regressions"]) == (0.91, True, [])

@@ -57,13 +57,13 @@ def test_names_that_only_look_like_this_machine_are_others():
 @pytest.mark.parametrize(
     "host", ["256.0.0.1", "1.2.3.4.5", "08.1", "0x100000000", "4294967296", "docs.1", "1.2.3.256", "a..b"]
 )
-def test_what_ends_in_a_number_and_is_no_address_is_no_host(host):
+def test_invalid_numeric_hosts_are_rejected(host):
     with pytest.raises(UsageInvalid):
         parse_url(f"http://{host}/")
 
 
 @pytest.mark.parametrize("host", ["a" * 26 + "!", "a-" * 14, "a" * 64, "a." * 13 + "-b", "a" * 254])
-def test_what_is_no_name_of_a_host_is_refused_at_once(host):
+def test_invalid_host_names_are_rejected_quickly(host):
     """A redirection, a sitemap and an agent name hosts: letters are not tried in all ways."""
     since = time.process_time()
     with pytest.raises(UsageInvalid):

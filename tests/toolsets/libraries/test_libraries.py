@@ -74,7 +74,7 @@ def test_a_file_is_taken_skipped_and_replaced_and_stays_one_document(tools, guid
     assert tools("get_document", doc_id=first["doc_id"])["metadata"] == {"team": "bats"}, "given before, it stays"
 
 
-def test_what_is_stored_of_a_file_in_the_work_tree_names_no_machine(tools, project, guide):
+def test_stored_document_names_no_path_of_the_machine(tools, project, guide):
     took(tools, guide, library="handbook")
     with notes.opened(project) as ws:
         [stored] = ws.engine.read_documents(ws.locate_documents(), collection="handbook")
@@ -186,7 +186,7 @@ def test_a_person_who_names_a_file_that_git_ignores_takes_it(tools, project, gui
     assert "Owls sleep" in project.vmrag("grep", "Owls").out
 
 
-def test_a_name_that_is_no_text_is_refused_and_stops_no_other_file(project, guide):
+def test_undecodable_file_name_is_rejected_without_stopping_others(project, guide):
     odd = os.fsencode(guide.parent) + b"/caf\xe9.md"
     Path(os.fsdecode(odd)).write_text(GUIDE)
     said = project.vmrag("import", os.fsdecode(odd), "--library", "shelf", "--json", code=3).error
@@ -233,7 +233,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(project, guide, monk
 # -- what is kept --------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_converted_or_embedded_leaves_the_old_version(tools, project, guide, monkeypatch):
+def test_failed_ingestion_keeps_the_old_version(tools, project, guide, monkeypatch):
     doc_id = took(tools, guide)["doc_id"]
     guide.write_bytes(b"\xff\xfe\x00broken")
     tools.error("INGESTION_FAILED", "ingest_file", path="docs/guide.md")

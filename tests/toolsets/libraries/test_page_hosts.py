@@ -181,7 +181,7 @@ def test_a_redirection_to_another_host_is_asked_about_again(project, internet, e
     assert asked(internet) == ["http://docs.example/moved"]
 
 
-def test_a_yes_to_an_address_of_a_remote_is_none_to_a_host(project, internet):
+def test_confirmed_remote_is_not_a_trusted_host(project, internet):
     tools = Tools(project.top, agreed={"http://collector.example/": True, "ingest": True})
     tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)
     assert asked(internet) == []
@@ -304,7 +304,7 @@ def test_private_hosts_are_a_list_or_a_line_with_commas(project, text, expected)
 @pytest.mark.parametrize(
     "text", ["http://wiki.corp.example", "wiki:80", "'*'", "10.0.0.0/8", "[a b]", "[{a: b}]", "256.0.0.1"]
 )
-def test_what_is_no_host_is_no_value(project, text):
+def test_invalid_hosts_are_rejected_as_settings(project, text):
     project.write(".vmrag.yaml", f"ingest.allow_private_urls: {text}\n")
     assert project.vmrag("trust", "--json", code=2).error["code"] == "CONFIG_INVALID"
     project.write(".vmrag.yaml", "retrieval.mode: [vector]\n")

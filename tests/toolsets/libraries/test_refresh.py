@@ -67,7 +67,7 @@ def statuses(report) -> dict[str, str]:
     return {each.url.rpartition("/")[2]: each.status for each in report.pages}
 
 
-def test_the_pages_of_a_site_are_taken_and_what_fails_is_told(project, site):
+def test_import_of_a_site_lists_its_failures(project, site):
     report = took(project, site)
     assert statuses(report) == {"owls": "indexed", "bats": "indexed", "notes.md": "indexed", "gone": "failed"}
     failed = report.pages[-1]
@@ -114,7 +114,7 @@ def test_a_site_is_imported_by_its_sitemap(project, site):
 REPORT = {"sitemap", "library", "pages", "elsewhere", "disallowed", "invalid", "more", "failures", "branch", "pending"}
 
 
-def test_what_changed_is_stored_uncommitted_and_shown_word_by_word(project, site):
+def test_refresh_stores_changes_uncommitted_and_diff_shows_words(project, site):
     took(project, site)
     project.vmrag("commit", "-m", "pages")
     site.pages["/owls"] = page(OWLS.replace("hollow", "old hollow"), etag='"2"')
@@ -158,7 +158,7 @@ def test_libraries_documents_and_urls_can_be_named(project, site):
         assert (error["code"], error["hint"]) == (code, hint)
 
 
-def test_a_page_that_fails_keeps_its_document_and_the_exit_code_says_so(project, site):
+def test_refresh_keeps_document_of_a_failed_page_and_exits_with_1(project, site):
     took(project, site)
     before = project.ask("list", "--collection", "web")
     site.pages |= {"/owls": (500, {}, b""), "/bats": (200, {"Content-Type": "text/html"}, b"<p> ")}
@@ -176,7 +176,7 @@ def test_one_page_that_cannot_be_stored_holds_up_no_other(project, site, monkeyp
     assert report.pages[1].code == "INVALID_METADATA"
 
 
-def test_what_was_stored_stays_when_an_import_is_killed(project, site):
+def test_killed_import_keeps_stored_batches(project, site):
     """The first batch is in; the page after it hangs."""
     reached, killed = threading.Event(), threading.Event()
 
@@ -213,5 +213,5 @@ def test_a_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
     assert waited == [0, 2]
 
 
-def test_without_pages_it_is_said_how_to_take_some(project):
+def test_refresh_without_pages_suggests_an_import(project):
     assert "vmrag import URL --library NAME" in project.vmrag("refresh").out

@@ -122,7 +122,7 @@ DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
         ((799, {}, b"?"), 799, "later"),
     ],
 )
-def test_an_answer_that_is_no_page_is_an_error_with_its_status(site, answer, status, hint):
+def test_error_status_of_a_page_is_reported(site, answer, status, hint):
     site.pages["/"] = answer
     error = refusal(site.url())
     assert (error.code, error.details["http_status"]) == ("FETCH_FAILED", status)
@@ -270,7 +270,7 @@ def test_the_next_address_is_tried_where_nobody_listens_at_one(site):
     assert found.data == b"there"
 
 
-def test_a_host_that_does_not_exist_is_said_so():
+def test_unknown_host_is_reported():
     def lookup(host):
         raise socket.gaierror(-2, "Name or service not known")
 
@@ -313,7 +313,7 @@ def test_no_message_shows_credentials(url):
     "url",
     ["", "docs/a.md", "file:///etc/passwd", "http:///x", "http://a b/", "http://x\\@y/", "http://h:0/", "http://-/"],
 )
-def test_what_is_no_url_of_a_page_is_a_usage_error(url):
+def test_invalid_url_is_a_usage_error(url):
     assert refusal(url, UsageInvalid).code == "INVALID_PARAMETER"
 
 
@@ -338,7 +338,7 @@ def test_a_body_without_an_end_is_cut_off(site):
     assert "is larger" in refusal(site.url(), max_bytes=100_000).message
 
 
-def test_what_is_packed_is_unpacked_within_the_limit(site):
+def test_compressed_answers_are_unpacked_within_the_limit(site):
     packed = {"Content-Encoding": "gzip"}
     two = gzip.compress(b"first ") + gzip.compress(b"second")
     bomb = gzip.compress(b"\0" * 30_000_000)
@@ -398,14 +398,14 @@ def test_a_name_server_that_does_not_answer_takes_no_longer_than_allowed():
 
 
 @pytest.mark.parametrize("said", [b"", b"\x1b[2Jnot http\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx"])
-def test_what_is_no_whole_answer_is_an_error_that_is_safe_to_print(site, said):
+def test_incomplete_answer_is_reported_in_printable_text(site, said):
     site.pages["/"] = lambda request: request.wfile.write(said)
     message = refusal(site.url()).message
     assert message.isprintable()
     assert "cannot be fetched" in message
 
 
-def test_where_nobody_listens_it_is_said_so():
+def test_refused_connection_is_reported():
     with website() as gone:
         url = gone.url()
     assert refusal(url).message == f"{url} cannot be fetched: Connection refused."
@@ -466,7 +466,7 @@ def test_a_proxy_of_the_environment_is_used_and_private_names_are_refused_all_th
     assert len(site.asked) == 2
 
 
-def test_a_proxy_that_is_none_or_refuses_is_said_so(site, monkeypatch):
+def test_unusable_proxy_is_reported_without_credentials(site, monkeypatch):
     def nowhere(host):
         return ["127.0.0.1"] if host == "127.0.0.1" else []
 

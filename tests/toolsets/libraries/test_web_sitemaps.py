@@ -46,7 +46,7 @@ def test_the_pages_of_a_sitemap_come_in_its_order_once_each_and_of_its_own_host(
     assert found(site) == Sitemap([site.url("/b"), site.url("/a?x=1&y=2")], elsewhere=2, invalid=2)
 
 
-def test_what_robots_txt_disallows_is_left_out_and_counted(site):
+def test_sitemap_leaves_out_and_counts_disallowed_pages(site):
     site.pages["/robots.txt"] = (
         "User-agent: *\nDisallow: /\n\nUser-agent: vmrag-link\nDisallow: /private*/\nAllow: /private/open\nCrawl-delay: 7\n"
     )
@@ -58,13 +58,13 @@ def test_what_robots_txt_disallows_is_left_out_and_counted(site):
     assert found(site).delay_s == LONGEST_DELAY
 
 
-def test_where_nobody_can_say_what_is_allowed_no_page_is_taken(site):
+def test_unavailable_robots_txt_stops_the_import(site):
     site.pages |= {"/sitemap.xml": urlset(site.url("/a")), "/robots.txt": (503, {}, b"")}
     with pytest.raises(FetchFailed, match=r"Nobody can say what 127\.0\.0\.1:\d+ allows to programs"):
         found(site)
 
 
-def test_an_index_is_followed_packed_or_not_and_what_fails_is_told(site):
+def test_sitemap_index_is_followed_and_failures_are_listed(site):
     site.pages |= {
         "/sitemap.xml": index(
             site.url("/one.xml.gz"),
@@ -86,7 +86,7 @@ def test_an_index_is_followed_packed_or_not_and_what_fails_is_told(site):
     assert [each.path for each in site.asked].count("/sitemap.xml") == 1
 
 
-def test_where_there_is_no_sitemap_that_of_robots_txt_is_named(site):
+def test_missing_sitemap_hint_names_that_of_robots_txt(site):
     site.pages["/"] = "<!DOCTYPE html><p>welcome"
     with pytest.raises(FetchFailed, match="is no sitemap: it has a DOCTYPE") as caught:
         found(site, "/")
@@ -153,7 +153,7 @@ def test_a_sitemap_that_leads_to_a_private_address_ends_there(site):
         (gzip.compress(b"<urlset/>", mtime=0)[:-6], "cannot be unpacked"),
     ],
 )
-def test_what_is_no_sitemap_is_refused(data, reason):
+def test_read_sitemap_rejects_other_data(data, reason):
     with pytest.raises(NotASitemap, match=reason):
         read_sitemap(data, 1_000_000)
 
