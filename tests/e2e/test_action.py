@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.hooks("on")
 @pytest.mark.usefixtures("ci_of_processes")
-def test_a_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing(ci):
+def test_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing(ci):
     cold = ci.on_push()
     assert cold.passed
     expected = {
@@ -86,7 +86,7 @@ def test_later_steps_have_the_command_and_the_knowledge(ci):
 
 
 @pytest.mark.hooks("on")
-def test_a_cache_of_another_revision_is_a_warm_start(ci):
+def test_cache_of_another_revision_is_a_warm_start(ci):
     ci.on_push()
     ci.ada.write_document("new.md", "Words that nobody had written before.")
     ci.ada.git("push", "-q")
@@ -98,7 +98,7 @@ def test_a_cache_of_another_revision_is_a_warm_start(ci):
 
 @pytest.mark.parametrize("spoil", [*poison.FORGED])
 @pytest.mark.sample(1)
-def test_a_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
+def test_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
     good = ci.on_push()
     spoil(ci.cache.root / ci.cache.entries[0])
     done = ci.on_push()
@@ -139,13 +139,13 @@ def test_unavailable_cache_service_does_not_fail_the_run(ci):
     [({"enable_cache": "false"}, False, False), ({"save_cache": "false"}, True, False)],
 )
 @pytest.mark.sample(1)
-def test_the_workflow_may_do_without_the_cache(ci, inputs, restored, saved):
+def test_workflow_may_do_without_the_cache(ci, inputs, restored, saved):
     done = ci.on_push(**inputs)
     assert (done.step("restore").outcome == "success") is restored
     assert bool(ci.cache.entries) is saved
 
 
-def test_a_branch_that_is_not_the_default_one_writes_no_cache(ci):
+def test_branch_that_is_not_the_default_one_writes_no_cache(ci):
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
     done = ci.on_push(ref="refs/heads/topic")
     assert done.passed
@@ -154,7 +154,7 @@ def test_a_branch_that_is_not_the_default_one_writes_no_cache(ci):
 
 
 @pytest.mark.long
-def test_an_older_commit_in_the_same_workspace_gets_its_older_knowledge(ci):
+def test_older_commit_in_the_same_workspace_gets_its_older_knowledge(ci):
     """A machine of one's own keeps the workspace."""
     old, revision = ci.tip, ci.ada.pinned
     ci.ada.write_document("new.md", "Words that nobody had written before.")
@@ -164,7 +164,7 @@ def test_an_older_commit_in_the_same_workspace_gets_its_older_knowledge(ci):
     assert (done.outputs["in-sync"], done.outputs["revision"]) == ("true", revision)
 
 
-def test_a_sparse_checkout_has_its_knowledge(ci):
+def test_sparse_checkout_has_its_knowledge(ci):
     done = ci.on_push(sparse=True)
     assert not (ci.workspace / ".dolt-version").exists()
     assert (done.outputs["in-sync"], done.outputs["revision"]) == ("true", ci.ada.pinned)
@@ -220,7 +220,7 @@ def test_packages_are_kept_by_the_default_branch_and_restored_by_everybody(ci, m
     assert ci.cache.entries == [entry]
 
 
-def test_a_broken_library_from_the_cache_is_replaced(ci, monkeypatch):
+def test_broken_library_from_the_cache_is_replaced(ci, monkeypatch):
     fresh_machines(ci, monkeypatch)
     ci.on_push(mode="verify")
     (ci.cache.root / ci.cache.entries[0] / install.MARKER).unlink()
@@ -272,7 +272,7 @@ def test_invalid_pin_is_annotated_at_the_pin_with_a_hint(ci, content, title, sai
     assert ci.cache.entries == []
 
 
-def test_a_pin_with_crlf_is_followed(ci):
+def test_pin_with_crlf_is_followed(ci):
     """As a checkout with `core.autocrlf` leaves it."""
     ci.ada.commit("crlf", pin=(ci.ada.top / ".dolt-version").read_bytes().replace(b"\n", b"\r\n"))
     ci.ada.git("push", "-q", "--no-verify")
@@ -304,7 +304,7 @@ def test_findings_may_be_warnings(ci):
     ],
 )
 @pytest.mark.sample(2)
-def test_a_mistake_in_the_inputs_fails_before_anything_is_done(ci, inputs, said):
+def test_mistake_in_the_inputs_fails_before_anything_is_done(ci, inputs, said):
     done = ci.on_push(**inputs)
     assert not done.passed
     assert said in done.said("error")[0]
@@ -315,7 +315,7 @@ def test_a_mistake_in_the_inputs_fails_before_anything_is_done(ci, inputs, said)
 
 
 @pytest.mark.hooks("on")
-def test_a_merge_group_that_drops_knowledge_fails_from_a_shallow_checkout(ci):
+def test_merge_group_that_drops_knowledge_fails_from_a_shallow_checkout(ci):
     base, merge = drop(ci.ada)
     done = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref="refs/heads/queue", mode="verify")
     assert not done.passed
@@ -327,7 +327,7 @@ def test_a_merge_group_that_drops_knowledge_fails_from_a_shallow_checkout(ci):
     assert done.step("sync").outcome == "skipped"
 
 
-def test_a_pull_request_reads_the_cache_and_writes_nothing(ci):
+def test_pull_request_reads_the_cache_and_writes_nothing(ci):
     ci.on_push()
     base = ci.tip
     head = ci.ada.commit("code", **{"code.py": "print()"})
@@ -341,7 +341,7 @@ def test_a_pull_request_reads_the_cache_and_writes_nothing(ci):
     assert len(ci.cache.entries) == 1
 
 
-def test_a_fork_that_pins_what_the_base_has_needs_no_secret(ci):
+def test_fork_that_pins_what_the_base_has_needs_no_secret(ci):
     base = ci.tip
     head = ci.ada.commit("code", **{"code.py": "print()"})
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
@@ -380,7 +380,7 @@ def test_pull_request_target_reads_a_strangers_commits_and_checks_none_out(ci):
 
 
 @pytest.mark.hooks("on")
-def test_a_push_is_compared_with_what_was_there_before(ci):
+def test_push_is_compared_with_what_was_there_before(ci):
     base, merge = drop(ci.ada)
     ci.ada.git("push", "-q", "--no-verify", "origin", f"{merge}:refs/heads/main")
     done = ci.on_push(before=base, mode="verify", fail_on="never")
@@ -437,7 +437,7 @@ def test_ids_and_branches_of_strangers_are_text(ci):
     assert "<b>" not in done.summary
 
 
-def test_the_action_at_the_top_runs_the_same_modules(ci):
+def test_action_at_the_top_runs_the_same_modules(ci):
     """Its other steps are the same text."""
     done = ci.on_push(action=ROOT / "action.yml", mode="destroy")
     assert done.step("install").outcome == "success"
@@ -517,7 +517,7 @@ def newer_pythons(folder: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_the_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_tree(ci, monkeypatch):
+def test_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_tree(ci, monkeypatch):
     """A stranger's work tree has modules of our names, which nothing imports."""
     for name in ("vmrag_action/__main__.py", "vmrag_link/__init__.py", "json.py", "requests.py"):
         ci.ada.write(name, "open('pwned', 'w')\n")

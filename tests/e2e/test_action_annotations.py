@@ -85,6 +85,6 @@ def test_history_that_nobody_has_is_not_blamed_on_the_pin(ci):
     assert set(errors(done)) == {(ENVIRONMENT + "GIT_FAILED", "")}
 
 
-def test_a_mistake_in_the_workflow_is_neither_the_pins_nor_the_environments(ci):
+def test_mistake_in_the_workflow_is_neither_the_pins_nor_the_environments(ci):
     done = ci.on_push(mode="destroy")
     assert errors(done) == [("INVALID_PARAMETER", "")]

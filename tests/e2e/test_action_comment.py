@@ -79,7 +79,7 @@ def after_run(ci: Ci, api: CommentsApi, run: int, head: str) -> Finished:
     return done
 
 
-def test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, api, base):
+def test_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, api, base):
     head = push(ci, "setup.md", UV)
     done = on_pull_request(ci, api, base, head)
     assert "#7: The comment was written." in done.step("comment").log
@@ -110,7 +110,7 @@ def test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, ap
 
 
 @pytest.mark.long
-def test_a_job_on_the_target_writes_it_too(ci, api, base):
+def test_job_on_the_target_writes_it_too(ci, api, base):
     head = push(ci, "setup.md", UV)
     on_pull_request(ci, api, base, head, event="pull_request_target")
     assert "1 of 2 questions has another answer." in api.ours(7)[0]
@@ -158,7 +158,7 @@ def test_comment_reports_unpushed_revision_until_it_is_pushed(ci, api, base):
     assert "1 of 2 questions has another answer." in body
 
 
-def test_a_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, base):
+def test_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, base):
     fork = ci.world.bare("fork.git")
     ci.ada.git("remote", "add", "fork", str(fork.top))
     ci.world.hub.git("config", "--global", f"url.file://{fork.top}.insteadOf", "https://github.example/me/project")
@@ -195,7 +195,7 @@ def test_no_child_of_the_report_has_the_token_but_as_git_needs_it(ci, api, base,
     assert not [each for each in of_report if "INPUT_TOKEN=" in each or TOKEN in each]
 
 
-def test_a_comment_needs_a_report(ci, api):
+def test_comment_needs_a_report(ci, api):
     done = ci.on_push(mode="verify", comment="true", environ=api.environ)
     assert "the input mode must be report, with comment: true" in "\n".join(done.said("error"))
     payload = {"workflow_run": {}, "repository": OWN}
@@ -204,7 +204,7 @@ def test_a_comment_needs_a_report(ci, api):
     assert api.calls == []
 
 
-def test_the_step_that_comments_starts_nothing_and_reads_no_repository() -> None:
+def test_step_that_comments_starts_nothing_and_reads_no_repository() -> None:
     """It has the token for it, and what it reads is a stranger's."""
     folder = Path(__file__).parents[2] / "action" / "vmrag_action"
     for name in ("comments.py", "steps/comment.py"):

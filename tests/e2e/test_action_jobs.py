@@ -83,7 +83,7 @@ JOBS = {
         passes=True,
         outputs=HERE | {"cache-hit": "true"},
         again=True,
-        proven="test_action.py::test_a_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing",
+        proven="test_action.py::test_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing",
     ),
     "push of new knowledge, after a cache of the old": CiJob(
         recipe=CHECK,
@@ -91,7 +91,7 @@ JOBS = {
         passes=True,
         outputs=WHOLE,
         saves=1,
-        proven="test_action.py::test_a_cache_of_another_revision_is_a_warm_start",
+        proven="test_action.py::test_cache_of_another_revision_is_a_warm_start",
     ),
     "push, the archive of the cache is damaged": CiJob(
         recipe=CHECK, state=on.damaged_cache, passes=True, outputs=WHOLE, saves=1, as_ada=True
@@ -116,7 +116,7 @@ JOBS = {
         errors=("KNOWLEDGE_DROPPED",),
         says=("vmrag merge --repair",),
         outputs=LOST,
-        proven="test_action.py::test_a_push_is_compared_with_what_was_there_before",
+        proven="test_action.py::test_push_is_compared_with_what_was_there_before",
     ),
     "push, and another before the job begins": CiJob(
         recipe=CHECK, state=on.moved_on, passes=True, outputs=WHOLE, saves=1
@@ -190,7 +190,7 @@ JOBS = {
         state=on.cached_for_proposal,
         passes=True,
         outputs=HERE | {"cache-hit": "true"},
-        proven="test_action.py::test_a_pull_request_reads_the_cache_and_writes_nothing",
+        proven="test_action.py::test_pull_request_reads_the_cache_and_writes_nothing",
     ),
     # -- the check, on pull requests of forks
     "fork that pins what the base has": CiJob(
@@ -198,7 +198,7 @@ JOBS = {
         state=on.fork_of_code,
         passes=True,
         outputs=WHOLE,
-        proven="test_action.py::test_a_fork_that_pins_what_the_base_has_needs_no_secret",
+        proven="test_action.py::test_fork_that_pins_what_the_base_has_needs_no_secret",
     ),
     "fork that pins what the base lacks": CiJob(
         recipe=CHECK,
@@ -230,21 +230,21 @@ JOBS = {
         passes=True,
         outputs=WHOLE,
         as_ada=True,
-        proven="test_merge_queue.py::test_a_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do",
+        proven="test_merge_queue.py::test_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do",
     ),
     "merge group that drops": CiJob(
         recipe=CHECK,
         state=on.queued_and_dropping,
         passes=False,
         errors=("KNOWLEDGE_DROPPED",),
-        proven="test_merge_queue.py::test_a_squashed_group_that_drops_knowledge_fails",
+        proven="test_merge_queue.py::test_squashed_group_that_drops_knowledge_fails",
     ),
     "merge group behind another": CiJob(
         recipe=CHECK,
         state=on.queued_behind_another,
         passes=True,
         outputs=WHOLE,
-        proven="test_merge_queue.py::test_a_group_behind_another_is_compared_with_that_one",
+        proven="test_merge_queue.py::test_group_behind_another_is_compared_with_that_one",
     ),
     "closed by a merge": CiJob(
         recipe=CHECK,
@@ -261,7 +261,7 @@ JOBS = {
         passes=False,
         errors=("KNOWLEDGE_DROPPED",),
         says=("The pull request pinned", "vmrag merge"),
-        proven="test_action_repair.py::test_a_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed",
+        proven="test_action_repair.py::test_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed",
     ),
     # -- reports and comments
     "report": CiJob(
@@ -269,7 +269,7 @@ JOBS = {
         state=on.proposed,
         passes=True,
         outputs={"documents-changed": "1", "queries-changed": "1"},
-        proven="test_action_report.py::test_a_pull_request_shows_its_documents_and_answers",
+        proven="test_action_report.py::test_pull_request_shows_its_documents_and_answers",
     ),
     "report of code": CiJob(
         recipe=REPORT, state=on.code_proposed, passes=True, outputs={"documents-changed": "0", "queries-changed": "0"}
@@ -292,7 +292,7 @@ JOBS = {
         passes=True,
         says=("in a fork that this job cannot read", "vmrag adopt"),
         asks=True,
-        proven="test_action_report.py::test_a_private_fork_is_left_out_and_fails_nothing",
+        proven="test_action_report.py::test_private_fork_is_left_out_and_fails_nothing",
     ),
     "comment": CiJob(
         recipe=REPORT,
@@ -302,7 +302,7 @@ JOBS = {
         says=("This pull request changes answers for agents",),
         comments=1,
         again=True,
-        proven="test_action_comment.py::test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved",
+        proven="test_action_comment.py::test_pull_request_gets_one_comment_which_follows_it_and_is_resolved",
     ),
     "comment on code": CiJob(
         recipe=REPORT,
@@ -317,14 +317,14 @@ JOBS = {
         passes=True,
         says=("it is not verified",),
         comments=1,
-        proven="test_action_comment.py::test_a_forks_pull_request_is_commented_on_by_the_job_after_its_own",
+        proven="test_action_comment.py::test_forks_pull_request_is_commented_on_by_the_job_after_its_own",
     ),
     "comment after a fork's hostile artifact": CiJob(
         recipe="knowledge comment",
         state=on.hostile_artifact,
         passes=True,
         unsaid=("@everyone", "<img"),
-        proven="../integration/test_action_comment.py::test_an_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail",
+        proven="../integration/test_action_comment.py::test_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail",
     ),
     "comment after a fork without one": CiJob(recipe="knowledge comment", state=on.no_artifact, passes=True),
     # -- after merges
@@ -342,7 +342,7 @@ JOBS = {
         passes=True,
         outputs={"repaired": "true", "linked": "2"},
         moves=(MAIN, DATA),
-        proven="test_action_repair.py::test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone",
+        proven="test_action_repair.py::test_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone",
     ),
     "after a merge, another pull request conflicts": CiJob(
         recipe=AFTER,
@@ -375,7 +375,7 @@ JOBS = {
         passes=True,
         outputs={"updated": "1"},
         moves=(TOPIC, DATA),
-        proven="test_action_update.py::test_a_pull_request_is_updated_on_its_own_and_by_hand",
+        proven="test_action_update.py::test_pull_request_is_updated_on_its_own_and_by_hand",
     ),
     "repair on a protected branch": CiJob(
         recipe="repair knowledge",
@@ -390,7 +390,7 @@ JOBS = {
         state=on.squashed_in_conflict,
         passes=False,
         errors=("MERGE_CONFLICT",),
-        proven="test_action_repair.py::test_a_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided",
+        proven="test_action_repair.py::test_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided",
     ),
     # -- by label, and by night
     "adopt": CiJob(
@@ -399,7 +399,7 @@ JOBS = {
         passes=True,
         moves=(DATA,),
         asks=True,
-        proven="test_forks.py::test_the_workflow_that_a_label_starts_takes_what_was_labelled",
+        proven="test_forks.py::test_workflow_that_a_label_starts_takes_what_was_labelled",
     ),
     "adopt, another label": CiJob(recipe="adopt", state=on.labelled_otherwise, passes=None),
     "night": CiJob(recipe=NIGHT, state=on.schedule, passes=True, says=("nothing is lost",), outputs=WHOLE, saves=1),
@@ -435,7 +435,7 @@ def rows() -> list[object]:
 
 
 @pytest.mark.parametrize("job", rows())
-def test_a_job_comes_to_what_the_pages_say(github: GitHub, job: CiJob) -> None:
+def test_job_comes_to_what_the_pages_say(github: GitHub, job: CiJob) -> None:
     event = job.state(github)
     before, saved = refs(github), len(github.saved)
     github.access.asked.clear()

@@ -78,7 +78,7 @@ def test_by_hand_the_history_of_the_checkout_is_linked(ci):
     assert set(links(ci, "bob")) == set(ada.git("rev-list", "HEAD").split())
 
 
-def test_a_pull_request_is_not_linked(ci):
+def test_pull_request_is_not_linked(ci):
     before = ci.world.hub.git("for-each-ref", people.DATA)
     done = ci.on_pull_request(ci.tip, ci.tip, mode="link", source=events.FORK)
     assert (done.passed, done.outputs["linked"]) == (True, "0")

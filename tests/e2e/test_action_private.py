@@ -71,7 +71,7 @@ def test_it_gets_in_with_one_header(persist: bool, world: World, host: GitServer
 
 @pytest.mark.parametrize("persist", [True, False])
 @pytest.mark.hooks("off")
-def test_a_repair_is_pushed_with_the_same_header(persist: bool, parted: Path, tmp_path: Path, monkeypatch) -> None:
+def test_repair_is_pushed_with_the_same_header(persist: bool, parted: Path, tmp_path: Path, monkeypatch) -> None:
     isolate(monkeypatch, tmp_path / "home")
     there = people.arrive(parted, tmp_path / "world")
     landed = dropping.squash(there.ada)

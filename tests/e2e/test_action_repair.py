@@ -42,7 +42,7 @@ def assert_repaired(ci: Ci, tip: str, commit: str = "main") -> None:
     assert BOTH.items() <= dropping.documents(ci.world, commit).items()
 
 
-def test_a_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed(ci):
+def test_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed(ci):
     """No pin changed on `main`, so no look at its commits alone can find it."""
     ada, hub = ci.ada, ci.world.hub
     before, proposed = hub.git("rev-parse", "main"), hub.git("rev-parse", "topic")
@@ -76,7 +76,7 @@ def test_a_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_clos
     assert BOTH.items() <= ada.texts().items()
 
 
-def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone(ci):
+def test_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone(ci):
     landed = dropping.squash(ci.ada)
     done = repair(ci, landed, mode="repair,verify,link")
     assert done.passed
@@ -102,7 +102,7 @@ def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_al
     assert ci.tip == made
 
 
-def test_a_merge_that_was_resolved_in_the_web_editor_is_repaired_by_the_bot(ci):
+def test_merge_that_was_resolved_in_the_web_editor_is_repaired_by_the_bot(ci):
     (ci.folder / "home" / "gitconfig").write_text('[protocol "file"]\n\tallow = always\n')
     landed = dropping.resolve_in_the_web_editor(ci.ada)
     done = repair(ci, landed)
@@ -113,7 +113,7 @@ def test_a_merge_that_was_resolved_in_the_web_editor_is_repaired_by_the_bot(ci):
     assert ci.world.hub.git("log", "-1", "--format=%(trailers:key=Vmrag-Repairs,valueonly)", "main") == landed.dropping
 
 
-def test_the_same_revision_as_that_of_a_person_who_repairs_by_hand(ci):
+def test_same_revision_as_that_of_a_person_who_repairs_by_hand(ci):
     landed = dropping.squash(ci.ada)
     bob = ci.world.join("bob")
     bob.vmrag("install")
@@ -122,7 +122,7 @@ def test_the_same_revision_as_that_of_a_person_who_repairs_by_hand(ci):
     assert pinned(ci) == bob.pinned
 
 
-def test_a_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided(ci):
+def test_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided(ci):
     landed = dropping.squash(ci.ada, "clash")
     data = ci.world.hub.git("rev-parse", people.DATA)
     done = repair(ci, landed)
@@ -148,7 +148,7 @@ def test_a_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decide
 # -- a branch that refuses
 
 
-def test_a_protected_branch_leaves_the_repair_on_a_branch_with_the_command_for_a_pull_request(ci):
+def test_protected_branch_leaves_the_repair_on_a_branch_with_the_command_for_a_pull_request(ci):
     landed = dropping.squash(ci.ada)
     dropping.protect(ci.world.hub)
     branch = f"vmrag/repair-{landed.after[:8]}"
@@ -196,7 +196,7 @@ def test_of_two_runs_at_once_one_repairs_and_the_other_sees_it_done(ci, tmp_path
     assert_repaired(ci, landed.after)
 
 
-def test_a_job_that_is_killed_before_it_pushes_the_branch_leaves_no_pin_without_knowledge(ci, tmp_path):
+def test_job_that_is_killed_before_it_pushes_the_branch_leaves_no_pin_without_knowledge(ci, tmp_path):
     landed = dropping.squash(ci.ada)
     before = ci.world.hub.git("rev-parse", people.DATA)
     killed = repair(ci, landed, action=killing(tmp_path))

@@ -70,7 +70,7 @@ def queries(ci: Ci, text: str = QUERIES) -> None:
     ci.ada.git("push", "-q", "origin", "main")
 
 
-def test_a_pull_request_shows_its_documents_and_answers(ci):
+def test_pull_request_shows_its_documents_and_answers(ci):
     """One answer has another document, one another text at the same place, one neither."""
     same = ("{query: install the program, mode: keyword, k: 1}", "{query: rest, mode: keyword, k: 1}")
     queries(ci, QUERIES + "".join(f"  - {each}\n" for each in same))
@@ -99,7 +99,7 @@ def test_a_pull_request_shows_its_documents_and_answers(ci):
     assert done.step("sync").outcome == "skipped"
 
 
-def test_a_squash_that_drops_knowledge_shows_what_is_gone(ci):
+def test_squash_that_drops_knowledge_shows_what_is_gone(ci):
     ci.ada.git("switch", "-q", "-c", "topic")
     ci.ada.write_document("topic.md", "Only the topic knows of otters.")
     ci.ada.git("switch", "-q", "main")
@@ -144,7 +144,7 @@ def test_names_and_texts_of_strangers_are_text(ci):
     assert len(done.said("error") + done.said("warning")) == 0  # the runner takes none from a text, and neither do we
 
 
-def test_a_merge_queue_gets_the_summary_alone(ci):
+def test_merge_queue_gets_the_summary_alone(ci):
     base, head = propose(ci, **{"otters.md": OTTERS})
     merge = ci.world.hub.git("commit-tree", f"{head}^{{tree}}", "-p", base, "-p", head, "-m", "queue")
     ref = f"refs/heads/gh-readonly-queue/main/pr-7-{base}"
@@ -155,7 +155,7 @@ def test_a_merge_queue_gets_the_summary_alone(ci):
     assert Shown(done).cells("Documents")[0][:2] == ["added", "handbook/otters.md"]
 
 
-def test_an_event_without_a_base_has_nothing_to_compare(ci):
+def test_event_without_a_base_has_nothing_to_compare(ci):
     done = ci.run("schedule", {"schedule": "0 3 * * *"}, sha=ci.tip, ref="refs/heads/main", mode="report")
     assert done.passed
     assert "mode: report has nothing to do on schedule: there is no base to compare with." in Shown(done).text
@@ -194,7 +194,7 @@ def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_s
     assert not ci.world.holds(revision)
 
 
-def test_a_private_fork_is_left_out_and_fails_nothing(ci: Ci) -> None:
+def test_private_fork_is_left_out_and_fails_nothing(ci: Ci) -> None:
     """GitHub says of it that there is none, to a token of the base."""
     base = ci.tip
     ci.ada.write_document("theirs.md", OTTERS)

@@ -190,7 +190,7 @@ def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, ap
 
 @pytest.mark.parametrize("event", ["workflow_dispatch", "pull_request_target"])
 @pytest.mark.sample(1)
-def test_a_pull_request_is_updated_on_its_own_and_by_hand(event, ci, api):
+def test_pull_request_is_updated_on_its_own_and_by_hand(event, ci, api):
     hub, api.listed = ci.world.hub, [request(ci, 7, "topic")]
     given = {"sha": ci.tip, "ref": "refs/heads/main", "mode": "update", "environ": {"GITHUB_API_URL": api.url}}
     if event == "workflow_dispatch":
@@ -232,7 +232,7 @@ def test_of_two_runs_at_once_one_updates_and_the_other_sees_it_done(ci, api, tmp
     assert ci.world.hub.git("rev-list", "--count", f"{before}..topic", "^main") == "1"
 
 
-def test_a_host_that_refuses_the_branch_has_the_knowledge_and_the_job_fails(ci, api):
+def test_host_that_refuses_the_branch_has_the_knowledge_and_the_job_fails(ci, api):
     hub, api.listed = ci.world.hub, [request(ci, 7, "topic"), request(ci, 8, "clash")]
     dropping.protect(hub, "topic")
     before = hub.git("rev-parse", "topic")
@@ -257,7 +257,7 @@ def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
     assert "another" not in str(caught.value)
 
 
-def test_a_stranger_has_no_branches_of_the_repository_merged(ci, api):
+def test_stranger_has_no_branches_of_the_repository_merged(ci, api):
     """Whoever may read can open a pull request of any two branches that are there."""
     hub = ci.world.hub
     before = refs(hub)
@@ -281,7 +281,7 @@ def test_a_stranger_has_no_branches_of_the_repository_merged(ci, api):
     assert update(ci, api).outputs["updated"] == "1"
 
 
-def test_a_member_who_keeps_it_private_counts_as_one(ci, api):
+def test_member_who_keeps_it_private_counts_as_one(ci, api):
     """GitHub calls them a contributor in what it lists."""
     api.listed = [
         request(ci, 7, "topic") | {"author_association": "CONTRIBUTOR", "user": {"login": "Quiet-1", "type": "User"}}
@@ -339,7 +339,7 @@ def test_nothing_of_a_branch_runs(ci, api, tmp_path):
     assert hub.git("show", "topic:docs/rest.md") == "# Rest\n\nSleep at noon."
 
 
-def test_a_branch_that_somebody_pushes_to_meanwhile_keeps_their_commits(ci, api, tmp_path):
+def test_branch_that_somebody_pushes_to_meanwhile_keeps_their_commits(ci, api, tmp_path):
     """The host's own hook stands for somebody who is faster: it runs before the branch moves."""
     ada, hub = ci.ada, ci.world.hub
     ada.git("switch", "-q", "topic")

@@ -40,7 +40,7 @@ def plain(ci: Ci) -> Ci:
 
 
 @pytest.mark.parametrize("mode", ["sync", "verify", "link", "report", "check", "repair"])
-def test_a_mode_passes_on_a_push_without_a_pin(plain: Ci, mode: str):
+def test_mode_passes_on_a_push_without_a_pin(plain: Ci, mode: str):
     base = plain.world.hub.git("rev-parse", "main~1")
     outcome = plain.on_push(before=base, mode=mode)
     assert outcome.passed
@@ -49,7 +49,7 @@ def test_a_mode_passes_on_a_push_without_a_pin(plain: Ci, mode: str):
 
 
 @pytest.mark.parametrize("mode", ["sync", "verify", "report", "check", "update"])
-def test_a_mode_passes_on_a_pull_request_without_a_pin(plain: Ci, mode: str):
+def test_mode_passes_on_a_pull_request_without_a_pin(plain: Ci, mode: str):
     base, head = (plain.world.hub.git("rev-parse", name) for name in ("main~1", "main"))
     outcome = plain.on_pull_request(base, head, mode=mode)
     assert outcome.passed
@@ -63,7 +63,7 @@ def test_sync_names_the_missing_pin_in_one_line(plain: Ci):
 
 
 @pytest.mark.parametrize("hook", ["check", "push", "sync"])
-def test_a_hook_of_the_framework_passes_without_a_pin(tmp_path, monkeypatch, hook: str):
+def test_hook_of_the_framework_passes_without_a_pin(tmp_path, monkeypatch, hook: str):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "work", settings=SOURCES)
     project.git("add", "-A")

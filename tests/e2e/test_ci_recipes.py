@@ -64,9 +64,7 @@ def topic(world: World) -> None:
 
 @pytest.mark.sample(3)
 @services
-def test_a_recipe_passes_what_may_be_merged_leaves_reports_and_stops_at_what_may_not(
-    world: World, service: str
-) -> None:
+def test_recipe_passes_what_may_be_merged_leaves_reports_and_stops_at_what_may_not(world: World, service: str) -> None:
     topic(world)
     repo = checkout(world, "topic")
     code, said = recipes.run(service, repo.top, target="main")
@@ -88,7 +86,7 @@ def test_a_recipe_passes_what_may_be_merged_leaves_reports_and_stops_at_what_may
 
 @pytest.mark.sample(3)
 @services
-def test_a_recipe_looks_at_what_was_pushed_and_stops_at_an_answer_that_is_missed(world: World, service: str) -> None:
+def test_recipe_looks_at_what_was_pushed_and_stops_at_an_answer_that_is_missed(world: World, service: str) -> None:
     ada = world.ada
     ada.commit(**{".vmrag/queries.yaml": QUERIES})
     ada.write_document("deep/tls.txt", "Nobody looks after these.")
@@ -101,7 +99,7 @@ def test_a_recipe_looks_at_what_was_pushed_and_stops_at_an_answer_that_is_missed
 
 @pytest.mark.sample(3)
 @services
-def test_a_recipe_stops_where_the_knowledge_cannot_be_had(world: World, service: str) -> None:
+def test_recipe_stops_where_the_knowledge_cannot_be_had(world: World, service: str) -> None:
     ada = world.ada
     ada.write_document("badgers.md", "Badgers dig.")
     ada.git("push", "-q", "origin", "main")  # its hook, which takes the knowledge along, is off

@@ -57,13 +57,13 @@ def test_every_command_explains_itself_and_takes_the_common_options(project, nam
     assert len(shown.splitlines()[2].strip()) <= 60
 
 
-def test_a_mistyped_command_names_the_one_that_was_meant(project):
+def test_mistyped_command_names_the_one_that_was_meant(project):
     done = project.start("staus")
     assert (done.code, done.out) == (2, "")
     assert "Did you mean 'status'?" in done.err
 
 
-def test_the_whole_loop_in_processes_of_their_own(project, tmp_path):
+def test_whole_loop_in_processes_of_their_own(project, tmp_path):
     home = Project(tmp_path / "mine")
     home.top.mkdir()
     home.git("init", "-q")
@@ -125,7 +125,7 @@ def test_log_accepts_a_closed_pipe(project):
     assert done.stdout.splitlines()[-1] == "0"
 
 
-def test_a_bug_leaves_a_log_and_a_way_to_report_it(project):
+def test_bug_leaves_a_log_and_a_way_to_report_it(project):
     program = (
         "import sys; from vmrag_link.ops.documents import listing; from vmrag_link.cli.main import main\n"
         "listing.list_documents = lambda *_: 1 / 0\nmain(sys.argv[1:])"
@@ -152,7 +152,7 @@ def test_directory_option_before_and_behind_the_command(project, tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_is_printed(project, shell):
+def test_completion_script_is_printed(project, shell):
     done = project.start("completion", shell)
     assert done.code == 0
     assert "_VMRAG_COMPLETE" in done.out

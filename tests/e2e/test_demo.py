@@ -117,7 +117,7 @@ def test_every_step_has_its_time(kept):
     assert [check["ok"] for check in kept["checks"]] == [True] * 9
 
 
-def test_the_kept_repository_goes_on_working(kept, newcomer, tmp_path):
+def test_kept_repository_goes_on_working(kept, newcomer, tmp_path):
     assert Path(kept["repository"]) == (newcomer / "kept").resolve()
     top, env = copy_tree(newcomer / "kept", tmp_path / "kept"), _newcomer(tmp_path)
     for branch in ("next-release", "main"):
@@ -145,7 +145,7 @@ def test_nothing_is_left_in_home_or_among_temporary_files(newcomer):
         ({"results": ()}, "Back on a branch, all answers and scores are the same as before."),
     ],
 )
-def test_an_answer_that_is_not_as_promised_fails_the_demo(kept, change, broken):
+def test_answer_that_is_not_as_promised_fails_the_demo(kept, change, broken):
     report = msgspec.convert(kept, play.DemoReport)
     *visits, last = report.visits
     answers = (*last.answers[:-1], msgspec.structs.replace(last.answers[-1], **change))
@@ -154,7 +154,7 @@ def test_an_answer_that_is_not_as_promised_fails_the_demo(kept, change, broken):
     assert [check.what for check in checks if not check.ok] == [broken]
 
 
-def test_a_folder_in_use_is_refused_and_left_alone(tmp_path):
+def test_folder_in_use_is_refused_and_left_alone(tmp_path):
     env = _newcomer(tmp_path / "newcomer")
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "thesis.txt").write_text("mine")
@@ -166,7 +166,7 @@ def test_a_folder_in_use_is_refused_and_left_alone(tmp_path):
     assert [path.name for path in (tmp_path / "used").iterdir()] == ["thesis.txt"]
 
 
-def test_a_person_sees_every_command_what_changed_and_what_to_do_next_in_a_hundred_columns(tmp_path):
+def test_person_sees_every_command_what_changed_and_what_to_do_next_in_a_hundred_columns(tmp_path):
     env = _newcomer(tmp_path)
     done = _run("demo", *FEW, env=env | {"VMRAG": "0", "GIT_AUTHOR_NAME": "Somebody"}, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -189,7 +189,7 @@ def test_a_person_sees_every_command_what_changed_and_what_to_do_next_in_a_hundr
     assert "\n  cd your-repo && vmrag init\n" in text
 
 
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path):
+def test_interrupted_demo_leaves_nothing_behind(tmp_path):
     env = _newcomer(tmp_path)
     demo = subprocess.Popen(
         [*VMRAG, "demo", *FEW],

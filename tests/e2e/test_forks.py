@@ -116,7 +116,7 @@ def data_of(repo: Repo) -> str:
 # -- who contributes -------------------------------------------------------------------------------
 
 
-def test_a_contributor_reads_from_upstream_and_pushes_to_the_fork(forked):
+def test_contributor_reads_from_upstream_and_pushes_to_the_fork(forked):
     assert data_of(forked.fork) == ""
     assert forked.cleo.pinned == forked.ada.pinned
     assert forked.cleo.answers() == forked.ada.answers()
@@ -128,7 +128,7 @@ def test_a_contributor_reads_from_upstream_and_pushes_to_the_fork(forked):
     assert forked.world.holds(forked.cleo.pinned, at=forked.fork)
 
 
-def test_a_clone_that_waits_says_which_remotes_it_asks(forked):
+def test_clone_that_waits_says_which_remotes_it_asks(forked):
     dora = forked.world.join("dora", url=str(forked.fork.top))
     assert "origin has no knowledge base yet" in dora.start("query", "certificates").err
     dora.git("remote", "add", "upstream", str(forked.upstream.top))
@@ -160,7 +160,7 @@ def test_git_pull_from_upstream_brings_its_new_knowledge(forked):
     assert forked.cleo.answers() == forked.ada.answers()
 
 
-def test_a_push_of_code_alone_brings_no_knowledge_to_the_fork(forked):
+def test_push_of_code_alone_brings_no_knowledge_to_the_fork(forked):
     forked.cleo.write("code.py", "pass\n")
     forked.cleo.git("add", "-A")
     forked.cleo.git("commit", "-q", "-m", "code")
@@ -214,7 +214,7 @@ def test_fork_synced_by_host_gets_hint_to_add_upstream(world):
 # -- who maintains ---------------------------------------------------------------------------------
 
 
-def test_a_pull_request_checked_out_answers_from_before_and_says_what_helps(proposed):
+def test_pull_request_checked_out_answers_from_before_and_says_what_helps(proposed):
     before = proposed.ada.pinned
     proposed.checks_it_out()
     done = proposed.ada.vmrag("query", "pears", "--json")
@@ -233,7 +233,7 @@ def test_verify_finds_it_names_the_command_and_is_content_afterwards(proposed):
     assert proposed.ada.vmrag(*asked).code == 0
 
 
-def test_the_workflow_that_a_label_starts_takes_what_was_labelled(proposed):
+def test_workflow_that_a_label_starts_takes_what_was_labelled(proposed):
     """Run ci/github/adopt.yml in a checkout of the base."""
     text = (recipes.WORKFLOWS / "adopt.yml").read_text()
     job = yaml.safe_load(text)["jobs"]["adopt"]
@@ -312,7 +312,7 @@ def test_both_have_written_and_the_contributor_merges_upstream_first(proposed):
     assert bob.answers() == proposed.ada.answers() == proposed.cleo.answers()
 
 
-def test_a_branch_that_follows_the_fork_does_not_make_the_fork_the_base(proposed):
+def test_branch_that_follows_the_fork_does_not_make_the_fork_the_base(proposed):
     proposed.ada.git("remote", "add", "cleo", str(proposed.fork.top))
     proposed.ada.git("fetch", "-q", "cleo")
     proposed.ada.git("switch", "-q", "-c", "topic", "--track", "cleo/topic")
@@ -332,7 +332,7 @@ def test_adopt_imports_locally_if_upstream_rejects_the_push(proposed):
     assert proposed.ada.ask("adopt", str(proposed.fork.top))["pushed"]
 
 
-def test_a_hostile_fork_is_refused_and_the_pull_request_stays_unusable(forked):
+def test_hostile_fork_is_refused_and_the_pull_request_stays_unusable(forked):
     cleo = forked.cleo
     cleo.git("switch", "-q", "-c", "topic")
     cleo.write_document("pears.md", "Pears.")

@@ -147,7 +147,7 @@ def test_our_hooks_run_beside_the_manager_s_and_survive_its_reinstallation(team:
     team.again(team.manager.again[-1])
 
 
-def test_a_colleague_without_our_program_notices_nothing(team: Team, tmp_path: Path) -> None:
+def test_colleague_without_our_program_notices_nothing(team: Team, tmp_path: Path) -> None:
     project = team.project
     project.vmrag("init", "--knowledge-base", "--no-sources")
     project.git("add", "-A")

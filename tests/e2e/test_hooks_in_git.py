@@ -24,7 +24,7 @@ def said(project: Project, *arguments: str, env: dict[str, str] | None = None) -
 
 
 @pytest.mark.parametrize("command", [["checkout", "feature"], ["switch", "feature"], ["checkout", "-f", "feature"]])
-def test_a_checkout_that_moves_the_knowledge_says_one_line(project, command):
+def test_checkout_that_moves_the_knowledge_says_one_line(project, command):
     lines = said(project, *command)
     assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -2 documents)"]
     assert said(project, "checkout", "-q", "main") == [
@@ -47,7 +47,7 @@ def test_hooks_print_nothing_if_no_knowledge_moves(project):
     assert project.status()["state"] == "in_sync"
 
 
-def test_a_fast_forward_and_a_pull_say_one_line(project):
+def test_fast_forward_and_a_pull_say_one_line(project):
     project.git("switch", "-q", "-c", "behind", "first")
     assert len(said(project, "merge", "main")) == 1
     assert said(project, "merge", "main") == []
@@ -56,7 +56,7 @@ def test_a_fast_forward_and_a_pull_say_one_line(project):
     assert project.pinned == project.status()["kb"]["revision"]
 
 
-def test_a_rebase_over_many_commits_says_at_most_one_line_at_its_end(project):
+def test_rebase_over_many_commits_says_at_most_one_line_at_its_end(project):
     project.git("switch", "-q", "-c", "side", "first")
     for number in range(6):
         project.commit(f"code {number}", **{f"code{number}.py": "1"})
@@ -65,7 +65,7 @@ def test_a_rebase_over_many_commits_says_at_most_one_line_at_its_end(project):
     assert project.status()["state"] == "in_sync"
 
 
-def test_a_new_worktree_is_at_its_pin_before_anybody_asks(project, tmp_path):
+def test_new_worktree_is_at_its_pin_before_anybody_asks(project, tmp_path):
     lines = said(project, "worktree", "add", "-q", str(tmp_path / "side"), "feature")
     side = Project(tmp_path / "side")
     assert len(lines) == 1
@@ -84,13 +84,13 @@ def test_uncommitted_documents_that_go_along_are_named_in_the_one_line(project):
     assert project.marks()["draft.md"] == "added"
 
 
-def test_a_merge_of_knowledge_says_one_line_and_holds_both_sides(project):
+def test_merge_of_knowledge_says_one_line_and_holds_both_sides(project):
     lines = said(project, "merge", "--no-edit", "feature")
     assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -1 documents)"]
     assert project.marks().keys() == {"setup.md", "rest.md", "faq.md", "uv.md"}
 
 
-def test_a_merge_in_conflict_says_in_one_line_what_is_in_conflict_and_what_to_type(project):
+def test_merge_in_conflict_says_in_one_line_what_is_in_conflict_and_what_to_type(project):
     project.put("rest.md", "Rest on Sundays.")
     project.record("rest")
     done = project.run("merge", "--no-edit", "feature")
@@ -156,7 +156,7 @@ def test_switched_off_hooks_do_nothing_and_the_next_query_catches_up(project, ho
     ids=["malformed", "conflict", "missing"],
 )  # fmt: skip
 @pytest.mark.sample(2)
-def test_a_pin_that_cannot_be_followed_never_stops_git(project, pin, words):
+def test_pin_that_cannot_be_followed_never_stops_git(project, pin, words):
     project.git("switch", "-q", "-c", "broken")
     project.write(".dolt-version", pin)
     project.git("commit", "-q", "-a", "--no-verify", "-m", "broken")
@@ -169,7 +169,7 @@ def test_a_pin_that_cannot_be_followed_never_stops_git(project, pin, words):
     assert project.status()["state"] == "in_sync"
 
 
-def test_a_damaged_knowledge_base_never_stops_git(project):
+def test_damaged_knowledge_base_never_stops_git(project):
     database = project.shared / "kb" / DATABASE_FILE
     database.write_bytes(b"no database at all" * 100)
     lines = said(project, "switch", "feature")
@@ -178,7 +178,7 @@ def test_a_damaged_knowledge_base_never_stops_git(project):
     assert project.git("symbolic-ref", "--short", "HEAD") == "feature"
 
 
-def test_a_repository_without_knowledge_notices_nothing(project, tmp_path):
+def test_repository_without_knowledge_notices_nothing(project, tmp_path):
     project.git("clone", "-q", str(project.top), str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     clone.vmrag("install")

@@ -88,7 +88,7 @@ def test_goose_lists_the_extension(project: Project, client):
     assert report["server"]["cmd"] not in client("goose", "info", "-v")
 
 
-def test_the_bundle_is_valid_to_the_program_of_its_makers(client, tmp_path: Path):
+def test_bundle_is_valid_to_the_program_of_its_makers(client, tmp_path: Path):
     assert "passes" in client("mcpb", "validate", str(ROOT / "clients" / "mcpb" / "manifest.json"))
     client("mcpb", "pack", str(ROOT / "clients" / "mcpb"), str(tmp_path / "made.mcpb"))
     assert "made.mcpb" in client("mcpb", "info", str(tmp_path / "made.mcpb"))

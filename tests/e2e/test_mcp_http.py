@@ -97,7 +97,7 @@ async def collections(client):
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_the_official_client_lists_and_calls_tools_in_both_eras(running, mode):
+def test_official_client_lists_and_calls_tools_in_both_eras(running, mode):
     names, result = talk(running.url, collections, mode)
     assert LIST in names
     assert [each["name"] for each in result["collections"]] == ["handbook"]
@@ -121,7 +121,7 @@ def test_several_clients_of_both_eras_call_at_the_same_time(running):
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_a_message_of_five_megabytes_comes_in(running, mode):
+def test_message_of_five_megabytes_comes_in(running, mode):
     async def long(client):
         return (await client.call_tool(LIST, {"name_contains": "x" * 5_000_000})).structured_content
 
@@ -268,7 +268,7 @@ def test_session_id_that_the_server_did_not_issue_begins_no_session(running, ses
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("by", ["header", "address"])
-def test_a_toolset_that_there_is_not_is_refused_with_all_that_there_are(running, era, by):
+def test_toolset_that_there_is_not_is_refused_with_all_that_there_are(running, era, by):
     headers = {"X_MCP_Toolsets": "essential,nonsense"} if by == "header" else {}
     if era == "modern":
         headers |= {"MCP_Protocol_Version": "2026-07-28", "MCP_Method": "server/discover"}
@@ -402,11 +402,11 @@ def test_request_with_token_is_answered(guarded, mode):
     assert talk(guarded.url, collections, mode, Authorization="bearer correct horse")[1]["total_count"] == 1
 
 
-def test_the_token_does_not_replace_the_check_of_the_origin(guarded):
+def test_token_does_not_replace_the_check_of_the_origin(guarded):
     assert guarded.post(HELLO, Authorization="Bearer correct horse", Origin="https://evil.example")[0] == 403
 
 
-def test_a_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
+def test_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
     named = {"Origin": "http://localhost:6274", "Sec-Fetch-Site": "cross-site"}
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
     with reached(project, "--allow-origin", "http://localhost:6274", env={"VMRAG_MCP_TOKEN": "abc"}) as server:
@@ -445,7 +445,7 @@ def test_on_all_addresses_it_is_reached_under_any_name_by_who_says_the_token(pro
 # -- starting and stopping
 
 
-def test_a_port_in_use_ends_the_start_with_a_hint(project):
+def test_port_in_use_ends_the_start_with_a_hint(project):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = finished(project.top, "--http", str(taken.getsockname()[1]), "--json")
     assert done.returncode == 3

@@ -90,18 +90,18 @@ def url(world: World) -> Iterator[str]:
         yield found
 
 
-def test_the_conformance_suite_finds_nothing_but_its_own_fixtures_missing(peers, url):
+def test_conformance_suite_finds_nothing_but_its_own_fixtures_missing(peers, url):
     done = peers.run("conformance", "server", "--url", url, "--suite", "all", "--expected-failures", str(EXPECTED))
     assert done.returncode == 0, done.stdout
     assert "Baseline check passed" in done.stdout
 
 
-def test_the_inspector_lists_every_tool_and_finds_no_schema_that_a_client_would_refuse(peers, url):
+def test_inspector_lists_every_tool_and_finds_no_schema_that_a_client_would_refuse(peers, url):
     listed = peers.inspect(url, "tools/list", "--strict")["tools"]
     assert [each["name"] for each in listed] == list(load_catalogue())
 
 
-def test_the_inspector_reads_resources_and_prompts(peers, url):
+def test_inspector_reads_resources_and_prompts(peers, url):
     uris = [each["uri"] for each in peers.inspect(url, "resources/list")["resources"]]
     assert "vmrag://collections/notes" in uris
     found = peers.inspect(url, "resources/read", "--uri", "vmrag://documents/notes/a")
@@ -109,13 +109,13 @@ def test_the_inspector_reads_resources_and_prompts(peers, url):
     assert peers.inspect(url, "prompts/get", "--prompt-name", "prepare_knowledge_commit")["messages"]
 
 
-def test_the_inspector_gets_an_error_as_a_failed_call(peers, url):
+def test_inspector_gets_an_error_as_a_failed_call(peers, url):
     refused = peers.call(url, "chroma_get_collection_info", {"collection_name": "none"}, code=5)
     assert refused["code"] == "COLLECTION_NOT_FOUND"
 
 
 @pytest.mark.timeout(900)
-def test_the_inspector_calls_every_tool(peers, world):
+def test_inspector_calls_every_tool(peers, world):
     """Tools that only read have one server for each state."""
     reading, changing = [], []
     for name, listed in load_catalogue().items():

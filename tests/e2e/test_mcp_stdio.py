@@ -72,7 +72,7 @@ def patient(condition, seconds: float = 10) -> bool:
 
 
 @pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.long), "auto"])  # HTTP has both
-def test_the_official_client_lists_and_calls_tools_in_both_eras(project, mode):
+def test_official_client_lists_and_calls_tools_in_both_eras(project, mode):
     async def run():
         parameters = StdioServerParameters(
             command=PROGRAM[0], args=[*PROGRAM[1:]], cwd=str(project.top), env=dict(os.environ)
@@ -233,7 +233,7 @@ def test_at_the_end_of_input_it_is_gone_within_a_second_although_a_call_runs(wai
             assert server.gone(within=1.0) == 0
 
 
-def test_a_client_that_reads_nothing_does_not_keep_it(project):
+def test_client_that_reads_nothing_does_not_keep_it(project):
     """A pipe takes 64 kB; the answers are longer."""
     text = "unknown/" + "x" * 100_000
     with served(project.top) as server:
@@ -301,7 +301,7 @@ def test_sixteen_calls_in_flight_are_all_answered_and_at_the_end_of_input_the_id
         assert server.gone(within=2) == 0
 
 
-def test_a_cancelled_call_is_not_answered_and_the_server_goes_on(waiting, silent):
+def test_cancelled_call_is_not_answered_and_the_server_goes_on(waiting, silent):
     with served(waiting.top) as server:
         number = server.start(LIST)
         connection, _ = silent.accept()
@@ -313,7 +313,7 @@ def test_a_cancelled_call_is_not_answered_and_the_server_goes_on(waiting, silent
 
 
 @pytest.mark.long  # over HTTP as much comes in with every run
-def test_a_document_of_five_megabytes_comes_in_and_goes_out(project):
+def test_document_of_five_megabytes_comes_in_and_goes_out(project):
     project.write(".vmrag.yaml", "embedding.model: hash\nchunking.size: 100000\n")
     text = "Ünïcode and plain.\n" * (5_000_000 // 21)
     with served(project.top) as server:
@@ -349,7 +349,7 @@ def served_from(directory, tmp_path):
         yield server
 
 
-def test_a_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_path, monkeypatch):
+def test_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "someone")
     subprocess.run(["git", "init", "-q", str(tmp_path / "someone")], check=True)
     (tmp_path / "someone" / "notes").mkdir()
@@ -359,7 +359,7 @@ def test_a_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_pa
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
 
 
-def test_a_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_path, monkeypatch):
+def test_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     (tmp_path / "later").mkdir()
     with served(tmp_path / "later") as server:
@@ -368,7 +368,7 @@ def test_a_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_pat
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
 
 
-def test_the_clients_roots_say_which_repository_and_its_settings_decide_about_the_tools(project, tmp_path):
+def test_clients_roots_say_which_repository_and_its_settings_decide_about_the_tools(project, tmp_path):
     (tmp_path / "nowhere").mkdir()
     project.write(".vmrag.yaml", "embedding.model: hash\nmcp.read_only: true\n")
     with served(tmp_path / "nowhere", begun=False) as server:
@@ -416,7 +416,7 @@ def test_two_servers_on_two_work_trees_answer_from_their_own_knowledge_whatever_
             assert all(each["in_sync"] for each in kbs)
 
 
-def test_a_server_and_the_command_line_write_at_once(project):
+def test_server_and_the_command_line_write_at_once(project):
     names = [f"made-{number}" for number in range(5)]
     with served(project.top) as server:
         numbers = [server.start("chroma_create_collection", collection_name=name) for name in names]

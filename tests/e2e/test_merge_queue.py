@@ -36,7 +36,7 @@ def queued(ci: Ci, api: GitHubApi, group: str, mode: str = ",".join(MODES)) -> F
     return ci.run("merge_group", payload, sha=group, ref=ref, mode=mode, environ={"GITHUB_API_URL": api.url})
 
 
-def test_a_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do(ci, api):
+def test_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do(ci, api):
     ada, hub = ci.ada, ci.world.hub
     ada.write(".vmrag/queries.yaml", "queries:\n  - query: otters\n    expect: [handbook/topic.md]\n")
     ada.git("switch", "-q", "topic")
@@ -63,7 +63,7 @@ def test_a_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do(ci, api)
     assert api.asked == []
 
 
-def test_a_squashed_group_that_drops_knowledge_fails(ci, api):
+def test_squashed_group_that_drops_knowledge_fails(ci, api):
     """Somebody resolved the conflict in the web editor, with the branch's pin. Of a queue that
     makes merge commits another test tells.
     """
@@ -77,7 +77,7 @@ def test_a_squashed_group_that_drops_knowledge_fails(ci, api):
     assert done.step("report").outcome == "success"  # it tells what the group would do all the same
 
 
-def test_a_group_behind_another_is_compared_with_that_one(ci, api):
+def test_group_behind_another_is_compared_with_that_one(ci, api):
     """The queue builds the second group on the first, which is on no branch yet."""
     ada, hub = ci.ada, ci.world.hub
     first = hub.git("commit-tree", "main^{tree}", "-p", "main", "-m", "Merge pull request #6")

@@ -102,7 +102,7 @@ def _done(argv: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
+def test_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == PACKAGES | {f"vmrag_link-{VERSION}.dist-info"}
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
@@ -127,7 +127,7 @@ def test_two_builds_have_equal_bytes(built: Path, tmp_path: Path) -> None:
     assert len(checksums[0]) == 2
 
 
-def test_the_metadata_is_valid_in_wheel_and_sdist(built: Path, wheel: Path) -> None:
+def test_metadata_is_valid_in_wheel_and_sdist(built: Path, wheel: Path) -> None:
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         packed = archive.extractfile(f"vmrag_link-{VERSION}/PKG-INFO")
@@ -159,7 +159,7 @@ def test_people_install_the_wheel_with_pip_pipx_uv_tool_and_uvx(wheel: Path, tmp
 OWN_TOOLSETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["vmrag.toolsets"]
 
 
-def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
+def test_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
     entry_points = zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/entry_points.txt").decode()
     assert entry_points.replace(" ", "").split() == [
         "[console_scripts]",
@@ -174,7 +174,7 @@ def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
     ]
 
 
-def test_the_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) -> None:
+def test_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) -> None:
     required = requirements(wheel)
     base = {canonicalize_name(each.name) for each in required if "extra" not in str(each.marker)}
     assert "doltlite" in base
@@ -182,16 +182,16 @@ def test_the_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) ->
     assert {"chromadb", "numpy"} <= {canonicalize_name(each.name) for each in required}
 
 
-def test_the_wheel_has_the_table_of_tools(wheel: Path) -> None:
+def test_wheel_has_the_table_of_tools(wheel: Path) -> None:
     assert "vmrag_mcp/tools.json" in zipfile.ZipFile(wheel).namelist()
 
 
-def test_the_wheel_has_what_the_page_of_a_report_is_made_of(wheel: Path) -> None:
+def test_wheel_has_what_the_page_of_a_report_is_made_of(wheel: Path) -> None:
     parts = {f"vmrag_link/ops/report/page/{name}" for name in ("page.html", "parts.html", "page.css", "page.js")}
     assert parts <= set(zipfile.ZipFile(wheel).namelist())
 
 
-def test_the_wheel_has_the_default_model_and_its_licence(wheel: Path) -> None:
+def test_wheel_has_the_default_model_and_its_licence(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     stated = {
         static.TABLE: static.TABLE_SHA256,
@@ -205,7 +205,7 @@ def test_the_wheel_has_the_default_model_and_its_licence(wheel: Path) -> None:
     assert {notice, f"vmrag_link-{VERSION}.dist-info/licenses/{notice}"} <= set(archive.namelist())
 
 
-def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
+def test_sdist_has_what_the_checks_need(built: Path) -> None:
     with tarfile.open(built / f"vmrag_link-{VERSION}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/check.py", "docs/commands.md"}
@@ -214,7 +214,7 @@ def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_base_installation_leaves_the_index_out(base: Installed) -> None:
+def test_base_installation_leaves_the_index_out(base: Installed) -> None:
     program = f"import importlib.util as u; print([n for n in {OF_EXTRAS!r} if u.find_spec(n)])"
     done = subprocess.run([base.python, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -222,14 +222,14 @@ def test_a_base_installation_leaves_the_index_out(base: Installed) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("option", ["--version", "--help"])
-def test_a_base_installation_starts(base: Installed, tmp_path: Path, option: str) -> None:
+def test_base_installation_starts(base: Installed, tmp_path: Path, option: str) -> None:
     done = base.vmrag(option, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     version = f"vmrag, version {VERSION}\nextras: none\n"
     assert done.stdout == version if option == "--version" else "status" in done.stdout
 
 
-def test_the_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -> None:
+def test_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom vmrag_link.cli.main import run\nrun(['--version'])\n"
         "print(sorted({'msgspec', 'yaml', 'rich', 'sqlite3', 'subprocess'} & set(sys.modules)))"
@@ -241,7 +241,7 @@ def test_the_version_is_printed_without_loading_anything_of_weight(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_base_installation_keeps_documents_and_says_what_it_cannot_do(base: Installed, repo: Repo) -> None:
+def test_base_installation_keeps_documents_and_says_what_it_cannot_do(base: Installed, repo: Repo) -> None:
     """An index without documents needs no library."""
     started = base.vmrag("init", "--knowledge-base", "--no-sources", cwd=repo.top)
     assert started.returncode == 0, started.stderr
@@ -329,7 +329,7 @@ def test_above_python_3_11_the_extra_requires_no_doltcli(wheel: Path, version: s
 
 
 @pytest.mark.long
-def test_the_extra_dolt_is_installed_without_a_compiler(wheel: Path, base: Installed, tmp_path: Path) -> None:
+def test_extra_dolt_is_installed_without_a_compiler(wheel: Path, base: Installed, tmp_path: Path) -> None:
     """Into a copy of nothing: only what the extra adds, on the Python that runs this."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     pip = [sys.executable, "-m", "pip", "--python", base.python, "install", "-q", "--only-binary", ":all:"]

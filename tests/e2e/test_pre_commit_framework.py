@@ -190,7 +190,7 @@ def said(done: Done, *, times: int) -> list[str]:
 # -- the framework alone
 
 
-def test_the_manifest_is_valid_and_covers_its_stages(tmp_path):
+def test_manifest_is_valid_and_covers_its_stages(tmp_path):
     framework = Framework(ROOT, tmp_path)
     assert framework.run("pre-commit", "validate-manifest", ".pre-commit-hooks.yaml", cwd=ROOT).code == 0
     assert framework.run("prek", "validate-manifest", ".pre-commit-hooks.yaml", cwd=ROOT).code == 0
@@ -205,7 +205,7 @@ def test_pre_commit_tries_the_repository_on_a_staged_pin(built):
 
 @pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
-def test_a_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stage, manager):
+def test_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stage, manager):
     stage.install(manager)
     head = stage.project.git("rev-parse", "HEAD")
     stage_bad_pin(stage.project)
@@ -225,7 +225,7 @@ def test_a_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stag
 
 
 @pytest.mark.long
-def test_a_merge_that_drops_knowledge_is_refused(stage):
+def test_merge_that_drops_knowledge_is_refused(stage):
     stage.install("pre-commit")
     done = stage.git("merge", "--no-edit", "-s", "ours", "feature")
     assert done.code == 1
@@ -238,7 +238,7 @@ def test_a_merge_that_drops_knowledge_is_refused(stage):
 
 @pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
-def test_a_push_is_refused_for_a_bad_pin(stage, manager, tmp_path):
+def test_push_is_refused_for_a_bad_pin(stage, manager, tmp_path):
     stage.install(manager)
     stage.remote(tmp_path / "remote")
     stage.remote(tmp_path / "empty", name="empty")
@@ -334,7 +334,7 @@ def test_together_each_check_runs_once(both, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
-def test_a_run_by_hand_checks_whoever_else_does(stage, manager):
+def test_run_by_hand_checks_whoever_else_does(stage, manager):
     stage.install_ours()
     stage.install(manager)
     stage_bad_pin(stage.project)

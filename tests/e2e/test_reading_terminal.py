@@ -55,7 +55,7 @@ def test_grep_marks_what_matches_and_nothing_that_a_document_says_is_a_colour(gu
     assert r"\x1b[31mred" in said
 
 
-def test_the_editor_opens_the_file_of_an_answer_at_its_line(guide, tmp_path):
+def test_editor_opens_the_file_of_an_answer_at_its_line(guide, tmp_path):
     editor = tmp_path / "vim"
     editor.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/opened\n')
     editor.chmod(0o755)
@@ -63,7 +63,7 @@ def test_the_editor_opens_the_file_of_an_answer_at_its_line(guide, tmp_path):
     assert Path(tmp_path, "opened").read_text().splitlines() == ["+9", str(guide.top / "docs/guide.md")]
 
 
-def test_a_pattern_that_never_ends_is_interrupted(guide):
+def test_pattern_that_never_ends_is_interrupted(guide):
     guide.put("trap.md", "a" * 60 + "b\n")
     with Screen(guide, "grep", "^(a+)+$") as screen:
         time.sleep(3)  # it would take ages

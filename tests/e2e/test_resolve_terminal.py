@@ -131,7 +131,7 @@ def test_resolve_asks_about_conflicts_that_are_still_open(torn, resolve):
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["Ctrl-C", "Ctrl-D"])
-def test_an_interrupt_keeps_what_was_answered(torn, resolve, key):
+def test_interrupt_keeps_what_was_answered(torn, resolve, key):
     screen = resolve()
     screen.expect(PROMPT)
     screen.answer("o\n")
@@ -143,7 +143,7 @@ def test_an_interrupt_keeps_what_was_answered(torn, resolve, key):
     assert open_conflicts(torn) == ["handbook/rest.md", "handbook/uv.md"]
 
 
-def test_an_editor_that_brings_no_text_decides_nothing(torn, resolve, tmp_path):
+def test_editor_that_brings_no_text_decides_nothing(torn, resolve, tmp_path):
     for body, code in (
         ("exit 0", 1),
         ("exit 3", 2),
@@ -157,7 +157,7 @@ def test_an_editor_that_brings_no_text_decides_nothing(torn, resolve, tmp_path):
     assert len(open_conflicts(torn)) == 3
 
 
-def test_a_text_with_our_markers_is_refused_and_kept_for_another_try(torn, resolve, tmp_path):
+def test_text_with_our_markers_is_refused_and_kept_for_another_try(torn, resolve, tmp_path):
     before = open_conflicts(torn)
     body = f"""grep -q more "$1" || {{ echo more >> "$1"; exit; }}
 cp "$1" {tmp_path}/second; printf 'By hand.\\n' > "$1\""""

@@ -88,7 +88,7 @@ def test_after_git_clone_init_fetches_in_place_of_starting_another_one(world):
 
 @pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--single-branch"]])
 @pytest.mark.sample(1)
-def test_a_clone_that_lacks_something_has_all_of_the_knowledge(world, options):
+def test_clone_that_lacks_something_has_all_of_the_knowledge(world, options):
     world.ada.write_document("more.md", "More.")
     world.ada.git("push", "-q")
     world.hub.git("config", "uploadpack.allowFilter", "true")
@@ -182,7 +182,7 @@ def story(ada: User, bob: User, how: str) -> None:
 
 
 @pytest.mark.long  # two_people_edit_on_one_branch merges, too
-def test_a_branch_of_one_is_merged_by_the_other(world):
+def test_branch_of_one_is_merged_by_the_other(world):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
     bob.git("switch", "-q", "-c", "topic")
@@ -263,7 +263,7 @@ def test_without_a_network_everything_goes_on_from_what_is_here(world):
 
 
 @pytest.mark.parametrize("policy", ["block", "warn"])
-def test_a_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world, policy):
+def test_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world, policy):
     ada = world.ada
     url = "http://127.0.0.1:9/handbook"
     ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\nhooks:\n  on_unreachable: {policy}\n")
@@ -348,7 +348,7 @@ class SlowSsh:
         self.go.touch()
 
 
-def test_a_merge_that_needs_their_knowledge_without_a_network_is_resolved_later(world):
+def test_merge_that_needs_their_knowledge_without_a_network_is_resolved_later(world):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
     ada.write_document("ada.md", "Ada keeps bees.")
@@ -397,7 +397,7 @@ def branches_at_remote(user: User) -> dict[str, str]:
 
 
 @pytest.mark.long  # test_travel_races and test_mcp_remotes force a push
-def test_a_forced_push_is_never_in_the_way_and_what_it_leaves_behind_stays(world):
+def test_forced_push_is_never_in_the_way_and_what_it_leaves_behind_stays(world):
     ada = world.ada
     first = ada.pinned
     given_up = ada.write_document("idea.md", "An idea.")
@@ -444,7 +444,7 @@ def test_every_kind_of_ref_takes_its_knowledge_along(world):
     assert world.holds(kept)
 
 
-def test_a_dry_run_pushes_no_code_and_knowledge_that_nobody_pins_yet(world):
+def test_dry_run_pushes_no_code_and_knowledge_that_nobody_pins_yet(world):
     """git does not tell its hook that nothing is to happen."""
     ada = world.ada
     before = world.hub.git("rev-parse", "main")
@@ -500,7 +500,7 @@ def test_each_place_that_code_is_pushed_to_gets_its_knowledge(world):
 
 
 @pytest.mark.long
-def test_the_pre_commit_framework_takes_it_along_too(world):
+def test_pre_commit_framework_takes_it_along_too(world):
     ada = world.ada
     entry = f"{sys.executable} -P -E -m vmrag_hooks.framework push"
     hook = f"{{id: vmrag-push, name: vmrag-push, entry: {entry}, language: system, stages: [pre-push], always_run: true, pass_filenames: false}}"

@@ -23,7 +23,7 @@ def heads(user) -> dict[str, str]:
 # -- what git rejects
 
 
-def test_a_push_that_git_rejects_moves_nobodys_branch(world):
+def test_push_that_git_rejects_moves_nobodys_branch(world):
     bob = world.join("bob")
     bob.vmrag("install")
     accepted = bob.write_document("bob.md", "Bob was first.")
@@ -39,7 +39,7 @@ def test_a_push_that_git_rejects_moves_nobodys_branch(world):
 
 @pytest.mark.parametrize("way", ["set-url", "rename"])
 @pytest.mark.sample(1)
-def test_a_new_host_gets_what_is_pushed_to_it_and_nothing_else_of_the_old_one(world, way):
+def test_new_host_gets_what_is_pushed_to_it_and_nothing_else_of_the_old_one(world, way):
     ada, public = world.ada, world.bare("public.git")
     ada.git("switch", "-q", "-c", "secret")
     secret = ada.write_document("secret.md", "The secret plan.")
@@ -83,7 +83,7 @@ def test_push_ignores_pull_requests_among_tracking_refs(world):
     ],
 )
 @pytest.mark.sample(2)
-def test_a_push_by_hand_goes_where_git_would_push(world, settings, expected):
+def test_push_by_hand_goes_where_git_would_push(world, settings, expected):
     ada = world.ada
     for name in ("fork", "upstream"):
         ada.git("remote", "add", name, str(world.bare(f"{name}.git").top))
@@ -97,7 +97,7 @@ def test_a_push_by_hand_goes_where_git_would_push(world, settings, expected):
 # -- mirrors
 
 
-def test_a_mirror_that_is_configured_is_refused_before_it_deletes_knowledge(world):
+def test_mirror_that_is_configured_is_refused_before_it_deletes_knowledge(world):
     ada, copy = world.ada, world.bare("copy.git")
     ada.git("remote", "add", "--mirror=push", "copy", str(copy.top))
     ada.git("push", "-q", "copy")
@@ -111,7 +111,7 @@ def test_a_mirror_that_is_configured_is_refused_before_it_deletes_knowledge(worl
     assert world.holds(ada.pinned, at=copy)
 
 
-def test_a_mirror_from_a_clone_that_never_pushed_there_is_refused_too(world):
+def test_mirror_from_a_clone_that_never_pushed_there_is_refused_too(world):
     bob = world.join("bob")
     bob.vmrag("install")
     bob.git("remote", "add", "again", str(world.hub.top))
@@ -120,7 +120,7 @@ def test_a_mirror_from_a_clone_that_never_pushed_there_is_refused_too(world):
     assert world.hub.git("rev-parse", DATA)
 
 
-def test_a_mirror_that_carries_an_old_state_is_refused(world):
+def test_mirror_that_carries_an_old_state_is_refused(world):
     ada = world.ada
     ada.git("fetch", "-q", "origin", f"+{DATA}:{DATA}")
     ada.git("push", "-q", "--mirror", "origin")
@@ -137,7 +137,7 @@ def test_mirror_push_includes_knowledge_for_new_repository(world):
     assert ada.said("push", "-q", "--mirror", str(copy.top)) == [SENT.format(copy.top)]
 
 
-def test_a_password_in_a_url_is_not_shown(world):
+def test_password_in_a_url_is_not_shown(world):
     ada = world.ada
     tip = ada.git("rev-parse", "HEAD")
     line = f"(delete) {'0' * 40} {DATA} {tip}\n"

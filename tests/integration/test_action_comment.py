@@ -85,7 +85,7 @@ def test_it_is_found_by_its_author_and_its_first_line_on_whatever_page(api):
     assert len(api.comments[7]) == 235
 
 
-def test_an_app_of_ones_own_has_its_own_comment(api):
+def test_app_of_ones_own_has_its_own_comment(api):
     theirs = api.write(7, f"{MARKER}\nof the other robot")
     api.login = "our-app[bot]"
     assert settle(api) == "created"
@@ -109,7 +109,7 @@ EDIT = r"/issues/comments/\d+"
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
-def test_a_comment_that_was_made_and_not_confirmed_is_not_made_twice(api, status):
+def test_comment_that_was_made_and_not_confirmed_is_not_made_twice(api, status):
     api.troubles.append(Trouble("POST", ADD, status, done=True))
     assert settle(api) == "unchanged"
     assert api.ours(7) == [TOLD]
@@ -132,7 +132,7 @@ def test_comment_waits_as_long_as_retry_after_demands(api, status, method, monke
     assert (waits, api.ours(7)) == ([60.0], [TOLD])
 
 
-def test_a_longer_wait_than_a_job_can_afford_ends_it(api):
+def test_longer_wait_than_a_job_can_afford_ends_it(api):
     api.troubles.append(Trouble("POST", ADD, 403, TOO_OFTEN, {"Retry-After": str(comments.PATIENCE + 1)[:-2]}))
     with pytest.raises(AuthenticationFailed):
         settle(api)
@@ -150,7 +150,7 @@ def test_a_longer_wait_than_a_job_can_afford_ends_it(api):
     ],
     ids=["403", "404", "422", "nobody", "another form"],
 )
-def test_a_refusal_says_which_permission_is_needed_and_is_not_repeated(api, trouble, error):
+def test_refusal_says_which_permission_is_needed_and_is_not_repeated(api, trouble, error):
     api.troubles.append(trouble)
     with pytest.raises(error) as refused:
         settle(api)
@@ -189,7 +189,7 @@ def test_comment_deleted_during_the_edit_is_created_again(api):
     assert api.ours(7) == [TOLD]
 
 
-def test_the_token_goes_to_the_api_alone(api):
+def test_token_goes_to_the_api_alone(api):
     with pytest.raises(UsageInvalid, match="GITHUB_GRAPHQL_URL"):
         CommentApi.from_job(
             TOKEN,
@@ -305,7 +305,7 @@ def changed(**more: Any) -> dict[str, bytes]:
         changed(missing=[{"code": "::error::", "name": "x"}]), changed(documents_changed={"added": -4, "changed": 9}),
     ],
 )  # fmt: skip
-def test_an_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail(api, other, left):
+def test_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail(api, other, left):
     if left is not None:
         api.keep(RUN, left)
     said = other()
@@ -338,7 +338,7 @@ def test_no_bytes_make_unpacking_fail_otherwise(content: bytes, at: int, flip: i
             continue
 
 
-def test_a_stranger_can_only_be_quoted(api, other):
+def test_stranger_can_only_be_quoted(api, other):
     hostile = "@everyone ![x](https://evil.example/x.png) <img src=x> [l](https://evil.example) `` ` \n### ::error:: #1 \u202e"
     answer = Answer(hostile, 1, CommentChunk(hostile, hostile), None)
     api.keep(RUN, {step.FILE: msgspec.json.encode(data(answers=(answer,)))})

@@ -63,7 +63,7 @@ def count(repo: Repo, *what: str) -> int:
     [(5, 60), (120, 210), (300, 900), (1000, 1200)],
     ids=["50", "200", "800", "all"],
 )
-def test_a_checkout_of_one_commit_is_deepened_as_far_as_the_comparison_needs(host, tmp_path, behind, most):
+def test_checkout_of_one_commit_is_deepened_as_far_as_the_comparison_needs(host, tmp_path, behind, most):
     start = line(host, "main", 120)
     head = line(host, "topic", 3, start)
     base = line(host, "main", behind, start)
@@ -87,7 +87,7 @@ def test_deepen_leaves_complete_history_unchanged(host, tmp_path):
     deepen.make_comparable(places(repo), base, head)
 
 
-def test_a_checkout_that_is_deep_enough_asks_nobody(host, tmp_path):
+def test_checkout_that_is_deep_enough_asks_nobody(host, tmp_path):
     head = line(host, "main", 30)
     repo = checkout(host.top, tmp_path / "checkout", head, depth=3)
     repo.git("remote", "set-url", "origin", "file:///nowhere")
@@ -131,7 +131,7 @@ def test_unrelated_histories_are_comparable_once_all_is_here(host, tmp_path):
 
 
 @pytest.mark.parametrize(("version", "persist"), [("v5", True), ("v7", True), ("v7", False)])
-def test_the_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monkeypatch, version, persist):
+def test_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monkeypatch, version, persist):
     """Where it kept none, the input `token` is; without either, the step fails and says why."""
     start = line(host, "main", 40)
     base, head = line(host, "main", 30, start), line(host, "topic", 3, start)
@@ -155,7 +155,7 @@ def test_the_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monk
 # -- where that fails
 
 
-def test_a_remote_that_does_not_answer_is_a_failure_that_names_the_depth(host, tmp_path):
+def test_remote_that_does_not_answer_is_a_failure_that_names_the_depth(host, tmp_path):
     head = line(host, "main", 30)
     repo = checkout(host.top, tmp_path / "checkout", head)
     repo.git("remote", "set-url", "origin", "file:///nowhere")
@@ -165,7 +165,7 @@ def test_a_remote_that_does_not_answer_is_a_failure_that_names_the_depth(host, t
         assert "fetch-depth: 0" in caught.value.hint
 
 
-def test_a_checkout_without_a_remote_is_one(host, tmp_path):
+def test_checkout_without_a_remote_is_one(host, tmp_path):
     head = line(host, "main", 30)
     repo = checkout(host.top, tmp_path / "checkout", head)
     repo.git("remote", "remove", "origin")
@@ -173,7 +173,7 @@ def test_a_checkout_without_a_remote_is_one(host, tmp_path):
         deepen.make_comparable(places(repo), None, head)
 
 
-def test_a_remote_that_is_shallow_itself_is_one(host, tmp_path):
+def test_remote_that_is_shallow_itself_is_one(host, tmp_path):
     line(host, "main", 30)
     mirror = Repo(tmp_path / "mirror")
     host.git("clone", "-q", "--bare", "--depth=3", f"file://{host.top}", str(mirror.top))
@@ -183,7 +183,7 @@ def test_a_remote_that_is_shallow_itself_is_one(host, tmp_path):
         deepen.make_comparable(places(repo), base, head)
 
 
-def test_a_commit_that_nobody_has_is_one_and_is_known_as_such(host, tmp_path):
+def test_commit_that_nobody_has_is_one_and_is_known_as_such(host, tmp_path):
     repo = checkout(host.top, tmp_path / "checkout", line(host, "main", 3))
     with pytest.raises(HistoryMissing) as caught:
         deepen.fetch_commits(places(repo), ["ab" * 20])

@@ -100,7 +100,7 @@ def refused(built: Host, payload: object, event: str = "pull_request", **more: s
 
 
 @pytest.mark.parametrize("event", ["pull_request", "pull_request_review", "pull_request_review_comment"])
-def test_a_pull_request_is_compared_from_the_parents_of_its_merge_not_from_where_it_was_opened(host, event):
+def test_pull_request_is_compared_from_the_parents_of_its_merge_not_from_where_it_was_opened(host, event):
     found = host.pull_request(event=event)
     assert (found.base, found.head) == (host.base, host.head)
     assert found.base != host.opened
@@ -120,7 +120,7 @@ def test_it_is_the_same_where_the_workflow_checked_out_the_head(host, depth):
 
 @pytest.mark.parametrize("at", ["merge", "head"])
 @pytest.mark.parametrize("depth", [1, None])
-def test_the_settings_of_the_base_can_be_read_afterwards_and_nothing_else_has_changed(host, monkeypatch, at, depth):
+def test_settings_of_the_base_can_be_read_afterwards_and_nothing_else_has_changed(host, monkeypatch, at, depth):
     """By later steps that have no way in, too."""
     found = host.pull_request(at=getattr(host, at), depth=depth)
     top = host.checkout
@@ -137,7 +137,7 @@ def settings_named(top: Repo, found: Comparison, monkeypatch: pytest.MonkeyPatch
     return agreements.load_settings(plumbing.locate_work_tree(top.top)).config.hooks.on_dirty
 
 
-def test_a_strangers_files_are_not_fetched(host):
+def test_strangers_files_are_not_fetched(host):
     host.of("pull_request_target", events.pull_request(host.opened, host.head), sha=host.base, ref="refs/heads/main")
     top = host.checkout
     deepen.make_comparable(plumbing.locate_work_tree(top.top), host.base, host.head)
@@ -145,7 +145,7 @@ def test_a_strangers_files_are_not_fetched(host):
     assert f"?{host.repo.git('rev-parse', f'{host.head}:b')}" in missing.split()
 
 
-def test_a_pull_request_from_the_same_repository_or_from_a_deleted_fork_names_no_fork(host):
+def test_pull_request_from_the_same_repository_or_from_a_deleted_fork_names_no_fork(host):
     for source in (OWN, None):
         assert host.pull_request(payload=events.pull_request(host.opened, host.head, source=source)).fork is None
 
@@ -177,7 +177,7 @@ def test_on_pull_request_target_the_settings_are_those_of_the_default_branch_and
     assert (found.settings_from, found.trusted, found.saves, found.checked_out) == (host.base, False, False, False)
 
 
-def test_a_base_branch_that_is_gone_is_an_error(built):
+def test_base_branch_that_is_gone_is_an_error(built):
     assert refused(built, events.pull_request(built.opened, built.head, ref="gone"), "pull_request_target")
 
 
@@ -198,7 +198,7 @@ def test_no_step_sees_a_key_where_no_service_may_be_asked(host, tmp_path, monkey
 # -- merge groups
 
 
-def test_a_merge_group_is_compared_with_its_base(host):
+def test_merge_group_is_compared_with_its_base(host):
     ref = f"refs/heads/gh-readonly-queue/main/pr-7-{host.base}"
     found = host.of("merge_group", events.merge_group(host.base, host.merge), sha=host.merge, ref=ref)
     assert (found.base, found.head, found.settings_from) == (host.base, host.merge, host.base)
@@ -208,14 +208,14 @@ def test_a_merge_group_is_compared_with_its_base(host):
 # -- pushes, schedules, by hand
 
 
-def test_a_push_is_compared_with_what_was_there_before(host):
+def test_push_is_compared_with_what_was_there_before(host):
     found = host.push(host.opened)
     assert (found.base, found.head) == (host.opened, host.base)
     assert (found.trusted, found.saves, found.checked_out) == (True, True, True)
     assert found.environment == {"VMRAG_SETTINGS_FROM": ""}
 
 
-def test_a_push_by_force_is_compared_with_what_was_there_before(host):
+def test_push_by_force_is_compared_with_what_was_there_before(host):
     host.repo.git("update-ref", "refs/keep", host.head)
     assert host.push(host.head, forced=True).base == host.head
 
@@ -231,7 +231,7 @@ def test_push_with_missing_base_raises_history_missing(host):
     assert "fetch-depth: 0" in caught.value.hint
 
 
-def test_a_host_that_does_not_answer_makes_no_branch_a_new_one(host):
+def test_host_that_does_not_answer_makes_no_branch_a_new_one(host):
     job = Job(
         host.folder,
         "push",
@@ -245,14 +245,14 @@ def test_a_host_that_does_not_answer_makes_no_branch_a_new_one(host):
         read_comparison(job.environ, plumbing.locate_work_tree(repo.top))
 
 
-def test_a_new_branch_follows_the_default_branch_and_the_first_push_of_all_nothing(host):
+def test_new_branch_follows_the_default_branch_and_the_first_push_of_all_nothing(host):
     found = host.push(ZEROS, host.head, ref="refs/heads/topic")
     assert (found.base, found.head, found.trusted, found.saves) == (host.base, host.head, True, False)
     assert host.push(ZEROS).base is None
 
 
 @pytest.mark.parametrize("before", [ZEROS, "ab" * 20])
-def test_a_tag_follows_nothing_and_nobodys_settings_count(host, before):
+def test_tag_follows_nothing_and_nobodys_settings_count(host, before):
     found = host.push(before, ref="refs/tags/v1", GITHUB_REF_PROTECTED="true")
     assert (found.base, found.head, found.settings_from, found.saves) == (None, host.base, None, False)
 
@@ -267,7 +267,7 @@ def test_settings_come_from_the_base_of_protected_branches_only(host, protected,
     assert host.of("release", {"action": "published", "repository": OWN}, **tag).settings_from is None
 
 
-def test_a_workflow_may_say_itself_whose_settings_count(host):
+def test_workflow_may_say_itself_whose_settings_count(host):
     given = {"VMRAG_SETTINGS_FROM": "12" * 20}
     assert host.push(host.opened, **given).settings_from == "12" * 20
     assert host.pull_request(**given).environment["VMRAG_SETTINGS_FROM"] == "12" * 20
@@ -317,7 +317,7 @@ def test_of_another_repository_nothing_is_known_but_what_is_checked_out(host, tm
 
 
 @pytest.mark.parametrize("event", ["pull_request", "pull_request_target"])
-def test_a_checkout_of_the_fork_is_refused_because_its_base_and_knowledge_are_a_strangers(host, tmp_path, event):
+def test_checkout_of_the_fork_is_refused_because_its_base_and_knowledge_are_a_strangers(host, tmp_path, event):
     repo = checkout(host.repo.top, tmp_path / "fork", host.head)
     repo.git("remote", "set-url", "origin", "https://github.example/Me/Project")
     job = Job(tmp_path, event, events.pull_request(host.opened, host.head), sha=host.merge, ref="refs/x")
@@ -369,7 +369,7 @@ def changed(path: str, value: object, host: Host) -> object:
         ("pull_request.head.repo", "me/project"),
     ],
 )
-def test_a_value_of_another_form_is_refused(built, path, value):
+def test_value_of_another_form_is_refused(built, path, value):
     error = refused(built, changed(path, value, built))
     assert "::" not in error.message
     assert str(value) not in error.message or value in (None, [], 1, 3, -1, "")
@@ -391,7 +391,7 @@ def test_comparison_rejects_invalid_payloads(built, content):
     assert "payload" in refused(built, content).message
 
 
-def test_a_payload_is_a_file(built, tmp_path):
+def test_payload_is_a_file(built, tmp_path):
     (tmp_path / "target").write_text(json.dumps(events.pull_request(built.opened, built.head)))
     (tmp_path / "link").symlink_to(tmp_path / "target")
     os.mkfifo(tmp_path / "pipe")
@@ -400,7 +400,7 @@ def test_a_payload_is_a_file(built, tmp_path):
 
 
 @pytest.mark.parametrize("sha", ["", "main", "a" * 41, "-" * 40])
-def test_the_commit_of_a_job_is_a_hash(built, sha):
+def test_commit_of_a_job_is_a_hash(built, sha):
     assert "GITHUB_SHA" in refused(built, events.pull_request(built.opened, built.head), GITHUB_SHA=sha).message
 
 

@@ -37,7 +37,7 @@ NEVER = {"pygithub", "requests", "cryptography", "chromadb", "hatchling", "pytes
         ({"report"}, OF_THE_INDEX | OF_THE_WEB | OF_REPORTS, set()),
     ],
 )
-def test_a_mode_needs_these_packages_and_no_others(modes: set[str], there: set[str], missing: set[str]) -> None:
+def test_mode_needs_these_packages_and_no_others(modes: set[str], there: set[str], missing: set[str]) -> None:
     """The tests of each mode's step run with them alone (`tests.support.actions_runner`)."""
     for mode in modes:
         found = set(packages.list_package_names(packages.list_mode_extras([mode])))
@@ -146,7 +146,7 @@ needs_uv = pytest.mark.skipif(UV is None, reason="uv is not installed")
 
 
 @needs_uv
-def test_the_runners_uv_installs_by_hash(machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+def test_runners_uv_installs_by_hash(machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
     program(machine, monkeypatch, f'exec "{UV}" "$@"')
     assert machine.step("install") == (0, {"fresh": "true"})
     assert (machine.shelf / "brick.py").exists()
@@ -168,7 +168,7 @@ def test_pip_installs_with_a_warning_if_uv_does_not_work(
 
 
 @pytest.mark.parametrize("text", ["exit 1", pytest.param(f'exec "{UV}" "$@"', marks=needs_uv)], ids=["pip", "uv"])
-def test_a_package_of_another_hash_is_not_installed(
+def test_package_of_another_hash_is_not_installed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd, text: str
 ) -> None:
     program(machine, monkeypatch, text)
@@ -190,7 +190,7 @@ def test_settings_in_the_work_tree_do_not_lead_uv_elsewhere(machine: Machine, mo
     assert machine.step("install") == (0, {"fresh": "true"})
 
 
-def test_a_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine: Machine, monkeypatch) -> None:
+def test_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine: Machine, monkeypatch) -> None:
     machine.shelf.mkdir()
     install.mark_packages(machine.shelf, machine.asked)
     monkeypatch.setattr(install, "_install_with", lambda *given: pytest.fail("it was installed again"))
@@ -199,7 +199,7 @@ def test_a_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine
 
 
 @pytest.mark.parametrize("marker", [None, "", "0" * 64 + " \n"])
-def test_a_library_that_is_broken_or_of_other_packages_is_made_again(
+def test_library_that_is_broken_or_of_other_packages_is_made_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, marker: str | None
 ) -> None:
     program(machine, monkeypatch, "exit 1")
@@ -211,7 +211,7 @@ def test_a_library_that_is_broken_or_of_other_packages_is_made_again(
     assert (machine.shelf / "brick.py").read_text() == ""
 
 
-def test_a_later_use_in_the_job_keeps_what_an_earlier_one_installed(machine: Machine) -> None:
+def test_later_use_in_the_job_keeps_what_an_earlier_one_installed(machine: Machine) -> None:
     environ = {"RUNNER_TEMP": str(machine.folder), "INPUT_MODE": "check"}
     home = install.action_folder(environ)
     home.mkdir()
@@ -250,7 +250,7 @@ def test_another_checkout_of_the_action_in_the_same_job_runs_itself(machine: Mac
         ({"RUNNER_ENVIRONMENT": "self-hosted"}, "false"),
     ],
 )
-def test_the_cache_of_packages_is_read_by_whom_that_of_vectors_is(
+def test_cache_of_packages_is_read_by_whom_that_of_vectors_is(
     machine: Machine, environ: dict[str, str], restored: str
 ) -> None:
     code, said = machine.step("choose", **environ)
@@ -258,11 +258,11 @@ def test_the_cache_of_packages_is_read_by_whom_that_of_vectors_is(
     assert said["key"].startswith(said["restore-keys"])
 
 
-def test_a_version_of_the_index_is_not_kept_because_nobody_knows_what_it_brings(machine: Machine) -> None:
+def test_version_of_the_index_is_not_kept_because_nobody_knows_what_it_brings(machine: Machine) -> None:
     assert machine.step("choose", INPUT_VERSION="0.2.0") == (0, {"restore": "false"})
 
 
-def test_the_key_names_the_packages_and_the_machine(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_names_the_packages_and_the_machine(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def prefix() -> str:
         return machine.step("choose", RUNNER_OS="Linux", RUNNER_ARCH="ARM64")[1]["restore-keys"]
 

@@ -84,7 +84,7 @@ def told(report: VerifyReport) -> list[tuple[str, str]]:
     return [(finding.level, finding.code) for finding in report.findings]
 
 
-def test_a_pull_request_that_leaves_out_what_came_to_its_base_drops_that(upstream):
+def test_pull_request_that_leaves_out_what_came_to_its_base_drops_that(upstream):
     world = upstream.world
     report = upstream.pull_request(upstream.tip("side"), world.revision("side"), source=OWN)
     assert told(report) == [("error", "KNOWLEDGE_DROPPED")]
@@ -100,7 +100,7 @@ def test_a_pull_request_that_leaves_out_what_came_to_its_base_drops_that(upstrea
 
 
 @pytest.mark.parametrize("way", ["finding", "workflow"])
-def test_a_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workflow_of_the_docs(upstream, way):
+def test_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workflow_of_the_docs(upstream, way):
     """The fork's knowledge is neither asked for nor here after the check."""
     world = upstream.world
     revision = world.on(world.revision("main"), news="What a contributor knows.")
@@ -151,7 +151,7 @@ def test_pull_request_target_reads_the_head_and_checks_nothing_of_it_out(upstrea
     assert not (top.top / ".git/FETCH_HEAD").is_file() or head not in (top.top / ".git/FETCH_HEAD").read_text()
 
 
-def test_a_merge_group_that_drops_knowledge_fails_and_one_that_holds_it_does_not(upstream):
+def test_merge_group_that_drops_knowledge_fails_and_one_that_holds_it_does_not(upstream):
     world = upstream.world
     ref = "refs/heads/gh-readonly-queue/main/pr-7"
     for pin, expected in (
@@ -166,7 +166,7 @@ def test_a_merge_group_that_drops_knowledge_fails_and_one_that_holds_it_does_not
         )
 
 
-def test_a_push_is_looked_at_from_what_was_there(upstream):
+def test_push_is_looked_at_from_what_was_there(upstream):
     world = upstream.world
     before = upstream.tip()
     back = upstream.commit(world.revision("base"), before, ref="refs/heads/main")
@@ -206,7 +206,7 @@ def test_verify_without_pins_fetches_no_knowledge(upstream, tmp_path):
     ws.close()
 
 
-def test_a_remote_without_knowledge_is_an_error_where_something_is_pinned(upstream):
+def test_remote_without_knowledge_is_an_error_where_something_is_pinned(upstream):
     upstream.hub.git("update-ref", "-d", "refs/vmrag/data")
     with pytest.raises(VmragError, match="has no knowledge base yet"):
         upstream.judged("push", events.push(upstream.tip("base"), upstream.tip()), sha=upstream.tip())
@@ -222,7 +222,7 @@ def test_without_the_history_that_it_needs_the_check_is_an_error_and_no_guess(up
     ws.close()
 
 
-def test_the_knowledge_is_asked_for_where_the_pin_says_if_that_is_the_codes_own_remote(upstream):
+def test_knowledge_is_asked_for_where_the_pin_says_if_that_is_the_codes_own_remote(upstream):
     """The settings here need not know that it has moved; any other remote of a pin is not asked."""
     world, place = upstream.world, "refs/heads/vmrag/data"
     upstream.hub.git("update-ref", place, "refs/vmrag/data")

@@ -212,7 +212,7 @@ def test_nothing_else_of_the_fork_comes_along(world):
         ]
 
 
-def test_a_commit_that_is_here_needs_no_branch_of_the_fork(world):
+def test_commit_that_is_here_needs_no_branch_of_the_fork(world):
     code = world.opens(world.eve.record("one"))
     world.ada.repo.git("fetch", "-q", "../fork.git", "topic:pr-12")
     world.fork.git("update-ref", "-d", "refs/heads/topic")
@@ -221,7 +221,7 @@ def test_a_commit_that_is_here_needs_no_branch_of_the_fork(world):
     assert world.adopts("HEAD")["pinned"] == []
 
 
-def test_a_branch_of_the_fork_is_read_without_bringing_its_code_here(world):
+def test_branch_of_the_fork_is_read_without_bringing_its_code_here(world):
     code = world.opens(world.eve.record("one"))
     world.adopts()
     assert world.ada.repo.run("cat-file", "-e", code).returncode != 0
@@ -246,7 +246,7 @@ def test_adopt_without_news_still_requires_a_fork(world):
 
 @pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])
 @pytest.mark.sample(2)
-def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
+def test_fork_is_named_as_git_fetch_takes_it(world, named):
     world.opens(world.eve.record("one"))
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
     done = world.maintainer.vmrag("adopt", named.format(fork=world.fork.top), "topic", "--json")
@@ -262,7 +262,7 @@ def test_adopt_rejects_unknown_commit_or_branch(world, name):
     assert error["message"].endswith("nor a branch of " + error["hint"].removeprefix("git ls-remote --heads ") + ".")
 
 
-def test_a_path_counts_from_where_the_command_is_started(world):
+def test_path_counts_from_where_the_command_is_started(world):
     world.opens(world.eve.record("one"))
     (world.ada.repo.top / "deep" / "er").mkdir(parents=True)
     assert world.maintainer.vmrag("-C", "deep/er", "adopt", "../../../fork.git", "topic").code == 0
@@ -298,7 +298,7 @@ def test_adopt_checks_revisions_that_were_already_fetched(world):
     assert world.refuses()["code"] == "KNOWLEDGE_REFUSED"
 
 
-def test_a_merge_of_what_others_did_meanwhile_is_taken_with_both_sides(world):
+def test_merge_of_what_others_did_meanwhile_is_taken_with_both_sides(world):
     ours = world.ada.record("ours")
     world.ada.push()
     world.eve.fetch("origin")
@@ -311,7 +311,7 @@ def test_a_merge_of_what_others_did_meanwhile_is_taken_with_both_sides(world):
     assert world.ada.engine.is_ancestor(ours, merged)
 
 
-def test_an_earlier_pin_that_the_fork_has_lost_is_named_and_does_not_stop_the_rest(world):
+def test_earlier_pin_that_the_fork_has_lost_is_named_and_does_not_stop_the_rest(world):
     lost, kept = world.evil("DELETE FROM documents", name="lost"), world.eve.record("kept")
     world.eve.push("fork", revisions=(kept,))
     world.pins(lost)
@@ -345,7 +345,7 @@ def test_adopt_reports_commit_with_missing_or_malformed_pin(world):
     assert world.refuses(code=1)["code"] == "PIN_MALFORMED"
 
 
-def test_the_base_repository_is_never_the_fork_itself(world):
+def test_base_repository_is_never_the_fork_itself(world):
     world.opens(world.eve.record("one"))
     world.ada.repo.git("remote", "rename", "origin", "fork")
     error = world.maintainer.vmrag("adopt", "fork", "HEAD", "--json", code=2).error
@@ -356,7 +356,7 @@ def test_the_base_repository_is_never_the_fork_itself(world):
 
 @pytest.mark.parametrize("source", ["ext::sh -c touch% pwned", "-oProxyCommand=touch pwned", "fd::3"])
 @pytest.mark.sample(2)
-def test_a_source_that_would_run_a_program_is_refused(world, source):
+def test_source_that_would_run_a_program_is_refused(world, source):
     done = world.maintainer.vmrag("adopt", "--json", "--", source, "topic", code=None)
     assert done.code in (2, 3)
     assert not list(world.pair.folder.rglob("*pwned*"))
@@ -485,7 +485,7 @@ def strangers(_beginning: tuple[Path, str], tmp_path: Path) -> Iterator[Stranger
 
 
 @pytest.mark.parametrize("flaw", [*SCHEMAS, *ROWS])
-def test_a_revision_that_no_command_of_ours_could_have_made_is_refused(strangers, flaw):
+def test_revision_that_no_command_of_ours_could_have_made_is_refused(strangers, flaw):
     bad = strangers.evil(*(SCHEMAS | ROWS)[flaw].split("; "))
     assert strangers.refuses(bad).startswith(f"refused revision {bad[:12]}, nothing was imported: ")
 
@@ -499,7 +499,7 @@ def test_it_is_refused_as_well_where_a_later_revision_has_mended_it(strangers, f
     assert bad[:12] in strangers.refuses(mended)
 
 
-def test_a_bad_revision_on_the_other_side_of_a_merge_is_refused(strangers):
+def test_bad_revision_on_the_other_side_of_a_merge_is_refused(strangers):
     bad = strangers.evil("CREATE TABLE extra(x)")
     good = strangers.evil("UPDATE documents SET title = 'good'", name="good")
     merged = strangers.evil(
@@ -550,7 +550,7 @@ def test_more_than_the_limits_is_refused(strangers, limits, said):
     assert len(strangers.vet(revision)) == 3
 
 
-def test_a_knowledge_base_that_begins_beside_ours_is_refused(strangers):
+def test_knowledge_base_that_begins_beside_ours_is_refused(strangers):
     """On top of the engine's own first commit, which both have, instead of our root."""
     start = root(strangers.ours)
     first = strangers.ours.parents([start])[start][0]
@@ -558,7 +558,7 @@ def test_a_knowledge_base_that_begins_beside_ours_is_refused(strangers):
     assert "another one" in strangers.refuses(beside)
 
 
-def test_a_byte_changed_anywhere_is_noticed_or_was_not_needed(strangers):
+def test_byte_changed_anywhere_is_noticed_or_was_not_needed(strangers):
     """The engine leaves out what follows the last commit that is whole, as after a power cut."""
     good = strangers.evil("UPDATE documents SET title = 'good'")
     content, taken = strangers.theirs.read_bytes(), 0
@@ -625,7 +625,7 @@ def test_another_knowledge_base_is_refused(world):
     other.close()
 
 
-def test_a_revision_on_top_of_an_anchor_is_refused(world):
+def test_revision_on_top_of_an_anchor_is_refused(world):
     """Anchors have no tables: what a revision has changed since could not be told."""
     kept = world.ada.record("given up", branch="gone")
     world.ada.engine.delete_branch("gone", expected=kept)
@@ -642,7 +642,7 @@ def test_a_revision_on_top_of_an_anchor_is_refused(world):
 
 @pytest.mark.parametrize("kind", TAMPERED)
 @pytest.mark.sample(2)
-def test_a_tampered_file_is_refused(world, kind):
+def test_tampered_file_is_refused(world, kind):
     world.opens(world.eve.record("one"))
     data = Data.of(world.fork)
     TAMPERING[kind](data)
@@ -664,7 +664,7 @@ def with_service(world: World, name: str, doc_id: str) -> str:
     return store(engine, "main", document(doc_id, collection=name))
 
 
-def test_a_collection_that_asks_a_paid_service_needs_its_name_said(world):
+def test_collection_that_asks_a_paid_service_needs_its_name_said(world):
     revision = with_service(world, "costly", "one")
     world.opens(revision)
     error = world.refuses()
@@ -681,7 +681,7 @@ def test_a_collection_that_asks_a_paid_service_needs_its_name_said(world):
 
 
 @pytest.mark.parametrize("chunking", ['{"size":1,"overlap":0}', '{"size":100000,"overlap":99999}'])
-def test_a_collection_whose_index_would_be_many_times_as_large_is_refused(strangers, chunking):
+def test_collection_whose_index_would_be_many_times_as_large_is_refused(strangers, chunking):
     pieces = f"""UPDATE collections SET chunking = '{chunking[:-1]},"strategy":"characters"}}'"""
     assert "many times as large" in strangers.refuses(strangers.evil(pieces))
 
@@ -689,7 +689,7 @@ def test_a_collection_whose_index_would_be_many_times_as_large_is_refused(strang
 # -- limits ----------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world):
+def test_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world):
     world.opens(world.eve.record("big", random.Random(2).randbytes(600_000).hex()))
     error = world.refuses("topic", "--max-mb", "1")
     assert error["code"] == "KNOWLEDGE_REFUSED"
@@ -709,7 +709,7 @@ DEATHS = {
 
 @pytest.mark.parametrize("moment", sorted(DEATHS))
 @pytest.mark.sample(2)
-def test_a_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
+def test_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
     revision = world.eve.record("one")
     world.opens(revision)
     assert cli.driven(world.maintainer, DEATHS[moment], "adopt", "../fork.git", "topic").code == -9
@@ -751,7 +751,7 @@ def test_two_at_once_take_turns(world):
 
 @pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--filter=tree:0"]])
 @pytest.mark.sample(2)
-def test_a_maintainers_clone_may_lack_history_or_contents(world, options):
+def test_maintainers_clone_may_lack_history_or_contents(world, options):
     world.pair.hub.git("config", "uploadpack.allowFilter", "true")
     world.ada.repo.commit("later")
     world.ada.repo.git("push", "-q", "origin", "main")
@@ -764,7 +764,7 @@ def test_a_maintainers_clone_may_lack_history_or_contents(world, options):
     small.close()
 
 
-def test_a_linked_work_tree_adopts_for_all(world):
+def test_linked_work_tree_adopts_for_all(world):
     revision = world.eve.record("one")
     world.opens(revision)
     world.ada.repo.git("worktree", "add", "-q", "../linked")

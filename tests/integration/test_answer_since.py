@@ -64,7 +64,7 @@ def test_it_names_what_moved_and_the_revisions_that_changed_each_document(histor
     assert report["revision"] != report["since"]
 
 
-def test_the_answers_are_those_that_both_places_give(history):
+def test_answers_are_those_that_both_places_give(history):
     report = asked(history, "--since", "v1")
     for place, answers in (("v1", report["before"]), ("v2", report["after"])):
         given = asked(history, "--at", place)["results"]
@@ -110,7 +110,7 @@ def test_query_since_rejects_options_for_one_answer(history, other):
     assert "--since compares two answers" in done.err
 
 
-def test_a_ref_without_a_pin_is_refused_with_its_name(history):
+def test_ref_without_a_pin_is_refused_with_its_name(history):
     history.git("checkout", "-q", "--orphan", "bare")
     history.git("rm", "-rq", "--cached", ".")
     history.git("commit", "-q", "--allow-empty", "-m", "bare")

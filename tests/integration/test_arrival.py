@@ -61,7 +61,7 @@ def test_neither_is_one_that_lets_nobody_in_or_says_that_it_is_not_there(world, 
     assert ANEW not in error["hint"]
 
 
-def test_a_revision_that_may_not_be_fetched_is_missing_for_want_of_a_credential(world):
+def test_revision_that_may_not_be_fetched_is_missing_for_want_of_a_credential(world):
     bob = world.join("bob")
     bob.vmrag("clone")
     world.ada.write_document("later.md", "Later.")
@@ -81,7 +81,7 @@ def test_install_and_status_propose_what_helps_and_nothing_else(bob):
     assert bob.status()["hint"] == "vmrag clone"
 
 
-def test_a_remote_that_answers_that_it_has_none_is_one(world):
+def test_remote_that_answers_that_it_has_none_is_one(world):
     world.hub.git("update-ref", "-d", DATA)
     bob = world.join("bob")
     for command in ("query certificates", "init --knowledge-base"):
@@ -125,7 +125,7 @@ def test_init_beside_branches_with_pins_that_cannot_be_fetched_starts_nothing(bo
 # -- asking again
 
 
-def test_a_clone_without_a_knowledge_base_does_not_wait_for_a_silent_remote_with_every_query(world, bob):
+def test_clone_without_a_knowledge_base_does_not_wait_for_a_silent_remote_with_every_query(world, bob):
     refused(bob, "query", "certificates")
     bob.git("remote", "set-url", "origin", str(world.hub.top))
     note = bob.shared / "remotes" / "unreached.json"

@@ -75,7 +75,7 @@ def test_nothing_is_started_where_nothing_moved(project):
     assert "started" in log(project)
 
 
-def test_a_pipe_around_git_does_not_wait_for_the_sync(project):
+def test_pipe_around_git_does_not_wait_for_the_sync(project):
     """Whoever captures the output of git waits until everybody has closed it."""
     slow = project.write("slow.py", "import time; time.sleep(8)")
     project.write(".git/vmrag/interpreter", f"{sys.executable}\n")
@@ -132,7 +132,7 @@ def test_many_checkouts_at_once_end_where_the_last_one_went(project):
     assert project.consistent()
 
 
-def test_a_killed_sync_is_made_up_by_whoever_comes_next(project):
+def test_killed_sync_is_made_up_by_whoever_comes_next(project):
     with locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
         switched(project, "feature", **ASIDE)
         deadline = time.monotonic() + 20
@@ -147,7 +147,7 @@ def test_a_killed_sync_is_made_up_by_whoever_comes_next(project):
     assert project.status()["background"] is None
 
 
-def test_a_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
+def test_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
     project.commit("code", **{"code.py": "1"})
     project.write(".dolt-version", "{")
     project.git("commit", "-q", "--no-verify", "-a", "-m", "bad", env={"VMRAG": "0"})
@@ -177,7 +177,7 @@ def test_status_shows_how_far_a_sync_is(project, held):
             assert any("building the index, 20 of 40" in reason for reason in found["reasons"])
 
 
-def test_the_log_is_kept_small(project, monkeypatch):
+def test_log_is_kept_small(project, monkeypatch):
     (project.own / "sync.log").write_text("x" * 300_000)
     switched(project, "feature", **ASIDE)
     ended(project)
@@ -188,7 +188,7 @@ def test_the_log_is_kept_small(project, monkeypatch):
 # -- queries meanwhile
 
 
-def test_a_query_waits_for_a_sync_that_ends_in_time(project):
+def test_query_waits_for_a_sync_that_ends_in_time(project):
     with locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
         switched(project, "feature", **ASIDE)
         asked = subprocess.Popen(
@@ -248,7 +248,7 @@ def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
 
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 @pytest.mark.parametrize("why", ["too much", "a lock", "nothing"])
-def test_a_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project, monkeypatch, capsys, why):
+def test_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project, monkeypatch, capsys, why):
     project.git("switch", "-q", "feature", env={"VMRAG": "0"})
     told = background.WatchedProgress(background.get_sync_job(plumbing.locate_work_tree(project.top)), lambda _: None)
     for note in (
@@ -274,7 +274,7 @@ def test_a_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project
     assert "vmrag/wip" not in project.vmrag("query", "uv").err, "it was said"
 
 
-def test_a_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(project):
+def test_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(project):
     project.git("worktree", "add", "-q", "../linked", "feature", env={"VMRAG": "0"})
     linked = Project(project.top.parent / "linked")
     own = linked.own

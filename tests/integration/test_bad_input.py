@@ -82,7 +82,7 @@ BAD_PINS: dict[str, tuple[Callable[[str], bytes], str]] = {
 
 @pytest.mark.parametrize("what", BAD_PINS)
 @pytest.mark.sample(3)
-def test_a_malformed_pin_names_line_and_fix_and_the_old_revision_answers(project, tmp_path, what):
+def test_malformed_pin_names_line_and_fix_and_the_old_revision_answers(project, tmp_path, what):
     broken, says = BAD_PINS[what]
     (project.top / ".dolt-version").write_bytes(broken((project.top / ".dolt-version").read_text()))
     for command in [("sync",), *WRITES]:
@@ -101,7 +101,7 @@ def test_a_malformed_pin_names_line_and_fix_and_the_old_revision_answers(project
         assert_whole(project, tmp_path / "scratch")
 
 
-def test_a_pin_with_conflict_markers_is_mended_by_taking_a_side(project, tmp_path):
+def test_pin_with_conflict_markers_is_mended_by_taking_a_side(project, tmp_path):
     project.write(".git/info/attributes", ".dolt-version merge\n")  # as text: git's own merge, not our driver
     assert project.run("merge", "feature").returncode == 1
     assert "<<<<<<<" in (project.top / ".dolt-version").read_text()
@@ -111,7 +111,7 @@ def test_a_pin_with_conflict_markers_is_mended_by_taking_a_side(project, tmp_pat
     assert_whole(project, tmp_path / "scratch")
 
 
-def test_a_pin_of_an_unknown_revision_is_missing_and_the_old_one_answers(project):
+def test_pin_of_an_unknown_revision_is_missing_and_the_old_one_answers(project):
     pin = json.loads((project.top / ".dolt-version").read_text())
     (project.top / ".dolt-version").write_text(json.dumps(pin | {"dolt_commit": "0" * 40}))
     for command in [("sync",), *WRITES]:
@@ -151,7 +151,7 @@ def test_missing_knowledge_base_hints_where_to_get_it(project):
     assert project.status()["state"] == "in_sync"
 
 
-def test_a_knowledge_base_that_was_brought_back_goes_on_where_it_was(project, tmp_path):
+def test_knowledge_base_that_was_brought_back_goes_on_where_it_was(project, tmp_path):
     project.put("note.md", "An uncommitted note.")
     (project.shared / "kb").rename(tmp_path / "kb")
     refused(project, "sync", code=2, error="NOT_INITIALIZED")
@@ -161,7 +161,7 @@ def test_a_knowledge_base_that_was_brought_back_goes_on_where_it_was(project, tm
 
 @pytest.mark.parametrize("content", [b"", b"garbage " * 4000, bytes(20_000)])
 @pytest.mark.hooks("on")
-def test_a_garbage_knowledge_base_is_not_touched_and_the_error_says_what_to_do(project, content):
+def test_garbage_knowledge_base_is_not_touched_and_the_error_says_what_to_do(project, content):
     file = project.shared / "kb" / "kb.doltlite"
     file.write_bytes(content)
     for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
@@ -172,7 +172,7 @@ def test_a_garbage_knowledge_base_is_not_touched_and_the_error_says_what_to_do(p
     assert project.run("switch", "-q", "feature").returncode == 0
 
 
-def test_a_knowledge_base_of_which_hardly_anything_is_left_is_refused(project):
+def test_knowledge_base_of_which_hardly_anything_is_left_is_refused(project):
     file = project.shared / "kb" / "kb.doltlite"
     os.truncate(file, int(file.stat().st_size * 0.1))
     for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
@@ -180,7 +180,7 @@ def test_a_knowledge_base_of_which_hardly_anything_is_left_is_refused(project):
 
 
 @pytest.mark.parametrize("part", [0.7, 0.9])
-def test_a_truncated_knowledge_base_is_refused_until_a_person_goes_on_with_what_is_left(project, part):
+def test_truncated_knowledge_base_is_refused_until_a_person_goes_on_with_what_is_left(project, part):
     file = project.shared / "kb" / "kb.doltlite"
     os.truncate(file, int(file.stat().st_size * part))
     for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
@@ -224,7 +224,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("command", ["query faq", "sync"])
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.sample(16)
-def test_a_damaged_index_is_built_again_and_never_served(project, tmp_path, damage, command, pin):
+def test_damaged_index_is_built_again_and_never_served(project, tmp_path, damage, command, pin):
     DAMAGES[damage](view_of(project))
     pinned = (project.top / ".dolt-version").read_bytes()
     if pin == "malformed":
@@ -243,7 +243,7 @@ def test_a_damaged_index_is_built_again_and_never_served(project, tmp_path, dama
 
 @pytest.mark.parametrize("name", ["words-1.idx", "seal.json", "manifest.sqlite", "*"])
 @pytest.mark.parametrize("of", ["a segment", "the view"])
-def test_an_index_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, of, name):
+def test_index_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, of, name):
     if of == "a segment":
         [folder] = segments_of(view_of(project))
     else:
@@ -280,7 +280,7 @@ def test_checkout_builds_index_despite_damaged_base_index(project, tmp_path):
 @pytest.mark.parametrize("content", [b"", b"\0garbage", b"[]", b'{"revision": 1, "view": null}', b"{}"])
 @pytest.mark.parametrize("name", ["workspace.json", "applied"])
 @pytest.mark.sample(4)
-def test_a_garbage_workspace_file_is_written_again(project, tmp_path, name, content):
+def test_garbage_workspace_file_is_written_again(project, tmp_path, name, content):
     project.put("note.md", "An uncommitted note.")
     (project.own / name).write_bytes(content)
     assert project.status()["state"] == "drift"
@@ -289,7 +289,7 @@ def test_a_garbage_workspace_file_is_written_again(project, tmp_path, name, cont
     assert_whole(project, tmp_path / "scratch")
 
 
-def test_a_garbage_embedding_cache_is_set_aside_and_filled_again(project, tmp_path):
+def test_garbage_embedding_cache_is_set_aside_and_filled_again(project, tmp_path):
     (project.shared / "embeddings.sqlite").write_bytes(b"garbage" * 1000)
     said = project.vmrag(*ADD).err
     assert "set aside as embeddings.sqlite.corrupt-1" in said
@@ -450,7 +450,7 @@ def test_commands_in_a_bare_repository_suggest_a_worktree(tmp_path, monkeypatch)
     assert not (tmp_path / "bare" / "vmrag").exists()
 
 
-def test_the_loop_works_before_the_first_git_commit(tmp_path, monkeypatch):
+def test_loop_works_before_the_first_git_commit(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "unborn")
     refused(project, "query", "x", code=2, error="NOT_INITIALIZED")
@@ -528,7 +528,7 @@ length, bytes.
     "name", [name if name in FEW_NAMES else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
 )
 @pytest.mark.sample(3)
-def test_a_branch_name_that_no_engine_takes_works_like_any_other(project, tmp_path, name):
+def test_branch_name_that_no_engine_takes_works_like_any_other(project, tmp_path, name):
     made = subprocess.run(["git", "checkout", "-q", "-b", name], cwd=project.top, capture_output=True, check=False)
     if made.returncode:
         pytest.skip("git refuses the name")
@@ -590,7 +590,7 @@ def test_odd_document_ids_are_kept_exactly(project, tmp_path):
 
 
 @pytest.mark.parametrize("doc_id", ["", "x" * 256, "a\nb", "a\tb", "a\x7fb", "a\udce9b"])
-def test_an_impossible_document_id_is_refused(project, doc_id):
+def test_impossible_document_id_is_refused(project, doc_id):
     before = project.texts()
     project.write("docs/setup.md", "text")
     refused(project, *ADD[:-1], doc_id, code=2, error="INVALID_NAME")
@@ -598,7 +598,7 @@ def test_an_impossible_document_id_is_refused(project, doc_id):
 
 
 @pytest.mark.parametrize("name", ["", "x", "a b", "größe", ".hidden", "a..b", "127.0.0.1", "x" * 256])
-def test_an_impossible_collection_name_is_refused_with_one_that_works(project, name):
+def test_impossible_collection_name_is_refused_with_one_that_works(project, name):
     error = refused(project, "import", "docs", "--collection", name, code=2, error="INVALID_NAME")
     assert "--collection " in error["hint"]
 
@@ -670,7 +670,7 @@ def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs
         (["completion", "tcsh"], "'tcsh' is not one of"),
     ],
 )
-def test_a_command_line_that_cannot_be_meant_is_a_usage_error(project, line, says):
+def test_command_line_that_cannot_be_meant_is_a_usage_error(project, line, says):
     words = project.run_quietly(*line)
     assert words.code == 2
     assert words.out == ""
@@ -690,7 +690,7 @@ def test_without_a_command_the_help_is_printed_once(project):
     assert "error:" not in said.err
 
 
-def test_a_commit_without_words_is_refused(project):
+def test_commit_without_words_is_refused(project):
     refused(project, "commit", "-m", " ", code=2, error="MESSAGE_REQUIRED")
 
 

@@ -71,7 +71,7 @@ def test_fewer_results_are_the_first_of_more_here_and_at_a_ref(project):
     assert ranking(project, "-k", "12", "--at", "HEAD") == many
 
 
-def test_a_change_of_code_leaves_the_order_of_documents(project):
+def test_change_of_code_leaves_the_order_of_documents(project):
     before = [row for row in ranking(project, "-k", "12") if row[0] == "document"]
     commit(project, "more code", **{"src/more.py": "def rotate_keys(rotate, keys):\n    return rotate(keys)\n"})
     assert [row for row in ranking(project, "-k", "12") if row[0] == "document"][: len(before)] == before

@@ -140,7 +140,7 @@ def _limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("sent", [dripping_headers, dripping_body, dripping_without_a_length, continuing])
 @pytest.mark.parametrize("ask", ASKING)
-def test_an_answer_that_drips_is_given_up_when_its_time_is_over(ask, sent):
+def test_answer_that_drips_is_given_up_when_its_time_is_over(ask, sent):
     started = time.monotonic()
     with serving(sent) as url:
         assert "did not answer in time" in ask(url)
@@ -150,7 +150,7 @@ def test_an_answer_that_drips_is_given_up_when_its_time_is_over(ask, sent):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("sent", [without_an_end, said_to_be_huge, a_bomb])
 @pytest.mark.parametrize("ask", ASKING)
-def test_an_answer_without_an_end_is_cut_off_packed_ones_too(ask, sent):
+def test_answer_without_an_end_is_cut_off_packed_ones_too(ask, sent):
     with serving(sent) as url:
         assert f"more than the {MOST} bytes" in ask(url)
 

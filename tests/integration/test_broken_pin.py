@@ -41,7 +41,7 @@ def newer(project: Project) -> str:
 
 
 @pytest.mark.parametrize("content", ["", "{", "<<<<<<< ours\n"], ids=["empty", "cut", "markers"])
-def test_the_staged_pin_comes_back_and_not_an_older_one(project, content):
+def test_staged_pin_comes_back_and_not_an_older_one(project, content):
     revision = newer(project)
     project.write(".dolt-version", content)
     obey(project, hint(project))
@@ -58,7 +58,7 @@ def test_heads_pin_comes_back_where_the_staged_one_is_broken_too(project):
     assert project.pinned == before
 
 
-def test_a_deleted_pin_file_that_is_staged_broken_brings_back_heads(project):
+def test_deleted_pin_file_that_is_staged_broken_brings_back_heads(project):
     before = project.pinned
     project.write(".dolt-version", "")
     project.git("add", ".dolt-version")
@@ -67,7 +67,7 @@ def test_a_deleted_pin_file_that_is_staged_broken_brings_back_heads(project):
     assert project.pinned == before
 
 
-def test_a_fresh_pin_is_the_way_out_where_git_has_no_whole_one(project):
+def test_fresh_pin_is_the_way_out_where_git_has_no_whole_one(project):
     before = project.pinned
     project.write(".dolt-version", "{}")
     project.git("commit", "-qam", "broken", "--no-verify")
@@ -97,7 +97,7 @@ def test_in_a_merge_the_conflict_comes_back_and_no_side_alone(project, added):
 
 
 @pytest.mark.hooks("on")
-def test_a_broken_pin_that_is_staged_over_a_whole_one_is_staged_again(project):
+def test_broken_pin_that_is_staged_over_a_whole_one_is_staged_again(project):
     revision = newer(project)
     whole = (project.top / ".dolt-version").read_text()
     project.write(".dolt-version", "")

@@ -193,7 +193,7 @@ def test_all_formats_name_the_queries_by_id_or_text_and_show_what_was_wanted_and
     assert results[1]["message"]["text"].startswith(r"a \]\]> #1 {{0}} \[x\](http://y)\\z: ")
 
 
-def test_a_problem_is_known_again_where_lines_scores_and_places_are_others(golden):
+def test_problem_is_known_again_where_lines_scores_and_places_are_others(golden):
     before = entries_of(written(golden, "check")[2])
     golden.put("more.md", "Install the program, install the program.")
     text = (golden.top / FILE).read_text()

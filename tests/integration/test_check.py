@@ -62,7 +62,7 @@ def test_check_update_records_rankings_and_keeps_text_of_user(golden):
     assert golden.vmrag("check").out == f"2 queries answered as expected; asked revision {golden.pinned[:7]}.\n"
 
 
-def test_a_changed_answer_fails_readably_until_it_is_recorded(golden):
+def test_changed_answer_fails_readably_until_it_is_recorded(golden):
     golden.put("install.md", "Install the program, install the program.")
     done = golden.vmrag("check", code=1)
     assert f"miss  install the program  {FILE}:9" in done.out
@@ -77,7 +77,7 @@ def test_a_changed_answer_fails_readably_until_it_is_recorded(golden):
     assert missed(golden) == [[], ["ranking"]]
 
 
-def test_a_recorded_order_stays_where_a_line_of_another_document_moves_all_scores(project):
+def test_recorded_order_stays_where_a_line_of_another_document_moves_all_scores(project):
     texts = ("install the program", "certificates for TLS", "questions")
     project.write(FILE, "queries:\n" + "".join(f"  - query: {each}\n    mode: keyword\n" for each in texts))
     project.vmrag("check", "--update", "--order")
@@ -126,7 +126,7 @@ def test_thresholds_decide_in_place_of_single_misses(golden):
     golden.write(FILE, project_text)
 
 
-def test_the_quality_of_earlier_commits_is_asked_of_them_by_the_queries_of_today(project):
+def test_quality_of_earlier_commits_is_asked_of_them_by_the_queries_of_today(project):
     project.write(FILE, "queries: [{query: certificates for TLS, mode: keyword, first: handbook/deep/tls.txt}]\n")
     project.write("code.py", "x = 1\n")
     project.git("add", ".")
@@ -216,7 +216,7 @@ def test_check_reports_other_ranking_version_once_and_fails(golden):
     golden.vmrag("check")
 
 
-def test_a_query_that_expects_nothing_is_refused_until_its_ranking_is_recorded(project):
+def test_query_that_expects_nothing_is_refused_until_its_ranking_is_recorded(project):
     project.write(FILE, QUERIES)
     refused = error(project)
     assert refused["message"] == f"{FILE}, line 8: the query 'install the program' has no expectation."
@@ -252,7 +252,7 @@ def pin(project: Project, text: str) -> None:
     project.write(".dolt-version", text)
 
 
-def test_the_old_revision_never_passes_for_the_pinned_one(golden):
+def test_old_revision_never_passes_for_the_pinned_one(golden):
     """Not where the pin is missing here, malformed, or gone; a query goes on answering there."""
     pinned = json.loads((golden.top / ".dolt-version").read_text())
     cases = {

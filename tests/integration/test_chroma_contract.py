@@ -66,7 +66,7 @@ def test_rows_come_and_go(store):
     assert read(store, guide, []) == []
 
 
-def test_a_row_that_was_deleted_can_be_added_again(store):
+def test_row_that_was_deleted_can_be_added_again(store):
     guide = made(store)
     store.add(guide, rows(["a"], state="old"))
     store.delete(guide, ["a"])
@@ -139,7 +139,7 @@ def test_more_collections_than_a_page_holds_are_all_listed(store):
 
 
 @pytest.mark.parametrize("unknown", ["00000000-0000-0000-0000-000000000000", "nonsense"])
-def test_an_unknown_collection_is_an_index_failure(store, unknown):
+def test_unknown_collection_is_an_index_failure(store, unknown):
     for action in (
         lambda: store.ids(unknown),
         lambda: store.add(unknown, rows(["a"])),
@@ -150,13 +150,13 @@ def test_an_unknown_collection_is_an_index_failure(store, unknown):
             action()
 
 
-def test_a_collection_is_not_made_twice(store):
+def test_collection_is_not_made_twice(store):
     made(store)
     with pytest.raises(IndexFailed, match="guide"):
         made(store)
 
 
-def test_the_public_client_reads_and_changes_a_store_and_what_it_wrote_is_read(tmp_path):
+def test_public_client_reads_and_changes_a_store_and_what_it_wrote_is_read(tmp_path):
     import chromadb
 
     first = open_store(tmp_path)
@@ -182,7 +182,7 @@ def test_the_public_client_reads_and_changes_a_store_and_what_it_wrote_is_read(t
     again.close()
 
 
-def test_a_closed_store_can_be_renamed_copied_and_opened_again(tmp_path):
+def test_closed_store_can_be_renamed_copied_and_opened_again(tmp_path):
     if not Path("/proc/self/fd").is_dir():
         pytest.skip("open files are listed in /proc only")
     home = tmp_path / "home"
@@ -205,7 +205,7 @@ def test_a_closed_store_can_be_renamed_copied_and_opened_again(tmp_path):
         again.close()
 
 
-def test_a_folder_that_holds_no_store_is_an_index_failure(tmp_path):
+def test_folder_that_holds_no_store_is_an_index_failure(tmp_path):
     (tmp_path / bindings.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
     with pytest.raises(IndexFailed):
         open_store(tmp_path)
@@ -229,7 +229,7 @@ def installed(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("version", ["0.6.3", "1.5.3", "1.5.39", "1.5.4", "1.5.10", "1.50.4", "1.6.0", "2.0.0"])
-def test_a_store_opens_with_exactly_the_versions_that_the_package_requires(tmp_path, monkeypatch, version):
+def test_store_opens_with_exactly_the_versions_that_the_package_requires(tmp_path, monkeypatch, version):
     installed(tmp_path, version, monkeypatch)
     required = SpecifierSet(NEEDED.removeprefix("chromadb")).contains(version)
     with contextlib.nullcontext() if required else pytest.raises(IndexExtraMissing):
@@ -237,7 +237,7 @@ def test_a_store_opens_with_exactly_the_versions_that_the_package_requires(tmp_p
 
 
 @pytest.mark.parametrize(("version", "named"), [("1.6.0", "chromadb 1.6.0"), ("", "chromadb of an unknown version")])
-def test_the_error_for_another_version_names_it_and_the_command_that_installs_a_good_one(
+def test_error_for_another_version_names_it_and_the_command_that_installs_a_good_one(
     tmp_path, monkeypatch, version, named
 ):
     installed(tmp_path, version, monkeypatch)

@@ -152,7 +152,7 @@ def test_of_two_checkouts_in_quick_succession_the_second_is_followed(project, cl
     assert there(project) == {project.pinned}
 
 
-def test_a_commit_and_a_query_are_followed_too(project):
+def test_commit_and_a_query_are_followed_too(project):
     revision = project.record("more", more="One more document.")
     project.vmrag("query", "one more")
     assert ready(project)["revision"] == revision
@@ -175,7 +175,7 @@ def test_nothing_is_started_where_the_store_is_there(project, alone):
     assert alone == [project.pinned]
 
 
-def test_a_request_that_names_no_process_is_nobody_at_work(project, alone):
+def test_request_that_names_no_process_is_nobody_at_work(project, alone):
     request = project.shared / "builder/chroma.request"
     request.parent.mkdir(exist_ok=True)
     for pid in ("99999999999999999999", "-1", "0", "x", ""):
@@ -220,7 +220,7 @@ def test_chroma_off_builds_no_store_and_path_reports_it(project, alone, monkeypa
     project.vmrag("path", "chroma")
 
 
-def test_a_sync_waits_where_the_settings_say_so(project, monkeypatch):
+def test_sync_waits_where_the_settings_say_so(project, monkeypatch):
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "wait")
     assert project.ask("sync")["chroma"]["state"] == "ready"
     project.git("switch", "-q", "feature", env={"VMRAG_HOOKS_SYNC": "foreground"})
@@ -228,7 +228,7 @@ def test_a_sync_waits_where_the_settings_say_so(project, monkeypatch):
 
 
 @pytest.mark.hooks("on")
-def test_a_hook_says_where_the_knowledge_is_even_if_the_store_cannot_be_made(project):
+def test_hook_says_where_the_knowledge_is_even_if_the_store_cannot_be_made(project):
     project.vmrag("query", "rest", env={"VMRAG_INDEX_CHROMA": "off"})
     (project.shared / "chroma").write_text("in the way")
     environ = {"VMRAG_HOOKS_SYNC": "foreground", "VMRAG_INDEX_CHROMA": "wait"}
@@ -257,7 +257,7 @@ def test_path_chroma_waits_and_holds_the_pinned_documents_alone(project, client,
     assert project.ask("path", "chroma", "--working")["chroma"] == report["chroma"]
 
 
-def test_a_collection_of_two_letters_has_a_name_that_chroma_takes(project, client, alone):
+def test_collection_of_two_letters_has_a_name_that_chroma_takes(project, client, alone):
     for texts in ({"one": "First."}, {"one": "Other.", "two": "Second."}):
         for name, text in texts.items():
             project.put(name, text, collection="go")
@@ -336,7 +336,7 @@ def killed(project: Project, patch: str) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.sample(2)
-def test_a_kill_leaves_what_the_next_one_sweeps(project, alone, step):
+def test_kill_leaves_what_the_next_one_sweeps(project, alone, step):
     switch(project, "--detach", "first")
     build(project)
     switch(project, "main")  # one document more
@@ -353,7 +353,7 @@ def test_a_kill_leaves_what_the_next_one_sweeps(project, alone, step):
     assert project.ask("gc")["leftovers"]["chroma"]["names"] == []
 
 
-def test_a_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(project, alone):
+def test_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(project, alone):
     project.vmrag("query", "rest")
     for _ in range(ATTEMPTS):
         assert chroma(project)["state"] == "following"
@@ -371,7 +371,7 @@ def test_a_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(proj
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
-def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(project, alone, monkeypatch):
+def test_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(project, alone, monkeypatch):
     def fails(*_: object, **__: object) -> BuiltStore:
         raise IndexFailed("Chroma failed to add 5 chunks.", hint="Look at the disk")
 
@@ -402,7 +402,7 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
     assert chroma(project)["state"] == "ready"
 
 
-def test_a_process_that_fails_before_any_store_is_shown_with_its_reason(project):
+def test_process_that_fails_before_any_store_is_shown_with_its_reason(project):
     (project.shared / "chroma").write_text("in the way")
     project.vmrag("query", "rest")
     assert background.wait_for_end(job(project), within=60)
@@ -444,7 +444,7 @@ def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):
     assert project.ask("query", "rest")["results"]
 
 
-def test_a_damaged_store_is_found_and_made_again(project, alone, monkeypatch):
+def test_damaged_store_is_found_and_made_again(project, alone, monkeypatch):
     path = Path(project.ask("path", "chroma")["chroma"])
     with contextlib.closing(open_store(path)) as store:
         store.delete_rows(store.list_collection_ids()["handbook"], ["rest.md_chunk_0"])
@@ -527,7 +527,7 @@ def test_removal_and_rebuilding_meanwhile_neither_wait_nor_harm(project, alone, 
 
 
 @pytest.mark.parametrize("damaged", ["view", "segment"])
-def test_an_index_that_is_damaged_is_not_followed_until_it_was_built_again(project, alone, damaged):
+def test_index_that_is_damaged_is_not_followed_until_it_was_built_again(project, alone, damaged):
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
         folder = ws.views.view_path(project.pinned)

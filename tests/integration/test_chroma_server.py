@@ -34,7 +34,7 @@ shared, world = people.shared, people.world
 # -- what is put there
 
 
-def test_the_index_of_the_pin_is_put_on_the_server_once_sealed_and_under_a_name_that_its_contents_give(
+def test_index_of_the_pin_is_put_on_the_server_once_sealed_and_under_a_name_that_its_contents_give(
     paid, database, network
 ):
     database.use(paid, network.url, share="wait")
@@ -94,7 +94,7 @@ def test_files_are_in_the_local_store_and_never_sent_to_a_server(paid, database,
     assert not [request for request in network.asked if b"pangolins" in request.body]
 
 
-def test_a_process_in_the_background_puts_it_there(paid, database):
+def test_process_in_the_background_puts_it_there(paid, database):
     database.use(paid, share="follow")
     paid.vmrag("sync")
     deadline = time.monotonic() + 30
@@ -249,7 +249,7 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
 STRANGE = "embedding:\n  model: hash\nchroma:\n  mode: http\n  url: {url}\n  database: {database}\n  share: wait\n"
 
 
-def test_a_strangers_settings_send_nothing_anywhere_until_somebody_agrees(project, database, network):
+def test_strangers_settings_send_nothing_anywhere_until_somebody_agrees(project, database, network):
     project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
     project.vmrag("sync", "--rebuild")
     project.vmrag("query", "setup")
@@ -261,7 +261,7 @@ def test_a_strangers_settings_send_nothing_anywhere_until_somebody_agrees(projec
     assert len(database.sealed()) == 1
 
 
-def test_a_stranger_cannot_exchange_the_server_that_somebody_agreed_to(project, database, network):
+def test_stranger_cannot_exchange_the_server_that_somebody_agreed_to(project, database, network):
     project.write(".vmrag.yaml", STRANGE.format(url=database.url, database=database.name))
     project.vmrag("trust", "--yes")
     project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
@@ -273,7 +273,7 @@ def keys(network: Network) -> set[tuple[str | None, str | None]]:
     return {(each.headers.get("X-Chroma-Token"), each.headers.get("Authorization")) for each in network.asked}
 
 
-def test_a_key_of_the_environment_goes_to_an_address_that_this_machine_names_alone(project, database, network):
+def test_key_of_the_environment_goes_to_an_address_that_this_machine_names_alone(project, database, network):
     given = {"CHROMA_API_KEY": "ck-secret", "CHROMA_CLIENT_AUTH_CREDENTIALS": "ada:pw"}
     project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
     project.vmrag("trust", "--yes")
@@ -286,7 +286,7 @@ def test_a_key_of_the_environment_goes_to_an_address_that_this_machine_names_alo
     assert "ck-secret" not in project.vmrag("status", "--json", env=given).out
 
 
-def test_a_key_is_never_sent_where_everybody_on_the_way_could_read_it(project, database):
+def test_key_is_never_sent_where_everybody_on_the_way_could_read_it(project, database):
     database.use(project, "http://chroma.example.org:8000")
     with opened(project) as ws, pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHROMA_API_KEY", "ck-secret")
@@ -338,7 +338,7 @@ def test_missing_database_is_reported_and_not_treated_as_empty(paid, database):
 
 
 @pytest.mark.parametrize("what", ["text", "vector", "record", "collection"])
-def test_the_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(paid, database, what):
+def test_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(paid, database, what):
     share(paid)
     name = next(each for each in database.sealed() if database.collections()[each]["metadata"]["collection"] == "api")
     before = database.records(name)

@@ -133,7 +133,7 @@ def test_server_fault_leads_to_local_embedding_with_a_warning(paid, shared, netw
 
 
 @pytest.mark.parametrize("what", ["nobody answers", "vectors are others", "a page comes"])
-def test_a_sync_fails_if_that_is_what_the_setting_says_and_the_index_of_before_answers(
+def test_sync_fails_if_that_is_what_the_setting_says_and_the_index_of_before_answers(
     paid, shared, network, services, what
 ):
     shared.git("switch", "-q", "--detach", "HEAD~1")
@@ -167,7 +167,7 @@ def test_git_waits_for_no_server(paid, shared, network, services):
     assert paid_texts(services) == ["sea"]
 
 
-def test_a_collection_that_the_server_lost_is_embedded_here_and_put_there_again(paid, shared, database, services):
+def test_collection_that_the_server_lost_is_embedded_here_and_put_there_again(paid, shared, database, services):
     for name in database.sealed():
         database.drop(name)
     shared.vmrag("sync")
@@ -230,7 +230,7 @@ def test_sync_waits_for_another_client_that_uploads(shared, network, services, m
     "fault", [Fault(lost=True), Fault(unanswered=True), Fault(cut=1)], ids=["lost", "unanswered", "cut"]
 )
 @pytest.mark.sample(5)
-def test_a_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, method, ending, fault):
+def test_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, method, ending, fault):
     database = network.database
     hit: list[Request] = []
 
@@ -253,7 +253,7 @@ def test_a_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, 
 
 
 @pytest.mark.parametrize("what", ["it fails", "vectors are others", "records are missing", "a text is another"])
-def test_a_server_that_does_not_keep_what_it_is_given_gets_no_sealed_collection(paid, database, network, what):
+def test_server_that_does_not_keep_what_it_is_given_gets_no_sealed_collection(paid, database, network, what):
     network.rule = FAULTS[what]
     database.use(paid, network.url)
     done = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3)
@@ -316,7 +316,7 @@ def test_two_clients_at_once_put_it_there_once(paid, database, network, tmp_path
     assert network.count("POST", "/add") == 2, "one request a collection"
 
 
-def test_a_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
+def test_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
     """It comes back after a long sleep: the collection that it filled has another name by then."""
     client = database.client()
     name = contents.collection_name("0" * 12, "1" * 32)
@@ -332,14 +332,14 @@ def test_a_client_that_lost_its_lease_takes_nothing_away_from_the_next(database)
     assert client.count(quick.collection) == 1
 
 
-def test_a_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
+def test_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
     client = database.client()
     name = contents.collection_name("0" * 12, "1" * 32)
     client.create(name + contents.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
     assert sharing.Lease(client, name).acquire()
 
 
-def test_a_silent_server_is_asked_once_and_not_for_every_request(database, monkeypatch):
+def test_silent_server_is_asked_once_and_not_for_every_request(database, monkeypatch):
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     client = database.client(f"http://127.0.0.1:{free_port()}", seconds=1)
     with pytest.raises(ChromaServerFailed):
@@ -348,7 +348,7 @@ def test_a_silent_server_is_asked_once_and_not_for_every_request(database, monke
         client.collections()
 
 
-def test_a_list_of_collections_that_never_ends_is_given_up(database, network):
+def test_list_of_collections_that_never_ends_is_given_up(database, network):
     client = database.client(network.url)
     found = {"id": client.create("vmrag-x", {"a": 1}).id, "name": "vmrag-x"}
     network.rule = lambda request: Fault(told=lambda _: [found] * 100) if "?limit=" in request.path else None

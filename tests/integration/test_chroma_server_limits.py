@@ -63,7 +63,7 @@ def cloud(network: Network) -> None:
     network.rule = rule
 
 
-def test_an_index_of_many_records_long_ids_and_long_texts_goes_to_the_cloud_and_comes_back(
+def test_index_of_many_records_long_ids_and_long_texts_goes_to_the_cloud_and_comes_back(
     paid, network, services, tmp_path, monkeypatch
 ):
     database = network.database
@@ -97,7 +97,7 @@ def test_an_index_of_many_records_long_ids_and_long_texts_goes_to_the_cloud_and_
     assert "CHROMA_SERVER" not in other.vmrag("doctor", "--json", env={"VMRAG_CHROMA_SHARE": "wait"}, code=None).out
 
 
-def test_the_stand_in_refuses_what_is_too_much(database, network):
+def test_stand_in_refuses_what_is_too_much(database, network):
     cloud(network)
     client = database.client(network.url, headers={"X-Chroma-Token": "ck-1"})
     with pytest.raises(Exception, match="a name of more than 128 bytes"):
@@ -110,7 +110,7 @@ def test_the_stand_in_refuses_what_is_too_much(database, network):
     assert predicates({"$and": [{"a": 1}, {"$or": [{"b": {"$gt": 1}}, {"c": 2}]}]}) == 3
 
 
-def test_a_server_of_ones_own_says_how_much_it_takes(database, network):
+def test_server_of_ones_own_says_how_much_it_takes(database, network):
     assert database.client(network.url).limits == ServerLimits(1000)
     network.rule = lambda _: Fault(status=200, said=b'{"max_batch_size": 7}')
     assert database.client(network.url).limits == ServerLimits(7)
@@ -121,7 +121,7 @@ def test_a_server_of_ones_own_says_how_much_it_takes(database, network):
     assert network.asked == []
 
 
-def test_the_clouds_own_address_gets_the_key_and_any_other_only_from_this_machine(project, monkeypatch):
+def test_clouds_own_address_gets_the_key_and_any_other_only_from_this_machine(project, monkeypatch):
     from vmrag_link.config import LoadedSettings
     from vmrag_link.settings import Config
 

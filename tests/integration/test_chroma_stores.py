@@ -109,7 +109,7 @@ def grown(kb: Knowledge) -> tuple[str, str]:
     return first, second
 
 
-def test_a_store_holds_exactly_what_the_index_holds_with_the_vectors_of_the_model(kb):
+def test_store_holds_exactly_what_the_index_holds_with_the_vectors_of_the_model(kb):
     first, _ = grown(kb)
     made = make(kb, first)
     assert (made.how, made.added, made.removed) == ("fresh", 24, 0)
@@ -124,7 +124,7 @@ def test_a_store_holds_exactly_what_the_index_holds_with_the_vectors_of_the_mode
     assert make(kb, first).how == "reused"
 
 
-def test_a_store_made_from_another_holds_what_one_from_nothing_holds(kb, tmp_path):
+def test_store_made_from_another_holds_what_one_from_nothing_holds(kb, tmp_path):
     first, second = grown(kb)
     make(kb, first)
     made = make(kb, second)
@@ -252,7 +252,7 @@ def test_store_comparison_finds_each_kind_of_difference(kb, change):
         assert check.find_difference(path, index, with_texts=True) != ""
 
 
-def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
+def test_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
     first, _ = grown(kb)
     copied = kb.copied(first, "without")
     with kb.draft(copied) as draft:
@@ -284,7 +284,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.sample(2)
-def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
+def test_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     first, second = grown(kb)
     make(kb, first)
     killed = child(
@@ -314,7 +314,7 @@ def test_exception_between_batches_ends_build_and_leaves_nothing(kb):
     assert not [path for path in shelf(kb).root.iterdir() if path.is_dir()]
 
 
-def test_an_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
+def test_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
     first, _ = grown(kb)
     folder = kb.copied(first, "soon-gone")
     with contextlib.closing(OpenIndex(folder)) as index:
@@ -342,7 +342,7 @@ def test_only_stores_that_nobody_needs_nor_was_lent_are_removed(kb, monkeypatch)
     assert paths[1].is_dir()
 
 
-def test_a_lease_of_a_clock_that_was_wrong_runs_out(kb):
+def test_lease_of_a_clock_that_was_wrong_runs_out(kb):
     first, _ = grown(kb)
     path = make(kb, first).path
     kept = shelf(kb)
@@ -352,7 +352,7 @@ def test_a_lease_of_a_clock_that_was_wrong_runs_out(kb):
     assert kept.evict_spare(needed=list) == [path]
 
 
-def test_a_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, tmp_path):
+def test_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, tmp_path):
     kept = shelf(kb)
     kept.root.mkdir(parents=True, exist_ok=True)
     (tmp_path / "precious").mkdir()
@@ -365,7 +365,7 @@ def test_a_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, t
     assert (tmp_path / "precious/file").read_text() == "Mine."
 
 
-def test_a_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):
+def test_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):
     first, _ = grown(kb)
     path = make(kb, first).path
     index = kb.views.path(first)

@@ -59,7 +59,7 @@ def later(seconds: float, action: Callable[[], object]) -> threading.Timer:
 # -- the same pieces as anywhere
 
 
-def test_the_child_loads_each_grammar_although_it_is_confined_and_many_texts_have_their_pieces_in_order(
+def test_child_loads_each_grammar_although_it_is_confined_and_many_texts_have_their_pieces_in_order(
     cutter: CodeCutter,
 ) -> None:
     tasks = [CodeTask(text, language, 300) for language, (text, _) in SAMPLES.items()]
@@ -79,7 +79,7 @@ def test_several_processes_share_the_texts_and_keep_their_order() -> None:
         assert all(child._process for child in cutter._children)
 
 
-def test_the_death_of_one_of_several_processes_costs_at_most_one_text() -> None:
+def test_death_of_one_of_several_processes_costs_at_most_one_text() -> None:
     with CodeCutter(processes=3) as cutter:
         answers = cutter.cut_all(CodeTask(text, "python") for text in SOURCES)
         first = next(answers)
@@ -142,7 +142,7 @@ def test_one_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
+def test_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
     code = (
         "import os\nfrom vmrag_link.code.cutter import CodeCutter\n"
         "c = CodeCutter(); c.cut('a = 1\\n', 'python', 9); print(c._children[0]._process._process.pid, flush=True); os._exit(0)"
@@ -160,7 +160,7 @@ def test_the_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
 # -- what dies
 
 
-def test_a_text_whose_parser_is_killed_has_no_pieces_and_the_next_one_has(cutter: CodeCutter) -> None:
+def test_text_whose_parser_is_killed_has_no_pieces_and_the_next_one_has(cutter: CodeCutter) -> None:
     pid = stop(cutter)
     timer = later(0.2, lambda: os.kill(pid, signal.SIGKILL))
     with pytest.raises(CodeUnparsed) as failed:
@@ -171,7 +171,7 @@ def test_a_text_whose_parser_is_killed_has_no_pieces_and_the_next_one_has(cutter
     assert process_of(cutter) != pid
 
 
-def test_the_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutter) -> None:
+def test_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutter) -> None:
     """The child knows the others already, and they are told to the next one."""
     tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(10)]
     found = cutter.cut_all(tasks)
@@ -188,7 +188,7 @@ def test_the_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutte
             assert [piece.symbol for piece in outcome] == [f"f{number}"]
 
 
-def test_a_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> None:
+def test_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> None:
     cutter.cut_text("f(12)\n", "python", 100)
     os.kill(process_of(cutter), signal.SIGKILL)
     process = cutter._children[0]._process
@@ -217,7 +217,7 @@ def test_waiting_has_an_end() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS takes the limit and does not keep it")
-def test_a_parser_that_is_out_of_memory_costs_one_text() -> None:
+def test_parser_that_is_out_of_memory_costs_one_text() -> None:
     """Its process has used too much for another text, too, after each of them."""
     texts = ["f(12)\n", "class A:\n  def f(self, a, b): return a, b\n" * 11_000, "g(12)\n"]
     with CodeCutter(ConversionLimits(max_memory=40 * MIB)) as cutter:

@@ -57,7 +57,7 @@ def coded(project: Project) -> Project:
     [("{", "is not JSON"), ("<<<<<<< ours\n", "merge conflict"), (NOWHERE, "not in this knowledge base")],
     ids=["malformed", "conflict", "missing"],
 )
-def test_a_bad_pin_is_not_committed_and_the_line_says_why(project, bad, said):
+def test_bad_pin_is_not_committed_and_the_line_says_why(project, bad, said):
     before = project.git("rev-parse", "HEAD")
     if bad == NOWHERE:
         pin_naming(project, NOWHERE)
@@ -71,7 +71,7 @@ def test_a_bad_pin_is_not_committed_and_the_line_says_why(project, bad, said):
     assert commit(project, "commit", "-m", "bad", VMRAG="0") == (0, [])
 
 
-def test_the_pin_that_is_committed_is_the_one_that_answers_here(project):
+def test_pin_that_is_committed_is_the_one_that_answers_here(project):
     pin_naming(project, project.git("show", "feature:.dolt-version").split('"dolt_commit": "')[1][:40])
     project.git("add", ".dolt-version")
     pin_naming(project, json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"])
@@ -98,7 +98,7 @@ def test_code_can_be_committed_beside_an_unstaged_pin(coded, kind):
     assert coded.git("show", "HEAD:code.py") == "2"
 
 
-def test_a_repository_without_the_knowledge_base_commits_freely(project):
+def test_repository_without_the_knowledge_base_commits_freely(project):
     (project.shared / "kb").rename(project.shared / "elsewhere")
     pin_naming(project, NOWHERE)
     assert commit(project, "commit", "-a", "-m", "x") == (0, [])
@@ -117,7 +117,7 @@ def test_without_the_knowledge_base_the_pins_text_is_looked_at(project, monkeypa
     assert "is not JSON" in capsys.readouterr().err
 
 
-def test_a_locked_knowledge_base_stops_no_commit(coded):
+def test_locked_knowledge_base_stops_no_commit(coded):
     coded.put("new.md", "new")
     kb = coded.shared / "kb" / DATABASE_FILE
     kb.write_bytes(b"")
@@ -215,14 +215,14 @@ def parted(project: Project) -> Project:
     return project
 
 
-def test_a_merge_that_drops_one_sides_knowledge_is_stopped_before_git_commits(parted):
+def test_merge_that_drops_one_sides_knowledge_is_stopped_before_git_commits(parted):
     code, lines = commit(parted, "merge", "-s", "ours", "-m", "x", "feature")
     assert (code, len(lines)) == (1, 1)
     assert "This merge drops knowledge" in lines[0]
     assert commit(parted, "commit", "--no-verify", "-m", "x")[0] == 0
 
 
-def test_a_conflict_that_is_closed_with_one_side_is_stopped_too(parted):
+def test_conflict_that_is_closed_with_one_side_is_stopped_too(parted):
     assert commit(parted, "merge", "feature")[0] == 1
     parted.git("checkout", "--ours", ".dolt-version")
     parted.git("add", ".dolt-version")
@@ -232,7 +232,7 @@ def test_a_conflict_that_is_closed_with_one_side_is_stopped_too(parted):
 
 
 @pytest.mark.parametrize("way", ["conflict", "strategy"])
-def test_the_hint_of_a_dropping_merge_mends_it(parted, monkeypatch, way):
+def test_hint_of_a_dropping_merge_mends_it(parted, monkeypatch, way):
     if way == "conflict":
         parted.run("merge", "feature")
         parted.git("checkout", "--ours", ".dolt-version")
@@ -280,7 +280,7 @@ def theirs(project: Project, pin: str, *, start: str = "main") -> None:
 @pytest.mark.parametrize("way", ["merge", "commit"])
 @pytest.mark.parametrize("pin", [NOWHERE, "{"], ids=["missing", "malformed"])
 @pytest.mark.sample(2)
-def test_a_merge_takes_a_pin_that_another_side_brings_wherever_its_knowledge_is(project, pin, way):
+def test_merge_takes_a_pin_that_another_side_brings_wherever_its_knowledge_is(project, pin, way):
     theirs(project, pin)
     if way == "commit":
         project.git("merge", "-q", "--no-commit", "theirs")
@@ -336,7 +336,7 @@ def remote(project: Project, tmp_path) -> Project:
     return project
 
 
-def test_a_pushed_branch_must_pin_what_is_there(remote):
+def test_pushed_branch_must_pin_what_is_there(remote):
     assert commit(remote, "push", "origin", "main", "feature") == (0, [PUSHED.format("origin")])
     pin_naming(remote, NOWHERE)
     remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")
@@ -362,7 +362,7 @@ def test_push_sends_pins_of_one_remote_to_another(remote, tmp_path):
     assert commit(remote, "push", "fork", "main") == (0, [PUSHED.format("fork")])
 
 
-def test_a_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monkeypatch, tmp_path):
+def test_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monkeypatch, tmp_path):
     commits = [remote.commit(str(number), **{"code.py": str(number)}) for number in range(3)]
     pin_naming(remote, NOWHERE)
     remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")
@@ -383,7 +383,7 @@ def test_a_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monk
 
 
 @pytest.mark.parametrize("way", ["git:", "a folder"])
-def test_a_push_starts_few_processes(remote, tmp_path, way):
+def test_push_starts_few_processes(remote, tmp_path, way):
     traced.require()
     if way == "a folder":
         remote.write(".vmrag.yaml", f"remote: file://{tmp_path / 'kb.doltlite'}\nembedding:\n  model: hash\n")
@@ -401,7 +401,7 @@ def test_a_push_starts_few_processes(remote, tmp_path, way):
     assert 1 <= len(silent) <= 10, silent
 
 
-def test_a_push_without_a_new_pin_starts_no_python(remote):
+def test_push_without_a_new_pin_starts_no_python(remote):
     remote.git("push", "-q", "origin", "main")
     remote.commit("code", **{"code.py": "1"})
     (remote.shared / "interpreter").write_text("/bin/false\n")

@@ -117,7 +117,7 @@ def test_next_command_finishes_a_killed_commit(noted, tmp_path, step, then):
 @pytest.mark.parametrize(
     ("step", "then"), crossed([each for each in STEPS if each not in COMMITTED], ["sync", "query", "list", "commit"])
 )
-def test_a_kill_before_the_knowledge_base_is_committed_leaves_the_documents_uncommitted(noted, tmp_path, step, then):
+def test_kill_before_the_knowledge_base_is_committed_leaves_the_documents_uncommitted(noted, tmp_path, step, then):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, step)
@@ -135,7 +135,7 @@ def test_a_kill_before_the_knowledge_base_is_committed_leaves_the_documents_unco
 
 @pytest.mark.parametrize("step", COMMITTED)
 @pytest.mark.sample(2)
-def test_a_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
+def test_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, step)
@@ -157,7 +157,7 @@ def test_a_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step
     finished(noted, tmp_path / "scratch", before)
 
 
-def test_the_next_command_on_another_branch_says_that_a_revision_is_not_pinned_and_how_to_pin_it(noted, tmp_path):
+def test_next_command_on_another_branch_says_that_a_revision_is_not_pinned_and_how_to_pin_it(noted, tmp_path):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, "once the knowledge base is committed")
@@ -173,7 +173,7 @@ def test_the_next_command_on_another_branch_says_that_a_revision_is_not_pinned_a
     assert noted.pinned == revision
 
 
-def test_the_hook_of_the_checkout_says_it_too(noted):
+def test_hook_of_the_checkout_says_it_too(noted):
     dies(noted, "once the knowledge base is committed")
     said = noted.run("switch", "feature").stderr
     assert "UNPINNED_REVISION" in said
@@ -194,7 +194,7 @@ def test_another_worktree_on_the_same_branch_finishes_the_commit(noted, tmp_path
     settled(noted)
 
 
-def test_an_entry_of_a_worktree_that_is_gone_is_finished_by_who_comes_to_its_branch(project, tmp_path):
+def test_entry_of_a_worktree_that_is_gone_is_finished_by_who_comes_to_its_branch(project, tmp_path):
     project.git("worktree", "add", "-q", "-b", "third", str(tmp_path / "third"), "main")
     third = Project(tmp_path / "third")
     third.put("note.md", "A note about zebras.")
@@ -208,7 +208,7 @@ def test_an_entry_of_a_worktree_that_is_gone_is_finished_by_who_comes_to_its_bra
     settled(project)
 
 
-def test_a_pin_that_was_changed_by_hand_is_not_overwritten_and_the_revision_is_kept(noted, tmp_path):
+def test_pin_that_was_changed_by_hand_is_not_overwritten_and_the_revision_is_kept(noted, tmp_path):
     (tmp_path / "scratch").mkdir()
     dies(noted, "once the knowledge base is committed")
     revision = noted.ask("branch")["branches"][-1]["revision"]
@@ -226,7 +226,7 @@ def test_a_pin_that_was_changed_by_hand_is_not_overwritten_and_the_revision_is_k
     assert_whole(noted, tmp_path / "scratch")
 
 
-def test_a_commit_is_not_finished_in_the_middle_of_a_merge(noted, tmp_path):
+def test_commit_is_not_finished_in_the_middle_of_a_merge(noted, tmp_path):
     noted.git("switch", "-q", "-c", "side")
     noted.commit("side", **{"code.py": "1\n"})
     noted.git("switch", "-q", "main")
@@ -248,7 +248,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_an_error_is_finished_as_a_kill_is(noted, tmp_path, failure):
+def test_error_is_finished_as_a_kill_is(noted, tmp_path, failure):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     fails = (
@@ -304,7 +304,7 @@ def test_while_another_git_command_holds_the_index_nothing_is_committed_and_quer
 
 @pytest.mark.parametrize("moment", ["before the pin", "after the pin", "with the pin"])
 @pytest.mark.sample(2)
-def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_it(noted, tmp_path, moment):
+def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_it(noted, tmp_path, moment):
     """Another terminal switches branches between the knowledge base's commit and the end of `git
     add`.
     """
@@ -339,7 +339,7 @@ def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishe
     finished(noted, tmp_path / "scratch", before)
 
 
-def test_a_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named_until_it_is_gone(
+def test_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named_until_it_is_gone(
     noted, tmp_path, monkeypatch
 ):
     for each in (apply, plumbing):
@@ -364,7 +364,7 @@ def test_a_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named
     finished(noted, tmp_path / "scratch", before)
 
 
-def test_a_garbage_entry_is_set_aside_and_said_once(noted, tmp_path):
+def test_garbage_entry_is_set_aside_and_said_once(noted, tmp_path):
     (tmp_path / "scratch").mkdir()
     folder = noted.shared / "journal"
     folder.mkdir(exist_ok=True)
@@ -387,7 +387,7 @@ def test_a_garbage_entry_is_set_aside_and_said_once(noted, tmp_path):
     assert_whole(noted, tmp_path / "scratch")
 
 
-def test_a_commit_whose_entry_was_damaged_shows_as_drift_that_pin_mends(noted):
+def test_commit_whose_entry_was_damaged_shows_as_drift_that_pin_mends(noted):
     before = noted.pinned
     dies(noted, "once the knowledge base is committed")
     for path in (noted.shared / "journal").iterdir():
@@ -401,7 +401,7 @@ def test_a_commit_whose_entry_was_damaged_shows_as_drift_that_pin_mends(noted):
     assert noted.texts()["note.md"] == "A note about zebras."
 
 
-def test_a_killed_switch_is_not_taken_for_done_when_head_goes_back(project, tmp_path):
+def test_killed_switch_is_not_taken_for_done_when_head_goes_back(project, tmp_path):
     """Between workspace.json and `applied`: the one names the new revision already, the other still
     the old pair.
     """
@@ -414,7 +414,7 @@ def test_a_killed_switch_is_not_taken_for_done_when_head_goes_back(project, tmp_
     assert_whole(project, tmp_path / "scratch")
 
 
-def test_a_kill_with_auto_pin_off_needs_no_journal(noted):
+def test_kill_with_auto_pin_off_needs_no_journal(noted):
     noted.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
     before = noted.pinned
     body = f"from {ENGINE_CLASS} as m\ncommit = m.commit\ndef then(*a, **k):\n    commit(*a, **k)\n    die()\nm.commit = then"
@@ -426,7 +426,7 @@ def test_a_kill_with_auto_pin_off_needs_no_journal(noted):
     assert noted.texts()["note.md"] == "A note about zebras."
 
 
-def test_a_command_waits_for_a_commit_that_is_alive_and_finds_it_done(noted):
+def test_command_waits_for_a_commit_that_is_alive_and_finds_it_done(noted):
     body = (
         "import time\nimport vmrag_link.workspace.pins.pinning as m\nwrite = m.write_pin\n"
         "def slow(*a):\n    open('reached', 'w').close()\n    time.sleep(1)\n    return write(*a)\nm.write_pin = slow"

@@ -204,7 +204,7 @@ def test_worktrees_that_evict_all_spares_never_take_away_what_another_one_answer
 # -- the gaps between two steps --------------------------------------------------------------------
 
 
-def test_a_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp_path):
+def test_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp_path):
     """Another work tree evicts everything that nobody is bound to, at the very moment before this
     one binds.
     """
@@ -280,7 +280,7 @@ def test_eviction_rechecks_views_bound_in_between(stocked):
         workspace.close()
 
 
-def test_a_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_none(stocked, tmp_path):
+def test_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_none(stocked, tmp_path):
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
     view_of(stocked).rename(tmp_path / "gone")
     body = (
@@ -350,7 +350,7 @@ def test_sync_without_work_removes_leftovers_of_killed_processes(stocked):
 
 
 @pytest.mark.parametrize("lock", [WORKSPACE, KNOWLEDGE])
-def test_a_write_that_waits_in_vain_names_the_process_that_holds_the_lock(stocked, lock):
+def test_write_that_waits_in_vain_names_the_process_that_holds_the_lock(stocked, lock):
     holder = holding(stocked, lock)
     since = time.monotonic()
     done = start(
@@ -378,7 +378,7 @@ def test_a_write_that_waits_in_vain_names_the_process_that_holds_the_lock(stocke
     stocked.put("x", "now it works")
 
 
-def test_a_holder_that_was_killed_is_not_named(stocked):
+def test_holder_that_was_killed_is_not_named(stocked):
     killed_one = holding(stocked, WORKSPACE)
     killed_one.signal(signal.SIGKILL)
     killed_one.done()
@@ -402,7 +402,7 @@ def test_a_holder_that_was_killed_is_not_named(stocked):
 
 
 @pytest.mark.parametrize("lock", [WORKSPACE, KNOWLEDGE])
-def test_a_checkout_does_not_wait_for_a_long_write(stocked, tmp_path, lock):
+def test_checkout_does_not_wait_for_a_long_write(stocked, tmp_path, lock):
     holder = holding(stocked, lock)
     since = time.monotonic()
     moved = stocked.run("switch", "-q", "edited")
@@ -476,7 +476,7 @@ def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broke
     assert len([line for line in done.stderr.splitlines() if line]) <= 1, done.stderr
 
 
-def test_the_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocked):
+def test_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocked):
     site = stocked.top.parent / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
@@ -494,7 +494,7 @@ def test_the_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocke
     assert Path(lines[0].rpartition(": ")[2]).read_text().count("ZeroDivisionError")
 
 
-def test_a_killed_hook_leaves_no_lock_that_anyone_waits_for(stocked, tmp_path):
+def test_killed_hook_leaves_no_lock_that_anyone_waits_for(stocked, tmp_path):
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
     for moment in (0.1, 0.15, 0.2):
         killed(stocked, moment, "sync")

@@ -33,7 +33,7 @@ def ws(project):
     opened.close()
 
 
-def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, ws, monkeypatch):
+def test_checkout_between_plan_and_write_makes_the_write_plan_again(project, ws, monkeypatch):
     project.git("branch", "other")
     project.vmrag("commit", "-m", "nothing", code=1)
     (project.top / "new").mkdir()
@@ -55,7 +55,7 @@ def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, w
     assert "fresh" not in project.vmrag("list").out
 
 
-def test_an_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch):
+def test_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch):
     """HEAD moves while it is looked for: it is looked for again, at the commit that is there
     now.
     """
@@ -73,7 +73,7 @@ def test_an_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypat
     assert (report.kb.git_head, report.kb.commit, report.kb.in_sync) == (first, pinned, True)
 
 
-def test_a_reset_says_which_revision_the_branch_left(project):
+def test_reset_says_which_revision_the_branch_left(project):
     project.put("late.md", "Late news.")
     project.vmrag("commit", "-m", "late")
     left = project.pinned
@@ -84,7 +84,7 @@ def test_a_reset_says_which_revision_the_branch_left(project):
     assert "late.md" in project.texts()
 
 
-def test_a_killed_commit_is_finished_after_its_code_branch_was_renamed(project, ws, monkeypatch):
+def test_killed_commit_is_finished_after_its_code_branch_was_renamed(project, ws, monkeypatch):
     project.put("late.md", "Late news.")
 
     def killed(*args, **kwargs):
@@ -101,7 +101,7 @@ def test_a_killed_commit_is_finished_after_its_code_branch_was_renamed(project, 
     assert project.status()["in_sync"]
 
 
-def test_a_damaged_index_is_built_again_by_the_next_query(project):
+def test_damaged_index_is_built_again_by_the_next_query(project):
     [folder] = project.top.glob(f".git/vmrag/views/{project.pinned}-*/")
     [part] = view.read_view(folder).parts
     manifest = segments_folder(folder) / part.segment / MANIFEST_FILE

@@ -42,7 +42,7 @@ def obey(project: Project, hint: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.99, 0.75, 0.3, 0.001, 0])
-def test_a_cut_knowledge_base_is_an_error_that_names_the_way_out(project, share):
+def test_cut_knowledge_base_is_an_error_that_names_the_way_out(project, share):
     project.put("draft.md", "A draft that is nowhere else.\n" * 50)
     file = project.shared / "kb" / "kb.doltlite"
     before = file.stat().st_size
@@ -60,7 +60,7 @@ def test_a_cut_knowledge_base_is_an_error_that_names_the_way_out(project, share)
         assert "of the" not in doctor(project)
 
 
-def test_a_cut_store_of_this_machine_is_an_error_that_names_the_way_out(project):
+def test_cut_store_of_this_machine_is_an_error_that_names_the_way_out(project):
     project.git("config", "vmrag.system.versioned", "false")
     tools = Tools(project.top)
     for number in range(1, 5):
@@ -100,7 +100,7 @@ def test_store_changed_by_other_means_is_accepted_as_whole(project, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [0.2, 0.4, 0.5, 0.6, 0.7])
-def test_a_kill_at_any_moment_leaves_no_length_that_is_too_large(project, seconds):
+def test_kill_at_any_moment_leaves_no_length_that_is_too_large(project, seconds):
     for number in range(60):
         project.write(f"docs/page-{number}.md", f"Page {number}.\n" * 400)
     running = subprocess.Popen(

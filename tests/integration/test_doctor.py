@@ -95,7 +95,7 @@ def obeyed(project: Project, fix: str) -> None:
 # -- healthy
 
 
-def test_a_fresh_repository_has_no_finding(tmp_path, monkeypatch):
+def test_fresh_repository_has_no_finding(tmp_path, monkeypatch):
     terminal.isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "fresh")
     project.vmrag("init", "--knowledge-base", "--no-sources")
@@ -106,7 +106,7 @@ def test_a_fresh_repository_has_no_finding(tmp_path, monkeypatch):
     assert findings(project) == {}
 
 
-def test_a_repository_in_use_has_no_finding(project):
+def test_repository_in_use_has_no_finding(project):
     project.put("draft.md", "A draft.")
     project.git("switch", "-q", "feature")
     project.git("switch", "-q", "--detach", "main")
@@ -136,7 +136,7 @@ def times(project: Project) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in files if path.name != VERIFIED}
 
 
-def test_a_healthy_repository_is_examined_in_well_under_a_second(project):
+def test_healthy_repository_is_examined_in_well_under_a_second(project):
     took = []
     for _ in range(5):
         since = time.perf_counter()
@@ -786,7 +786,7 @@ def test_several_things_are_found_and_mended_at_once(project):
     assert not project.vmrag("doctor", "--quiet").out
 
 
-def test_a_hook_of_a_newer_version_is_left_as_it_is(project):
+def test_hook_of_a_newer_version_is_left_as_it_is(project):
     rewritten(hook(project), f"vmrag-hook {shims.VERSION} ", "vmrag-hook 999 ")
     before = hook(project).read_bytes()
     found = findings(project)["HOOK_NEWER"]
@@ -799,7 +799,7 @@ def test_a_hook_of_a_newer_version_is_left_as_it_is(project):
     assert hook_missing_too.exists()
 
 
-def test_a_hook_that_cannot_be_put_back_without_losing_another_one_is_left_to_the_user(project):
+def test_hook_that_cannot_be_put_back_without_losing_another_one_is_left_to_the_user(project):
     with_chained_hook(project)
     script(hook(project), "echo yet another tool's")
     assert findings(project, "--fix").keys() == {"HOOK_BLOCKED"}
@@ -879,7 +879,7 @@ def test_doctor_misses_no_hooks_that_pre_commit_runs(project):
     assert "HOOKS_NOT_INSTALLED" not in findings(project)
 
 
-def test_a_conflict_in_the_pin_is_named_with_the_command_that_ends_it(project):
+def test_conflict_in_the_pin_is_named_with_the_command_that_ends_it(project):
     project.put("rest.md", "# Rest\n\nAlways rest.\n")
     project.vmrag("commit", "-m", "rest")
     project.git("commit", "-q", "-m", "rest")
@@ -889,7 +889,7 @@ def test_a_conflict_in_the_pin_is_named_with_the_command_that_ends_it(project):
     project.vmrag("resolve", "--all-ours", code=None)
 
 
-def test_a_revision_that_is_not_here_is_named(project):
+def test_revision_that_is_not_here_is_named(project):
     rewritten(project.top / ".dolt-version", project.pinned, "0" * 40)
     found = findings(project)
     assert found["PIN_REVISION_MISSING"]["subject"] == "0" * 40
@@ -929,7 +929,7 @@ def test_invalid_knowledge_base_is_kept_and_hides_no_other_finding(project, cont
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_a_damaged_knowledge_base_is_found_before_anybody_reads_the_damaged_place(project, compacted):
+def test_damaged_knowledge_base_is_found_before_anybody_reads_the_damaged_place(project, compacted):
     project.record("a long text", long="many words " * 500)
     if compacted:
         project.vmrag("gc", "--apply")
@@ -944,7 +944,7 @@ def test_a_damaged_knowledge_base_is_found_before_anybody_reads_the_damaged_plac
     assert knowledge_base(project).read_bytes() == content
 
 
-def test_a_knowledge_base_of_a_newer_program_is_named(project):
+def test_knowledge_base_of_a_newer_program_is_named(project):
     found = driven(
         project,
         "import vmrag_link.engines.doltlite.schema as m; m.SCHEMA_VERSION = 0",
@@ -974,7 +974,7 @@ def test_doctor_outside_a_repository_reports_no_repository(tmp_path, project):
 # -- the machine
 
 
-def test_a_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
+def test_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
     monkeypatch.setenv("PATH", os.defpath)
     found = findings(project)
     assert found["PATH_WITHOUT_VMRAG"]["level"] == "note"
@@ -988,7 +988,7 @@ def test_a_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
     assert "1 finding" in done.stdout
 
 
-def test_a_linux_that_does_not_confine_the_conversion_of_files_is_a_note(project, monkeypatch):
+def test_linux_that_does_not_confine_the_conversion_of_files_is_a_note(project, monkeypatch):
     monkeypatch.setattr(serving, "list_missing_limits", lambda: ["Landlock"])
     found = findings(project)["CONVERSION_LESS_CONFINED"]
     assert found["level"] == "note"
@@ -1033,7 +1033,7 @@ def test_doctor_suggests_supported_chromadb_version(project, tmp_path, monkeypat
     assert found["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
 
 
-def test_a_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):
+def test_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):
     real = shutil.which("git")
     asked = 'case "$*" in *" version") echo git version 2.30.1 ;; *) exec REAL "$@" ;; esac'
     script(tmp_path / "bin" / "git", asked.replace("REAL", str(real)))
@@ -1055,7 +1055,7 @@ def test_doctor_names_lock_holder_purpose_and_duration(project):
     assert found["fix"] == f"ps -fp {process.pid}"
 
 
-def test_a_lock_that_is_held_is_not_taken_away(project):
+def test_lock_that_is_held_is_not_taken_away(project):
     process = holding(project.own / "workspace.lock")
     try:
         time.sleep(1.1)
@@ -1077,7 +1077,7 @@ def test_doctor_lists_read_only_paths(project):
     assert done.code == 1
 
 
-def test_a_disk_without_room_for_an_index_is_named(project):
+def test_disk_without_room_for_an_index_is_named(project):
     with small_disk(project.top / ".git" / "vmrag", kilobytes=40_000) as fill:
         fill(1_000_000)
         assert findings(project)["DISK_FULL"]["level"] == "error"

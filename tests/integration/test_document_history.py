@@ -77,7 +77,7 @@ def steps(project: Project, *arguments: str) -> list[tuple[str, str, str, str]]:
 # -- log -------------------------------------------------------------------------------------------
 
 
-def test_the_log_of_a_document_goes_through_its_names_and_leaves_out_merges_that_took_both_sides(project):
+def test_log_of_a_document_goes_through_its_names_and_leaves_out_merges_that_took_both_sides(project):
     merge, *rest = steps(project, "guide/deep/page.md")[1:]
     moved = steps(project, "guide/deep/page.md")[0]
     assert moved == ("move it", "modified", "guide/deep/page.md", "handbook/page.md")
@@ -92,7 +92,7 @@ def test_the_log_of_a_document_goes_through_its_names_and_leaves_out_merges_that
     assert "    move it  (handbook/page.md -> guide/deep/page.md)" in shown
 
 
-def test_a_document_that_is_gone_has_a_log_too(project):
+def test_document_that_is_gone_has_a_log_too(project):
     found = steps(project, "handbook/page.md")
     assert found[0] == ("move it", "removed", "handbook/page.md", "")
     assert found[-1] == ("write it", "added", "handbook/page.md", "")
@@ -106,14 +106,14 @@ def test_log_of_document_leaves_out_overridden_side_branch(project):
     assert [step[0] for step in steps(project, "handbook/rest.md")] == ["first"]
 
 
-def test_the_graph_of_a_document_leads_from_change_to_change(project):
+def test_graph_of_a_document_leads_from_change_to_change(project):
     lines = project.vmrag("log", "--graph", "--oneline", "deep/page.md").out.splitlines()
     graph = [re.split("[0-9a-v]{7}", line)[0].rstrip() for line in lines]
     assert graph[:3] + graph[5:] == ["*", "*", "|\\", "|/", "*"]
     assert sorted(graph[3:5]) == ["* |", "| *"]
 
 
-def test_a_patch_of_a_document_is_of_it_alone(project):
+def test_patch_of_a_document_is_of_it_alone(project):
     shown = project.vmrag("log", "-p", "-n", "1", "deep/page.md").out
     assert "M  handbook/page.md -> guide/deep/page.md" in shown
     assert "{+seven" in shown
@@ -131,14 +131,14 @@ def test_a_patch_of_a_document_is_of_it_alone(project):
         (["nope"], "GIT_COMMIT_NOT_FOUND"),
     ],
 )
-def test_a_log_of_nothing_is_an_error(project, arguments, code):
+def test_log_of_nothing_is_an_error(project, arguments, code):
     error = project.vmrag("log", *arguments, "--json", code=3).error
     assert error["code"] == code
     assert error["hint"]
     assert project.vmrag("log", "a", "b", "c", code=2).err
 
 
-def test_a_branch_with_a_slash_is_a_branch(project):
+def test_branch_with_a_slash_is_a_branch(project):
     project.git("branch", "topic/page.md", "side")
     assert project.ask("log", "topic/page.md")["revisions"][0]["message"] == "one is ONE"
 
@@ -203,7 +203,7 @@ def test_every_line_of_a_random_history_is_blamed_as_its_text_says(project):
     assert written == [line.partition(":")[0] for line in lines if line != "0:0"]
 
 
-def test_a_page_of_a_thousand_lines_over_many_revisions_does_not_take_long(project):
+def test_page_of_a_thousand_lines_over_many_revisions_does_not_take_long(project):
     chance, revisions = random.Random(1), examples(100)
     lines = [f"line {number} {chance.random()}" for number in range(1000)]
     with opened(project) as ws:
@@ -237,7 +237,7 @@ def test_hostile_texts_and_messages_reach_no_terminal(project):
 # -- show ------------------------------------------------------------------------------------------
 
 
-def test_a_revision_is_shown_with_all_that_is_known_of_it(project):
+def test_revision_is_shown_with_all_that_is_known_of_it(project):
     shown = project.vmrag("show", "side").out
     side = project.git("rev-parse", "--short=10", "side")
     revision = project.ask("show", "side")["revision"]
@@ -251,7 +251,7 @@ def test_a_revision_is_shown_with_all_that_is_known_of_it(project):
     assert "    merge of " in merge
 
 
-def test_a_document_goes_before_a_revision_that_is_called_so(project):
+def test_document_goes_before_a_revision_that_is_called_so(project):
     project.put("side", "A document.")
     assert project.vmrag("show", "side").out == "A document."
     assert project.ask("show", "refs/heads/side")["message"] == "one is ONE"

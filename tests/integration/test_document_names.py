@@ -73,7 +73,7 @@ def engine(crowded, tmp_path_factory):
         ("a:b.md", ("notes", "a:b.md")),
     ],
 )
-def test_a_name_means_one_document(engine, name, key):
+def test_name_means_one_document(engine, name, key):
     assert document_names.find_document(engine[0], [engine[1]], name).key == key
 
 
@@ -91,7 +91,7 @@ def test_a_name_means_one_document(engine, name, key):
         ("", DocumentMissing, "''"),
     ],
 )
-def test_a_name_that_means_none_or_several_says_what_could_be_meant(engine, name, error, says):
+def test_name_that_means_none_or_several_says_what_could_be_meant(engine, name, error, says):
     with pytest.raises(error) as raised:
         document_names.find_document(engine[0], [engine[1]], name)
     assert type(raised.value) is error
@@ -123,7 +123,7 @@ def test_several_documents_by_folder_collection_and_pattern(engine, names, docum
     assert list(found.collections) == collections
 
 
-def test_a_dot_means_everything(engine):
+def test_dot_means_everything(engine):
     found = document_names.select_named(engine[0], [engine[1]], ["."])
     assert len(found.documents) == engine[0].count(engine[1])
     assert found.collections == ("a", "a/b", "handbook", "notes")
@@ -150,7 +150,7 @@ def test_within_a_collection_names_are_ids(engine):
         document_names.select_named(engine[0], [engine[1]], ["handbook/faq.md"], within="notes")
 
 
-def test_a_ref_goes_before_any_name_and_documents_may_have_colons(project):
+def test_ref_goes_before_any_name_and_documents_may_have_colons(project):
     project.put("main:faq.md", "a colon in it")
     assert project.vmrag("show", "feature:uv.md").out == "Use uv."
     assert project.vmrag("show", "first:handbook/rest.md").out == terminal.DOCUMENTS["rest.md"]

@@ -25,7 +25,7 @@ def imported(project: Project, *arguments: str) -> dict:
 # -- import ----------------------------------------------------------------------------------------
 
 
-def test_a_second_import_changes_nothing(project):
+def test_second_import_changes_nothing(project):
     project.git("switch", "-q", "--detach", "first")
     project.git("switch", "-q", "-c", "again")
     before = project.ask("log"), project.answers()
@@ -40,7 +40,7 @@ def test_a_second_import_changes_nothing(project):
     assert "Next" not in said
 
 
-def test_an_import_takes_only_what_differs_and_embeds_only_that(project):
+def test_import_takes_only_what_differs_and_embeds_only_that(project):
     project.write("docs/setup.md", "# Setup\n\nInstall the program with uv.\n")
     project.write("docs/new.md", "# New\n\nA page that is new.\n")
     report = imported(project, "docs")
@@ -56,7 +56,7 @@ def test_an_import_takes_only_what_differs_and_embeds_only_that(project):
     assert project.consistent()
 
 
-def test_a_file_that_is_gone_stays_a_document_until_it_is_pruned(project):
+def test_file_that_is_gone_stays_a_document_until_it_is_pruned(project):
     (project.top / "docs/rest.md").unlink()
     assert imported(project, "docs")["changes"]["removed"] == 0
     report = imported(project, "docs", "--prune")
@@ -148,7 +148,7 @@ def test_markdown_html_rst_and_text_become_text_with_titles(project):
     assert (front["metadata"]["team"], front["metadata"]["year"]) == ("core", 2024)
 
 
-def test_an_existing_collection_keeps_the_chunking_that_it_was_made_with(project):
+def test_existing_collection_keeps_the_chunking_that_it_was_made_with(project):
     project.write(".vmrag.yaml", "embedding:\n  model: hash\nchunking:\n  size: 40\n  overlap: 5\n")
     project.write("docs/long.md", "A sentence of text. " * 40)
     imported(project, "docs")
@@ -162,7 +162,7 @@ def test_an_existing_collection_keeps_the_chunking_that_it_was_made_with(project
     assert project.consistent()
 
 
-def test_an_existing_collection_keeps_its_model(tmp_path, monkeypatch):
+def test_existing_collection_keeps_its_model(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
     project.vmrag("init", "--knowledge-base", "--no-sources")
@@ -187,7 +187,7 @@ def test_nothing_is_stored_when_one_file_cannot_be_stored(project):
     assert set(project.marks().values()) == {None}
 
 
-def test_an_empty_folder_makes_an_empty_collection(project):
+def test_empty_folder_makes_an_empty_collection(project):
     (project.top / "empty").mkdir()
     report = project.ask("import", "empty", "--collection", "nothing")
     assert (report["created"], report["unchanged"]) == (True, 0)
@@ -387,7 +387,7 @@ def test_show_at_a_ref_prints_what_that_ref_pins(project):
     assert project.vmrag("show", "topic/deep:handbook/rest.md").out == "# Rest\n\nNever rest.\n"
 
 
-def test_a_document_may_have_a_colon_and_slashes_in_its_name(project):
+def test_document_may_have_a_colon_and_slashes_in_its_name(project):
     project.put("a:b/c d.md", "Odd.")
     assert project.vmrag("show", "handbook/a:b/c d.md").out == "Odd."
 
@@ -395,14 +395,14 @@ def test_a_document_may_have_a_colon_and_slashes_in_its_name(project):
 # -- commit ----------------------------------------------------------------------------------------
 
 
-def test_a_commit_without_changes_is_a_failed_check(project):
+def test_commit_without_changes_is_a_failed_check(project):
     done = project.vmrag("commit", "-m", "nothing", code=1)
     assert "no documents have changed since the last commit." in done.err
     assert "hint: vmrag import" in done.err
 
 
 @pytest.mark.parametrize("message", ["One\n\nTwo lines, then\nthree.", "日本語, Grüße 🌍", "quote ' and \\ back", "-m"])
-def test_a_commit_keeps_its_message_exactly(project, message):
+def test_commit_keeps_its_message_exactly(project, message):
     project.put("x.md", "x")
     said = project.vmrag("commit", "-m", message).out
     assert f"] {message.splitlines()[0]}" in said
@@ -416,7 +416,7 @@ def test_commit_message_is_shown_from_its_first_nonblank_line(project):
     assert "    Late  (1 document added)" in project.vmrag("log").out
 
 
-def test_the_author_of_a_commit_can_be_given(project):
+def test_author_of_a_commit_can_be_given(project):
     project.put("x.md", "x")
     project.vmrag("commit", "-m", "x", "--author", "Grace Hopper <grace@example.org>")
     assert project.ask("log")["revisions"][0]["author"] == "Grace Hopper <grace@example.org>"
@@ -426,7 +426,7 @@ def test_the_author_of_a_commit_can_be_given(project):
     ("author", "signed"),
     [("Grace", "Grace <ada@example.com>"), ("grace@example.org", "grace <grace@example.org>")],
 )
-def test_a_name_or_an_address_alone_is_an_author(project, author, signed):
+def test_name_or_an_address_alone_is_an_author(project, author, signed):
     project.put("x.md", "x")
     project.vmrag("commit", "-m", "x", "--author", author)
     assert project.ask("log")["revisions"][0]["author"] == signed
@@ -440,7 +440,7 @@ def test_commit_rejects_invalid_author(project, author):
     assert project.marks()["x.md"] == "added"
 
 
-def test_the_pin_is_staged_and_nothing_else(project):
+def test_pin_is_staged_and_nothing_else(project):
     project.write("code.py", "1")
     project.put("x.md", "x")
     project.vmrag("commit", "-m", "x")
@@ -448,7 +448,7 @@ def test_the_pin_is_staged_and_nothing_else(project):
     assert "?? code.py" in project.git("status", "--short")
 
 
-def test_a_commit_that_finds_git_at_work_changes_nothing(project):
+def test_commit_that_finds_git_at_work_changes_nothing(project):
     project.put("x.md", "x")
     (project.top / ".git/index.lock").touch()
     done = project.vmrag("commit", "-m", "x", code=3)
@@ -458,7 +458,7 @@ def test_a_commit_that_finds_git_at_work_changes_nothing(project):
     assert project.ask("commit", "-m", "x")["staged"] is True
 
 
-def test_a_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project):
+def test_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project):
     first = project.ask("log")["revisions"][1]["revision"]
     (project.top / ".git/index.lock").touch()
     done = project.vmrag("pin", first, code=1)
@@ -469,7 +469,7 @@ def test_a_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project)
     assert project.status()["state"] == "in_sync"
 
 
-def test_an_import_takes_no_other_documents_place(project: Project) -> None:
+def test_import_takes_no_other_documents_place(project: Project) -> None:
     project.write("docs/index.md", "# All\n\nOnly here, and not committed.\n")
     project.write("docs/guide/index.md", "# Guide\n")
     project.write("docs/guide/new.md", "# New\n")
@@ -489,7 +489,7 @@ def test_an_import_takes_no_other_documents_place(project: Project) -> None:
     assert project.texts()["index.md"] == "# Guide\n"
 
 
-def test_the_same_file_is_imported_again_from_wherever_it_is_named(project: Project) -> None:
+def test_same_file_is_imported_again_from_wherever_it_is_named(project: Project) -> None:
     project.write("docs/index.md", "# One\n")
     project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     for number, words in enumerate(

@@ -92,7 +92,7 @@ def kettle(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         servers.session_server().sql(f"SET GLOBAL {variable} = DEFAULT")
 
 
-def test_an_uncommitted_text_counts_as_it_is_whatever_hash_stands_beside_it(kettle: Known) -> None:
+def test_uncommitted_text_counts_as_it_is_whatever_hash_stands_beside_it(kettle: Known) -> None:
     before = kettle.fingerprint()
     kettle.sql(WRONG)
     assert kettle.marks() == {"kettle.md": "modified", "faq.md": None}
@@ -101,7 +101,7 @@ def test_an_uncommitted_text_counts_as_it_is_whatever_hash_stands_beside_it(kett
     assert "green" in kettle.vmrag("diff").out
 
 
-def test_the_hash_of_a_document_is_that_of_its_text_in_what_is_committed_too(kettle: Known) -> None:
+def test_hash_of_a_document_is_that_of_its_text_in_what_is_committed_too(kettle: Known) -> None:
     before = kettle.fingerprint()
     kettle.sql(WRONG)
     kettle.vmrag("commit", "-m", "green")
@@ -114,7 +114,7 @@ def test_the_hash_of_a_document_is_that_of_its_text_in_what_is_committed_too(ket
         )
 
 
-def test_a_commit_of_another_program_is_pinned_and_answers_alike_wherever_it_is_read(
+def test_commit_of_another_program_is_pinned_and_answers_alike_wherever_it_is_read(
     kettle: Known, tmp_path: Path
 ) -> None:
     before = kettle.fingerprint()
@@ -228,7 +228,7 @@ BAD = {
 
 @pytest.mark.parametrize(("column", "sql"), BAD.values(), ids=list(BAD))
 @pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
-def test_a_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
+def test_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
     kettle: Known, column: str, sql: str, committed: bool
 ) -> None:
     pinned = kettle.pinned

@@ -11,7 +11,7 @@ from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 
 
-def test_a_branch_that_pins_nothing_yet_finds_the_engine_that_others_pin(
+def test_branch_that_pins_nothing_yet_finds_the_engine_that_others_pin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dolt.require()

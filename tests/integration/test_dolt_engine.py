@@ -87,7 +87,7 @@ def _stranger(folder: Path, sql: str) -> str:
     return made
 
 
-def test_the_tables_of_a_released_version_stay_as_they_are() -> None:
+def test_tables_of_a_released_version_stay_as_they_are() -> None:
     end = ") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin"
     assert "".join(f"{sql.removesuffix(end)})\n" for sql in schema.TABLES.values()) == VERSION_2
 
@@ -135,7 +135,7 @@ def test_long_texts_that_follow_many_short_ones_are_read(engine: DoltEngine) -> 
     engine.close()
 
 
-def test_a_dolt_user_sees_branches_authors_and_dates(engine: DoltEngine) -> None:
+def test_dolt_user_sees_branches_authors_and_dates(engine: DoltEngine) -> None:
     engine.close()
     said = dolt.run(engine.folder, "log", "-n", "1", "main")
     assert "Author: Ada <ada@example.org>" in said

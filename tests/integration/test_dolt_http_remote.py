@@ -90,7 +90,7 @@ def test_rejected_login_does_not_reveal_or_store_the_password(
     assert served.server.password.encode() not in stored
 
 
-def test_a_database_that_is_not_there_is_missing(served: Served, bob: Engine) -> None:
+def test_database_that_is_not_there_is_missing(served: Served, bob: Engine) -> None:
     with pytest.raises(RemoteMissing):
         bob.fetch("elsewhere", f"{served.api}/nothing")
 
@@ -127,7 +127,7 @@ def test_fetched_branches_are_vetted_before_use(served: Served, bob: Engine) -> 
         ("org/repo", False),
     ],
 )
-def test_the_password_is_sent_encrypted_or_stays_on_this_machine(
+def test_password_is_sent_encrypted_or_stays_on_this_machine(
     url: str, sent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(env.DOLT_REMOTE_PASSWORD, "secret")

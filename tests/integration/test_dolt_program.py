@@ -68,7 +68,7 @@ def test_missing_dolt_error_explains_the_installation(monkeypatch, tmp_path):
     assert "vmrag.dolt.binary" in raised.value.hint
 
 
-def test_the_program_that_is_named_goes_before_the_one_on_path(dolt, tmp_path):
+def test_program_that_is_named_goes_before_the_one_on_path(dolt, tmp_path):
     dolt("echo 'dolt version 2.3.1'")
     named = command(tmp_path / "elsewhere", "echo 'dolt version 2.10.0-rc1'")
     assert program.find_program() == program.Program(str(tmp_path / "bin" / "dolt"), "2.3.1")
@@ -76,7 +76,7 @@ def test_the_program_that_is_named_goes_before_the_one_on_path(dolt, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["missing", "folder", "not-executable"])
-def test_a_named_program_that_cannot_be_run_is_refused(tmp_path, name):
+def test_named_program_that_cannot_be_run_is_refused(tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "not-executable").write_text("#!/bin/sh\n")
     with pytest.raises(DoltMissing, match=f"cannot run .*{name}"):
@@ -100,7 +100,7 @@ def test_another_program_of_that_name_is_refused(dolt, text):
     assert raised.value.message.isprintable()
 
 
-def test_a_dolt_that_is_too_old_is_refused(dolt):
+def test_dolt_that_is_too_old_is_refused(dolt):
     dolt("echo 'dolt version 2.2.11'; echo 'Warning: you are on an old version of Dolt.'")
     with pytest.raises(DoltMissing, match=r"is Dolt 2\.2\.11; vmrag needs 2\.3\.0 or newer"):
         program.find_program()
@@ -111,14 +111,14 @@ def test_only_the_first_line_is_the_version(dolt):
     assert program.find_program().version == "2.3.1"
 
 
-def test_a_program_that_was_replaced_is_asked_again(dolt):
+def test_program_that_was_replaced_is_asked_again(dolt):
     dolt("echo 'dolt version 2.3.1'")
     assert program.find_program().version == "2.3.1"
     dolt("echo 'dolt version 2.12.0'")
     assert program.find_program().version == "2.12.0"
 
 
-def test_a_dolt_in_the_work_tree_is_not_found_by_a_relative_path(monkeypatch, tmp_path):
+def test_dolt_in_the_work_tree_is_not_found_by_a_relative_path(monkeypatch, tmp_path):
     command(tmp_path, "echo 'dolt version 2.3.1'")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", ".:")
@@ -138,7 +138,7 @@ def test_asking_for_the_version_neither_contacts_anybody_nor_touches_the_users_c
     assert f"DOLT_ROOT_PATH={os.environ['DOLT_ROOT_PATH']}\n" not in seen
 
 
-def test_the_real_program_says_its_version_at_once_and_leaves_no_file(tmp_path, monkeypatch):
+def test_real_program_says_its_version_at_once_and_leaves_no_file(tmp_path, monkeypatch):
     path = require()
     monkeypatch.setenv("DOLT_ROOT_PATH", str(tmp_path / "root"))
     program._programs.clear()
@@ -155,7 +155,7 @@ def test_its_output_is_returned_as_it_is(dolt, adapter, tmp_path):
     assert program.run_dolt(["sql", "-q", "ä $(x) '"], cwd=tmp_path) == f"{tmp_path}\nsql|-q|ä $(x) '|"
 
 
-def test_a_path_that_reads_like_a_variable_is_run(tmp_path):
+def test_path_that_reads_like_a_variable_is_run(tmp_path):
     (tmp_path / ".dolt").mkdir()
     path = command(tmp_path / "a=b", SAYS_ITS_VERSION + "echo ours")
     assert program.run_dolt(["true"], cwd=tmp_path, binary=str(path)) == "ours\n"
@@ -224,13 +224,13 @@ def test_input_environment_and_time_go_past_doltcli(dolt, tmp_path, monkeypatch)
         program.run_dolt(["slow"], cwd=tmp_path, timeout=0.2)
 
 
-def test_a_folder_that_is_gone_is_named(dolt, tmp_path):
+def test_folder_that_is_gone_is_named(dolt, tmp_path):
     dolt(SAYS_ITS_VERSION)
     with pytest.raises(EngineFailed):
         program.run_dolt(["gc"], cwd=tmp_path / "gone")
 
 
-def test_the_real_program_runs_through_both(adapter, tmp_path):
+def test_real_program_runs_through_both(adapter, tmp_path):
     path = require()
     identity = ["--name", "Ada", "--email", "ada@example.org"]
     environ = program.build_environment(tmp_path)
@@ -256,7 +256,7 @@ def test_nothing_of_what_is_run_is_noted_for_dolts_makers(tmp_path, monkeypatch)
 # -- a program that answers
 
 
-def test_a_piped_program_ends_with_its_input_and_is_in_a_group_of_its_own(tmp_path):
+def test_piped_program_ends_with_its_input_and_is_in_a_group_of_its_own(tmp_path):
     with (tmp_path / "said").open("wb") as said:
         with proc.start_piped(
             ["sh", "-c", "echo ready; echo oops >&2; cat"], cwd=tmp_path, env=os.environ, stderr=said

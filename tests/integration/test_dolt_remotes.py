@@ -97,7 +97,7 @@ def strangers_push(engine: Engine, url: str, head: str) -> None:
     remotes.push(session.connection, "there", url, {"main": head}, force=False, user="", check=lambda: None)
 
 
-def test_a_clone_has_the_root_as_its_branch_and_knows_the_others(two: Two) -> None:
+def test_clone_has_the_root_as_its_branch_and_knows_the_others(two: Two) -> None:
     assert [branch.name for branch in two.bob.list_branches()] == [ROOT_BRANCH]
     assert root(two.bob) == root(two.ada)
     assert two.bob.remote_heads("there") == {ROOT_BRANCH: root(two.ada), "main": head(two.ada, "main")}
@@ -121,7 +121,7 @@ def test_branches_pushed_by_one_are_fetched_and_extended_by_other(two: Two) -> N
     assert "side" not in two.bob.remote_heads("there")
 
 
-def test_a_push_is_a_fast_forward_or_refused(two: Two) -> None:
+def test_push_is_a_fast_forward_or_refused(two: Two) -> None:
     two.bob.create_branch("main", two.bob.remote_heads("there")["main"])
     two.bob.push("there", two.url, {"main": store(two.bob, "main", document("two"))})
     ours = store(two.ada, "main", document("three"))
@@ -131,7 +131,7 @@ def test_a_push_is_a_fast_forward_or_refused(two: Two) -> None:
     assert (two.ada.peek_heads(two.url) or {})["main"] == head(two.bob, "main")
 
 
-def test_a_forced_push_needs_the_state_that_was_fetched_last(two: Two) -> None:
+def test_forced_push_needs_the_state_that_was_fetched_last(two: Two) -> None:
     two.bob.create_branch("main", two.bob.remote_heads("there")["main"])
     theirs = store(two.bob, "main", document("two"))
     two.bob.push("there", two.url, {"main": theirs})
@@ -143,7 +143,7 @@ def test_a_forced_push_needs_the_state_that_was_fetched_last(two: Two) -> None:
     assert (two.ada.peek_heads(two.url) or {})["main"] == ours
 
 
-def test_an_anchor_of_the_remote_grows_from_its_state_there(two: Two) -> None:
+def test_anchor_of_the_remote_grows_from_its_state_there(two: Two) -> None:
     base = two.bob.remote_heads("there")["main"]
     two.bob.create_branch("main", base)
     apart = store(two.bob, "main", document("two"))
@@ -169,7 +169,7 @@ def test_forgotten_remote_is_known_after_the_next_fetch(two: Two) -> None:
     assert two.bob.remote_heads("there")["main"] == head(two.ada, "main")
 
 
-def test_a_place_that_holds_nothing_is_missing_and_stays_as_it_is(two: Two, tmp_path: Path) -> None:
+def test_place_that_holds_nothing_is_missing_and_stays_as_it_is(two: Two, tmp_path: Path) -> None:
     nothing = tmp_path / "nothing"
     for act in (two.ada.peek_heads, lambda url: two.ada.fetch("new", url)):
         with pytest.raises(RemoteMissing):
@@ -196,7 +196,7 @@ def test_dolt_works_at_path_with_character_of_urls(two: Two, tmp_path: Path, nam
     program.check_repository(tmp_path / name / "kb")
 
 
-def test_a_server_that_does_not_answer_is_unreachable(two: Two) -> None:
+def test_server_that_does_not_answer_is_unreachable(two: Two) -> None:
     with pytest.raises(RemoteUnreachable):
         two.ada.fetch("server", "http://127.0.0.1:9/kb")
     assert two.ada.remote_heads("server") == {}
@@ -219,7 +219,7 @@ def test_damage_is_damage_and_nothing_is_taken(two: Two, what: str) -> None:
     assert two.bob.count_documents(known["main"]) == 1
 
 
-def test_a_repository_in_use_that_is_taken_for_a_place_stays_as_it_is(two: Two) -> None:
+def test_repository_in_use_that_is_taken_for_a_place_stays_as_it_is(two: Two) -> None:
     two.ada.close()
     used = two.ada.folder / ".dolt" / "noms"
     journal = used / ("v" * 32)
@@ -264,9 +264,7 @@ def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two:
     assert two.bob.count_documents(known["main"]) == 1
 
 
-def test_a_revision_whose_content_was_replaced_at_the_place_is_refused(
-    two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_revision_whose_content_was_replaced_at_the_place_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     fair, forged = "Pay Zoe 17 coins", "Pay Bob 93 coins"
     monkeypatch.setenv("DOLT_ARCHIVE_PULL_STREAMER", "0")  # files that are easy to forge
     made = store(two.ada, "main", msgspec.structs.replace(document("two"), title=fair))
@@ -388,7 +386,7 @@ def test_more_than_is_taken_is_refused_and_does_not_stay(two: Two) -> None:
     assert bob.count_documents(many) == 21
 
 
-def test_a_fetch_that_is_killed_leaves_what_was_known(two: Two) -> None:
+def test_fetch_that_is_killed_leaves_what_was_known(two: Two) -> None:
     known = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
     strangers_push(two.ada, two.url, strange)

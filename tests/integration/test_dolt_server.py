@@ -118,7 +118,7 @@ def test_garbage_collection_on_the_server_keeps_the_session_and_its_lock(engine,
     assert ids(other, WorkingSet("main")) == ["a", "b"]
 
 
-def test_a_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
+def test_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
     """As Dolt did it once, and does where it is told to."""
     server = DoltServer(
         tmp_path / "databases",
@@ -143,7 +143,7 @@ def test_a_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
 # -- others who write
 
 
-def test_a_writer_on_another_machine_is_waited_for_and_named(engine, other):
+def test_writer_on_another_machine_is_waited_for_and_named(engine, other):
     with engine.write_lock("import a library"):
         begun = time.monotonic()
         with pytest.raises(Busy, match=r"root on .* has locked the knowledge base kb_\w+ on 127.0.0.1:\d+") as busy:
@@ -164,7 +164,7 @@ with engine.write_lock('hold on'):
 """
 
 
-def test_a_killed_writer_frees_the_lock_and_leaves_nothing_half_done(dolt_server, engine, other):
+def test_killed_writer_frees_the_lock_and_leaves_nothing_half_done(dolt_server, engine, other):
     store(engine, "main", document("a"))
     with Engines("dolt-server").child(engine.folder, KILLED) as child:
         assert child.stdout.readline() == "writing\n"
@@ -223,7 +223,7 @@ def test_concurrent_change_of_another_client_raises_busy(dolt_server, engine):
     put(engine, "main", document("a", "ours"))
 
 
-def test_the_stamp_changes_with_whatever_anybody_writes(dolt_server, engine, other):
+def test_stamp_changes_with_whatever_anybody_writes(dolt_server, engine, other):
     database = database_for(engine.folder)
     stamps = [engine.read_stamp()]
     assert other.read_stamp() == stamps[0]
@@ -281,7 +281,7 @@ def test_read_only_user_can_read_and_gets_a_grant_hint(dolt_server, engine):
     reader.close()
 
 
-def test_the_rights_to_one_database_are_enough_to_work_in_it(dolt_server, engine, tmp_path):
+def test_rights_to_one_database_are_enough_to_work_in_it(dolt_server, engine, tmp_path):
     """The rights are those in docs/sharing.md."""
     database = database_for(engine.folder)
     dolt_server.sql(

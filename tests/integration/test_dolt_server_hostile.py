@@ -36,12 +36,12 @@ def ask(speak, **fields):
             server.release()
 
 
-def test_the_stub_is_taken_for_dolt_or_its_attacks_would_show_nothing():
+def test_stub_is_taken_for_dolt_or_its_attacks_would_show_nothing():
     rows, _ = ask(answering(lambda it: it.say_rows([("v", TEXT, UTF8), ("n", NUMBER, UTF8)], [b"text", b"7"])))
     assert rows == [{"v": "text", "n": 7}]
 
 
-def test_a_row_without_an_end_is_not_waited_for():
+def test_row_without_an_end_is_not_waited_for():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     error, _ = ask(answering(mysql_stub.Conversation.say_forever), longest=20_000_000)
     assert isinstance(error, LimitExceeded)
@@ -68,13 +68,13 @@ def test_malformed_value_ends_the_session(column, value):
     assert isinstance(error, ServerUnreachable)
 
 
-def test_a_column_that_is_missing_is_an_error_and_no_bug():
+def test_column_that_is_missing_is_an_error_and_no_bug():
     rows, _ = ask(answering(lambda it: it.say_rows([("other", TEXT, UTF8)], [b"x"])))
     with pytest.raises(EngineFailed, match="without the column 'v'"):
         rows[0]["v"]
 
 
-def test_a_file_that_the_server_asks_for_is_not_sent(tmp_path):
+def test_file_that_the_server_asks_for_is_not_sent(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("the content of the file")
     error, heard = ask(answering(lambda it: (it.say(b"\xfb" + bytes(secret)), it.hear())))
@@ -83,7 +83,7 @@ def test_a_file_that_the_server_asks_for_is_not_sent(tmp_path):
 
 
 @pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"dialog", b"no_such_plugin"])
-def test_a_password_that_is_asked_for_in_the_clear_is_not_sent(plugin):
+def test_password_that_is_asked_for_in_the_clear_is_not_sent(plugin):
     def speak(it):
         greet(it)
         it.say(b"\xfe" + plugin + b"\0" + b"\x04Password: ")
@@ -140,7 +140,7 @@ def test_server_error_messages_are_escaped(error):
     assert not set("\x1b\n") & set(raised.message)
 
 
-def test_a_server_that_never_answers_is_given_up(monkeypatch):
+def test_server_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setattr(server_session, "LOGIN_SECONDS", 0.2)
     begun = time.monotonic()
     error, _ = ask(lambda it: it.client.recv(1))
@@ -148,7 +148,7 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch):
     assert time.monotonic() - begun < 5 * slack()
 
 
-def test_a_server_that_says_a_byte_now_and_then_is_given_up(monkeypatch):
+def test_server_that_says_a_byte_now_and_then_is_given_up(monkeypatch):
     monkeypatch.setattr(server_session, "STATEMENT_SECONDS", 0.3)
 
     def drip(it):

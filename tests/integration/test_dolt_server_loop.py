@@ -73,7 +73,7 @@ def test_uncommitted_documents_of_other_users_are_ignored(
     assert bob.marks()["draft.md"] == "added"
 
 
-def test_a_database_that_is_used_is_joined_not_begun(ada: Project, dolt_server: DoltServer, tmp_path: Path) -> None:
+def test_database_that_is_used_is_joined_not_begun(ada: Project, dolt_server: DoltServer, tmp_path: Path) -> None:
     ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")
     other = Project(make_repo(tmp_path / "other").top)
@@ -83,7 +83,7 @@ def test_a_database_that_is_used_is_joined_not_begun(ada: Project, dolt_server: 
     assert "vmrag clone" in refused
 
 
-def test_a_server_that_only_the_clone_names_is_not_spoken_to(
+def test_server_that_only_the_clone_names_is_not_spoken_to(
     ada: Project, dolt_server: DoltServer, tmp_path: Path
 ) -> None:
     ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
@@ -103,7 +103,7 @@ def test_a_server_that_only_the_clone_names_is_not_spoken_to(
     assert set(ada.texts()) == {"faq.md"}
 
 
-def test_a_server_that_is_down_is_an_error_that_names_it(ada: Project) -> None:
+def test_server_that_is_down_is_an_error_that_names_it(ada: Project) -> None:
     ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.git("config", "vmrag.dolt.server", "127.0.0.1:1")
     said = ada.vmrag("list", code=3).err

@@ -45,7 +45,7 @@ def access(dolt_server, folder):
 # -- creating
 
 
-def test_a_new_knowledge_base_is_a_database_with_the_root_as_the_branch_of_who_names_none(dolt_server, folder, access):
+def test_new_knowledge_base_is_a_database_with_the_root_as_the_branch_of_who_names_none(dolt_server, folder, access):
     engine = create(folder, access)
     assert json.loads((folder / SERVER_FILE).read_bytes()) == {"format": 1, "database": access.database}
     assert [branch.name for branch in engine.list_branches()] == [ROOT_BRANCH]
@@ -56,7 +56,7 @@ def test_a_new_knowledge_base_is_a_database_with_the_root_as_the_branch_of_who_n
     assert dolt_server.sql(f"USE `{access.database}`", "SELECT active_branch()") == [(ROOT_BRANCH,)]
 
 
-def test_a_database_that_its_owner_made_for_it_is_taken(dolt_server, folder, access):
+def test_database_that_its_owner_made_for_it_is_taken(dolt_server, folder, access):
     dolt_server.sql(f"CREATE DATABASE `{access.database}`")
     engine = create(folder, access)
     assert [branch.name for branch in engine.list_branches()] == [ROOT_BRANCH]
@@ -71,7 +71,7 @@ def test_a_database_that_its_owner_made_for_it_is_taken(dolt_server, folder, acc
         "CALL dolt_commit('--allow-empty', '-m', 'theirs')",
     ],
 )
-def test_a_database_that_holds_something_else_is_not_touched(dolt_server, folder, access, held):
+def test_database_that_holds_something_else_is_not_touched(dolt_server, folder, access, held):
     dolt_server.sql(f"CREATE DATABASE `{access.database}`", f"USE `{access.database}`", held)
     before = dolt_server.sql(f"USE `{access.database}`", "SELECT name, hash, dirty FROM dolt_branches")
     with pytest.raises(AlreadyInitialized) as refused:
@@ -81,7 +81,7 @@ def test_a_database_that_holds_something_else_is_not_touched(dolt_server, folder
     assert not DoltEngine.exists(folder)
 
 
-def test_a_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, folder, access):
+def test_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, folder, access):
     engine = create(folder, access)
     store(engine, "main", document("a"))
     with pytest.raises(AlreadyInitialized) as refused:
@@ -104,7 +104,7 @@ class _Killed(BaseException):
     pass
 
 
-def test_a_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_server, tmp_path, monkeypatch):
+def test_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_server, tmp_path, monkeypatch):
     """After every statement that changes something."""
     run, left = ServerSession.run_statement, 0
 
@@ -161,7 +161,7 @@ def test_one_that_was_dropped_can_be_made_again(dolt_server, tmp_path, folder, a
         ('{"format": 2, "database": "kb"}', Exception),
     ],
 )
-def test_a_note_that_cannot_be_meant_is_refused(dolt_server, folder, note, error):
+def test_note_that_cannot_be_meant_is_refused(dolt_server, folder, note, error):
     folder.mkdir()
     (folder / SERVER_FILE).write_text(note)
     with pytest.raises(error) as raised:
@@ -179,7 +179,7 @@ def test_settings_that_name_another_database_than_the_note_are_refused(folder, a
 @pytest.mark.parametrize(
     "server", ["", "localhost", "localhost:", ":3306", "localhost:0", "a b:1", "x:70000", "::1:3306"]
 )
-def test_an_address_is_a_host_and_a_port(folder, server, dolt_server):
+def test_address_is_a_host_and_a_port(folder, server, dolt_server):
     folder.mkdir()
     (folder / SERVER_FILE).write_text('{"format": 1, "database": "kb"}')
     with pytest.raises(ConfigInvalid):
@@ -203,7 +203,7 @@ def encrypted(tmp_path_factory):
     server.stop()
 
 
-def test_an_encrypted_server_is_used_when_its_certificate_is_sound(encrypted, folder):
+def test_encrypted_server_is_used_when_its_certificate_is_sound(encrypted, folder):
     server, authority = encrypted
     engine = create(folder, server.access("sound", tls=True, authorities=str(authority)))
     store(engine, "main", document("a", "x" * 100_000))
@@ -211,7 +211,7 @@ def test_an_encrypted_server_is_used_when_its_certificate_is_sound(encrypted, fo
     engine.close()
 
 
-def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted, folder, tmp_path):
+def test_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted, folder, tmp_path):
     server, _ = encrypted
     stranger, *_ = signed_certificate(tmp_path, "stranger", "127.0.0.1")
     for authorities in ("", str(stranger)):
@@ -220,7 +220,7 @@ def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted, f
         assert "git config vmrag.dolt.authorities" in refused.value.hint
 
 
-def test_a_certificate_for_another_address_is_not_this_servers(tmp_path, folder):
+def test_certificate_for_another_address_is_not_this_servers(tmp_path, folder):
     authority, certificate, key = signed_certificate(tmp_path, "elsewhere", "127.0.0.2")
     server = DoltServer(tmp_path / "databases", settings=f"  tls_cert: {certificate}\n  tls_key: {key}\n")
     server.start()
@@ -260,7 +260,7 @@ def test_hint_names_read_only_server(tmp_path, folder):
     assert refused.value.hint.startswith("the server is read-only")
 
 
-def test_a_file_without_certificates_is_named(encrypted, folder, tmp_path):
+def test_file_without_certificates_is_named(encrypted, folder, tmp_path):
     server, _ = encrypted
     (tmp_path / "empty.pem").touch()
     for authorities in (tmp_path / "empty.pem", tmp_path / "missing.pem"):
@@ -443,7 +443,7 @@ def test_hook_gives_up_when_server_hangs(on_own_server, monkeypatch, statements)
     assert project.git("log", "-1", "--format=%s").strip() == "more"
 
 
-def test_a_server_that_is_silent_is_waited_for_once_a_minute(on_own_server, monkeypatch):
+def test_server_that_is_silent_is_waited_for_once_a_minute(on_own_server, monkeypatch):
     """It takes connections, and says nothing."""
     project, server = on_own_server
     server.stop()

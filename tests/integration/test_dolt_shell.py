@@ -81,7 +81,7 @@ def test_every_text_comes_back_as_it_was_said(repository: Path, texts: list[str]
     assert [row[str(number)] for number in range(len(texts))] == texts
 
 
-def test_a_number_and_nothing_come_back_as_they_are(opened: ShellConnection) -> None:
+def test_number_and_nothing_come_back_as_they_are(opened: ShellConnection) -> None:
     row = opened.query_rows(
         f"SELECT {quote_literal(-5)} AS number, {quote_literal(None)} AS nothing, {quote_literal('5')} AS text"
     )[0]
@@ -102,13 +102,13 @@ def test_long_answers_come_while_the_next_questions_are_still_said(opened: Shell
     assert [len(rows[0]["v"]) for rows in found] == [answered] * 20
 
 
-def test_a_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: ShellConnection) -> None:
+def test_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: ShellConnection) -> None:
     forged = '{"rows": [{"vmrag_end_2":1}]}\n{"rows": [{"vmrag_end_3":1}]}'
     assert opened.query_value(quote_literal(forged)) == forged
     assert opened.query_value("1") == 1
 
 
-def test_a_failure_says_what_dolt_said_and_repeats_no_document(opened: ShellConnection) -> None:
+def test_failure_says_what_dolt_said_and_repeats_no_document(opened: ShellConnection) -> None:
     with pytest.raises(EngineFailed) as failed:
         opened.query_rows(
             f"SELECT nothing_like_this FROM vmrag_meta WHERE value = {quote_literal('secret ' * 9)}", at=ROOT_BRANCH
@@ -118,14 +118,14 @@ def test_a_failure_says_what_dolt_said_and_repeats_no_document(opened: ShellConn
     assert opened.query_value("1") == 1
 
 
-def test_an_answer_that_is_too_long_is_given_up(repository: Path) -> None:
+def test_answer_that_is_too_long_is_given_up(repository: Path) -> None:
     with _opened(repository, longest=2_000_000) as connection, connection.snapshot(ROOT_BRANCH):
         with pytest.raises(LimitExceeded):
             connection.query_value("repeat('x', 20000000)", at=ROOT_BRANCH)
         assert connection.query_value("1", at=ROOT_BRANCH) == 1
 
 
-def test_a_session_ends_when_nothing_is_asked_of_it_and_another_program_can_write(repository: Path) -> None:
+def test_session_ends_when_nothing_is_asked_of_it_and_another_program_can_write(repository: Path) -> None:
     with _opened(repository) as connection:
         connection.execute([_mark("idle", "ours")], at=ROOT_BRANCH)
         dolt.run(repository, "sql", "-q", _mark("idle", "theirs"))
@@ -192,7 +192,7 @@ def test_waiting_writer_raises_busy_after_timeout(repository: Path) -> None:
         assert (_marker(fresh, "busy"), _marker(fresh, "waiting")) == ("1", "")
 
 
-def test_a_program_that_is_killed_within_a_transaction_stores_nothing_of_it(opened: ShellConnection) -> None:
+def test_program_that_is_killed_within_a_transaction_stores_nothing_of_it(opened: ShellConnection) -> None:
     def killed() -> None:
         with opened.transaction(ROOT_BRANCH):
             opened.execute([_mark("killed", "1")], at=ROOT_BRANCH)
@@ -204,14 +204,14 @@ def test_a_program_that_is_killed_within_a_transaction_stores_nothing_of_it(open
     assert (_marker(opened, "killed"), _marker(opened, "after")) == ("", "")
 
 
-def test_a_block_that_fails_leaves_nothing(opened: ShellConnection) -> None:
+def test_block_that_fails_leaves_nothing(opened: ShellConnection) -> None:
     with contextlib.suppress(KeyError), opened.transaction(ROOT_BRANCH):
         opened.execute([_mark("failed", "1")], at=ROOT_BRANCH)
         raise KeyError
     assert _marker(opened, "failed") == ""
 
 
-def test_a_snapshot_stays_as_it_was_while_another_writes(repository: Path) -> None:
+def test_snapshot_stays_as_it_was_while_another_writes(repository: Path) -> None:
     with _opened(repository) as reading, _opened(repository) as writing:
         reading.end_session()
         writing.execute([_mark("seen", "before")], at=ROOT_BRANCH)
@@ -236,9 +236,7 @@ def test_branch_name_is_rejected_as_a_revision(repository: Path) -> None:
     engine.close()
 
 
-def test_a_server_that_has_the_repository_open_answers_in_place_of_the_program(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_server_that_has_the_repository_open_answers_in_place_of_the_program(repository: Path, tmp_path: Path) -> None:
     server = DoltServer(dolt.copied(repository, tmp_path / "kb"))
     server.start()
     engine = DoltEngine.open(server.folder)
@@ -258,7 +256,7 @@ def test_a_server_that_has_the_repository_open_answers_in_place_of_the_program(
         server.stop()
 
 
-def test_a_checkout_that_keeps_the_pin_starts_no_program(tmp_path, monkeypatch):
+def test_checkout_that_keeps_the_pin_starts_no_program(tmp_path, monkeypatch):
     """Counted by a program of that name that notes each start."""
     real = dolt.require()
     isolate(monkeypatch, tmp_path / "home")

@@ -153,7 +153,7 @@ def test_copy_of_earlier_version_is_replaced(pair: Pair) -> None:
     assert not former.top.exists()
 
 
-def test_a_fetch_of_nothing_new_asks_git_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_of_nothing_new_asks_git_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pair.bob.fetch()
     monkeypatch.setattr(type(pair.bob.engine), "fetch", lambda *_: pytest.fail("the engine was asked"))
     assert pair.bob.fetch()
@@ -174,7 +174,7 @@ def test_concurrent_pushes_lose_nothing(pair: Pair) -> None:
     cleo.close()
 
 
-def test_a_branch_that_cannot_move_forward_diverges_and_force_keeps_what_it_held(pair: Pair) -> None:
+def test_branch_that_cannot_move_forward_diverges_and_force_keeps_what_it_held(pair: Pair) -> None:
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
     theirs = pair.bob.record("two")
     pair.bob.push("origin", "main")
@@ -231,7 +231,7 @@ def test_another_knowledge_base_is_rejected(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("what", ["no manifest", "a manifest of nothing", "another file", "too large"])
-def test_a_ref_that_holds_something_else_is_damaged(pair: Pair, what: str) -> None:
+def test_ref_that_holds_something_else_is_damaged(pair: Pair, what: str) -> None:
     tree = pair.hub.git("ls-tree", DOLT_DATA_REF)
     lines = [line for line in tree.splitlines() if "manifest" not in line or what in ("another file", "too large")]
     if what == "a manifest of nothing":
@@ -291,7 +291,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_push_is_done_by_the_next_one_or_was_done(pair: Pair, moment: str) -> None:
+def test_killed_push_is_done_by_the_next_one_or_was_done(pair: Pair, moment: str) -> None:
     assert pair.ada.fetch()
     revision = pair.ada.record("two")
     pair.ada.close()
@@ -309,7 +309,7 @@ def test_a_killed_push_is_done_by_the_next_one_or_was_done(pair: Pair, moment: s
     assert pair.bob.engine.count_documents(revision) == 2
 
 
-def test_a_killed_fetch_is_done_by_the_next_one(pair: Pair) -> None:
+def test_killed_fetch_is_done_by_the_next_one(pair: Pair) -> None:
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
     revision = pair.bob.record("two")
     pair.bob.push("origin", "main")
@@ -328,7 +328,7 @@ def test_a_killed_fetch_is_done_by_the_next_one(pair: Pair) -> None:
     assert pair.ada.heads()["main"] == revision
 
 
-def test_a_killed_clone_leaves_no_knowledge_base(pair: Pair) -> None:
+def test_killed_clone_leaves_no_knowledge_base(pair: Pair) -> None:
     cleo = git_clone(pair.hub.top, pair.folder / "cleo", kind="dolt")
     body = (
         "from vmrag_link.engines.dolt import inspection\n"
@@ -404,7 +404,7 @@ def test_git_push_takes_the_knowledge_along_and_git_pull_brings_it(world: World)
     assert refs == ["refs/heads/main", DOLT_DATA_REF]
 
 
-def test_a_forks_knowledge_is_adopted_from_quarantine(world: World) -> None:
+def test_forks_knowledge_is_adopted_from_quarantine(world: World) -> None:
     fork = world.bare("fork.git")
     eve = world.join("eve")
     eve.vmrag("clone")

@@ -90,12 +90,12 @@ def test_uncommitted_rows_are_read_on_one_connection_until_somebody_writes(engin
     assert read() == ["a", "b", "c"]
 
 
-def test_a_text_that_is_not_utf8_is_a_failure_not_a_replacement(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_a_failure_not_a_replacement(tmp_path: Path) -> None:
     with Connection(tmp_path / "t", access="create") as connection, pytest.raises(EngineFailed, match="UTF-8"):
         connection.execute("SELECT CAST(x'ff' AS TEXT)")
 
 
-def test_a_transaction_that_fails_leaves_nothing_and_the_connection_usable(tmp_path: Path) -> None:
+def test_transaction_that_fails_leaves_nothing_and_the_connection_usable(tmp_path: Path) -> None:
     with Connection(tmp_path / "t", access="create") as connection:
         connection.execute("CREATE TABLE t(a PRIMARY KEY)")
         with pytest.raises(EngineFailed) as failed, connection.transaction():
@@ -122,7 +122,7 @@ def test_closed_connection_raises_engine_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are listed by Linux")
-def test_a_connection_that_nobody_holds_any_more_keeps_no_descriptor(tmp_path: Path) -> None:
+def test_connection_that_nobody_holds_any_more_keeps_no_descriptor(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     connection = Connection(file, access="create")
     connection.execute("CREATE TABLE t (x)")
@@ -137,7 +137,7 @@ def held(folder: Path) -> list[Path]:
     return [link for link in links if link.is_relative_to(folder)]
 
 
-def test_a_program_that_writes_without_our_lock_is_waited_for_and_then_named_busy(engine: DoltliteEngine) -> None:
+def test_program_that_writes_without_our_lock_is_waited_for_and_then_named_busy(engine: DoltliteEngine) -> None:
     engine.create_branch("main", root(engine))
     impatient = DOLTLITE.open(engine.folder, lock_timeout=0.3)
     with Connection(engine.folder / FILE_NAME) as foreign, foreign.transaction():
@@ -180,7 +180,7 @@ def test_ctrl_c_ends_a_long_statement_and_leaves_the_connection_usable(tmp_path:
         assert child.wait(10) == 0
 
 
-def test_a_failure_in_a_long_statement_is_raised(tmp_path: Path) -> None:
+def test_failure_in_a_long_statement_is_raised(tmp_path: Path) -> None:
     with Connection(tmp_path / "t", access="create") as connection:
         with pytest.raises(EngineFailed, match="absent"):
             connection.execute_long("SELECT * FROM absent")
@@ -218,9 +218,7 @@ def test_databases_of_others_and_directories_are_refused(tmp_path: Path) -> None
             DOLTLITE.open(tmp_path / name)
 
 
-def test_a_truncated_file_shows_a_state_that_was_committed_or_is_refused(
-    engine: DoltliteEngine, tmp_path: Path
-) -> None:
+def test_truncated_file_shows_a_state_that_was_committed_or_is_refused(engine: DoltliteEngine, tmp_path: Path) -> None:
     revisions = [store(engine, "main", document(f"d{number}", "x" * 3000)) for number in range(10)]
     engine.close()
     whole = (engine.folder / FILE_NAME).read_bytes()
@@ -252,7 +250,7 @@ def test_deleted_file_is_not_created_again(engine: DoltliteEngine) -> None:
     assert not (engine.folder / FILE_NAME).exists()
 
 
-def test_a_disk_that_takes_no_more_is_a_failure_that_loses_nothing(engine: DoltliteEngine) -> None:
+def test_disk_that_takes_no_more_is_a_failure_that_loses_nothing(engine: DoltliteEngine) -> None:
     store(engine, "main", document("a"))
     body = """
 import resource, signal
@@ -274,7 +272,7 @@ except EngineFailed as error:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: a read-only directory means nothing")
-def test_a_read_only_directory_refuses_writes_with_a_hint(engine: DoltliteEngine) -> None:
+def test_read_only_directory_refuses_writes_with_a_hint(engine: DoltliteEngine) -> None:
     engine.create_branch("main", root(engine))
     engine.close()
     (engine.folder / FILE_NAME).chmod(0o444)
@@ -286,7 +284,7 @@ def test_a_read_only_directory_refuses_writes_with_a_hint(engine: DoltliteEngine
         engine.folder.chmod(0o755)
 
 
-def test_a_folder_that_cannot_be_made_is_a_failure_with_a_hint(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_made_is_a_failure_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(FileFailed) as failed:
         DOLTLITE.create(tmp_path / "file" / "kb")
@@ -294,7 +292,7 @@ def test_a_folder_that_cannot_be_made_is_a_failure_with_a_hint(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["kb@main", "a@b@c", "with space", "ü🙂", "q?mode=ro", "h#x%20y", "'quote'"])
-def test_a_folder_can_have_any_name(tmp_path: Path, name: str) -> None:
+def test_folder_can_have_any_name(tmp_path: Path, name: str) -> None:
     engine = DOLTLITE.create(tmp_path / name / "kb")
     revision = store(engine, "x@y", document("a"))
     put(engine, "x@y", document("b"))
@@ -309,7 +307,7 @@ def test_a_folder_can_have_any_name(tmp_path: Path, name: str) -> None:
 # -- creating
 
 
-def test_a_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
+def test_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.support.engines import *\n"
         "print('ready', flush=True)\nEngines('doltlite').create(Path(sys.argv[1]))"
@@ -367,7 +365,7 @@ def test_everything_works_without_a_branch_main(engine: DoltliteEngine) -> None:
 # -- schema
 
 
-def test_a_knowledge_base_of_a_newer_program_is_refused_and_both_versions_are_named(engine: DoltliteEngine) -> None:
+def test_knowledge_base_of_a_newer_program_is_refused_and_both_versions_are_named(engine: DoltliteEngine) -> None:
     old = store(engine, "main", document("a"))
     with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
         connection.execute("UPDATE vmrag_meta SET value = '7' WHERE key = 'schema_version'")
@@ -389,7 +387,7 @@ def test_a_knowledge_base_of_a_newer_program_is_refused_and_both_versions_are_na
 @pytest.mark.parametrize(
     ("column", "value"), [("distance", "manhattan"), ("chunking", "{"), ("chunking", '{"strategy":"x"}')]
 )
-def test_a_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
+def test_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
     engine: DoltliteEngine, column: str, value: str
 ) -> None:
     with Connection(engine.folder / FILE_NAME) as connection, connection.transaction():
@@ -405,7 +403,7 @@ def test_a_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
 # -- branch names
 
 
-def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) -> None:
+def test_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) -> None:
     """Whatever the rule allows, the library takes and a connection reaches; and it takes little
     more.
     """
@@ -481,7 +479,7 @@ KILLED_IN = {
 
 @pytest.mark.parametrize("what", KILLED_IN.values(), ids=list(KILLED_IN))
 @pytest.mark.sample(1)
-def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engine: DoltliteEngine, what: str) -> None:
+def test_kill_between_two_statements_of_an_operation_lets_no_revision_go(engine: DoltliteEngine, what: str) -> None:
     theirs = store(engine, "theirs", document("t"))
     store(engine, "main", document("first"))
     engine.move_branch("main", root(engine), expected=head(engine, "main"))  # something is kept already
@@ -504,7 +502,7 @@ def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engin
     assert [engine.count_documents(revision) for revision in left] == [1] * len(left)
 
 
-def test_an_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteEngine) -> None:
+def test_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteEngine) -> None:
     base = store(engine, "main", *(document(f"d{number:03}", "x" * 2000 + str(number)) for number in range(500)))
     path, grown = engine.folder / FILE_NAME, []
     for number in range(5):
@@ -515,7 +513,7 @@ def test_an_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteE
     assert max(grown) < 12_000, grown  # the first pays for letting go of the tables
 
 
-def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored(
+def test_revision_of_another_history_can_be_read_and_compared_but_not_anchored(
     engine: DoltliteEngine, tmp_path: Path
 ) -> None:
     mine = store(engine, "main", document("same"), document("mine"))
@@ -543,7 +541,7 @@ def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored
     assert engine.list_branches() == before
 
 
-def test_an_interrupted_collection_changes_nothing(engine: DoltliteEngine) -> None:
+def test_interrupted_collection_changes_nothing(engine: DoltliteEngine) -> None:
     put_all = [document(f"d{number:05}", os.urandom(1000).hex()) for number in range(3000)]
     store(engine, "main", *put_all)
     put(engine, "main", document("uncommitted"))
@@ -556,7 +554,7 @@ def test_an_interrupted_collection_changes_nothing(engine: DoltliteEngine) -> No
     put(engine, "main", document("after"))
 
 
-def test_a_large_commit_is_compacted_and_everything_stays(engine: DoltliteEngine) -> None:
+def test_large_commit_is_compacted_and_everything_stays(engine: DoltliteEngine) -> None:
     noise = random.Random(3)
     texts = [noise.randbytes(3000).hex() for _ in range(1200)]
     first = store(engine, "main", *(document(f"d{n:04}", text) for n, text in enumerate(texts)))

@@ -58,7 +58,7 @@ def test_vectors_of_one_model_are_not_found_for_another(tmp_path: Path) -> None:
     assert cache.read_vectors("another", ["a"], dimensions=4) == {}
 
 
-def test_a_vector_of_the_wrong_length_counts_as_absent_and_is_replaced(tmp_path: Path) -> None:
+def test_vector_of_the_wrong_length_counts_as_absent_and_is_replaced(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path / "e.sqlite")
     cache.store_vectors("model", {"a": ONE[:5]})
     assert cache.read_vectors("model", ["a"], dimensions=4) == {}
@@ -85,7 +85,7 @@ def test_corrupt_cache_file_is_renamed_with_a_note(tmp_path: Path) -> None:
     assert ["corrupt-1" in notes.sentences[0], "corrupt-2" in notes.sentences[1]] == [True, True]
 
 
-def test_a_database_of_another_program_is_set_aside_whole(tmp_path: Path) -> None:
+def test_database_of_another_program_is_set_aside_whole(tmp_path: Path) -> None:
     path, notes = tmp_path / "e.sqlite", Notes()
     with contextlib.closing(sqlite3.connect(path)) as theirs, theirs:
         theirs.execute("CREATE TABLE vectors (key, vector)")
@@ -95,7 +95,7 @@ def test_a_database_of_another_program_is_set_aside_whole(tmp_path: Path) -> Non
         assert kept.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
 
 
-def test_an_empty_file_is_a_new_cache(tmp_path: Path) -> None:
+def test_empty_file_is_a_new_cache(tmp_path: Path) -> None:
     (tmp_path / "e.sqlite").touch()
     notes = Notes()
     cache = EmbeddingCache(tmp_path / "e.sqlite", progress=notes)
@@ -122,7 +122,7 @@ def test_damage_deep_in_the_file_is_met_by_a_fresh_cache(tmp_path: Path) -> None
     assert len(notes.sentences) == 1
 
 
-def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
+def test_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "e.sqlite").mkdir()
     with pytest.raises(FileFailed):
         EmbeddingCache(tmp_path / "e.sqlite").store_vectors("model", {"a": ONE})
@@ -155,7 +155,7 @@ def test_several_processes_may_start_and_fill_one_cache_together(tmp_path: Path)
     assert len(cache.read_vectors("model", names, dimensions=256)) == 2000
 
 
-def test_a_killed_writer_loses_at_most_the_batch_it_was_at(tmp_path: Path) -> None:
+def test_killed_writer_loses_at_most_the_batch_it_was_at(tmp_path: Path) -> None:
     path, notes = tmp_path / "e.sqlite", Notes()
     process = writer(path, "w", 100_000)
     assert process.stdout
@@ -290,7 +290,7 @@ PRUNER = """
 """
 
 
-def test_a_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+def test_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path, notes, vectors = tmp_path / "e.sqlite", Notes(), large("v", 6000)
     for number in range(0, 8, 1 if LONG else 2):
         EmbeddingCache(path).store_vectors("model", vectors)

@@ -34,7 +34,7 @@ def found(cache: EmbeddingCache) -> dict[str, bytes]:
     return cache.read_vectors("model", list(VECTORS), dimensions=DIMENSIONS)
 
 
-def test_a_vector_with_a_flipped_bit_is_absent_and_is_replaced(cache: EmbeddingCache, path: Path) -> None:
+def test_vector_with_a_flipped_bit_is_absent_and_is_replaced(cache: EmbeddingCache, path: Path) -> None:
     content = path.read_bytes()
     at = content.index(VECTORS["c"])
     assert content.count(VECTORS["c"]) == 1
@@ -79,9 +79,7 @@ def test_non_finite_vectors_are_not_cached_and_fail_embedding(tmp_path: Path, wr
         embed_texts(cache, Broken(), {"x": "a text"})
 
 
-def test_a_file_that_has_to_be_made_again_keeps_the_rows_that_prove_themselves(
-    cache: EmbeddingCache, path: Path
-) -> None:
+def test_file_that_has_to_be_made_again_keeps_the_rows_that_prove_themselves(cache: EmbeddingCache, path: Path) -> None:
     flip(path, 68, 0)  # the number in the header that says whose file it is
     notes = Notes()
     assert found(EmbeddingCache(path, progress=notes)) == VECTORS

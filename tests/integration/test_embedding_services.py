@@ -75,7 +75,7 @@ def nearest(tools: Tools, text: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_collection_of_a_service_is_made_filled_and_queried(project, services, monkeypatch, name):
+def test_collection_of_a_service_is_made_filled_and_queried(project, services, monkeypatch, name):
     if name in KEYS:
         monkeypatch.setenv(KEYS[name], KEY)
     address(project, services, name)
@@ -91,7 +91,7 @@ def test_a_collection_of_a_service_is_made_filled_and_queried(project, services,
     assert all(KEY.encode() not in path.read_bytes() for path in project.shared.rglob("*") if path.is_file())
 
 
-def test_the_project_may_choose_a_service_for_new_collections(project, services):
+def test_project_may_choose_a_service_for_new_collections(project, services):
     address(project, services, "ollama")
     project.git("config", "vmrag.embedding.model", "ollama")
     project.put("river", TEXTS["river"], collection="api")
@@ -111,7 +111,7 @@ def test_embedded_text_is_never_sent_again(project, services):
     assert [asked.texts for asked in services.asked] == [["sea"]]
 
 
-def test_a_collection_keeps_its_model_when_the_settings_name_another(project, services):
+def test_collection_keeps_its_model_when_the_settings_name_another(project, services):
     tools = filled(project, services)
     project.git("config", "vmrag.embedding.openai-model", "text-embedding-3-large")
     services.models += ("text-embedding-3-large",)
@@ -131,7 +131,7 @@ def test_collections_of_several_models_answer_together(project, services):
     assert {each["collection"] for each in found} == {"api", "handbook"}
 
 
-def test_an_index_keeps_the_vectors_that_a_service_made_and_no_service_is_asked_for_them(project, services):
+def test_index_keeps_the_vectors_that_a_service_made_and_no_service_is_asked_for_them(project, services):
     recorded(project, services)
     wanted = {"collection_name": "api", "ids": ["river"], "include": ["embeddings"]}
     [before] = Tools(project.top)("chroma_get_documents", **wanted)["documents"]
@@ -159,7 +159,7 @@ def test_without_a_key_a_collection_is_not_made(project, services, monkeypatch, 
     assert tools("chroma_list_collections")["total_count"] == 1
 
 
-def test_a_model_that_is_not_there_shows_when_the_collection_is_made(project, services):
+def test_model_that_is_not_there_shows_when_the_collection_is_made(project, services):
     address(project, services, "ollama")
     services.models = ()
     error = Tools(project.top).error(
@@ -168,7 +168,7 @@ def test_a_model_that_is_not_there_shows_when_the_collection_is_made(project, se
     assert error["suggestions"][0] == "ollama pull bge-m3"
 
 
-def test_the_model_of_sentence_transformers_is_minilm_by_another_name(project, services):
+def test_model_of_sentence_transformers_is_minilm_by_another_name(project, services):
     tools = Tools(project.top)
     tools("chroma_create_collection", collection_name="api", embedding_function="sentence_transformer")
     info = tools("chroma_get_collection_info", collection_name="api")
@@ -254,7 +254,7 @@ def test_uncommitted_documents_that_no_service_embeds_are_found_by_words_until_o
     assert project.consistent()
 
 
-def test_an_index_without_vectors_gets_them_with_the_next_revision(project, services, tmp_path):
+def test_index_without_vectors_gets_them_with_the_next_revision(project, services, tmp_path):
     recorded(project, services)
     other = another_machine(project, tmp_path / "other")
     assert found_by_words(other) == ["river"]
@@ -265,7 +265,7 @@ def test_an_index_without_vectors_gets_them_with_the_next_revision(project, serv
     assert [asked.texts for asked in services.asked] == [["sea"]]
 
 
-def test_a_service_with_another_model_of_that_name_is_never_mixed_in(project, services):
+def test_service_with_another_model_of_that_name_is_never_mixed_in(project, services):
     tools = filled(project, services)
     services.dimensions = 128
     tools.error("EMBEDDING_MISMATCH", "chroma_query_documents", collection_name="api", query_texts=["sea"])
@@ -306,12 +306,12 @@ def test_service_settings_of_a_branch_are_ignored(project, services, line, key):
     assert services.asked == []
 
 
-def test_a_local_model_needs_no_agreement(project):
+def test_local_model_needs_no_agreement(project):
     project.write(".vmrag.yaml", "embedding.model: hash\n")
     assert "agree" not in project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.").err
 
 
-def test_a_collection_of_a_service_spends_nothing_before_this_machines_person_agreed(
+def test_collection_of_a_service_spends_nothing_before_this_machines_person_agreed(
     project, services, monkeypatch, tmp_path
 ):
     recorded(project, services)
@@ -343,20 +343,20 @@ def test_a_collection_of_a_service_spends_nothing_before_this_machines_person_ag
         ("huggingface", "huggingface ../../other 256 unit v1", 256),
     ],
 )
-def test_a_strangers_collection_names_a_possible_model_of_a_service(function, model, dimensions):
+def test_strangers_collection_names_a_possible_model_of_a_service(function, model, dimensions):
     row = Collection("api", embedding_function=function, embedding_model=model, embedding_dimensions=dimensions)
     with pytest.raises(ContentRefused):
         adopt.check_row(row, allowed={function})
 
 
-def test_a_strangers_collection_may_be_one_of_a_service():
+def test_strangers_collection_may_be_one_of_a_service():
     row = Collection(
         "api", embedding_function="ollama", embedding_model="ollama bge-m3 1024 unit v1", embedding_dimensions=1024
     )
     adopt.check_row(row)
 
 
-def test_the_index_status_says_what_has_no_vectors(project, services, tmp_path):
+def test_index_status_says_what_has_no_vectors(project, services, tmp_path):
     recorded(project, services)
     other = another_machine(project, tmp_path / "other")
     tools = Tools(other.top)

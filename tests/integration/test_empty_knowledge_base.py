@@ -22,7 +22,7 @@ def project(tmp_path, monkeypatch) -> Project:
     return made
 
 
-def test_an_answer_names_no_revision_without_documents(project):
+def test_answer_names_no_revision_without_documents(project):
     head = project.git("rev-parse", "--short=7", "HEAD")
     for arguments in (["otter"], ["otter", "--budget", "300"], ["otter", "--at", "HEAD"], ["otter", "--since", "HEAD"]):
         last = project.vmrag("query", *arguments).out.splitlines()[-1]

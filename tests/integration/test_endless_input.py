@@ -49,7 +49,7 @@ def test_add_takes_a_file_and_nothing_without_an_end(project: Project, tmp_path:
     assert (done.returncode, "more than 64 MiB" in done.stderr) == (3, True)
 
 
-def test_a_resolution_comes_from_a_file_that_has_an_end(project: Project) -> None:
+def test_resolution_comes_from_a_file_that_has_an_end(project: Project) -> None:
     error = project.vmrag("resolve", "handbook/rest.md", "--file", "/dev/zero", "--json", code=3).error
     assert "is a device" in error["message"]
 
@@ -68,7 +68,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return put
 
 
-def test_a_copy_of_a_folder_that_is_killed_names_program_and_signal(project: Project, tmp_path: Path, killed) -> None:
+def test_copy_of_a_folder_that_is_killed_names_program_and_signal(project: Project, tmp_path: Path, killed) -> None:
     source = next(path for path in (project.shared / "views").iterdir() if path.is_dir())
     killed("cp", "KILL")
     with pytest.raises(FileFailed, match="cp was killed by SIGKILL") as failed:
@@ -87,7 +87,7 @@ def test_killed_git_raises_git_failed(project: Project, killed) -> None:
     assert error["message"] == "git was killed by SIGSEGV."
 
 
-def test_a_program_that_fails_without_a_word_is_named() -> None:
+def test_program_that_fails_without_a_word_is_named() -> None:
     assert proc.run(["sh", "-c", "exit 7"]).failure == "sh ended with exit code 7"
     assert proc.run(["sh", "-c", "kill -TERM $$"]).failure == "sh was killed by SIGTERM"
 

@@ -68,7 +68,7 @@ TEXTS = {
 # -- creating and opening
 
 
-def test_a_new_knowledge_base_has_one_branch_whose_revision_is_empty(engine: Engine) -> None:
+def test_new_knowledge_base_has_one_branch_whose_revision_is_empty(engine: Engine) -> None:
     (branch,) = engine.list_branches()
     assert branch.name == ROOT_BRANCH
     assert not branch.dirty
@@ -107,7 +107,7 @@ def test_written_documents_exist_after_reopening(engines: Engines, engine: Engin
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
-def test_a_text_survives_exactly(engine: Engine, text: str) -> None:
+def test_text_survives_exactly(engine: Engine, text: str) -> None:
     written = document("it's a \\ 'name' 🙂", text, title=text[:200], source=text[:200], metadata='{"k":"\\"ü\\""}')
     revision = store(engine, "main", written)
     assert list(engine.read_documents(revision)) == [written]
@@ -143,7 +143,7 @@ def test_nul_and_lone_surrogates_are_refused_before_anything_is_written(engine: 
     assert not engine.list_branches()[0].dirty
 
 
-def test_a_name_of_no_or_too_many_characters_is_refused(engine: Engine) -> None:
+def test_name_of_no_or_too_many_characters_is_refused(engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     for doc_id in ("", "x" * 256):
         with pytest.raises(ContentRefused):
@@ -256,7 +256,7 @@ def test_sources_are_those_of_documents_that_have_one_and_can_leave_out_the_expe
     assert engine.list_sources(revision, "absent") == []
 
 
-def test_the_stamp_tells_whether_anything_was_written(engines: Engines, engine: Engine) -> None:
+def test_stamp_tells_whether_anything_was_written(engines: Engines, engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     before = engine.read_stamp()
     other = engines.open(engine.folder)
@@ -268,7 +268,7 @@ def test_the_stamp_tells_whether_anything_was_written(engines: Engines, engine: 
     other.close()
 
 
-def test_a_write_that_fails_half_way_leaves_nothing(engine: Engine) -> None:
+def test_write_that_fails_half_way_leaves_nothing(engine: Engine) -> None:
     store(engine, "main", document("a"))
 
     def source():
@@ -284,7 +284,7 @@ def test_a_write_that_fails_half_way_leaves_nothing(engine: Engine) -> None:
     assert engine.count_documents(WorkingSet("main")) == 2
 
 
-def test_a_write_that_expects_another_head_is_refused(engine: Engine) -> None:
+def test_write_that_expects_another_head_is_refused(engine: Engine) -> None:
     first = store(engine, "main", document("a"))
     second = store(engine, "main", document("b"))
     with pytest.raises(KnowledgeMoved) as refused:
@@ -313,7 +313,7 @@ def test_writing_what_is_there_already_leaves_the_branch_clean(engine: Engine) -
 # -- committing
 
 
-def test_a_commit_has_its_parent_message_author_and_date(engine: Engine) -> None:
+def test_commit_has_its_parent_message_author_and_date(engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     put(engine, "main", document("a"))
     message = "--amend\n\nsecond \\n line, 'quoted' ü 🙂\n"
@@ -369,7 +369,7 @@ def test_removing_a_collection_is_a_change_to_commit(engine: Engine) -> None:
     assert engine.list_collections(commit(engine, "main")) == []
 
 
-def test_an_unreadable_date_or_author_is_refused_and_nothing_is_committed(engine: Engine) -> None:
+def test_unreadable_date_or_author_is_refused_and_nothing_is_committed(engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     put(engine, "main", document("a"))
     for change in ({"date": "yesterday"}, {"author": "nobody"}, {"message": "a\0b"}, {"author": "a\ud800 <b@c>"}):
@@ -383,7 +383,7 @@ def test_an_unreadable_date_or_author_is_refused_and_nothing_is_committed(engine
 
 
 @pytest.mark.parametrize("text", NO_REVISION)
-def test_a_text_that_names_no_revision_is_never_read_as_one(engine: Engine, text: str) -> None:
+def test_text_that_names_no_revision_is_never_read_as_one(engine: Engine, text: str) -> None:
     revision = store(engine, "main", document("a"))
     assert engine.has_revision(text) is False
     assert engine.find_unreachable([text]) == []
@@ -415,7 +415,7 @@ def test_abbreviated_and_uppercase_hashes_are_not_revisions(engine: Engine) -> N
         assert engine.has_revision(text) is False, text
 
 
-def test_the_log_has_children_before_parents_whatever_their_dates(engine: Engine) -> None:
+def test_log_has_children_before_parents_whatever_their_dates(engine: Engine) -> None:
     chance = random.Random(7)
     made = [root(engine)]
     for number in range(40):
@@ -454,7 +454,7 @@ def test_ancestry_agrees_with_the_log(engine: Engine) -> None:
             assert (base == ancestor) == (ancestor in inside)
 
 
-def test_the_log_can_be_limited(engine: Engine) -> None:
+def test_log_can_be_limited(engine: Engine) -> None:
     first = store(engine, "main", document("a"))
     second = store(engine, "main", document("b"))
     assert [info.revision for info in engine.log(second, limit=2)] == [second, first]
@@ -494,7 +494,7 @@ def test_branches_are_sorted_and_tell_their_head_and_whether_they_are_dirty(engi
 @pytest.mark.parametrize(
     "name", ["main", "feature/login-2", "a@b", "a'b", "a%20b", "release/1.2", "vmrag/wip/main", "x" * 200]
 )
-def test_a_branch_can_have_any_ordinary_name(engine: Engine, name: str) -> None:
+def test_branch_can_have_any_ordinary_name(engine: Engine, name: str) -> None:
     assert engine.is_legal_branch_name(name)
     revision = store(engine, name, document("a"))
     assert engine.count_documents(WorkingSet(name)) == 1
@@ -506,7 +506,7 @@ def test_a_branch_can_have_any_ordinary_name(engine: Engine, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "head", "HEAD", "größe", "a b", "-x", "a..b", "a\nb", "a\0b", ".", "'; --\0", "a~1"]
 )
-def test_an_illegal_name_is_refused(engine: Engine, name: str) -> None:
+def test_illegal_name_is_refused(engine: Engine, name: str) -> None:
     assert not engine.is_legal_branch_name(name)
     with pytest.raises(NameInvalid):
         engine.create_branch(name, root(engine))
@@ -520,7 +520,7 @@ def test_names_that_differ_only_in_case_collide(engine: Engine) -> None:
             engine.create_branch(name, root(engine))
 
 
-def test_a_branch_moves_to_any_revision(engine: Engine) -> None:
+def test_branch_moves_to_any_revision(engine: Engine) -> None:
     first = store(engine, "main", document("a"))
     second = store(engine, "main", document("b"))
     engine.move_branch("main", first, expected=second)
@@ -530,7 +530,7 @@ def test_a_branch_moves_to_any_revision(engine: Engine) -> None:
     assert engine.count_documents(WorkingSet("main")) == 2
 
 
-def test_a_dirty_branch_refuses_to_move_and_to_be_deleted(engine: Engine) -> None:
+def test_dirty_branch_refuses_to_move_and_to_be_deleted(engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     put(engine, "main", document("b"))
     with pytest.raises(Uncommitted):
@@ -540,7 +540,7 @@ def test_a_dirty_branch_refuses_to_move_and_to_be_deleted(engine: Engine) -> Non
     assert engine.count_documents(WorkingSet("main")) == 2
 
 
-def test_a_branch_elsewhere_than_expected_refuses_to_move_and_to_be_deleted(engine: Engine) -> None:
+def test_branch_elsewhere_than_expected_refuses_to_move_and_to_be_deleted(engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     for call in (
         lambda: engine.move_branch("main", root(engine), expected=root(engine)),
@@ -599,7 +599,7 @@ def test_documents_are_counted_per_collection(engine: Engine) -> None:
     assert engine.count_documents(WorkingSet("main"), collection="absent") == 0
 
 
-def test_a_stream_of_documents_does_not_fill_the_memory(engine: Engine) -> None:
+def test_stream_of_documents_does_not_fill_the_memory(engine: Engine) -> None:
     revision = store(engine, "main", *(document(f"d{number:04}", "x" * 20_000) for number in range(1_000)))
     tracemalloc.start()
     for _ in engine.read_documents(revision):
@@ -609,7 +609,7 @@ def test_a_stream_of_documents_does_not_fill_the_memory(engine: Engine) -> None:
     assert peak < 2_000_000
 
 
-def test_a_stream_goes_on_from_its_own_state_while_others_write(engine: Engine) -> None:
+def test_stream_goes_on_from_its_own_state_while_others_write(engine: Engine) -> None:
     store(engine, "main", *(document(f"d{number:04}") for number in range(500)))
     stream = engine.read_documents(WorkingSet("main"))
     next(stream)
@@ -622,7 +622,7 @@ def test_a_stream_goes_on_from_its_own_state_while_others_write(engine: Engine) 
 # -- differences
 
 
-def test_a_difference_names_what_was_added_modified_and_removed(engine: Engine) -> None:
+def test_difference_names_what_was_added_modified_and_removed(engine: Engine) -> None:
     old = store(engine, "main", document("keep"), document("change", "1"), document("drop"))
     engine.write("main", Write(remove_documents=[("guide", "drop")]), expected=old)
     new = store(engine, "main", document("change", "2"), document("new"))
@@ -666,7 +666,7 @@ def test_documents_that_differ_only_in_their_times_are_equal(engine: Engine) -> 
     assert engine.diff(WorkingSet("main"), WorkingSet("other")).is_empty
 
 
-def test_a_difference_covers_collections(engine: Engine) -> None:
+def test_difference_covers_collections(engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     engine.write("main", Write([guide(), Collection("drop")]), expected=root(engine))
     old = commit(engine, "main")
@@ -681,7 +681,7 @@ def test_a_difference_covers_collections(engine: Engine) -> None:
         ]
 
 
-def test_a_revision_differs_from_a_working_set_in_both_directions(engine: Engine) -> None:
+def test_revision_differs_from_a_working_set_in_both_directions(engine: Engine) -> None:
     first = store(engine, "main", document("a"))
     second = store(engine, "main", document("b"))
     put(engine, "main", document("c"), document("a", "changed"))
@@ -736,7 +736,7 @@ def test_any_two_places_differ_by_exactly_what_their_rows_say(engine: Engine) ->
             ]
 
 
-def test_the_headers_of_a_difference_do_not_fill_the_memory(engine: Engine) -> None:
+def test_headers_of_a_difference_do_not_fill_the_memory(engine: Engine) -> None:
     old = root(engine)
     new = store(engine, "main", *(document(f"d{number:03}", "x" * 50_000) for number in range(200)))
     tracemalloc.start()
@@ -746,7 +746,7 @@ def test_the_headers_of_a_difference_do_not_fill_the_memory(engine: Engine) -> N
     assert peak < 2_000_000  # of 10 MB of texts
 
 
-def test_the_history_of_a_document_has_its_header_in_every_revision_that_has_it(engine: Engine) -> None:
+def test_history_of_a_document_has_its_header_in_every_revision_that_has_it(engine: Engine) -> None:
     sides = {"author": AUTHOR, "date": DATE}
     first = store(engine, "main", document("a", "1"))
     ours = engine.commit_onto(first, [Write(put_documents=[document("a", "2")])], message="2", **sides)
@@ -766,7 +766,7 @@ def test_the_history_of_a_document_has_its_header_in_every_revision_that_has_it(
     assert engine.read_document_history(engine.read_revision(root(engine)).parents[0], "guide", "a") == {}
 
 
-def test_a_sound_knowledge_base_has_no_damage_and_a_page_that_was_overwritten_is_some(
+def test_sound_knowledge_base_has_no_damage_and_a_page_that_was_overwritten_is_some(
     engines: Engines, tmp_path: Path
 ) -> None:
     engine = engines.create(tmp_path / "kb")
@@ -783,7 +783,7 @@ def test_a_sound_knowledge_base_has_no_damage_and_a_page_that_was_overwritten_is
 # -- anchors and garbage
 
 
-def test_an_anchored_revision_outlives_garbage_collection_and_an_unreachable_one_does_not(
+def test_anchored_revision_outlives_garbage_collection_and_an_unreachable_one_does_not(
     engines: Engines, engine: Engine
 ) -> None:
     kept, dropped = [], []
@@ -819,7 +819,7 @@ def test_revisions_left_by_branches_survive_garbage_collection(engine: Engine) -
     assert [next(engine.read_documents(revision)).content for revision in left] == [f"version {n}" for n in range(4)]
 
 
-def test_a_branch_that_moves_forward_leaves_nothing_to_anchor(engine: Engine) -> None:
+def test_branch_that_moves_forward_leaves_nothing_to_anchor(engine: Engine) -> None:
     first = store(engine, "main", document("a", "1"))
     second = store(engine, "main", document("a", "2"))
     engine.create_branch("copy", first)
@@ -828,7 +828,7 @@ def test_a_branch_that_moves_forward_leaves_nothing_to_anchor(engine: Engine) ->
     assert engine.find_branch(KEEP_BRANCH) is None
 
 
-def test_an_anchor_is_a_merge_of_what_was_kept_and_the_revision(engine: Engine) -> None:
+def test_anchor_is_a_merge_of_what_was_kept_and_the_revision(engine: Engine) -> None:
     revisions = []
     for number in range(3):
         before = engine.find_branch(KEEP_BRANCH)
@@ -855,7 +855,7 @@ def test_anchoring_what_is_reachable_changes_nothing(engine: Engine) -> None:
     assert engine.list_branches() == before
 
 
-def test_an_anchor_disturbs_no_branch_and_no_working_set(engines: Engines, engine: Engine) -> None:
+def test_anchor_disturbs_no_branch_and_no_working_set(engines: Engines, engine: Engine) -> None:
     first = store(engine, "main", document("a", "1"))
     engine.move_branch("main", root(engine), expected=first)
     store(engine, "main", document("a", "2"))
@@ -889,7 +889,7 @@ def test_garbage_collection_gives_space_back(engines: Engines, engine: Engine) -
 # -- several processes
 
 
-def test_the_write_lock_is_reentrant_within_an_instance(engine: Engine) -> None:
+def test_write_lock_is_reentrant_within_an_instance(engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     with engine.write_lock("do several things"), engine.write_lock("do one of them", timeout=0):
         put(engine, "main", document("a"))
@@ -947,7 +947,7 @@ while True:
 """
 
 
-def test_a_killed_writer_loses_nothing_that_it_acknowledged(engines: Engines, engine: Engine) -> None:
+def test_killed_writer_loses_nothing_that_it_acknowledged(engines: Engines, engine: Engine) -> None:
     chance = random.Random(5)
     engine.create_branch("main", root(engine))
     engine.create_branch("side", root(engine))
@@ -1006,7 +1006,7 @@ def _onto(engine: Engine, revision: str, *rows: Write, joining: str | None = Non
     return engine.commit_onto(revision, rows, joining=joining, message="merged", author=AUTHOR, date=DATE)
 
 
-def test_a_commit_onto_a_revision_moves_no_branch_and_is_kept(engine: Engine) -> None:
+def test_commit_onto_a_revision_moves_no_branch_and_is_kept(engine: Engine) -> None:
     _, ours, _ = _two_sides(engine)
     before = [branch for branch in engine.list_branches() if branch.name != KEEP_BRANCH]
     made = _onto(engine, ours, Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
@@ -1018,7 +1018,7 @@ def test_a_commit_onto_a_revision_moves_no_branch_and_is_kept(engine: Engine) ->
 
 
 @pytest.mark.parametrize("related", ["apart", "theirs contains ours"])
-def test_a_joined_revision_is_a_parent_and_changes_nothing_of_the_content(engine: Engine, related: str) -> None:
+def test_joined_revision_is_a_parent_and_changes_nothing_of_the_content(engine: Engine, related: str) -> None:
     base, ours, theirs = _two_sides(engine)
     if related == "theirs contains ours":
         ours = base
@@ -1066,7 +1066,7 @@ def _recreated(engine: Engine, parents: list[str], *rows: Write) -> str:
     return engine.recreate_revision(parents, rows, message="again", author=AUTHOR, date=DATE)
 
 
-def test_a_revision_is_made_again_on_its_parents_and_nothing_keeps_it(engine: Engine) -> None:
+def test_revision_is_made_again_on_its_parents_and_nothing_keeps_it(engine: Engine) -> None:
     _, ours, theirs = _two_sides(engine)
     before = engine.list_branches()
     made = _recreated(engine, [ours], Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
@@ -1084,7 +1084,7 @@ def test_a_revision_is_made_again_on_its_parents_and_nothing_keeps_it(engine: En
     assert engine.find_unreachable([made, merged, unchanged]) == [made, merged, unchanged]
 
 
-def test_a_revision_of_parents_that_an_engine_cannot_join_is_refused(engine: Engine) -> None:
+def test_revision_of_parents_that_an_engine_cannot_join_is_refused(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
     before = engine.list_branches()
     with pytest.raises(EngineFailed):
@@ -1198,7 +1198,7 @@ def test_uncommitted_rows_that_are_kept_nowhere_are_not_taken_back(engine: Engin
     assert engine.find_document(WorkingSet("main"), "guide", "d") == document("d")
 
 
-def test_a_clean_branch_has_nothing_to_take_back(engine: Engine) -> None:
+def test_clean_branch_has_nothing_to_take_back(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
     engine.discard_saved_rows("main", kept=ours, expected=base)
     assert head(engine, "main") == base
@@ -1241,7 +1241,7 @@ def test_linking_again_replaces_and_what_changes_nothing_commits_nothing(engine:
     assert engine.list_links() == [Link("2" * 40, ours, "ours")]
 
 
-def test_a_link_that_no_database_stores_exactly_is_refused_and_none_of_its_company_is_stored(engine: Engine) -> None:
+def test_link_that_no_database_stores_exactly_is_refused_and_none_of_its_company_is_stored(engine: Engine) -> None:
     with pytest.raises(ContentRefused):
         _link(engine, Link("1" * 40, "r", "main"), Link("2" * 40, "r", "ma\0in"))
     assert engine.list_links() == []

@@ -51,7 +51,7 @@ def only_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "engine"),
     [(DOLTLITE_FILE, "doltlite"), (DOLT_FOLDER, "dolt"), (SERVER_FILE, "dolt"), ("write.lock", None)],
 )
-def test_a_folder_says_by_what_lies_in_it_whose_it_is(tmp_path, name, engine):
+def test_folder_says_by_what_lies_in_it_whose_it_is(tmp_path, name, engine):
     (tmp_path / name).mkdir()
     assert opening.detect_engine(tmp_path) == engine
     assert opening.engine_exists(tmp_path) == (engine is not None)
@@ -63,7 +63,7 @@ def test_open_without_knowledge_base_raises_and_creates_nothing(tmp_path):
     assert not (tmp_path / "kb").exists()
 
 
-def test_the_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
+def test_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
     script = (
         "import sys\nfrom pathlib import Path\nfrom vmrag_link.engines import opening\n"
         f"folder = Path({str(tmp_path / 'kb')!r})\n"
@@ -75,7 +75,7 @@ def test_the_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
     assert (done.stdout.split(), done.stderr) == (["vmrag_link.engines.dolt.access"], "")
 
 
-def test_a_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
+def test_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
     (tmp_path / SERVER_FILE).write_text('{"format": 1, "database": "kb"}')
     with pytest.raises(ConfigInvalid, match=r"is a database of a Dolt server, and no trusted setting") as raised:
         opening.open_engine(tmp_path)
@@ -95,11 +95,11 @@ def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_pat
 
 
 @pytest.mark.parametrize("server", ["localhost:3306", "127.0.0.1:3306", "[::1]:3306"])
-def test_a_server_on_this_machine_needs_no_encryption(server):
+def test_server_on_this_machine_needs_no_encryption(server):
     opening.require_runnable("dolt", DoltAccess(server=server, password="s3cret"))
 
 
-def test_a_password_goes_to_no_server_that_only_a_file_of_the_repository_names(project, monkeypatch):
+def test_password_goes_to_no_server_that_only_a_file_of_the_repository_names(project, monkeypatch):
     """Whoever agreed to a file agreed to a server; the password is for the one that they named."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"127.0.0.1:{server.getsockname()[1]}"
@@ -121,7 +121,7 @@ def test_a_password_goes_to_no_server_that_only_a_file_of_the_repository_names(p
     assert said["code"] == "DATABASE_ERROR"
 
 
-def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines):
+def test_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines):
     engine = engines.create(tmp_path / "kb")
     before = opening.read_stamp(engine.folder)
     again = engines.open(tmp_path / "kb")
@@ -160,7 +160,7 @@ def test_init_takes_the_engine_of_the_settings(project, git_alone):
     assert project.status()["kb"]["engine"] == "doltlite"
 
 
-def test_a_knowledge_base_that_is_there_keeps_its_engine(project, git_alone):
+def test_knowledge_base_that_is_there_keeps_its_engine(project, git_alone):
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.write(".vmrag.yaml", "engine: dolt\n")
     assert project.status()["kb"]["engine"] == "doltlite"
@@ -169,7 +169,7 @@ def test_a_knowledge_base_that_is_there_keeps_its_engine(project, git_alone):
     assert "is stored by doltlite already" in refused["message"]
 
 
-def test_a_cloned_file_names_no_program_and_no_server(project, git_alone):
+def test_cloned_file_names_no_program_and_no_server(project, git_alone):
     """Nobody agreed to it: as if it said nothing."""
     project.write(".vmrag.yaml", "dolt:\n  binary: /evil/dolt\n  server: evil.example:3306\n")
     project.git("add", "-A")
@@ -178,7 +178,7 @@ def test_a_cloned_file_names_no_program_and_no_server(project, git_alone):
     assert "dolt, which is not on PATH" in said
 
 
-def test_the_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tmp_path, monkeypatch):
+def test_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tmp_path, monkeypatch):
     old = tmp_path / "dolt"
     old.write_text("#!/bin/sh\necho dolt version 1.0.0\n")
     old.chmod(0o755)
@@ -282,7 +282,7 @@ def test_windows_is_rejected_before_imports():
         assert done.stderr.startswith("error: vmrag runs on Linux and macOS, not on Windows.\nhint: ")
 
 
-def test_a_clone_of_knowledge_in_dolt_says_what_a_machine_without_dolt_lacks(project, tmp_path, monkeypatch):
+def test_clone_of_knowledge_in_dolt_says_what_a_machine_without_dolt_lacks(project, tmp_path, monkeypatch):
     dolt.require()
     project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt")
     project.record("first", faq="A kettle boils water.")

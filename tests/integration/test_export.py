@@ -53,7 +53,7 @@ def test_documents_become_the_files_that_they_came_from(project):
     )
 
 
-def test_a_file_with_another_text_is_overwritten_only_by_force(project):
+def test_file_with_another_text_is_overwritten_only_by_force(project):
     project.vmrag("export", "out")
     mine, other = project.top / "out/handbook/rest.md", project.top / "out/handbook/faq.md"
     mine.write_text("Mine.")

@@ -59,7 +59,7 @@ def test_every_folder_of_ours_is_in_the_list(world: World):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.sample(10)
-def test_a_file_in_the_place_of_a_folder_is_named_and_the_way_out_works(world: World, name: str):
+def test_file_in_the_place_of_a_folder_is_named_and_the_way_out_works(world: World, name: str):
     ada = world.ada
     path = ada.shared / name
     if path.is_dir():

@@ -218,7 +218,7 @@ def converted(normal: filters.NormalFilter, values: Mapping[str, Any]) -> filter
     return {key: {name: [convert(each) for each in operand] if isinstance(operand, list) else convert(operand)}}
 
 
-def test_an_index_passes_the_chunks_that_chroma_passes(both):
+def test_index_passes_the_chunks_that_chroma_passes(both):
     rng, by_ruling, some = random.Random(SEED + 1), 0, 0
     for _ in range(FILTERS):
         kind = rng.randrange(4)
@@ -278,7 +278,7 @@ def test_invalid_regular_expressions_are_rejected_like_in_chroma(both, pattern):
         both.ours(None, normal)
 
 
-def test_a_regular_expression_that_is_too_large_is_refused_in_one_sentence(both):
+def test_regular_expression_that_is_too_large_is_refused_in_one_sentence(both):
     normal = filters.normalize_where_document({"$regex": "(a{1000}){1000}"})
     with pytest.raises(FilterInvalid) as refused:
         both.ours(None, normal)

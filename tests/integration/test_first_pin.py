@@ -191,7 +191,7 @@ def test_dolt_init_begins_without_documents_and_says_where_there_are_some(projec
 
 
 @pytest.mark.parametrize("by", ["init", "dolt_init"])
-def test_a_new_one_has_the_branch_of_the_code(tmp_path, monkeypatch, by):
+def test_new_one_has_the_branch_of_the_code(tmp_path, monkeypatch, by):
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.delenv("CHROMA_DATA_DIR", raising=False)
     project = new_project(tmp_path / "project")

@@ -115,7 +115,7 @@ def test_our_open_merge_is_resolved_with_the_decision_that_was_made_before(world
     assert carol.consistent()
 
 
-def test_an_interrupted_commit_is_finished(world: Formerly) -> None:
+def test_interrupted_commit_is_finished(world: Formerly) -> None:
     dan = world.dan
     before = dan.pinned
     assert "Finished an interrupted commit" in dan.vmrag("sync").err
@@ -124,7 +124,7 @@ def test_an_interrupted_commit_is_finished(world: Formerly) -> None:
     assert not list((dan.shared / "journal").iterdir())
 
 
-def test_the_queue_of_links_is_worked_off_and_old_links_are_there(world: Formerly) -> None:
+def test_queue_of_links_is_worked_off_and_old_links_are_there(world: Formerly) -> None:
     ada = world.ada
     assert len(ada.ask("links")["links"]) == 3
     ada.vmrag("links", "rebuild")
@@ -152,7 +152,7 @@ def test_it_travels_by_git_and_by_file(world: Formerly) -> None:
 # -- the way to version 2, and back
 
 
-def test_the_first_write_that_needs_it_upgrades_and_all_that_was_there_stays(world: Formerly) -> None:
+def test_first_write_that_needs_it_upgrades_and_all_that_was_there_stays(world: Formerly) -> None:
     bob = world.bob
     old = bob.pinned
     new = upgrade(bob, "vmrag")
@@ -196,7 +196,7 @@ def test_two_upgrades_on_two_clones_meet_without_a_conflict(world: Formerly) -> 
 
 
 @pytest.mark.hooks("on")
-def test_a_merge_of_version_1_that_was_open_takes_in_an_upgraded_side(world: Formerly) -> None:
+def test_merge_of_version_1_that_was_open_takes_in_an_upgraded_side(world: Formerly) -> None:
     carol, bob = world.carol, world.bob
     bob.vmrag("install")
     upgrade(bob, "vmrag")
@@ -227,7 +227,7 @@ def test_uncommitted_documents_of_version_1_follow_a_pin_of_version_2(world: For
 
 
 @pytest.mark.hooks("on")
-def test_a_program_of_version_1_refuses_what_was_upgraded_and_goes_on_with_what_was_not(world: Formerly) -> None:
+def test_program_of_version_1_refuses_what_was_upgraded_and_goes_on_with_what_was_not(world: Formerly) -> None:
     bob = world.bob
     bob.vmrag("install")
     old = bob.pinned
@@ -268,7 +268,7 @@ def newer(path: Path, **changed: object) -> bytes:
     return data
 
 
-def test_a_journal_entry_of_a_newer_program_is_its_own_to_finish(world: Formerly) -> None:
+def test_journal_entry_of_a_newer_program_is_its_own_to_finish(world: Formerly) -> None:
     (path,) = (world.dan.shared / "journal").iterdir()
     data = newer(path, type="commit-of-tomorrow", more=[1])
     for command in (["commit", "-m", "x"], ["add", "-", "--collection", "faq", "--id", "x"], ["sync"]):
@@ -278,7 +278,7 @@ def test_a_journal_entry_of_a_newer_program_is_its_own_to_finish(world: Formerly
 
 
 @pytest.mark.parametrize(("name", "file"), [("ada", "merge-git.json"), ("carol", "merge.json")])
-def test_an_open_merge_of_a_newer_program_is_its_own_to_finish(world: Formerly, name: str, file: str) -> None:
+def test_open_merge_of_a_newer_program_is_its_own_to_finish(world: Formerly, name: str, file: str) -> None:
     person = world.person(name)
     data = newer(person.own / file, kind="octopus")
     for command in (["resolve", "--list"], ["resolve", "--ours"], ["merge", "--continue"]):
@@ -299,7 +299,7 @@ def test_agreements_of_a_newer_program_are_not_taken_for_none(world: Formerly) -
     assert path.read_bytes() == data
 
 
-def test_a_binding_of_a_newer_program_is_made_again(world: Formerly) -> None:
+def test_binding_of_a_newer_program_is_made_again(world: Formerly) -> None:
     bob = world.bob
     bob.vmrag("sync")
     newer(bob.own / "workspace.json", view={"of": "tomorrow"})
@@ -307,7 +307,7 @@ def test_a_binding_of_a_newer_program_is_made_again(world: Formerly) -> None:
     assert json.loads((bob.own / "workspace.json").read_bytes())["revision"] == bob.pinned
 
 
-def test_a_cache_of_another_format_is_set_aside_and_made_again(world: Formerly) -> None:
+def test_cache_of_another_format_is_set_aside_and_made_again(world: Formerly) -> None:
     bob = world.bob
     cache = bob.shared / "embeddings.sqlite"
     data = bytearray(cache.read_bytes())
@@ -318,7 +318,7 @@ def test_a_cache_of_another_format_is_set_aside_and_made_again(world: Formerly) 
     assert (bob.shared / "embeddings.sqlite.corrupt-1").read_bytes() == bytes(data)
 
 
-def test_a_repository_that_requires_a_newer_program_is_left_alone(world: Formerly) -> None:
+def test_repository_that_requires_a_newer_program_is_left_alone(world: Formerly) -> None:
     bob = world.bob
     bob.write(".vmrag.yaml", "requires: 99.1\nembedding:\n  model: of-tomorrow\n")
     before = (bob.shared / "kb" / "kb.doltlite").read_bytes()

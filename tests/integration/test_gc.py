@@ -141,7 +141,7 @@ def test_it_can_be_run_again_and_again(project):
 # -- what is pinned --------------------------------------------------------------------------------
 
 
-def test_a_revision_that_only_git_knows_of_is_anchored(project):
+def test_revision_that_only_git_knows_of_is_anchored(project):
     revision = kb_branches(project)["feature"]
     workspace = Workspace.open(project.top, QUIET)
     workspace.engine.create_branch(UNFINISHED_BRANCH, revision)  # a killed merge left it; it keeps nothing alive
@@ -169,7 +169,7 @@ def unpinned_elsewhere(project: Project) -> tuple[str, str]:
 
 
 @pytest.mark.hooks("on")
-def test_a_pin_of_the_work_tree_or_of_the_index_alone_keeps_its_revision(project):
+def test_pin_of_the_work_tree_or_of_the_index_alone_keeps_its_revision(project):
     revision, pin = unpinned_elsewhere(project)
     ours = (project.top / ".dolt-version").read_text()
     project.write(".dolt-version", pin)
@@ -184,7 +184,7 @@ def test_a_pin_of_the_work_tree_or_of_the_index_alone_keeps_its_revision(project
 
 
 @pytest.mark.hooks("on")
-def test_the_pins_of_linked_work_trees_keep_their_revisions(project, tmp_path):
+def test_pins_of_linked_work_trees_keep_their_revisions(project, tmp_path):
     revision, pin = unpinned_elsewhere(project)
     project.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"), "first", env=QUIETLY)
     linked = Project(tmp_path / "linked")
@@ -243,7 +243,7 @@ def test_revisions_in_merge_and_fetch_heads_are_kept(project):
 # -- branches --------------------------------------------------------------------------------------
 
 
-def test_a_kb_branch_goes_with_its_code_branch_and_its_revision_stays(project):
+def test_kb_branch_goes_with_its_code_branch_and_its_revision_stays(project):
     revision = kb_branches(project)["feature"]
     project.git("branch", "-q", "-D", "feature")
     assert project.ask("gc", "--apply")["pruned"] == [{"name": "feature", "revision": revision}]
@@ -254,7 +254,7 @@ def test_a_kb_branch_goes_with_its_code_branch_and_its_revision_stays(project):
     assert project.consistent()
 
 
-def test_an_entry_that_outlived_its_code_branch_goes_with_the_kb_branch(project):
+def test_entry_that_outlived_its_code_branch_goes_with_the_kb_branch(project):
     project.git("update-ref", "-d", "refs/heads/feature")
     assert project.git("config", "branch.feature.vmragBranch") == "feature"
     report = project.ask("gc", "--apply")
@@ -263,7 +263,7 @@ def test_an_entry_that_outlived_its_code_branch_goes_with_the_kb_branch(project)
     assert project.ask("gc", "--apply")["unmapped"] == []
 
 
-def test_a_branch_that_is_yet_to_be_born_counts_as_one_that_is_there(project):
+def test_branch_that_is_yet_to_be_born_counts_as_one_that_is_there(project):
     project.git("switch", "-q", "--orphan", "fresh", env=QUIETLY)
     project.git("config", "branch.fresh.vmragBranch", "feature")
     project.git("config", "--unset", "branch.feature.vmragBranch")
@@ -272,7 +272,7 @@ def test_a_branch_that_is_yet_to_be_born_counts_as_one_that_is_there(project):
     assert "feature" in kb_branches(project)
 
 
-def test_a_kb_branch_that_a_copied_code_branch_names_stays(project):
+def test_kb_branch_that_a_copied_code_branch_names_stays(project):
     project.git("branch", "-c", "feature", "copy")
     project.git("update-ref", "-d", "refs/heads/feature")
     report = project.ask("gc", "--apply")
@@ -323,7 +323,7 @@ def test_stashed_branches_are_listed_and_never_pruned(project):
     assert "vmrag/wip/feature" in project.vmrag("gc").out
 
 
-def test_a_kb_branch_that_an_interrupted_commit_waits_for_stays(project):
+def test_kb_branch_that_an_interrupted_commit_waits_for_stays(project):
     revision = kb_branches(project)["feature"]
     entry = {"type": "commit", "git_dir": str(project.shared.parent / "worktrees" / "x"), "pin": None}
     entry |= {"symbolic": "refs/heads/feature", "kb_branch": "feature", "parent": revision}
@@ -571,7 +571,7 @@ def test_every_old_commit_can_be_checked_out_after_branches_were_rewritten_and_g
 
 
 @pytest.mark.long  # test_merge_kills.py kills it over a smaller history
-def test_a_kill_at_any_moment_loses_nothing(history):
+def test_kill_at_any_moment_loses_nothing(history):
     print(f"VMRAG_TEST_SEED={SEED}")
     dice, project = random.Random(SEED), history.project
     duration = lasted(project, "gc")

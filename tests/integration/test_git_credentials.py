@@ -101,7 +101,7 @@ def assert_secret(*texts: object) -> None:
         ({"version": "v7"}, "refs/pull/7/merge"),
     ],
 )
-def test_the_token_of_a_checkout_lets_the_knowledge_base_in(
+def test_token_of_a_checkout_lets_the_knowledge_base_in(
     options: dict[str, object], ref: str, host: Host, tmp_path: Path, typed: Path
 ) -> None:
     clone = Clone(checkout(host, tmp_path, **options).run("hub.git", ref).top)
@@ -115,7 +115,7 @@ def test_the_token_of_a_checkout_lets_the_knowledge_base_in(
     assert 0 < len([line for line in calls if "--show-scope" in line]) <= len(talked)
 
 
-def test_the_quarantine_for_a_fork_gets_in(host: Host, tmp_path: Path) -> None:
+def test_quarantine_for_a_fork_gets_in(host: Host, tmp_path: Path) -> None:
     places = Clone(checkout(host, tmp_path).run("hub.git").top).places
     with quarantine.open_quarantine(places, timeout=5) as room:
         url = room.fetch_knowledge("doltlite", Peer(f"{host.server.url}/hub.git"), limits=USUAL_LIMITS)
@@ -123,13 +123,13 @@ def test_the_quarantine_for_a_fork_gets_in(host: Host, tmp_path: Path) -> None:
         assert room.fetch_code(Peer("origin"), "refs/heads/main")
 
 
-def test_a_linked_work_tree_of_a_checkout_gets_in(host: Host, tmp_path: Path) -> None:
+def test_linked_work_tree_of_a_checkout_gets_in(host: Host, tmp_path: Path) -> None:
     repo = checkout(host, tmp_path).run("hub.git")
     repo.git("worktree", "add", "-q", str(tmp_path / "linked"))
     travels(Clone(tmp_path / "linked"), "linked")
 
 
-def test_a_submodule_of_a_checkout_gets_in(host: Host, tmp_path: Path) -> None:
+def test_submodule_of_a_checkout_gets_in(host: Host, tmp_path: Path) -> None:
     action = checkout(host, tmp_path)
     outer = make_repo(action.workspace)
     action.temp.mkdir()
@@ -153,13 +153,13 @@ def test_without_a_credential_the_error_says_what_helps_on_a_runner(
     assert "token" in runner.value.hint
 
 
-def test_a_header_that_git_was_told_to_trace_is_not_shown() -> None:
+def test_header_that_git_was_told_to_trace_is_not_shown() -> None:
     said = f"=> Send header: Authorization: basic {basic(TOKEN)}\nfatal: no"
     assert_secret(remotes.redact_url(said))
     assert "fatal: no" in remotes.redact_url(said)
 
 
-def test_the_key_of_a_checkout_lets_the_knowledge_base_in(
+def test_key_of_a_checkout_lets_the_knowledge_base_in(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The input `ssh-key`. Our time-outs reach the quoted program, too."""

@@ -24,7 +24,7 @@ def pins(repo, **options):
     return history.list_pins(plumbing.locate_work_tree(repo.top), **options)
 
 
-def test_an_empty_repository_has_no_pins(repo):
+def test_empty_repository_has_no_pins(repo):
     assert pins(repo) == {}
 
 
@@ -37,7 +37,7 @@ def test_every_content_is_mapped_to_the_commits_that_introduced_it(repo):
     assert pins(repo) == {b"one\x00\xff\n\n": [again, one], b"two": [two]}
 
 
-def test_a_partial_clone_fetches_the_pins_that_it_lacks_at_once(repo, tmp_path):
+def test_partial_clone_fetches_the_pins_that_it_lacks_at_once(repo, tmp_path):
     commits = [repo.commit(f"{number}", pin=f"pin {number}", code=f"{number}") for number in range(5)]
     repo.git("config", "uploadpack.allowFilter", "true")
     repo.git("config", "uploadpack.allowAnySHA1InWant", "true")
@@ -51,7 +51,7 @@ def test_a_partial_clone_fetches_the_pins_that_it_lacks_at_once(repo, tmp_path):
     assert len(pins(clone)) == 5
 
 
-def test_a_pin_that_a_merge_dropped_is_still_there(repo):
+def test_pin_that_a_merge_dropped_is_still_there(repo):
     repo.commit("1", pin="one")
     repo.git("checkout", "-q", "-b", "side")
     side = repo.commit("2", pin="side")
@@ -73,7 +73,7 @@ def test_pins_of_given_commits_match_those_of_all_history(repo):
     assert history.read_introduced_pins(places, [gone]) == history.read_introduced_pins(places, []) == {}
 
 
-def test_a_pin_that_only_a_merge_has_is_found(repo):
+def test_pin_that_only_a_merge_has_is_found(repo):
     repo.commit("1", pin="one")
     repo.git("checkout", "-q", "-b", "side")
     repo.commit("2", pin="side")
@@ -108,7 +108,7 @@ def test_invalid_pins_are_left_out(repo):
     assert pins(repo) == {}
 
 
-def test_an_inherited_git_dir_does_not_lead_to_another_repository(repo, tmp_path, monkeypatch):
+def test_inherited_git_dir_does_not_lead_to_another_repository(repo, tmp_path, monkeypatch):
     repo.commit("1", pin="one")
     other = make_repo(tmp_path / "other")
     other.commit("1", pin="other")

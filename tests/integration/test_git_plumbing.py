@@ -34,13 +34,13 @@ def places(repo):
 # -- locate
 
 
-def test_a_subdirectory_belongs_to_its_work_tree(repo):
+def test_subdirectory_belongs_to_its_work_tree(repo):
     (repo.top / "sub" / "deep").mkdir(parents=True)
     found = plumbing.locate_work_tree(repo.top / "sub" / "deep")
     assert (found.top, found.git_dir, found.common) == (repo.top, repo.top / ".git", repo.top / ".git")
 
 
-def test_a_linked_work_tree_has_its_own_git_dir_and_the_common_one(repo, tmp_path):
+def test_linked_work_tree_has_its_own_git_dir_and_the_common_one(repo, tmp_path):
     repo.git("worktree", "add", "-q", "../linked", "-b", "side")
     found = plumbing.locate_work_tree(tmp_path / "linked")
     assert found.top == tmp_path / "linked"
@@ -49,7 +49,7 @@ def test_a_linked_work_tree_has_its_own_git_dir_and_the_common_one(repo, tmp_pat
     assert plumbing.read_head(found).branch == "side"
 
 
-def test_a_submodule_is_a_repository_of_its_own(repo, tmp_path):
+def test_submodule_is_a_repository_of_its_own(repo, tmp_path):
     outer = make_repo(tmp_path / "outer")
     outer.git("submodule", "--quiet", "add", str(repo.top), "inner")
     found = plumbing.locate_work_tree(outer.top / "inner")
@@ -69,7 +69,7 @@ def test_variables_inherited_from_a_hook_do_not_lead_to_another_repository(repo,
     assert plumbing.read_blob(found, f":{PIN_NAME}") == b"one\n"
 
 
-def test_the_scrubbed_variables_are_those_that_git_lists():
+def test_scrubbed_variables_are_those_that_git_lists():
     listed = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
     assert set(listed.stdout.split()) - {"GIT_CONFIG_COUNT"} <= set(env.GIT_LOCAL)
 
@@ -80,18 +80,18 @@ def test_outside_of_a_repository_the_hint_is_git_init(tmp_path):
     assert raised.value.hint == "git init"
 
 
-def test_a_bare_repository_is_refused_in_a_sentence(tmp_path):
+def test_bare_repository_is_refused_in_a_sentence(tmp_path):
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
     with pytest.raises(GitRepositoryMissing):
         plumbing.locate_work_tree(tmp_path / "bare")
 
 
-def test_a_path_with_a_line_break_is_refused(tmp_path):
+def test_path_with_a_line_break_is_refused(tmp_path):
     with pytest.raises(GitFailed):
         plumbing.locate_work_tree(make_repo(tmp_path / "a\nb").top)
 
 
-def test_a_missing_directory_is_refused(tmp_path):
+def test_missing_directory_is_refused(tmp_path):
     with pytest.raises(GitRepositoryMissing):
         plumbing.locate_work_tree(tmp_path / "absent")
 
@@ -103,14 +103,14 @@ def test_without_git_the_error_says_what_to_install(repo, monkeypatch, tmp_path)
     assert "Install git" in raised.value.hint
 
 
-def test_a_repository_of_another_owner_passes_on_what_git_advises(repo, monkeypatch):
+def test_repository_of_another_owner_passes_on_what_git_advises(repo, monkeypatch):
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(GitFailed, match="dubious ownership") as raised:
         plumbing.locate_work_tree(repo.top)
     assert raised.value.hint.startswith("git config --global --add safe.directory")
 
 
-def test_a_repository_that_git_cannot_read_is_not_called_missing(repo):
+def test_repository_that_git_cannot_read_is_not_called_missing(repo):
     (repo.top / ".git" / "config").write_text("[broken")
     with pytest.raises(GitFailed, match="config"):
         plumbing.locate_work_tree(repo.top)
@@ -193,14 +193,14 @@ def test_applying_a_mailbox_is_not_taken_for_a_rebase(diverged, places):
     assert plumbing.find_operation(places) == "am"
 
 
-def test_a_cherry_pick_of_several_is_still_under_way_between_two(diverged, places):
+def test_cherry_pick_of_several_is_still_under_way_between_two(diverged, places):
     diverged.git("cherry-pick", "side~1", "side", check=False)
     diverged.commit("resolved", code="resolved")
     assert not (places.git_dir / "CHERRY_PICK_HEAD").exists()
     assert plumbing.find_operation(places) == "cherry-pick"
 
 
-def test_a_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_path):
+def test_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_path):
     diverged.git("worktree", "add", "-q", "../linked", "side")
     Repo(tmp_path / "linked").git("rebase", "main", check=False)
     assert plumbing.find_operation(places) is None
@@ -211,7 +211,7 @@ def test_a_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_p
 
 
 @pytest.mark.parametrize(("begin", "base"), [("-b", b"one\n"), ("--orphan", None)])
-def test_a_closed_conflict_is_that_of_the_commits_where_the_index_has_forgotten_it(repo, places, begin, base):
+def test_closed_conflict_is_that_of_the_commits_where_the_index_has_forgotten_it(repo, places, begin, base):
     repo.git("checkout", "-q", begin, "side")
     repo.commit("theirs", pin="theirs\n")
     repo.git("checkout", "-q", "main")
@@ -238,20 +238,20 @@ def test_blobs_are_read_from_index_and_commits_byte_for_byte(repo, places):
     assert plumbing.read_blob(places, ":absent") is None
 
 
-def test_a_reference_that_is_missing_is_not_a_missing_path(places):
+def test_reference_that_is_missing_is_not_a_missing_path(places):
     with pytest.raises(GitReferenceMissing) as raised:
         plumbing.read_blob(places, "no-such-branch:code")
     assert raised.value.hint
 
 
-def test_a_blob_above_the_limit_is_refused_before_it_is_read(repo, places):
+def test_blob_above_the_limit_is_refused_before_it_is_read(repo, places):
     repo.commit("big", code="x" * 100)
     assert plumbing.read_blob(places, "HEAD:code", limit=100)
     with pytest.raises(GitFailed, match="100 bytes"):
         plumbing.read_blob(places, "HEAD:code", limit=99)
 
 
-def test_the_pin_is_the_file_else_the_index_entry_else_the_blob_in_head(repo, places):
+def test_pin_is_the_file_else_the_index_entry_else_the_blob_in_head(repo, places):
     repo.write(PIN_NAME, "index\n")
     repo.git("add", PIN_NAME)
     pin = repo.write(PIN_NAME, "file\n")
@@ -264,7 +264,7 @@ def test_the_pin_is_the_file_else_the_index_entry_else_the_blob_in_head(repo, pl
     assert plumbing.read_pin_bytes(places) is None
 
 
-def test_a_repository_without_commits_has_no_pin(tmp_path):
+def test_repository_without_commits_has_no_pin(tmp_path):
     assert plumbing.read_pin_bytes(plumbing.locate_work_tree(make_repo(tmp_path / "empty").top)) is None
 
 
@@ -285,7 +285,7 @@ def test_at_most_8_kib_of_a_pin_are_read(repo, places):
     assert plumbing.read_pin_bytes(places) == b"x" * 8192
 
 
-def test_a_revision_resolves_to_its_commit(repo, places):
+def test_revision_resolves_to_its_commit(repo, places):
     repo.git("tag", "-a", "v1", "-m", "v1")
     commit = repo.git("rev-parse", "HEAD")
     assert {plumbing.resolve_commit(places, ref) for ref in ("HEAD", "main", "v1", commit[:10])} == {commit}
@@ -307,7 +307,7 @@ def test_staging_adds_one_path_and_nothing_else(repo, places):
     assert repo.git("diff", "--cached", "--name-only") == PIN_NAME
 
 
-def test_an_ignored_path_is_staged_all_the_same(repo, places):
+def test_ignored_path_is_staged_all_the_same(repo, places):
     repo.write(".gitignore", ".*\n")
     repo.write("*.new", "x")
     repo.git("rm", "-q", "--cached", PIN_NAME)
@@ -315,7 +315,7 @@ def test_an_ignored_path_is_staged_all_the_same(repo, places):
     assert repo.git("ls-files") == f"{PIN_NAME}\ncode"
 
 
-def test_a_path_left_out_by_a_sparse_checkout_is_staged(repo, places):
+def test_path_left_out_by_a_sparse_checkout_is_staged(repo, places):
     repo.git("sparse-checkout", "set", "--no-cone", "/code")
     assert not places.pin.exists()
     repo.write(PIN_NAME, "two\n")
@@ -339,7 +339,7 @@ def test_staging_a_missing_file_is_an_error_not_a_wait(places):
         plumbing.stage_path(places, places.top / "absent")
 
 
-def test_a_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_path):
+def test_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_path):
     other = tmp_path / "next-index"
     other.write_bytes((repo.top / ".git" / "index").read_bytes())
     repo.write(PIN_NAME, "two\n")
@@ -351,7 +351,7 @@ def test_a_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_
 # -- configuration and identity
 
 
-def test_a_section_of_the_configuration_is_read_with_the_last_of_several_values(repo, places):
+def test_section_of_the_configuration_is_read_with_the_last_of_several_values(repo, places):
     assert plumbing.read_section(places, "vmrag") == {}
     repo.git("config", "vmrag.remote", "first")
     repo.git("config", "--add", "vmrag.remote", "-x\ny ü")
@@ -365,7 +365,7 @@ def test_a_section_of_the_configuration_is_read_with_the_last_of_several_values(
     }
 
 
-def test_the_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one(repo, places):
+def test_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one(repo, places):
     repo.git("branch", "feature/a.b")
     plumbing.set_kb_branch(places, "feature/a.b", "b/x-1")
     repo.git("branch", "-m", "feature/a.b", "Other")
@@ -378,7 +378,7 @@ def test_the_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one
     assert plumbing.read_kb_branches(places) == {"main": "main"}
 
 
-def test_a_kb_branch_that_others_write_down_is_seen_at_once(repo, places):
+def test_kb_branch_that_others_write_down_is_seen_at_once(repo, places):
     plumbing.set_kb_branch(places, "main", "one")
     for name in ("two", "six"):
         repo.git("config", "branch.main.vmragBranch", name)
@@ -420,7 +420,7 @@ def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(rep
     assert remote() == "environment"
 
 
-def test_a_conflict_of_another_terminal_is_seen_although_the_index_was_asked_before(repo, places):
+def test_conflict_of_another_terminal_is_seen_although_the_index_was_asked_before(repo, places):
     assert pin_conflict.read_stages(places) is None
     repo.git("switch", "-q", "-c", "side")
     repo.commit("two", pin="two\n")
@@ -433,7 +433,7 @@ def test_a_conflict_of_another_terminal_is_seen_although_the_index_was_asked_bef
     assert pin_conflict.read_stages(places) is None
 
 
-def test_the_identity_is_that_of_a_commit(places, monkeypatch):
+def test_identity_is_that_of_a_commit(places, monkeypatch):
     assert plumbing.read_identity(places) == "Ada Lovelace <ada@example.com>"
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Grace Hopper")
     assert plumbing.read_identity(places) == "Grace Hopper <ada@example.com>"

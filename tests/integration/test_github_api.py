@@ -23,7 +23,7 @@ def client(api: GitHubApi, token: str = TOKEN, repository: str = "them/project")
     return GitHub.from_job(f" {token}\n", {"GITHUB_API_URL": f"{api.url}/", "GITHUB_REPOSITORY": repository})
 
 
-def test_a_pull_request_is_opened_once_and_found_afterwards(api):
+def test_pull_request_is_opened_once_and_found_afterwards(api):
     assert client(api).ensure_pull_request(WANTED) == (40, True)
     assert client(api).ensure_pull_request(WANTED) == (40, False)
     assert client(api).ensure_pull_request(WANTED._replace(base="main")) == (41, True)
@@ -46,7 +46,7 @@ def test_one_that_somebody_opened_at_the_same_time_is_found(api):
     ],
     ids=["token", "repository", "settings"],
 )
-def test_a_refusal_says_which_permission_is_needed_and_never_the_token(api, change, error):
+def test_refusal_says_which_permission_is_needed_and_never_the_token(api, change, error):
     api.refuses = True
     with pytest.raises(error) as refused:
         client(api, **change).ensure_pull_request(WANTED)
@@ -74,6 +74,6 @@ def test_invalid_or_missing_answers_of_github_raise_unreachable(api, monkeypatch
     ],
     ids=["nothing", "in the clear", "no name"],
 )
-def test_the_token_goes_nowhere_else(environ):
+def test_token_goes_nowhere_else(environ):
     with pytest.raises(UsageInvalid):
         GitHub.from_job(TOKEN, environ)

@@ -81,7 +81,7 @@ def test_of_two_that_jobs_wrote_at_once_one_stays(api):
         ({"CI_MERGE_REQUEST_IID": "4"}, RemoteRejected, "404"),
     ],
 )
-def test_a_refusal_says_which_token_is_needed_and_never_the_token(api, environ, error, said):
+def test_refusal_says_which_token_is_needed_and_never_the_token(api, environ, error, said):
     with pytest.raises(error, match=said) as refused:
         settle(api, **environ)
     assert "scope api" in refused.value.hint
@@ -89,7 +89,7 @@ def test_a_refusal_says_which_token_is_needed_and_never_the_token(api, environ, 
     assert len(api.asked) <= 2
 
 
-def test_a_token_that_may_only_read_writes_nothing(api):
+def test_token_that_may_only_read_writes_nothing(api):
     api.fails = [("POST", 403, {})]
     with pytest.raises(AuthenticationFailed, match="403"):
         settle(api)
@@ -97,7 +97,7 @@ def test_a_token_that_may_only_read_writes_nothing(api):
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-def test_a_service_that_is_busy_is_asked_again(api, status):
+def test_service_that_is_busy_is_asked_again(api, status):
     api.fails = [("GET", status, {"Retry-After": "0"}), ("GET", status, {})]
     assert settle(api) == "created"
     api.fails = [("GET", status, {})] * 3
@@ -105,20 +105,20 @@ def test_a_service_that_is_busy_is_asked_again(api, status):
         settle(api)
 
 
-def test_a_note_that_was_written_and_not_confirmed_is_not_written_twice(api):
+def test_note_that_was_written_and_not_confirmed_is_not_written_twice(api):
     api.fails, api.after = [("POST", 502, {})], True
     assert settle(api) == "unchanged"
     assert len(api.notes) == 1
 
 
-def test_a_wait_that_outlasts_the_job_is_an_error_at_once(api):
+def test_wait_that_outlasts_the_job_is_an_error_at_once(api):
     api.fails = [("GET", 429, {"Retry-After": "86400"})]
     with pytest.raises(RemoteUnreachable):
         settle(api)
     assert api.asked == ["GET"]
 
 
-def test_the_token_follows_no_redirection(api):
+def test_token_follows_no_redirection(api):
     with gitlab_api() as elsewhere:
         api.fails = [("GET", 302, {"Location": f"{elsewhere.url}/user"})]
         with pytest.raises(RemoteRejected, match="302"):
@@ -145,7 +145,7 @@ def test_invalid_or_missing_answers_of_gitlab_raise_unreachable(api, monkeypatch
         {"GITLAB_TOKEN": f"{TOKEN}\r\nX: y"},
     ],
 )
-def test_the_token_goes_nowhere_else(api, environ):
+def test_token_goes_nowhere_else(api, environ):
     with pytest.raises(UsageInvalid):
         settle(api, **environ)
     assert not api.asked
@@ -170,7 +170,7 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
     assert not re.search(r"[@#!~%$&^*\[:`]\w", page.body.text())
 
 
-def test_the_command_writes_what_a_comment_on_github_says_and_nothing_where_nothing_changes(api, project):
+def test_command_writes_what_a_comment_on_github_says_and_nothing_where_nothing_changes(api, project):
     page = "https://gitlab.example/group/project/-/jobs/9"
     done = project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job | {"CI_JOB_URL": page})
     assert "The note on the merge request: created." in done.err

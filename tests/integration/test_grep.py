@@ -62,7 +62,7 @@ def test_options_are_those_of_grep(project):
     assert found(project, "q*", "-c", "--collection", "notes") == ["notes/x.md:5"]
 
 
-def test_a_very_long_line_is_shown_around_its_match(project):
+def test_very_long_line_is_shown_around_its_match(project):
     project.put("long.md", "x" * 50_000 + "needle" + "y" * 50_000)
     [line] = found(project, "needle")
     assert len(line) < 1_200

@@ -103,7 +103,7 @@ STATES: list[tuple[Callable[[Project], None], str]] = [
 
 
 @pytest.mark.parametrize(("state", "command"), STATES, ids=[f"{state.__name__}: {line}" for state, line in STATES])
-def test_a_hint_helps_in_the_state_that_printed_it(project: Project, state: Callable[[Project], None], command: str):
+def test_hint_helps_in_the_state_that_printed_it(project: Project, state: Callable[[Project], None], command: str):
     state(project)
     words = command.split()
     done = project.vmrag(*words, code=None)
@@ -128,7 +128,7 @@ def test_a_hint_helps_in_the_state_that_printed_it(project: Project, state: Call
         ("vmrag merge --abort, then vmrag sync", [["vmrag merge --abort", "vmrag sync"]]),
     ],
 )
-def test_the_commands_of_a_hint_are_found_in_its_sentence(hint: str, expected: list[list[str]]):
+def test_commands_of_a_hint_are_found_in_its_sentence(hint: str, expected: list[list[str]]):
     assert hints.ways(hint) == expected
 
 

@@ -31,7 +31,7 @@ def rejoined(pieces, *ops):
 # -- diff ------------------------------------------------------------------------------------------
 
 
-def test_a_changed_text_is_shown_word_by_word(project):
+def test_changed_text_is_shown_word_by_word(project):
     assert project.vmrag("diff", "main", "feature").out.splitlines() == [
         "D  handbook/deep/tls.txt",
         "D  handbook/faq.md",
@@ -46,7 +46,7 @@ def test_a_changed_text_is_shown_word_by_word(project):
     ]
 
 
-def test_the_other_way_round_everything_is_the_other_way_round(project):
+def test_other_way_round_everything_is_the_other_way_round(project):
     there, back = project.ask("diff", "main", "feature"), project.ask("diff", "feature", "main")
     assert (there["old"], there["new"]) == (back["new"], back["old"])
     assert there["words"] == {"inserted": back["words"]["deleted"], "deleted": back["words"]["inserted"], "hidden": 0}
@@ -89,7 +89,7 @@ def test_names_alone_are_one_a_line(project):
     assert project.vmrag("diff", "--name-only").out == ""
 
 
-def test_a_diff_can_be_of_one_collection_or_document(project):
+def test_diff_can_be_of_one_collection_or_document(project):
     project.put("rest.md", "Another.", collection="notes")
     project.put("rest.md", "Never rest.")
 
@@ -146,7 +146,7 @@ def test_titles_metadata_and_sources_are_compared_and_equal_ones_not_shown(proje
     assert project.vmrag("diff", "--stat").out.splitlines()[0] == "M  notes/n | +0 -0"
 
 
-def test_a_collections_changed_settings_are_shown(project):
+def test_collections_changed_settings_are_shown(project):
     project.put("draft.md", "A draft.")
     with opened(project) as ws:
         (collection,) = ws.engine.list_collections(ws.locate_documents())
@@ -173,7 +173,7 @@ def test_diff_ignores_creation_time_of_a_collection(project):
     assert "settings" not in project.vmrag("diff").out
 
 
-def test_a_terminal_adds_colours_and_nothing_else(project):
+def test_terminal_adds_colours_and_nothing_else(project):
     shown = on_a_terminal(project, "diff", "main", "feature", pager="cat")
     assert "\x1b[31m[-Take a-]\x1b[0m\x1b[32m{+Never+}\x1b[0m rest" in shown
     assert re.sub(r"\x1b\[\d+m", "", shown) == project.start("diff", "main", "feature").out
@@ -182,7 +182,7 @@ def test_a_terminal_adds_colours_and_nothing_else(project):
 # -- places ----------------------------------------------------------------------------------------
 
 
-def test_a_place_is_working_a_revision_a_git_ref_or_a_kb_branch(project):
+def test_place_is_working_a_revision_a_git_ref_or_a_kb_branch(project):
     feature = json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
     project.put("draft.md", "A draft.")
     with opened(project) as ws:
@@ -197,7 +197,7 @@ def test_a_place_is_working_a_revision_a_git_ref_or_a_kb_branch(project):
                 revparse.resolve_at(ws, name)
 
 
-def test_a_git_ref_goes_before_a_kb_branch_unless_it_pins_nothing(project):
+def test_git_ref_goes_before_a_kb_branch_unless_it_pins_nothing(project):
     here = project.pinned
     project.git("branch", "topic")
     project.git("branch", "bare", project.git("commit-tree", "-m", "empty", project.git("mktree")))
@@ -211,7 +211,7 @@ def test_a_git_ref_goes_before_a_kb_branch_unless_it_pins_nothing(project):
         assert revparse.resolve_at(ws, "bare") == feature
 
 
-def test_a_diff_is_between_any_two_places(project):
+def test_diff_is_between_any_two_places(project):
     project.put("draft.md", "A draft.")
     first = project.ask("log", "first")["revisions"][0]["revision"]
     with opened(project) as ws:
@@ -234,7 +234,7 @@ def test_a_diff_is_between_any_two_places(project):
 # -- log -------------------------------------------------------------------------------------------
 
 
-def test_the_log_names_the_commits_that_pin_each_revision(project):
+def test_log_names_the_commits_that_pin_each_revision(project):
     project.git("commit", "-q", "--allow-empty", "-m", "code only")
     older = project.pinned
     project.record("second Grüße\n\nlong story", note="A note.")
@@ -250,7 +250,7 @@ def test_the_log_names_the_commits_that_pin_each_revision(project):
     assert project.ask("log", "main~1")["revisions"][0]["commits"][0]["subject"] == "second Grüße"
 
 
-def test_a_revision_that_no_commit_pins_and_a_pin_that_is_malformed_do_no_harm(project):
+def test_revision_that_no_commit_pins_and_a_pin_that_is_malformed_do_no_harm(project):
     project.put("draft.md", "A draft.")
     project.vmrag("commit", "-m", "not yet in git")
     project.git("branch", "odd", project.commit("odd", pin="<<<<<<< HEAD\n"))
@@ -260,7 +260,7 @@ def test_a_revision_that_no_commit_pins_and_a_pin_that_is_malformed_do_no_harm(p
     assert [each["subject"] for each in rows[0]["commits"]] == ["faq"]
 
 
-def test_a_commit_without_a_subject_and_one_in_another_encoding_are_named(project):
+def test_commit_without_a_subject_and_one_in_another_encoding_are_named(project):
     pin = (project.top / ".dolt-version").read_text()
     for message in ("", "Grüße"):
         project.commit("away", pin=None)
@@ -272,7 +272,7 @@ def test_a_commit_without_a_subject_and_one_in_another_encoding_are_named(projec
     assert [each["subject"] for each in newest["commits"]] == ["Grüße", "", "faq"]
 
 
-def test_the_log_starts_at_any_place_and_leaves_anchors_out(project):
+def test_log_starts_at_any_place_and_leaves_anchors_out(project):
     for message in ("left behind, too", "to be left behind"):
         gone = project.record(message, note=message)
         project.git("reset", "-q", "--hard", "HEAD~1")
@@ -286,7 +286,7 @@ def test_the_log_starts_at_any_place_and_leaves_anchors_out(project):
     assert (newest["message"], newest["commits"]) == ("to be left behind", [])  # only the reflog has that commit
 
 
-def test_a_log_of_a_long_git_history_does_not_take_seconds(project):
+def test_log_of_a_long_git_history_does_not_take_seconds(project):
     """10,000 commits, of which 500 pin something."""
     pin = json.loads((project.top / ".dolt-version").read_text())
     stream = [f"reset refs/heads/long\nfrom {project.git('rev-parse', 'HEAD')}\n"]
@@ -309,7 +309,7 @@ def test_a_log_of_a_long_git_history_does_not_take_seconds(project):
 # -- show ------------------------------------------------------------------------------------------
 
 
-def test_a_document_is_shown_at_any_place(project):
+def test_document_is_shown_at_any_place(project):
     feature = json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
     with opened(project) as ws:
         ws.engine.create_branch("b/side", feature)
@@ -322,7 +322,7 @@ def test_a_document_is_shown_at_any_place(project):
     assert project.vmrag("show", "first:handbook/deep/tls.txt").out == terminal.DOCUMENTS["deep/tls.txt"]
 
 
-def test_a_colon_belongs_to_the_document_unless_a_place_stands_before_it(project):
+def test_colon_belongs_to_the_document_unless_a_place_stands_before_it(project):
     project.put("a:b/c", "Odd.")
     project.put("a:b c/d", "A blank is in no collection's name.")
     project.put("http://example.org/page", "A page.")

@@ -166,7 +166,7 @@ def test_first_commit_starts_python_only_to_check_its_pin(stage):
 
 
 @pytest.mark.parametrize("how", ["staged", "unstaged", "uncommitted documents", "open merge", "removed"])
-def test_a_commit_asks_where_the_pin_or_documents_are_not_as_committed(stage, how):
+def test_commit_asks_where_the_pin_or_documents_are_not_as_committed(stage, how):
     repo, own = stage.repo, stage.repo.top / ".git"
     repo.write("code", "2")
     repo.git("add", "code")
@@ -202,13 +202,13 @@ def test_python_gets_the_committed_index_without_git_variables(stage, options, i
     assert lines[1:4] == ["git: ", f"cwd: {stage.repo.top}", "stdin: "]
 
 
-def test_a_merge_asks_before_it_commits(stage):
+def test_merge_asks_before_it_commits(stage):
     stage.repo.git("merge", "-q", "--no-ff", "-m", "m", "side")
     assert asked(stage) == ["pre-merge-commit"]
 
 
 @pytest.mark.parametrize("command", [["commit", "-q", "-a", "-m", "x"], ["merge", "-q", "--no-ff", "-m", "m", "side"]])
-def test_a_refusal_stops_git_and_no_verify_goes_past_it(stage, command):
+def test_refusal_stops_git_and_no_verify_goes_past_it(stage, command):
     before = stage.repo.git("rev-parse", "HEAD")
     if command[0] == "commit":
         stage.repo.write(".dolt-version", "x")
@@ -250,7 +250,7 @@ def test_missing_python_stops_only_a_push_with_new_pin(stage, shell, hook, remot
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_push_without_a_pin_that_is_new_to_all_goes_on_whatever_fails(stage, shell, remote):
+def test_push_without_a_pin_that_is_new_to_all_goes_on_whatever_fails(stage, shell, remote):
     stage.fails(1)
     main = stage.repo.git("rev-parse", "main")
     done = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
@@ -318,7 +318,7 @@ def test_in_a_submodule_its_own_pin_counts(stage, tmp_path):
 # -- pushes
 
 
-def test_a_push_without_a_new_pin_asks_nobody(stage, remote):
+def test_push_without_a_new_pin_asks_nobody(stage, remote):
     stage.repo.commit("code", code="2")
     stage.repo.git("push", "-q", "origin", "main")
     stage.repo.git("push", "-q", "origin", "main")  # up to date: empty standard input
@@ -338,7 +338,7 @@ def test_of_a_new_branch_or_tag_git_does_not_say_what_the_other_side_has_of_it(s
     assert len(asked(stage)) == 1
 
 
-def test_a_push_of_a_new_pin_hands_on_git_s_lines(stage, remote):
+def test_push_of_a_new_pin_hands_on_git_s_lines(stage, remote):
     side, twin = stage.repo.git("rev-parse", "side"), stage.repo.git("rev-parse", "twin")
     stage.repo.git("push", "-q", "origin", "side", "twin")
     lines = stage.lines()
@@ -357,7 +357,7 @@ def test_of_several_refs_one_with_a_new_pin_is_enough_and_a_deleted_one_is_left_
     assert len(asked(stage)) == 1
 
 
-def test_a_pin_that_a_merge_dropped_again_is_pushed_all_the_same(stage, remote):
+def test_pin_that_a_merge_dropped_again_is_pushed_all_the_same(stage, remote):
     stage.repo.commit("code", code="2")
     stage.repo.git("merge", "-q", "--no-ff", "-s", "ours", "-m", "m", "side")
     stage.lines()
@@ -379,14 +379,14 @@ def test_of_a_push_to_a_url_git_knows_only_where_its_refs_are(stage, remote):
 
 
 @pytest.mark.parametrize("ref", ["refs/vmrag/data", "refs/heads/vmrag/data"])
-def test_a_ref_of_ours_is_nothing_that_a_push_of_code_has(ref, stage, remote):
+def test_ref_of_ours_is_nothing_that_a_push_of_code_has(ref, stage, remote):
     stage.repo.git("push", "-q", "origin", f"main:{ref}")
     assert len(asked(stage)) == 1
     stage.repo.git("push", "-q", "origin", "--delete", ref)
     assert len(asked(stage)) == 1
 
 
-def test_a_mirror_deletes_what_it_does_not_tell_so_it_is_always_asked_about(stage, remote, tmp_path):
+def test_mirror_deletes_what_it_does_not_tell_so_it_is_always_asked_about(stage, remote, tmp_path):
     for _ in range(2):
         stage.repo.git("push", "-q", "--mirror", "origin")
         assert asked(stage) == [f"pre-push origin {remote} mirror"]
@@ -397,7 +397,7 @@ def test_a_mirror_deletes_what_it_does_not_tell_so_it_is_always_asked_about(stag
     assert asked(stage) == [f"pre-push copy {remote}"]
 
 
-def test_a_refused_push_pushes_nothing(stage, remote):
+def test_refused_push_pushes_nothing(stage, remote):
     stage.recorder.write_text(REFUSED)
     assert stage.repo.run("push", "-q", "origin", "side").returncode != 0
     assert "side" not in stage.repo.git("ls-remote", "origin")
@@ -448,7 +448,7 @@ def test_push_of_many_refs_starts_python_if_the_last_one_has_a_new_pin(stage, re
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])
 @pytest.mark.sample(2)
-def test_a_chained_pre_push_gets_arguments_and_lines_and_ours_gets_them_too(stage, remote, shell, reads, tmp_path):
+def test_chained_pre_push_gets_arguments_and_lines_and_ours_gets_them_too(stage, remote, shell, reads, tmp_path):
     folder = stage.repo.top / ".git" / "hooks"
     chained = hooks.foreign(folder, tmp_path, "pre-push.vmrag-chained")
     if not reads:

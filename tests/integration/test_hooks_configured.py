@@ -93,7 +93,7 @@ def test_shims_move_into_the_configuration_and_what_they_chained_is_back(repo, p
     assert short(does_everything(repo, log)) == both("other", "vmrag")
 
 
-def test_a_hooks_path_for_every_repository_is_left_alone(repo, log, tmp_path):
+def test_hooks_path_for_every_repository_is_left_alone(repo, log, tmp_path):
     (tmp_path / "global").mkdir()
     repo.git("config", "--global", "core.hooksPath", str(tmp_path / "global"))
     for hook in OTHERS:
@@ -134,7 +134,7 @@ def test_git_goes_on_where_somebody_deletes_the_folder(repo, places, log):
     assert log() == []
 
 
-def test_a_move_that_git_does_not_let_finish_leaves_none_of_ours_and_goes_on_later(repo, places, log):
+def test_move_that_git_does_not_let_finish_leaves_none_of_ours_and_goes_on_later(repo, places, log):
     everywhere(repo, log)
     before = tree(repo.top / ".git" / "hooks")
     install(repo, log, place="files")
@@ -217,7 +217,7 @@ def test_gits_that_other_programs_brought_along_are_asked(repo, places, tmp_path
 # -- never twice
 
 
-def test_a_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, places, log, tmp_path):
+def test_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, places, log, tmp_path):
     """Another repository has put it into a folder that both use."""
     install(repo, log)
     (tmp_path / "global").mkdir()
@@ -270,7 +270,7 @@ def test_hooks_of_the_framework_leave_the_work_to_the_configured_ones(repo, log,
 # -- what git gives them
 
 
-def test_the_exit_code_of_a_gate_stops_git_and_that_of_others_does_not(repo, log):
+def test_exit_code_of_a_gate_stops_git_and_that_of_others_does_not(repo, log):
     install(repo, log)
     everywhere(repo, log)
     log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5" >>"{log.path}"\nexit {shims.REFUSES}\n')
@@ -307,7 +307,7 @@ def test_linked_work_trees_have_them_and_a_repository_may_be_moved(repo, log, tm
     assert short(does_everything(moved, log)) == both("vmrag")
 
 
-def test_a_stranger_s_folder_in_a_work_tree_starts_nothing(repo, log, tmp_path):
+def test_stranger_s_folder_in_a_work_tree_starts_nothing(repo, log, tmp_path):
     install(repo, log)
     (tmp_path / "files/.git/vmrag-hooks").mkdir(parents=True)
     (tmp_path / "files/.git/vmrag-hooks/pre-commit").write_text(f'echo stranger >>"{log.path}"\n')
@@ -381,7 +381,7 @@ def test_old_git_is_reported_and_repaired_by_install(project, monkeypatch):
     assert "warning" not in project.vmrag("status").out
 
 
-def test_the_loop_works_and_everything_can_be_taken_out(project):
+def test_loop_works_and_everything_can_be_taken_out(project):
     project.vmrag("install", code=0)
     project.git("switch", "-q", "feature")
     pinned = project.pinned

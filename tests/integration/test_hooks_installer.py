@@ -43,7 +43,7 @@ def test_install_writes_every_hook_and_records_the_interpreter(places, hooks):
     assert not list(hooks.glob("*.vmrag-*"))
 
 
-def test_a_second_install_changes_nothing(places, hooks, tmp_path):
+def test_second_install_changes_nothing(places, hooks, tmp_path):
     foreign(hooks, tmp_path)
     installer.install_hooks(places)
     before = tree(hooks)
@@ -72,7 +72,7 @@ def test_uninstall_without_install_touches_nothing(places, hooks, tmp_path):
     assert tree(hooks) == before
 
 
-def test_a_missing_hooks_folder_is_created(places, hooks):
+def test_missing_hooks_folder_is_created(places, hooks):
     for sample in hooks.iterdir():
         sample.unlink()
     hooks.rmdir()
@@ -80,7 +80,7 @@ def test_a_missing_hooks_folder_is_created(places, hooks):
     assert {path.name for path in hooks.iterdir()} == set(hook_config.HOOKS)
 
 
-def test_a_damaged_or_older_shim_is_outdated_and_replaced_without_a_backup(places, hooks):
+def test_damaged_or_older_shim_is_outdated_and_replaced_without_a_backup(places, hooks):
     installer.install_hooks(places)
     old = hooks / "post-merge"
     old.write_bytes(old.read_bytes().replace(b"vmrag-hook 1", b"vmrag-hook 0") + b"# more\n")
@@ -90,7 +90,7 @@ def test_a_damaged_or_older_shim_is_outdated_and_replaced_without_a_backup(place
     assert installer.install_hooks(places).unchanged == hook_config.HOOKS
 
 
-def test_a_hooks_path_outside_of_the_repository_is_refused_without_force(repo, places, tmp_path):
+def test_hooks_path_outside_of_the_repository_is_refused_without_force(repo, places, tmp_path):
     (tmp_path / "global").mkdir()
     repo.git("config", "core.hooksPath", str(tmp_path / "global"))
     with pytest.raises(HooksRefused) as raised:
@@ -116,7 +116,7 @@ def test_hooks_that_a_hooks_path_set_later_hides_are_uninstalled_too(repo, place
     assert tree(hooks) == before
 
 
-def test_a_hooks_path_inside_the_work_tree_is_used(repo, places, log):
+def test_hooks_path_inside_the_work_tree_is_used(repo, places, log):
     repo.git("config", "core.hooksPath", ".githooks")
     installer.install_hooks(places, python=str(log.recorder))
     repo.git("checkout", "-q", "-b", "x")
@@ -130,7 +130,7 @@ def test_in_a_linked_work_tree_the_shared_hooks_are_written(repo, hooks, tmp_pat
     assert (hooks / "post-checkout").exists()
 
 
-def test_a_hook_that_took_our_place_does_not_cost_the_chained_one(places, hooks, tmp_path):
+def test_hook_that_took_our_place_does_not_cost_the_chained_one(places, hooks, tmp_path):
     foreign(hooks, tmp_path, name="first")
     installer.install_hooks(places)
     foreign(hooks, tmp_path, name="second")
@@ -218,7 +218,7 @@ def test_untracked_hooks_in_the_work_tree_are_nobody_else_s(repo, places):
     assert installer.install_hooks(places).written == hook_config.HOOKS
 
 
-def test_the_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tmp_path):
+def test_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tmp_path):
     (tmp_path / "our company").mkdir()
     foreign(tmp_path / "our company", tmp_path, "commit-msg", name="company")
     repo.git("config", "--global", "core.hooksPath", str(tmp_path / "our company"))
@@ -273,7 +273,7 @@ def dispatching(hooks, log, text, *, link):
     ids=["sh", "python", "folders"],
 )
 @pytest.mark.sample(4)
-def test_a_hook_that_asks_its_name_does_what_it_did(repo, hooks, log, text, link):
+def test_hook_that_asks_its_name_does_what_it_did(repo, hooks, log, text, link):
     places = plumbing.locate_work_tree(repo.top)
     dispatching(hooks, log, text, link=link)
     before = everything(hooks)
@@ -302,7 +302,7 @@ def everything(folder):
     }
 
 
-def test_a_hook_that_asks_its_name_still_decides(repo, places, hooks):
+def test_hook_that_asks_its_name_still_decides(repo, places, hooks):
     (hooks / "pre-commit").write_text('#!/bin/sh\n[ "${0##*/}" != pre-commit ]\n')
     (hooks / "pre-commit").chmod(0o755)
     installer.install_hooks(places)
@@ -317,7 +317,7 @@ def test_a_hook_that_asks_its_name_still_decides(repo, places, hooks):
 @pytest.mark.parametrize(
     "over", ["#!/bin/sh\nexit 0\n", '#!/bin/sh\n. "${0%/*}/lib.sh"\n', '#!/bin/sh\ncd "$(dirname "$0")/.."\n']
 )
-def test_a_hook_that_asks_for_its_folder_only_stays_in_it(places, hooks, over):
+def test_hook_that_asks_for_its_folder_only_stays_in_it(places, hooks, over):
     (hooks / "pre-commit").write_text(over)
     (hooks / "pre-commit").chmod(0o755)
     installer.install_hooks(places)
@@ -325,7 +325,7 @@ def test_a_hook_that_asks_for_its_folder_only_stays_in_it(places, hooks, over):
     assert not (hooks / ".vmrag").exists()
 
 
-def test_a_hook_that_asks_its_name_and_was_written_again_is_chained_once(repo, places, hooks, log):
+def test_hook_that_asks_its_name_and_was_written_again_is_chained_once(repo, places, hooks, log):
     dispatching(hooks, log, f"#!/bin/sh\n{DISPATCH}", link=None)
     before, text = everything(hooks), (hooks / "pre-commit").read_bytes()
     installer.install_hooks(places, python=str(log.recorder))
@@ -360,7 +360,7 @@ def test_uninstall_takes_the_whole_section_of_the_driver_and_nothing_else(repo, 
     assert installer.uninstall_hooks(places).driver is False
 
 
-def test_a_linked_work_tree_registers_the_driver_for_all(repo, tmp_path):
+def test_linked_work_tree_registers_the_driver_for_all(repo, tmp_path):
     repo.git("worktree", "add", "-q", "../linked")
     installer.install_hooks(plumbing.locate_work_tree(tmp_path / "linked"))
     assert repo.git("config", "merge.vmrag.driver") == shims.format_driver_command(sys.executable)
@@ -375,7 +375,7 @@ def test_install_says_whether_the_attributes_name_the_driver(repo, places):
 # -- chained hooks run as git would run them
 
 
-def test_a_chained_hook_runs_once_before_ours_with_its_arguments(repo, places, hooks, log):
+def test_chained_hook_runs_once_before_ours_with_its_arguments(repo, places, hooks, log):
     foreign(hooks, log.folder)
     installer.install_hooks(places, python=str(log.recorder))
     head = repo.git("rev-parse", "HEAD")
@@ -383,7 +383,7 @@ def test_a_chained_hook_runs_once_before_ours_with_its_arguments(repo, places, h
     assert log() == [f"other {head} {head} 1 <>", "vmrag post-checkout"]
 
 
-def test_a_chained_post_rewrite_gets_the_list_of_commits(repo, places, hooks, log):
+def test_chained_post_rewrite_gets_the_list_of_commits(repo, places, hooks, log):
     foreign(hooks, log.folder, "post-rewrite")
     installer.install_hooks(places, python=str(log.recorder))
     old = repo.git("rev-parse", "HEAD")
@@ -392,7 +392,7 @@ def test_a_chained_post_rewrite_gets_the_list_of_commits(repo, places, hooks, lo
     assert log() == ["vmrag post-commit", f"other amend <{old} {new}>", "vmrag post-rewrite"]
 
 
-def test_the_exit_status_of_a_chained_hook_is_what_git_sees(repo, places, hooks, log):
+def test_exit_status_of_a_chained_hook_is_what_git_sees(repo, places, hooks, log):
     foreign(hooks, log.folder, code=7)
     plain = repo.run("checkout", "-q", "-b", "x").returncode
     log()
@@ -403,7 +403,7 @@ def test_the_exit_status_of_a_chained_hook_is_what_git_sees(repo, places, hooks,
     assert [line.split()[0] for line in log()] == ["other"]
 
 
-def test_a_hook_that_git_would_not_run_is_not_run(repo, places, hooks, log):
+def test_hook_that_git_would_not_run_is_not_run(repo, places, hooks, log):
     foreign(hooks, log.folder, mode=0o644)
     installer.install_hooks(places, python=str(log.recorder))
     repo.git("checkout", "-q", "-b", "x")
@@ -505,7 +505,7 @@ def test_hooks_for_one_work_tree_leave_the_others_alone(repo, places, linked, lo
     assert not (places.shared / "some-work-trees").exists()
 
 
-def test_a_plain_install_ends_what_was_for_some_work_trees(repo, places, linked, log):
+def test_plain_install_ends_what_was_for_some_work_trees(repo, places, linked, log):
     installer.install_hooks(plumbing.locate_work_tree(linked.top), python=str(log.recorder), worktree=True)
     assert not installer.install_hooks(places, python=str(log.recorder), worktree=False).limited
     assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]
@@ -518,7 +518,7 @@ def test_a_plain_install_ends_what_was_for_some_work_trees(repo, places, linked,
     assert raised.value.hint == "vmrag uninstall"
 
 
-def test_a_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
+def test_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
     before = tree(hooks)
     for each in (places, plumbing.locate_work_tree(linked.top)):
         installer.install_hooks(each, worktree=True)
@@ -529,7 +529,7 @@ def test_a_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
     assert not (places.shared / "some-work-trees").exists()
 
 
-def test_a_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, log):
+def test_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, log):
     installer.install_hooks(plumbing.locate_work_tree(linked.top), worktree=True)
     repo.git("worktree", "remove", "--force", str(linked.top))
     assert installer.uninstall_hooks(places, worktree=True).removed == hook_config.HOOKS
@@ -538,7 +538,7 @@ def test_a_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, 
 # -- as a person types it
 
 
-def test_the_commands_say_what_they_did(repo, linked):
+def test_commands_say_what_they_did(repo, linked):
     here, there = Project(repo.top), Project(linked.top)
     assert "'post-checkout'" in here.vmrag("install", "--hooks", "post-chekout", code=2).err
     said = here.vmrag("install", "--worktree", "--hooks", "post-checkout").out
@@ -585,7 +585,7 @@ def test_init_leaves_out_the_hooks_that_were_not_chosen(new):
     assert not (new.top / ".git" / "hooks" / "pre-push").exists()
 
 
-def test_the_log_of_a_bug_lies_with_the_repository_that_was_named(repo, tmp_path, monkeypatch):
+def test_log_of_a_bug_lies_with_the_repository_that_was_named(repo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = buglog.write_log(ValueError("x"), ["-C", repo.top.name, "status"])
     assert path.parent == repo.top / ".git" / "vmrag" / "logs"

@@ -24,14 +24,14 @@ def test_every_commit_is_queued_with_its_branch(stage):
     assert stage.queue() == [f"commit {first} main", f"commit {second} topic/ünï"]
 
 
-def test_an_amended_commit_is_queued_and_then_that_it_replaced_another(stage):
+def test_amended_commit_is_queued_and_then_that_it_replaced_another(stage):
     old = commit_of(stage.repo)
     stage.repo.git("commit", "-q", "--amend", "-m", "x")
     new = commit_of(stage.repo)
     assert stage.queue() == [f"commit {new} main", f"rewrite {old} {new}"]
 
 
-def test_a_detached_head_has_no_branch(stage):
+def test_detached_head_has_no_branch(stage):
     stage.repo.git("checkout", "-q", "--detach")
     assert [f"commit {stage.repo.commit('x', code='2')} "] == stage.queue()
 
@@ -43,7 +43,7 @@ def test_finished_merge_is_queued(stage, how):
 
 
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
-def test_a_rebase_queues_each_commit_and_what_it_replaced(stage, backend):
+def test_rebase_queues_each_commit_and_what_it_replaced(stage, backend):
     stage.repo.git("checkout", "-q", "-b", "work", "twin")
     old = [stage.repo.commit(name, **{name: "1"}) for name in ("a", "b", "c")]
     stage.queue()
@@ -56,14 +56,14 @@ def test_a_rebase_queues_each_commit_and_what_it_replaced(stage, backend):
     ]
 
 
-def test_a_picked_and_a_reverted_commit_are_queued(stage):
+def test_picked_and_a_reverted_commit_are_queued(stage):
     stage.repo.git("cherry-pick", "side~1", "side")
     picked = stage.repo.git("rev-list", "--reverse", "twin..main").split()
     stage.repo.git("revert", "--no-edit", "HEAD")
     assert stage.queue() == [f"commit {each} main" for each in [*picked, commit_of(stage.repo)]]
 
 
-def test_a_checkout_queues_nothing(stage):
+def test_checkout_queues_nothing(stage):
     stage.repo.git("checkout", "-q", "side")
     assert stage.queue() == []
 
@@ -74,7 +74,7 @@ def test_without_a_knowledge_base_nothing_is_queued(stage):
     assert stage.queue() == []
 
 
-def test_a_queue_that_cannot_be_written_fails_nothing_and_is_not_mentioned(stage):
+def test_queue_that_cannot_be_written_fails_nothing_and_is_not_mentioned(stage):
     (stage.repo.top / ".git" / "vmrag" / "links.queue").mkdir()
     done = stage.repo.run("commit", "-q", "--amend", "-m", "x")
     assert (done.returncode, done.stderr) == (0, "")
@@ -132,7 +132,7 @@ def test_all_shells_write_down_what_was_rewritten(stage, shell):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_chained_post_rewrite_and_the_queue_both_get_the_whole_list(stage, shell, tmp_path):
+def test_chained_post_rewrite_and_the_queue_both_get_the_whole_list(stage, shell, tmp_path):
     folder = stage.repo.top / ".git" / "hooks"
     hooks.foreign(folder, tmp_path, "post-rewrite.vmrag-chained")
     stage.lines()

@@ -73,7 +73,7 @@ def test_uncommitted_documents_of_another_work_tree_start_python_too(stage, tmp_
     assert len(stage.starts()) == 1
 
 
-def test_a_pin_taken_out_of_another_commit_starts_python(stage):
+def test_pin_taken_out_of_another_commit_starts_python(stage):
     stage.repo.git("checkout", "-q", "side", "--", ".dolt-version")
     assert [start.split()[-1] for start in stage.starts()] == ["0"]
 
@@ -85,7 +85,7 @@ def test_amending_the_pin_starts_python(stage):
     assert stage.starts() == [f"pre-commit {index}", "post-commit", "post-rewrite amend"]
 
 
-def test_a_picked_commit_that_changes_the_pin_starts_python_once(stage):
+def test_picked_commit_that_changes_the_pin_starts_python_once(stage):
     stage.repo.git("cherry-pick", "side~1")
     assert stage.starts() == ["post-commit"]
 
@@ -102,13 +102,13 @@ def test_patch_that_changes_the_pin_starts_no_python_while_more_may_follow(stage
     assert len(stage.queue()) == 2
 
 
-def test_a_merge_starts_python_once(stage):
+def test_merge_starts_python_once(stage):
     stage.repo.git("merge", "-q", "side")
     assert stage.starts() == ["post-merge 0"]
 
 
 @pytest.mark.parametrize("pins", [("{}\n", "{}"), ("{}", "{}\n"), ("{}\n", "{}\n\n"), ("a\\b\n", "a\\c\n"), ("", "x")])
-def test_a_difference_of_one_byte_is_a_difference(stage, pins):
+def test_difference_of_one_byte_is_a_difference(stage, pins):
     applied, now = pins
     stage.repo.write(".dolt-version", applied)
     stage.apply()
@@ -119,7 +119,7 @@ def test_a_difference_of_one_byte_is_a_difference(stage, pins):
     assert len(stage.starts()) == 1
 
 
-def test_a_pin_that_went_away_or_came_starts_python(stage):
+def test_pin_that_went_away_or_came_starts_python(stage):
     stage.repo.git("checkout", "-q", "--orphan", "empty")
     stage.repo.git("rm", "-q", "-rf", ".")
     stage.repo.commit("no pin", code="x")
@@ -145,7 +145,7 @@ def test_in_a_sparse_work_tree_the_index_entry_is_the_pin(stage):
     assert len(stage.starts()) == 1
 
 
-def test_a_symbolic_link_in_the_place_of_the_pin_is_left_to_python(stage):
+def test_symbolic_link_in_the_place_of_the_pin_is_left_to_python(stage):
     pin = stage.repo.top / ".dolt-version"
     pin.rename(pin.with_name("elsewhere"))
     pin.symlink_to("elsewhere")
@@ -196,14 +196,14 @@ def test_without_any_python_one_line_says_what_to_do(stage, tmp_path):
     assert "vmrag install" in done.stderr
 
 
-def test_a_python_on_path_stands_in_for_a_recorded_one_that_is_gone(stage, tmp_path):
+def test_python_on_path_stands_in_for_a_recorded_one_that_is_gone(stage, tmp_path):
     (tmp_path / "bin").mkdir()
     stage.recorder.rename(tmp_path / "bin" / "python3")
     stage.repo.git("checkout", "-q", "side", env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
     assert len(stage.starts()) == 1
 
 
-def test_a_module_in_the_checked_out_code_is_not_imported_in_place_of_ours(stage):
+def test_module_in_the_checked_out_code_is_not_imported_in_place_of_ours(stage):
     stage.repo.commit(
         "trap", **{"vmrag_link/__init__.py": "print('trapped')", "vmrag_link/cli/main.py": "print('trapped')"}
     )
@@ -229,7 +229,7 @@ def dirty(stage):
     (plumbing.locate_work_tree(stage.repo.top).kb / UNCOMMITTED_NAME).touch()
 
 
-def test_a_rebase_starts_python_once_at_its_end(stage):
+def test_rebase_starts_python_once_at_its_end(stage):
     stage.repo.commit("main", code="2\n")
     stage.repo.git("checkout", "-q", "side")
     stage.apply()
@@ -238,7 +238,7 @@ def test_a_rebase_starts_python_once_at_its_end(stage):
     assert stage.starts() == []  # same branch, same pin
 
 
-def test_a_rebase_that_changes_the_pin_starts_python_at_its_end(stage):
+def test_rebase_that_changes_the_pin_starts_python_at_its_end(stage):
     stage.repo.git("checkout", "-q", "-b", "work", "twin")
     stage.repo.commit("work", work="w")
     stage.apply()
@@ -247,7 +247,7 @@ def test_a_rebase_that_changes_the_pin_starts_python_at_its_end(stage):
     assert stage.starts() == ["post-rewrite rebase"]
 
 
-def test_a_rebase_by_patches_tells_of_its_end_before_head_is_back_on_its_branch(stage):
+def test_rebase_by_patches_tells_of_its_end_before_head_is_back_on_its_branch(stage):
     """git's order of things: the pin is the final one then, the branch is not, and a query has to
     notice.
     """
@@ -307,7 +307,7 @@ def test_installed_for_a_work_tree_the_hooks_act_in_no_other(stage, tmp_path):
 # -- linked work trees and submodules
 
 
-def test_a_linked_work_tree_is_compared_with_its_own_state(stage, tmp_path):
+def test_linked_work_tree_is_compared_with_its_own_state(stage, tmp_path):
     stage.repo.git("worktree", "add", "-q", "../linked", "side")
     assert stage.lines()[1:3] == ["git: ", f"cwd: {tmp_path / 'linked'}"]
     linked = Repo(tmp_path / "linked")
@@ -413,7 +413,7 @@ def test_every_shim_is_valid_in_every_shell(shell, tmp_path):
         subprocess.run([*SHELLS[shell], "-n", tmp_path / hook], check=True)
 
 
-def test_the_shims_are_executable_and_carry_their_version(stage):
+def test_shims_are_executable_and_carry_their_version(stage):
     for hook in hook_config.HOOKS:
         path = stage.repo.top / ".git" / "hooks" / hook
         assert stat.S_IMODE(path.stat().st_mode) == 0o755

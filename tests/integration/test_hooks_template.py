@@ -34,7 +34,7 @@ def everything(folder):
     return {name: tree(folder / name) for name in ("hooks", "vmrag")} | {"config": (folder / "config").read_bytes()}
 
 
-def test_a_second_time_nothing_changes(folder):
+def test_second_time_nothing_changes(folder):
     before = everything(folder)
     assert shim_files.write_template(folder).written == ()
     assert everything(folder) == before
@@ -42,7 +42,7 @@ def test_a_second_time_nothing_changes(folder):
 
 
 @pytest.mark.parametrize("how", ["option", "setting"])
-def test_a_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project, folder, how):
+def test_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project, folder, how):
     if how == "setting":
         project.git("config", "--global", "init.templateDir", str(folder))
     clone, said = cloned(project, folder, *([f"--template={folder}"] if how == "option" else []))
@@ -69,7 +69,7 @@ def test_clones_of_every_kind_work(project, folder, options):
     assert len(done.stderr.splitlines()) <= 1
 
 
-def test_a_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(folder, project, tmp_path):
+def test_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(folder, project, tmp_path):
     project.git("init", "-q", f"--template={folder}", str(tmp_path / "new"))
     new = Project(tmp_path / "new")
     new.write(".vmrag.yaml", "embedding:\n  model: hash\n")
@@ -113,13 +113,13 @@ def test_another_tool_s_hook_is_refused_before_anything_is_written_and_can_be_ch
     assert said == "mine\nvmrag: this code pins a knowledge base; to fetch it: vmrag clone\n"
 
 
-def test_a_file_in_its_place_is_an_error(tmp_path):
+def test_file_in_its_place_is_an_error(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(FileFailed):
         shim_files.write_template(tmp_path / "file")
 
 
-def test_the_command_works_anywhere_and_names_what_to_type(tmp_path, project):
+def test_command_works_anywhere_and_names_what_to_type(tmp_path, project):
     nowhere = Project(tmp_path / "nowhere")
     nowhere.top.mkdir()
     said = nowhere.vmrag("init", "--knowledge-base", "--no-sources", "--template", "mine").out

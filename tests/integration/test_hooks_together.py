@@ -144,7 +144,7 @@ def test_husky_that_is_there_runs_its_scripts_with_their_arguments_and_ours_run_
     assert tree(folder.parent) == before
 
 
-def test_a_script_of_husky_s_that_fails_stops_the_commit(repo, places, log):
+def test_script_of_husky_s_that_fails_stops_the_commit(repo, places, log):
     husky(repo)
     installer.install_hooks(places, python=str(log.recorder))
     repo.write(".husky/pre-commit", "exit 3\n")
@@ -217,7 +217,7 @@ def test_lines_that_are_committed_stay_for_the_team_and_do_nothing_without_vmrag
     assert not any(b"vmrag/shims" in path.read_bytes() for path in folder.parent.rglob("*") if path.is_file())
 
 
-def test_a_script_of_husky_s_that_reads_a_push_gets_all_of_it_beside_ours(repo, places, log):
+def test_script_of_husky_s_that_reads_a_push_gets_all_of_it_beside_ours(repo, places, log):
     husky(repo)
     repo.write(".husky/pre-push", f'cat >"{log.path}-told"\n')
     log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5 <$(cat)>" >>"{log.path}"\n')

@@ -102,7 +102,7 @@ def test_install_query_checkout_and_agents_contact_nobody(victim, outside):
     assert outside.contacts() == []
 
 
-def test_the_pull_request_of_a_stranger_publishes_no_drafts(victim, outside):
+def test_pull_request_of_a_stranger_publishes_no_drafts(victim, outside):
     victim.vmrag("install")
     victim.git("switch", "-q", "pull-request")
     victim.vmrag("add", "-", "--collection", "handbook", "--id", "draft", stdin="Not for others.")
@@ -123,7 +123,7 @@ def test_agents_keep_their_reins_whatever_a_pull_request_says(victim):
     assert found.exclude_tools == "dolt_push"
 
 
-def test_a_ci_job_on_the_pull_request_contacts_nobody_whatever_former_jobs_agreed_to(victim, outside, monkeypatch):
+def test_ci_job_on_the_pull_request_contacts_nobody_whatever_former_jobs_agreed_to(victim, outside, monkeypatch):
     """As the Action sets it up: the base's settings stand for the person, no service is asked."""
     victim.git("switch", "-q", "pull-request")
     victim.vmrag("trust", "--yes")

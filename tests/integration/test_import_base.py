@@ -108,7 +108,7 @@ def test_ids_count_from_the_root_whatever_is_named_from_wherever(pages: Project,
     assert sources(pages)["docs/guide/a.md"] == "docs/guide/a.md"
 
 
-def test_a_linked_work_tree_gives_the_ids_of_the_first(pages: Project, tmp_path: Path) -> None:
+def test_linked_work_tree_gives_the_ids_of_the_first(pages: Project, tmp_path: Path) -> None:
     pages.vmrag("import", "docs", *FRESH, "--copy", "--base", "docs")
     pages.vmrag("commit", "-m", "fresh")
     pages.git("add", "-A")
@@ -125,7 +125,7 @@ def test_a_linked_work_tree_gives_the_ids_of_the_first(pages: Project, tmp_path:
     assert linked.ask("import", "docs", *FRESH, "--copy")["unchanged"] == 5
 
 
-def test_a_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Project) -> None:
+def test_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Project) -> None:
     (pages.top / "docs/alias.md").symlink_to("b.md")
     pages.vmrag("import", "docs", *FRESH)
     before = ids(pages)
@@ -134,7 +134,7 @@ def test_a_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Pr
     assert ids(pages) == before
 
 
-def test_a_base_is_recorded_and_need_not_be_given_again(pages: Project) -> None:
+def test_base_is_recorded_and_need_not_be_given_again(pages: Project) -> None:
     said = pages.vmrag("import", "docs/guide", *FRESH, "--copy", "--base", "docs").out
     assert "Ids of new documents are relative to docs.\n" in said
     assert base(pages) == "docs"
@@ -157,7 +157,7 @@ def test_add_gives_the_id_that_an_import_would_give(pages: Project) -> None:
 # -- a base that changes ---------------------------------------------------------------------------
 
 
-def test_a_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project) -> None:
+def test_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project) -> None:
     pages.vmrag("import", "docs", *FRESH, "--copy", "--base", "docs")
     before = ids(pages)
     error = pages.vmrag("import", "notes", "docs", *FRESH, "--copy", "--json", code=2).error
@@ -197,7 +197,7 @@ def test_files_of_a_folder_that_was_moved_stay_documents_that_can_change_and_go(
     assert ids(pages).keys() == {"guide/a.md", "c.md"}
 
 
-def test_a_base_alone_is_a_change_that_is_committed(pages: Project) -> None:
+def test_base_alone_is_a_change_that_is_committed(pages: Project) -> None:
     pages.vmrag("import", "docs", *FRESH)
     pages.vmrag("commit", "-m", "fresh")
     assert pages.ask("import", "docs", *FRESH)["branch"] is None
@@ -214,13 +214,13 @@ def test_import_rejects_base_other_than_a_folder(pages: Project, given: str) -> 
     assert error["code"] == "INVALID_PARAMETER"
 
 
-def test_a_base_below_the_source_is_refused_with_one_that_holds_it(pages: Project) -> None:
+def test_base_below_the_source_is_refused_with_one_that_holds_it(pages: Project) -> None:
     error = pages.vmrag("import", "docs", *FRESH, "--base", "docs/guide", "--json", code=2).error
     assert error["hint"] == "vmrag import docs --collection fresh --base docs"
     pages.vmrag(*shlex.split(error["hint"])[1:])
 
 
-def test_a_merge_takes_the_base_of_the_side_that_changed_it_and_asks_for_one_of_two(pages: Project) -> None:
+def test_merge_takes_the_base_of_the_side_that_changed_it_and_asks_for_one_of_two(pages: Project) -> None:
     def record(branch: str, *words: str) -> None:
         pages.git("switch", "-q", branch)
         pages.vmrag("import", *words, *FRESH)
@@ -255,7 +255,7 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_outside_needs_a_base_once_on_each_machine(pages: Project, outside: Path, tmp_path: Path) -> None:
+def test_folder_outside_needs_a_base_once_on_each_machine(pages: Project, outside: Path, tmp_path: Path) -> None:
     error = pages.vmrag("import", str(outside / "sub"), *FRESH, "--json", code=2).error
     assert "is not below the root of the repository" in error["message"]
     assert error["hint"] == f"vmrag import '{outside}/sub' --collection fresh --base '{outside}/sub'"
@@ -297,7 +297,7 @@ def test_another_folder_outside_does_not_take_the_place_of_one_that_is_there(
     assert pages.ask("import", str(other), *FRESH)["unchanged"] == 1
 
 
-def test_the_command_for_a_folder_outside_works(pages: Project, outside: Path) -> None:
+def test_command_for_a_folder_outside_works(pages: Project, outside: Path) -> None:
     error = pages.vmrag("import", str(outside / "sub"), "--collection", "handbook", "--json", code=2).error
     pages.vmrag(*shlex.split(error["hint"])[1:])
     assert ids(pages, "handbook-sub") == {"far.md": "Far away."}
@@ -317,7 +317,7 @@ def test_documents_of_the_repository_and_of_another_folder_are_not_mixed(pages: 
     assert error["hint"] == "vmrag import docs --collection notes-docs --base ."
 
 
-def test_a_file_outside_is_added_under_an_id_that_is_given(pages: Project, outside: Path) -> None:
+def test_file_outside_is_added_under_an_id_that_is_given(pages: Project, outside: Path) -> None:
     file = str(outside / "near.md")
     error = pages.vmrag("add", file, *FRESH, "--json", code=2).error
     assert error["hint"] == f"vmrag add '{file}' --collection fresh --id near.md"
@@ -329,7 +329,7 @@ def test_a_file_outside_is_added_under_an_id_that_is_given(pages: Project, outsi
 # -- collections of programs that recorded no base -------------------------------------------------
 
 
-def test_the_base_of_before_is_derived_and_recorded_with_the_next_change(pages: Project) -> None:
+def test_base_of_before_is_derived_and_recorded_with_the_next_change(pages: Project) -> None:
     pages.vmrag("import", "docs", *FRESH, "--base", "docs")
     set_base(pages, "")
     before = ids(pages)
@@ -341,7 +341,7 @@ def test_the_base_of_before_is_derived_and_recorded_with_the_next_change(pages: 
     assert (base(pages), ids(pages)) == ("docs", before | {"guide/a.md": "# Changed\n"})
 
 
-def test_a_knowledge_base_of_version_1_keeps_its_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_knowledge_base_of_version_1_keeps_its_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     isolate(monkeypatch, tmp_path / "home")
     bob = formerly.unpack(tmp_path / "world").bob
     before = ids(bob, "handbook")
@@ -401,7 +401,7 @@ def test_sources_of_before_outside_of_the_repository_keep_their_ids(pages: Proje
     assert sources(pages)["near.md"] == "near.md"
 
 
-def test_a_file_stored_through_a_link_is_not_stored_again(pages: Project) -> None:
+def test_file_stored_through_a_link_is_not_stored_again(pages: Project) -> None:
     (pages.top / "inner").symlink_to("docs/guide")
     pages.vmrag("import", "docs/guide", *FRESH, "--base", "docs/guide")
     set_base(pages, "", a_md="inner/a.md")
@@ -417,7 +417,7 @@ def test_a_file_stored_through_a_link_is_not_stored_again(pages: Project) -> Non
 
 @pytest.mark.parametrize("recorded", ["/", "/etc", "../other", "docs/../..", "docs/", "./docs", "do\ncs", "d" * 300])
 @pytest.mark.sample(2)
-def test_a_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: str) -> None:
+def test_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: str) -> None:
     pages.vmrag("import", "docs", *FRESH)
     set_base(pages, recorded)
     before = ids(pages)
@@ -432,7 +432,7 @@ def test_a_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: 
 
 
 @pytest.mark.parametrize("name", ["docs/" + "a" * 300 + ".md", "docs/" + "a/" * 3000 + "b.md"])
-def test_a_source_that_no_file_can_have_stops_no_import_and_removes_nothing(pages: Project, name: str) -> None:
+def test_source_that_no_file_can_have_stops_no_import_and_removes_nothing(pages: Project, name: str) -> None:
     pages.vmrag("import", "docs", *FRESH)
     set_base(pages, ".", docs__b_md=name)
     report = pages.ask("import", "docs", *FRESH, "--prune")
@@ -443,7 +443,7 @@ def test_a_source_that_no_file_can_have_stops_no_import_and_removes_nothing(page
     assert error["code"] == "INVALID_PARAMETER"
 
 
-def test_a_recorded_base_outside_reads_nothing_there(pages: Project, outside: Path) -> None:
+def test_recorded_base_outside_reads_nothing_there(pages: Project, outside: Path) -> None:
     pages.vmrag("import", "docs/b.md", *FRESH)
     set_base(pages, "..", docs__b_md=f"{outside}/near.md")
     error = pages.vmrag("import", "docs", *FRESH, "--prune", "--json", code=2).error
@@ -453,7 +453,7 @@ def test_a_recorded_base_outside_reads_nothing_there(pages: Project, outside: Pa
     assert "docs/b.md" in ids(pages)
 
 
-def test_a_new_repository_without_a_knowledge_base_of_before(tmp_path: Path, project: Project) -> None:
+def test_new_repository_without_a_knowledge_base_of_before(tmp_path: Path, project: Project) -> None:
     """The hint of the error is typed from outside of the repository, too."""
     mine = new_project(tmp_path / "mine")
     mine.vmrag("init", "--knowledge-base", "--no-sources")

@@ -124,7 +124,7 @@ def test_each_repository_is_asked_for_its_own_files(project: Project, tmp_path: 
     assert project.ask("import", str(tmp_path / "plain"), *plain)["changes"]["added"] == 2
 
 
-def test_a_repository_that_came_in_an_archive_starts_no_program(project: Project, tmp_path: Path) -> None:
+def test_repository_that_came_in_an_archive_starts_no_program(project: Project, tmp_path: Path) -> None:
     inner = terminal.new_project(project.top / "all/inner")
     inner.commit("inner", **{"in.md": "# In"})
     program = tmp_path / "program"
@@ -137,7 +137,7 @@ def test_a_repository_that_came_in_an_archive_starts_no_program(project: Project
     assert (tmp_path / "started").exists()  # so it would have been
 
 
-def test_a_repository_that_came_in_an_archive_fetches_nothing_that_it_lacks(project: Project, tmp_path: Path) -> None:
+def test_repository_that_came_in_an_archive_fetches_nothing_that_it_lacks(project: Project, tmp_path: Path) -> None:
     """git reads `.gitattributes` of its index, and asks a promisor remote for it by any ssh."""
     program = tmp_path / "ssh"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nfalse\n")
@@ -178,7 +178,7 @@ def test_git_is_asked_once_for_each_level_of_folders(project: Project, tmp_path:
     assert len(asked) == 4  # `all` and the 12 in it, their folders, the files, and the attributes of files
 
 
-def test_a_library_leaves_them_out_too(project: Project) -> None:
+def test_library_leaves_them_out_too(project: Project) -> None:
     write(project, "all/a.md", "all/ignored.md", "ignored.md")
     project.write(".gitignore", "ignored.md\n")
     found = project.ask("import", "all", "--library", "shelf")
@@ -249,7 +249,7 @@ def follows(report: dict[str, list[dict[str, str]]]) -> dict[str, str]:
     return {each["doc_id"]: each["now"] for each in report["renamed"]}
 
 
-def test_a_renamed_file_keeps_its_document(moving: Project) -> None:
+def test_renamed_file_keeps_its_document(moving: Project) -> None:
     """Staged and edited; committed twice under other names; not known to git; in another folder."""
     moving.git("mv", "all/b.md", "all/between.md")
     moving.git("commit", "-q", "-m", "once")

@@ -46,7 +46,7 @@ def segments(folder: Path) -> list[Path]:
     return [segments_folder(folder) / part.segment for part in view.read_view(folder).parts]
 
 
-def test_a_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
+def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
     folder, rng = kb.views.path(revision), random.Random(13)
     [segment] = segments(folder)
     files = [path for each in (folder, segment) for path in sorted(each.iterdir()) if path.name != seal.VERIFIED]
@@ -74,7 +74,7 @@ def test_a_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(
             assert problem(kb, folder, revision) == ""
 
 
-def test_a_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revision):
+def test_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revision):
     folder = kb.views.path(revision)
     flip(folder / seal.SEAL, (folder / seal.SEAL).read_bytes().index(b'"segments"') + 3, 0)
     restarted(folder)
@@ -82,7 +82,7 @@ def test_a_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revisi
     assert kb.views.segments.list_spare([kb.views.root]) == []
 
 
-def test_a_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path):
+def test_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path):
     copied = tmp_path / "elsewhere" / "views" / "copied"
     shutil.copytree(kb.views.path(revision), copied)
     [segment] = segments(kb.views.path(revision))
@@ -147,7 +147,7 @@ def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(
     assert "not what was written" in problem(kb, folder, revision)
 
 
-def test_a_damaged_segment_that_is_large_enough_to_stay_is_not_read_and_found_with_the_next_start(
+def test_damaged_segment_that_is_large_enough_to_stay_is_not_read_and_found_with_the_next_start(
     kb, revision, monkeypatch
 ):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 0)

@@ -61,7 +61,7 @@ def test_gc_does_all_of_its_work_beside_a_spare_view_that_does_not_verify(many, 
     assert many.consistent()
 
 
-def test_a_text_that_was_taken_back_before_it_was_committed_is_nowhere(project):
+def test_text_that_was_taken_back_before_it_was_committed_is_nowhere(project):
     project.put("secret.md", "the password is swordfish")
     project.vmrag("query", "swordfish")
     project.put("other.md", "bats are not")

@@ -85,7 +85,7 @@ def test_document_ids_that_look_like_chunk_names_do_not_collide(kb):
     assert [(hit.doc_id, hit.chunk) for hit in hits] == [("a_chunk_0", 0)]
 
 
-def test_an_edit_a_removal_and_an_addition_give_what_a_fresh_index_holds(kb):
+def test_edit_a_removal_and_an_addition_give_what_a_fresh_index_holds(kb):
     first = kb.commit(*[doc(f"d{n}", LONG + str(n)) for n in range(9)], collections=[collection()])
     kb.index(first)
     second = kb.commit(doc("d1", "short now"), doc("new", LONG), remove=[("guide", "d2")])
@@ -94,7 +94,7 @@ def test_an_edit_a_removal_and_an_addition_give_what_a_fresh_index_holds(kb):
     assert_whole(kb, built.path, second)
 
 
-def test_a_document_of_five_megabytes(kb):
+def test_document_of_five_megabytes(kb):
     sentence = "Every chunk of this long document says the same thing again and again. "
     revision = kb.commit(
         doc("big", sentence * 70_000), collections=[collection(chunking=Chunking(size=20_000, overlap=10))]
@@ -231,7 +231,7 @@ def test_parts_that_disagree_are_never_sealed(kb, damage):
 
 
 @pytest.mark.parametrize("wrong", ["documents", "chunks"])
-def test_a_view_whose_totals_are_not_those_of_its_segments_is_never_published(kb, wrong):
+def test_view_whose_totals_are_not_those_of_its_segments_is_never_published(kb, wrong):
     revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "changed")
@@ -244,7 +244,7 @@ def test_a_view_whose_totals_are_not_those_of_its_segments_is_never_published(kb
     assert find_index_problem(path, revision=revision) == ""
 
 
-def test_an_index_that_is_being_changed_answers_as_before_until_that_is_published(kb):
+def test_index_that_is_being_changed_answers_as_before_until_that_is_published(kb):
     revision = kb.commit(doc("a", "the owl"), doc("b", "an owl"), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "changed")
@@ -263,7 +263,7 @@ def test_an_index_that_is_being_changed_answers_as_before_until_that_is_publishe
         assert not kb.views.segments.unfinished()
 
 
-def test_a_view_that_was_never_sealed_is_not_served(kb):
+def test_view_that_was_never_sealed_is_not_served(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "unfinished")
@@ -302,7 +302,7 @@ def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
         shutil.rmtree(damaged)
 
 
-def test_a_view_that_lacks_a_segment_is_not_served(kb):
+def test_view_that_lacks_a_segment_is_not_served(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
     assert find_index_problem(path, revision=revision) == ""
@@ -313,7 +313,7 @@ def test_a_view_that_lacks_a_segment_is_not_served(kb):
         kb.search(path, "text")
 
 
-def test_an_index_of_another_revision_or_format_is_not_served(kb):
+def test_index_of_another_revision_or_format_is_not_served(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
     assert find_index_problem(path, revision=revision) == ""
@@ -330,7 +330,7 @@ def test_an_index_of_another_revision_or_format_is_not_served(kb):
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
-def test_a_manifest_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
+def test_manifest_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
     [segment] = segments(path)
@@ -342,7 +342,7 @@ def test_a_manifest_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
-def test_a_view_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
+def test_view_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
     (path / view.VIEW_FILE).write_bytes(content)
@@ -364,7 +364,7 @@ def test_looking_at_a_folder_without_an_index_makes_none(kb, tmp_path):
 # -- the plan --------------------------------------------------------------------------------------
 
 
-def test_a_mass_deletion_that_no_history_explains_is_refused(kb):
+def test_mass_deletion_that_no_history_explains_is_refused(kb):
     full = kb.commit(*[doc(f"d{n}") for n in range(201)], collections=[collection()])
     kb.index(full)
     path = kb.copied(full, "index")
@@ -405,7 +405,7 @@ def _apply(kb: Knowledge, changes: list[tuple[str, str, str, int]]) -> None:
 
 @given(base=CHANGES, touched=CHANGES, later=CHANGES)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_path_factory, base, touched, later):
+def test_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_path_factory, base, touched, later):
     kb = Knowledge(tmp_path_factory.mktemp("kb"))
     kb.write(doc("z"), collections=[collection()])
     _apply(kb, base)

@@ -83,7 +83,7 @@ def test_hooks_are_not_installed_behind_a_link(project: Project, tmp_path: Path,
     assert list((tmp_path / "folder").iterdir()) == []
 
 
-def test_a_pipe_in_the_place_of_a_hook_is_refused(project: Project) -> None:
+def test_pipe_in_the_place_of_a_hook_is_refused(project: Project) -> None:
     pipe = project.top / ".git" / "hooks" / "post-commit"
     os.mkfifo(pipe)
     refused = project.vmrag("install", "--json", code=3).error

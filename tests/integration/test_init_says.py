@@ -16,7 +16,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return new_project(tmp_path / "project")
 
 
-def test_a_file_with_changes_of_somebody_s_own_is_not_said_to_be_left_by_a_busy_git(project: Project) -> None:
+def test_file_with_changes_of_somebody_s_own_is_not_said_to_be_left_by_a_busy_git(project: Project) -> None:
     project.write(".gitattributes", "*.md text\n")
     said = project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").out
     assert "Wrote and staged .dolt-version\n" in said
@@ -68,7 +68,7 @@ def test_hooks_that_act_elsewhere_are_not_said_to_act_here(project: Project, tmp
     )
 
 
-def test_a_lock_that_a_killed_git_left_is_named_with_the_way_out(project: Project) -> None:
+def test_lock_that_a_killed_git_left_is_named_with_the_way_out(project: Project) -> None:
     lock = project.top / ".git" / "config.lock"
     lock.touch()
     refused = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=3).error

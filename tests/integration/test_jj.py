@@ -67,7 +67,7 @@ def checks_out(project: Project, second: Project, commit: str, *, operation: byt
 # -- workspaces
 
 
-def test_a_workspace_answers_from_the_commit_that_jj_has_checked_out_and_follows_it(project):
+def test_workspace_answers_from_the_commit_that_jj_has_checked_out_and_follows_it(project):
     second = workspace(project, "feature")
     assert second.marks().keys() == {"setup.md", "rest.md", "uv.md"}
     assert second.ask("query", "uv")["kb"]["git_head"] == project.git("rev-parse", "feature")
@@ -79,7 +79,7 @@ def test_a_workspace_answers_from_the_commit_that_jj_has_checked_out_and_follows
     assert project.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
-def test_a_folder_of_a_workspace_is_the_workspace(project):
+def test_folder_of_a_workspace_is_the_workspace(project):
     second = workspace(project, "feature")
     (second.top / "deep").mkdir()
     assert Project(second.top / "deep").marks() == second.marks()
@@ -158,7 +158,7 @@ def test_files_of_jj_that_cannot_be_read_are_an_error_and_change_nothing(project
     assert not (project.shared / "jj").exists() or not [*(project.shared / "jj").glob("*/HEAD")]
 
 
-def test_a_folder_of_another_user_names_no_repository(project, monkeypatch):
+def test_folder_of_another_user_names_no_repository(project, monkeypatch):
     second = workspace(project, "feature")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert second.vmrag("list", "--json", code=2).error["code"] == "GIT_REPO_NOT_FOUND"
@@ -181,7 +181,7 @@ def half_merged(project: Project) -> str:
     return commit
 
 
-def test_a_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(project):
+def test_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(project):
     commit = half_merged(project)
     found = project.ask("verify", "main..half", code=1)["findings"]
     assert [(each["code"], each["level"], each["commit"]) for each in found] == [("KNOWLEDGE_DROPPED", "error", commit)]
@@ -192,7 +192,7 @@ def test_a_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(projec
     assert found[0]["message"] in reason
 
 
-def test_a_later_commit_that_has_both_sides_mends_it(project):
+def test_later_commit_that_has_both_sides_mends_it(project):
     half_merged(project)
     project.vmrag("merge", "feature")
     project.vmrag("commit", "-m", "both", code=None)
@@ -224,7 +224,7 @@ def types(project: Project, *lines: str) -> None:
 
 
 @needs_jj
-def test_a_rebase_that_ends_in_a_conflict_is_found_resolved_and_squashed(project):
+def test_rebase_that_ends_in_a_conflict_is_found_resolved_and_squashed(project):
     types(project, "git init --colocate", "rebase -b feature -d main", "new feature")
     assert project.status()["state"] == "malformed"
     assert [each["code"] for each in project.ask("verify", "main..feature", code=1)["findings"]] == [
@@ -237,7 +237,7 @@ def test_a_rebase_that_ends_in_a_conflict_is_found_resolved_and_squashed(project
 
 
 @needs_jj
-def test_a_conflict_in_a_workspace_is_resolved_there(project):
+def test_conflict_in_a_workspace_is_resolved_there(project):
     types(project, "git init --colocate", "workspace add ../second -r main")
     second = Project(project.top.parent / "second")
     types(second, "new main feature")
@@ -252,7 +252,7 @@ def test_a_conflict_in_a_workspace_is_resolved_there(project):
 
 
 @needs_jj
-def test_a_repository_that_shares_no_folder_with_git_is_read(project):
+def test_repository_that_shares_no_folder_with_git_is_read(project):
     types(project, "git init --colocate", "git colocation disable")
     assert not (project.top / ".git").exists()
     assert project.marks().keys() == {"setup.md", "rest.md", "deep/tls.txt", "faq.md"}
@@ -291,7 +291,7 @@ def test_documents_are_written_in_the_shared_folder_once_git_is_on_the_bookmark(
 
 
 @needs_jj
-def test_a_pin_that_an_undone_commit_leaves_behind_is_found(project):
+def test_pin_that_an_undone_commit_leaves_behind_is_found(project):
     types(project, "git init --colocate", "new main")
     project.git("switch", "-q", "main")
     project.put("new.md", "New.")

@@ -34,7 +34,7 @@ def test_golden_schemas_are_those_of_the_reports():
     assert golden.REPORTS.read_text() == golden.reports_json()
 
 
-def test_a_report_that_differs_from_its_type_has_problems():
+def test_report_that_differs_from_its_type_has_problems():
     report = {"collection": "c", "doc_id": "d", "changed": True, "branch": None, "pending": ""}
     assert golden.list_problems("edit", report) == []
     for wrong in ({"changed": 1}, {"branch": 5}, {"more": 1}):
@@ -66,7 +66,7 @@ def test_status_in_sync_and_with_uncommitted_documents(project):
     assert report["index"]["working_copy"].startswith(str(project.shared / "uncommitted"))
 
 
-def test_a_fingerprint_names_the_ranking_and_only_its_settings_change_it(project):
+def test_fingerprint_names_the_ranking_and_only_its_settings_change_it(project):
     report = project.ask("fingerprint")
     require("fingerprint", report)
     assert report["ranking"] == {"version": 7, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0}
@@ -443,7 +443,7 @@ ERRORS = {
 
 @pytest.mark.parametrize(("arguments", "code", "name"), ERRORS.values(), ids=ERRORS)
 @pytest.mark.sample(12)
-def test_an_error_is_json_on_stderr_and_nothing_on_stdout(project, arguments, code, name):
+def test_error_is_json_on_stderr_and_nothing_on_stdout(project, arguments, code, name):
     done = project.vmrag(*arguments, "--json", code=code)
     assert done.out == ""
     assert {key: type(value) for key, value in json.loads(done.err)["error"].items()} == ERROR
@@ -466,7 +466,7 @@ def test_no_git_repository_and_a_bare_one(tmp_path, monkeypatch):
     assert "git worktree add" in error["hint"]
 
 
-def test_a_settings_file_that_cannot_be_read_names_the_line(tmp_path, monkeypatch):
+def test_settings_file_that_cannot_be_read_names_the_line(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine", settings="retrieval:\n  kk: 5\n")
     error = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error

@@ -91,7 +91,7 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
 
 @pytest.mark.parametrize("part", range(8))
 @pytest.mark.sample(1)
-def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part):
+def test_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part):
     dice = Dice(f"sync {part}", 4)
     # Spares are evicted at once: every sync builds, binds and evicts.
     stocked.git("config", "vmrag.index.keep-mb", "0")
@@ -114,7 +114,7 @@ def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, pa
 
 @pytest.mark.parametrize("part", range(8))
 @pytest.mark.sample(1)
-def test_a_killed_commit_is_whole_after_the_next_command_or_never_began(stocked, tmp_path, part):
+def test_killed_commit_is_whole_after_the_next_command_or_never_began(stocked, tmp_path, part):
     dice = Dice(f"commit {part}", 3)
     expected = documents(stocked)
     acknowledged = [stocked.pinned]
@@ -143,7 +143,7 @@ def test_a_killed_commit_is_whole_after_the_next_command_or_never_began(stocked,
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sample(1)
-def test_a_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, part):
+def test_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, part):
     dice = Dice(f"import {part}", 3)
     expected = documents(stocked)
     duration = 0.0
@@ -166,7 +166,7 @@ def test_a_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, 
 
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.sample(1)
-def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part):
+def test_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part):
     dice = Dice(f"add and rm {part}", 4)
     expected = documents(stocked)
     duration = 0.0
@@ -199,7 +199,7 @@ def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sample(1)
-def test_a_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(stocked, tmp_path, part):
+def test_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(stocked, tmp_path, part):
     """Of all files together, whose library is new, or whose documents are replaced or removed."""
     dice = Dice(f"library {part}", 4)
     others = documents(stocked)
@@ -228,7 +228,7 @@ def test_a_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(st
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sample(1)
-def test_a_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all_of_it_or_nothing(
+def test_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all_of_it_or_nothing(
     stocked, tmp_path, part
 ):
     """The row, its collection and its project, of which the last two may be new."""
@@ -269,7 +269,7 @@ def test_a_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all
 
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.sample(1)
-def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
+def test_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     dice = Dice(f"init {part}", 3)
     duration = lasted(new_project(tmp_path / "measured"), "init", "--knowledge-base", "--no-sources")
@@ -293,7 +293,7 @@ def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sample(1)
-def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
+def test_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
     dice = Dice(f"checkout {part}", 3)
     stocked.git("config", "vmrag.index.keep-mb", "0")
     stocked.git("switch", "-q", BRANCHES[-1])

@@ -65,7 +65,7 @@ def reads(project: Project, holder: Project, *uncommitted: str) -> None:
     assert any(f"another work tree, {holder.top}" in each for each in status["reasons"])
 
 
-def test_the_main_work_tree_holds_the_branch_that_it_was_on_first(project, tmp_path):
+def test_main_work_tree_holds_the_branch_that_it_was_on_first(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
     reads(other, project, "draft.md")
@@ -75,7 +75,7 @@ def test_the_main_work_tree_holds_the_branch_that_it_was_on_first(project, tmp_p
     assert_whole(other, tmp_path / "scratch")
 
 
-def test_a_linked_work_tree_that_came_first_keeps_the_branch(project, tmp_path):
+def test_linked_work_tree_that_came_first_keeps_the_branch(project, tmp_path):
     other = linked(project, tmp_path / "other", "feature")
     writes(other, "draft.md")
     project.git("switch", "-q", "--ignore-other-worktrees", "feature", env=OFF)
@@ -107,7 +107,7 @@ def test_worktree_that_switches_away_releases_the_branch(project, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["worktree remove", "rm -r"])
-def test_a_holder_that_is_gone_holds_nothing(project, tmp_path, how):
+def test_holder_that_is_gone_holds_nothing(project, tmp_path, how):
     project.git("switch", "-q", "--detach", env=OFF)
     one, two = linked(project, tmp_path / "one"), linked(project, tmp_path / "two")
     writes(one, "draft.md")
@@ -120,7 +120,7 @@ def test_a_holder_that_is_gone_holds_nothing(project, tmp_path, how):
     writes(two, "second.md")
 
 
-def test_a_holder_in_the_middle_of_a_rebase_still_holds_its_branch(project, tmp_path):
+def test_holder_in_the_middle_of_a_rebase_still_holds_its_branch(project, tmp_path):
     project.git("switch", "-q", "-c", "base", "first", env=OFF)
     project.commit("other code", **{"code.py": "2"})
     project.git("switch", "-q", "main", env=OFF)
@@ -139,7 +139,7 @@ def test_a_holder_in_the_middle_of_a_rebase_still_holds_its_branch(project, tmp_
     reads(other, project, "draft.md")
 
 
-def test_a_holder_in_the_middle_of_a_bisect_still_holds_its_branch(project, tmp_path):
+def test_holder_in_the_middle_of_a_bisect_still_holds_its_branch(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
     project.commit("code", **{"code.py": "1"})
@@ -165,7 +165,7 @@ def test_work_trees_of_a_bare_repository(project, tmp_path):
     writes(one, "second.md")
 
 
-def test_a_renamed_branch_has_one_writer_still(project, tmp_path):
+def test_renamed_branch_has_one_writer_still(project, tmp_path):
     other = linked(project, tmp_path / "other")
     writes(project, "draft.md")
     project.git("branch", "-m", "renamed", env=OFF)
@@ -174,7 +174,7 @@ def test_a_renamed_branch_has_one_writer_still(project, tmp_path):
     writes(project, "second.md")
 
 
-def test_a_branch_renamed_under_a_linked_holder_has_one_writer_still(project, tmp_path):
+def test_branch_renamed_under_a_linked_holder_has_one_writer_still(project, tmp_path):
     project.git("switch", "-q", "--detach", env=OFF)
     one, two = linked(project, tmp_path / "one"), linked(project, tmp_path / "two")
     writes(one, "draft.md")
@@ -209,7 +209,7 @@ def test_documents_committed_by_the_holder_are_read_after_reset(project, tmp_pat
     writes(project, "draft.md")
 
 
-def test_a_reader_whose_pin_moves_does_not_move_the_holders_documents(project, tmp_path):
+def test_reader_whose_pin_moves_does_not_move_the_holders_documents(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
     head = project.pinned
@@ -220,7 +220,7 @@ def test_a_reader_whose_pin_moves_does_not_move_the_holders_documents(project, t
     reads(other, project, "draft.md")
 
 
-def test_a_branch_of_its_own_gives_the_reader_a_place_to_write(project, tmp_path):
+def test_branch_of_its_own_gives_the_reader_a_place_to_write(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
     other.git("switch", "-q", "-c", "own", env=OFF)
@@ -271,7 +271,7 @@ def test_leases_that_hold_nothing_are_swept_and_those_that_hold_stay(project, tm
     writes(one, "second.md")
 
 
-def test_a_work_tree_that_git_names_by_a_relative_path_holds_its_branch(project, tmp_path):
+def test_work_tree_that_git_names_by_a_relative_path_holds_its_branch(project, tmp_path):
     other = linked(project, tmp_path / "other", "feature")
     writes(other, "draft.md")
     (other.own.parent / "gitdir").write_text("../../../../other/.git\n")

@@ -139,9 +139,7 @@ def backwards(project: Project) -> dict[str, str]:
     ids=lambda each: each.__name__.replace("<lambda>", "rebase --apply"),
 )
 @pytest.mark.sample(7)
-def test_the_hooks_write_down_what_history_tells(
-    project: Project, happens: Callable[[Project], dict[str, str]]
-) -> None:
+def test_hooks_write_down_what_history_tells(project: Project, happens: Callable[[Project], dict[str, str]]) -> None:
     links(project)
     superseded = happens(project)
     written = links(project)
@@ -155,7 +153,7 @@ def test_the_hooks_write_down_what_history_tells(
     assert not {commit for commit in found if commit in reachable}
 
 
-def test_a_rebased_commit_keeps_the_name_of_its_branch(project: Project) -> None:
+def test_rebased_commit_keeps_the_name_of_its_branch(project: Project) -> None:
     moved = rebase(project)
     found = links(project)
     assert {found[new]["git_branch"] for new in moved.values()} == {"feature"}
@@ -186,7 +184,7 @@ def grown(project: Project, number: int) -> list[str]:
     return project.git("rev-list", "--reverse", "main..many").split()
 
 
-def test_a_thousand_commits_cost_as_many_git_calls_as_one(project: Project, tmp_path: Path) -> None:
+def test_thousand_commits_cost_as_many_git_calls_as_one(project: Project, tmp_path: Path) -> None:
     commits = grown(project, 1000)
     project.vmrag("links")
     queue = project.shared / "links.queue"
@@ -199,7 +197,7 @@ def test_a_thousand_commits_cost_as_many_git_calls_as_one(project: Project, tmp_
     assert project.ask("links", "rebuild")["changed"] == 0
 
 
-def test_a_shallow_clone_links_what_it_has(project: Project, tmp_path: Path) -> None:
+def test_shallow_clone_links_what_it_has(project: Project, tmp_path: Path) -> None:
     """The oldest commit there has parents that are not there: it counts as the first one, as it
     does in `links rebuild`.
     """
@@ -259,7 +257,7 @@ def test_commits_queued_during_processing_are_linked(quiet: Project) -> None:
     assert links(quiet).keys() >= set(commits)
 
 
-def test_a_queue_is_removed_when_nobody_can_write_to_it_any_more(quiet: Project, monkeypatch) -> None:
+def test_queue_is_removed_when_nobody_can_write_to_it_any_more(quiet: Project, monkeypatch) -> None:
     commits = grown(quiet, 2)
     write(quiet, f"commit {commits[0]} many")
     links(quiet)
@@ -296,7 +294,7 @@ def test_nothing_is_written_where_nothing_changed(quiet: Project, tmp_path: Path
     ],
 )
 @pytest.mark.sample(3)
-def test_a_line_that_names_no_commit_is_passed_over(quiet: Project, line: str) -> None:
+def test_line_that_names_no_commit_is_passed_over(quiet: Project, line: str) -> None:
     commits = grown(quiet, 1)
     text = line.replace("TREE", commit_of(quiet, "HEAD^{tree}")).replace("HEAD", commit_of(quiet))
     queue = quiet.shared / "links.queue"
@@ -305,7 +303,7 @@ def test_a_line_that_names_no_commit_is_passed_over(quiet: Project, line: str) -
     assert commits[0] in found
 
 
-def test_a_branch_of_any_name_is_kept(quiet: Project) -> None:
+def test_branch_of_any_name_is_kept(quiet: Project) -> None:
     commits = grown(quiet, 2)
     queue = quiet.shared / "links.queue"
     queue.write_bytes(f"commit {commits[0]} a\u2028b c\n".encode() + f"commit {commits[1]} ".encode() + b"\xff\n")

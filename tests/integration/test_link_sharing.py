@@ -56,7 +56,7 @@ def test_links_are_not_pushed_by_default(world: World) -> None:
     assert rows(bob) == {}
 
 
-def test_a_file_of_the_repository_alone_does_not_share_links(world: World) -> None:
+def test_file_of_the_repository_alone_does_not_share_links(world: World) -> None:
     ada = world.ada
     ada.write(".vmrag.yaml", people.SETTINGS + "link:\n  share: true\n")
     ada.vmrag("link")
@@ -112,7 +112,7 @@ def test_links_shared_by_two_users_are_merged(world: World, ada: User) -> None:
     assert rows(ada)[commit]["source"] == "manual"
 
 
-def test_a_commit_that_is_only_here_is_nobody_elses_business(ada: User) -> None:
+def test_commit_that_is_only_here_is_nobody_elses_business(ada: User) -> None:
     ada.git("switch", "-q", "-c", "secret-plans")
     ada.write_document("setup.md", "# Setup\nother words\n")
     hidden = ada.git("rev-parse", "HEAD")
@@ -122,7 +122,7 @@ def test_a_commit_that_is_only_here_is_nobody_elses_business(ada: User) -> None:
     assert ada.ask("push")["links"] == 1
 
 
-def test_a_commit_whose_parents_a_shallow_clone_lacks_is_not_linked(world: World) -> None:
+def test_commit_whose_parents_a_shallow_clone_lacks_is_not_linked(world: World) -> None:
     """It may have its pin from them."""
     ada = world.ada
     later = ada.write_document("setup.md", "# Setup\nother words\n")
@@ -175,7 +175,7 @@ def links_at(clone: Clone, where: str = "origin") -> list[Link]:
     return clone.engine.list_links(at=clone.engine.remote_heads(clone.at(where).key)[LINKS_BRANCH])
 
 
-def test_a_refused_push_of_links_takes_theirs_first(pair: Pair) -> None:
+def test_refused_push_of_links_takes_theirs_first(pair: Pair) -> None:
     assert pair.ada.fetch()
     assert pair.bob.fetch()
     mine, theirs = link(pair.ada, 1), link(pair.ada, 2)
@@ -277,7 +277,7 @@ def _smuggle(clone: Clone, row: Link, *, branch: str = LINKS_BRANCH) -> str:
         return peer.push(lambda url: write(clone.engine, url))
 
 
-def test_a_link_that_the_commit_itself_denies_is_left_out(world: World) -> None:
+def test_link_that_the_commit_itself_denies_is_left_out(world: World) -> None:
     """Somebody who may push says that a commit pins another revision than its tree does."""
     ada = world.ada
     first, old = ada.git("rev-parse", "HEAD"), ada.pinned

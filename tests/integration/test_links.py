@@ -34,7 +34,7 @@ def commit_of(project: Project, ref: str = "HEAD") -> str:
     return project.git("rev-parse", ref)
 
 
-def test_a_commit_is_linked_to_where_the_knowledge_stands(project: Project) -> None:
+def test_commit_is_linked_to_where_the_knowledge_stands(project: Project) -> None:
     report = project.ask("link")
     assert report == {
         "link": {
@@ -68,7 +68,7 @@ def test_any_commit_can_be_linked_and_a_branch_is_named_for_head_only(project: P
     assert project.ask("link")["link"]["git_branch"] is None
 
 
-def test_the_link_file_names_the_revision_and_is_staged(project: Project) -> None:
+def test_link_file_names_the_revision_and_is_staged(project: Project) -> None:
     report = project.ask("link", "--bidirectional")
     assert report["bidirectional"] == {
         "enabled": True,
@@ -91,7 +91,7 @@ def test_another_link_file_has_the_pins_encoding(project: Project) -> None:
 @pytest.mark.parametrize(
     "file", ["../.dolt-version", "/etc/passwd", ".git/config", "deep/../../.dolt-version", "docs", "link.dolt-version"]
 )
-def test_a_link_file_outside_of_the_work_tree_is_refused_and_nothing_is_linked(project: Project, file: str) -> None:
+def test_link_file_outside_of_the_work_tree_is_refused_and_nothing_is_linked(project: Project, file: str) -> None:
     (project.top / "link.dolt-version").symlink_to("/etc/hostname")
     error = project.vmrag("link", "--bidirectional", "--link-file", file, "--json", code=2).error
     assert (error["code"], error["details"]["parameter"]) == ("INVALID_PARAMETER", "link_file")
@@ -106,7 +106,7 @@ def test_link_leaves_out_uncommitted_documents_with_a_warning(project: Project) 
     assert project.marks()["draft.md"] == "added"
 
 
-def test_a_bare_repository_gets_a_row_and_no_file(project: Project, tmp_path: Path) -> None:
+def test_bare_repository_gets_a_row_and_no_file(project: Project, tmp_path: Path) -> None:
     bare = tmp_path / "bare.git"
     project.git("clone", "-q", "--bare", str(project.top), str(bare))
     subprocess.run(
@@ -169,7 +169,7 @@ def test_rebuilding_keeps_what_was_linked_by_hand_and_drops_what_history_lost(pr
     assert {link["source"] for link in links(project).values()} == {"manual", "pin"}
 
 
-def test_a_commit_without_a_row_is_shown_by_the_pin_in_its_tree(project: Project) -> None:
+def test_commit_without_a_row_is_shown_by_the_pin_in_its_tree(project: Project) -> None:
     shown = project.ask("links", "show", "feature")
     assert shown["dolt_commit"] in project.git("show", "feature:.dolt-version")
     assert shown["git_commit"] == commit_of(project, "feature")
@@ -181,7 +181,7 @@ def test_a_commit_without_a_row_is_shown_by_the_pin_in_its_tree(project: Project
     assert error["code"] == "LINK_NOT_FOUND"
 
 
-def test_the_commits_of_a_revision_can_be_asked_for(project: Project) -> None:
+def test_commits_of_a_revision_can_be_asked_for(project: Project) -> None:
     project.ask("links", "rebuild")
     assert list(links(project, "--revision", project.pinned)) == [commit_of(project)]
     assert links(project, "--revision", "0" * 40) == {}
@@ -207,7 +207,7 @@ def test_queued_commits_are_linked_by_the_next_command(project: Project) -> None
     assert project.ask("links", "rebuild")["changed"] == 1  # `first` was never queued
 
 
-def test_an_amended_commit_is_superseded_by_its_successor(project: Project) -> None:
+def test_amended_commit_is_superseded_by_its_successor(project: Project) -> None:
     old = commit_of(project)
     queue(project, f"commit {old} main")
     project.git("commit", "-q", "--amend", "-m", "amended")
@@ -218,14 +218,14 @@ def test_an_amended_commit_is_superseded_by_its_successor(project: Project) -> N
     assert found[new]["dolt_commit"] == found[old]["dolt_commit"]
 
 
-def test_a_queue_with_rubbish_and_commits_that_are_gone_is_worked_off(project: Project) -> None:
+def test_queue_with_rubbish_and_commits_that_are_gone_is_worked_off(project: Project) -> None:
     queue(
         project, "commit", "rm -rf /", "commit " + "0" * 40 + " main", f"commit {commit_of(project)} ünï", "commit 12"
     )
     assert list(links(project)) == [commit_of(project)]
 
 
-def test_a_commit_that_brings_no_pin_of_its_own_gets_no_row(project: Project) -> None:
+def test_commit_that_brings_no_pin_of_its_own_gets_no_row(project: Project) -> None:
     project.write("code.py", "1")
     project.git("add", "code.py")
     project.git("commit", "-q", "-m", "code alone")
@@ -233,7 +233,7 @@ def test_a_commit_that_brings_no_pin_of_its_own_gets_no_row(project: Project) ->
     assert links(project) == {}
 
 
-def test_a_link_by_hand_outlives_the_queue(project: Project) -> None:
+def test_link_by_hand_outlives_the_queue(project: Project) -> None:
     project.git("switch", "-q", "feature")
     project.ask("link", "--git-commit", "main")
     queue(project, f"commit {commit_of(project, 'main')} main")

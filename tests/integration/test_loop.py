@@ -16,7 +16,7 @@ from tests.support.terminal import Project, new_project
 template, project = terminal.template, terminal.project
 
 
-def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
+def test_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine", settings="embedding:\n  model: hash\n")
     (project.top / ".vmrag.yaml").unlink()
@@ -62,7 +62,7 @@ def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     assert f"from revision {project.pinned[:7]}, as committed" in answer
 
 
-def test_the_loop_with_the_default_model_finds_by_meaning(tmp_path, monkeypatch):
+def test_loop_with_the_default_model_finds_by_meaning(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine", settings="")
     project.vmrag("init", "--knowledge-base", "--no-sources")
@@ -152,7 +152,7 @@ HOOKED: dict[str, Callable[[Project], object]] = {
 
 @pytest.mark.parametrize("move", HOOKED.values(), ids=HOOKED)
 @pytest.mark.sample(3)
-def test_the_hooks_bring_the_knowledge_along(project, move):
+def test_hooks_bring_the_knowledge_along(project, move):
     move(project)
     status = project.status()
     assert status["state"] == "in_sync", status["reasons"]
@@ -232,7 +232,7 @@ def test_stash_pop_brings_back_the_pin_and_its_knowledge(project):
     assert project.consistent()
 
 
-def test_a_merge_of_knowledge_answers_from_both_sides(project):
+def test_merge_of_knowledge_answers_from_both_sides(project):
     project.git("merge", "-q", "--no-edit", "feature")
     assert project.marks().keys() == {"setup.md", "rest.md", "faq.md", "uv.md"}
     assert project.ask("show", "handbook/rest.md")["content"] == "# Rest\n\nNever rest.\n"
@@ -240,7 +240,7 @@ def test_a_merge_of_knowledge_answers_from_both_sides(project):
     assert project.consistent()
 
 
-def test_a_merge_conflict_in_the_pin_leaves_our_knowledge_answering_until_a_side_is_taken(project):
+def test_merge_conflict_in_the_pin_leaves_our_knowledge_answering_until_a_side_is_taken(project):
     project.put("rest.md", "Rest on Sundays.")
     project.record("rest")
     before, here = project.ask("query", "faq"), project.pinned
@@ -257,7 +257,7 @@ def test_a_merge_conflict_in_the_pin_leaves_our_knowledge_answering_until_a_side
     assert project.consistent()
 
 
-def test_a_merge_that_no_driver_made_leaves_markers_and_the_old_knowledge_answering(project):
+def test_merge_that_no_driver_made_leaves_markers_and_the_old_knowledge_answering(project):
     """A clone without hooks, a merge made elsewhere."""
     before = project.ask("query", "faq")
     project.git("config", "--remove-section", "merge.vmrag")

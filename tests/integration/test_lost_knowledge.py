@@ -113,7 +113,7 @@ def test_accept_loss_is_rejected_if_a_remote_has_the_revision(loss):
     assert "new.md" in ada.texts()
 
 
-def test_a_remote_that_cannot_be_asked_may_have_it(loss):
+def test_remote_that_cannot_be_asked_may_have_it(loss):
     ada = loss.pulled()
     loss.gone()
     ada.git("remote", "set-url", "origin", str(loss.world.top / "nowhere.git"))
@@ -125,7 +125,7 @@ def test_a_remote_that_cannot_be_asked_may_have_it(loss):
         assert revisions.accepts_loss(ws.engine, ada.pinned, loss.lost)
 
 
-def test_a_merge_with_a_side_that_is_lost_goes_on_with_the_other(loss):
+def test_merge_with_a_side_that_is_lost_goes_on_with_the_other(loss):
     ada = loss.ada
     ours = ada.write_document("mine.md", "Words of Ada.")
     loss.gone()
@@ -143,7 +143,7 @@ def test_a_merge_with_a_side_that_is_lost_goes_on_with_the_other(loss):
     assert ada.ask("merge", "--repair", "HEAD")["result"] == "already_up_to_date"
 
 
-def test_a_rebase_onto_what_is_lost_goes_on_with_what_is_replayed(loss):
+def test_rebase_onto_what_is_lost_goes_on_with_what_is_replayed(loss):
     ada = loss.ada
     mine = ada.write_document("mine.md", "Words of Ada.", message="Ada's words")
     loss.gone()
@@ -198,7 +198,7 @@ def test_after_one_has_accepted_a_loss_the_merges_of_others_need_no_word(loss):
     assert ("error", "KNOWLEDGE_DROPPED") not in verified(ada, "HEAD")
 
 
-def test_a_replayed_record_is_still_one(loss):
+def test_replayed_record_is_still_one(loss):
     ada = loss.pulled()
     loss.gone()
     ada.git("switch", "-q", "-c", "topic")
@@ -226,7 +226,7 @@ def forged_record(loss: Loss, of: str) -> str:
         )
 
 
-def test_a_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
+def test_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
     """A stranger's pull request says that knowledge of main is lost, which it is not."""
     ada = loss.ada
     kept = ada.write_document("kept.md", "Kept.")
@@ -243,7 +243,7 @@ def test_a_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
     assert ("error", "KNOWLEDGE_DROPPED") in verified(ada, f"{before}..HEAD", code=1)
 
 
-def test_a_record_drops_nothing_that_a_remote_has(loss):
+def test_record_drops_nothing_that_a_remote_has(loss):
     """A stranger's revision says that main's is lost, which only has not come yet."""
     loss.bob.vmrag("push")
     ada = loss.ada
@@ -259,7 +259,7 @@ def test_a_record_drops_nothing_that_a_remote_has(loss):
     assert verified(ada, "origin/main..HEAD") == {ACCEPTED}
 
 
-def test_a_repair_takes_no_record_s_word_for_what_a_remote_has(loss):
+def test_repair_takes_no_record_s_word_for_what_a_remote_has(loss):
     loss.bob.vmrag("push")
     ada = loss.ada
     ada.git("fetch", "-q", "origin")

@@ -59,7 +59,7 @@ def named(name: str, remote: str) -> dict[str, str]:
     return {"remote_url" if name in BEGIN else "path" if name == "ingest_file" else "remote": remote}
 
 
-def test_an_address_that_nobody_agreed_to_is_neither_contacted_nor_written(world, newcomer, listener, tmp_path):
+def test_address_that_nobody_agreed_to_is_neither_contacted_nor_written(world, newcomer, listener, tmp_path):
     port, outside = listener.getsockname()[1], tmp_path / "outside"
     outside.mkdir()
     (outside / "victim").write_text("not a remote")
@@ -92,7 +92,7 @@ def test_force_does_not_make_an_address_trusted(world, listener):
     assert nobody_came(listener)
 
 
-def test_a_folder_is_opened_below_a_root_only_whoever_agreed_and_through_no_link(world, tmp_path):
+def test_folder_is_opened_below_a_root_only_whoever_agreed_and_through_no_link(world, tmp_path):
     ada, root, outside = world.ada, tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
@@ -112,7 +112,7 @@ def test_a_folder_is_opened_below_a_root_only_whoever_agreed_and_through_no_link
     assert tools("dolt_fetch", remote=f"file://{root}/kb")["updates"]["new_branches"] == []
 
 
-def test_a_remote_of_the_code_is_named_by_its_name_or_url(world):
+def test_remote_of_the_code_is_named_by_its_name_or_url(world):
     tools = Tools(world.ada.top)
     for remote in ("origin", str(world.hub.top), "git:"):
         tools("dolt_fetch", remote=remote)
@@ -138,7 +138,7 @@ def talk(project: Project, era: str, name: str, remote: str, answer: Any) -> tup
 
 
 @both_eras
-def test_the_person_sees_the_whole_address_and_their_yes_counts_once(world, newcomer, era):
+def test_person_sees_the_whole_address_and_their_yes_counts_once(world, newcomer, era):
     remote = f"git+file://{world.hub.top}"
     newcomer.git("config", "vmrag.fileRoot", str(world.top))
     for no in (None, {"confirm": False, "remember": True}, {"confirm": "yes"}):
@@ -155,7 +155,7 @@ def test_the_person_sees_the_whole_address_and_their_yes_counts_once(world, newc
 
 
 @both_eras
-def test_the_person_alone_takes_a_file_that_git_ignores(newcomer, era):
+def test_person_alone_takes_a_file_that_git_ignores(newcomer, era):
     newcomer.write("secret.txt", "open sesame")
     newcomer.write(".gitignore", "secret.txt\n")
     Tools(newcomer.top)("dolt_init")
@@ -167,7 +167,7 @@ def test_the_person_alone_takes_a_file_that_git_ignores(newcomer, era):
     Tools(newcomer.top).error("ACCESS_DENIED", "ingest_file", path="secret.txt")
 
 
-def test_an_address_is_remembered_where_the_person_said_so(world, newcomer):
+def test_address_is_remembered_where_the_person_said_so(world, newcomer):
     remote = f"git+file://{world.hub.top}"
     newcomer.git("config", "vmrag.fileRoot", str(world.top))
     done, _ = talk(newcomer, "auto", "dolt_clone", remote, {"confirm": True, "remember": True})
@@ -181,7 +181,7 @@ def test_letters_that_look_like_others_are_shown_as_what_they_are(newcomer):
     assert "\nhttps://example.org/\\u0430dmin\n" in questions[0].message
 
 
-def test_a_host_that_is_spelled_unusually_is_shown_as_what_it_is_too(newcomer):
+def test_host_that_is_spelled_unusually_is_shown_as_what_it_is_too(newcomer):
     for host in ("0177.0.0.1", "0x7f000001", "2130706433", "127.1"):
         _, questions = talk(newcomer, "legacy", "dolt_init", f"http://{host}:9/kb", None)
         assert f"\nhttp://{host}:9/kb\n" in questions[0].message

@@ -31,7 +31,7 @@ def remembers(tools: Tools, name: str) -> dict:
     return tools("chroma_add_documents", collection_name="handbook", documents=[f"Text of {name}."], ids=[name])
 
 
-def test_a_write_is_a_commit_whose_pin_the_next_commit_of_the_code_takes_along(project, tools):
+def test_write_is_a_commit_whose_pin_the_next_commit_of_the_code_takes_along(project, tools):
     before = project.pinned
     answer = remembers(tools, "memo.md")
     assert (answer["kb"]["dirty"], answer["kb"]["commit"]) == (False, project.pinned)
@@ -91,7 +91,7 @@ def test_while_another_git_command_holds_the_index_nothing_is_acknowledged(proje
     assert (project.pinned, "memo.md" in project.marks()) == (before, False)
 
 
-def test_the_message_names_the_agent(project):
+def test_message_names_the_agent(project):
     project.git("config", "vmrag.mcp.auto-commit", "write")
 
     async def story(call):
@@ -110,7 +110,7 @@ def test_message_names_all_documents_of_a_large_write(project, tools):
     assert lines == [*(f"added handbook/{name}" for name in ids[:50]), "and 10 more"]
 
 
-def test_a_cloned_settings_file_does_not_switch_it_on(project):
+def test_cloned_settings_file_does_not_switch_it_on(project):
     project.write(".vmrag.yaml", "embedding:\n  model: hash\nmcp:\n  auto_commit: write\n")
     tools, before = Tools(project.top), project.pinned
     remembers(tools, "memo.md")
@@ -120,7 +120,7 @@ def test_a_cloned_settings_file_does_not_switch_it_on(project):
     assert (project.marks()["memo.md"], project.marks()["next.md"]) == (None, None)
 
 
-def test_a_turns_end_commits_what_is_left_where_that_is_agreed_to_and_names_it_elsewhere(project, tmp_path):
+def test_turns_end_commits_what_is_left_where_that_is_agreed_to_and_names_it_elsewhere(project, tmp_path):
     hook = json.loads((PLUGIN / "hooks" / "hooks.json").read_text())["hooks"]["Stop"][0]["hooks"][0]["command"]
     environ = os.environ | {
         "CLAUDE_PROJECT_DIR": str(project.top),

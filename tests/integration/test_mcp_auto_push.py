@@ -101,7 +101,7 @@ def test_other_branches_that_were_never_pushed_stay_here(world, bob):
     assert not world.holds(secret)
 
 
-def test_a_cloned_settings_file_does_not_switch_it_on(world, bob):
+def test_cloned_settings_file_does_not_switch_it_on(world, bob):
     bob.write(".vmrag.yaml", "embedding:\n  model: hash\nmcp:\n  auto_push: true\n")
     tools = Tools(bob.top)
     pushes(bob, "memo")
@@ -111,7 +111,7 @@ def test_a_cloned_settings_file_does_not_switch_it_on(world, bob):
     assert "PUSHED" in warned(tools("chroma_list_collections"))
 
 
-def test_a_server_that_changes_nothing_sends_nothing(world, bob):
+def test_server_that_changes_nothing_sends_nothing(world, bob):
     bob.git("config", "vmrag.mcp.auto-push", "true")
     pushes(bob, "memo")
     tools = Tools(bob.top, chosen=ToolChoice(toolsets="all", read_only=True))
@@ -153,7 +153,7 @@ def test_killed_push_is_still_reported_as_not_pushed(world, bob):
     assert "which was not pushed to origin" not in bob.vmrag("list").err
 
 
-def test_a_pin_that_names_a_stranger_sends_nothing_there(world, bob):
+def test_pin_that_names_a_stranger_sends_nothing_there(world, bob):
     bob.git("config", "vmrag.mcp.auto-push", "true")
     tools = Tools(bob.top)
     tools("chroma_list_collections")

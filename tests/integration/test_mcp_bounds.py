@@ -199,7 +199,7 @@ def test_pages_of_a_diff_and_of_documents_together_are_all_of_it(tools):
         assert seen == IDS, name
 
 
-def test_the_matches_of_a_query_and_its_columns_are_cut_alike(tools):
+def test_matches_of_a_query_and_its_columns_are_cut_alike(tools):
     answer = tools("chroma_query_documents", query_texts=QUESTIONS)
     assert "LEFT_OUT" in warned(answer)
     for result, ids, distances in zip(answer["results"], answer["ids"], answer["distances"], strict=True):

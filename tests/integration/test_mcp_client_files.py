@@ -66,7 +66,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("name", "personal"), FILES)
-def test_a_new_file_is_made_and_goes_again_with_its_folder(project, name, personal):
+def test_new_file_is_made_and_goes_again_with_its_folder(project, name, personal):
     path = file_of(project, name, personal)
     folder_was_there = path.parent.exists()
     report = project.ask("mcp", "install", *arguments(name, personal))
@@ -88,7 +88,7 @@ def test_a_new_file_is_made_and_goes_again_with_its_folder(project, name, person
 
 
 @pytest.mark.parametrize(("name", "personal"), FILES)
-def test_a_file_of_the_person_comes_back_to_the_last_byte(project, name, personal):
+def test_file_of_the_person_comes_back_to_the_last_byte(project, name, personal):
     client, path = CLIENTS[name], file_of(project, name, personal)
     before = SAMPLES[client.format].replace("SECTION", client.section).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def test_new_options_change_the_entry_which_still_comes_out(project, name, perso
 
 @pytest.mark.parametrize(("name", "personal"), FILES)
 @pytest.mark.sample(2)
-def test_a_broken_file_is_never_touched_and_the_hint_is_what_belongs_into_it(project, name, personal):
+def test_broken_file_is_never_touched_and_the_hint_is_what_belongs_into_it(project, name, personal):
     path = file_of(project, name, personal)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{ broken = [\n")
@@ -165,7 +165,7 @@ def test_a_broken_file_is_never_touched_and_the_hint_is_what_belongs_into_it(pro
 
 
 @pytest.mark.parametrize("name", PERSON)
-def test_a_persons_file_names_the_program_by_its_place_and_the_repository_where_the_client_does_not(project, name):
+def test_persons_file_names_the_program_by_its_place_and_the_repository_where_the_client_does_not(project, name):
     report = project.ask("mcp", "install", "--client", name, "--user")
     text = json.dumps(report["server"])
     program = report["server"].get("cmd") or report["server"]["command"]
@@ -175,7 +175,7 @@ def test_a_persons_file_names_the_program_by_its_place_and_the_repository_where_
     assert report["name"] == ("vmrag" if finds else f"vmrag-{project.top.name}")
 
 
-def test_a_second_repository_gets_an_entry_of_its_own(project, tmp_path):
+def test_second_repository_gets_an_entry_of_its_own(project, tmp_path):
     project.ask("mcp", "install", "--client", "windsurf")
     other = terminal.new_project(tmp_path / "Other Work")
     assert other.ask("mcp", "install", "--client", "windsurf")["name"] == "vmrag-other-work"
@@ -190,7 +190,7 @@ def test_a_second_repository_gets_an_entry_of_its_own(project, tmp_path):
 # -- links, read-only files, other programs
 
 
-def test_a_persons_file_that_is_a_link_is_changed_where_it_lies(project, home):
+def test_persons_file_that_is_a_link_is_changed_where_it_lies(project, home):
     path, real = file_of(project, "kiro", True), home / "dotfiles" / "kiro.json"
     real.parent.mkdir()
     real.write_text("{}\n")
@@ -212,7 +212,7 @@ def test_no_folder_of_the_project_is_followed_out_of_it(project, tmp_path, folde
     assert not any((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_read_only_file_stays(project):
+def test_read_only_file_stays(project):
     path = file_of(project, "kiro", True)
     path.write_text("{}")
     path.chmod(0o444)
@@ -220,7 +220,7 @@ def test_a_read_only_file_stays(project):
     assert path.read_text() == "{}"
 
 
-def test_a_file_that_is_too_large_is_not_cut(project, monkeypatch):
+def test_file_that_is_too_large_is_not_cut(project, monkeypatch):
     path = file_of(project, "codex", True)
     path.write_text("a = 1\n" * 100)
     monkeypatch.setattr(settings_file, "LARGEST", 60)
@@ -258,7 +258,7 @@ def test_installations_at_the_same_time_all_arrive(project, tmp_path):
 
 
 @pytest.mark.parametrize("name", PERSON)
-def test_a_client_that_was_never_started_gets_no_file_of_the_persons(project, name, monkeypatch, tmp_path):
+def test_client_that_was_never_started_gets_no_file_of_the_persons(project, name, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "empty"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "empty" / "xdg"))
     (tmp_path / "empty").mkdir()
@@ -350,7 +350,7 @@ def test_uninstall_all_of_the_repository_takes_its_server_and_leaves_that_of_all
     assert file_of(project, "cursor", True).exists()
 
 
-def test_a_file_with_the_other_name_is_the_one_that_is_taken(project):
+def test_file_with_the_other_name_is_the_one_that_is_taken(project):
     project.write("opencode.jsonc", "// mine\n{}\n")
     assert project.ask("mcp", "install", "--client", "opencode")["file"] == "opencode.jsonc"
     assert not (project.top / "opencode.json").exists()

@@ -50,7 +50,7 @@ def script(project, monkeypatch):
 
 
 @pytest.mark.parametrize("client", FILES)
-def test_the_file_is_written_and_the_second_time_nothing_changes(project, client):
+def test_file_is_written_and_the_second_time_nothing_changes(project, client):
     report = install(project, client)
     assert (report["client"], report["file"], report["changed"]) == (client, FILES[client], True)
     path = project.top / FILES[client]
@@ -64,7 +64,7 @@ def test_the_file_is_written_and_the_second_time_nothing_changes(project, client
 
 @pytest.mark.parametrize("client", FILES)
 @pytest.mark.sample(1)
-def test_the_command_that_is_written_starts_the_server_of_this_project(project, client, tmp_path):
+def test_command_that_is_written_starts_the_server_of_this_project(project, client, tmp_path):
     """As the client does it: with what it puts in for its variables, and from a directory that says
     nothing.
     """
@@ -125,7 +125,7 @@ def test_other_servers_unknown_keys_order_and_layout_stay(project):
 
 
 @pytest.mark.parametrize("nothing", ["", "\n", "{}", '{"servers": {}}'])
-def test_an_empty_file_is_filled(project, nothing):
+def test_empty_file_is_filled(project, nothing):
     project.write(".vscode/mcp.json", nothing)
     assert install(project, "vscode")["changed"]
     assert "vmrag" in content(project, "vscode")["servers"]
@@ -145,7 +145,7 @@ def test_an_empty_file_is_filled(project, nothing):
         b'{"a": "\xff"}',
     ],
 )
-def test_a_file_that_cannot_be_changed_safely_stays_and_the_hint_is_what_belongs_into_it(project, text):
+def test_file_that_cannot_be_changed_safely_stays_and_the_hint_is_what_belongs_into_it(project, text):
     path = project.write(".vscode/mcp.json", text)
     before = path.read_bytes()
     error = project.vmrag("mcp", "install", "--client", "vscode", "--json", code=2).error
@@ -153,7 +153,7 @@ def test_a_file_that_cannot_be_changed_safely_stays_and_the_hint_is_what_belongs
     assert path.read_bytes() == before
 
 
-def test_a_link_is_not_followed_out_of_the_project(project, tmp_path):
+def test_link_is_not_followed_out_of_the_project(project, tmp_path):
     (tmp_path / "other.json").write_text("{}")
     (project.top / ".mcp.json").symlink_to(tmp_path / "other.json")
     project.vmrag("mcp", "install", "--client", "claude-code", code=2)
@@ -176,7 +176,7 @@ def test_options_go_into_the_command_and_stay_when_none_are_given(project):
     assert not (project.top / ".cursor").exists()
 
 
-def test_a_new_entry_has_a_few_plain_tools_unless_somebody_says_which(project, monkeypatch):
+def test_new_entry_has_a_few_plain_tools_unless_somebody_says_which(project, monkeypatch):
     arguments = install(project, "cursor")["server"]["args"]
     assert arguments[-2:] == ["--default-toolsets", "essential"]
     flags = Flags(default_toolsets="essential")
@@ -262,7 +262,7 @@ def test_install_updates_the_program_of_an_entry_that_it_wrote(project, script, 
     assert (server["command"], server["args"][-1]) == (str(second), "--read-only")
 
 
-def test_a_server_of_that_name_that_is_not_ours_stays(project):
+def test_server_of_that_name_that_is_not_ours_stays(project):
     path = project.write(".mcp.json", '{"mcpServers": {"vmrag": {"command": "uvx", "args": ["vmrag-mcp"]}}}')
     before = path.read_bytes()
     report = install(project, "claude-code")
@@ -274,7 +274,7 @@ def test_a_server_of_that_name_that_is_not_ours_stays(project):
 # -- how the program is named
 
 
-def test_a_program_that_every_shell_finds_is_named_only(project, script, tmp_path, monkeypatch):
+def test_program_that_every_shell_finds_is_named_only(project, script, tmp_path, monkeypatch):
     program = script(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     report = install(project, "claude-code")
@@ -309,7 +309,7 @@ def test_one_in_the_project_is_named_from_there(project, script, client, here):
 
 
 @pytest.mark.parametrize("client", FILES)
-def test_a_module_of_the_projects_own_is_not_what_the_server_imports(project, monkeypatch, client):
+def test_module_of_the_projects_own_is_not_what_the_server_imports(project, monkeypatch, client):
     python = project.top.parent / "bare" / "python"
     python.parent.mkdir()
     python.symlink_to(sys.executable)

@@ -66,7 +66,7 @@ def test_info_shows_the_effective_settings_and_the_numbers(tools: Tools) -> None
     assert info["kb"]["dirty"] is True
 
 
-def test_a_document_of_several_chunks_counts_once_and_uncommitted_ones_count(project: Project, tools: Tools) -> None:
+def test_document_of_several_chunks_counts_once_and_uncommitted_ones_count(project: Project, tools: Tools) -> None:
     project.put("long.md", "word " * 400)
     counted = tools("chroma_get_collection_count", collection_name="handbook")
     info = tools("chroma_get_collection_info", collection_name="handbook")
@@ -76,7 +76,7 @@ def test_a_document_of_several_chunks_counts_once_and_uncommitted_ones_count(pro
     assert info["id"]
 
 
-def test_the_index_is_made_first_where_it_is_missing(project: Project, tools: Tools) -> None:
+def test_index_is_made_first_where_it_is_missing(project: Project, tools: Tools) -> None:
     before = tools("chroma_get_collection_info", collection_name="handbook")
     project.forget_indexes()
     after = tools("chroma_get_collection_info", collection_name="handbook")
@@ -86,14 +86,14 @@ def test_the_index_is_made_first_where_it_is_missing(project: Project, tools: To
 # -- names -----------------------------------------------------------------------------------------
 
 
-def test_the_name_of_the_checked_out_branch_may_stand_behind_a_collections_name(project: Project, tools: Tools) -> None:
+def test_name_of_the_checked_out_branch_may_stand_behind_a_collections_name(project: Project, tools: Tools) -> None:
     assert tools("chroma_get_collection_count", collection_name="handbook_main")["collection_name"] == "handbook"
     project.git("switch", "-q", "-c", "topic/new_one")
     for name in ("handbook_topic/new_one", "handbook_topic-new-one"):
         assert tools("chroma_get_collection_count", collection_name=name)["count"] == 4
 
 
-def test_a_collection_of_the_whole_name_comes_first(tools: Tools) -> None:
+def test_collection_of_the_whole_name_comes_first(tools: Tools) -> None:
     tools("chroma_create_collection", collection_name="handbook_main")
     assert tools("chroma_get_collection_count", collection_name="handbook_main")["count"] == 0
 
@@ -107,7 +107,7 @@ def test_another_branchs_name_behind_it_is_answered_with_how_to_switch(tools: To
 # -- create ----------------------------------------------------------------------------------------
 
 
-def test_a_created_collection_can_be_filled_committed_and_survives_a_checkout_while_empty(
+def test_created_collection_can_be_filled_committed_and_survives_a_checkout_while_empty(
     project: Project, tools: Tools
 ) -> None:
     made = tools("chroma_create_collection", collection_name="notes", metadata={})
@@ -154,14 +154,14 @@ def test_metadata_that_cannot_be_is_refused_and_nothing_is_written(project: Proj
     assert written(project) == before
 
 
-def test_a_name_that_chroma_would_not_take_is_refused(tools: Tools) -> None:
+def test_name_that_chroma_would_not_take_is_refused(tools: Tools) -> None:
     for name in ("", "a b", "a", "a..b", "-ab", "1.2.3.4", "x" * 256):
         refused = tools.error("INVALID_NAME", "chroma_create_collection", collection_name=name)
         proposed = refused["suggestions"][-1].rpartition(" ")[2]
         tools("chroma_create_collection", collection_name=proposed, get_or_create=True)
 
 
-def test_an_existing_collection_is_refused_or_taken_as_it_is(project: Project, tools: Tools) -> None:
+def test_existing_collection_is_refused_or_taken_as_it_is(project: Project, tools: Tools) -> None:
     before = written(project)
     taken = tools(
         "chroma_create_collection",
@@ -191,7 +191,7 @@ def test_chunking_that_cannot_be_is_refused(project: Project, tools: Tools) -> N
     assert written(project) == before
 
 
-def test_a_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
+def test_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
     project: Project, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in ("OPENAI_API_KEY", "CO_API_KEY", "COHERE_API_KEY"):
@@ -210,7 +210,7 @@ def test_a_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
 # -- modify ----------------------------------------------------------------------------------------
 
 
-def test_a_rename_keeps_documents_vectors_and_answers(project: Project, tools: Tools) -> None:
+def test_rename_keeps_documents_vectors_and_answers(project: Project, tools: Tools) -> None:
     project.put("new.md", "Not committed yet.")
     with opened(project) as ws:
         before = {
@@ -268,7 +268,7 @@ def test_new_metadata_replaces_the_users_and_is_a_change_to_commit(project: Proj
     tools.error("INVALID_PARAMETER", "chroma_modify_collection", collection_name="notes")
 
 
-def test_a_distance_that_the_index_was_made_with_stays_and_settings_of_hnsw_are_those_of_the_definition(
+def test_distance_that_the_index_was_made_with_stays_and_settings_of_hnsw_are_those_of_the_definition(
     tools: Tools,
 ) -> None:
     tools("chroma_create_collection", collection_name="notes")
@@ -308,7 +308,7 @@ def test_uncommitted_documents_of_deleted_collection_stay_reachable(project: Pro
     assert tools("chroma_get_collection_count", collection_name="handbook")["count"] > 0
 
 
-def test_a_server_that_needs_no_confirmation_deletes_at_once(project: Project) -> None:
+def test_server_that_needs_no_confirmation_deletes_at_once(project: Project) -> None:
     tools = Tools(project.top, behaviour=Behaviour(require_confirm=False))
     assert tools("chroma_delete_collection", collection_name="handbook_main")["deleted_collection"] == "handbook"
 

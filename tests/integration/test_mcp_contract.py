@@ -76,7 +76,7 @@ def test_contract_of_each_tool_is_consistent(name):
 # -- the table -------------------------------------------------------------------------------------
 
 
-def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
+def test_toolsets_hold_exactly_the_tools_of_the_contract():
     found = {
         name: [each.name for each in load_catalogue().values() if name in each.toolsets] for name in list_toolsets()
     }
@@ -90,13 +90,13 @@ def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
     assert list(CORE) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
 
 
-def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
+def test_server_that_is_read_only_has_exactly_the_tools_that_only_read():
     reading = {name for name, tool in TOOLS.items() if set(tool["effect"]) <= {"R", "N"} or tool.get("on_read_only")}
     assert set(select_tools(ToolChoice(toolsets="all", read_only=True)).tools) == reading
 
 
 @pytest.mark.parametrize("package", list_packages())
-def test_the_served_catalogue_is_what_the_tools_declare_now(package: str):
+def test_served_catalogue_is_what_the_tools_declare_now(package: str):
     assert (folder(package) / CATALOGUE).read_bytes() == build_catalogue(package), (
         "python -m vmrag_mcp.reference writes it; look at what changes for clients"
     )
@@ -112,7 +112,7 @@ def test_list_of_tools_stays_within_its_budget(toolsets):
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_a_tool_is_listed_as_the_contract_says(name):
+def test_tool_is_listed_as_the_contract_says(name):
     contract, listed = TOOLS[name], load_catalogue()[name]
     assert sorted(listed.effect) == sorted(contract["effect"])
     assert listed.on_read_only == contract.get("on_read_only", False)
@@ -245,7 +245,7 @@ def legal(says: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_a_tool_refuses_illegal_arguments_and_says_which(name, tmp_path):
+def test_tool_refuses_illegal_arguments_and_says_which(name, tmp_path):
     tools = Tools(tmp_path)
     cases = [("one more", usual(name) | {"no_such": 1}, BAD, {"unknown", "allowed"})]
     for each, says in TOOLS[name]["parameters"].items():
@@ -263,7 +263,7 @@ def test_a_tool_refuses_illegal_arguments_and_says_which(name, tmp_path):
 
 @pytest.mark.parametrize("name", TOOLS)
 @pytest.mark.sample(20)
-def test_a_tool_takes_legal_arguments_in_every_form(name, tmp_path):
+def test_tool_takes_legal_arguments_in_every_form(name, tmp_path):
     tools = Tools(tmp_path)
     contract = TOOLS[name]["parameters"]
     cases = [("the least", usual(name)), ("everything", {each: sample(says) for each, says in contract.items()})]
@@ -294,7 +294,7 @@ def test_arguments_above_a_maximum_are_clamped_with_a_warning(name):
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_an_empty_or_null_argument_means_what_a_missing_one_means(name):
+def test_empty_or_null_argument_means_what_a_missing_one_means(name):
     declared = read_parameters(import_function(load_catalogue()[name]))
     plain = parse_arguments(declared, usual(name), _no_warning)
     for each, says in TOOLS[name]["parameters"].items():

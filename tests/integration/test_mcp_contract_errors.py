@@ -64,7 +64,7 @@ def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any],
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_a_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
+def test_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
     problems, found, warnings = [], set(), {"INDEX_PENDING"}  # see the damaged index below
     for example in examples(name):
         result, failed = run(
@@ -137,7 +137,7 @@ def _knowledge(folder: Path) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("state", ["malformed", "missing"])
-def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(world, state):
+def test_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(world, state):
     top = world.state(state).top
     for name in READING:
         result = tools_in(State(top), name)(name, **examples(name)[0].call)
@@ -165,7 +165,7 @@ def test_damaged_index_is_rebuilt_without_failing_a_tool(world, name):
 # -- errors that every tool can have ---------------------------------------------------------------
 
 
-def test_the_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_make_one():
+def test_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_make_one():
     """What one tool of a kind is refused for want of a sound one, every tool is."""
     for name, tool in TOOLS.items():
         declared = import_function(load_catalogue()[name]).__dict__["declared"]
@@ -238,7 +238,7 @@ def refused(chosen: ToolChoice, name: str) -> dict[str, Any]:
     return envelope.build_failure(caught.value)
 
 
-def test_a_tool_that_is_switched_off_says_which_flag_switches_it_on():
+def test_tool_that_is_switched_off_says_which_flag_switches_it_on():
     for name, tool in TOOLS.items():
         if not COMMON["toolsets"][tool["toolsets"][0]]["default"]:
             found = refused(ToolChoice(), name)
@@ -259,6 +259,6 @@ def test_unknown_tool_name_gets_a_suggestion():
     "name", [name for name, tool in TOOLS.items() if set(tool["effect"]) - {"R", "N"} and not tool.get("on_read_only")]
 )
 @pytest.mark.sample(11)
-def test_a_server_that_is_read_only_denies_what_writes(name):
+def test_server_that_is_read_only_denies_what_writes(name):
     found = refused(ToolChoice(toolsets="all", read_only=True), name)
     assert broken_failure(found, Expected(name, "", {}, "ACCESS_DENIED")) == []

@@ -58,7 +58,7 @@ def test_added_documents_are_found_before_any_commit(tools):
     assert found(tools, "owls hunt at night")[0] == "owl"
 
 
-def test_a_document_without_an_id_gets_a_uuid(tools):
+def test_document_without_an_id_gets_a_uuid(tools):
     one, other = tools("chroma_add_documents", **NOTES, documents=["x", "y"])["ids"]
     assert one != other
     assert uuid.UUID(one).version == uuid.UUID(other).version == 4
@@ -102,7 +102,7 @@ def test_of_two_who_add_the_same_id_at_once_one_is_refused(project):
     assert next(result["code"] for result, failed in outcomes if failed) == "DUPLICATE_ID"
 
 
-def test_the_title_is_the_metadatas_else_a_heading_else_how_the_text_begins(project, tools):
+def test_title_is_the_metadatas_else_a_heading_else_how_the_text_begins(project, tools):
     for doc_id, text, metadata, title in (
         ("w", "# Heading\n\ntext", {"title": "Stated"}, "Stated"),
         ("x", "Some words\n\n# Heading\n\ntext", {}, "Heading"),
@@ -120,7 +120,7 @@ def test_metadata_comes_back_as_it_was_given(tools):
     assert metadata_of(tools, "y") == {}
 
 
-def test_a_text_of_five_megabytes_comes_back_whole(project):
+def test_text_of_five_megabytes_comes_back_whole(project):
     tools = Tools(project.top, behaviour=Behaviour(page_chars=1_000))
     text = "".join(f"Line {number} of a long text.\n" for number in range(200_000))
     assert len(text) > 5_000_000
@@ -185,7 +185,7 @@ def test_filters_apply_to_whole_documents(tools):
 
 
 @pytest.mark.parametrize("tool", ["chroma_get_documents", "chroma_delete_documents"])
-def test_a_malformed_filter_is_refused(tools, tool):
+def test_malformed_filter_is_refused(tools, tool):
     for wrong in (
         {"where": {"n": {"$near": 1}}},
         {"where_document": {"$near": "x"}},
@@ -210,7 +210,7 @@ def test_pages_together_are_the_collection(tools):
     assert tools("chroma_get_documents", **NOTES, offset=50)["documents"] == []
 
 
-def test_a_page_ends_before_its_texts_are_too_long(project):
+def test_page_ends_before_its_texts_are_too_long(project):
     tools = Tools(project.top, behaviour=Behaviour(page_chars=30))
     page = tools("chroma_get_documents", **NOTES)
     assert [each["id"] for each in page["documents"]] == ["a", "b"]
@@ -237,7 +237,7 @@ def test_every_chunks_vector_is_given_if_asked_for(tools):
     assert vectors["long_chunk_1"] == [vectors["long"][1]]
 
 
-def test_a_chunks_id_gives_that_chunk_unless_a_document_is_called_so(tools):
+def test_chunks_id_gives_that_chunk_unless_a_document_is_called_so(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG, "another"], ids=["long", "long_chunk_1"])
     rows = tools("chroma_get_documents", **NOTES, ids=["long_chunk_0", "long_chunk_1", "long_chunk_00"])
     chunk, document = rows["documents"]
@@ -267,7 +267,7 @@ def test_peeking_cuts_texts_and_shows_each_document_once(tools):
     assert (large["limit"], warned(large)) == (20, {"IGNORED_SETTING"})
 
 
-def test_a_message_names_the_tool_that_goes_on_only_where_there_is_one(project, tools):
+def test_message_names_the_tool_that_goes_on_only_where_there_is_one(project, tools):
     assert tools("chroma_add_documents", **NOTES, documents=["x"])["message"].endswith("; dolt_commit keeps them.")
     alone = Tools(project.top, chosen=ToolChoice(toolsets="chroma"))
     assert alone("chroma_add_documents", **NOTES, documents=["y"])["message"] == "1 document added to 'notes'."
@@ -275,12 +275,12 @@ def test_a_message_names_the_tool_that_goes_on_only_where_there_is_one(project, 
     assert "; kb_dolt_commit keeps" in prefixed("kb_chroma_add_documents", **NOTES, documents=["z"])["message"]
 
 
-def test_a_character_that_cannot_be_stored_is_named_with_its_place(tools):
+def test_character_that_cannot_be_stored_is_named_with_its_place(tools):
     refused = tools.error("INVALID_PARAMETER", "chroma_add_documents", **NOTES, documents=["fine", "not\0fine"])
     assert refused["message"].startswith("documents[1] holds a NUL at character 4")
 
 
-def test_the_branchs_name_behind_a_collections_is_understood(tools):
+def test_branchs_name_behind_a_collections_is_understood(tools):
     answer = tools("chroma_get_documents", collection_name="notes_main", ids=["a"])
     assert answer["collection_name"] == "notes"
 
@@ -288,7 +288,7 @@ def test_the_branchs_name_behind_a_collections_is_understood(tools):
 # -- changing --------------------------------------------------------------------------------------
 
 
-def test_a_null_leaves_that_part_alone(tools):
+def test_null_leaves_that_part_alone(tools):
     done = tools(
         "chroma_update_documents", **NOTES, ids=["a", "b"], documents=["new", None], metadatas=[None, {"x": 2}]
     )
@@ -304,7 +304,7 @@ def test_update_with_equal_content_is_unchanged(tools):
     assert (done["documents_updated"], done["ids"], done["unchanged_ids"]) == (1, ["b"], ["a"])
 
 
-def test_an_update_that_is_refused_writes_nothing(tools):
+def test_update_that_is_refused_writes_nothing(tools):
     for code, wrong, details in (
         ("DOCUMENT_NOT_FOUND", {"ids": ["a", "absent"]}, {"ids": ["absent"]}),
         ("DOCUMENT_NOT_FOUND", {"ids": ["a", "a_chunk_1"]}, {"ids": ["a_chunk_1"]}),
@@ -320,7 +320,7 @@ def test_an_update_that_is_refused_writes_nothing(tools):
     assert (got(tools), dirty(tools)) == (TEXTS, False)
 
 
-def test_a_chunks_id_means_its_document(tools):
+def test_chunks_id_means_its_document(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
     done = tools("chroma_update_documents", **NOTES, ids=["long_chunk_1"], metadatas=[{"x": 1}])
     assert (done["ids"], metadata_of(tools, "long")) == (["long"], {"x": 1})
@@ -328,7 +328,7 @@ def test_a_chunks_id_means_its_document(tools):
     assert (gone["ids_deleted"], gone["missing_ids"]) == (["long"], ["long_chunk_99"])
 
 
-def test_a_title_follows_what_it_came_from(project, tools):
+def test_title_follows_what_it_came_from(project, tools):
     tools("chroma_add_documents", **NOTES, documents=["# One"], ids=["x"])
     tools("chroma_update_documents", **NOTES, ids=["x"], documents=["# Two"])
     assert project.ask("show", "notes/x")["title"] == "Two"
@@ -339,7 +339,7 @@ def test_a_title_follows_what_it_came_from(project, tools):
     assert project.ask("show", "notes/y")["title"] == "Given by hand"
 
 
-def test_an_update_keeps_what_another_process_wrote_since_it_was_planned(project, monkeypatch):
+def test_update_keeps_what_another_process_wrote_since_it_was_planned(project, monkeypatch):
     """Between reading a document and storing it, somebody else stores a new text."""
     tools, ws = Tools(project.top), Workspace.open(project.top, QUIET)
     tools("chroma_add_documents", **NOTES, documents=["before"], ids=["x"])
@@ -378,14 +378,14 @@ def swapped(tools: Tools) -> list[float]:
     return before
 
 
-def test_a_given_embedding_counts_at_once_though_no_document_has_changed(tools, swapped):
+def test_given_embedding_counts_at_once_though_no_document_has_changed(tools, swapped):
     assert not dirty(tools)
     assert found(tools, TEXTS["a"], n_results=2) == ["a", "b"]
     assert embedding_of(tools, "b") == pytest.approx(embedding_of(tools, "a"))
     assert got(tools) == TEXTS
 
 
-def test_a_given_embedding_survives_other_changes_on_the_working_copy(project, tools, swapped):
+def test_given_embedding_survives_other_changes_on_the_working_copy(project, tools, swapped):
     tools("chroma_add_documents", **NOTES, documents=["owls"], ids=["owl"])
     tools("chroma_delete_documents", **NOTES, ids=["c"])
     assert embedding_of(tools, "b") == pytest.approx(embedding_of(tools, "a"))
@@ -395,7 +395,7 @@ def test_a_given_embedding_survives_other_changes_on_the_working_copy(project, t
     assert embedding_of(tools, "b") == pytest.approx(embedding_of(tools, "a"))
 
 
-def test_a_commit_and_a_rebuild_have_the_embeddings_of_the_texts(project, tools, swapped):
+def test_commit_and_a_rebuild_have_the_embeddings_of_the_texts(project, tools, swapped):
     project.vmrag("sync", "--rebuild")
     assert embedding_of(tools, "b") == pytest.approx(swapped)
     other = embedding_of(tools, "a")
@@ -408,7 +408,7 @@ def test_a_commit_and_a_rebuild_have_the_embeddings_of_the_texts(project, tools,
     assert project.consistent()
 
 
-def test_an_embedding_that_cannot_be_is_refused(tools):
+def test_embedding_that_cannot_be_is_refused(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
     fine = embedding_of(tools, "a")
     for doc_id, wrong in (

@@ -116,7 +116,7 @@ READING = {
         ("chroma_peek_collection", {"chroma_peek_collection", "chroma_get_collection", "chroma_rename_collection"}),
     ],
 )
-def test_an_exclusion_covers_every_name_of_what_it_excludes(excluded, gone):
+def test_exclusion_covers_every_name_of_what_it_excludes(excluded, gone):
     assert names() - names(exclude_tools=excluded) == gone
     assert not gone & names(exclude_tools=excluded, tools=",".join(gone))
     for name in gone:
@@ -284,7 +284,7 @@ def talk(
 
 
 @both_eras
-def test_the_person_is_asked_before_tools_come_that_delete_or_use_the_network(tmp_path, era):
+def test_person_is_asked_before_tools_come_that_delete_or_use_the_network(tmp_path, era):
     for no in (None, {"confirm": False}):
         partial, questions, there = talk(tmp_path, ToolChoice(), "ingest", era=era, answer=no)
         assert ("off: ingest_url, delete_document: " in partial, len(questions)) == (True, 1)
@@ -316,7 +316,7 @@ def test_enable_toolset_takes_no_argument_that_confirms(tmp_path):
         tools.error("INVALID_PARAMETER", "enable_toolset", toolset="ingest", **{argument: True})
 
 
-def test_a_toolset_brings_back_nothing_that_was_excluded(tmp_path):
+def test_toolset_brings_back_nothing_that_was_excluded(tmp_path):
     chosen = ToolChoice(exclude_tools="chroma_delete_documents,dolt_commit,dolt_push")
     _, _, there = talk(tmp_path, chosen, "all", answer={"confirm": True})
     assert not {"chroma_delete_document_by_id", "delete_document", "delete_documents", "commit"} & there
@@ -367,7 +367,7 @@ def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):
 DOCUMENT = "vmrag://documents/notes/a"
 
 
-def test_a_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools):
+def test_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools):
     uris = {
         "dolt_status": ["vmrag://status"],
         "chroma_list_collections": ["vmrag://collections"],

@@ -45,7 +45,7 @@ def whole(state: State, tools: Tools) -> None:
     assert answers(tools) == found
 
 
-def test_a_document_is_found_at_once_counted_committed_and_hidden_on_another_branch(world):
+def test_document_is_found_at_once_counted_committed_and_hidden_on_another_branch(world):
     state = world.state("topic")
     tools = Tools(state.top)
     tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
@@ -87,7 +87,7 @@ def test_branches_whose_names_differ_in_special_characters_only_keep_indexes_of_
 
 
 @pytest.mark.parametrize("strategy", ["ours", "theirs"])
-def test_a_pull_in_conflict_is_resolved_committed_and_found(world, strategy):
+def test_pull_in_conflict_is_resolved_committed_and_found(world, strategy):
     state = world.state("diverged")
     tools = Tools(state.top)
     refused = tools.error("MERGE_CONFLICT", "dolt_pull")
@@ -109,7 +109,7 @@ def test_a_pull_in_conflict_is_resolved_committed_and_found(world, strategy):
     assert tools("dolt_push")["remote_state"]["remote_commit"] == status["commit"]["hash"]
 
 
-def test_a_link_that_is_made_twice_changes_nothing(world):
+def test_link_that_is_made_twice_changes_nothing(world):
     state = world.state("notes")
     tools = Tools(state.top)
 
@@ -124,7 +124,7 @@ def test_a_link_that_is_made_twice_changes_nothing(world):
     assert seen() == before
 
 
-def test_a_model_that_fails_in_the_middle_of_a_write_leaves_nothing_half_done(world, monkeypatch):
+def test_model_that_fails_in_the_middle_of_a_write_leaves_nothing_half_done(world, monkeypatch):
     state = world.state("notes")
     tools = Tools(state.top)
     real = HashModel.embed
@@ -166,7 +166,7 @@ def test_document_is_stored_as_pending_if_the_index_fails(world, monkeypatch):
     whole(state, tools)
 
 
-def test_a_model_that_comes_back_lets_sync_all_repair_what_is_pending(world):
+def test_model_that_comes_back_lets_sync_all_repair_what_is_pending(world):
     state = world.state("pending")
     tools = Tools(state.top)
     failed = tools("sync_all")
@@ -181,7 +181,7 @@ def test_a_model_that_comes_back_lets_sync_all_repair_what_is_pending(world):
     assert tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)["ids"] == [["d"]]
 
 
-def test_a_checkout_in_another_terminal_is_noticed_by_the_next_call(world):
+def test_checkout_in_another_terminal_is_noticed_by_the_next_call(world):
     state = world.state("notes")
     tools = Tools(state.top)
     state.git("switch", "-q", "-c", "side", env=OFF)

@@ -176,7 +176,7 @@ def expected(line: bytes) -> tuple[bool, Any]:
     return (True, message.id) if isinstance(message, types.JSONRPCRequest) else (False, None)
 
 
-def test_a_thousand_malformed_messages_are_all_answered_and_none_ends_the_server(project):
+def test_thousand_malformed_messages_are_all_answered_and_none_ends_the_server(project):
     chance = random.Random(7)
     with served(project.top) as server:
         wanted = 0

@@ -99,7 +99,7 @@ def test_dolt_commits_rejects_invalid_times(tools: Tools) -> None:
     assert tools.error("INVALID_PARAMETER", "dolt_commits", until="12:00")["details"]["parameter"] == "until"
 
 
-def test_a_merge_commit_counts_against_its_first_parent(project: Project, tools: Tools) -> None:
+def test_merge_commit_counts_against_its_first_parent(project: Project, tools: Tools) -> None:
     project.vmrag("merge", "feature")
     newest = tools("dolt_commits", limit=1)["commits"][0]
     assert newest["stats"] == {"documents_added": 1, "documents_modified": 1, "documents_deleted": 1}
@@ -108,7 +108,7 @@ def test_a_merge_commit_counts_against_its_first_parent(project: Project, tools:
 # -- dolt_show -------------------------------------------------------------------------------------
 
 
-def test_a_commit_is_shown_with_its_documents(project: Project, tools: Tools) -> None:
+def test_commit_is_shown_with_its_documents(project: Project, tools: Tools) -> None:
     result = tools("dolt_show", commit="feature")
     assert result["commit"]["message"] == "uv"
     assert result["changes"]["summary"] == {"added": 1, "modified": 1, "deleted": 1, "total": 3}
@@ -139,7 +139,7 @@ def test_texts_of_a_commit(project: Project, tools: Tools) -> None:
     assert changes["diff_truncated"] is True
 
 
-def test_a_long_text_is_cut(project: Project, tools: Tools) -> None:
+def test_long_text_is_cut(project: Project, tools: Tools) -> None:
     project.record("long", long="x" * 2001, short="y" * 2000)
     rows = tools("dolt_show", commit="HEAD", include_diff=True)["changes"]["documents"]
     long, short = rows
@@ -175,7 +175,7 @@ def test_of_the_first_commit_nothing_is_before(tools: Tools) -> None:
 # -- get_diff --------------------------------------------------------------------------------------
 
 
-def test_a_clean_workspace_differs_in_nothing(project: Project, tools: Tools) -> None:
+def test_clean_workspace_differs_in_nothing(project: Project, tools: Tools) -> None:
     result = tools("get_diff")
     assert (result["from_ref"], result["to_ref"]) == ("HEAD", "WORKING")
     assert (result["from_commit"], result["to_commit"]) == (project.pinned, None)
@@ -202,7 +202,7 @@ def test_uncommitted_documents_are_what_status_counts(project: Project, tools: T
     assert back["summary"] == {"added": 1, "modified": 1, "deleted": 1, "total": 3}
 
 
-def test_a_difference_in_pages(project: Project, tools: Tools) -> None:
+def test_difference_in_pages(project: Project, tools: Tools) -> None:
     def page(offset: int) -> dict[str, Any]:
         return tools("get_diff", from_ref="main", to_ref="feature", limit=3, offset=offset)
 
@@ -227,7 +227,7 @@ def test_page_of_long_texts_ends_early_with_has_more(project: Project, tools: To
     assert (len(rest["documents"]), rest["has_more"]) == (shown, False)
 
 
-def test_a_table_or_a_collection_alone(project: Project, tools: Tools) -> None:
+def test_table_or_a_collection_alone(project: Project, tools: Tools) -> None:
     project.put("x", "X", collection="other")
     project.put("y", "Y")
     assert [each["doc_id"] for each in tools("get_diff", table="other")["documents"]] == ["x"]
@@ -251,7 +251,7 @@ def rename(project: Project, old: str, new: str, *, text: str = "") -> None:
     engine.close()
 
 
-def test_a_renamed_collection_is_one_change(project: Project, tools: Tools) -> None:
+def test_renamed_collection_is_one_change(project: Project, tools: Tools) -> None:
     rename(project, "handbook", "manual")
     result = tools("get_diff")
     assert result["collections"] == [{"name": "manual", "change_type": "renamed", "old_name": "handbook"}]
@@ -261,7 +261,7 @@ def test_a_renamed_collection_is_one_change(project: Project, tools: Tools) -> N
     assert tools("get_diff", table="handbook")["collections"] == result["collections"]
 
 
-def test_a_collection_with_other_documents_is_another_one(project: Project, tools: Tools) -> None:
+def test_collection_with_other_documents_is_another_one(project: Project, tools: Tools) -> None:
     rename(project, "handbook", "manual", text="else")
     result = tools("get_diff")
     assert {(each["name"], each["change_type"]) for each in result["collections"]} == {
@@ -274,7 +274,7 @@ def test_a_collection_with_other_documents_is_another_one(project: Project, tool
 # -- dolt_find -------------------------------------------------------------------------------------
 
 
-def test_a_commit_is_found_by_its_hash_or_its_message(project: Project, tools: Tools) -> None:
+def test_commit_is_found_by_its_hash_or_its_message(project: Project, tools: Tools) -> None:
     result = tools("dolt_find", query="FAQ")
     assert result["total_found"] == 1
     (row,) = result["results"]
@@ -286,7 +286,7 @@ def test_a_commit_is_found_by_its_hash_or_its_message(project: Project, tools: T
     assert tools("dolt_find", query="faq", search_type="hash")["total_found"] == 0
 
 
-def test_a_commit_belongs_to_the_current_branch_if_that_holds_it(project: Project, tools: Tools) -> None:
+def test_commit_belongs_to_the_current_branch_if_that_holds_it(project: Project, tools: Tools) -> None:
     assert [each["branch"] for each in tools("dolt_find", query="first")["results"]] == ["main"]
     assert [each["branch"] for each in tools("dolt_find", query="uv")["results"]] == ["feature"]
     assert [each["branch"] for each in tools("dolt_find", query="first", branch="feature")["results"]] == ["feature"]
@@ -306,7 +306,7 @@ def test_no_sign_in_a_query_is_special(project: Project, tools: Tools) -> None:
     assert tools("dolt_find", query="f_i")["total_found"] == 1
 
 
-def test_a_commit_that_matches_both_ways_is_listed_once_as_its_hash(project: Project, tools: Tools) -> None:
+def test_commit_that_matches_both_ways_is_listed_once_as_its_hash(project: Project, tools: Tools) -> None:
     project.record("0123456789abcdef", more="more")
     rows = tools("dolt_find", query=project.pinned[0], limit=100)["results"]
     assert [row["match_type"] for row in rows if row["hash"] == project.pinned] == ["hash"]

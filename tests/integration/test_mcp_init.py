@@ -64,7 +64,7 @@ def everything(project: Project) -> Any:
 # -- an empty one
 
 
-def test_a_knowledge_base_begins_and_is_staged_for_the_next_git_commit(bare, tools):
+def test_knowledge_base_begins_and_is_staged_for_the_next_git_commit(bare, tools):
     tools.error("NOT_INITIALIZED", "chroma_list_collections")
     made = tools("dolt_init")
     assert made["repository"]["branch"] == "main"
@@ -92,7 +92,7 @@ def test_one_that_is_pinned_and_not_here_is_not_proposed_to_be_begun(bare, tools
         )
 
 
-def test_the_branch_of_the_knowledge_base_is_called_as_wanted(bare, tools):
+def test_branch_of_the_knowledge_base_is_called_as_wanted(bare, tools):
     bare.git("switch", "-q", "-c", "work")
     made = tools("dolt_init", initial_branch="knowledge")
     assert (
@@ -111,7 +111,7 @@ def test_without_a_name_it_is_called_as_the_code_branch(bare, tools):
     assert tools("dolt_init")["repository"]["branch"] == "work"
 
 
-def test_a_name_that_no_branch_can_have_leaves_nothing(bare, tools):
+def test_name_that_no_branch_can_have_leaves_nothing(bare, tools):
     before = everything(bare)
     for name in ("vmrag_keep", "a..b", "HEAD"):
         tools.error("INVALID_NAME", "dolt_init", initial_branch=name)
@@ -147,7 +147,7 @@ def test_one_that_holds_documents_is_pinned_and_never_thrown_away(bare, tools):
     ],
 )
 @pytest.mark.sample(2)
-def test_the_remote_stands_in_the_settings_and_in_the_pin_and_is_not_contacted(bare, tools, given, url):
+def test_remote_stands_in_the_settings_and_in_the_pin_and_is_not_contacted(bare, tools, given, url):
     made = tools("dolt_init", remote_url=given)
     assert made["remote"] == {"configured": True, "name": "origin", "url": url}
     settings = (bare.top / ".vmrag.yaml").read_text()
@@ -156,13 +156,13 @@ def test_the_remote_stands_in_the_settings_and_in_the_pin_and_is_not_contacted(b
     assert bare.run("config", "vmrag.trustedRemote").returncode == 1  # nothing is agreed to by this
 
 
-def test_the_url_of_the_codes_own_remote_is_that_remote(bare, tools):
+def test_url_of_the_codes_own_remote_is_that_remote(bare, tools):
     bare.git("remote", "add", "origin", "git@example.org:code.git")
     assert tools("dolt_init", remote_url="git@example.org:code.git")["remote"]["url"] == "git:"
     assert bare.run("config", "vmrag.trustedRemote").returncode == 1
 
 
-def test_a_settings_file_that_is_made_is_staged_with_the_remote(bare, tools):
+def test_settings_file_that_is_made_is_staged_with_the_remote(bare, tools):
     bare.git("rm", "-q", ".vmrag.yaml")
     bare.git("commit", "-q", "-m", "no settings")
     tools("dolt_init", remote_url="https://example.org/kb")
@@ -198,7 +198,7 @@ def test_one_value_is_set_and_the_rest_of_the_file_stays(before, after):
 
 
 @pytest.mark.parametrize("text", ["{remote: y}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep_mb: 3\n...\n"])
-def test_a_file_into_which_no_line_can_be_written_says_which_one(text):
+def test_file_into_which_no_line_can_be_written_says_which_one(text):
     with pytest.raises(ConfigInvalid) as raised:
         settings_docs.set_value(text.encode(), "remote", "x")
     assert raised.value.hint.endswith('remote: "x"')
@@ -264,7 +264,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 @needs_chroma
-def test_the_documents_of_a_store_become_the_first_commit(bare, tools, store):
+def test_documents_of_a_store_become_the_first_commit(bare, tools, store):
     before = bytes_of(store)
     made = tools("dolt_init", commit_message="From elsewhere")
     assert made["import_summary"] == {"documents_imported": 2, "collections": ["api_docs", "empty", "vectors"]}
@@ -310,7 +310,7 @@ def test_init_with_invalid_store_changes_nothing_and_can_be_repeated(bare, tools
 
 
 @needs_chroma
-def test_an_import_that_fails_in_the_end_leaves_nothing(bare, tools, tmp_path, monkeypatch):
+def test_import_that_fails_in_the_end_leaves_nothing(bare, tools, tmp_path, monkeypatch):
     """A text that no engine stores exactly."""
     bad = store_at(tmp_path / "bad", bad_rows=[("ok", "fine", {"k": 1}), ("nul", "a\0b", {"k": 1})])
     monkeypatch.setenv("CHROMA_DATA_DIR", str(bad))
@@ -331,7 +331,7 @@ def test_init_without_usable_model_changes_nothing(bare, tools, store):
 
 
 @needs_chroma
-def test_a_store_is_read_as_chroma_wrote_it(store):
+def test_store_is_read_as_chroma_wrote_it(store):
     opened = bindings.open_store(store)
     found = {
         each.name: (each.space, each.metadata, sorted(opened.read_texts(each.id), key=lambda row: row[0]))
@@ -379,7 +379,7 @@ def test_init_is_rejected_if_other_commits_pin_a_knowledge_base(bare, tools, tmp
     tools.error("ALREADY_INITIALIZED", "dolt_init")
 
 
-def test_the_one_that_the_history_pins_is_fetched(bare, tools, tmp_path):
+def test_one_that_the_history_pins_is_fetched(bare, tools, tmp_path):
     hub = tmp_path / "hub.git"
     subprocess.run(["git", "init", "-q", "--bare", hub], check=True)
     bare.git("remote", "add", "origin", str(hub))

@@ -28,7 +28,7 @@ def rows(project: Project) -> dict[str, str]:
     return {each["git_commit"]: each["dolt_commit"] for each in project.ask("links")["links"]}
 
 
-def test_a_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_set(project, tools, tmp_path):
+def test_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_set(project, tools, tmp_path):
     other = make_repo(project.top.parent / "other")
     (project.top / "way").symlink_to(other.top)
     (project.top / "ring").symlink_to("ring")
@@ -41,7 +41,7 @@ def test_a_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_
 
 
 @pytest.mark.parametrize("within", ["a folder", "its common directory elsewhere"])
-def test_a_repository_among_the_files_of_a_clone_starts_no_program(project, tools, tmp_path, within):
+def test_repository_among_the_files_of_a_clone_starts_no_program(project, tools, tmp_path, within):
     carried = project.top / "vendor/carried"
     project.git("init", "-q", "--bare", str(carried))
     project.git("-C", str(carried), "update-ref", "HEAD", empty_commit(project, carried))
@@ -96,7 +96,7 @@ OUTSIDE = (
 )
 
 
-def test_the_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(project, tools, tmp_path):
+def test_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(project, tools, tmp_path):
     (project.top / "out").symlink_to(tmp_path)
     (project.top / "folder").mkdir()
     (project.top / "inner").symlink_to("folder")
@@ -111,7 +111,7 @@ def test_the_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(proje
     assert not (project.top / ".github").exists()
 
 
-def test_a_new_link_file_has_a_name_that_no_other_program_reads(project, tools):
+def test_new_link_file_has_a_name_that_no_other_program_reads(project, tools):
     for file in (
         "conftest.py",
         "Makefile",
@@ -131,14 +131,14 @@ def test_a_new_link_file_has_a_name_that_no_other_program_reads(project, tools):
     assert project.git("diff", "--cached", "--name-only") == ""
 
 
-def test_a_link_file_of_another_name_that_was_made_before_is_followed(project, tools):
+def test_link_file_of_another_name_that_was_made_before_is_followed(project, tools):
     (project.top / "docs/link.json").write_bytes((project.top / ".dolt-version").read_bytes())
     revision = project.record("more", more="more")
     tools("dolt_link_git", bidirectional=True, link_file="docs/link.json")
     assert json.loads((project.top / "docs/link.json").read_text())["dolt_commit"] == revision
 
 
-def test_a_file_that_holds_something_else_is_not_overwritten(project, tools):
+def test_file_that_holds_something_else_is_not_overwritten(project, tools):
     before = rows(project)
     for file in ("README.md", ".gitattributes", "notes.dolt-version", ".vmrag.yaml"):
         (project.top / file).write_text(text := "# An edit that is not committed\n")
@@ -147,7 +147,7 @@ def test_a_file_that_holds_something_else_is_not_overwritten(project, tools):
     assert rows(project) == before
 
 
-def test_an_empty_file_becomes_the_link_file(project, tools):
+def test_empty_file_becomes_the_link_file(project, tools):
     project.write("kb.dolt-version", "")
     assert tools("dolt_link_git", bidirectional=True, link_file="kb.dolt-version")["bidirectional"]["staged"]
 
@@ -161,7 +161,7 @@ def test_link_rejects_missing_commits_and_repositories(project, tools, tmp_path)
     tools.error("GIT_REPO_NOT_FOUND", "dolt_link_git", git_repo_path="absent")
 
 
-def test_a_file_in_place_of_a_folder_is_an_error_of_files_and_nothing_is_linked(project, tools):
+def test_file_in_place_of_a_folder_is_an_error_of_files_and_nothing_is_linked(project, tools):
     project.write("folder", "a file")
     head, before = project.git("rev-parse", "first"), rows(project)
     tools.error(

@@ -63,7 +63,7 @@ def test_both_sides_changes_are_joined_in_a_commit_with_the_message(notes, tools
     whole(notes, tmp_path)
 
 
-def test_the_message_names_source_and_target_where_none_is_given(notes, tools):
+def test_message_names_source_and_target_where_none_is_given(notes, tools):
     branched(notes, tools, t="tau")
     changed(notes, tools, "here", d="delta")
     done = tools("merge_branch", source="topic")
@@ -136,7 +136,7 @@ def test_with_abort_a_merge_that_would_conflict_changes_nothing(notes, tools):
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.sample(1)
-def test_a_side_that_was_asked_for_is_taken_and_said(notes, tools, tmp_path, side):
+def test_side_that_was_asked_for_is_taken_and_said(notes, tools, tmp_path, side):
     conflicting(notes, tools)
     branch = changed(notes, tools, "more", d="delta")
     done = tools("merge_branch", source="topic", on_conflict=side)
@@ -154,7 +154,7 @@ def test_trap_19_a_preview_switches_no_branch(notes, tools):
     assert (ids(failed["details"]["conflicts"]), everything(notes)) == (["a"], before)
 
 
-def test_a_target_that_is_not_current_is_merged_into_and_left_again(notes, tools, tmp_path):
+def test_target_that_is_not_current_is_merged_into_and_left_again(notes, tools, tmp_path):
     topic = branched(notes, tools, t="tau")
     ours = changed(notes, tools, "here", d="delta")
     before = (notes.top / ".dolt-version").read_bytes()
@@ -176,7 +176,7 @@ def test_a_target_that_is_not_current_is_merged_into_and_left_again(notes, tools
     assert (resolved["kb"]["branch"], notes.texts()["a"]) == ("topic", "theirs")
 
 
-def test_a_target_that_cannot_be_merged_into_changes_nothing(notes, tools):
+def test_target_that_cannot_be_merged_into_changes_nothing(notes, tools):
     branched(notes, tools, t="tau")
     notes.git("switch", "-q", "-c", "other")
     notes.record("other", o="omega")
@@ -248,7 +248,7 @@ def test_resolve_rejects_names_without_conflict(notes, tools):
 @pytest.mark.parametrize("table", ["all", "documents", "notes"])
 @pytest.mark.parametrize("strategy", ["ours", "--theirs"])
 @pytest.mark.sample(2)
-def test_the_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
+def test_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
     ours, theirs = conflicting(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     done = tools("resolve_conflicts", table=table, strategy=strategy)
@@ -316,7 +316,7 @@ def test_gits_own_conflict_of_two_pins_is_decided_and_git_goes_on(notes, tools, 
     whole(notes, tmp_path)
 
 
-def test_a_decision_is_not_taken_where_the_pin_has_moved(notes, tools):
+def test_decision_is_not_taken_where_the_pin_has_moved(notes, tools):
     conflicting(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     before = notes.pinned

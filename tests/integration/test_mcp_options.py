@@ -55,7 +55,7 @@ def test_toolsets_add_up_and_tools_add_single_ones():
     assert names(tools="commit") == names() | {"commit"}
 
 
-def test_a_tool_of_two_toolsets_comes_with_either_and_once():
+def test_tool_of_two_toolsets_comes_with_either_and_once():
     shared = {name for name, each in load_catalogue().items() if each.toolsets[1:]}
     assert shared == {"get_document", "delete_document", "enable_toolset"}
     assert shared - {"enable_toolset"} == names(toolsets="knowledge") & names(toolsets="ingest")
@@ -143,7 +143,7 @@ def test_enum_of_enable_toolset_has_a_line_for_each_toolset():
     assert "thinking" not in without["properties"]["toolset"]["enum"]
 
 
-def test_a_prefix_stands_before_every_name():
+def test_prefix_stands_before_every_name():
     found = select_tools(ToolChoice(prefix="kb_"))
     assert set(found.tools) == {f"kb_{name}" for name in names()}
     assert found.require_tool(f"kb_{LIST}").name == LIST
@@ -157,7 +157,7 @@ def test_disabled_tool_error_names_the_toolset_that_enables_it():
         select_tools(ToolChoice(read_only=True)).require_tool("dolt_commit")
 
 
-def test_a_flag_precedes_the_settings_and_exclusions_add_up():
+def test_flag_precedes_the_settings_and_exclusions_add_up():
     said = McpSettings(toolsets="merge", tools=LIST, exclude_tools="dolt_commit", tool_prefix="kb_")
     assert resolve_choice(Flags(), said) == ToolChoice("merge", LIST, "dolt_commit", read_only=False, prefix="kb_")
     assert resolve_choice(Flags(toolsets="", tools="", exclude_tools=""), said) == ToolChoice(
@@ -168,7 +168,7 @@ def test_a_flag_precedes_the_settings_and_exclusions_add_up():
     assert resolve_choice(Flags(), McpSettings(read_only=True)).read_only
 
 
-def test_the_environment_precedes_git_config_which_precedes_the_file(project, monkeypatch):
+def test_environment_precedes_git_config_which_precedes_the_file(project, monkeypatch):
     project.write(".vmrag.yaml", "mcp:\n  toolsets: merge\n  page_chars: 5000\n")
     assert settings(project.top) == McpSettings()
     project.vmrag("trust", "--yes")
@@ -195,13 +195,13 @@ def test_invalid_tool_prefix_is_a_settings_problem(project, prefix):
         (("--exclude-tools", "rm"), ("rm", LIST)),
     ],
 )
-def test_an_unknown_name_ends_the_start_with_all_that_there_are(project, arguments, names):
+def test_unknown_name_ends_the_start_with_all_that_there_are(project, arguments, names):
     done = finished(project.top, *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
     assert all(name in done.stderr.decode() for name in names)
 
 
-def test_an_unknown_name_in_a_setting_ends_the_start_as_well(project):
+def test_unknown_name_in_a_setting_ends_the_start_as_well(project):
     project.write(".vmrag.yaml", "mcp.toolsets: nonsense\n")
     project.vmrag("trust", "--yes")
     assert finished(project.top).returncode == 2
@@ -229,7 +229,7 @@ def test_options_that_do_not_fit_together_end_the_start(project, arguments):
 # -- which repository
 
 
-def test_the_flag_precedes_the_environment_which_precedes_the_client_and_the_current_directory(monkeypatch, tmp_path):
+def test_flag_precedes_the_environment_which_precedes_the_client_and_the_current_directory(monkeypatch, tmp_path):
     for name in ("flag", "own", "client", "here"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -265,7 +265,7 @@ def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, mo
 # -- how it behaves
 
 
-def test_a_stranger_cannot_switch_confirmations_off(project):
+def test_stranger_cannot_switch_confirmations_off(project):
     def confirms() -> bool:
         session = PlacedSession(Place(project.top))
         result, failed = session.run_tool(load_catalogue()[LIST], {}, CallProgress())
@@ -300,7 +300,7 @@ def test_settings_reach_the_calls_that_come_after_them(project):
         ("0.0.0.0:80", ListenAddress("0.0.0.0", 80)),
     ],
 )
-def test_an_address_is_a_port_or_a_host_with_one(text, expected):
+def test_address_is_a_port_or_a_host_with_one(text, expected):
     assert parse_address(text) == expected
 
 
@@ -321,7 +321,7 @@ def test_remote_access_requires_option_and_token():
             require_safe(ListenAddress(host, 1), allow_remote=True, token=None)
 
 
-def test_a_server_is_named_by_the_address_and_the_port_that_it_listens_on():
+def test_server_is_named_by_the_address_and_the_port_that_it_listens_on():
     assert http._hosts(ListenAddress("192.0.2.1", 5), ListenAddress("192.0.2.1", 5)) == {b"192.0.2.1:5"}
     assert http._hosts(ListenAddress("localhost", 5), ListenAddress("::1", 5)) == {b"localhost:5", b"[::1]:5"}
     assert http._hosts(ListenAddress("127.0.0.1", 80), ListenAddress("127.0.0.1", 80)) >= {
@@ -338,12 +338,12 @@ def codes(kind: type[VmragError]) -> set[str]:
     return {kind.code}.union(*(codes(subclass) for subclass in kind.__subclasses__()))
 
 
-def test_the_guide_explains_every_toolset_and_every_setting():
+def test_guide_explains_every_toolset_and_every_setting():
     wanted = set(list_toolsets()) | {name for name in KEYS if name.startswith("mcp.")}
     assert {each for each in wanted if f"`{each}`" not in (DOCS / "mcp.md").read_text()} == set()
 
 
-def test_the_reference_of_the_tools_lists_every_error_code_and_when_it_comes():
+def test_reference_of_the_tools_lists_every_error_code_and_when_it_comes():
     listed = (DOCS / "tools.md").read_text().partition("## Codes")[2]
     assert {
         code for code in codes(VmragError) if not re.search(rf"^\| `{code}` \| \S.+ \|$", listed, re.MULTILINE)
@@ -354,7 +354,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("how", [pytest.param("flag", marks=pytest.mark.long), "environment", "both"])
-def test_the_default_embedding_function_is_that_of_collections_that_the_server_makes(project, how):
+def test_default_embedding_function_is_that_of_collections_that_the_server_makes(project, how):
     flag = ["--default-ef", "sentence_transformer"] if how != "environment" else []
     env = {"flag": {}, "environment": {"CHROMA_DEFAULT_EF": "minilm"}, "both": {"CHROMA_DEFAULT_EF": "default"}}[how]
     with served(project.top, *flag, "--cpu-execution-provider", "true", env=env) as server:
@@ -366,7 +366,7 @@ def test_the_default_embedding_function_is_that_of_collections_that_the_server_m
     assert "ignoring --cpu-execution-provider" in server.said
 
 
-def test_a_default_embedding_function_that_there_is_not_ends_the_start(project):
+def test_default_embedding_function_that_there_is_not_ends_the_start(project):
     done = finished(project.top, "--default-ef", "absent")
     assert (done.returncode, b"'absent'" in done.stderr, b"minilm" in done.stderr) == (2, True, True)
     done = finished(project.top, env={"CHROMA_DEFAULT_EF": "absent"})

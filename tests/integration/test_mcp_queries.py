@@ -44,7 +44,7 @@ def test_matches_come_best_first_for_every_text(tools):
     assert (len(answer["ids"][0]), answer["kb"]["in_sync"]) == (3, True)
 
 
-def test_a_match_says_where_it_comes_from(tools):
+def test_match_says_where_it_comes_from(tools):
     tools("chroma_add_documents", **NOTES, documents=["# Owls\n\nOwls hunt at night."], ids=["owl"])
     [match] = asked(tools, "owls at night", n_results=1)
     assert match["id"] == "owl"
@@ -58,7 +58,7 @@ def test_a_match_says_where_it_comes_from(tools):
     assert {"source_table": "documents", "collection": "notes"}.items() <= about.items()
 
 
-def test_a_chunk_of_several_has_a_name_of_its_own(tools):
+def test_chunk_of_several_has_a_name_of_its_own(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
     match = next(each for each in asked(tools, "owls", n_results=10) if each["metadata"]["chunk_index"] == 1)
     assert (match["id"], match["metadata"]["source_id"]) == ("long_chunk_1", "long")
@@ -186,7 +186,7 @@ def test_system_collection_is_queried_only_by_name(tools):
     assert asked(tools, "owls", collection_name=system)[0]["document"] == "owls"
 
 
-def test_a_query_starts_hardly_more_than_one_of_the_library(tools, project, monkeypatch):
+def test_query_starts_hardly_more_than_one_of_the_library(tools, project, monkeypatch):
     """Processes are most of what a query costs. One more looks whether what the pin names has to be
     fetched.
     """

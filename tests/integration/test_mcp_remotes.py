@@ -101,7 +101,7 @@ def state(user: Project) -> Any:
 # -- clone
 
 
-def test_a_clone_is_indexed_when_it_returns(world, ada, newcomer, fresh):
+def test_clone_is_indexed_when_it_returns(world, ada, newcomer, fresh):
     made = fresh("dolt_clone", remote_url=kb_url(world))
     assert made["repository"]["remote_url"] == kb_url(world)
     assert made["checkout"]["branch"] == "main"
@@ -114,7 +114,7 @@ def test_a_clone_is_indexed_when_it_returns(world, ada, newcomer, fresh):
     assert newcomer.consistent()
 
 
-def test_a_clones_remote_is_where_it_came_from(world, ada, newcomer, settled):
+def test_clones_remote_is_where_it_came_from(world, ada, newcomer, settled):
     settled("dolt_clone", remote_url=kb_url(world))
     assert json.loads((newcomer.top / ".dolt-version").read_text())["dolt_remote"] == kb_url(world)
     later = published(ada, "new.md", "news")
@@ -123,7 +123,7 @@ def test_a_clones_remote_is_where_it_came_from(world, ada, newcomer, settled):
     assert settled("dolt_pull", branch="main")["pull_result"]["to_commit"] == later
 
 
-def test_a_clone_of_the_code_gets_what_its_commit_pins(world, ada):
+def test_clone_of_the_code_gets_what_its_commit_pins(world, ada):
     published(ada, "new.md", "news")
     user = world.join("carol")
     user.git("switch", "-q", "-C", "old", "HEAD~1")
@@ -134,13 +134,13 @@ def test_a_clone_of_the_code_gets_what_its_commit_pins(world, ada):
     assert made["repository"]["remote_url"] == str(world.hub.top)
 
 
-def test_a_clone_by_the_url_of_the_codes_remote_asks_git(world):
+def test_clone_by_the_url_of_the_codes_remote_asks_git(world):
     user = world.join("carol")
     made = Tools(user.top)("dolt_clone", remote_url=str(world.hub.top))
     assert made["sync_summary"]["documents_loaded"] == 3
 
 
-def test_a_clone_goes_to_a_branch(world, ada, newcomer, settled):
+def test_clone_goes_to_a_branch(world, ada, newcomer, settled):
     ada.git("switch", "-q", "-c", "topic")
     revision = ada.write_document("topic.md", "of the topic")
     ada.push("-u", "origin", "topic")
@@ -151,7 +151,7 @@ def test_a_clone_goes_to_a_branch(world, ada, newcomer, settled):
     assert settled("dolt_fetch")["current_branch_status"] == {"branch": "topic", "behind": 0, "ahead": 0}
 
 
-def test_a_commit_wins_over_the_branch_and_one_that_no_branch_is_at_is_read_detached(world, ada, newcomer, fresh):
+def test_commit_wins_over_the_branch_and_one_that_no_branch_is_at_is_read_detached(world, ada, newcomer, fresh):
     first = ada.pinned
     published(ada, "new.md", "news")
     made = fresh("dolt_clone", remote_url=kb_url(world), branch="main", commit=first[:8])
@@ -163,11 +163,11 @@ def test_a_commit_wins_over_the_branch_and_one_that_no_branch_is_at_is_read_deta
     assert set(newcomer.texts()) == {*FIRST, "mine.md"}
 
 
-def test_a_commit_at_which_a_branch_is_becomes_that_branch(world, ada, fresh):
+def test_commit_at_which_a_branch_is_becomes_that_branch(world, ada, fresh):
     assert fresh("dolt_clone", remote_url=kb_url(world), commit=ada.pinned)["checkout"]["branch"] == "main"
 
 
-def test_a_clone_that_fails_leaves_nothing_and_the_mended_call_succeeds(world, newcomer, fresh):
+def test_clone_that_fails_leaves_nothing_and_the_mended_call_succeeds(world, newcomer, fresh):
     before = everything(newcomer)
     (world.top / "notes.txt").write_text("no knowledge base, only words\n" * 300)
     for code, arguments in (
@@ -199,7 +199,7 @@ def test_trap_20_an_empty_knowledge_base_that_nobody_asked_for_does_not_block_a_
     assert fresh("dolt_clone", remote_url=kb_url(world))["sync_summary"]["documents_loaded"] == 3
 
 
-def test_a_clone_from_a_remote_of_git_that_is_not_the_nearest(world, ada, newcomer, fresh):
+def test_clone_from_a_remote_of_git_that_is_not_the_nearest(world, ada, newcomer, fresh):
     newcomer.git("remote", "add", "origin", str(world.bare("empty.git").top))
     newcomer.git("remote", "add", "team", str(world.hub.top))
     made = fresh("dolt_clone", remote_url="team")
@@ -255,7 +255,7 @@ def test_each_tool_can_be_the_first_call_in_a_fresh_clone(world, ada, name, argu
         assert done["checkout"]["branch"] == "main"
 
 
-def test_a_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
+def test_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
     """As its client calls it: over stdio."""
     bob = world.join("bob")
 
@@ -271,7 +271,7 @@ def test_a_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
 # -- fetch
 
 
-def test_a_fetch_counts_what_came_and_moves_nothing_here(ada, bob, bobs):
+def test_fetch_counts_what_came_and_moves_nothing_here(ada, bob, bobs):
     old = ada.pinned
     ada.write_document("one.md", "one")
     new = published(ada, "two.md", "two")
@@ -431,7 +431,7 @@ def test_pull_counts_what_the_upstream_pins_and_what_lies_beyond_together(ada, b
     assert bob.consistent()
 
 
-def test_a_pull_does_not_bring_back_what_the_code_has_left(ada, bob, bobs):
+def test_pull_does_not_bring_back_what_the_code_has_left(ada, bob, bobs):
     """The pin was taken back by a commit; the remote's branch still stands where it was."""
     left = published(ada, "new.md", "news")
     bob.git("pull", "-q")
@@ -486,7 +486,7 @@ def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
     assert nothing["details"]["branch"] == "main"
 
 
-def test_a_branch_that_is_new_there_is_pushed(ada, tools):
+def test_branch_that_is_new_there_is_pushed(ada, tools):
     ada.git("switch", "-q", "-c", "topic")
     new = ada.write_document("topic.md", "of the topic")
     done = tools("dolt_push", set_upstream=False)
@@ -533,7 +533,7 @@ def test_configured_remote_is_the_origin_of_the_knowledge_base(world, tmp_path):
     assert tools("dolt_fetch")["current_branch_status"] == {"branch": "main", "behind": 0, "ahead": 0}
 
 
-def test_a_clone_from_a_server_or_a_folder_that_the_engine_reads_itself(world, ada, newcomer, settled):
+def test_clone_from_a_server_or_a_folder_that_the_engine_reads_itself(world, ada, newcomer, settled):
     place = f"file://{world.top}/shared.doltlite"
     Tools(ada.top, agreed=Yes(ada))("dolt_push", remote=place)
     made = settled("dolt_clone", remote_url=place)
@@ -542,7 +542,7 @@ def test_a_clone_from_a_server_or_a_folder_that_the_engine_reads_itself(world, a
     assert settled("dolt_push")["remote_state"]["remote_commit"] == newcomer.pinned
 
 
-def test_a_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):
+def test_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):
     before = everything(newcomer)
     progress = CallProgress()
     progress.cancelled.set()

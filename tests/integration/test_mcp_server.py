@@ -88,7 +88,7 @@ def test_resources_show_status_collections_and_documents_with_where_they_come_fr
 
 
 @both_eras
-def test_a_document_whose_id_has_every_kind_of_character_is_read_through_its_uri(project, era):
+def test_document_whose_id_has_every_kind_of_character_is_read_through_its_uri(project, era):
     names = ["a b/ü%20#?.md", "plain", "x/y/z:1.txt"]
     for name in names:
         project.put(name, f"text of {name}")
@@ -157,7 +157,7 @@ def test_resources_are_listed_without_knowledge_base(tmp_path):
 
 
 @both_eras
-def test_a_prompt_tells_what_changed_on_this_branch(project, era):
+def test_prompt_tells_what_changed_on_this_branch(project, era):
     project.git("switch", "-qc", "topic")
     project.record("more", extra="only on topic", faq="another answer")
 
@@ -176,7 +176,7 @@ def test_a_prompt_tells_what_changed_on_this_branch(project, era):
 
 
 @both_eras
-def test_a_prompt_prepares_a_commit_from_what_is_uncommitted(project, era):
+def test_prompt_prepares_a_commit_from_what_is_uncommitted(project, era):
     project.put("draft.md", "a new thought")
 
     async def body(client):
@@ -216,7 +216,7 @@ def test_prompts_mark_every_line_of_a_document_and_show_hidden_characters(projec
     talk(project, era, body)
 
 
-def test_a_prompt_of_many_changes_is_cut_and_names_the_tool_that_shows_the_rest(project):
+def test_prompt_of_many_changes_is_cut_and_names_the_tool_that_shows_the_rest(project):
     for number in range(4):
         project.put(f"long-{number}.md", "old text " * 10)
     project.vmrag("commit", "-m", "long")
@@ -260,7 +260,7 @@ def test_completion_suggests_names_of_the_knowledge_base(project, era):
 
 
 @pytest.mark.filterwarnings("ignore:resources/.* is removed")
-def test_a_subscriber_of_the_handshake_era_hears_of_a_checkout_and_no_more_after_it_left(project):
+def test_subscriber_of_the_handshake_era_hears_of_a_checkout_and_no_more_after_it_left(project):
     heard: list[str] = []
     hearing = anyio.Event()
 
@@ -285,7 +285,7 @@ def test_a_subscriber_of_the_handshake_era_hears_of_a_checkout_and_no_more_after
     assert talk(project, "legacy", body, message_handler=listen) == []
 
 
-def test_a_listener_of_the_stateless_era_hears_of_a_write(project):
+def test_listener_of_the_stateless_era_hears_of_a_write(project):
     async def body(client):
         async with client.listen(resources_list_changed=True, resource_subscriptions=["vmrag://collections"]) as events:
             await anyio.sleep(1.5)
@@ -361,7 +361,7 @@ def test_subscriber_hears_nothing_while_nothing_changes(project):
 
 
 @both_eras
-def test_a_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(project, era):
+def test_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(project, era):
     heard, reads = [], "chroma_find_similar_sessions"
 
     async def listen(message: Any) -> None:
@@ -386,7 +386,7 @@ def test_a_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(proj
     assert era != "legacy" or types.ToolListChangedNotification in heard
 
 
-def test_a_listener_of_the_stateless_era_hears_of_new_tools(project):
+def test_listener_of_the_stateless_era_hears_of_new_tools(project):
     async def body(client):
         async with client.listen(tools_list_changed=True) as events:
             await client.call_tool("enable_toolset", {"toolset": "thinking"})
@@ -519,7 +519,7 @@ def test_each_answer_names_commands_that_a_shell_finds(project, without_vmrag, s
 
 @both_eras
 @pytest.mark.parametrize("answer", ["yes", "no", "decline"])
-def test_a_client_that_can_ask_the_person_does_so_before_a_collection_is_deleted(project, era, answer):
+def test_client_that_can_ask_the_person_does_so_before_a_collection_is_deleted(project, era, answer):
     questions = []
 
     async def person(_: Any, params: Any) -> types.ElicitResult:
@@ -539,7 +539,7 @@ def test_a_client_that_can_ask_the_person_does_so_before_a_collection_is_deleted
 
 
 @both_eras
-def test_a_client_that_cannot_ask_gets_the_refusal(project, era):
+def test_client_that_cannot_ask_gets_the_refusal(project, era):
     async def body(client):
         return await client.call_tool("chroma_delete_collection", {"collection_name": "handbook"})
 
@@ -550,7 +550,7 @@ def test_a_client_that_cannot_ask_gets_the_refusal(project, era):
 
 
 @both_eras
-def test_a_result_is_the_same_as_structure_and_as_text(project, era):
+def test_result_is_the_same_as_structure_and_as_text(project, era):
     async def body(client):
         good = await client.call_tool("chroma_list_collections", {})
         bad = await client.call_tool("chroma_list_collections", {"limit": -1})
@@ -566,7 +566,7 @@ def test_a_result_is_the_same_as_structure_and_as_text(project, era):
     assert "chroma_list_collections" in none.structured_content["suggestions"]
 
 
-def test_a_call_that_was_given_up_stops_at_its_next_step_and_leaves_nothing_in_between(project):
+def test_call_that_was_given_up_stops_at_its_next_step_and_leaves_nothing_in_between(project):
     tools = Tools(project.top)
     given_up = CallProgress()
     given_up.cancelled.set()
@@ -579,7 +579,7 @@ def test_a_call_that_was_given_up_stops_at_its_next_step_and_leaves_nothing_in_b
     assert tools("dolt_status")["index"]["status"] == "synced"
 
 
-def test_a_bug_is_an_internal_error_with_its_log_and_without_its_text(project, monkeypatch):
+def test_bug_is_an_internal_error_with_its_log_and_without_its_text(project, monkeypatch):
     from vmrag_mcp.tools import collections
 
     def broken(call: Any, **_: Any) -> Any:
@@ -598,7 +598,7 @@ def test_a_bug_is_an_internal_error_with_its_log_and_without_its_text(project, m
 
 
 @both_eras
-def test_the_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, era, monkeypatch):
+def test_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, era, monkeypatch):
     """Building an index contains embedding, which expects steps of its own."""
     monkeypatch.setattr(server, "PROGRESS_SECONDS", 0)
     told: list[tuple[float, float | None]] = []

@@ -95,7 +95,7 @@ def test_they_are_listed_with_their_numbers_and_their_kind(tools):
     assert listed["kb"]["sources"]["collections"] == ["docs", "code"]
 
 
-def test_a_question_without_a_collection_asks_both_kinds_and_files_say_where_they_stand(tools, project):
+def test_question_without_a_collection_asks_both_kinds_and_files_say_where_they_stand(tools, project):
     matches = asked(tools, "rollback script rivers rotate signing keys", n_results=20)
     assert {each["collection"] for each in matches} == {"code", "docs", "notes"}
     assert placed(only(matches, "docs/deploy.md")) == {
@@ -133,7 +133,7 @@ def test_empty_result_names_the_filters(tools):
     assert "with" not in tools("chroma_query_documents", query_texts=["keys"], lang="python")["message"]
 
 
-def test_a_file_with_a_byte_order_mark_has_lines(tools, project):
+def test_file_with_a_byte_order_mark_has_lines(tools, project):
     project.write("docs/marked.md", "\ufeff# Marked\r\n\r\nA pangolin sleeps.\r\n")
     project.git("add", "-A")
     match = only(asked(tools, "pangolin"), "docs/marked.md")
@@ -170,7 +170,7 @@ def test_every_tool_that_reads_one_collection_reads_them(tools, name):
         assert (answer["kb"]["commit"], answer["kb"]["sources"]["collections"]) == ("", ["docs", "code"])
 
 
-def test_a_chunk_of_a_file_is_got_by_its_name_and_metadata_of_code_filters(tools):
+def test_chunk_of_a_file_is_got_by_its_name_and_metadata_of_code_filters(tools):
     [match] = asked(tools, "rotate keys", collection_name="code", n_results=1)
     [chunk] = tools("chroma_get_documents", collection_name="code", ids=[match["id"]])["documents"]
     assert chunk["document"] == match["document"]
@@ -178,7 +178,7 @@ def test_a_chunk_of_a_file_is_got_by_its_name_and_metadata_of_code_filters(tools
     assert tools("chroma_get_documents", collection_name="code", ids=["src/none.py"])["missing_ids"] == ["src/none.py"]
 
 
-def test_a_document_is_got_by_its_path_alone(tools):
+def test_document_is_got_by_its_path_alone(tools):
     found = tools("get_document", doc_id="src/keys.py")
     assert (found["library"], found["content"], found["table"]) == ("code", KEYS, "documents")
     assert found["kb"]["sources"]
@@ -235,7 +235,7 @@ def test_between_two_calls_no_file_of_an_index_is_held(tools):
     assert idle.workspace.files._opened is None
 
 
-def test_the_block_kb_names_a_few_files_and_how_many_there_are(tools, project):
+def test_block_kb_names_a_few_files_and_how_many_there_are(tools, project):
     for number in range(MOST_PATHS + 5):
         project.write(f"docs/{number:02}.md", f"number {number}\n")
     project.git("add", "-N", "docs")
@@ -282,7 +282,7 @@ def test_query_of_stored_collection_returns_stored_documents(imported):
     assert "sources" not in imported("chroma_get_documents", collection_name="notes", include=["embeddings"])["kb"]
 
 
-def test_a_collection_that_cannot_be_read_here_is_named(tools, monkeypatch):
+def test_collection_that_cannot_be_read_here_is_named(tools, monkeypatch):
     monkeypatch.setattr(languages, "find_language_problem", lambda: "the extra is not installed")
     answer = tools("chroma_query_documents", query_texts=["rotate keys"])
     assert "SOURCES_INCOMPLETE" in warned(answer)
@@ -309,7 +309,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "path"), REFUSED)
-def test_a_tool_that_would_write_one_refuses_and_names_the_file(tools, project, name, arguments, path):
+def test_tool_that_would_write_one_refuses_and_names_the_file(tools, project, name, arguments, path):
     before = (project.git("status", "--porcelain"), stored(project))
     refused = tools.error("SOURCE_READ_ONLY", name, collection_name="docs", **arguments)
     assert refused["details"]["path"] == path
@@ -317,12 +317,12 @@ def test_a_tool_that_would_write_one_refuses_and_names_the_file(tools, project, 
     assert (project.git("status", "--porcelain"), stored(project)) == before
 
 
-def test_a_name_with_the_branch_after_it_is_refused_too(tools):
+def test_name_with_the_branch_after_it_is_refused_too(tools):
     tools.error("SOURCE_READ_ONLY", "chroma_add_documents", collection_name="docs_main", documents=["x"])
     tools.error("SOURCE_READ_ONLY", "chroma_delete_collection", collection_name="docs_main", confirm=True)
 
 
-def test_a_document_that_is_a_file_is_not_deleted_by_its_path(tools, project):
+def test_document_that_is_a_file_is_not_deleted_by_its_path(tools, project):
     refused = tools.error("SOURCE_READ_ONLY", "delete_document", doc_id="docs/deploy.md")
     assert refused["suggestions"][-1] == "Edit the file docs/deploy.md"
     assert (project.top / "docs/deploy.md").exists()
@@ -424,13 +424,13 @@ def test_proposed_sources_follow_files_until_setup(plain):
     assert tools("chroma_list_collections")["collections"] == []
 
 
-def test_a_repository_without_such_files_has_nothing_to_answer_from(tmp_path, monkeypatch):
+def test_repository_without_such_files_has_nothing_to_answer_from(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     subprocess.run(["git", "init", "-q", tmp_path / "none"], check=True)
     Tools(tmp_path / "none").error("NOT_INITIALIZED", "chroma_query_documents", query_texts=["x"])
 
 
-def test_the_client_reads_resources_before_anything_is_set_up(plain):
+def test_client_reads_resources_before_anything_is_set_up(plain):
     session = Session(plain.top, Behaviour())
     with connected(KnowledgeServer(session, select_tools(ToolChoice()))) as client:
         assert read(client, "vmrag://documents/code/src/keys.py") == KEYS

@@ -53,7 +53,7 @@ def branch(tools: Tools, name: str, **arguments: Any) -> dict[str, Any]:
 # -- dolt_status -----------------------------------------------------------------------------------
 
 
-def test_a_clean_branch_without_a_remote(project: Project, tools: Tools) -> None:
+def test_clean_branch_without_a_remote(project: Project, tools: Tools) -> None:
     result = tools("dolt_status")
     head = tools("dolt_commits")["commits"][0]
     shown = {each: head[each] for each in ("hash", "short_hash", "message", "author", "timestamp")}
@@ -102,7 +102,7 @@ def test_uncommitted_documents_are_counted_and_named_if_asked_for(project: Proje
     }
 
 
-def test_a_revision_that_no_branch_was_made_for(project: Project, tools: Tools) -> None:
+def test_revision_that_no_branch_was_made_for(project: Project, tools: Tools) -> None:
     project.git("switch", "-q", "-c", "fresh")
     result = tools("dolt_status")
     assert result["branch"] is None
@@ -137,9 +137,7 @@ def test_how_knowledge_and_pin_compare(project: Project, tools: Tools) -> None:
     assert result["kb"]["in_sync"] is False
 
 
-def test_an_index_that_did_not_follow_is_pending(
-    project: Project, tools: Tools, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_index_that_did_not_follow_is_pending(project: Project, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     project.put("new.md", "New.")
     assert tools("dolt_status")["index"]["status"] == "synced"
     (copy,) = (path for path in (project.shared / "uncommitted").iterdir() if path.is_dir())
@@ -177,7 +175,7 @@ def test_gits_conflict_in_the_pin_is_an_open_merge(project: Project, tools: Tool
     assert result["link"]["state"] == "in_sync"  # git leaves our side's pin in the file
 
 
-def test_a_document_that_one_side_removed(project: Project, tools: Tools) -> None:
+def test_document_that_one_side_removed(project: Project, tools: Tools) -> None:
     project.drop("rest.md")
     project.record("away")
     project.git("switch", "-q", "feature")
@@ -192,7 +190,7 @@ def test_a_document_that_one_side_removed(project: Project, tools: Tools) -> Non
 # -- the remote ------------------------------------------------------------------------------------
 
 
-def test_a_remote_that_answers(world: World, ada: Tools) -> None:
+def test_remote_that_answers(world: World, ada: Tools) -> None:
     result = ada("dolt_status")
     assert result["remote"] == {"name": "origin", "url": str(world.hub.top), "connected": True}
     assert result["sync_state"] == {"ahead": 0, "behind": 0, "diverged": False}
@@ -237,7 +235,7 @@ def test_status_with_unreachable_remote_succeeds_with_a_warning(world: World, ad
     assert "secret" not in str(result)
 
 
-def test_a_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "PROBE_SECONDS", 0.6)
     with silent_server() as port:
         world.ada.git("remote", "set-url", "origin", f"http://127.0.0.1:{port}/code.git")
@@ -252,7 +250,7 @@ def test_a_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monke
     assert ada("dolt_status")["remote"]["connected"] is False
 
 
-def test_a_remote_that_nobody_agreed_to_is_not_contacted(world: World, ada: Tools) -> None:
+def test_remote_that_nobody_agreed_to_is_not_contacted(world: World, ada: Tools) -> None:
     world.ada.write(".vmrag.yaml", people.SETTINGS + f"remote: http://127.0.0.1:{free_port()}/kb\n")
     pin = world.ada.top / ".dolt-version"
     pin.write_text(pin.read_text().replace('"git:"', f'"http://127.0.0.1:{free_port()}/kb"'))
@@ -262,7 +260,7 @@ def test_a_remote_that_nobody_agreed_to_is_not_contacted(world: World, ada: Tool
     assert "STALE_REFS" in warned(ada("dolt_branches"))
 
 
-def test_a_remote_that_lets_nobody_in(world: World, ada: Tools) -> None:
+def test_remote_that_lets_nobody_in(world: World, ada: Tools) -> None:
     with git_server(world.top, user="ada", password="secret") as server:
         world.ada.git("remote", "set-url", "origin", f"{server.url}/code.git")
         result = ada("dolt_status")
@@ -270,7 +268,7 @@ def test_a_remote_that_lets_nobody_in(world: World, ada: Tools) -> None:
     assert warned(result) == {"REMOTE_UNREACHABLE"}
 
 
-def test_a_server_that_the_engine_reaches_itself_does_not_say_whether_it_moved(world: World, ada: Tools) -> None:
+def test_server_that_the_engine_reaches_itself_does_not_say_whether_it_moved(world: World, ada: Tools) -> None:
     with silent_server() as port:
         url = f"http://127.0.0.1:{port}/kb"
         pin = world.ada.top / ".dolt-version"
@@ -283,7 +281,7 @@ def test_a_server_that_the_engine_reaches_itself_does_not_say_whether_it_moved(w
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_folder_that_the_engine_reaches_itself(world: World, ada: Tools, there: bool) -> None:
+def test_folder_that_the_engine_reaches_itself(world: World, ada: Tools, there: bool) -> None:
     url = f"file://{world.top}/kb.doltlite"
     if there:
         world.ada.vmrag("push", url)
@@ -310,7 +308,7 @@ def test_local_branches(project: Project, tools: Tools) -> None:
     assert tools("dolt_branches", include_local=False)["branches"] == []
 
 
-def test_a_filter_is_a_glob_and_internal_branches_want_to_be_named(tools: Tools) -> None:
+def test_filter_is_a_glob_and_internal_branches_want_to_be_named(tools: Tools) -> None:
     def names(pattern: str) -> list[str]:
         return [each["name"] for each in tools("dolt_branches", filter=pattern)["branches"]]
 
@@ -345,14 +343,14 @@ def test_branches_of_both_sides_are_one_list(world: World, ada: Tools) -> None:
     assert ada("dolt_find", query="Bob's")["results"][0]["branch"] == "origin/theirs"
 
 
-def test_an_answer_of_before_a_fetch_is_not_held_against_it(world: World, ada: Tools) -> None:
+def test_answer_of_before_a_fetch_is_not_held_against_it(world: World, ada: Tools) -> None:
     ada("dolt_status")
     world.ada.write_document("setup.md", "New.")
     world.ada.push()
     assert not warned(ada("dolt_branches"))
 
 
-def test_a_remote_that_does_not_answer_leaves_the_refs_as_they_are(world: World, ada: Tools) -> None:
+def test_remote_that_does_not_answer_leaves_the_refs_as_they_are(world: World, ada: Tools) -> None:
     ada("dolt_branches")
     world.hub.top.rename(world.top / "away")
     probe._answers.clear()

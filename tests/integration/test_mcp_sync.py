@@ -104,7 +104,7 @@ def test_documents_that_the_index_did_not_follow_are_brought_uncommitted_as_they
     assert project.texts()["one.md"] == "Two."
 
 
-def test_an_index_that_verifies_but_holds_something_else_is_found_out(project: Project, tools: Tools) -> None:
+def test_index_that_verifies_but_holds_something_else_is_found_out(project: Project, tools: Tools) -> None:
     project.put("one.md", "One.")
     with opened(project) as ws:
         branch = ws.find_kb_branch()
@@ -134,7 +134,7 @@ def test_with_the_indexes_deleted_everything_is_built_again_and_answers_are_the_
 
 
 @pytest.mark.parametrize("name", ["segments/*/manifest.sqlite", "segments/*/vectors-1.i8", "views/*/view"])
-def test_an_index_that_is_damaged_without_looking_so_is_made_again(project: Project, tools: Tools, name: str) -> None:
+def test_index_that_is_damaged_without_looking_so_is_made_again(project: Project, tools: Tools, name: str) -> None:
     answers = project.answers()
     damaged = list(project.shared.glob(name))
     assert damaged
@@ -147,7 +147,7 @@ def test_an_index_that_is_damaged_without_looking_so_is_made_again(project: Proj
     assert project.answers() == answers
 
 
-def test_a_collection_without_a_row_goes_from_the_index(project: Project, tools: Tools) -> None:
+def test_collection_without_a_row_goes_from_the_index(project: Project, tools: Tools) -> None:
     tools("chroma_create_collection", collection_name="notes")
     project.put("a.md", "A.", collection="notes")
     project.record("notes")
@@ -160,7 +160,7 @@ def test_a_collection_without_a_row_goes_from_the_index(project: Project, tools:
         assert list(read_collections(view.folder)) == ["handbook"]
 
 
-def test_a_checkout_made_elsewhere_is_followed_and_counted(project: Project, tools: Tools) -> None:
+def test_checkout_made_elsewhere_is_followed_and_counted(project: Project, tools: Tools) -> None:
     tools("sync_all")
     project.git("-c", "core.hooksPath=/dev/null", "switch", "-q", "feature")
     status = tools("get_sync_status")
@@ -174,7 +174,7 @@ def test_a_checkout_made_elsewhere_is_followed_and_counted(project: Project, too
 # -- what cannot be brought ------------------------------------------------------------------------
 
 
-def test_a_collection_whose_model_is_missing_is_named_and_nothing_pretends_success(
+def test_collection_whose_model_is_missing_is_named_and_nothing_pretends_success(
     project: Project, tools: Tools
 ) -> None:
     add_unindexable(project)
@@ -199,7 +199,7 @@ def test_a_collection_whose_model_is_missing_is_named_and_nothing_pretends_succe
 # -- building again --------------------------------------------------------------------------------
 
 
-def test_a_full_resync_builds_all_again_and_answers_are_the_same(project: Project, tools: Tools) -> None:
+def test_full_resync_builds_all_again_and_answers_are_the_same(project: Project, tools: Tools) -> None:
     project.put("one.md", "One uncommitted frequent rest.")
     answers, marks = project.answers(), project.marks()
     [before] = (project.shared / "views").glob(f"{project.pinned}-*/view")

@@ -39,7 +39,7 @@ def found(tools: Tools, query: str) -> list[str]:
 # -- what is in the index says nothing about what is known -----------------------------------------
 
 
-def test_a_document_that_the_index_does_not_hold_is_not_taken_for_deleted(world):
+def test_document_that_the_index_does_not_hold_is_not_taken_for_deleted(world):
     """2"""
     state, tools = begun(world, "notes")
     past_the_tools(state, put={"e": "epsilon"})
@@ -51,7 +51,7 @@ def test_a_document_that_the_index_does_not_hold_is_not_taken_for_deleted(world)
     tools.error("NO_CHANGES", "dolt_commit", message="nothing")
 
 
-def test_a_failure_is_an_error_and_never_an_empty_list(world):
+def test_failure_is_an_error_and_never_an_empty_list(world):
     """3"""
     state, tools = begun(world, "notes")
     sound = state.file.read_bytes()
@@ -71,7 +71,7 @@ def test_a_failure_is_an_error_and_never_an_empty_list(world):
     assert not tools("dolt_status")["local_changes"]["has_changes"]
 
 
-def test_a_rebuild_that_fails_is_a_failure_and_leaves_the_index_as_it_was(world):
+def test_rebuild_that_fails_is_a_failure_and_leaves_the_index_as_it_was(world):
     """4"""
     _, tools = begun(world, "pending")
     vectors = {"include": ["embeddings"], "ids": ["a", "b", "c"]}
@@ -97,7 +97,7 @@ def test_equally_many_documents_are_not_taken_for_the_same_ones(world):
     assert tools("get_sync_status")["in_sync"]
 
 
-def test_a_switch_of_branches_leaves_no_document_of_the_other_branch(world):
+def test_switch_of_branches_leaves_no_document_of_the_other_branch(world):
     """11"""
     _, tools = begun(world, "topic")
     assert sorted(found(tools, "tau")) == ["a", "b", "c"]
@@ -134,7 +134,7 @@ def test_no_chunk_of_a_document_stays_when_it_goes_however_many_there_are(world,
     assert not any("zebra" in match["document"] for match in matches)
 
 
-def test_a_new_text_keeps_the_metadata_and_each_document_gets_its_own(world):
+def test_new_text_keeps_the_metadata_and_each_document_gets_its_own(world):
     """13"""
     _, tools = begun(world, "notes")
     tools("chroma_update_documents", **NOTES, ids=["a"], documents=["new words"])

@@ -49,7 +49,7 @@ COUNTS = {"added": 1, "modified": 1, "deleted": 1, "total": 3}
 # -- dolt_commit -----------------------------------------------------------------------------------
 
 
-def test_a_commit_holds_everything_uncommitted_and_its_pin_is_staged(dirty, tools, tmp_path):
+def test_commit_holds_everything_uncommitted_and_its_pin_is_staged(dirty, tools, tmp_path):
     before = dirty.pinned
     done = tools("dolt_commit", message="three changes")
     assert done["changes_committed"] == COUNTS
@@ -78,7 +78,7 @@ def test_trap_24_deleting_only_a_collection_is_a_change(notes, tools):
     tools.error("NO_CHANGES", "dolt_commit", message="again")
 
 
-def test_a_commit_is_linked_to_gits_and_a_link_that_fails_is_a_warning(dirty, tools):
+def test_commit_is_linked_to_gits_and_a_link_that_fails_is_a_warning(dirty, tools):
     done = tools("dolt_commit", message="m", auto_link_git=True)
     assert done["linked"]["link"] == done["linked"]["link"] | {
         "dolt_commit": done["commit"]["hash"],
@@ -117,7 +117,7 @@ def test_commit_succeeds_with_a_warning_if_the_index_fails(dirty, tools, monkeyp
 # -- dolt_checkout ---------------------------------------------------------------------------------
 
 
-def test_a_checkout_moves_the_pin_and_what_queries_find_and_back_again(notes, tools, tmp_path):
+def test_checkout_moves_the_pin_and_what_queries_find_and_back_again(notes, tools, tmp_path):
     before, found = notes.pinned, notes.answers()
     topic = branched(notes, tools, t="tau")
     assert (notes.pinned, notes.answers()) == (before, found)
@@ -158,7 +158,7 @@ def test_trap_1_a_hash_is_read_itself_and_never_a_branch_tip(notes, tools):
     assert notes.pinned == second
 
 
-def test_a_tag_of_the_code_names_the_commit_that_it_pins(notes, tools):
+def test_tag_of_the_code_names_the_commit_that_it_pins(notes, tools):
     notes.git("tag", "v1")
     first = notes.pinned
     changed(notes, tools, "second", d="delta")
@@ -166,7 +166,7 @@ def test_a_tag_of_the_code_names_the_commit_that_it_pins(notes, tools):
 
 
 @pytest.mark.parametrize("how", ["commit_first", "reset_first"])
-def test_a_target_that_cannot_be_gone_to_is_known_before_anything_is_touched(notes, tools, how):
+def test_target_that_cannot_be_gone_to_is_known_before_anything_is_touched(notes, tools, how):
     branched(notes, tools, t="tau")
     put(notes, d="delta")
     before = everything(notes)
@@ -189,7 +189,7 @@ def test_a_target_that_cannot_be_gone_to_is_known_before_anything_is_touched(not
     assert everything(notes) == before
 
 
-def test_a_name_that_is_kept_for_another_code_branch_makes_no_branch(notes, tools):
+def test_name_that_is_kept_for_another_code_branch_makes_no_branch(notes, tools):
     notes.git("config", "branch.main.vmragBranch", "main")
     notes.git("branch", "later")
     notes.git("config", "branch.later.vmragBranch", "later")
@@ -217,7 +217,7 @@ def test_checkout_of_current_branch_keeps_uncommitted_documents(dirty, tools):
     assert everything(dirty) == before
 
 
-def test_a_new_branch_starts_at_what_was_committed_first(dirty, tools):
+def test_new_branch_starts_at_what_was_committed_first(dirty, tools):
     done = tools("dolt_checkout", target="new", create_branch=True, if_uncommitted="commit_first")
     branches = kb_branches(dirty)
     assert branches["main"].head == branches["new"].head == done["checkout_result"]["to_commit"]
@@ -280,14 +280,14 @@ def test_carry_that_conflicts_with_what_was_left_uncommitted_there_changes_nothi
     assert notes.texts() == TEXTS | {"t": "tau", "a": "left behind", "d": "delta"}
 
 
-def test_a_branch_is_not_left_while_a_merge_is_open(notes, tools):
+def test_branch_is_not_left_while_a_merge_is_open(notes, tools):
     conflicting(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     for arguments in ({"target": "topic"}, {"target": "fresh", "create_branch": True}):
         tools.error("MERGE_CONFLICT", "dolt_checkout", if_uncommitted="reset_first", **arguments)
 
 
-def test_an_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, tools, monkeypatch):
+def test_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, tools, monkeypatch):
     topic = branched(notes, tools, t="tau")
 
     def fail(*_: object, **__: object) -> None:
@@ -304,7 +304,7 @@ def test_an_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, t
 # -- dolt_reset ------------------------------------------------------------------------------------
 
 
-def test_a_reset_needs_a_confirmation_where_something_is_uncommitted(dirty, tools, tmp_path):
+def test_reset_needs_a_confirmation_where_something_is_uncommitted(dirty, tools, tmp_path):
     before = everything(dirty)
     failed = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
     assert COUNTS.items() <= failed["details"]["local_changes"].items()
@@ -329,7 +329,7 @@ def test_trap_6_a_target_that_does_not_resolve_changes_nothing(dirty, tools):
     assert everything(dirty) == before
 
 
-def test_a_reset_of_what_is_clean_to_head_does_nothing(notes, tools):
+def test_reset_of_what_is_clean_to_head_does_nothing(notes, tools):
     before = everything(notes)
     done = tools("dolt_reset")
     assert done["reset_result"]["discarded_changes"] == NONE
@@ -337,13 +337,13 @@ def test_a_reset_of_what_is_clean_to_head_does_nothing(notes, tools):
     assert everything(notes) == before
 
 
-def test_a_changed_collection_is_named_where_no_document_is(tools):
+def test_changed_collection_is_named_where_no_document_is(tools):
     tools("chroma_create_collection", collection_name="fresh")
     refused = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
     assert "'main'" in refused["message"]
 
 
-def test_a_clean_branch_moved_back_lists_the_orphans_and_they_can_be_read(notes, tools, tmp_path):
+def test_clean_branch_moved_back_lists_the_orphans_and_they_can_be_read(notes, tools, tmp_path):
     first = notes.pinned
     second = changed(notes, tools, "second", d="delta")
     third = changed(notes, tools, "third", e="epsilon")
@@ -366,7 +366,7 @@ def test_reset_does_not_list_commits_of_other_branches_as_orphaned(notes, tools)
     assert [each["hash"] for each in done["orphaned_commits"]] == [third]
 
 
-def test_an_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
+def test_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
     ours, _ = conflicting(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     assert tools.error("CONFIRMATION_REQUIRED", "dolt_reset")["details"]["merge_in_progress"]
@@ -384,7 +384,7 @@ def test_added_collections_are_discarded_too(notes, tools):
     assert [each["name"] for each in tools("chroma_list_collections")["collections"]] == ["notes"]
 
 
-def test_a_reset_to_another_branch_takes_this_one_there(notes, tools):
+def test_reset_to_another_branch_takes_this_one_there(notes, tools):
     topic = branched(notes, tools, t="tau")
     done = tools("dolt_reset", target="topic")
     assert (done["reset_result"]["to_commit"], done["kb"]["branch"]) == (topic, "main")
@@ -429,7 +429,7 @@ def places(project: Project) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.sample(2)
-def test_a_kill_while_documents_are_carried_loses_none_of_them(dirty, tools, tmp_path, step):
+def test_kill_while_documents_are_carried_loses_none_of_them(dirty, tools, tmp_path, step):
     dirty.vmrag("commit", "-m", "first")
     branched(dirty, tools, t="tau")
     put(dirty, d="delta again", e="epsilon")
@@ -448,7 +448,7 @@ def test_a_kill_while_documents_are_carried_loses_none_of_them(dirty, tools, tmp
 
 
 @pytest.mark.parametrize("tool", ["dolt_checkout", "dolt_reset"])
-def test_a_kill_while_documents_are_discarded_leaves_them_somewhere(dirty, tools, tool):
+def test_kill_while_documents_are_discarded_leaves_them_somewhere(dirty, tools, tool):
     arguments = (
         {"target": "HEAD", "if_uncommitted": "reset_first"} if tool == "dolt_checkout" else {"confirm_discard": True}
     )
@@ -462,7 +462,7 @@ def test_a_kill_while_documents_are_discarded_leaves_them_somewhere(dirty, tools
 # -- remotes ---------------------------------------------------------------------------------------
 
 
-def test_a_branch_that_only_the_remote_has_gets_a_local_one(world, tmp_path):
+def test_branch_that_only_the_remote_has_gets_a_local_one(world, tmp_path):
     ada = world.ada
     tools = Tools(ada.top)
     tools("dolt_checkout", target="topic", create_branch=True)
@@ -512,7 +512,7 @@ def test_discarded_documents_are_named_and_can_be_merged_back(notes, tools, tool
     assert notes.texts() == TEXTS | {"d": "delta", "a": "edited"}
 
 
-def test_an_error_after_a_discard_names_what_keeps_it(notes, tools):
+def test_error_after_a_discard_names_what_keeps_it(notes, tools):
     conflicting(notes, tools)
     put(notes, d="delta")
     refused = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", if_uncommitted="reset_first")

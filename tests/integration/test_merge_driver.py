@@ -181,7 +181,7 @@ def copied(told: Path, top: Path) -> Story:
 @pytest.mark.parametrize(
     "command", [("rebase", "main"), ("rebase", "--apply", "main"), ("pull", "-q", "--rebase", ".", "main")], ids=str
 )
-def test_a_replayed_revision_keeps_message_author_and_date_of_the_one_it_replays(story, command):
+def test_replayed_revision_keeps_message_author_and_date_of_the_one_it_replays(story, command):
     story.quiet("switch", "-qc", "topic", "base")
     said = {}
     for name, by, at in (("one", BEA, "2025-03-04T05:06:07Z"), ("two", ADA, "2025-04-04T05:06:07Z")):
@@ -195,7 +195,7 @@ def test_a_replayed_revision_keeps_message_author_and_date_of_the_one_it_replays
         assert f"Vmrag-Base: {trailers}".splitlines()[:2] == [f"Vmrag-Base: {base}", f"Vmrag-Theirs: {said[name]}"]
 
 
-def test_a_cherry_pick_of_a_cherry_pick_keeps_the_words_and_names_the_last_pick_alone(story):
+def test_cherry_pick_of_a_cherry_pick_keeps_the_words_and_names_the_last_pick_alone(story):
     story.quiet("switch", "-qc", "topic", "base")
     first = story.tell("Its words", BEA, "2025-03-04T05:06:07Z", one="One.")
     story.does("cherry-pick", "main")
@@ -212,7 +212,7 @@ def test_a_cherry_pick_of_a_cherry_pick_keeps_the_words_and_names_the_last_pick_
     assert not json.loads(story.vmrag("verify", "base..HEAD", "--json").out)["findings"]
 
 
-def test_a_pin_that_moved_by_several_revisions_is_replayed_with_the_last_ones_words_and_the_others_subjects(story):
+def test_pin_that_moved_by_several_revisions_is_replayed_with_the_last_ones_words_and_the_others_subjects(story):
     story.quiet("switch", "-qc", "topic", "base")
     for number, by in ((1, ADA), (2, BEA), (3, BEA)):
         story.write_knowledge(
@@ -230,13 +230,13 @@ def test_a_pin_that_moved_by_several_revisions_is_replayed_with_the_last_ones_wo
     )
 
 
-def test_a_revert_says_what_it_reverts(story):
+def test_revert_says_what_it_reverts(story):
     story.tell("later", later="Later.")
     story.does("revert", "--no-edit", "HEAD~1")
     assert story.info().message.startswith('Revert "ours"\n\nVmrag-Base: ')
 
 
-def test_a_replayed_revision_that_a_person_decided_names_them_beside_its_author(story):
+def test_replayed_revision_that_a_person_decided_names_them_beside_its_author(story):
     story.quiet("switch", "-q", "clash")
     before = story.info()
     story.does("rebase", "main", code=1)
@@ -265,7 +265,7 @@ MERGES = {
 
 @pytest.mark.parametrize("command", MERGES.values(), ids=MERGES)
 @pytest.mark.sample(6)
-def test_a_merge_of_branches_joins_what_they_hold(story, command):
+def test_merge_of_branches_joins_what_they_hold(story, command):
     ours, theirs = story.revision("main"), story.revision("side")
     story.does(*command)
     assert story.texts() == MERGED
@@ -298,7 +298,7 @@ def test_merge_tree_merges_without_a_work_tree_and_as_often_as_it_likes(story):
     assert (story.git("status", "--porcelain"), story.pin) == before
 
 
-def test_an_octopus_fails_as_git_does_without_harm(story):
+def test_octopus_fails_as_git_does_without_harm(story):
     story.quiet("switch", "-qc", "third", "base")
     story.tell("third", third="Third.")
     story.quiet("switch", "-q", "main")
@@ -310,7 +310,7 @@ def test_an_octopus_fails_as_git_does_without_harm(story):
     assert story.pin == before
 
 
-def test_a_merge_of_what_is_merged_already_and_a_merge_back_make_nothing_new(story):
+def test_merge_of_what_is_merged_already_and_a_merge_back_make_nothing_new(story):
     story.does("merge", "-q", "--no-edit", "side")
     merged = story.pinned
     story.quiet("switch", "-q", "side")
@@ -318,7 +318,7 @@ def test_a_merge_of_what_is_merged_already_and_a_merge_back_make_nothing_new(sto
     assert story.pinned == merged
 
 
-def test_a_criss_cross_merge_has_a_base_made_of_both(story):
+def test_criss_cross_merge_has_a_base_made_of_both(story):
     story.quiet("branch", "left", "main")
     story.quiet("branch", "right", "side")
     story.quiet("switch", "-q", "left")
@@ -362,13 +362,13 @@ def crossed(story: Story, **agreed: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["ort", "recursive"])
-def test_a_criss_cross_merge_over_a_base_in_conflict(story, strategy):
+def test_criss_cross_merge_over_a_base_in_conflict(story, strategy):
     crossed(story, a="Settled a.")
     story.does("merge", "-q", "--no-edit", "-s", strategy, "left")
     assert story.texts() == {"a": "Settled a.", "b": "Another b."}
 
 
-def test_a_criss_cross_merge_where_the_sides_settled_it_differently_is_in_conflict(story):
+def test_criss_cross_merge_where_the_sides_settled_it_differently_is_in_conflict(story):
     crossed(story)
     before = story.pin
     said = story.does("merge", "--no-edit", "left", code=1)
@@ -387,7 +387,7 @@ def retitled(story: Story, title: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["ort", "recursive"])
-def test_a_criss_cross_merge_where_the_sides_settled_a_title_differently_is_in_conflict(story, strategy):
+def test_criss_cross_merge_where_the_sides_settled_a_title_differently_is_in_conflict(story, strategy):
     for branch in ("left", "right"):
         story.quiet("switch", "-qc", branch, "base")
         retitled(story, branch)
@@ -412,7 +412,7 @@ def moved(story: Story, branch: str, remote: str) -> None:
 
 
 @pytest.mark.parametrize("settled", ["org/left", "org/right"])
-def test_a_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(story, settled):
+def test_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(story, settled):
     moved(story, "left", "org/left")
     moved(story, "right", "org/right")
     story.tell("more", more="More.")
@@ -431,7 +431,7 @@ def test_a_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(st
     assert story.git("ls-files", "--unmerged") == ""
 
 
-def test_a_criss_cross_merge_where_the_sides_settled_the_remote_differently_is_in_conflict(story):
+def test_criss_cross_merge_where_the_sides_settled_the_remote_differently_is_in_conflict(story):
     for branch in ("left", "right"):
         moved(story, branch, f"org/{branch}")
         story.quiet("tag", f"{branch}-before")
@@ -443,7 +443,7 @@ def test_a_criss_cross_merge_where_the_sides_settled_the_remote_differently_is_i
     assert "both sides changed dolt_remote" in story.does("merge", "--no-edit", "left", code=1)
 
 
-def test_a_virtual_base_that_cannot_be_made_drops_nobodys_documents(story):
+def test_virtual_base_that_cannot_be_made_drops_nobodys_documents(story):
     """git goes on after a driver that fails there; the settings are broken for the inner merge
     only.
     """
@@ -504,27 +504,27 @@ def test_pins_that_both_sides_added_are_merged_from_the_base_of_the_knowledge(st
 # -- picks: theirs against its own parent ----------------------------------------------------------
 
 
-def test_a_cherry_pick_takes_over_what_that_commit_changed(story):
+def test_cherry_pick_takes_over_what_that_commit_changed(story):
     ours = story.pinned
     story.does("cherry-pick", "side")
     assert story.texts() == {"a": "Our a.", "b": "Text b.", "more": "More."}
     story.picked(ours, base=story.revision("side~1"), theirs=story.revision("side"))
 
 
-def test_a_cherry_pick_of_a_range(story):
+def test_cherry_pick_of_a_range(story):
     story.does("cherry-pick", "base..side")
     assert story.texts() == MERGED
     story.picked(story.revision("HEAD~1"), base=story.revision("side~1"), theirs=story.revision("side"))
 
 
-def test_a_cherry_pick_that_is_not_committed(story):
+def test_cherry_pick_that_is_not_committed(story):
     ours = story.pinned
     story.does("cherry-pick", "-n", "side")
     assert story.texts() == {"a": "Our a.", "b": "Text b.", "more": "More."}
     story.picked(ours, base=story.revision("side~1"), theirs=story.revision("side"))
 
 
-def test_a_merge_is_picked_against_the_parent_that_is_named(story):
+def test_merge_is_picked_against_the_parent_that_is_named(story):
     story.quiet("switch", "-qc", "merged", "clash")
     story.tell("apart", apart="Apart.", a="Text a.", b="Text b.")
     story.does("merge", "-q", "--no-edit", "side")
@@ -535,7 +535,7 @@ def test_a_merge_is_picked_against_the_parent_that_is_named(story):
     story.picked(ours, base=story.revision("merged^1"), theirs=story.revision("merged"))
 
 
-def test_a_revert_takes_back_what_that_commit_changed(story):
+def test_revert_takes_back_what_that_commit_changed(story):
     story.does("merge", "-q", "--no-edit", "side")
     story.tell("later", later="Later.")
     ours = story.pinned
@@ -544,7 +544,7 @@ def test_a_revert_takes_back_what_that_commit_changed(story):
     story.picked(ours, base=story.revision("side~1"), theirs=story.revision("base"))
 
 
-def test_a_merge_is_reverted_and_the_revert_is_reverted(story):
+def test_merge_is_reverted_and_the_revert_is_reverted(story):
     story.does("merge", "-q", "--no-edit", "side")
     story.tell("later", later="Later.")
     story.does("revert", "--no-edit", "-m", "1", "HEAD~1")
@@ -556,7 +556,7 @@ def test_a_merge_is_reverted_and_the_revert_is_reverted(story):
 
 @pytest.mark.parametrize("options", [(), ("--apply",), ("--merge",), ("--force-rebase",)])
 @pytest.mark.sample(2)
-def test_a_rebase_replays_the_changes_of_each_commit(story, options):
+def test_rebase_replays_the_changes_of_each_commit(story, options):
     story.quiet("switch", "-q", "side")
     story.does("rebase", "-q", *options, "main")
     assert story.texts() == MERGED
@@ -580,7 +580,7 @@ TODO = {
 
 
 @pytest.mark.parametrize(("editor", "expected"), TODO.values(), ids=TODO)
-def test_an_interactive_rebase(story, editor, expected):
+def test_interactive_rebase(story, editor, expected):
     story.quiet("switch", "-q", "side")
     story.does("-c", f"sequence.editor={editor}", "rebase", "-q", "-i", "main")
     assert story.texts() == expected
@@ -615,7 +615,7 @@ def test_checkout_m_carries_a_pin_over_to_another_branch(story):
     story.picked(story.revision("side"), base=base, theirs=theirs)
 
 
-def test_a_pin_in_conflict_is_merged_again_by_checkout_m(story):
+def test_pin_in_conflict_is_merged_again_by_checkout_m(story):
     """What `git checkout -m -- FILE` is for: the conflict was settled wrongly; in a merge it is one
     of branches.
     """
@@ -726,14 +726,14 @@ def failed(story: Story, *arguments: str, **options: str) -> str:
     return said[0] if said else ""
 
 
-def test_a_conflict_of_documents_is_named_and_resolve_is_the_hint(story):
+def test_conflict_of_documents_is_named_and_resolve_is_the_hint(story):
     assert (
         failed(story, "clash")
         == "vmrag: the knowledge bases of the two sides have a conflict in handbook/a. (vmrag resolve)"
     )
 
 
-def test_a_revision_that_is_missing_on_one_side(story):
+def test_revision_that_is_missing_on_one_side(story):
     story.quiet("switch", "-qc", "stranger", "side")
     pin = msgspec.structs.replace(pins.parse_pin(story.pin), dolt_commit="0" * 40)
     story.write(".dolt-version", pins.format_pin(pin))
@@ -742,7 +742,7 @@ def test_a_revision_that_is_missing_on_one_side(story):
     assert "Their side pins revision 0000" in failed(story, "stranger")
 
 
-def test_a_malformed_pin_on_one_side(story):
+def test_malformed_pin_on_one_side(story):
     story.quiet("switch", "-qc", "malformed", "side")
     story.write(".dolt-version", '{"dolt_commit": 5}\n')
     story.quiet("commit", "-qam", "malformed")
@@ -760,7 +760,7 @@ def test_unrelated_knowledge_bases(story, tmp_path):
     assert "is not in this knowledge base" in said
 
 
-def test_a_clone_without_the_knowledge_base(story, tmp_path):
+def test_clone_without_the_knowledge_base(story, tmp_path):
     subprocess.run(["git", "clone", "-q", story.top, tmp_path / "clone"], check=True, env=os.environ | {"VMRAG": "0"})
     clone = Story(tmp_path / "clone")
     clone.vmrag("install")
@@ -768,7 +768,7 @@ def test_a_clone_without_the_knowledge_base(story, tmp_path):
     assert not (clone.shared / "kb").exists()
 
 
-def test_a_knowledge_base_that_another_process_writes(story):
+def test_knowledge_base_that_another_process_writes(story):
     with opened(story) as workspace, workspace.engine.write_lock("test"):
         assert "held write.lock" in failed(story, VMRAG_LOCK_TIMEOUT_S="0")
     story.does("merge", "-q", "--no-edit", "side")
@@ -792,23 +792,23 @@ def dying(story: Story, tmp_path: Path, body: str) -> None:
 
 @pytest.mark.parametrize("body", ["kill -9 $$", "kill -SEGV $$", "exit 2", "exit 129", "echo oh >&2; exit 255"])
 @pytest.mark.sample(2)
-def test_a_driver_that_dies_leaves_a_plain_conflict(story, tmp_path, body):
+def test_driver_that_dies_leaves_a_plain_conflict(story, tmp_path, body):
     dying(story, tmp_path, body)
     failed(story)
 
 
-def test_an_interpreter_that_is_gone(story):
+def test_interpreter_that_is_gone(story):
     story.git("config", "merge.vmrag.driver", shims.format_driver_command("/nowhere/at all/python"))
     failed(story)
 
 
-def test_an_interpreter_with_any_name(story, tmp_path):
+def test_interpreter_with_any_name(story, tmp_path):
     dying(story, tmp_path, f'exec {sys.executable} "$@"')
     story.does("merge", "-q", "--no-edit", "side")
     assert story.texts() == MERGED
 
 
-def test_a_driver_killed_in_the_middle_leaves_nothing_behind(story, tmp_path):
+def test_driver_killed_in_the_middle_leaves_nothing_behind(story, tmp_path):
     """Between the revision and the pin: the next merge makes the same again."""
     dying(
         story,
@@ -849,7 +849,7 @@ def test_attributes_without_a_driver_are_harmless(told, story, tmp_path):
     clone.git("merge", "--abort")
 
 
-def test_a_driver_without_attributes_is_not_called(story):
+def test_driver_without_attributes_is_not_called(story):
     story.quiet("rm", "-q", ".gitattributes")
     story.quiet("commit", "-qm", "no attributes")
     assert story.run("merge", "--no-edit", "side", env={"VMRAG": "0"}).returncode == 1

@@ -155,9 +155,7 @@ def copies(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 
 
 @pytest.mark.parametrize("operation", ["merge", "rebase"])
-def test_a_merge_or_rebase_whose_driver_or_git_is_killed_loses_nothing_and_can_be_made_again(
-    copies, tmp_path, operation
-):
+def test_merge_or_rebase_whose_driver_or_git_is_killed_loses_nothing_and_can_be_made_again(copies, tmp_path, operation):
     dice, duration = Moments(operation, EACH), 0.0
     git = ("merge", "-q", "--no-edit", "feature") if operation == "merge" else ("rebase", "-q", "main")
     prepared = copies(0)
@@ -191,7 +189,7 @@ def test_a_merge_or_rebase_whose_driver_or_git_is_killed_loses_nothing_and_can_b
         assert (report["state"], report["kb"]["revision"]) == ("in_sync", project.pinned)
 
 
-def test_a_killed_resolve_has_decided_or_can_be_made_again(copies, tmp_path):
+def test_killed_resolve_has_decided_or_can_be_made_again(copies, tmp_path):
     dice = Moments("resolve", EACH)
     prepared = copies(0)
     prepared.record("another rest", rest="# Rest\n\nRest twice.\n")
@@ -216,7 +214,7 @@ def test_a_killed_resolve_has_decided_or_can_be_made_again(copies, tmp_path):
 # -- gc and pull -----------------------------------------------------------------------------------
 
 
-def test_a_killed_gc_loses_nothing_and_the_next_one_goes_on(copies, tmp_path):
+def test_killed_gc_loses_nothing_and_the_next_one_goes_on(copies, tmp_path):
     dice = Moments("gc", EACH)
     prepared = copies(0)
     prepared.put(*DRAFT)
@@ -238,7 +236,7 @@ def test_a_killed_gc_loses_nothing_and_the_next_one_goes_on(copies, tmp_path):
 
 
 @pytest.mark.long  # tests/integration/test_travel_kills.py has its steps
-def test_a_killed_pull_loses_nothing_and_the_next_one_brings_both_sides(world: World):
+def test_killed_pull_loses_nothing_and_the_next_one_brings_both_sides(world: World):
     dice, duration = Moments("pull", EACH), 0.0
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")

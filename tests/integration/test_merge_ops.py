@@ -101,7 +101,7 @@ TORN = MAIN | {"rest.md": OFTEN}
 # -- results and sources ---------------------------------------------------------------------------
 
 
-def test_a_merge_of_a_code_branch_holds_the_changes_of_both_sides(project, tmp_path):
+def test_merge_of_a_code_branch_holds_the_changes_of_both_sides(project, tmp_path):
     ours, theirs = project.pinned, revision(project, "feature")
     report = project.ask("merge", "feature")
     assert report == report | {
@@ -120,7 +120,7 @@ def test_a_merge_of_a_code_branch_holds_the_changes_of_both_sides(project, tmp_p
     assert (again["result"], again["revision"]) == ("already_up_to_date", project.pinned)
 
 
-def test_a_merge_without_changes_of_ours_is_a_fast_forward(project, tmp_path):
+def test_merge_without_changes_of_ours_is_a_fast_forward(project, tmp_path):
     project.git("switch", "-q", "-c", "late", "first")
     report = project.ask("merge", "feature")
     assert (report["result"], report["revision"]) == ("fast_forward", revision(project, "feature"))
@@ -150,7 +150,7 @@ def test_every_kind_of_source_names_the_same_knowledge(project, source):
     assert project.texts() == BOTH
 
 
-def test_an_earlier_commit_is_merged_already(project):
+def test_earlier_commit_is_merged_already(project):
     project.record("more", more="more")
     assert project.ask("merge", "HEAD~2")["result"] == "already_up_to_date"
     assert project.ask("merge", "first")["result"] == "already_up_to_date"
@@ -211,7 +211,7 @@ def test_merge_does_not_bring_back_reverted_documents(project, tmp_path, later, 
     assert project.ask("merge", "feature")["result"] == "already_up_to_date"
 
 
-def test_a_pin_that_is_put_back_by_hand_counts_like_a_revert(project):
+def test_pin_that_is_put_back_by_hand_counts_like_a_revert(project):
     before = project.pinned
     joined(project)
     project.vmrag("pin", before)
@@ -241,7 +241,7 @@ def test_merge_uses_earlier_merge_without_git_as_base(project, committed):
     assert project.texts() == (texts if committed else texts | {"more.md": "More."})
 
 
-def test_a_revision_is_merged_from_the_base_of_the_knowledge(project):
+def test_revision_is_merged_from_the_base_of_the_knowledge(project):
     before = project.pinned
     joined(project)
     project.vmrag("pin", before)
@@ -249,7 +249,7 @@ def test_a_revision_is_merged_from_the_base_of_the_knowledge(project):
     assert project.texts() == BOTH
 
 
-def test_a_merge_of_crossed_histories_starts_from_all_their_bases(torn):
+def test_merge_of_crossed_histories_starts_from_all_their_bases(torn):
     """Both sides have settled a conflict, each its own way: to start from one of the bases would
     make one of them win.
     """
@@ -318,7 +318,7 @@ def test_unrelated_histories_do_not_merge(project, tmp_path):
     refused(project, "merge", theirs, code=3)
 
 
-def test_a_merge_into_a_code_branch_without_a_kb_branch_needs_none(project, tmp_path):
+def test_merge_into_a_code_branch_without_a_kb_branch_needs_none(project, tmp_path):
     project.git("switch", "-q", "-c", "fresh")
     ours = project.pinned
     assert project.ask("merge", "feature")["result"] == "merge"
@@ -331,7 +331,7 @@ def test_a_merge_into_a_code_branch_without_a_kb_branch_needs_none(project, tmp_
     merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH)
 
 
-def test_a_conflict_waits_for_a_person_and_pins_nothing(torn, tmp_path):
+def test_conflict_waits_for_a_person_and_pins_nothing(torn, tmp_path):
     ours, theirs = torn.pinned, revision(torn, "feature")
     report = torn.ask("merge", "feature", code=1)
     assert (report["result"], report["revision"], report["conflicts"]) == ("conflict", None, ["handbook/rest.md"])
@@ -384,7 +384,7 @@ def test_documents_edited_during_conflicts_are_in_the_result(torn, tmp_path):
     assert {each["name"]: each["dirty"] for each in torn.ask("branch")["branches"]}["main"] is False
 
 
-def test_document_edited_to_their_text_is_no_longer_in_conflict(torn, tmp_path):
+def test_editing_document_to_their_text_ends_the_conflict(torn, tmp_path):
     ours, theirs = torn.pinned, revision(torn, "feature")
     torn.vmrag("merge", "feature", code=1)
     torn.put("rest.md", NEVER)
@@ -442,7 +442,7 @@ def test_no_commit_with_conflicts_goes_through_resolve_continue_and_commit(torn,
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"more.md": "More."})
 
 
-def test_a_merge_that_changes_no_document_is_committed_all_the_same(project, tmp_path):
+def test_merge_that_changes_no_document_is_committed_all_the_same(project, tmp_path):
     project.put("rest.md", NEVER)
     project.drop("deep/tls.txt")
     project.drop("faq.md")
@@ -457,7 +457,7 @@ def test_a_merge_that_changes_no_document_is_committed_all_the_same(project, tmp
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.sample(1)  # test_resolve.py has the sides
-def test_a_collection_that_a_revert_takes_away_stays_or_goes_with_all_its_documents(project, side):
+def test_collection_that_a_revert_takes_away_stays_or_goes_with_all_its_documents(project, side):
     for name in ("n1", "n2", "n3"):
         project.put(name, name, collection="notes")
     project.record("notes")
@@ -477,7 +477,7 @@ def test_a_collection_that_a_revert_takes_away_stays_or_goes_with_all_its_docume
 # -- giving up -------------------------------------------------------------------------------------
 
 
-def test_a_merge_in_conflict_is_given_up_with_what_was_written_by_hand_still_there(torn, tmp_path):
+def test_merge_in_conflict_is_given_up_with_what_was_written_by_hand_still_there(torn, tmp_path):
     torn.vmrag("merge", "feature", code=1)
     torn.put("more.md", "More.")
     report = torn.ask("merge", "--abort")
@@ -513,7 +513,7 @@ def test_aborted_merge_can_be_merged_back_by_the_printed_command(project, tmp_pa
     whole(project, tmp_path)
 
 
-def test_a_result_that_is_not_there_any_more_is_not_committed_as_if_theirs_had_been_dropped(project, tmp_path):
+def test_result_that_is_not_there_any_more_is_not_committed_as_if_theirs_had_been_dropped(project, tmp_path):
     ours = project.pinned
     project.vmrag("merge", "feature", "--no-commit")
     project.vmrag("pin", revision(project, "feature"))  # which holds all of it
@@ -546,7 +546,7 @@ def test_nothing_pins_over_a_conflict_and_every_hint_leads_to_resolve(torn, driv
     assert info(torn).parents == (before, theirs)
 
 
-def test_a_pin_that_one_side_removed_is_gits_own_question(project):
+def test_pin_that_one_side_removed_is_gits_own_question(project):
     project.git("switch", "-q", "-c", "unpinned", "first")
     project.git("rm", "-q", ".dolt-version")
     project.git("commit", "-q", "-m", "unpinned", env=OFF)
@@ -631,7 +631,7 @@ def test_their_conflicts_are_not_resolved_on_another_branch_by_accident(aside):
 # -- what happens while a merge is open ------------------------------------------------------------
 
 
-def test_an_open_merge_waits_until_its_branch_is_back(torn, tmp_path):
+def test_open_merge_waits_until_its_branch_is_back(torn, tmp_path):
     ours, theirs = torn.pinned, revision(torn, "feature")
     torn.vmrag("merge", "feature", code=1)
     torn.vmrag("resolve", "--theirs")
@@ -647,7 +647,7 @@ def test_an_open_merge_waits_until_its_branch_is_back(torn, tmp_path):
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
 
 
-def test_an_open_merge_outlives_a_moved_pin_a_deleted_branch_and_gc(torn, tmp_path):
+def test_open_merge_outlives_a_moved_pin_a_deleted_branch_and_gc(torn, tmp_path):
     ours, theirs = torn.pinned, revision(torn, "feature")
     torn.vmrag("merge", "feature", code=1)
     torn.vmrag("resolve", "--theirs")
@@ -717,7 +717,7 @@ def test_nothing_is_merged_while_git_is_in_the_middle_of_something(project, what
     assert project.pinned == before
 
 
-def test_an_open_merge_is_finished_only_when_git_has_ended(project, tmp_path):
+def test_open_merge_is_finished_only_when_git_has_ended(project, tmp_path):
     project.record("often", rest=OFTEN)
     ours, theirs = project.pinned, revision(project, "feature")
     project.vmrag("merge", "feature", code=1)
@@ -732,7 +732,7 @@ def test_an_open_merge_is_finished_only_when_git_has_ended(project, tmp_path):
 # -- merge.json ------------------------------------------------------------------------------------
 
 
-def test_a_damaged_file_of_the_open_merge_stops_merging_and_nothing_else(torn):
+def test_damaged_file_of_the_open_merge_stops_merging_and_nothing_else(torn):
     torn.vmrag("merge", "feature", code=1)
     for content in (b"", b"{", b"\xff\xfe", b'{"kind": "octopus"}', b"[]", b'{"kind":"merge"}'):
         open_merge(torn).write_bytes(content)
@@ -771,7 +771,7 @@ def test_resolve_decides_nothing_if_the_merge_file_is_read_only(torn):
     assert torn.ask("merge", "--continue")["result"] == "merge"
 
 
-def test_a_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
+def test_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
     torn.vmrag("merge", "feature", code=1)
     torn.vmrag("resolve", "--ours")
     before = open_merge(torn).read_bytes()
@@ -803,7 +803,7 @@ def dies(project: Project, body: str, *arguments: str) -> None:
 
 @pytest.mark.parametrize(("step", "resolved"), [*((die, True) for die in DIES), ("before the pin is staged", False)])
 @pytest.mark.sample(2)
-def test_a_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path, step, resolved):
+def test_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path, step, resolved):
     if resolved:
         project.record("often", rest=OFTEN)
         project.vmrag("merge", "feature", code=1)
@@ -819,7 +819,7 @@ def test_a_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_pat
 
 @pytest.mark.parametrize("step", [*DIES][1:3] + [*DIES][-1:])
 @pytest.mark.sample(2)
-def test_a_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(project, tmp_path, step):
+def test_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     project.vmrag("merge", "feature", "--no-commit")
     project.put("more.md", "More.")
@@ -944,7 +944,7 @@ def test_nothing_to_repair(project):
     assert project.ask("merge", "--repair", "HEAD")["result"] == "already_up_to_date"
 
 
-def test_a_commit_that_pins_nothing_is_repaired_from_its_parents(project, tmp_path):
+def test_commit_that_pins_nothing_is_repaired_from_its_parents(project, tmp_path):
     theirs = revision(project, "feature")
     project.git(*PLAIN, "merge", "-q", "--no-edit", "feature", check=False, env=OFF)
     project.git("rm", "-q", "-f", ".dolt-version", env=OFF)

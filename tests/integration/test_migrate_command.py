@@ -64,7 +64,7 @@ def share(user: User, *refs: str) -> None:
     user.git("push", "-q", "origin", *(refs or ("main",)))
 
 
-def test_a_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> None:
+def test_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> None:
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("sync")
     before, first = ada.fingerprint(), ada.git("rev-parse", "HEAD").strip()
@@ -124,7 +124,7 @@ def test_a_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> 
     assert ada.vmrag("verify", "origin/draft").code == 0
 
 
-def test_a_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World) -> None:
+def test_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World) -> None:
     ada = world.ada
     await_next_second()  # pins say in which their revisions were made
     ada.write_document("second.md", "A second revision.\n")
@@ -241,7 +241,7 @@ def test_uncommitted_documents_an_open_merge_and_a_missing_program_stop_it(world
 
 
 @pytest.mark.parametrize(("content", "said"), [("{", "cannot be read"), ('{"format": 2}', "newer one wrote")])
-def test_a_note_of_a_migration_that_cannot_be_read_is_named(world: World, content: str, said: str) -> None:
+def test_note_of_a_migration_that_cannot_be_read_is_named(world: World, content: str, said: str) -> None:
     world.ada.write(".git/vmrag/migration/state.json", content)
     for arguments in (("migrate", "--undo"), ("migrate", "--to", "dolt"), ("gc",)):
         done = world.ada.vmrag(*arguments, code=3)
@@ -376,7 +376,7 @@ def _whole(user: User) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("to", ["dolt", pytest.param("doltlite", marks=pytest.mark.long)])
-def test_a_kill_at_any_step_of_the_exchange_leaves_one_whole_knowledge_base(
+def test_kill_at_any_step_of_the_exchange_leaves_one_whole_knowledge_base(
     world: World, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     """Forward, and undone, at every rename and every file that is written; a third of them in a

@@ -117,9 +117,7 @@ def rows(engine: Engine, revision: str) -> object:
 
 
 @pytest.mark.parametrize("seed", range(examples(6)))
-def test_a_history_goes_there_and_back_and_every_revision_holds_the_same(
-    old: Engine, tmp_path: Path, seed: int
-) -> None:
+def test_history_goes_there_and_back_and_every_revision_holds_the_same(old: Engine, tmp_path: Path, seed: int) -> None:
     history = History(old, seed)
     there, done = carried(old, tmp_path / "there")
     with closing(there):
@@ -166,7 +164,7 @@ def test_another_knowledge_base_becomes_one_that_has_nothing_in_common_with_it(o
         each.close()
 
 
-def test_a_run_that_was_stopped_is_gone_on_with(old: Engine, tmp_path: Path) -> None:
+def test_run_that_was_stopped_is_gone_on_with(old: Engine, tmp_path: Path) -> None:
     History(old, 3)
 
     class Stopping:
@@ -229,7 +227,7 @@ def test_uncommitted_documents_stop_it_by_name(old: Engine) -> None:
         planned(old)
 
 
-def test_a_revision_that_came_out_otherwise_is_not_taken(
+def test_revision_that_came_out_otherwise_is_not_taken(
     old: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     History(old, 2)
@@ -266,14 +264,14 @@ def refused(
     assert "vmrag migrate" in error.value.hint
 
 
-def test_a_sound_map_of_somebody_else_is_taken(moved: tuple[Engine, revision_map.Entries]) -> None:
+def test_sound_map_of_somebody_else_is_taken(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     revision_map.require_sound_entries(engine, entries, {})
     some = dict(list(entries.items())[:4])
     revision_map.require_sound_entries(engine, {key: value for key, value in entries.items() if key not in some}, some)
 
 
-def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+def test_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     pairs = list(entries.items())
     (one, first), (other, second) = next(
@@ -288,26 +286,26 @@ def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[
     refused(engine, {**entries, one: swapped[0], other: swapped[1]}, "differ from those of")
 
 
-def test_a_missing_entry_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+def test_missing_entry_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     below = {parent for entry in entries.values() for parent in engine.read_revision(entry.revision).parents}
     gone = next(name for name, entry in entries.items() if entry.revision in below)
     refused(engine, {name: entry for name, entry in entries.items() if name != gone}, "missing")
 
 
-def test_an_entry_that_goes_round_in_a_circle_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+def test_entry_that_goes_round_in_a_circle_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     entry = next(iter(entries.values()))
     refused(engine, {**entries, entry.revision: entry}, "is a revision of this knowledge base")
 
 
-def test_an_entry_that_leads_nowhere_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+def test_entry_that_leads_nowhere_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     name, entry = next(iter(entries.items()))
     refused(engine, {**entries, name: revision_map.MigratedRevision("0" * 40, entry.fingerprint)}, "not there")
 
 
-def test_an_entry_that_contradicts_ours_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+def test_entry_that_contradicts_ours_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     (name, entry), (_, other) = list(entries.items())[:2]
     refused(engine, {name: other}, "but here it became", held={name: entry, **entries})
@@ -375,7 +373,7 @@ def test_maps_that_grew_apart_are_joined_and_travel_forward(tmp_path: Path) -> N
     two.close()
 
 
-def test_a_pin_of_another_time_than_its_revision_shows_a_wrong_entry(tmp_path: Path) -> None:
+def test_pin_of_another_time_than_its_revision_shows_a_wrong_entry(tmp_path: Path) -> None:
     one = DoltliteEngine.create(tmp_path / "one", author=AUTHOR, date=DATE)
     entry = revision_map.MigratedRevision(root(one), contents.read_row_set(one, root(one)).fingerprint)
     url = f"file://{tmp_path / 'remote.doltlite'}"

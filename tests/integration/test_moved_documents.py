@@ -62,7 +62,7 @@ def test_empty_documents_have_nothing_that_could_be_told_apart(engine: Engine) -
     assert moves(engine, [document("a", "")], [document("b", "")]) == {}
 
 
-def test_a_thousand_equal_documents_keep_their_names(engine: Engine) -> None:
+def test_thousand_equal_documents_keep_their_names(engine: Engine) -> None:
     gone = [document(f"{number}.md", "same", collection="a") for number in range(1000)]
     new = [document(f"{number}.md", "same", collection="b") for number in range(1000)]
     assert moves(engine, gone, new) == {f"b/{number}.md": f"a/{number}.md" for number in range(1000)}

@@ -177,7 +177,7 @@ def test_filters_of_metadata_and_texts_count_beside_it(project):
     }
 
 
-def test_the_words_that_are_left_are_ranked_by_and_marked(project):
+def test_words_that_are_left_are_ranked_by_and_marked(project):
     hit = project.ask("query", "path:src/auth how often may it ask lang:py", "-k", "1")["results"][0]
     assert {hit["text"][one:end] for one, end in hit["matches"]} >= {"often", "ask"}
     assert not {"src", "auth", "python"} & {hit["text"][one:end] for one, end in hit["matches"]}
@@ -203,7 +203,7 @@ def told(project: Project, *arguments: str) -> tuple[str, int, str]:
     return best["doc_id"], best["file_line"], best["symbol"]
 
 
-def test_an_answer_names_the_symbol_at_its_line_and_a_name_leads_to_its_declaration(project):
+def test_answer_names_the_symbol_at_its_line_and_a_name_leads_to_its_declaration(project):
     token = SESSION[: SESSION.index("class Token")].count("\n") + 1
     assert told(project, "Token.expire") == (OWN, token + 1, "Token.expire"), "its class is one piece"
     assert told(project, "symbol:Token.expire") == (OWN, token + 1, "Token.expire")
@@ -238,7 +238,7 @@ def test_shown_code_ends_at_a_whole_line(project):
 # -- places and states
 
 
-def test_the_files_of_a_commit_are_narrowed_too(project):
+def test_files_of_a_commit_are_narrowed_too(project):
     commit(project, "moved", **{"src/auth/session.py": None, "src/login.py": SESSION})
     assert found(project, "session symbol:Session") == {part.replace("auth/session", "login") for part in PARTS}
     assert found(project, "session symbol:Session", "--at", "HEAD~1") == PARTS
@@ -325,7 +325,7 @@ def test_definition_without_own_piece_has_its_line_as_signature(project):
     assert len(found) == 200
 
 
-def test_a_file_is_outlined_whole(project):
+def test_file_is_outlined_whole(project):
     assert [each[1:] for each in defined(project, "*", "--path", "store.ts", "--path", "Shape.java")] == [
         (1, 8, "Shape", "class"),
         (2, 4, "Shape.area", "method"),
@@ -383,7 +383,7 @@ def test_list_of_definitions_rejects_search_options(project, arguments):
 
 
 @pytest.mark.parametrize("name", ["?", "::", " "])
-def test_a_name_has_letters(project, name):
+def test_name_has_letters(project, name):
     assert f"{name!r} " in project.vmrag("query", "--symbols", name, code=2).err
 
 

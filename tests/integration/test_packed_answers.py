@@ -161,7 +161,7 @@ def test_query_with_a_small_budget_counts_escapes_and_indentation(project):
     assert "  heron \\U000e0041\n" in shown
 
 
-def test_a_later_part_of_a_long_function_says_its_signature(project):
+def test_later_part_of_a_long_function_says_its_signature(project):
     report = packed(project, "pelican", 500, "--mode", "keyword", "-k", "1")
     [part] = report["passages"]
     assert (part["path"], part["symbol"], part["signature"]) == ("src/migrate.py", "migrate", "def migrate(path):")
@@ -173,7 +173,7 @@ def test_a_later_part_of_a_long_function_says_its_signature(project):
     assert (whole["text"], whole["signature"]) == (LONG.rstrip(), "")
 
 
-def test_a_single_answer_of_a_long_function_says_its_signature_too(project):
+def test_single_answer_of_a_long_function_says_its_signature_too(project):
     hit = project.ask("query", "pelican", "--mode", "keyword", "-k", "1")["results"][0]
     assert hit["signature"] == "def migrate(path):"
     shown = project.vmrag("query", "pelican", "--mode", "keyword", "-k", "1").out.splitlines()
@@ -202,7 +202,7 @@ def test_neighbours_of_single_answers_are_whole_chunks_with_their_numbers(projec
     assert more["first"] == max(1, wider["first"] - 2)
 
 
-def test_a_file_that_was_edited_is_packed_as_it_stands_and_says_that_it_is_uncommitted(project):
+def test_file_that_was_edited_is_packed_as_it_stands_and_says_that_it_is_uncommitted(project):
     change(project, "src/seals.py", "loud", "quiet")
     [passage] = found(packed(project, "a seal barks", 400), "src/seals.py")
     assert passage["uncommitted"] == "modified"
@@ -222,13 +222,13 @@ def test_another_commit_is_packed_as_it_was(project):
     assert found(packed(project, "a seal barks", 2000), "src/seals.py") == []
 
 
-def test_a_file_whose_lines_are_not_those_of_the_text_is_named_as_a_document(project):
+def test_file_whose_lines_are_not_those_of_the_text_is_named_as_a_document(project):
     project.put("page.html", "Converted text of the walrus.\n", collection="notes")
     [first] = packed(project, "walrus", 200, "--mode", "keyword", "-k", "1")["passages"]
     assert (first["path"], first["doc_id"], first["lines"]) == (None, "page.html", [1, 1])
 
 
-def test_a_byte_order_mark_and_line_ends_of_another_system_change_no_lines(project):
+def test_byte_order_mark_and_line_ends_of_another_system_change_no_lines(project):
     text = "\ufeff# Walrus\r\n\r\nThe walrus sleeps.\r\n"
     (project.top / "docs/walrus.md").write_bytes(text.encode())
     (project.top / "src/walrus.py").write_bytes(b"\xef\xbb\xbfdef walrus():\r\n    return 'tusk'\r\n")
@@ -276,7 +276,7 @@ def ids(answer: dict[str, Any]) -> list[str]:
     return answer["ids"][0]
 
 
-def test_a_question_without_a_collection_is_ranked_as_the_settings_say_with_exact_distances(tools, project):
+def test_question_without_a_collection_is_ranked_as_the_settings_say_with_exact_distances(tools, project):
     answer = ask_tool(tools, "rows_149 pelican", n_results=10)
     assert answer["mode"] == "hybrid"
     order = [
@@ -293,7 +293,7 @@ def test_a_question_without_a_collection_is_ranked_as_the_settings_say_with_exac
     assert ask_tool(tools, "pelican")["mode"] == "keyword"
 
 
-def test_a_stored_collection_is_asked_by_vectors_and_a_sources_as_the_settings_say(tools):
+def test_stored_collection_is_asked_by_vectors_and_a_sources_as_the_settings_say(tools):
     assert ask_tool(tools, "otter", collection_name="notes")["mode"] == "vector"
     assert ask_tool(tools, "otter", collection_name="notes", mode="hybrid")["mode"] == "hybrid"
     assert ask_tool(tools, "otter", collection_name="code")["mode"] == "hybrid"
@@ -333,7 +333,7 @@ def test_paths_languages_and_kinds_narrow(tools):
 
 
 @pytest.mark.parametrize("budget", [100, 400, 1500, 6000])
-def test_an_answer_in_a_budget_has_passages_of_several_files(tools, project, budget):
+def test_answer_in_a_budget_has_passages_of_several_files(tools, project, budget):
     answer = ask_tool(tools, "how the otter swims", "a seal barks", max_tokens=budget)
     assert (answer["results"], answer["ids"]) == ([], [])
     assert "distances" not in answer

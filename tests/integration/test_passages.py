@@ -39,7 +39,7 @@ def place(found) -> tuple:
 # -- where -----------------------------------------------------------------------------------------
 
 
-def test_a_passage_stands_under_its_headings_at_the_line_of_its_file(guide):
+def test_passage_stands_under_its_headings_at_the_line_of_its_file(guide):
     found = best(guide, "which key has Ada")
     assert place(found) == ("Guide > Keys", 9, "guide.md", 12)  # the file has front matter
     assert [found["text"][start:end] for start, end in found["matches"]] == ["Keys", "Ada", "key"]
@@ -48,7 +48,7 @@ def test_a_passage_stands_under_its_headings_at_the_line_of_its_file(guide):
     assert f"  #0 {found['score']:g}" in guide.vmrag("query", "which key has Ada", "-k", "1", "-v").out
 
 
-def test_a_file_that_changed_has_the_line_where_the_text_stands_now(guide):
+def test_file_that_changed_has_the_line_where_the_text_stands_now(guide):
     guide.write("docs/guide.md", "More.\n" * 5 + GUIDE)
     assert place(best(guide, "which key has Ada"))[3] == 9 + 5
     guide.write("docs/guide.md", "More.\n")
@@ -70,7 +70,7 @@ def test_equal_chunks_of_one_document_have_their_own_lines(project):
 @pytest.mark.parametrize(
     "source", ["../outside.md", "/etc/passwd", ".git/config", "link/outside.md", "https://a.b/c.md"]
 )
-def test_a_strangers_source_leads_nowhere(guide, source):
+def test_strangers_source_leads_nowhere(guide, source):
     (guide.top.parent / "outside.md").write_text("Ask Ada for the key.\n")
     (guide.top / "link").symlink_to("..")
     guide.record("guide")

@@ -99,7 +99,7 @@ def test_portable_vectors_contain_no_paths_of_the_machine(world, folder):
     assert {path.name for path in folder.iterdir()} == {VECTORS}
 
 
-def test_a_damaged_vector_that_was_packed_is_made_again(world, tmp_path):
+def test_damaged_vector_that_was_packed_is_made_again(world, tmp_path):
     with contextlib.closing(sqlite3.connect(world.ada.shared / VECTORS)) as cache, cache:
         [wanted] = cache.execute("SELECT count(*) FROM vectors").fetchone()
         cache.execute("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE rowid = 1")
@@ -111,7 +111,7 @@ def test_a_damaged_vector_that_was_packed_is_made_again(world, tmp_path):
     assert bob.answers() == world.ada.answers()
 
 
-def test_a_damaged_index_that_is_there_is_built_again(world, folder):
+def test_damaged_index_that_is_there_is_built_again(world, folder):
     bob = world.join("bob")
     brought(bob, folder)
     [path] = bob.shared.glob("segments/*/manifest.sqlite")

@@ -149,7 +149,7 @@ def test_stricter_permissions_of_the_user_are_kept(place: Path) -> None:
     assert stat.S_IMODE(project.shared.stat().st_mode) == 0o700
 
 
-def test_a_repository_that_all_may_read_is_shared_with_all(place: Path) -> None:
+def test_repository_that_all_may_read_is_shared_with_all(place: Path) -> None:
     project = new_project(place / "project")
     project.git("config", "core.sharedRepository", "all")
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")

@@ -97,7 +97,7 @@ def test_missing_git_outside_the_working_tree_is_reported(project, started, tmp_
     assert not started.exists()
 
 
-def test_an_activated_environment_in_the_work_tree_is_its_persons_own(project, started, monkeypatch):
+def test_activated_environment_in_the_work_tree_is_its_persons_own(project, started, monkeypatch):
     """What they started it for is found by what git starts, hooks above all; git itself is not."""
     monkeypatch.setenv("VIRTUAL_ENV", str(project.top / ".venv"))
     monkeypatch.setenv("PATH", f"{project.top / '.venv' / 'bin'}:{os.environ['PATH']}")
@@ -107,7 +107,7 @@ def test_an_activated_environment_in_the_work_tree_is_its_persons_own(project, s
     assert "only-here" in started.read_text()
 
 
-def test_a_repository_around_the_home_folder_hides_no_program(tmp_path, monkeypatch):
+def test_repository_around_the_home_folder_hides_no_program(tmp_path, monkeypatch):
     """Programs of the person lie in their home; theirs is another work tree than the project's."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "project" / ".git").mkdir(parents=True)

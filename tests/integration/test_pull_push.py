@@ -52,7 +52,7 @@ def topic(user: User, name: str, document: str) -> str:
     return revision
 
 
-def test_a_forced_push_over_what_was_never_fetched_takes_its_knowledge_along(world, ada, bob):
+def test_forced_push_over_what_was_never_fetched_takes_its_knowledge_along(world, ada, bob):
     bob.write_document("mine.md", "mine")
     bob.push()
     revision = ada.write_document("new.md", "news")
@@ -113,7 +113,7 @@ def test_pull_does_not_bring_back_reverted_documents(ada):
     assert documents(ada) == {*FIRST, "new.md"}
 
 
-def test_a_revert_of_the_upstream_is_taken_in_though_ours_was_made_on_what_it_took_back(ada, bob):
+def test_revert_of_the_upstream_is_taken_in_though_ours_was_made_on_what_it_took_back(ada, bob):
     ada.write_document("bad.md", "bad")
     ada.push()
     bob.git("pull", "-q")
@@ -125,7 +125,7 @@ def test_a_revert_of_the_upstream_is_taken_in_though_ours_was_made_on_what_it_to
     assert documents(bob) == {*FIRST, "mine.md"}
 
 
-def test_a_name_that_somebody_had_used_before_brings_nothing_of_theirs(world, ada, bob):
+def test_name_that_somebody_had_used_before_brings_nothing_of_theirs(world, ada, bob):
     topic(bob, "fix", "abandoned.md")
     bob.push("origin", "--delete", "fix")
     topic(ada, "fix", "fixed.md")
@@ -170,7 +170,7 @@ def test_without_an_upstream_the_remote_s_branch_of_the_same_name_counts(ada, bo
     assert documents(bob) == {*FIRST, "fixed.md"}
 
 
-def test_a_local_upstream_counts_as_for_git_pull(ada):
+def test_local_upstream_counts_as_for_git_pull(ada):
     ada.git("switch", "-q", "-c", "side", "--track", "main")
     ada.git("switch", "-q", "main")
     ada.write_document("new.md", "news")
@@ -180,7 +180,7 @@ def test_a_local_upstream_counts_as_for_git_pull(ada):
     assert documents(ada) == {*FIRST, "new.md"}
 
 
-def test_a_remote_that_is_named_is_asked_for_its_own_branch(world, ada, bob):
+def test_remote_that_is_named_is_asked_for_its_own_branch(world, ada, bob):
     fork = world.bare("fork.git")
     ada.git("remote", "add", "fork", str(fork.top))
     ada.push("fork", "main")
@@ -209,7 +209,7 @@ def test_pull_without_anything_to_follow_says_what_to_do(ada):
 # -- pull --branch: a KB branch by its name
 
 
-def test_a_kb_branch_that_is_named_is_merged_whatever_the_code_pins(ada, bob):
+def test_kb_branch_that_is_named_is_merged_whatever_the_code_pins(ada, bob):
     topic(bob, "draft", "draft.md")
     ada.vmrag("pull", "--branch", "draft")
     assert documents(ada) == {*FIRST, "draft.md"}
@@ -217,7 +217,7 @@ def test_a_kb_branch_that_is_named_is_merged_whatever_the_code_pins(ada, bob):
 
 @pytest.mark.parametrize("name", ["absent", "vmrag_keep", "vmrag_root"])
 @pytest.mark.sample(2)
-def test_a_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name):
+def test_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name):
     error = ada.vmrag("pull", "--branch", name, "--json", code=3).error
     assert (error["code"], error["message"]) == (
         "BRANCH_NOT_FOUND",
@@ -228,7 +228,7 @@ def test_a_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name)
 # -- push: what moves there
 
 
-def test_a_branch_that_is_not_pushed_by_its_name_takes_its_kb_branch_along(ada, bob):
+def test_branch_that_is_not_pushed_by_its_name_takes_its_kb_branch_along(ada, bob):
     ada.git("switch", "-q", "-c", "x")
     first = ada.write_document("x.md", "x")
     second = ada.write_document("x.md", "more of x")
@@ -256,7 +256,7 @@ def test_after_a_revert_the_remote_s_branch_goes_on(world, ada, bob, by):
 
 
 @pytest.mark.hooks("on")
-def test_an_older_pin_that_is_pinned_again_moves_the_remote_s_branch_back(world, ada):
+def test_older_pin_that_is_pinned_again_moves_the_remote_s_branch_back(world, ada):
     first = ada.pinned
     later = ada.write_document("new.md", "news")
     ada.push()
@@ -277,13 +277,13 @@ def test_push_supersedes_a_revision_reverted_by_a_colleague(ada, bob):
     assert (moved["old"], moved["new"]) == (bad, bob.pinned)
 
 
-def test_a_branch_of_which_others_hold_more_is_not_moved_back(ada, bob):
+def test_branch_of_which_others_hold_more_is_not_moved_back(ada, bob):
     ada.write_document("new.md", "news")
     ada.push()
     assert bob.ask("push")["branches"] == []
 
 
-def test_a_branch_that_is_merged_into_head_is_not_moved_back_when_all_are_pushed(ada, bob):
+def test_branch_that_is_merged_into_head_is_not_moved_back_when_all_are_pushed(ada, bob):
     topic(ada, "fix", "one.md")
     bob.git("fetch", "-q")
     bob.git("switch", "-q", "fix")
@@ -315,7 +315,7 @@ def test_rejected_push_hints_at_pull_and_force(world, ada, bob):
 # -- push --delete
 
 
-def test_a_deleted_branch_is_gone_for_all_and_what_it_held_is_kept(world, ada, bob):
+def test_deleted_branch_is_gone_for_all_and_what_it_held_is_kept(world, ada, bob):
     draft = topic(bob, "draft", "draft.md")
     ada.vmrag("fetch")
     done = bob.vmrag("push", "--delete", "draft")
@@ -327,7 +327,7 @@ def test_a_deleted_branch_is_gone_for_all_and_what_it_held_is_kept(world, ada, b
     assert documents(bob) == {*FIRST, "draft.md"}
 
 
-def test_a_name_is_free_again_once_it_is_deleted(ada, bob):
+def test_name_is_free_again_once_it_is_deleted(ada, bob):
     topic(bob, "fix", "abandoned.md")
     bob.push("origin", "--delete", "fix")
     topic(ada, "fix", "fixed.md")
@@ -336,7 +336,7 @@ def test_a_name_is_free_again_once_it_is_deleted(ada, bob):
     assert (moved["branch"], moved["old"]) == ("fix", None)
 
 
-def test_a_branch_is_deleted_where_git_does_not_carry_it_too(world, ada):
+def test_branch_is_deleted_where_git_does_not_carry_it_too(world, ada):
     folder = world.top / "kbs"
     folder.mkdir()
     url = f"file://{folder}/handbook"

@@ -190,7 +190,7 @@ def test_collecting_asks_nothing_and_what_cannot_be_asked_stops_no_other_test(pr
     lacking.stdout.fnmatch_lines(["This repository pins a knowledge base, but it is not on this machine*", "hint: *"])
 
 
-def test_a_file_that_is_mended_while_tests_run_passes_nothing_unasked(project, pytester):
+def test_file_that_is_mended_while_tests_run_passes_nothing_unasked(project, pytester):
     queries = "queries:\\n  - {query: certificates, first: handbook/deep/tls.txt}\\n"
     pytester.makeconftest(
         "from pathlib import Path\n\ndef pytest_collection_finish():\n"
@@ -202,7 +202,7 @@ def test_a_file_that_is_mended_while_tests_run_passes_nothing_unasked(project, p
     mended.stdout.fnmatch_lines(["*none of its queries ran*"])
 
 
-def test_a_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp_path):
+def test_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp_path):
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile("def test_own(): pass\n\ndef test_without_a_repository(kb): ...")
@@ -211,7 +211,7 @@ def test_a_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp
     done.stdout.fnmatch_lines(["*is not in a git repository.", "hint: git init"])
 
 
-def test_the_plugin_imports_nothing_but_itself_into_pytest():
+def test_plugin_imports_nothing_but_itself_into_pytest():
     script = (
         "import pytest, sys, contextlib, functools, pathlib\n"
         "before = set(sys.modules)\n"

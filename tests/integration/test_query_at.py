@@ -91,7 +91,7 @@ def path_of(workspace: Workspace, ref: str) -> Path:
     return workspace.views.view_path(pinned_at(workspace, ref))
 
 
-def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
+def test_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
     answer = answer_query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
     assert tasks.begun == ["building the index"]
     place = path_of(workspace, "feature")
@@ -101,7 +101,7 @@ def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_not
     assert (place.stat().st_ino, {path.name: path.stat().st_mtime_ns for path in place.iterdir()}) == before
 
 
-def test_a_ref_whose_vectors_are_known_embeds_nothing(project, workspace):
+def test_ref_whose_vectors_are_known_embeds_nothing(project, workspace):
     before = cached(project)
     answer_query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
     assert cached(project) == before
@@ -116,7 +116,7 @@ def cached(project: Project) -> dict[str, list[tuple]]:
 
 
 @pytest.mark.parametrize("spares", [0, 1, 2])
-def test_the_limit_of_spares_holds_after_every_query_and_the_bound_view_stays(project, workspace, monkeypatch, spares):
+def test_limit_of_spares_holds_after_every_query_and_the_bound_view_stays(project, workspace, monkeypatch, spares):
     keep(monkeypatch, spares)
     bound = path_of(workspace, "main")
     refs = ("feature", "other", "feature", "other")
@@ -138,7 +138,7 @@ def test_by_its_setting_no_spare_stays_or_many_do(project, workspace):
         opened.close()
 
 
-def test_the_spare_that_was_not_used_for_longest_goes(project, workspace, monkeypatch):
+def test_spare_that_was_not_used_for_longest_goes(project, workspace, monkeypatch):
     project.record("more", more="One more revision.")
     for ref in ("feature", "other", "feature"):
         answer_query(workspace, Query("uv"), at=ranked_at(workspace, ref))

@@ -89,7 +89,7 @@ def test_uncommitted_documents_answer_here_and_not_at_the_branch_itself(project)
 # -- ranking and filters ---------------------------------------------------------------------------
 
 
-def test_the_modes_rank_by_words_by_meaning_and_by_both(project):
+def test_modes_rank_by_words_by_meaning_and_by_both(project):
     keyword = project.ask("query", "certificates", "--mode", "keyword")["results"]
     assert [each["doc_id"] for each in keyword] == ["deep/tls.txt"]
     vector = project.ask("query", "certificates", "--mode", "vector")["results"]
@@ -152,7 +152,7 @@ def test_any_text_may_be_asked(project, text):
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_an_empty_query_is_a_mistake_of_the_call(project, text):
+def test_empty_query_is_a_mistake_of_the_call(project, text):
     error = project.vmrag("query", "--json", "--", text, code=2).error
     assert (error["code"], error["message"], error["hint"]) == (
         "INVALID_PARAMETER",
@@ -165,7 +165,7 @@ def test_an_empty_query_is_a_mistake_of_the_call(project, text):
     )
 
 
-def test_a_query_can_be_asked_from_anywhere(project, tmp_path):
+def test_query_can_be_asked_from_anywhere(project, tmp_path):
     expected = project.answers()[0]
     for arguments in (("-C", "docs/deep"), ("-C", str(project.top))):
         assert found(project, *arguments, "install the program", "-k", "20") == [each[1] for each in expected]
@@ -200,14 +200,14 @@ def test_diff_shows_what_is_not_committed_and_what_differs_between_places(projec
     assert (project.ask("diff", "first")["new"], project.ask("diff", "first")["changes"]["added"]) == ("WORKING", 2)
 
 
-def test_the_log_goes_back_to_the_beginning(project):
+def test_log_goes_back_to_the_beginning(project):
     messages = [each["message"] for each in project.ask("log")["revisions"]]
     assert messages[:2] == ["faq", "first"]
     assert [each["message"] for each in project.ask("log", "feature")["revisions"]][:2] == ["uv", "first"]
     assert "first  (3 documents added)" in project.vmrag("log").out
 
 
-def test_a_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project):
+def test_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project):
     report = project.ask("fingerprint")
     (project.top / "hash.txt").write_text(project.vmrag("fingerprint").out)
     (project.top / "whole.json").write_text(json.dumps(report))
@@ -230,7 +230,7 @@ def test_a_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project)
     )
 
 
-def test_a_fingerprint_of_an_older_revision_is_not_compared(project):
+def test_fingerprint_of_an_older_revision_is_not_compared(project):
     expected = project.ask("fingerprint")["fingerprint"]
     nowhere = "0" * len(project.pinned)  # of the form that the engine's own have
     pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": nowhere}

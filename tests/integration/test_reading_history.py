@@ -52,7 +52,7 @@ def messages(project: Project, *arguments: str) -> list[str]:
 # -- ranges ----------------------------------------------------------------------------------------
 
 
-def test_a_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project):
+def test_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project):
     """`side` was left by `main` at `first`: what main has made since is not in `main...side`."""
 
     def names(*places):
@@ -67,14 +67,14 @@ def test_a_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project
     assert names("v1...WORKING")[0] == "A\thandbook/draft.md"
 
 
-def test_the_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(project):
+def test_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(project):
     side, before = pin_of(project, "side"), pin_of(project, "main~1^")
     with opened(project) as ws:
         found = ranges.find_ends(ws, [f"{before}...{side}"])
     assert (found.old, found.new) == (pin_of(project, "v1"), side)
 
 
-def test_a_log_of_a_range_leaves_out_what_its_first_side_has(project):
+def test_log_of_a_range_leaves_out_what_its_first_side_has(project):
     merge = next(message for message in messages(project) if message.startswith("Merge"))
     assert messages(project, "side..main") == ["after", merge, "faq"]
     assert messages(project, "main..side") == []
@@ -96,7 +96,7 @@ def test_invalid_ranges_are_rejected(project, name):
     assert project.vmrag("log", name, "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
 
 
-def test_an_expression_of_gits_may_hold_dots(project):
+def test_expression_of_gits_may_hold_dots(project):
     project.git("commit", "-q", "--allow-empty", "-m", "fix a..b")
     with opened(project) as ws:
         assert ranges.find_ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == ranges.RevisionEnds(
@@ -115,7 +115,7 @@ def test_golden_queries_are_compared_over_a_range_too(project):
 # -- log -------------------------------------------------------------------------------------------
 
 
-def test_the_log_of_one_line_names_what_of_the_code_has_each_revision(project):
+def test_log_of_one_line_names_what_of_the_code_has_each_revision(project):
     lines = project.vmrag("log", "--oneline").out.splitlines()
     after, merge = (project.git("rev-parse", "--short=10", each) for each in ("HEAD", "HEAD~1"))
     assert re.fullmatch(rf"[0-9a-v]{{7}} \(HEAD, main\) after  <- {after}", lines[0])
@@ -124,7 +124,7 @@ def test_the_log_of_one_line_names_what_of_the_code_has_each_revision(project):
     assert "(tag: first, tag: v1) first  <- " in first
 
 
-def test_a_branch_of_the_knowledge_base_that_code_does_not_pin_is_named(project):
+def test_branch_of_the_knowledge_base_that_code_does_not_pin_is_named(project):
     project.put("draft.md", "A draft.")
     project.vmrag("commit", "-m", "not yet in git")
     newest, before, *_ = project.ask("log")["revisions"]
@@ -132,7 +132,7 @@ def test_a_branch_of_the_knowledge_base_that_code_does_not_pin_is_named(project)
     assert before["refs"] == ["HEAD", "main"]
 
 
-def test_the_graph_stands_beside_the_revisions(project):
+def test_graph_stands_beside_the_revisions(project):
     lines = project.vmrag("log", "--graph", "--oneline").out.splitlines()
     assert [re.split(r"[0-9a-v]{7}", line)[0].rstrip() for line in lines] == [
         "*",
@@ -163,7 +163,7 @@ def test_each_revision_is_shown_with_its_own_changes(project):
     assert project.ask("log", "-n", "1")["revisions"][0]["diff"] is None
 
 
-def test_the_log_says_that_there_is_more_unless_a_number_was_asked_for(project, monkeypatch):
+def test_log_says_that_there_is_more_unless_a_number_was_asked_for(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.cli.log.USUAL", 2)
     done = project.vmrag("log", "--oneline")
     assert len(done.out.splitlines()) == 2
@@ -199,5 +199,5 @@ def test_on_a_terminal_a_long_answer_goes_through_gits_pager(project):
     assert "after" in on_a_terminal(project, "log", "--oneline", pager="no-such-pager --long")
 
 
-def test_a_pager_that_is_left_early_ends_the_command_without_an_error(project):
+def test_pager_that_is_left_early_ends_the_command_without_an_error(project):
     assert on_a_terminal(project, "log", "--graph", "-p", pager="head -n 1").count("\n") == 1

@@ -87,7 +87,7 @@ def test_ambiguous_prefix_error_lists_candidates(ws: Workspace, monkeypatch: pyt
         resolve_tool_branch_rev(ws, digit)  # says more than that there is no such branch
 
 
-def test_a_branch_called_like_a_hash_is_found_by_its_whole_name(project: Project, ws: Workspace) -> None:
+def test_branch_called_like_a_hash_is_found_by_its_whole_name(project: Project, ws: Workspace) -> None:
     there = resolve_tool_rev(ws, "feature")
     ws.engine.create_branch(project.pinned[:6], there)
     assert resolve_tool_rev(ws, project.pinned[:6]) == there
@@ -109,7 +109,7 @@ def test_working_is_the_workspace_with_its_uncommitted_documents(project: Projec
 
 
 @pytest.mark.hooks("on")
-def test_a_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
+def test_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
     bob = world.join("bob")
     bob.vmrag("status", code=None)
     bob.vmrag("clone", code=None)
@@ -143,7 +143,7 @@ def twins(project: Project) -> tuple[str, str]:
     return git, kb
 
 
-def test_a_git_ref_goes_before_a_kb_branch_which_a_warning_names(project: Project, twins: tuple[str, str]) -> None:
+def test_git_ref_goes_before_a_kb_branch_which_a_warning_names(project: Project, twins: tuple[str, str]) -> None:
     git, kb = twins
     done = project.vmrag("log", "topic", "-n", "1")
     assert done.out.startswith(git)
@@ -177,7 +177,7 @@ def test_in_a_tool_the_kb_branch_goes_before_a_git_ref_which_a_warning_names(
         ("create_branch", {"name": "f", "from": "main"}),
     ],
 )
-def test_a_branch_starts_at_what_was_just_committed_and_git_has_not(
+def test_branch_starts_at_what_was_just_committed_and_git_has_not(
     project: Project, tool: str, arguments: dict[str, str]
 ) -> None:
     pinned = project.pinned
@@ -213,7 +213,7 @@ def test_each_tool_that_takes_a_branch_takes_the_one_of_the_knowledge_base(
 
 
 @pytest.mark.hooks("on")
-def test_a_branch_that_only_the_remote_has_can_be_named(world: World) -> None:
+def test_branch_that_only_the_remote_has_can_be_named(world: World) -> None:
     ada = world.ada
     ada.git("switch", "-q", "-c", "feature")
     ada.git("push", "-q", "-u", "origin", "feature")
@@ -223,7 +223,7 @@ def test_a_branch_that_only_the_remote_has_can_be_named(world: World) -> None:
     assert tools("merge_branch", source="main")["merge_type"] == "already_up_to_date"
 
 
-def test_a_parameter_that_names_a_kb_branch_takes_that_and_warns_of_gits(
+def test_parameter_that_names_a_kb_branch_takes_that_and_warns_of_gits(
     project: Project, twins: tuple[str, str]
 ) -> None:
     git, kb = twins
@@ -238,12 +238,12 @@ def test_equal_branch_names_cause_no_warning(project: Project) -> None:
     assert "warnings" not in Tools(project.top)("dolt_show", commit="feature")
 
 
-def test_the_command_line_takes_the_beginning_of_a_hash_of_the_knowledge_base(project: Project) -> None:
+def test_command_line_takes_the_beginning_of_a_hash_of_the_knowledge_base(project: Project) -> None:
     assert project.ask("log", project.pinned[:10])["revisions"][0]["revision"] == project.pinned
 
 
 @pytest.mark.hooks("on")
-def test_a_remotes_branch_that_was_fetched_later_goes_before_what_gits_pins(world: World) -> None:
+def test_remotes_branch_that_was_fetched_later_goes_before_what_gits_pins(world: World) -> None:
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("clone", code=None)
     old = bob.pinned

@@ -113,7 +113,7 @@ def test_earlier_clones_continue_with_the_rewritten_remote(project, bare):
     assert project.texts()["theirs.md"] == "From the other clone."
 
 
-def test_a_damaged_remote_is_replaced_by_what_it_held_when_it_was_last_fetched(project, bare):
+def test_damaged_remote_is_replaced_by_what_it_held_when_it_was_last_fetched(project, bare):
     revisions = pushed(project)
     before = heads(project)
     there(bare, "update-ref", DATA, "refs/heads/main")
@@ -153,7 +153,7 @@ def test_remote_of_newer_format_is_never_replaced(project, bare):
     assert there(bare, "rev-parse", DATA) == newer
 
 
-def test_a_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare):
+def test_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare):
     never = project.record("never published", never="Never published.")
     project.git("reset", "-q", "--hard", "HEAD~1")
     project.vmrag("sync")
@@ -173,7 +173,7 @@ def test_a_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare
     assert heads(other) == heads(project)
 
 
-def test_a_damaged_remote_is_left_alone_where_nothing_could_mend_it(project, bare):
+def test_damaged_remote_is_left_alone_where_nothing_could_mend_it(project, bare):
     project.push("--no-verify", "origin", "main")
     there(bare, "update-ref", DATA, "refs/heads/main")
     empty = terminal.new_project(bare.parent / "empty")
@@ -262,7 +262,7 @@ def test_init_starts_another_one_where_that_is_asked_for(project, bare):
 
 
 @pytest.mark.hooks("on")
-def test_a_clone_with_our_template_says_what_it_pins(project, bare):
+def test_clone_with_our_template_says_what_it_pins(project, bare):
     project.push("origin", "main")
     project.vmrag("init", "--knowledge-base", "--no-sources", "--template", "../template")
     done = subprocess.run(
@@ -278,7 +278,7 @@ def test_a_clone_with_our_template_says_what_it_pins(project, bare):
     assert hooked.status()["state"] == "in_sync"
 
 
-def test_an_unrelated_knowledge_base_is_refused(project, bare):
+def test_unrelated_knowledge_base_is_refused(project, bare):
     project.vmrag("push")
     stranger = terminal.new_project(bare.parent / "stranger")
     stranger.git("remote", "add", "origin", str(bare))
@@ -321,7 +321,7 @@ def test_doctor_finds_a_pin_of_another_knowledge_base(project):
     assert "&& vmrag clone" in found["PIN_FOREIGN"]["fix"]
 
 
-def test_the_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
+def test_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     tempfile.tempdir = None
@@ -337,7 +337,7 @@ def test_the_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
 
 
 @pytest.mark.hooks("on")
-def test_a_sync_in_the_background_asks_by_no_dialog(project, bare):
+def test_sync_in_the_background_asks_by_no_dialog(project, bare):
     project.push("origin", "main")
     other = cloned(bare, "other")
     other.vmrag("install")

@@ -90,7 +90,7 @@ def once(act: Callable[[], object]) -> Callable[[], None]:
     return lambda: left.pop()() and None if left else None
 
 
-def test_a_branch_that_moved_meanwhile_is_looked_at_again_and_repaired_where_it_is(host):
+def test_branch_that_moved_meanwhile_is_looked_at_again_and_repaired_where_it_is(host):
     landed = dropping.squash(host.world.ada)
     moved: list[str] = []
     done = host.repair(landed, once(lambda: moved.append(host.move())))
@@ -98,7 +98,7 @@ def test_a_branch_that_moved_meanwhile_is_looked_at_again_and_repaired_where_it_
     assert (host.tip, host.parents("main")) == (done.commit, moved[0])
 
 
-def test_a_branch_that_always_moves_is_given_up_and_never_forced(host):
+def test_branch_that_always_moves_is_given_up_and_never_forced(host):
     landed = dropping.squash(host.world.ada)
     moved: list[str] = []
     with pytest.raises(RemoteMoved, match=f"main moved {ATTEMPTS} times"):
@@ -142,7 +142,7 @@ def test_several_commits_that_dropped_are_one_repair_with_a_trailer_each(host):
     assert {"topic.md", "other.md"} <= names
 
 
-def test_a_merge_that_kept_neither_side_gets_both(host):
+def test_merge_that_kept_neither_side_gets_both(host):
     ada = host.world.ada
     before, base = ada.git("rev-parse", "main"), ada.git("merge-base", "main", "topic")
     ada.git("switch", "-q", "--detach", "main")
@@ -171,7 +171,7 @@ def test_repair_of_branch_without_pin_raises_pin_missing(host):
 # -- whose word counts
 
 
-def test_the_pin_of_the_branch_keeps_its_other_keys_and_leads_nowhere(host):
+def test_pin_of_the_branch_keeps_its_other_keys_and_leads_nowhere(host):
     """A stranger's pin names another place, which nobody here agreed to."""
     landed = dropping.squash(host.world.ada)
     strange = host.pin() | {"dolt_remote": "http://127.0.0.1:1/kb", "dolt_branch": "theirs", "of a newer one": 3}
@@ -205,7 +205,7 @@ def test_no_branch_of_the_knowledge_base_moves_on_the_host(host):
 # -- a branch that refuses
 
 
-def test_a_repair_that_waits_is_made_again_when_its_branch_has_moved_on(host):
+def test_repair_that_waits_is_made_again_when_its_branch_has_moved_on(host):
     landed = dropping.squash(host.world.ada)
     dropping.protect(host.hub)
     first = host.repair(landed)
@@ -230,7 +230,7 @@ def test_repair_keeps_commits_of_others_on_its_branch(host):
 
 
 @pytest.mark.parametrize("there", ["main", "strange"])
-def test_a_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, there):
+def test_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, there):
     """`strange`: it could be where a pin, `git:refs/heads/vmrag…`, lets the knowledge lie."""
     landed = dropping.squash(host.world.ada)
     dropping.protect(host.hub)
@@ -286,7 +286,7 @@ def test_knowledge_that_a_pull_request_hid_in_its_history_stays_out(host):
     assert hidden != ada.git("rev-parse", "main:.dolt-version")
 
 
-def test_a_side_that_took_back_what_the_branch_pins_takes_nothing_from_it(host):
+def test_side_that_took_back_what_the_branch_pins_takes_nothing_from_it(host):
     """The merge kept `main`'s pin; to take the other side in, as git would, drops that."""
     ada = host.world.ada
     ada.git("switch", "-q", "-c", "back", "main")

@@ -165,7 +165,7 @@ def test_uncommitted_documents_go_along_however_the_pin_moves(edited, tmp_path, 
 
 @pytest.mark.parametrize("command", [("pull", "-q", "--ff-only", ".", "main"), ("merge", "-q", "--ff-only", "main")])
 @pytest.mark.hooks("on")
-def test_a_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_path, command):
+def test_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_path, command):
     silently(project, "switch", "-q", "-c", "behind", "first")
     project.put("draft.md", "A draft.")
     said = project.run(*command).stderr
@@ -176,7 +176,7 @@ def test_a_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_p
 
 
 @pytest.mark.hooks("on")
-def test_a_rebase_of_code_over_other_knowledge_takes_them_along_at_its_end(project, tmp_path):
+def test_rebase_of_code_over_other_knowledge_takes_them_along_at_its_end(project, tmp_path):
     silently(project, "switch", "-q", "-c", "side", "first")
     project.put("draft.md", "A draft.")
     for name in ("a.py", "b.py"):
@@ -190,7 +190,7 @@ def test_a_rebase_of_code_over_other_knowledge_takes_them_along_at_its_end(proje
     went_along(project, tmp_path, branch="side", draft="A draft.")
 
 
-def test_an_aborted_rebase_leaves_them_where_they_were(edited, tmp_path):
+def test_aborted_rebase_leaves_them_where_they_were(edited, tmp_path):
     edited.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "feature")
     edited.vmrag("list")
     edited.git("rebase", "--abort")
@@ -446,7 +446,7 @@ def test_removals_go_along(project, tmp_path):
     whole(project, tmp_path)
 
 
-def test_a_new_collection_goes_along_with_its_documents(project, tmp_path):
+def test_new_collection_goes_along_with_its_documents(project, tmp_path):
     project.put("one.md", "One.", collection="notes")
     project.put("two.md", "Two.", collection="notes")
     silently(project, "reset", "-q", "--hard", "feature")
@@ -495,7 +495,7 @@ def remove_collection(project: Project) -> None:
         workspace.engine.write("main", Write(remove_collections=["handbook"]), expected=target.revision)
 
 
-def test_a_removed_collection_goes_along_where_nobody_changed_it(project, tmp_path):
+def test_removed_collection_goes_along_where_nobody_changed_it(project, tmp_path):
     project.put("one.md", "One.", collection="notes")
     project.record("notes")
     silently(project, "branch", "-f", "feature", "HEAD")
@@ -582,7 +582,7 @@ CONFLICTS = (edit_edit, delete_edit, edit_delete, both_added, different_settings
 
 @pytest.mark.parametrize("make", CONFLICTS, ids=lambda each: each.__name__)
 @pytest.mark.sample(3)
-def test_a_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_documents_are(project, tmp_path, make):
+def test_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_documents_are(project, tmp_path, make):
     if make is not removed_under_edits:
         project.put("draft.md", "A draft.")
     make(project)
@@ -652,7 +652,7 @@ LOST = {False: "the index is there", True: "the index was lost"}
     crossed(LOST, [("query", "rest"), ("list",), ("sync",), ("sync", "--rebuild"), ("diff",)]),
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else LOST[value],
 )
-def test_a_branch_that_is_ahead_of_its_pin_is_named_once(project, command, lost):
+def test_branch_that_is_ahead_of_its_pin_is_named_once(project, command, lost):
     project.git("config", "vmrag.auto-pin", "false")
     project.put("more.md", "More.")
     project.vmrag("commit", "-m", "more")
@@ -663,14 +663,14 @@ def test_a_branch_that_is_ahead_of_its_pin_is_named_once(project, command, lost)
 
 
 @pytest.mark.hooks("on")
-def test_the_hook_of_git_says_it_in_its_one_line(project):
+def test_hook_of_git_says_it_in_its_one_line(project):
     edit_edit(project)
     said = project.run("switch", "-q", "-C", "main", "feature").stderr.splitlines()
     assert len(said) == 1
     assert said[0].endswith("To bring them back: vmrag merge vmrag/wip/main")
 
 
-def test_a_second_conflict_takes_a_name_of_its_own(project, tmp_path):
+def test_second_conflict_takes_a_name_of_its_own(project, tmp_path):
     edit_edit(project)
     first, here = texts(project, WorkingSet("main")), project.git("rev-parse", "HEAD")
     silently(project, "reset", "-q", "--hard", "feature")
@@ -695,7 +695,7 @@ def test_stashed_documents_survive_gc(project):
     assert aside(project) == {"vmrag/wip/main": held}
 
 
-def test_a_name_that_is_too_long_for_the_engine_is_set_aside_under_another(project):
+def test_name_that_is_too_long_for_the_engine_is_set_aside_under_another(project):
     long = "x" * 200
     silently(project, "switch", "-q", "-c", long)
     edit_edit(project)
@@ -713,7 +713,7 @@ FULL = (
 )
 
 
-def test_a_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
+def test_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
     before, held = branches(edited), texts(edited, WorkingSet("main"))
     silently(edited, "reset", "-q", "--hard", "first")
     done = driven(edited, FULL, "sync", "--json")
@@ -725,7 +725,7 @@ def test_a_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
 
 
 @pytest.mark.hooks("on")
-def test_a_hook_that_finds_the_knowledge_base_locked_leaves_it_to_the_next_command(edited, tmp_path):
+def test_hook_that_finds_the_knowledge_base_locked_leaves_it_to_the_next_command(edited, tmp_path):
     before = branches(edited)
     with opened(edited) as workspace, workspace.engine.write_lock("test"):
         said = edited.run("switch", "-q", "-C", "main", "first").stderr.splitlines()
@@ -796,7 +796,7 @@ def dies(project: Project, number: int, *arguments: str) -> bool:
 
 @pytest.mark.parametrize("number", range(1, ALONG + 1))
 @pytest.mark.sample(3)
-def test_a_kill_at_any_step_leaves_the_documents_uncommitted_on_the_new_pin(edited, tmp_path, number):
+def test_kill_at_any_step_leaves_the_documents_uncommitted_on_the_new_pin(edited, tmp_path, number):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
     went_along(edited, tmp_path, **EDITS)
@@ -809,7 +809,7 @@ def test_these_are_all_the_steps(edited):
 
 
 @pytest.mark.parametrize("number", range(MOVED, CONFLICT + 1))
-def test_a_kill_at_any_step_that_finds_a_conflict_leaves_the_documents_aside_once(project, tmp_path, number):
+def test_kill_at_any_step_that_finds_a_conflict_leaves_the_documents_aside_once(project, tmp_path, number):
     edit_edit(project)
     held = texts(project, WorkingSet("main"))
     silently(project, "reset", "-q", "--hard", "feature")
@@ -837,7 +837,7 @@ def test_killed_and_gone_back_the_documents_are_where_they_were(edited, tmp_path
 
 
 @pytest.mark.parametrize("number", [7, 11])
-def test_a_killed_replay_of_a_branch_that_is_deleted_is_finished_by_whoever_comes(edited, number):
+def test_killed_replay_of_a_branch_that_is_deleted_is_finished_by_whoever_comes(edited, number):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
     silently(edited, "switch", "-q", "feature")

@@ -80,7 +80,7 @@ def test_it_is_what_the_head_brings_since_it_left_the_base(project):
     )
 
 
-def test_the_head_is_that_of_the_work_tree_unless_another_one_is_named(project):
+def test_head_is_that_of_the_work_tree_unless_another_one_is_named(project):
     assert changes(project, "first") == changes(project, "first", "HEAD") == {"handbook/faq.md": "added"}
 
 
@@ -89,7 +89,7 @@ def test_report_of_swapped_refs_suggests_the_other_order(project):
     assert "main contains everything of first. To see what else main contains: vmrag report first main" in said
 
 
-def test_the_same_place_twice_changes_nothing(project):
+def test_same_place_twice_changes_nothing(project):
     found = report(project, "main", "HEAD")
     assert (found["documents"], found["gained"]["total"], found["findings"]) == ([], 0, [])
     assert "HEAD changes no knowledge." in project.vmrag("report", "main").out
@@ -102,7 +102,7 @@ def test_revisions_and_branches_of_the_knowledge_base_are_places_too(project):
     assert (found["base"]["commit"], found["verified"]) == (None, False)
 
 
-def test_a_name_that_git_knows_is_gits(project):
+def test_name_that_git_knows_is_gits(project):
     """Where the branch of the knowledge base with that name stands elsewhere."""
     project.git("branch", "ahead", "first")
     project.git("switch", "-q", "ahead")
@@ -121,7 +121,7 @@ def test_knowledge_that_the_head_drops_is_shown_as_gone(project):
     assert "KNOWLEDGE_DROPPED" in project.vmrag("report", "main", squashed).out
 
 
-def test_a_side_without_a_pin_has_no_documents(project):
+def test_side_without_a_pin_has_no_documents(project):
     empty = project.git("hash-object", "-w", "-t", "tree", "/dev/null")
     without = project.git("commit-tree", empty, "-m", "before vmrag")
     begun = project.git("commit-tree", "main^{tree}", "-p", without, "-m", "begun")
@@ -144,7 +144,7 @@ def test_a_side_without_a_pin_has_no_documents(project):
         ("apart", "INVALID_PARAMETER", "vmrag diff main apart"),
     ],
 )
-def test_a_place_that_cannot_be_compared_is_an_error_that_says_why(project, name: str, code: str, hint: str):
+def test_place_that_cannot_be_compared_is_an_error_that_says_why(project, name: str, code: str, hint: str):
     pin = json.loads((project.top / ".dolt-version").read_text())
     project.git("switch", "-q", "-c", "elsewhere")
     project.commit("elsewhere", pin=json.dumps(pin | {"dolt_commit": "0" * len(pin["dolt_commit"])}, indent=2) + "\n")
@@ -155,7 +155,7 @@ def test_a_place_that_cannot_be_compared_is_an_error_that_says_why(project, name
     assert hint in error["hint"]
 
 
-def test_a_clone_that_ends_too_early_cannot_say_where_they_parted(project):
+def test_clone_that_ends_too_early_cannot_say_where_they_parted(project):
     tips = project.git("rev-parse", "main", "feature")
     (project.top / ".git" / "shallow").write_text(f"{tips}\n")
     error = project.vmrag("report", "main", "feature", "--json", code=None).error
@@ -179,7 +179,7 @@ def test_report_lists_changed_words_of_each_document(project):
     assert texts["rest.md"]["characters"]["before"] == len("# Rest\n\nTake a rest, and sleep well.\n")
 
 
-def test_a_document_that_went_elsewhere_has_moved(project):
+def test_document_that_went_elsewhere_has_moved(project):
     project.put("page.md", page(*PAGE))
     project.put("empty.md", "-\n")
     project.record("pages")
@@ -269,7 +269,7 @@ def test_markdown_is_printed_and_a_redirect_gets_all_of_it(project):
     assert "<details>" in written
 
 
-def test_a_report_counts_what_is_missed_as_check_does(project):
+def test_report_counts_what_is_missed_as_check_does(project):
     project.git("switch", "-q", "feature")
     project.vmrag("sync")
     texts = ["rest and sleep", "install the program", "sleep"]
@@ -417,12 +417,12 @@ def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["folder", "nowhere/file.md"])
-def test_a_file_that_cannot_be_one_is_refused(project, name: str):
+def test_file_that_cannot_be_one_is_refused(project, name: str):
     (project.top / "folder").mkdir()
     error = project.vmrag("report", "main", "feature", "--markdown", name, "--json", code=None).error
     assert error["hint"] in ("name a file in the folder", f"mkdir -p {project.top / Path(name).parent}")
 
 
-def test_a_pipe_is_written_to(project):
+def test_pipe_is_written_to(project):
     done = project.start("report", "first", "feature", "-q", "--markdown", "/dev/stdout")
     assert (done.code, done.out.startswith("## feature adds 1 document")) == (0, True)

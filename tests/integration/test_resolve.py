@@ -139,7 +139,7 @@ def renamed(write: Write, doc_id: str) -> Write:
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.sample(1)  # test_threeway.py has both sides of each
-def test_a_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
+def test_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
     base = [msgspec.structs.replace(BASE, doc_id=kind) for kind in KINDS]
     origin = revision(project, project.pinned, put(*base))
     left, right = (
@@ -166,7 +166,7 @@ def test_a_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
     assert info(project, project.pinned).parents == (left, right)
 
 
-def test_a_document_that_both_added_with_other_texts(project):
+def test_document_that_both_added_with_other_texts(project):
     left, right = torn(project, put(document("new", "ours")), put(document("new", "theirs")))
     project.vmrag("merge", right, code=1)
     row = project.ask("resolve", code=1)["conflicts"][0]
@@ -191,7 +191,7 @@ def test_fields_are_decided_one_by_one_and_the_others_are_left(project):
     assert (row.title, row.content) == ("theirs", "ours")
 
 
-def test_a_side_with_a_text_or_a_field_of_the_other(project):
+def test_side_with_a_text_or_a_field_of_the_other(project):
     ours, theirs, _ = KINDS["title and text"]
     _, right = torn(project, ours, theirs)
     project.vmrag("merge", right, code=1)
@@ -225,7 +225,7 @@ def test_settings_of_a_collection(project, tmp_path, side):
 
 @pytest.mark.parametrize(("removing", "side"), crossed(["ours", "theirs"], ["ours", "theirs"]))
 @pytest.mark.sample(2)
-def test_a_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_path, removing, side):
+def test_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_path, removing, side):
     row = msgspec.structs.replace(collections(project, project.pinned)["handbook"], name=NOTES)
     old, new = (msgspec.structs.replace(document(each), collection=NOTES) for each in ("old", "new"))
     without, wrote = Write(remove_collections=[NOTES]), put(new)
@@ -268,7 +268,7 @@ def decisions(project: Project) -> dict:
     ids=["empty", "umlauts", "CRLF", "byte order mark"],
 )
 @pytest.mark.sample(2)
-def test_a_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiting, tmp_path, data):
+def test_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiting, tmp_path, data):
     path = tmp_path / "text.md"
     path.write_bytes(data)
     waiting.vmrag("resolve", "handbook/d", "--file", str(path))
@@ -281,7 +281,7 @@ def test_a_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiti
     assert (row.content, row.content_hash) == (data.decode(), content_hash(data.decode()))
 
 
-def test_a_text_may_have_five_megabytes(waiting, tmp_path):
+def test_text_may_have_five_megabytes(waiting, tmp_path):
     path = tmp_path / "text.md"
     path.write_text("word " * 1_000_000)
     waiting.vmrag("resolve", "handbook/d", "--file", str(path))
@@ -307,7 +307,7 @@ def test_resolve_rejects_files_without_text(waiting, tmp_path):
 
 
 @pytest.mark.parametrize("removing", ["ours removed it", "theirs removed it"])
-def test_a_text_keeps_a_document_that_one_side_removed(project, removing):
+def test_text_keeps_a_document_that_one_side_removed(project, removing):
     ours, theirs, _ = KINDS[removing]
     _, right = torn(project, ours, theirs)
     project.vmrag("merge", right, code=1)
@@ -354,7 +354,7 @@ WRONG = {
 }
 
 
-def test_a_wrong_decision_decides_nothing(waiting):
+def test_wrong_decision_decides_nothing(waiting):
     before = (waiting.own / "merge.json").read_bytes()
     for what, (arguments, code, name) in WRONG.items():
         assert refused(waiting, "resolve", *arguments, code=code)["code"] == name, what
@@ -375,7 +375,7 @@ def test_resolve_prints_word_differences_without_colours(waiting):
     assert "hint: vmrag resolve COLLECTION/DOC --ours" in out
 
 
-def test_a_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
+def test_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
     for body in (
         "import vmrag_link.workspace.merge.merge_state as m; m.save_merge = die",
         "from pathlib import Path as m; m.replace = die",
@@ -523,7 +523,7 @@ SAID = {
 @pytest.mark.parametrize("command", [each for each in GIT if each != "checkout -m"])
 @pytest.mark.sample(3)
 @pytest.mark.hooks("on")
-def test_a_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path, command):
+def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path, command):
     """`git add --all` is what everyone types. The pin is ours then, and what theirs holds is not
     lost: status says so, and resolve finds it.
     """
@@ -561,7 +561,7 @@ def test_merge_with_superset_side_is_not_open(parted):
     assert not [each for each in parted.status()["reasons"] if "resolve" in each]
 
 
-def test_a_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(parted):
+def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(parted):
     """An automatic merge takes author and date from its sides, a decided one from the person."""
     merging(parted)
     body = "import vmrag_link.ops.resolve.resolve as m; m.write_atomically = die"
@@ -587,7 +587,7 @@ def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):
     assert any("vmrag resolve" in each for each in parted.status()["reasons"])
 
 
-def test_a_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
+def test_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
     """Two conflicts wait; one is decided; then git's conflict is ended by hand, and another one
     comes up about the same document.
     """
@@ -614,7 +614,7 @@ def test_a_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
     assert texts(parted, parted.pinned) == texts(parted, pinned_by(parted, "ours"))
 
 
-def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(parted):
+def test_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(parted):
     merging(parted)
     lock = parted.top / ".git/index.lock"
     lock.touch()
@@ -639,7 +639,7 @@ def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(pa
     ids=["before the revision", "before the pin", "before it is staged", "before merge.json goes"],
 )
 @pytest.mark.sample(2)
-def test_a_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body):
+def test_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body):
     merging(parted)
     assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
     done = parted.run_quietly("resolve", "--list")
@@ -663,7 +663,7 @@ def test_without_the_driver_git_leaves_markers_and_resolve_merges_all_the_same(p
     whole(parted, tmp_path)
 
 
-def test_a_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
+def test_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
     for name, pin in (("strange", "no pin\n"), ("dangling", pinning(parted, "0" * 40))):
         parted.git("switch", "-q", "-c", name, "fork", env=OFF)
         parted.write(".dolt-version", pin)
@@ -679,7 +679,7 @@ def test_a_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
 # -- a merge of ours that is open while something else goes on -------------------------------------
 
 
-def test_a_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project):
+def test_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project):
     """The same merge was made elsewhere; whoever looks in from there must not lose what was decided
     here.
     """
@@ -711,7 +711,7 @@ def test_a_branch_that_holds_both_sides_does_not_end_the_merge_of_another(projec
     assert info(project, project.pinned).parents == (left, right)
 
 
-def test_a_merge_of_ours_stays_open_while_git_merges_and_its_second_parent_is_not_lost(parted, tmp_path):
+def test_merge_of_ours_stays_open_while_git_merges_and_its_second_parent_is_not_lost(parted, tmp_path):
     ours = parted.pinned
     third = revision(parted, pinned_by(parted, "fork"), put(document("third")))
     parted.vmrag("merge", third, "--no-commit")
@@ -766,7 +766,7 @@ def test_our_conflict_markers_get_into_no_document(waiting: Project) -> None:
     assert waiting.ask("resolve", "--list", code=1)["conflicts"]
 
 
-def test_a_document_about_conflicts_can_be_resolved(project: Project) -> None:
+def test_document_about_conflicts_can_be_resolved(project: Project) -> None:
     """Our markers are longer than those that the document shows; only ours are refused."""
     about = "git writes:\n<<<<<<< main\nmine\n=======\nyours\n>>>>>>> theirs\n"
     _, right = torn(project, put(changed(content=f"{about}one")), put(changed(content="two")))

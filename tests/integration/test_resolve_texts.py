@@ -120,7 +120,7 @@ def test_each_hunk_is_decided_and_what_one_side_edited_stays(two_hunks, argument
     assert stored(two_hunks, two_hunks.pinned).content == expected
 
 
-def test_a_hunk_can_be_decided_later_and_again(two_hunks):
+def test_hunk_can_be_decided_later_and_again(two_hunks):
     report = two_hunks.ask("resolve", "handbook/page.md", "--hunk", "2=ours", code=1)
     assert [each["open"] for each in report["conflicts"]] == [["content"]]
     assert "hunk 2 of 2, line 15  (decided: ours)" in two_hunks.vmrag("resolve", code=1).out
@@ -142,7 +142,7 @@ def test_a_hunk_can_be_decided_later_and_again(two_hunks):
     ],
 )
 @pytest.mark.sample(2)
-def test_a_choice_that_does_not_fit_is_refused_and_decides_nothing(two_hunks, arguments, said):
+def test_choice_that_does_not_fit_is_refused_and_decides_nothing(two_hunks, arguments, said):
     error = two_hunks.vmrag("resolve", *arguments, "--json", code=2).error
     assert said in error["message"]
     assert error["hint"]
@@ -186,7 +186,7 @@ def both_edit_the_file(project: Project, ours: str, theirs: str) -> None:
     project.git("merge", "-q", "topic", check=False)
 
 
-def test_the_merged_files_of_the_work_tree_resolve_their_documents(project):
+def test_merged_files_of_the_work_tree_resolve_their_documents(project):
     both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
     error = project.vmrag("resolve", "--from-worktree", "--json", code=2).error
     assert error["message"] == "git has not merged docs/setup.md yet."
@@ -199,7 +199,7 @@ def test_the_merged_files_of_the_work_tree_resolve_their_documents(project):
     assert project.status()["state"] == "in_sync"
 
 
-def test_a_file_with_gits_markers_in_it_becomes_no_document(project):
+def test_file_with_gits_markers_in_it_becomes_no_document(project):
     both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
     project.git("add", "--all")
     error = project.vmrag("resolve", "--from-worktree", "--json", code=3).error
@@ -212,7 +212,7 @@ def test_resolve_from_worktree_rejects_documents_without_file(two_hunks):
     assert "--file FILE" in error["hint"]
 
 
-def test_a_strangers_source_outside_of_the_work_tree_is_never_read(project, tmp_path):
+def test_strangers_source_outside_of_the_work_tree_is_never_read(project, tmp_path):
     secret = tmp_path / "secret.md"
     secret.write_text("secret")
     both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
@@ -223,7 +223,7 @@ def test_a_strangers_source_outside_of_the_work_tree_is_never_read(project, tmp_
     assert error["code"] == "INVALID_PARAMETER"
 
 
-def test_a_merge_tool_gets_three_versions_and_makes_the_text(two_hunks, tmp_path):
+def test_merge_tool_gets_three_versions_and_makes_the_text(two_hunks, tmp_path):
     seen = tmp_path / "seen"
     seen.mkdir()
     script = f'cp "$BASE" "$LOCAL" "$REMOTE" {seen}; printf "by a tool\\n" > "$MERGED"'
@@ -237,7 +237,7 @@ def test_a_merge_tool_gets_three_versions_and_makes_the_text(two_hunks, tmp_path
     assert sorted(path.read_text() for path in seen.iterdir()) == sorted((PAGE, ours, theirs))
 
 
-def test_a_merge_tool_that_fails_or_is_not_there_decides_nothing(two_hunks):
+def test_merge_tool_that_fails_or_is_not_there_decides_nothing(two_hunks):
     two_hunks.git("config", "mergetool.mine.cmd", "exit 1")
     two_hunks.git("config", "mergetool.mine.trustExitCode", "true")
     for tool in ("mine", "no-such-tool"):
@@ -247,7 +247,7 @@ def test_a_merge_tool_that_fails_or_is_not_there_decides_nothing(two_hunks):
     assert two_hunks.ask("resolve", "--list", code=1)["decided"] == 0
 
 
-def test_a_decision_survives_an_edit_elsewhere_and_not_one_of_its_hunk(paged, tmp_path):
+def test_decision_survives_an_edit_elsewhere_and_not_one_of_its_hunk(paged, tmp_path):
     """In a merge of ours the working set is our side, and a person may edit it meanwhile."""
     branched(paged, edited(p2="2 ours", p4="4 ours"), edited(p2="2 theirs", p4="4 theirs"))
     paged.vmrag("merge", "topic", code=1)
@@ -259,7 +259,7 @@ def test_a_decision_survives_an_edit_elsewhere_and_not_one_of_its_hunk(paged, tm
     assert decided == f"content#{row['conflict']['hunks'][0]['key']}"
 
 
-def test_an_agent_gets_the_hunks(two_hunks):
+def test_agent_gets_the_hunks(two_hunks):
     from vmrag_link.workspace.merge import conflict_rows
 
     with opened(two_hunks) as workspace:

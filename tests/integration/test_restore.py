@@ -50,7 +50,7 @@ def changed(project: Project) -> dict[str, str]:
 # -- restore ---------------------------------------------------------------------------------------
 
 
-def test_a_changed_document_is_as_it_was_committed_and_the_given_up_text_comes_back(project):
+def test_changed_document_is_as_it_was_committed_and_the_given_up_text_comes_back(project):
     changed(project)
     said = project.vmrag("restore", "handbook/rest.md").out
     assert texts(project)["handbook/rest.md"] == REST
@@ -60,7 +60,7 @@ def test_a_changed_document_is_as_it_was_committed_and_the_given_up_text_comes_b
     assert texts(project)["handbook/rest.md"] == "Changed."
 
 
-def test_a_removed_document_comes_back_and_an_added_one_goes(project):
+def test_removed_document_comes_back_and_an_added_one_goes(project):
     changed(project)
     assert "never committed" not in project.vmrag("restore", "faq.md").out
     assert texts(project)["handbook/faq.md"] == "A frequent question."
@@ -120,7 +120,7 @@ def test_documents_come_from_another_place_as_git_restore_takes_files(project):
     assert "handbook/deep/tls.txt" in texts(project)
 
 
-def test_a_document_brings_its_collection_back_and_a_new_collection_goes_with_everything(project):
+def test_document_brings_its_collection_back_and_a_new_collection_goes_with_everything(project):
     settings = project.ask("diff", "first", "WORKING")["collections"]
     project.vmrag("rm", "handbook", "--yes")
     project.put("a", "text", collection="notes")
@@ -202,7 +202,7 @@ def test_rm_of_several_documents_requires_confirmation(project, names, gone):
     assert set(before) - set(texts(project)) == {f"handbook/{each}" for each in gone}
 
 
-def test_a_removed_collection_is_gone_and_comes_back_as_a_whole(project):
+def test_removed_collection_is_gone_and_comes_back_as_a_whole(project):
     project.put("new.md", "Never committed.")
     before = texts(project)
     said = project.vmrag("rm", "handbook", "--yes").out
@@ -213,7 +213,7 @@ def test_a_removed_collection_is_gone_and_comes_back_as_a_whole(project):
     assert texts(project) == before
 
 
-def test_a_name_that_means_nothing_removes_nothing(project):
+def test_name_that_means_nothing_removes_nothing(project):
     before = texts(project)
     error = project.vmrag("rm", "faq.md", "nope/*.md", "--json", code=3).error
     assert error["code"] == "COLLECTION_NOT_FOUND"

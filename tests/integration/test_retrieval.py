@@ -233,7 +233,7 @@ def test_queries_to_one_searcher_share_no_filter_that_is_not_the_same(kb):
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
 @pytest.mark.sample(5)
-def test_an_answer_holds_at_most_so_many_chunks_of_a_document_and_otherwise_keeps_its_order(kb, mode, limit):
+def test_answer_holds_at_most_so_many_chunks_of_a_document_and_otherwise_keeps_its_order(kb, mode, limit):
     dice = random.Random(11)
     rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]
     documents = [
@@ -255,7 +255,7 @@ def test_an_answer_holds_at_most_so_many_chunks_of_a_document_and_otherwise_keep
         assert len(few) == 3
 
 
-def test_a_document_that_fills_the_ranking_does_not_keep_others_out(kb):
+def test_document_that_fills_the_ranking_does_not_keep_others_out(kb):
     long = doc("long", " ".join(["owl fox night"] * 4000))
     path = kb.index(
         kb.commit(long, *[doc(f"d{n}", "stone owl") for n in range(4)], collections=[collection(chunking=SMALL)])
@@ -361,7 +361,7 @@ def test_of_two_chunks_with_the_same_words_the_one_from_the_document_on_the_topi
     assert without[0].score == without[1].score
 
 
-def test_a_hybrid_score_of_one_is_the_best_by_words_and_by_meaning(kb):
+def test_hybrid_score_of_one_is_the_best_by_words_and_by_meaning(kb):
     documents = [
         doc("best", "owl fox night"),
         doc("other", "owl stone"),
@@ -470,7 +470,7 @@ def test_filters_on_text_mean_what_chroma_means(filtered, mode, text, expected):
     assert filtered(text=text, mode=mode) == expected
 
 
-def test_a_filter_that_cannot_be_evaluated_is_refused(filtered):
+def test_filter_that_cannot_be_evaluated_is_refused(filtered):
     for where, text in [
         ({"year": {"$gt": True}}, None),
         ({"team": {"$in": ["a", 1]}}, None),
@@ -500,7 +500,7 @@ def test_filters_on_a_chunks_place_and_text_mean_that_chunk(kb):
     assert found(where_document={"$not_contains": "owl30"}) == [*others, ("short", 0)]
 
 
-def test_a_filter_finds_what_would_not_be_among_the_best_without_it(kb):
+def test_filter_finds_what_would_not_be_among_the_best_without_it(kb):
     many = [doc(f"d{n:04}", "owl owl owl") for n in range(400)]
     path = kb.index(
         kb.commit(*many, doc("far", "the fox saw an owl once", metadata={"team": "red"}), collections=[collection()])
@@ -513,13 +513,13 @@ def test_a_filter_finds_what_would_not_be_among_the_best_without_it(kb):
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_an_empty_collection_answers_nothing(kb, mode):
+def test_empty_collection_answers_nothing(kb, mode):
     path = kb.index(kb.commit(collections=[collection()])).path
     assert kb.search(path, "owl", mode=mode) == []
     assert kb.search(path, "owl", mode=mode, where={"a": 1}) == []
 
 
-def test_a_collection_whose_documents_are_all_gone_answers_nothing(kb):
+def test_collection_whose_documents_are_all_gone_answers_nothing(kb):
     first = kb.commit(doc("a", "owl"), collections=[collection()])
     kb.index(first)
     path = kb.copied(first, "emptied")
@@ -545,13 +545,13 @@ def test_any_text_can_be_asked(kb, text):
     assert len(kb.search(path, text, mode=Mode.VECTOR)) == 1
 
 
-def test_a_query_of_stop_words_only_looks_for_them(kb):
+def test_query_of_stop_words_only_looks_for_them(kb):
     path = kb.index(kb.commit(doc("a", "to be or not"), doc("b", "owl"), collections=[collection()])).path
     assert [hit.doc_id for hit in kb.search(path, "not to be", mode=Mode.KEYWORD)] == ["a"]
     assert [hit.doc_id for hit in kb.search(path, "what is the owl", mode=Mode.KEYWORD)] == ["b"]
 
 
-def test_a_text_as_long_as_a_document_can_be_asked(kb):
+def test_text_as_long_as_a_document_can_be_asked(kb):
     path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
     text = " ".join(f"word{number}" for number in range(5_000)) + " owl"
     assert [hit.doc_id for hit in kb.search(path, text)] == ["a"]
@@ -577,7 +577,7 @@ def test_vectors_of_another_model_are_not_compared(kb):
     assert len(kb.search(path, "owl", mode=Mode.KEYWORD)) == 1
 
 
-def test_a_title_is_part_of_the_answer_unless_the_metadata_has_one(kb):
+def test_title_is_part_of_the_answer_unless_the_metadata_has_one(kb):
     documents = [
         doc("a", "owl", title="Owls"),
         doc("b", "owl", title="Birds", metadata={"title": "mine", "deep": {"x": [1]}}),

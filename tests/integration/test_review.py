@@ -29,7 +29,7 @@ def add(project, metadata, code):
 # -- status
 
 
-def test_a_manifest_damaged_at_its_size_is_drift_and_the_hint_mends_it(project):
+def test_manifest_damaged_at_its_size_is_drift_and_the_hint_mends_it(project):
     [segment] = indexes.segments_of(Path(project.ask("status")["index"]["path"]))
     manifest = segment / "manifest.sqlite"
     with contextlib.closing(sqlite3.connect(manifest)) as connection:
@@ -46,7 +46,7 @@ def test_a_manifest_damaged_at_its_size_is_drift_and_the_hint_mends_it(project):
     assert project.ask("status")["index"]["documents"] == 4
 
 
-def test_a_clone_without_a_knowledge_base_shows_what_it_pins(project):
+def test_clone_without_a_knowledge_base_shows_what_it_pins(project):
     shutil.rmtree(project.shared / "kb")
     report = project.ask("status", code=1)
     assert report["state"] == "not_initialized"
@@ -75,7 +75,7 @@ def test_bugs_and_interruptions_are_json_for_programs_too(project, failure, code
     assert error["hint"]
 
 
-def test_the_common_options_are_taken_before_the_command_too(project):
+def test_common_options_are_taken_before_the_command_too(project):
     assert project.vmrag("-q", "status").out == ""
     assert project.vmrag("--json", "status").json["in_sync"]
     assert project.vmrag("-v", "status").out == project.vmrag("status", "-v").out
@@ -164,20 +164,20 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda each: ascii(" ".join(each)))
 @pytest.mark.sample(7)
-def test_an_argument_that_is_not_utf8_is_an_error_with_a_hint(project, arguments):
+def test_argument_that_is_not_utf8_is_an_error_with_a_hint(project, arguments):
     done = project.vmrag(*arguments, "--json", code=None, stdin="A text.")
     assert done.code in (2, 3), done
     assert json.loads(done.err)["error"]["hint"]
 
 
-def test_a_commit_message_that_is_not_utf8_is_an_error_with_a_hint(project):
+def test_commit_message_that_is_not_utf8_is_an_error_with_a_hint(project):
     project.put("draft.md", "A draft.")
     done = project.run_quietly("commit", "-m", "\udcff", "--json")
     assert done.code in (2, 3), done
     assert json.loads(done.err)["error"]["hint"]
 
 
-def test_a_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypatch):
+def test_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("\udcff")
 
@@ -197,7 +197,7 @@ def test_a_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypa
         ("from vmrag_hooks import installer; installer.install_hooks = die", True),
     ],
 )
-def test_an_init_killed_before_staging_or_hooks_is_finished_by_the_next(tmp_path, monkeypatch, body, staged):
+def test_init_killed_before_staging_or_hooks_is_finished_by_the_next(tmp_path, monkeypatch, body, staged):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
     (project.top / ".vmrag.yaml").unlink()
@@ -217,7 +217,7 @@ def test_an_init_killed_before_staging_or_hooks_is_finished_by_the_next(tmp_path
     )
 
 
-def test_a_second_init_leaves_pin_and_settings_alone(project):
+def test_second_init_leaves_pin_and_settings_alone(project):
     project.write("docs/new.md", "new")
     before = project.git("status", "--porcelain"), project.pinned
     assert (

@@ -90,7 +90,7 @@ def file(engine: DoltliteEngine) -> bytes:
 
 
 @pytest.mark.parametrize("newer", range(2, SCHEMA_VERSION + 1))
-def test_an_upgrade_makes_exactly_the_tables_that_the_version_has_from_the_start(newer: int, tmp_path: Path) -> None:
+def test_upgrade_makes_exactly_the_tables_that_the_version_has_from_the_start(newer: int, tmp_path: Path) -> None:
     with program(newer - 1):
         DoltliteEngine.create(tmp_path / "upgraded", author=AUTHOR, date=DATE).close()
     with Connection(tmp_path / "upgraded" / FILE_NAME, access="write") as connection, connection.transaction():
@@ -99,7 +99,7 @@ def test_an_upgrade_makes_exactly_the_tables_that_the_version_has_from_the_start
         assert schema.read_version(connection) == newer
 
 
-def test_a_table_s_columns_are_the_fields_of_its_records() -> None:
+def test_table_s_columns_are_the_fields_of_its_records() -> None:
     for table in tables.TABLES:
         made = next(each[3] for each in schema.OBJECTS[SCHEMA_VERSION] if each[1] == table.name)
         words = made.partition("(")[2].rpartition(")")[0].split(",")
@@ -137,7 +137,7 @@ def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine:
     ids=["import base", "project", "issue log", "knowledge doc"],
 )
 @pytest.mark.sample(2)
-def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine: DoltliteEngine, rows) -> None:
+def test_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine: DoltliteEngine, rows) -> None:
     before = head(engine, "main")
     second = document("second")
     engine.write("main", Write(**(rows | {"put_documents": [second, *rows.get("put_documents", ())]})), expected=before)
@@ -165,7 +165,7 @@ def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine:
     assert engine.find_damage() == ""
 
 
-def test_a_write_that_fails_leaves_the_older_version(engine: DoltliteEngine) -> None:
+def test_write_that_fails_leaves_the_older_version(engine: DoltliteEngine) -> None:
     before = head(engine, "main")
     with pytest.raises(ContentRefused):
         engine.write("main", Write(put_projects=[project(), project("b", name="a\0b")]), expected=before)
@@ -174,7 +174,7 @@ def test_a_write_that_fails_leaves_the_older_version(engine: DoltliteEngine) -> 
     assert (version(engine, "main"), found.dirty) == (1, False)
 
 
-def test_an_upgrade_that_is_taken_back_leaves_the_older_version(engine: DoltliteEngine) -> None:
+def test_upgrade_that_is_taken_back_leaves_the_older_version(engine: DoltliteEngine) -> None:
     before = head(engine, "main")
     engine.write("main", Write(put_projects=[project()]), expected=before)
     kept = engine.commit_onto(before, [Write(put_projects=[project()])], message="kept", author=AUTHOR, date=DATE)
@@ -288,7 +288,7 @@ def expected(base: State, ours: State, theirs: State) -> dict[str, str] | set[st
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(states, states, states, st.booleans())
-def test_a_merge_of_any_versions_is_what_sets_say(
+def test_merge_of_any_versions_is_what_sets_say(
     engine: DoltliteEngine, base: State, ours: State, theirs: State, joins: bool
 ) -> None:
     at_base = revision(engine, base, head(engine, "main"))
@@ -346,7 +346,7 @@ def decided(engine: DoltliteEngine, base: str, ours: str, theirs: str, decisions
     return merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=True, decisions=decisions)
 
 
-def test_an_entry_is_merged_field_by_field_and_its_later_time_stays(engine: DoltliteEngine) -> None:
+def test_entry_is_merged_field_by_field_and_its_later_time_stays(engine: DoltliteEngine) -> None:
     base = write(engine, "main", put_documents=[log("a", updated_at="2026-01-01T00:00:00Z")])
     ours = revised(engine, base, log("a", "new text", updated_at="2026-01-03T00:00:00Z"))
     theirs = revised(engine, base, log("a", issue_number=7, updated_at="2026-01-02T00:00:00Z"))
@@ -375,7 +375,7 @@ def revised(engine: DoltliteEngine, onto: str, *rows: Entry, remove: tuple[Entry
         (project("a"), project("a", repository_url="b"), project("a", repository_url="c"), "repository_url"),
     ],
 )
-def test_a_part_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
+def test_part_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
     engine: DoltliteEngine, base: Entry, one: Entry, other: Entry, part: str
 ) -> None:
     at = write(engine, "main", **rows_of(base))
@@ -394,7 +394,7 @@ def test_a_part_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
     assert found not in (one, other)
 
 
-def test_a_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(engine: DoltliteEngine) -> None:
+def test_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(engine: DoltliteEngine) -> None:
     base = write(engine, "main", put_documents=[knowledge("a"), knowledge("b")])
     moved = knowledge("a", tool_name="jj")
     ours = revised(engine, base, knowledge("a", "new text"))
@@ -414,9 +414,7 @@ def test_a_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(e
 
 
 @pytest.mark.parametrize("row", [log("a"), knowledge("a"), project("a")])
-def test_an_entry_that_one_side_removed_and_the_other_changed_is_in_conflict(
-    engine: DoltliteEngine, row: Entry
-) -> None:
+def test_entry_that_one_side_removed_and_the_other_changed_is_in_conflict(engine: DoltliteEngine, row: Entry) -> None:
     base = write(engine, "main", **rows_of(row))
     changed_row = _with_metadata(row)
     ours, theirs = revised(engine, base, changed_row), revised(engine, base, remove=(row,))
@@ -436,7 +434,7 @@ def _with_metadata(row: Entry) -> Entry:
 # -- programs that are too old, and what nobody of us wrote
 
 
-def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_the_others(
+def test_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_the_others(
     engine: DoltliteEngine, tmp_path: Path
 ) -> None:
     old = head(engine, "main")
@@ -485,7 +483,7 @@ def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_t
     clone.close()
 
 
-def test_an_older_program_clones_nothing_that_began_in_a_newer_version(tmp_path: Path) -> None:
+def test_older_program_clones_nothing_that_began_in_a_newer_version(tmp_path: Path) -> None:
     made = DoltliteEngine.create(tmp_path / "kb", author=AUTHOR, date=DATE)
     url = pushed(made, f"file://{tmp_path / 'remote'}")
     made.close()
@@ -576,7 +574,7 @@ def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched
     other.close()
 
 
-def test_an_anchor_holds_revisions_of_both_versions(engine: DoltliteEngine) -> None:
+def test_anchor_holds_revisions_of_both_versions(engine: DoltliteEngine) -> None:
     old = head(engine, "main")
     new = write(engine, "main", put_projects=[project()])
     older = engine.commit_onto(old, [Write(put_documents=[document("x")])], message="m", author=AUTHOR, date=DATE)

@@ -119,7 +119,7 @@ def test_any_split_of_the_same_documents_into_segments_ranks_equally_bit_for_bit
         shutil.rmtree(folder)
 
 
-def test_a_change_of_another_collection_reorders_nothing(kb):
+def test_change_of_another_collection_reorders_nothing(kb):
     rng = random.Random(3)
     rows = [doc(f"d{number}", text(rng)) for number in range(20)]
     first = kb.commit(*rows, doc("n", "word1", collection="notes"), collections=[collection(), collection("notes")])
@@ -147,7 +147,7 @@ def test_a_change_of_another_collection_reorders_nothing(kb):
         assert [hit for hit in ours[1] if hit in set(ours[0])] == shared
 
 
-def test_a_revision_adds_what_changed_and_the_way_back_adds_nothing(kb):
+def test_revision_adds_what_changed_and_the_way_back_adds_nothing(kb):
     first = kb.commit(
         *[doc(f"d{number}", "text " * 50 + str(number)) for number in range(300)], collections=[collection()]
     )
@@ -166,7 +166,7 @@ def test_a_revision_adds_what_changed_and_the_way_back_adds_nothing(kb):
     assert segments(kb) == before
 
 
-def test_a_removal_writes_no_segment(kb):
+def test_removal_writes_no_segment(kb):
     first = kb.commit(*[doc(f"d{number}") for number in range(300)], collections=[collection()])
     kb.index(first)
     second = kb.commit(remove=[("guide", "d7")])
@@ -176,7 +176,7 @@ def test_a_removal_writes_no_segment(kb):
     assert len(kb.search(kb.views.path(first), "text", where={"source_id": "d7"})) == 1
 
 
-def test_the_first_uncommitted_document_copies_nothing(kb):
+def test_first_uncommitted_document_copies_nothing(kb):
     first = kb.commit(*[doc(f"d{number}") for number in range(300)], collections=[collection()])
     kb.index(first)
     working = kb.copied(first, "working")
@@ -193,7 +193,7 @@ def test_the_first_uncommitted_document_copies_nothing(kb):
     assert len(segments(kb) - before) == 1
 
 
-def test_a_damaged_segment_is_built_again_alone(kb, small):
+def test_damaged_segment_is_built_again_alone(kb, small):
     rows = [doc(f"d{number}", f"word{number} text") for number in range(40)]
     first = kb.commit(*rows, collections=[collection(), collection("notes")])
     kb.index(first)
@@ -305,7 +305,7 @@ def test_rewriting_keeps_every_view_s_answers_and_frees_what_is_there_twice(kb, 
     assert kb.answers(kb.views.path(following), QUERIES) == kb.answers(kb.folder / "fresh" / "following", QUERIES)
 
 
-def test_a_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, monkeypatch):
+def test_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     held = next(revision for revision in reversed(revisions) if len(parts(kb, revision)) > 1)
@@ -322,7 +322,7 @@ def test_a_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, m
     assert kb.answers(kb.views.path(held), QUERIES) == answers
 
 
-def test_a_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
+def test_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     answers = {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions}
@@ -362,7 +362,7 @@ def test_views_that_share_little_are_not_joined(kb, small):
     assert segments(kb) == there
 
 
-def test_a_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(kb, monkeypatch):
+def test_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     replacing, rebuilt = upkeep._replace_view, []
@@ -383,7 +383,7 @@ def test_a_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(
     assert all(kb.views.problem(revision) == "" for revision in revisions)
 
 
-def test_a_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
+def test_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     alone = next(name for name in parts(kb, revisions[3]) if name not in parts(kb, revisions[-1]))
@@ -418,7 +418,7 @@ def test_views_that_nobody_is_bound_to_stay_as_long_as_their_segments_take_littl
     assert segments(kb) == set(parts(kb, revisions[0]))
 
 
-def test_a_view_that_shares_its_segments_with_a_bound_one_takes_nothing(kb):
+def test_view_that_shares_its_segments_with_a_bound_one_takes_nothing(kb):
     first = kb.commit(*[doc(f"d{number}") for number in range(20)], collections=[collection()])
     kb.index(first)
     second = kb.commit(remove=[("guide", "d1")])

@@ -108,7 +108,7 @@ def test_without_a_file_in_the_base_the_defaults_count_and_the_head_may_narrow_t
     assert (found.limits.knowledge_mb, found.auto_fetch) == (5, False)
 
 
-def test_a_head_that_deletes_the_file_takes_no_restriction_back(repo, monkeypatch):
+def test_head_that_deletes_the_file_takes_no_restriction_back(repo, monkeypatch):
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, "mcp.read_only: true\nlimits.knowledge_mb: 5\n"))
     repo.commit("gone", **{".vmrag.yaml": None})
     found = loaded(repo).config
@@ -126,7 +126,7 @@ def test_agreements_on_the_machine_are_ignored_in_ci(repo, monkeypatch):
     assert loaded(repo).config.hooks.on_dirty == "warn"
 
 
-def test_the_environment_has_the_last_word(repo, monkeypatch):
+def test_environment_has_the_last_word(repo, monkeypatch):
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, BASE))
     monkeypatch.setenv("VMRAG_REMOTE", "git+https://example.org/other.git")
     assert loaded(repo).config.remote == "git+https://example.org/other.git"
@@ -141,7 +141,7 @@ def test_only_a_full_hash_names_a_commit(repo, monkeypatch, name):
     assert error.hint.startswith("unset VMRAG_SETTINGS_FROM")
 
 
-def test_a_commit_that_is_not_here_is_an_error_and_the_heads_file_never_takes_its_place(repo, monkeypatch):
+def test_commit_that_is_not_here_is_an_error_and_the_heads_file_never_takes_its_place(repo, monkeypatch):
     commit(repo, BASE)
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", "0123456789" * 4)
     error = refused(repo)

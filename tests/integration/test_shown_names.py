@@ -72,7 +72,7 @@ def test_show_accepts_the_name_of_a_file_in_a_commit(project):
 
 
 @pytest.mark.parametrize("command", ["log", "blame", "show"])
-def test_a_path_means_that_file_and_not_the_one_with_that_full_name(project, command):
+def test_path_means_that_file_and_not_the_one_with_that_full_name(project, command):
     commit(project, "top changes", **{"README.md": "# Top again\n"})
     below, top = (project.vmrag(command, name).out for name in ("docs/README.md", "docs//README.md"))
     assert ("Below" in below, "Top" in below) == (command != "log", False)
@@ -100,7 +100,7 @@ def test_answers_for_programs_keep_collection_and_id(project):
     assert (match["collection"], match["doc_id"], match["name"]) == ("docs", "docs/config.rst", "docs/config.rst")
 
 
-def test_a_path_in_several_collections_has_the_name_of_the_collection(project):
+def test_path_in_several_collections_has_the_name_of_the_collection(project):
     store_copy(project)
     names = names_of(project, "--path", "config.rst")
     assert sorted(names) == ["docs/docs/config.rst", "kept/docs/config.rst"]
@@ -113,7 +113,7 @@ def test_a_path_in_several_collections_has_the_name_of_the_collection(project):
         assert project.vmrag("show", name).out == CONFIG
 
 
-def test_a_stored_name_that_is_a_path_too_has_two_slashes(project):
+def test_stored_name_that_is_a_path_too_has_two_slashes(project):
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("a.py", "the stored timeout\n", collection="src")
     project.vmrag("commit", "-m", "src")

@@ -57,7 +57,7 @@ def test_progress_of_the_first_query_counts_files(project, monkeypatch):
 # -- vmrag ask
 
 
-def test_a_question_is_answered_from_files_without_a_knowledge_base(project):
+def test_question_is_answered_from_files_without_a_knowledge_base(project):
     shown = project.vmrag("ask", "how often does the rollback script run", "--min-score", "0").out
     assert "The rollback script runs twice. [1]\n" in shown
     assert "[1] Deploying — docs/deploy.md\n" in shown
@@ -129,7 +129,7 @@ def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(pr
     )
 
 
-def test_a_question_is_answered_from_both_kinds(stocked):
+def test_question_is_answered_from_both_kinds(stocked):
     report = stocked.ask("ask", "a stored text about otters", "--min-score", "0", "--sources", "9")
     assert report["sources"][0]["path"] == "notes/note.md"
     assert "file" not in report["sources"][0]
@@ -144,7 +144,7 @@ def test_before_anything_is_set_up_a_question_is_answered_from_the_files(project
     assert "docs/deploy.md" in project.vmrag("ask", "how often does the rollback script run", "--min-score", "0").out
 
 
-def test_a_file_is_sent_to_no_language_model(stocked, chat):
+def test_file_is_sent_to_no_language_model(stocked, chat):
     for name, value in {"provider": "openai", "base-url": f"{chat.url}/v1", "model": "m"}.items():
         stocked.git("config", f"vmrag.llm.{name}", value)
     shown = stocked.vmrag("ask", "rollback script", "--collection", "docs", "--min-score", "0", "--sources", "1").out
@@ -158,7 +158,7 @@ def test_a_file_is_sent_to_no_language_model(stocked, chat):
 # -- places
 
 
-def test_a_place_in_a_commit_is_named_as_git_names_it_with_the_line_there(project):
+def test_place_in_a_commit_is_named_as_git_names_it_with_the_line_there(project):
     before = project.git("rev-parse", "--short=7", "HEAD")
     change(project, "docs/deploy.md", "---\n# Dep", "author: me\n---\n\n\n# Dep")
     commit(project, "move it down")
@@ -169,7 +169,7 @@ def test_a_place_in_a_commit_is_named_as_git_names_it_with_the_line_there(projec
     assert "1. docs/deploy.md:9  Deploying\n" in project.vmrag("query", "rollback script", "-k", "1").out
 
 
-def test_a_place_in_a_commit_is_there_though_the_file_is_gone(project):
+def test_place_in_a_commit_is_there_though_the_file_is_gone(project):
     commit(project, "away", **{"docs/deploy.md": None, "src/keys.py": None})
     deploy, keys = (
         project.ask("query", text, "-k", "1", "--at", "HEAD~1")["results"][0] for text in ("rollback script", "zebra")
@@ -209,7 +209,7 @@ def test_long_lines_and_control_characters_of_code_are_shown_as_elsewhere(projec
     assert len(found) < 110
 
 
-def test_a_match_right_below_the_first_lines_of_code_is_shown(project):
+def test_match_right_below_the_first_lines_of_code_is_shown(project):
     shown = project.vmrag("query", "step_6", "-k", "1", "--collection", "code", "--mode", "keyword").out
     assert shown.splitlines()[1:-1][0] == "   def far():", "the eighth line"
     shown = project.vmrag("query", "step_7", "-k", "1", "--collection", "code", "--mode", "keyword").out
@@ -233,7 +233,7 @@ def test_generated_attribute_applies_at_once(project):
 # -- where an answer comes from
 
 
-def test_the_last_line_is_short_and_true(stocked):
+def test_last_line_is_short_and_true(stocked):
     change(stocked, "docs/page.md", "two", "TWO")
     (stocked.top / "README.md").unlink()
     (stocked.top / "docs/new.md").write_text("new\n")
@@ -246,7 +246,7 @@ def test_the_last_line_is_short_and_true(stocked):
 # -- the fingerprint
 
 
-def test_a_fingerprint_names_the_commit_of_the_files(project, stocked):
+def test_fingerprint_names_the_commit_of_the_files(project, stocked):
     head = stocked.git("rev-parse", "HEAD")
     report = stocked.ask("fingerprint")
     assert report["files"] == {"commit": head, "uncommitted": False}
@@ -261,7 +261,7 @@ def test_a_fingerprint_names_the_commit_of_the_files(project, stocked):
 
 
 @pytest.mark.parametrize("kind", ["project", "stocked"])
-def test_the_index_of_files_is_verified_too(request, kind):
+def test_index_of_files_is_verified_too(request, kind):
     made = request.getfixturevalue(kind)
     change(made, "docs/page.md", "two", "TWO")
     stored = 1 if kind == "stocked" else 0
@@ -271,7 +271,7 @@ def test_the_index_of_files_is_verified_too(request, kind):
     assert (at_head["documents"], at_head["indexed_files"], at_head["problems"]) == (stored, 6, [])
 
 
-def test_a_damaged_index_of_files_is_found_and_the_fix_mends_it(project):
+def test_damaged_index_of_files_is_found_and_the_fix_mends_it(project):
     project.vmrag("query", "rollback script")
     segment = next((project.shared / "segments").glob("*/"))
     bits.flip(segment / "words-1.idx", 300, 6)

@@ -134,7 +134,7 @@ def test_replaced_objects_are_read_as_they_were_committed(repo):
     assert said.text == "honest\n"
 
 
-def test_a_partial_clone_names_what_it_lacks_and_fetches_nothing(repo, tmp_path, monkeypatch):
+def test_partial_clone_names_what_it_lacks_and_fetches_nothing(repo, tmp_path, monkeypatch):
     repo.commit(**{"a.md": "a\n", "b.md": "b\n", "docs/c.md": "c\n"})
     repo.git("config", "uploadpack.allowFilter", "true")
     subprocess.run(
@@ -153,7 +153,7 @@ def test_a_partial_clone_names_what_it_lacks_and_fetches_nothing(repo, tmp_path,
     assert listed(part).missing == found.missing
 
 
-def test_a_repository_with_sha256_names_works(tmp_path):
+def test_repository_with_sha256_names_works(tmp_path):
     top = tmp_path / "repo"
     subprocess.run(["git", "init", "-q", "--object-format=sha256", top], check=True)
     repo = Repo(top)
@@ -163,14 +163,14 @@ def test_a_repository_with_sha256_names_works(tmp_path):
     assert next(read_texts_at_commit(locate_work_tree(top), found.files["docs"]))[1].text == "a\n"
 
 
-def test_a_commit_that_is_not_here_is_named(repo):
+def test_commit_that_is_not_here_is_named(repo):
     repo.commit(**{"a.md": "a\n"})
     for commit in ("0" * 40, "-x", "HEAD"):
         with pytest.raises(GitReferenceMissing):
             list_at_commit(locate_work_tree(repo.top), commit, [DOCS], max_bytes=MOST)
 
 
-def test_a_tree_that_names_itself_over_and_over_ends_soon(repo, monkeypatch):
+def test_tree_that_names_itself_over_and_over_ends_soon(repo, monkeypatch):
     blob = repo.git("hash-object", "-w", "--stdin", stdin="x\n")
     tree = repo.git("mktree", stdin=f"100644 blob {blob}\ta.md\n")
     for _ in range(12):

@@ -32,7 +32,7 @@ def names(project: Project, *arguments: str) -> list[str]:
     return project.vmrag("diff", *arguments, "--name-status").out.splitlines()
 
 
-def test_a_diff_shows_the_files_that_differ_from_head(project):
+def test_diff_shows_the_files_that_differ_from_head(project):
     assert project.vmrag("diff").out == "no documents changed\n"
     change(project, "docs/page.md", "two", "TWO")
     (project.top / "README.md").unlink()
@@ -77,7 +77,7 @@ def test_three_dots_compare_with_the_merge_base(project):
     assert names(project, "main..side") == ["M\tREADME.md", "A\tdocs/aside.md"]
 
 
-def test_a_revision_has_no_files_to_compare(stocked):
+def test_revision_has_no_files_to_compare(stocked):
     change(stocked, "docs/page.md", "two", "TWO")
     report = stocked.ask("diff", stocked.pinned)
     assert (report["documents"], report.get("old_commit")) == ([], None)
@@ -115,7 +115,7 @@ def test_two_documents_are_compared_by_their_names(stocked):
     assert "Did you mean 'docs/page.md'?" in missing.err
 
 
-def test_a_file_that_says_the_same_is_not_shown(project):
+def test_file_that_says_the_same_is_not_shown(project):
     (project.top / "docs/page.md").write_bytes(b"\xef\xbb\xbf" + PAGE.encode())
     assert project.vmrag("diff").out == "no documents changed\n"
 
@@ -143,7 +143,7 @@ def test_before_anything_is_set_up_what_would_be_proposed_is_compared(project):
     assert names(project, "HEAD~1", "HEAD") == ["M\tdocs/page.md"]
 
 
-def test_the_golden_answers_of_two_commits_are_compared(project):
+def test_golden_answers_of_two_commits_are_compared(project):
     commit(
         project,
         "queries",

@@ -30,7 +30,7 @@ def subjects(project: Project, *arguments: str) -> list[str]:
     return [each["message"].partition("\n")[0] for each in project.ask("log", *arguments)["commits"]]
 
 
-def test_a_log_of_a_file_has_its_commits_through_renames(project):
+def test_log_of_a_file_has_its_commits_through_renames(project):
     shown = project.vmrag("log", "docs/docs/deep/page.md").out.splitlines()
     assert [line.strip() for line in shown[1::2]] == [
         "move it  (docs/page.md -> docs/deep/page.md)",
@@ -44,7 +44,7 @@ def test_a_log_of_a_file_has_its_commits_through_renames(project):
     )
 
 
-def test_a_log_as_json_has_the_whole_message_and_what_was_asked_of_the_text(project):
+def test_log_as_json_has_the_whole_message_and_what_was_asked_of_the_text(project):
     newest, older, first = project.ask("log", "docs/docs/deep/page.md", "-p")["commits"]
     assert (newest["kind"], newest["name"], newest["old_name"]) == (
         "modified",
@@ -61,7 +61,7 @@ def test_a_log_as_json_has_the_whole_message_and_what_was_asked_of_the_text(proj
     assert project.ask("log", "docs/docs/deep/page.md")["commits"][0]["diff"] is None
 
 
-def test_a_log_of_a_range_has_the_commits_of_that_range(project):
+def test_log_of_a_range_has_the_commits_of_that_range(project):
     name = "docs/docs/deep/page.md"
     assert subjects(project, "HEAD~1", "docs/docs/page.md") == ["two is TWO", "begin"]
     assert subjects(project, "HEAD~1..HEAD", name) == ["move it"]
@@ -69,7 +69,7 @@ def test_a_log_of_a_range_has_the_commits_of_that_range(project):
     assert subjects(project, "HEAD...HEAD~1", name) == ["move it"]
 
 
-def test_a_log_shows_patches_and_numbers_as_those_of_revisions_are_shown(project):
+def test_log_shows_patches_and_numbers_as_those_of_revisions_are_shown(project):
     out = project.vmrag("log", "HEAD~1", "docs/docs/page.md", "-p", "-n", "1").out
     assert "M  docs/page.md\n" in out
     assert "    [-two-]{+TWO+}\n" in out
@@ -84,7 +84,7 @@ def test_log_finds_a_removed_file_by_its_path_and_its_full_name(project):
     assert "no document 'docs/deep/pages.md' in collection 'docs'" in error.err
 
 
-def test_a_path_means_the_file_if_a_stored_document_has_that_id(project):
+def test_path_means_the_file_if_a_stored_document_has_that_id(project):
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("docs/deep/page.md", "stored\n", collection="notes")
     project.vmrag("commit", "-m", "store it")
@@ -96,7 +96,7 @@ def test_a_path_means_the_file_if_a_stored_document_has_that_id(project):
     assert "TWO" in project.vmrag("show", "docs/deep/page.md").out
 
 
-def test_a_graph_is_not_drawn_of_a_file(project):
+def test_graph_is_not_drawn_of_a_file(project):
     done = project.vmrag("log", "docs/docs/deep/page.md", "--graph", code=2)
     assert "hint: git log --graph --oneline -- docs/deep/page.md" in done.err
 
@@ -158,7 +158,7 @@ def test_no_program_that_the_repository_names_is_started(project, tmp_path):
     assert not proof.exists()
 
 
-def test_a_partial_clone_names_what_it_does_not_have(project, tmp_path):
+def test_partial_clone_names_what_it_does_not_have(project, tmp_path):
     project.git("config", "uploadpack.allowFilter", "true")
     change(project, "docs/deep/page.md", "one", "ONE")
     commit(project, "one is ONE")

@@ -47,7 +47,7 @@ def stocked(project) -> Project:
 # -- reports
 
 
-def test_a_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
+def test_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
     change(project, "docs/page.md", "two", "TWO")
     change(project, "src/a.py", "pass", "return 1")
     commit(project, "change both")
@@ -63,7 +63,7 @@ def test_a_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
     assert report["summary"]["head"]["revision"] is None
 
 
-def test_a_report_shows_files_beside_stored_documents_and_where_they_moved(stocked):
+def test_report_shows_files_beside_stored_documents_and_where_they_moved(stocked):
     (stocked.top / "docs/deep").mkdir()
     stocked.git("mv", "docs/page.md", "docs/deep/page.md")
     stocked.put("note.md", "stored words\n", collection="notes")
@@ -139,7 +139,7 @@ def test_golden_queries_ask_both_kinds(stocked):
     assert stocked.vmrag("check").out.startswith("2 queries answered as expected")
 
 
-def test_the_answer_since_a_commit_names_the_commits_of_files(project):
+def test_answer_since_a_commit_names_the_commits_of_files(project):
     change(project, "docs/page.md", "two", "TWO")
     commit(project, "louder")
     change(project, "docs/page.md", "one", "ONE")
@@ -152,7 +152,7 @@ def test_the_answer_since_a_commit_names_the_commits_of_files(project):
     assert shown.startswith(f"Since HEAD~1 ({report['commit'][:7]}), the answer is the same:")
 
 
-def test_the_answer_since_a_commit_of_both_kinds_says_of_which_revision_and_commit(stocked):
+def test_answer_since_a_commit_of_both_kinds_says_of_which_revision_and_commit(stocked):
     report = stocked.ask("query", "three four", "--since", "HEAD")
     place = f"{report['since'][:7]} and the files of {stocked.git('rev-parse', 'HEAD')[:7]}"
     assert report["since"]

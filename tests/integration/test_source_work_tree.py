@@ -71,7 +71,7 @@ def committed(repo) -> Watched:
     return repo
 
 
-def test_a_clean_work_tree_has_the_files_of_its_commit(committed):
+def test_clean_work_tree_has_the_files_of_its_commit(committed):
     expected = list_at_commit(
         locate_work_tree(committed.top), committed.git("rev-parse", "HEAD"), [DOCS, CODE], max_bytes=MOST
     )
@@ -132,7 +132,7 @@ def test_each_kind_of_change_is_shown_as_it_stands(committed):
     assert committed.listed(untracked=True).removed == ("docs/deleted.md", "docs/removed.md")
 
 
-def test_a_file_that_is_edited_back_is_committed_again(committed):
+def test_file_that_is_edited_back_is_committed_again(committed):
     committed.write("README.md", "other\n")
     assert committed.docs()["README.md"] == "modified"
     committed.git("add", "README.md")
@@ -165,7 +165,7 @@ def test_assume_unchanged_is_as_in_the_index_and_sparse_is_not_shown(committed):
     assert found.removed == ()
 
 
-def test_a_sparse_file_that_comes_and_goes_is_shown_while_it_is_there(committed):
+def test_sparse_file_that_comes_and_goes_is_shown_while_it_is_there(committed):
     committed.git("sparse-checkout", "set", "--no-cone", "/README.md")
     committed.write("docs/a.txt", "back\n")
     assert committed.docs() == {"README.md": "", "docs/a.txt": "modified"}
@@ -182,7 +182,7 @@ def test_before_the_first_commit_all_are_added(repo):
     assert repo.docs() == {"README.md": "added"}
 
 
-def test_a_linked_work_tree_has_its_own_files(committed, tmp_path):
+def test_linked_work_tree_has_its_own_files(committed, tmp_path):
     committed.git("worktree", "add", "-q", str(tmp_path / "other"), "-b", "other")
     other = Watched(tmp_path / "other")
     other.write("README.md", "# other\n")
@@ -207,7 +207,7 @@ def test_other_forms_of_the_index_are_read(committed, setting):
 # -- harmless
 
 
-def test_the_index_is_neither_written_nor_locked_and_a_lock_does_not_matter(committed):
+def test_index_is_neither_written_nor_locked_and_a_lock_does_not_matter(committed):
     index = committed.top / ".git" / "index"
     os.utime(committed.top / "README.md")
     committed.write("docs/a.txt", "b\n")
@@ -302,7 +302,7 @@ def test_touched_files_and_line_endings_are_unchanged(committed):
     assert committed.texts()["docs/a.txt"] == "b\n"
 
 
-def test_an_encoding_of_the_work_tree_is_decoded(committed):
+def test_encoding_of_the_work_tree_is_decoded(committed):
     committed.commit(
         **{".gitattributes": "docs/*.txt working-tree-encoding=UTF-16LE\n", "docs/u.txt": "ä\n".encode("utf-16-le")}
     )
@@ -322,7 +322,7 @@ def test_attributes_are_those_in_the_work_tree(committed):
     assert list(committed.reasons()) == ["README.md"]
 
 
-def test_an_edited_file_that_moved_on_is_an_error_to_try_again(committed):
+def test_edited_file_that_moved_on_is_an_error_to_try_again(committed):
     committed.write("README.md", "# B\n")
     files = committed.listed().files["docs"]
     committed.write("README.md", "# C\n")
@@ -333,7 +333,7 @@ def test_an_edited_file_that_moved_on_is_an_error_to_try_again(committed):
 # -- nothing changed
 
 
-def test_the_token_stands_until_something_changes(committed):
+def test_token_stands_until_something_changes(committed):
     committed.grow_old()
     token = compute_token(committed.listed())
     assert committed.unchanged() == token
@@ -358,7 +358,7 @@ def test_the_token_stands_until_something_changes(committed):
         assert committed.unchanged() == compute_token(fresh)
 
 
-def test_a_change_within_one_tick_of_the_clock_and_of_equal_size_is_seen(committed):
+def test_change_within_one_tick_of_the_clock_and_of_equal_size_is_seen(committed):
     for number in range(30):
         committed.write("README.md", f"# {number:04}\n")
         assert committed.texts()["README.md"] == f"# {number:04}\n"
@@ -375,7 +375,7 @@ def test_files_that_are_as_young_as_the_index_are_compared_until_they_are_older(
     assert committed.docs()["README.md"] == "modified"
 
 
-def test_a_change_in_the_second_of_the_index_is_not_forgotten_later(committed):
+def test_change_in_the_second_of_the_index_is_not_forgotten_later(committed):
     time.sleep(1 - time.time() % 1)
     committed.write("README.md", "# B\n")
     committed.git("add", "README.md")
@@ -390,7 +390,7 @@ def test_a_change_in_the_second_of_the_index_is_not_forgotten_later(committed):
     assert committed.texts()["README.md"] == "# C\n"
 
 
-def test_a_change_that_sets_the_time_back_is_seen(committed):
+def test_change_that_sets_the_time_back_is_seen(committed):
     committed.write("README.md", "# B\n")
     committed.listed()
     before = (committed.top / "README.md").stat()
@@ -438,7 +438,7 @@ def test_unchanged_hashes_nothing_and_files_once_hashed_are_not_read_again(commi
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80", b"not msgpack", b"\xc1" * 100])
-def test_a_damaged_cache_is_forgotten(committed, content):
+def test_damaged_cache_is_forgotten(committed, content):
     expected = committed.listed()
     folder = committed.top / ".git" / "vmrag"
     for name in ("sources", "sources.listing"):
@@ -475,7 +475,7 @@ def test_untracked_files_that_nobody_can_count_hide_nothing(committed, monkeypat
         committed.listed(untracked=True)
 
 
-def test_a_copy_of_the_index_that_another_process_removes_is_made_again(committed, monkeypatch):
+def test_copy_of_the_index_that_another_process_removes_is_made_again(committed, monkeypatch):
     committed.write("README.md", "# B\n")
     real, folder = raw_changes.refresh_copy, committed.top / ".git" / "vmrag"
 
@@ -491,7 +491,7 @@ def test_a_copy_of_the_index_that_another_process_removes_is_made_again(committe
 
 
 @pytest.mark.parametrize("content", [b"", b"DIRC", b"\0" * 200, b"DIRC\0\0\0\2\0\0\0\x09" + b"x" * 300])
-def test_a_copy_of_the_index_that_a_power_cut_tore_is_made_again(committed, content):
+def test_copy_of_the_index_that_a_power_cut_tore_is_made_again(committed, content):
     committed.write("README.md", "# B\n")
     before = committed.listed()
     (copy,) = (committed.top / ".git" / "vmrag").glob("sources@*")
@@ -501,14 +501,14 @@ def test_a_copy_of_the_index_that_a_power_cut_tore_is_made_again(committed, cont
     assert committed.unchanged()
 
 
-def test_an_index_of_gits_that_is_damaged_is_an_error_of_gits(committed):
+def test_index_of_gits_that_is_damaged_is_an_error_of_gits(committed):
     committed.listed()
     (committed.top / ".git" / "index").write_bytes(b"x" * 200)
     with pytest.raises(GitFailed, match="index"):
         committed.listed()
 
 
-def test_a_value_of_attributes_that_is_not_utf8_is_a_reason_and_an_encoding(committed):
+def test_value_of_attributes_that_is_not_utf8_is_a_reason_and_an_encoding(committed):
     (committed.top / ".gitattributes").write_bytes(b"README.md filter=\xff\n*.txt working-tree-encoding=\xff\n")
     committed.git("add", "-A")
     assert committed.reasons()["README.md"].startswith("has the filter \\xff")
@@ -539,7 +539,7 @@ def test_listings_of_two_questions_do_not_disturb_each_other(committed):
     assert not [path for path in (committed.top / ".git" / "vmrag").iterdir() if path.name.startswith(".")]
 
 
-def test_a_work_tree_with_sha256_names_works(tmp_path):
+def test_work_tree_with_sha256_names_works(tmp_path):
     subprocess.run(["git", "init", "-q", "--object-format=sha256", tmp_path / "repo"], check=True)
     repo = Watched(tmp_path / "repo")
     repo.write("README.md", "# A\n")

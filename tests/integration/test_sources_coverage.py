@@ -48,7 +48,7 @@ FILES = (
         (["docs/**/d.md", "docs/deep/**"], ["docs/deep/er/"]),
     ],
 )
-def test_a_path_is_named_as_git_names_the_file(tmp_path, paths, exclude):
+def test_path_is_named_as_git_names_the_file(tmp_path, paths, exclude):
     repo = make_repo(tmp_path / "repo")
     repo.commit("all", **dict.fromkeys(FILES, "text\n"))
     source = SourceSettings("docs", tuple(paths), tuple(exclude))

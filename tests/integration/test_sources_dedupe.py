@@ -50,7 +50,7 @@ def test_twins_are_removed_and_committed_with_the_pin(project):
     assert project.status()["in_sync"]
 
 
-def test_the_settings_that_name_the_sources_go_into_the_same_commit(project):
+def test_settings_that_name_the_sources_go_into_the_same_commit(project):
     assert 'hint: git commit -m "…"' in project.vmrag("sources", "dedupe").out
 
 
@@ -85,7 +85,7 @@ def test_adopting_again_changes_nothing(project):
     assert project.pinned == pinned
 
 
-def test_a_dry_run_lists_and_removes_nothing(project):
+def test_dry_run_lists_and_removes_nothing(project):
     before = names(project)
     assert "rm handbook/setup.md" in project.vmrag("sources", "dedupe", "--dry-run").out
     assert names(project) == before
@@ -103,7 +103,7 @@ def test_beside_other_uncommitted_documents_the_removal_waits_for_a_commit(proje
     assert names(project) == {"handbook/faq.md", "handbook/note.md", *FILES}
 
 
-def test_a_text_that_no_revision_holds_is_kept(project):
+def test_text_that_no_revision_holds_is_kept(project):
     project.write(".vmrag.yaml", SETTINGS)
     project.write("docs/setup.md", "# Setup\n\nTold once.\n")
     project.vmrag("import", "docs", "--collection", "handbook", "--copy")
@@ -128,7 +128,7 @@ def test_dedupe_lists_documents_that_differ_from_their_file(project):
     assert "pip" in then
 
 
-def test_a_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(project):
+def test_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(project):
     project.drop("faq.md")
     project.record("without")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
@@ -150,13 +150,13 @@ def test_dedupe_keeps_other_documents_of_a_collection_with_hint(project):
     assert names(project) == {file.replace("files/", "handbook/") for file in FILES}
 
 
-def test_a_file_that_is_left_out_keeps_its_stored_document(project):
+def test_file_that_is_left_out_keeps_its_stored_document(project):
     project.write("docs/rest.md", "<!-- @generated -->\n# Rest\n")
     project.vmrag("sources", "dedupe")
     assert names(project) == {"handbook/faq.md", "handbook/rest.md", *FILES - {"files/docs/rest.md"}}
 
 
-def test_a_kill_before_the_commit_leaves_the_removal_uncommitted(project, monkeypatch):
+def test_kill_before_the_commit_leaves_the_removal_uncommitted(project, monkeypatch):
     def killed(*_args, **_options):
         raise KeyboardInterrupt
 
@@ -185,7 +185,7 @@ def test_folder_import_leaves_out_files_of_sources_with_reasons(project):
     assert {name for name in names(project) if name.startswith("notes/")} == {"notes/notes/a.md"}
 
 
-def test_a_file_that_a_source_leaves_out_can_be_imported(project):
+def test_file_that_a_source_leaves_out_can_be_imported(project):
     project.write("docs/made.md", "<!-- @generated -->\n# Made\n")
     project.git("add", "docs/made.md")
     project.vmrag("import", "docs/made.md", "--collection", "notes", "--copy")
@@ -211,14 +211,14 @@ def test_writes_to_source_files_are_rejected_with_hint(project, command, hint):
     assert hint in error["hint"]
 
 
-def test_a_file_that_is_deleted_is_restored_by_git(project):
+def test_file_that_is_deleted_is_restored_by_git(project):
     project.git("rm", "-q", "docs/setup.md")
     error = project.vmrag("restore", "files/docs/setup.md", "--json", code=2).error
     project.git(*error["hint"].split("   (")[0].split()[1:])
     assert (project.top / "docs/setup.md").exists()
 
 
-def test_a_name_that_no_file_has_is_missing_as_ever(project):
+def test_name_that_no_file_has_is_missing_as_ever(project):
     error = project.vmrag("rm", "files/docs/none.md", "--json", code=3).error
     assert error["code"] == "DOCUMENT_NOT_FOUND"
     assert error["message"] == "the source 'files' (files of this repository) has no document 'docs/none.md'."
@@ -319,7 +319,7 @@ def test_adopt_prints_its_replacement(project):
     assert "hint: vmrag sources dedupe" in result.err
 
 
-def test_an_answer_says_that_the_stored_collection_of_a_sources_name_answers(project):
+def test_answer_says_that_the_stored_collection_of_a_sources_name_answers(project):
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
     said = project.vmrag("query", "install the program")
     assert "handbook/setup.md" in said.out
@@ -329,7 +329,7 @@ def test_an_answer_says_that_the_stored_collection_of_a_sources_name_answers(pro
     ) in said.out
 
 
-def test_a_library_takes_no_file_of_a_source(project):
+def test_library_takes_no_file_of_a_source(project):
     project.write("notes/a.md", "# A\n")
     error = project.vmrag("import", "docs/setup.md", "--library", "shelf", "--json", code=2).error
     assert error["code"] == "SOURCE_READ_ONLY"

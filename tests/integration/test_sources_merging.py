@@ -67,7 +67,7 @@ def test_git_merges_without_a_conflict_whichever_side_is_ours(project, ours, the
     assert "with uv" in project.vmrag("show", "files/docs/setup.md").out
 
 
-def test_a_rebase_onto_the_adoption_has_no_conflict(project):
+def test_rebase_onto_the_adoption_has_no_conflict(project):
     project.git("switch", "-q", "changed")
     project.git("rebase", "-q", "adopted")
     project.vmrag("sync")
@@ -80,7 +80,7 @@ def test_vmrag_merge_has_no_conflict(project):
     assert "handbook/setup.md" not in names(project)
 
 
-def test_a_whole_collection_that_became_a_source_conflicts_with_no_change_of_its_documents(project):
+def test_whole_collection_that_became_a_source_conflicts_with_no_change_of_its_documents(project):
     project.git("switch", "-q", "main")
     project.vmrag("sync")
     project.vmrag("import", "docs", "--collection", "guide", "--copy", "--base", "docs")

@@ -76,7 +76,7 @@ def test_of_many_files_that_are_left_out_a_few_are_shown(project):
     assert "more" not in everything.split("left out:")[1]
 
 
-def test_a_commit_is_shown_by_its_own_settings(project):
+def test_commit_is_shown_by_its_own_settings(project):
     configured(project)
     project.git("tag", "then")
     project.commit("more", **{"docs/more.md": "# More\n", ".vmrag.yaml": SOURCES.replace("docs/, ", "")})
@@ -157,13 +157,13 @@ def without_code(project, monkeypatch):
 @pytest.mark.parametrize(
     "command", ["show code/a.py", "blame code/a.py", "list --collection code", "grep x --collection code"]
 )
-def test_a_source_that_cannot_be_read_here_says_why(without_code, command):
+def test_source_that_cannot_be_read_here_says_why(without_code, command):
     error = without_code.vmrag(*command.split(), "--json", code=3).error
     assert (error["code"], error["details"]["collection_name"]) == ("COLLECTION_NOT_FOUND", "code")
     assert "here: the extra is missing" in error["message"]
 
 
-def test_a_source_that_cannot_be_read_is_named_in_an_answer(without_code):
+def test_source_that_cannot_be_read_is_named_in_an_answer(without_code):
     said = without_code.vmrag("query", "install").out
     assert "The source 'code' was not searched: the extra is missing: pip install it\n" in said
 
@@ -178,12 +178,12 @@ def test_show_explains_why_a_file_is_left_out(without_code, name, why):
 # -- before anything is set up
 
 
-def test_a_commit_is_shown_before_anything_is_set_up(project):
+def test_commit_is_shown_before_anything_is_set_up(project):
     assert by_name(project.ask("sources", "--at", "HEAD"))["docs"]["documents"] == 2
     assert "docs  2 documents" in project.vmrag("sources", "--at", "HEAD").out
 
 
-def test_the_first_answer_says_once_how_to_go_on(project):
+def test_first_answer_says_once_how_to_go_on(project):
     assert "vmrag init" in project.vmrag("query", "install").err
     assert project.vmrag("query", "install").err == ""
 

@@ -151,11 +151,11 @@ def test_command_loads_no_part_of_chroma_in_a_repository_of_files(tmp_path, monk
 
 
 @pytest.mark.parametrize("line", BUDGETS)
-def test_a_command_that_reads_stays_in_its_budget(project, line):
+def test_command_that_reads_stays_in_its_budget(project, line):
     require(load(project, *line.split()), BUDGETS[line])
 
 
-def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
+def test_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
     require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(147, 5))
     require(load(project, "commit", "-m", "rest"), Budget(129, 5))
@@ -198,7 +198,7 @@ def test_command_that_moves_documents_stays_in_its_budget_of_processes(
         assert sum(line.split()[0].endswith("/dolt") or " dolt " in line for line in started) <= programs, started
 
 
-def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
+def test_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
     require(load(project, "post-checkout", kind="hook"), Budget(78, 2))
     project.git("switch", "-q", "feature")
     require(load(project, "post-checkout", kind="hook"), Budget(85, 2))

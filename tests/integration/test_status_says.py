@@ -14,7 +14,7 @@ pytestmark = pytest.mark.hooks("off")
 template, project = terminal.template, terminal.project
 
 
-def test_an_open_merge_is_not_in_sync(project):
+def test_open_merge_is_not_in_sync(project):
     project.git("switch", "-q", "feature")
     project.record("never", rest="# Rest\n\nNever, ever rest.\n")
     project.git("switch", "-q", "main")
@@ -57,7 +57,7 @@ def test_status_reports_uncommitted_pin_until_it_is_committed(project):
     assert not any("The pin" in each for each in project.status()["reasons"])
 
 
-def test_a_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(project):
+def test_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(project):
     missing = "0123456789abcdef" * 2 + "01234567"
     pin = project.top / ".dolt-version"
     pin.write_text(pin.read_text().replace(project.pinned, missing))

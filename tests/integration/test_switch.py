@@ -77,7 +77,7 @@ def test_documents_left_behind_on_a_dirty_branch_are_named_and_found_again(spare
     whole(spare, tmp_path)
 
 
-def test_a_revision_is_read_and_the_first_document_makes_a_branch_there(project, tmp_path):
+def test_revision_is_read_and_the_first_document_makes_a_branch_there(project, tmp_path):
     first = pinned_by(project, "first")
     report = project.ask("branch", "--switch", first)
     assert (report["branch"], report["pin"]["dolt_commit"]) == (None, first)
@@ -95,7 +95,7 @@ def test_a_revision_is_read_and_the_first_document_makes_a_branch_there(project,
     whole(project, tmp_path)
 
 
-def test_the_own_branch_changes_nothing(project, tmp_path):
+def test_own_branch_changes_nothing(project, tmp_path):
     before = (project.top / ".dolt-version").read_bytes()
     project.put("draft.md", "A draft.")
     report = project.ask("branch", "--switch", "main")
@@ -131,7 +131,7 @@ def test_invalid_switch_target_changes_nothing(project, name, code, error, hint)
     assert rows(project) == listed
 
 
-def test_a_linked_work_tree_switches_for_its_own_branch(spare, tmp_path):
+def test_linked_work_tree_switches_for_its_own_branch(spare, tmp_path):
     spare.git("worktree", "add", "-q", "-b", "second", str(tmp_path / "second"), "main")
     second, before = Project(tmp_path / "second"), spare.pinned
     second.vmrag("branch", "--switch", "spare")
@@ -144,7 +144,7 @@ def test_a_linked_work_tree_switches_for_its_own_branch(spare, tmp_path):
     whole(spare, tmp_path)
 
 
-def test_a_commit_of_git_takes_the_switch_along_and_a_reset_takes_the_pin_back(spare, tmp_path):
+def test_commit_of_git_takes_the_switch_along_and_a_reset_takes_the_pin_back(spare, tmp_path):
     before = spare.pinned
     spare.vmrag("branch", "--switch", "spare")
     spare.git("commit", "-q", "-m", "switched")
@@ -158,7 +158,7 @@ def test_a_commit_of_git_takes_the_switch_along_and_a_reset_takes_the_pin_back(s
     assert rows(spare)["spare"]["revision"] == before
 
 
-def test_an_index_lock_in_the_way_switches_nothing(spare):
+def test_index_lock_in_the_way_switches_nothing(spare):
     before = spare.pinned
     (spare.top / ".git/index.lock").touch()
     assert spare.vmrag("branch", "--switch", "spare", "--json", code=3).error["code"] == "GIT_BUSY"

@@ -140,7 +140,7 @@ def config(project: Project) -> Path:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.sample(2)
-def test_a_killed_call_has_stored_all_of_its_rows_or_none_and_made_again_it_ends_well(project, config, tmp_path, step):
+def test_killed_call_has_stored_all_of_its_rows_or_none_and_made_again_it_ends_well(project, config, tmp_path, step):
     for path in DATA_FOLDER.glob("pytest-*.xml"):
         project.write(f"out/{path.name}", path.read_text())
     tools = Tools(project.top)
@@ -175,9 +175,7 @@ PROMOTING = {
 
 
 @pytest.mark.parametrize("step", PROMOTING)
-def test_a_killed_promotion_leaves_a_whole_file_that_its_row_follows_with_the_next_call(
-    project, config, tmp_path, step
-):
+def test_killed_promotion_leaves_a_whole_file_that_its_row_follows_with_the_next_call(project, config, tmp_path, step):
     written = step != "before the file is exchanged"
     path = project.top / DOCS / "problems" / "flood.md"
     before = path.read_text()
@@ -209,7 +207,7 @@ DELETING = {
 
 @pytest.mark.parametrize("step", DELETING)
 @pytest.mark.sample(2)
-def test_a_killed_deletion_of_a_project_leaves_each_branch_with_all_rows_or_none_and_goes_on(
+def test_killed_deletion_of_a_project_leaves_each_branch_with_all_rows_or_none_and_goes_on(
     project, config, tmp_path, step
 ):
     for branch in ("shelf", "topic"):

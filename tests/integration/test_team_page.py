@@ -26,7 +26,7 @@ services, paid_template, paid_project = paid.services, paid.paid_template, paid.
 template = terminal.template
 
 
-def test_the_compose_file_is_one_and_opens_nothing_to_others() -> None:
+def test_compose_file_is_one_and_opens_nothing_to_others() -> None:
     check = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", COMPOSE]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -70,7 +70,7 @@ def test_after_a_dolt_servers_backup_is_restored_the_team_goes_on(
         server.stop()
 
 
-def test_a_chroma_servers_folder_that_was_copied_while_it_was_stopped_serves_as_before(
+def test_chroma_servers_folder_that_was_copied_while_it_was_stopped_serves_as_before(
     paid_project: Project, tmp_path: Path, services: paid.Services
 ) -> None:
     first = ChromaServer(tmp_path / "first")

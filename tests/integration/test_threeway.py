@@ -71,7 +71,7 @@ states = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["one", "two"
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(states, states, states, st.booleans())
-def test_a_merge_is_what_sets_say(engine: Engine, base: State, ours: State, theirs: State, related: bool) -> None:
+def test_merge_is_what_sets_say(engine: Engine, base: State, ours: State, theirs: State, related: bool) -> None:
     at_base = revision(engine, base)
     at_ours = revision(engine, ours, onto=at_base if related else "")
     at_theirs = revision(engine, theirs, onto=at_base if related else "")
@@ -113,7 +113,7 @@ def test_different_fields_of_a_document_merge(engine: Engine) -> None:
     )
 
 
-def test_a_field_that_both_changed_is_in_conflict_alone(engine: Engine) -> None:
+def test_field_that_both_changed_is_in_conflict_alone(engine: Engine) -> None:
     base = document("a", "text", title="base")
     ours = msgspec.structs.replace(base, title="ours", source="ours")
     theirs = msgspec.structs.replace(base, title="theirs", file_type="theirs")
@@ -124,7 +124,7 @@ def test_a_field_that_both_changed_is_in_conflict_alone(engine: Engine) -> None:
     assert decided.rows.put_documents == (msgspec.structs.replace(ours, title="theirs", file_type="theirs"),)
 
 
-def test_an_edited_text_is_the_content_whichever_side_removed_the_document(engine: Engine) -> None:
+def test_edited_text_is_the_content_whichever_side_removed_the_document(engine: Engine) -> None:
     for ours, theirs in ({"a": "ours"}, {}), ({}, {"a": "theirs"}), ({"a": "ours"}, {"a": "theirs"}):
         at = [revision(engine, each) for each in ({"a": "base"}, ours, theirs)]
         (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
@@ -169,7 +169,7 @@ def test_two_new_rows_of_one_id_meet_in_whatever_collections_they_are(engine: En
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_a_row_that_was_a_document_of_another_table_takes_its_place(engine: Engine, joins: bool) -> None:
+def test_row_that_was_a_document_of_another_table_takes_its_place(engine: Engine, joins: bool) -> None:
     before, row = log("x", table="documents"), log("x", text="new")
     empty = logs(engine)
     base = logs(engine, before, onto=empty)
@@ -208,7 +208,7 @@ def test_different_settings_of_a_collection_merge(engine: Engine, left: str, rig
         assert all(getattr(found, key) == value for key, value in changed.items() if value != plain[key])
 
 
-def test_the_same_setting_changed_twice_is_a_conflict_unless_equally(engine: Engine) -> None:
+def test_same_setting_changed_twice_is_a_conflict_unless_equally(engine: Engine) -> None:
     rows = guide(), guide(metadata='{"a":1}'), guide(metadata='{"a":2}')
     at = [revision(engine, {}, collections=(row,)) for row in rows]
     (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
@@ -247,7 +247,7 @@ NOTES_CHANGES = ("a document added", "a document edited", "one added, one remove
 
 @pytest.mark.parametrize("removing", ["ours", "theirs"])
 @pytest.mark.parametrize("change", NOTES_CHANGES)
-def test_a_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays_with_all_its_documents(
+def test_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays_with_all_its_documents(
     engine: Engine, removing: str, change: str
 ) -> None:
     base = _with_notes(engine, "one", "two")
@@ -271,7 +271,7 @@ def test_a_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays
         assert [each.doc_id for each in engine.read_documents(outcome.revision, collection="guide")] == ["a"]
 
 
-def test_a_collection_that_one_side_removed_goes_with_its_documents(engine: Engine) -> None:
+def test_collection_that_one_side_removed_goes_with_its_documents(engine: Engine) -> None:
     base, without = _with_notes(engine, "one", "two"), revision(engine, {"a": "new"})
     assert merged(engine, base, base, without) == {"a": "new"}
     ours = engine.commit_onto(
@@ -368,7 +368,7 @@ def test_conflict_between_two_bases_returns_unless_both_sides_agree(engine: Engi
 
 
 @pytest.mark.parametrize("change", NOTES_CHANGES)
-def test_a_collection_that_one_base_removed_conflicts_again_unless_both_sides_settled_it_alike(
+def test_collection_that_one_base_removed_conflicts_again_unless_both_sides_settled_it_alike(
     engine: Engine, change: str
 ) -> None:
     base = _with_notes(engine, "one", "two")

@@ -105,7 +105,7 @@ def noted(user: User, number: int) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_killed_push_has_pushed_or_the_next_one_does(world, part):
+def test_killed_push_has_pushed_or_the_next_one_does(world, part):
     dice, known = Moments(f"push {part}", share(0, part)), Durations()
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
@@ -130,7 +130,7 @@ def test_a_killed_push_has_pushed_or_the_next_one_does(world, part):
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_killed_fetch_is_made_good_by_the_next_command(world, part):
+def test_killed_fetch_is_made_good_by_the_next_command(world, part):
     dice, known = Moments(f"fetch {part}", share(1, part)), Durations()
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
@@ -150,7 +150,7 @@ def test_a_killed_fetch_is_made_good_by_the_next_command(world, part):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_killed_clone_is_made_good_by_the_next_command(world, part):
+def test_killed_clone_is_made_good_by_the_next_command(world, part):
     dice, known = Moments(f"clone {part}", share(2, part)), Durations()
     noted(world.ada, 0)
     world.ada.git("push", "-q")
@@ -181,7 +181,7 @@ def test_a_killed_clone_is_made_good_by_the_next_command(world, part):
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_killed_pull_is_whole_after_the_next_one(world, part):
+def test_killed_pull_is_whole_after_the_next_one(world, part):
     dice, known = Moments(f"pull {part}", share(3, part)), Durations()
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
@@ -258,7 +258,7 @@ def died(user: User, step: Step, *arguments: str) -> None:
     assert driven(user, body, *arguments).code == KILLED, step
 
 
-def test_a_push_that_dies_before_any_of_its_steps_is_made_good(world):
+def test_push_that_dies_before_any_of_its_steps_is_made_good(world):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
     for number, step in enumerate(PUSHING):
@@ -271,7 +271,7 @@ def test_a_push_that_dies_before_any_of_its_steps_is_made_good(world):
         assert_tidy(world, ada, bob)
 
 
-def test_a_fetch_that_dies_before_any_of_its_steps_is_made_good(world):
+def test_fetch_that_dies_before_any_of_its_steps_is_made_good(world):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
     bob.git("switch", "-q", "-c", "own")

@@ -81,7 +81,7 @@ def test_all_that_two_push_at_once_arrives(kind: str, pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("kind", ["git", "file"])
-def test_a_forced_push_keeps_what_somebody_else_pushed_a_moment_before(
+def test_forced_push_keeps_what_somebody_else_pushed_a_moment_before(
     kind: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = "origin" if kind == "git" else f"file://{pair.folder}/remote.doltlite"
@@ -181,7 +181,7 @@ def dies(clone: Clone, arm: Callable[[], None], action: Callable[[], object]) ->
 
 @pytest.mark.parametrize("step", PUSH_STEPS)
 @pytest.mark.sample(2)
-def test_a_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -> None:
+def test_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -> None:
     pair.ada.record("next")
     pair.ada.record("side", branch="side")
     mine = pair.ada.state()
@@ -202,7 +202,7 @@ def test_a_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -
 
 @pytest.mark.parametrize("step", FETCH_STEPS)
 @pytest.mark.sample(2)
-def test_a_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
+def test_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
     pair.ada.record("long", travel.LONG[::-1])
     pair.ada.push()
     mine = pair.bob.state()
@@ -216,7 +216,7 @@ def test_a_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
 
 @pytest.mark.parametrize("step", CLONE_STEPS)
 @pytest.mark.sample(2)
-def test_a_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> None:
+def test_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> None:
     fresh = git_clone(pair.hub.top, pair.folder / "fresh")
     dies(fresh, CLONE_STEPS[step], fresh.clone_knowledge)
     if not DoltliteEngine.exists(fresh.places.kb):
@@ -333,7 +333,7 @@ def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:
     assert pair.bob.heads().keys() == {"main", "bob"}
 
 
-def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.hub.git("update-ref", "-d", DATA_REF)
     real = git_transport.GitTransport.restore_remote
 
@@ -348,14 +348,14 @@ def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: py
     assert pair.ada.heads().keys() == {"main", "bob"}
 
 
-def test_a_clone_that_was_moved_knows_all_branches_after_a_push(pair: Pair) -> None:
+def test_clone_that_was_moved_knows_all_branches_after_a_push(pair: Pair) -> None:
     """The fixture has copied it from where it was made, with what it remembers."""
     pair.ada.engine.create_branch("topic", pair.ada.heads()["main"])
     pair.ada.push("origin", "topic")
     assert set(pair.ada.heads()) == {"main", "topic"}
 
 
-def test_a_remote_that_gets_another_url_is_another_place(pair: Pair) -> None:
+def test_remote_that_gets_another_url_is_another_place(pair: Pair) -> None:
     """The code moves to another host, where nothing is yet."""
     known = pair.bob.heads()
     before = pair.bob.repo.git("remote", "get-url", "origin")

@@ -332,7 +332,7 @@ def test_tampered_data_is_rejected_and_next_sound_state_is_fetched(name: str, pa
     "change", [a_byte_differs, the_tree_is_empty, a_byte_differs_and_the_manifest_says_so, it_is_a_text, it_is_zeroes]
 )
 @pytest.mark.sample(2)
-def test_a_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it_is_sound(change, pair: Pair) -> None:
+def test_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it_is_sound(change, pair: Pair) -> None:
     good = pair.tip
     data = Data.of(pair.hub)
     change(data)
@@ -357,14 +357,14 @@ def test_deleted_data_ref_is_restored_by_the_next_push(pair: Pair) -> None:
     assert pair.bob.heads() == pair.ada.heads()
 
 
-def test_a_ref_that_was_deleted_while_somebody_has_something_new_is_put_back_whole(pair: Pair) -> None:
+def test_ref_that_was_deleted_while_somebody_has_something_new_is_put_back_whole(pair: Pair) -> None:
     pair.hub.git("update-ref", "-d", DATA_REF)
     pair.bob.push("origin", "bob")
     assert pair.ada.fetch()
     assert pair.ada.heads().keys() == {"main", "bob"}
 
 
-def test_a_ref_that_was_rewound_is_followed_and_the_next_push_brings_the_rest_again(pair: Pair) -> None:
+def test_ref_that_was_rewound_is_followed_and_the_next_push_brings_the_rest_again(pair: Pair) -> None:
     good = pair.tip
     first = pair.ada.heads()
     pair.ada.record("next")
@@ -380,7 +380,7 @@ def test_a_ref_that_was_rewound_is_followed_and_the_next_push_brings_the_rest_ag
     assert pair.bob.heads() == whole
 
 
-def test_a_file_that_lost_its_end_is_an_earlier_state(pair: Pair) -> None:
+def test_file_that_lost_its_end_is_an_earlier_state(pair: Pair) -> None:
     pair.ada.record("next")
     pair.ada.push()
     pair.bob.fetch()
@@ -410,7 +410,7 @@ def test_another_history_of_commits_with_the_same_knowledge_is_followed(pair: Pa
 
 @pytest.mark.parametrize("kind", ["blob", "tree", "tag of a commit", "tag of a blob"])
 @pytest.mark.sample(2)
-def test_a_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: Pair) -> None:
+def test_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: Pair) -> None:
     good, known = pair.tip, pair.bob.heads()
     objects = {"blob": f"{DATA_REF}:000000", "tree": f"{DATA_REF}^{{tree}}", "commit": DATA_REF}
     if kind.startswith("tag"):
@@ -433,7 +433,7 @@ def test_a_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair
 
 
 @pytest.mark.parametrize("what", ["000001", "manifest.json"])
-def test_an_object_that_the_host_has_lost_is_its_damage(what: str, pair: Pair) -> None:
+def test_object_that_the_host_has_lost_is_its_damage(what: str, pair: Pair) -> None:
     fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
     known, name = pair.bob.heads(), pair.hub.git("rev-parse", f"{DATA_REF}:{what}")
     lost = pair.hub.top / "objects" / name[:2] / name[2:]

@@ -77,11 +77,11 @@ def travels(pair: Pair, url: str, *, clone: tuple[str, ...] = ()) -> Clone:
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
-def test_a_folder_of_this_machine(form: str, pair: Pair) -> None:
+def test_folder_of_this_machine(form: str, pair: Pair) -> None:
     travels(pair, form.format(pair.hub.top))
 
 
-def test_a_folder_with_a_name_that_has_a_meaning_elsewhere(pair: Pair) -> None:
+def test_folder_with_a_name_that_has_a_meaning_elsewhere(pair: Pair) -> None:
     odd = pair.folder / "a b#c?d%20é"
     odd.mkdir()
     hub = pair.hub.top.rename(odd / "hub.git")
@@ -255,7 +255,7 @@ def refused(pair: Pair, url: str, error: type[VmragError]) -> None:
     assert (pair.ada.state(), pair.ada.heads()) == (before, known)
 
 
-def test_a_host_that_is_not_there(pair: Pair) -> None:
+def test_host_that_is_not_there(pair: Pair) -> None:
     port = free_port()
     for url in (f"http://127.0.0.1:{port}/r", f"ssh://a@127.0.0.1:{port}/r", f"git://127.0.0.1:{port}/r"):
         refused(pair, url, RemoteUnreachable)
@@ -272,7 +272,7 @@ def test_paths_other_than_repositories_raise_remote_missing(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "ssh"])
-def test_a_host_that_never_answers_is_given_up(scheme: str, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_that_never_answers_is_given_up(scheme: str, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_HTTP_LOW_SPEED_TIME", "1")  # counts before what we say
     monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -F /dev/null -o ConnectTimeout=1")
     with silent_server() as port:
@@ -284,7 +284,7 @@ def test_a_host_that_never_answers_is_given_up(scheme: str, pair: Pair, monkeypa
 
 
 @pytest.mark.parametrize("action", ["fetch", "push"])
-def test_a_host_that_stays_silent_in_git_s_own_protocol_is_given_up(
+def test_host_that_stays_silent_in_git_s_own_protocol_is_given_up(
     action: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "_MOST_SECONDS", 1)
@@ -298,7 +298,7 @@ def test_a_host_that_stays_silent_in_git_s_own_protocol_is_given_up(
         assert time.monotonic() - since < 10 * slack()
 
 
-def test_a_program_that_is_given_up_ends_with_all_that_it_started(
+def test_program_that_is_given_up_ends_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proc, "_GRACE_SECONDS", 0.2)
@@ -309,7 +309,7 @@ def test_a_program_that_is_given_up_ends_with_all_that_it_started(
     assert not (tmp_path / "still-there").exists()
 
 
-def test_a_transport_that_runs_a_program_is_refused(pair: Pair) -> None:
+def test_transport_that_runs_a_program_is_refused(pair: Pair) -> None:
     pair.ada.repo.git("remote", "set-url", "origin", f"ext::touch {pair.folder}/ran")
     with pytest.raises(RemoteInvalid):
         pair.ada.fetch()
@@ -320,7 +320,7 @@ def test_a_transport_that_runs_a_program_is_refused(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", ["pre-receive", "update"])
-def test_a_host_that_refuses_the_ref_says_why(name: str, pair: Pair) -> None:
+def test_host_that_refuses_the_ref_says_why(name: str, pair: Pair) -> None:
     hook = pair.hub.write(
         f"hooks/{name}",
         "#!/bin/sh\nprintf 'only \\033[31mheads\\033[0m are protected, failed to lock\\n' >&2\nexit 1\n",
@@ -368,7 +368,7 @@ def test_ref_obstacle_raises_remote_rejected_at_once(
     assert pair.bob.heads() == pair.ada.heads()
 
 
-def test_a_host_that_hides_the_ref(pair: Pair) -> None:
+def test_host_that_hides_the_ref(pair: Pair) -> None:
     configure(pair.hub, ("transfer.hideRefs", "refs/vmrag"))
     assert not pair.bob.fetch()
     with pytest.raises(RemoteRejected, match="hidden ref"):
@@ -376,7 +376,7 @@ def test_a_host_that_hides_the_ref(pair: Pair) -> None:
     assert not git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge()
 
 
-def test_a_host_that_takes_no_changes_of_history(pair: Pair) -> None:
+def test_host_that_takes_no_changes_of_history(pair: Pair) -> None:
     configure(
         pair.hub,
         ("receive.denyNonFastForwards", "true"),

@@ -78,7 +78,7 @@ def on_disk(project: Project) -> dict[str, str]:
 # -- the work tree ---------------------------------------------------------------------------------
 
 
-def test_an_edited_file_is_answered_as_edited_and_marked(project):
+def test_edited_file_is_answered_as_edited_and_marked(project):
     assert first(project, "port")["text"].endswith("eighty.\n")
     project.write("docs/setup.md", "# Setup\n\nThe port is ninety.\n")
     found = project.ask("query", "port", "-k", "1")
@@ -98,7 +98,7 @@ def test_code_says_symbol_and_lines(project):
     assert "vmrag:pieces" not in found["metadata"]
 
 
-def test_a_checkout_by_anything_changes_the_answer(project):
+def test_checkout_by_anything_changes_the_answer(project):
     pygit = [project.git("rev-parse", "HEAD"), project.git("commit-tree", "-p", "HEAD", "-m", "x", "HEAD^{tree}")]
     project.write("docs/setup.md", "# Setup\n\nThe port is ninety.\n")
     project.git("commit", "-qam", "second")
@@ -190,7 +190,7 @@ def test_at_a_ref_its_tree_answers_alone_and_by_its_own_settings(project):
     assert project.ask("grep", "tool", "--at", "HEAD", "--collection", "docs", code=1)["documents"] == []
 
 
-def test_a_fresh_clone_has_the_fingerprint(project, tmp_path):
+def test_fresh_clone_has_the_fingerprint(project, tmp_path):
     project.write("docs/other.md", "not committed\n")
     project.git("add", "docs/other.md")
     clone = Project(tmp_path / "clone")
@@ -202,7 +202,7 @@ def test_a_fresh_clone_has_the_fingerprint(project, tmp_path):
     assert project.ask("fingerprint")["fingerprint"] != clone.ask("fingerprint")["fingerprint"]
 
 
-def test_the_fingerprint_of_the_work_tree_has_what_is_not_committed(project):
+def test_fingerprint_of_the_work_tree_has_what_is_not_committed(project):
     committed, working = project.ask("fingerprint"), project.ask("fingerprint", "--working")
     assert committed["fingerprint"] == working["fingerprint"]
     project.write("docs/setup.md", "edited\n")
@@ -244,7 +244,7 @@ def initialised(project: Project) -> None:
     project.git("commit", "-qm", "knowledge")
 
 
-def test_a_question_asks_stored_documents_and_files_together(project):
+def test_question_asks_stored_documents_and_files_together(project):
     initialised(project)
     found = project.ask("query", "port", "-k", "10")
     assert {(each["collection"], each["doc_id"]) for each in found["results"]} >= {
@@ -255,7 +255,7 @@ def test_a_question_asks_stored_documents_and_files_together(project):
     assert {each["collection"] for each in project.ask("list")["documents"]} == {"handbook", "docs", "code"}
 
 
-def test_a_commit_of_code_leaves_the_rankings_of_documents_as_they_are(project):
+def test_commit_of_code_leaves_the_rankings_of_documents_as_they_are(project):
     initialised(project)
     asked = ("query", "port tool", "-k", "50", "--collection", "docs", "--collection", "handbook")
     before = project.ask(*asked)["results"]
@@ -265,7 +265,7 @@ def test_a_commit_of_code_leaves_the_rankings_of_documents_as_they_are(project):
     assert project.ask(*asked)["results"] == before
 
 
-def test_a_collection_is_stored_or_derived(project):
+def test_collection_is_stored_or_derived(project):
     initialised(project)
     done = project.vmrag("add", "-", "--collection", "docs", "--id", "x.md", "--json", code=2, stdin="text")
     assert done.error["code"] == "SOURCE_READ_ONLY"
@@ -287,7 +287,7 @@ def test_at_a_commit_too_the_stored_collection_of_a_name_goes_first(project):
         assert found["kb"]["sources"]["unavailable"].keys() == {"handbook"}
 
 
-def test_an_old_commit_in_which_nothing_is_set_up_answers_by_its_own_proposals(project):
+def test_old_commit_in_which_nothing_is_set_up_answers_by_its_own_proposals(project):
     project.git("rm", "-qr", "--cached", ".vmrag.yaml", "docs", "README.md")
     for each in (".vmrag.yaml", "README.md", "docs/setup.md"):
         (project.top / each).unlink()
@@ -336,14 +336,14 @@ def test_many_single_edits_leave_little_behind(project):
     assert len(list((project.shared / "sources").glob("*.lock"))) <= 3
 
 
-def test_the_commit_that_is_named_is_the_one_that_is_checked_out(project):
+def test_commit_that_is_named_is_the_one_that_is_checked_out(project):
     first(project, "port")
     project.git("commit", "-q", "--allow-empty", "-m", "nothing")
     project.vmrag("status")
     assert project.ask("query", "port")["kb"]["sources"]["commit"] == project.git("rev-parse", "HEAD")
 
 
-def test_an_upgrade_of_a_grammar_cuts_again(project, monkeypatch):
+def test_upgrade_of_a_grammar_cuts_again(project, monkeypatch):
     first(project, "port")
     before = segments(project)
     monkeypatch.setattr(languages, "read_stamps", lambda: {"tree-sitter": (1, 2)})
@@ -363,7 +363,7 @@ def test_views_that_nobody_needs_go_without_a_knowledge_base_too(project, monkey
 
 
 @pytest.mark.parametrize("milliseconds", [150, 300, 450, 600, 750, 900])
-def test_a_kill_at_any_moment_leaves_nothing_that_keeps_the_next_from_answering(project, milliseconds):
+def test_kill_at_any_moment_leaves_nothing_that_keeps_the_next_from_answering(project, milliseconds):
     for number in range(200):
         project.write(f"docs/page{number}.md", f"# Page {number}\n\nword{number} and more.\n")
     project.git("add", "-A")
@@ -376,7 +376,7 @@ def test_a_kill_at_any_moment_leaves_nothing_that_keeps_the_next_from_answering(
     assert known(project) == on_disk(project)
 
 
-def test_a_repository_that_was_moved_answers(project, tmp_path):
+def test_repository_that_was_moved_answers(project, tmp_path):
     expected = first(project, "port")
     moved = Project(project.top.rename(tmp_path / "elsewhere"))
     assert first(moved, "port") == expected
@@ -384,7 +384,7 @@ def test_a_repository_that_was_moved_answers(project, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["view", "segment"])
-def test_a_damaged_index_of_a_commit_is_made_again(project, what):
+def test_damaged_index_of_a_commit_is_made_again(project, what):
     project.write("docs/setup.md", "# Setup\n\nThe port is ninety.\n")
     project.git("commit", "-qam", "second")
     expected = first(project, "port", "--at", "first")
@@ -397,7 +397,7 @@ def test_a_damaged_index_of_a_commit_is_made_again(project, what):
 
 
 @pytest.mark.parametrize("what", ["view", "files", "segment", "gone", "bound", "answer"])
-def test_a_damaged_index_is_made_again(project, what):
+def test_damaged_index_is_made_again(project, what):
     expected = first(project, "port")
     view = next(path for path in (project.shared / "sources").iterdir() if path.is_dir())
     if what == "gone":
@@ -415,7 +415,7 @@ def test_a_damaged_index_is_made_again(project, what):
     assert first(project, "port") == expected
 
 
-def test_a_list_needs_no_index_extra(project, monkeypatch):
+def test_list_needs_no_index_extra(project, monkeypatch):
     listed = [(each["doc_id"], each["title"], each["content_hash"]) for each in project.ask("list")["documents"]]
     shutil.rmtree(project.shared)
 
@@ -440,7 +440,7 @@ def test_missing_code_extra_is_reported_as_unavailable(project):
     project.vmrag("check")
 
 
-def test_a_text_of_sources_goes_to_no_service_that_the_settings_name(project):
+def test_text_of_sources_goes_to_no_service_that_the_settings_name(project):
     project.write(".vmrag.yaml", SETTINGS.replace("model: hash", "model: openai"))
     assert first(project, "port", "--mode", "keyword")["doc_id"] == "docs/setup.md"
 

@@ -42,7 +42,7 @@ def test_it_shows_what_would_count_where_it_stands_and_what_counts_now(project):
     assert counting(project) == ("warn", "git:")
 
 
-def test_a_value_imitates_none_of_our_words(project):
+def test_value_imitates_none_of_our_words(project):
     stated(project, "embedding.model_path: /usr/lib   (now x)\n")
     assert 'embedding.model_path: "/usr/lib   (now x)"   (now: "")' in project.vmrag("trust", code=1).out
 
@@ -60,7 +60,7 @@ def test_agreement_applies_until_it_is_revoked(project):
     assert project.ask("trust", "--revoke") == {"revoked": False}
 
 
-def test_a_change_is_asked_about_again_and_says_one_line_meanwhile(project):
+def test_change_is_asked_about_again_and_says_one_line_meanwhile(project):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     stated(project, WIDE.replace("/srv/kb", "/srv/evil"))
@@ -73,7 +73,7 @@ def test_a_change_is_asked_about_again_and_says_one_line_meanwhile(project):
     assert counting(project) == ("commit", "file:///srv/evil")
 
 
-def test_a_setting_that_is_gone_counts_on_until_that_is_agreed_to(project):
+def test_setting_that_is_gone_counts_on_until_that_is_agreed_to(project):
     stated(project, "mcp.read_only: true\n")
     project.vmrag("trust", "--yes")
     stated(project, "")
@@ -105,7 +105,7 @@ def reins(project: Project) -> tuple[bool, str, str, str]:
         return found.mcp.read_only, llm.provider, llm.base_url, found.hooks.on_dirty
 
 
-def test_an_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agreement(project):
+def test_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agreement(project):
     """A stranger's branch may bring back a file of years ago; what narrows in it counts."""
     agreed_on_two_branches(project)
     project.git("checkout", "-q", "old")
@@ -144,7 +144,7 @@ def test_two_work_trees_of_two_branches_share_the_latest_agreement_and_neither_w
     assert (reins(project)[3], reins(linked)[3]) == ("warn", "block"), "a setting for one work tree is git's"
 
 
-def test_a_file_that_only_narrows_is_shown_as_what_counts_already(project):
+def test_file_that_only_narrows_is_shown_as_what_counts_already(project):
     stated(project, "mcp.read_only: true\n")
     assert "and all of them are in effect:" in project.vmrag("trust", code=1).out
 
@@ -168,14 +168,14 @@ def test_another_repository_at_the_same_path_inherits_nothing(project, tmp_path)
     assert counting(other) == ("warn", "git:")
 
 
-def test_a_copy_elsewhere_inherits_nothing(project, tmp_path):
+def test_copy_elsewhere_inherits_nothing(project, tmp_path):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     shutil.copytree(project.top, tmp_path / "copy", symlinks=True)
     assert counting(Project(tmp_path / "copy")) == ("warn", "git:")
 
 
-def test_a_linked_work_tree_shares_what_was_agreed_to(project, tmp_path):
+def test_linked_work_tree_shares_what_was_agreed_to(project, tmp_path):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     project.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
@@ -218,7 +218,7 @@ def test_init_agrees_to_the_settings_of_its_user(tmp_path, monkeypatch):
     assert counting(mine)[0] == "commit"
 
 
-def test_the_first_pin_names_the_remote_of_ones_own_settings(tmp_path, monkeypatch):
+def test_first_pin_names_the_remote_of_ones_own_settings(tmp_path, monkeypatch):
     terminal.isolate(monkeypatch, tmp_path / "home")
     mine = new_project(tmp_path / "mine", settings="embedding.model: hash\nremote: http://127.0.0.1:9/kb\n")
     mine.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
@@ -292,7 +292,7 @@ def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(t
     assert counting(project)[0] == "warn"
 
 
-def test_trust_shows_settings_that_are_no_longer_stated(project):
+def test_trust_shows_settings_removed_from_the_file(project):
     """What was agreed to and widens something does not count without its line; what narrows
     does.
     """
@@ -324,7 +324,7 @@ def test_untrusted_remote_of_missing_revision_leads_to_trust_hint(project):
     assert project.vmrag("status", code=1).out.splitlines()[-1].startswith(f"hint: {trust}")
 
 
-def test_a_service_that_was_agreed_to_is_shown(project):
+def test_service_that_was_agreed_to_is_shown(project):
     stated(project, "index.keep_mb: 9\n")
     project.vmrag("trust", "--yes")
     project.vmrag("trust", "--service", "openai")
@@ -340,7 +340,7 @@ def test_agreeing_to_settings_leaves_the_services_as_they_were(project):
         assert "openai" in project.vmrag("trust", "--list").out
 
 
-def test_a_remote_that_was_trusted_by_itself_may_stand_in_the_settings(project):
+def test_remote_that_was_trusted_by_itself_may_stand_in_the_settings(project):
     stated(project, "remote: file:///srv/kb\n")
     project.vmrag("remote", "--trust", "file:///srv/kb")
     assert counting(project)[1] == "file:///srv/kb"
@@ -360,12 +360,12 @@ def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project,
     assert agreements.read_agreements(plumbing.locate_work_tree(project.top)).agreed == ()
 
 
-def test_a_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, monkeypatch):
+def test_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, monkeypatch):
     monkeypatch.setattr(agreements, "permit_services", lambda *_: pytest.fail("looked which services are allowed"))
     assert project.vmrag("query", "zebras", "--json").json["results"]
 
 
-def test_a_running_server_of_agents_follows_what_is_agreed_to_and_taken_back(project):
+def test_running_server_of_agents_follows_what_is_agreed_to_and_taken_back(project):
     project.write(".vmrag.yaml", "embedding.model: hash\nremote: file:///srv/kb\n")
     session = Session(project.top, Behaviour())
 

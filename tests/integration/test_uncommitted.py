@@ -50,13 +50,13 @@ def test_stashed_documents_come_back_with_their_marks(dirty, workspace, how):
     assert wip(workspace) == []
 
 
-def test_a_block_that_fails_brings_them_back(dirty, workspace):
+def test_block_that_fails_brings_them_back(dirty, workspace):
     with pytest.raises(GitFailed), reset.clean_branch(workspace, "stash", message=""):
         raise GitFailed("The network is down.")
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])
 
 
-def test_a_block_that_leaves_a_merge_open_says_where_they_are(notes, tools, workspace):
+def test_block_that_leaves_a_merge_open_says_where_they_are(notes, tools, workspace):
     conflicting(notes, tools)
     put(notes, d="delta")
 
@@ -75,7 +75,7 @@ def test_a_block_that_leaves_a_merge_open_says_where_they_are(notes, tools, work
     assert wip(workspace) == []
 
 
-def test_a_stash_that_conflicts_stays_aside_and_nothing_of_it_is_written(notes, tools, workspace):
+def test_stash_that_conflicts_stays_aside_and_nothing_of_it_is_written(notes, tools, workspace):
     theirs = branched(notes, tools, a="theirs")
     put(notes, a="mine", d="delta")
     with pytest.raises(MergeConflict) as caught, reset.clean_branch(workspace, "stash", message=""):

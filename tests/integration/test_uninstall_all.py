@@ -109,7 +109,7 @@ def test_uninstall_all_requires_confirmation_to_discard_knowledge(project: Proje
     assert not (project.top / ".git" / "vmrag").exists()
 
 
-def test_a_pin_that_was_never_committed_goes_with_its_knowledge(world: World) -> None:
+def test_pin_that_was_never_committed_goes_with_its_knowledge(world: World) -> None:
     """Committed afterwards, it would name what nobody has; one that is pushed stays."""
     ada, pushed = world.ada, world.ada.pinned
     ada.vmrag("push")  # in this copy the hub lies elsewhere than it did
@@ -126,7 +126,7 @@ def test_a_pin_that_was_never_committed_goes_with_its_knowledge(world: World) ->
         ada.vmrag("clone", code=None)
 
 
-def test_a_first_pin_that_was_never_committed_goes_with_its_knowledge(newcomer: Project) -> None:
+def test_first_pin_that_was_never_committed_goes_with_its_knowledge(newcomer: Project) -> None:
     newcomer.vmrag("init", "--knowledge-base", "--no-sources")
     newcomer.put("a.md", "A.")
     newcomer.vmrag("commit", "-m", "a")

@@ -41,7 +41,7 @@ def test_query_searches_untracked_files_with_the_option_only(project):
     assert "docs/new.md:1-3" in project.vmrag("query", "otter", "--untracked", "--budget", "200").out
 
 
-def test_an_untracked_file_that_changed_answers_as_it_is(project):
+def test_untracked_file_that_changed_answers_as_it_is(project):
     assert paths(project, "otter", "--untracked", "-k", "1") == ["docs/new.md"]
     project.write("docs/new.md", "# New\n\nThe badger digs.\n")
     assert paths(project, "badger", "--untracked", "-k", "1", "--mode", "keyword") == ["docs/new.md"]

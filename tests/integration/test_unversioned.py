@@ -100,7 +100,7 @@ def test_gc_leaves_no_trace_of_what_was_removed_and_not_looked_for_since(tools, 
     assert not holding(project.shared / "local", b"swordfish")
 
 
-def test_a_person_reads_and_removes_it_by_the_commands_for_documents_and_gc_leaves_no_trace(project):
+def test_person_reads_and_removes_it_by_the_commands_for_documents_and_gc_leaves_no_trace(project):
     error = ("--error-type", "E", "--error-message", "swordfish is wrong")
     done = project.vmrag("learning", "log-error", *error)
     assert done.out.splitlines()[-1] == "This stays on this machine: system.versioned is false."
@@ -129,7 +129,7 @@ def test_a_person_reads_and_removes_it_by_the_commands_for_documents_and_gc_leav
     assert not holding(project.shared / "local", b"swordfish")
 
 
-def test_a_chat_names_the_code_that_it_changed_and_no_pushed_document_names_the_chat(tools, project):
+def test_chat_names_the_code_that_it_changed_and_no_pushed_document_names_the_chat(tools, project):
     made = tools("learning_setup_collections")
     assert len(made["created"]) == 6
     code = {"file_path": "src/parser.py"}
@@ -145,7 +145,7 @@ def test_a_chat_names_the_code_that_it_changed_and_no_pushed_document_names_the_
     assert (chunk["metadata"].get("related_chat_ids"), project.marks()) == (None, before)
 
 
-def test_a_setting_that_a_person_changes_during_a_call_counts_for_the_next_call(tools, project):
+def test_setting_that_a_person_changes_during_a_call_counts_for_the_next_call(tools, project):
     with tools.session._workspace(CallProgress()) as ws:
         assert ws.config.retrieval.k != 3
         project.git("config", "vmrag.retrieval.k", "3")
@@ -156,7 +156,7 @@ def test_a_setting_that_a_person_changes_during_a_call_counts_for_the_next_call(
         assert ws is before
 
 
-def test_an_agent_gets_nothing_of_it_into_the_knowledge_base_by_other_tools_or_names(tools, project):
+def test_agent_gets_nothing_of_it_into_the_knowledge_base_by_other_tools_or_names(tools, project):
     name = {"collection_name": "chat_history_v1"}
     tools.error("INVALID_PARAMETER", "chroma_create_collection", **name)
     tools.error("INVALID_PARAMETER", "chroma_add_documents", **name, documents=["x"])
@@ -232,7 +232,7 @@ def test_without_a_knowledge_base_nothing_is_kept_either(tmp_path, monkeypatch):
     assert not fresh.shared.exists()
 
 
-def test_a_strangers_settings_keep_more_here_and_publish_nothing(tools, project):
+def test_strangers_settings_keep_more_here_and_publish_nothing(tools, project):
     """`true` of a file is not agreed to, and takes back nothing that this machine says."""
     project.git("config", "--unset", SETTING)
     settings = project.top / ".vmrag.yaml"

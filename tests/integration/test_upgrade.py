@@ -246,7 +246,7 @@ def test_old_hooks_move_and_push_the_knowledge(name: str, renewed: bool, world: 
     ]
 
 
-def test_a_clone_of_a_repository_of_version_0_1_needs_sync_only(world: Formerly) -> None:
+def test_clone_of_a_repository_of_version_0_1_needs_sync_only(world: Formerly) -> None:
     world.hub.git("clone", "-q", ".", str(world.top / "eve"))
     eve = world.person("eve")
     eve.vmrag("sync", "--hooks")
@@ -276,7 +276,7 @@ EMPTY = "The knowledge base of this repository has no documents, so it needs no 
 
 
 @pytest.mark.parametrize("command", ["query pip", "status", "sync"])
-def test_the_removal_of_an_empty_pin_is_printed_once(command: str, world: Formerly) -> None:
+def test_removal_of_an_empty_pin_is_printed_once(command: str, world: Formerly) -> None:
     dan = world.person("dan")
     dan.vmrag("sync", "--json")
     first, second = (dan.vmrag(*command.split()) for _ in range(2))
@@ -286,7 +286,7 @@ def test_the_removal_of_an_empty_pin_is_printed_once(command: str, world: Former
     assert "PIN_EMPTY" in dan.vmrag("doctor", code=None).out
 
 
-def test_a_removed_empty_pin_leaves_files_only_to_each_colleague(world: Formerly) -> None:
+def test_removed_empty_pin_leaves_files_only_to_each_colleague(world: Formerly) -> None:
     dan, eve = world.person("dan"), world.person("eve")
     dan.git("clone", "-q", "../files.git", "../eve")
     eve.vmrag("sync", "--hooks")
@@ -307,7 +307,7 @@ def test_a_removed_empty_pin_leaves_files_only_to_each_colleague(world: Formerly
         assert person.ask("status")["state"] == "files"
 
 
-def test_a_pin_is_not_called_empty_while_a_ref_pins_documents(world: Formerly) -> None:
+def test_pin_is_not_called_empty_while_a_ref_pins_documents(world: Formerly) -> None:
     dan = world.person("dan")
     dan.git("switch", "-q", "-c", "stored")
     dan.vmrag("add", "-", "--collection", "web", "--id", "owls", stdin="About owls.\n")
@@ -320,7 +320,7 @@ def test_a_pin_is_not_called_empty_while_a_ref_pins_documents(world: Formerly) -
     assert "PIN_EMPTY" not in dan.vmrag("doctor", code=None).out
 
 
-def test_a_new_knowledge_base_is_not_called_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_knowledge_base_is_not_called_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "project")
     project.commit("begin", **{"docs/setup.md": "# Setup\n"})

@@ -59,7 +59,7 @@ def test_pin_may_advance_stay_or_be_reformatted(world, r):
     assert report == {"range": last, "commits": 5, "pins": 4, "findings": [], "shallow": False, "unpinned": False}
 
 
-def test_a_pin_that_goes_back_is_information(world, r):
+def test_pin_that_goes_back_is_information(world, r):
     back = world.code(r.base, world.code(r.a, world.code(r.base)))
     finding = world.only(back)
     assert (finding["level"], finding["code"], finding["commit"]) == ("information", "MOVED_BACK", back)
@@ -67,7 +67,7 @@ def test_a_pin_that_goes_back_is_information(world, r):
     assert r.base[:12] in finding["message"]
 
 
-def test_a_pin_that_goes_aside_drops_knowledge(world, r):
+def test_pin_that_goes_aside_drops_knowledge(world, r):
     aside = world.code(r.b, world.code(r.a, world.code(r.base)))
     finding = world.only(aside)
     assert (finding["level"], finding["code"], finding["commit"]) == (*DROPPED, aside)
@@ -76,7 +76,7 @@ def test_a_pin_that_goes_aside_drops_knowledge(world, r):
     assert finding["mended_by"] is None
 
 
-def test_a_root_may_pin_what_it_likes_and_so_may_the_first_commit_with_a_pin(world, r):
+def test_root_may_pin_what_it_likes_and_so_may_the_first_commit_with_a_pin(world, r):
     assert world.found(world.code(r.beside)) == []
     assert world.found(world.code(r.beside, world.code(None))) == []
 
@@ -129,7 +129,7 @@ MERGES = {
 
 @pytest.mark.parametrize("case", MERGES.values(), ids=MERGES)
 @pytest.mark.sample(9)
-def test_a_merge_must_contain_what_its_sides_moved_to(world, r, case):
+def test_merge_must_contain_what_its_sides_moved_to(world, r, case):
     base, ours, theirs, merged, expected = case
     root = world.code(getattr(r, base))
     left, right = world.code(getattr(r, ours), root), world.code(getattr(r, theirs), root)
@@ -139,7 +139,7 @@ def test_a_merge_must_contain_what_its_sides_moved_to(world, r, case):
         assert world.verified(merge)["findings"][-1]["commit"] == merge
 
 
-def test_an_octopus_must_contain_every_side_that_moved_since_it_left_the_others(world, r):
+def test_octopus_must_contain_every_side_that_moved_since_it_left_the_others(world, r):
     c = world.on(r.base, c="C.")
     abc = world.on(r.ab, joining=c, c="C.")
     older = world.code(r.old)
@@ -153,7 +153,7 @@ def test_an_octopus_must_contain_every_side_that_moved_since_it_left_the_others(
     assert world.found(world.code(r.ab, *sides[:2], unmoved)) == []
 
 
-def test_a_criss_cross_merge_has_several_bases(world, r):
+def test_criss_cross_merge_has_several_bases(world, r):
     root = world.code(r.base)
     left, right = world.code(r.a, root), world.code(r.b, root)
     one, two = world.code(r.ab, left, right), world.code(r.ab, right, left)
@@ -189,16 +189,16 @@ def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
     assert world.found(f"{bad['directory']}..{world.code(r.b, bad['directory'])}") == []
 
 
-def test_a_root_with_a_pin_that_cannot_be_read_asks_for_a_new_one(world):
+def test_root_with_a_pin_that_cannot_be_read_asks_for_a_new_one(world):
     finding = world.only(world.code(b"nothing"))
     assert (finding["code"], finding["hint"]) == ("PIN_MALFORMED", "vmrag pin && git commit -m 'Pin the knowledge'")
 
 
-def test_a_pin_may_be_executable(world, r):
+def test_pin_may_be_executable(world, r):
     assert world.found(world.code(r.a, world.code(r.base, mode="100755"), mode="100755")) == []
 
 
-def test_the_command_that_brings_a_removed_pin_back_does(world):
+def test_command_that_brings_a_removed_pin_back_does(world):
     world.commit("removed", pin=None)
     assert world.found("HEAD~1..HEAD") == [("error", "PIN_REMOVED")]
     subprocess.run(world.only("HEAD~1..HEAD")["hint"], shell=True, cwd=world.top, check=True, capture_output=True)
@@ -224,7 +224,7 @@ def test_pin_without_revision_is_found_once(world, r):
 # -- what is mended later --------------------------------------------------------------------------
 
 
-def test_a_later_commit_that_contains_what_was_dropped_mends_it(world, r):
+def test_later_commit_that_contains_what_was_dropped_mends_it(world, r):
     dropping = world.code(r.b, world.code(r.a))
     still = world.code(world.on(r.b, x="X."), dropping)
     mending = world.code(r.ab, dropping)
@@ -284,18 +284,18 @@ def test_git_operations_with_the_merge_driver_drop_nothing(forked, case):
     assert forked.found() == []
 
 
-def test_a_revert_of_the_last_commit_goes_back(forked):
+def test_revert_of_the_last_commit_goes_back(forked):
     checked_out(forked, "revert", "--no-edit", "HEAD", branch="side")
     assert forked.found("base..HEAD") == [BACK]
 
 
-def test_an_older_pin_that_was_checked_out_goes_back(forked):
+def test_older_pin_that_was_checked_out_goes_back(forked):
     checked_out(forked, "checkout", "base", "--", ".dolt-version")
     forked.commit("as it was")
     assert forked.found("base..HEAD") == [BACK]
 
 
-def test_a_branch_that_was_reset_to_an_older_commit_has_nothing_to_report(forked):
+def test_branch_that_was_reset_to_an_older_commit_has_nothing_to_report(forked):
     checked_out(forked, "reset", "-q", "--hard", "side~1", branch="side")
     assert forked.found("base..HEAD") == []
 
@@ -312,7 +312,7 @@ def test_merge_with_the_strategy_ours_drops_knowledge(forked):
     assert forked.found("base..HEAD") == [DROPPED]
 
 
-def test_a_merge_made_outside_of_a_work_tree_names_theirs_in_trailers_and_drops_nothing(forked):
+def test_merge_made_outside_of_a_work_tree_names_theirs_in_trailers_and_drops_nothing(forked):
     tree = forked.git("merge-tree", "--write-tree", "main", "side")
     merge = forked.git("commit-tree", tree, "-p", "main", "-p", "side", "-m", "merged")
     with forked.opened() as workspace:
@@ -326,7 +326,7 @@ def test_rebased_branch_holds_the_documents_of_the_original(forked):
     assert forked.found(f"{before}..{forked.code(forked.revision('side'), before)}") == []
 
 
-def test_a_conflict_that_a_person_decided_about_drops_nothing(forked):
+def test_conflict_that_a_person_decided_about_drops_nothing(forked):
     checked_out(forked, "switch", "-qc", "clash", "base")
     theirs = forked.moves("clash", a="Another a.", c="C.")
     done = forked.run("rebase", "main")
@@ -342,7 +342,7 @@ def said(base: str, theirs: str) -> str:
     return f"Merge\n\nVmrag-Base: {base}\nVmrag-Theirs: {theirs}\n"
 
 
-def test_a_trailer_hides_nothing_that_the_documents_do_not_hold(world, r):
+def test_trailer_hides_nothing_that_the_documents_do_not_hold(world, r):
     root = world.code(r.base)
     left, right = world.code(r.a, root), world.code(r.b, root)
 
@@ -357,7 +357,7 @@ def test_a_trailer_hides_nothing_that_the_documents_do_not_hold(world, r):
     assert merged(r.a, said(r.base, r.base), b="B.") == [DROPPED]
 
 
-def test_a_pick_of_one_change_is_not_the_whole_that_it_was_picked_from(world, r):
+def test_pick_of_one_change_is_not_the_whole_that_it_was_picked_from(world, r):
     second = world.on(r.b, c="C.")
     root = world.code(r.base)
     left, right = world.code(r.a, root), world.code(second, root)
@@ -371,7 +371,7 @@ def test_a_pick_of_one_change_is_not_the_whole_that_it_was_picked_from(world, r)
 # -- pull requests ---------------------------------------------------------------------------------
 
 
-def test_a_pull_request_must_hold_what_came_to_the_base_branch_if_both_moved_the_pin(forked):
+def test_pull_request_must_hold_what_came_to_the_base_branch_if_both_moved_the_pin(forked):
     report = forked.verified("--pull-request", "main", "side")
     (finding,) = report["findings"]
     assert (finding["level"], finding["code"], finding["commit"]) == (*DROPPED, forked.git("rev-parse", "side"))
@@ -381,7 +381,7 @@ def test_a_pull_request_must_hold_what_came_to_the_base_branch_if_both_moved_the
     assert forked.found("--pull-request", "main", "side") == []
 
 
-def test_a_pull_request_that_was_rebased_or_moved_nothing_is_fine(forked):
+def test_pull_request_that_was_rebased_or_moved_nothing_is_fine(forked):
     forked.git("branch", "code", "base")
     checked_out(forked, "commit", "-q", "--allow-empty", "-m", "code alone", branch="code")
     assert forked.found("--pull-request", "main", "code") == []
@@ -390,7 +390,7 @@ def test_a_pull_request_that_was_rebased_or_moved_nothing_is_fine(forked):
     assert forked.found("--pull-request", "main", "side") == []
 
 
-def test_the_commits_of_a_pull_request_are_looked_at_too(forked):
+def test_commits_of_a_pull_request_are_looked_at_too(forked):
     checked_out(forked, "merge", "-q", "--no-edit", "main", branch="side")
     forked.commit("back", pin=pin_of(forked.revision("base")))
     assert forked.found("--pull-request", "main", "side") == [BACK]
@@ -442,7 +442,7 @@ def test_on_the_default_branch_itself_a_merge_is_looked_at_with_what_it_brought(
     assert forked.found() == [DROPPED]
 
 
-def test_a_root_is_a_last_commit_too(world):
+def test_root_is_a_last_commit_too(world):
     world.git("switch", "-q", "--detach", world.code(b"nothing"))
     as_pushed(world)
     assert (world.verified()["range"], world.found()) == ("HEAD", [("error", "PIN_MALFORMED")])
@@ -503,7 +503,7 @@ def test_shallow_clone_is_reported_as_not_comparable(forked, tmp_path):
     assert not report["shallow"]
 
 
-def test_a_range_above_the_cut_is_as_good_as_any(forked, tmp_path):
+def test_range_above_the_cut_is_as_good_as_any(forked, tmp_path):
     forked.commit("code", code="x")
     forked.commit("aside", pin=pin_of(forked.revision("side")))
     clone = cloned(forked, tmp_path / "clone", "--depth", "2")
@@ -537,7 +537,7 @@ def test_with_deepen_a_clone_of_one_commit_fetches_what_decides(forked, tmp_path
 
 
 @pytest.mark.parametrize("deepen", [(), ("--deepen",)])
-def test_a_root_and_an_empty_range_pass_in_a_shallow_clone_too(world, tmp_path, deepen):
+def test_root_and_an_empty_range_pass_in_a_shallow_clone_too(world, tmp_path, deepen):
     root = world.code(world.revision("base"))
     world.git("branch", "alone", root)
     clone = cloned(world, tmp_path / "clone", "--depth", "1", "--branch", "alone")
@@ -546,7 +546,7 @@ def test_a_root_and_an_empty_range_pass_in_a_shallow_clone_too(world, tmp_path, 
         assert (report["findings"], report["commits"]) == ([], 0 if "HEAD..HEAD" in ends or len(ends) > 1 else 1)
 
 
-def test_a_partial_clone_brings_the_pins_that_it_needs(forked, tmp_path):
+def test_partial_clone_brings_the_pins_that_it_needs(forked, tmp_path):
     forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     clone = cloned(forked, tmp_path / "clone", "--filter=blob:none", "--no-checkout")
     missing = clone.git("rev-list", "--objects", "--all", "--missing=print").count("\n?")
@@ -591,14 +591,14 @@ def repaired(world: World) -> None:
     assert names == {"old", "base", "a", "b", "more"}
 
 
-def test_a_squash_merge_without_the_driver_is_found_and_repaired(forked):
+def test_squash_merge_without_the_driver_is_found_and_repaired(forked):
     forked.git("checkout", "side", "--", ".dolt-version")
     forked.commit("squashed")
     repaired(forked)
 
 
 @pytest.mark.parametrize("take", ["ours", "theirs"])
-def test_a_merge_by_the_button_is_found_and_repaired(forked, take):
+def test_merge_by_the_button_is_found_and_repaired(forked, take):
     forked.git(*NO_DRIVER, "merge", "-q", "--no-edit", "side", check=False)
     forked.git("checkout", f"--{take}", ".dolt-version")
     forked.git("add", ".dolt-version")
@@ -606,14 +606,14 @@ def test_a_merge_by_the_button_is_found_and_repaired(forked, take):
     repaired(forked)
 
 
-def test_a_merge_that_took_neither_side_is_repaired_in_two_steps(forked):
+def test_merge_that_took_neither_side_is_repaired_in_two_steps(forked):
     forked.git(*NO_DRIVER, "merge", "-q", "--no-edit", "side", check=False)
     forked.git("checkout", "base", "--", ".dolt-version")
     forked.commit("merged")
     repaired(forked)
 
 
-def test_a_merge_whose_sides_had_not_moved_the_pin_that_it_dropped_is_repaired(forked):
+def test_merge_whose_sides_had_not_moved_the_pin_that_it_dropped_is_repaired(forked):
     forked.git("switch", "-qc", "other", "side")
     forked.commit("other", code="x")
     forked.git("merge", "-q", "--no-ff", "--no-commit", "side", check=False)
@@ -629,7 +629,7 @@ def test_knowledge_dropped_over_an_invalid_pin_is_repaired(forked, between):
     repaired(forked)
 
 
-def test_a_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(forked):
+def test_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(forked):
     forked.git("switch", "-qc", "other", "base")
     forked.git("commit", "-q", "--allow-empty", "-m", "code alone")
     old, other, side = forked.revision("old"), *forked.git("rev-parse", "other", "side").split()

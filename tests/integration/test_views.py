@@ -52,7 +52,7 @@ def test_finding_a_usable_view_of_that_name_is_success(kb, revision):
 
 
 @pytest.mark.parametrize("broken", ["the view", "its segment"])
-def test_a_broken_view_is_replaced(kb, revision, broken):
+def test_broken_view_is_replaced(kb, revision, broken):
     place = (
         kb.views.path(revision) / view.VIEW_FILE
         if broken == "the view"
@@ -79,7 +79,7 @@ def test_broken_view_in_use_raises_index_failed(kb, revision):
     assert kb.index(revision).how == "fresh"
 
 
-def test_a_view_that_another_process_reads_is_not_removed_nor_are_its_segments(kb, revision):
+def test_view_that_another_process_reads_is_not_removed_nor_are_its_segments(kb, revision):
     path = kb.views.path(revision)
     reader = child(
         shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
@@ -95,7 +95,7 @@ def test_a_view_that_another_process_reads_is_not_removed_nor_are_its_segments(k
     assert kb.views.discard(path) is True  # gone already
 
 
-def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
+def test_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
     body = shelf(kb) + (
         "with shelf.building() as folder:\n    folder.mkdir(); (folder / 'half').write_text('x')\n"
         "    print(folder, flush=True); sys.stdin.read()"
@@ -162,7 +162,7 @@ def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the
     assert {each.path for each in kb.views.all()} == {paths[0], paths[1], paths[5]}
 
 
-def test_a_spare_whose_segments_a_bound_view_counts_too_takes_no_bytes(kb, revision):
+def test_spare_whose_segments_a_bound_view_counts_too_takes_no_bytes(kb, revision):
     removed = kb.commit(remove=[("guide", "d3")])
     spare = kb.index(removed, base=revision).path
     assert segments(kb, removed) == segments(kb, revision)
@@ -179,7 +179,7 @@ def test_segments_that_spares_share_with_each_other_take_their_bytes_once(kb, re
     assert {*kb.views.list_spare(bound=[], keep_bytes=size - 1)} == spares
 
 
-def test_a_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
+def test_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
     asked = []
 
     def bound() -> list[Path]:
@@ -192,7 +192,7 @@ def test_a_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
     assert kb.views.problem(revision) == ""
 
 
-def test_a_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revision):
+def test_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revision):
     ours = kb.views.path(revision)
     other = ours.with_name(f"{revision}-00000000")
     shutil.copytree(ours, other)
@@ -206,7 +206,7 @@ def test_a_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revi
     assert theirs.is_dir()
 
 
-def test_a_copy_of_a_view_verifies_and_another_can_be_made_of_it_in_its_place(kb, revision):
+def test_copy_of_a_view_verifies_and_another_can_be_made_of_it_in_its_place(kb, revision):
     target = kb.copied(revision, "copy")
     assert find_index_problem(target, revision=revision) == ""
     with kb.draft(target) as changing:
@@ -215,7 +215,7 @@ def test_a_copy_of_a_view_verifies_and_another_can_be_made_of_it_in_its_place(kb
     assert view.read_view(target) == view.read_view(kb.views.path(revision))
 
 
-def test_a_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, revision):
+def test_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, revision):
     with pytest.raises(IndexFailed):
         view.read_view(kb.views.root / "absent")
     with pytest.raises(FileFailed):
@@ -308,7 +308,7 @@ def test_of_a_damaged_segment_alone_the_documents_are_indexed_again(kb, revision
 # -- locks of what is gone -------------------------------------------------------------------------
 
 
-def test_the_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
+def test_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
     path, gone = kb.views.path(revision), kb.views.root / "gone-12345678.lock"
     with kb.views.reading(path):
         pass
@@ -320,7 +320,7 @@ def test_the_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
     assert directories.list_orphaned_files(kb.views.root / "absent") == []
 
 
-def test_a_lock_that_somebody_holds_stays_though_its_view_is_gone(kb):
+def test_lock_that_somebody_holds_stays_though_its_view_is_gone(kb):
     path = kb.views.root / "gone-12345678"
     with kb.views.reading(path):
         [lock] = directories.list_orphaned_files(kb.views.root)

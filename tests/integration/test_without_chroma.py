@@ -65,7 +65,7 @@ def refused(project: Project, *command: str) -> None:
     assert error["details"]["extra"] == "chroma"
 
 
-def test_the_loop_works_and_leaves_nothing_of_chroma(without):
+def test_loop_works_and_leaves_nothing_of_chroma(without):
     without.record("more", zebra="A note about zebras.")
     assert without.ask("query", "zebras")["results"][0]["doc_id"] == "zebra.md"
     without.git("switch", "-q", "feature")
@@ -92,7 +92,7 @@ def test_commands_for_a_store_name_the_missing_extra(without):
 
 
 @pytest.mark.parametrize("setting", ["follow", "wait"])
-def test_a_setting_that_wants_a_store_fails_and_the_index_answers_all_the_same(without, setting):
+def test_setting_that_wants_a_store_fails_and_the_index_answers_all_the_same(without, setting):
     without.git("config", "vmrag.index.chroma", setting)
     without.git("switch", "-q", "feature")
     refused(without, "sync")
@@ -103,14 +103,14 @@ def test_a_setting_that_wants_a_store_fails_and_the_index_answers_all_the_same(w
     assert "extra 'chroma'" in without.vmrag("status").out
 
 
-def test_a_strangers_file_makes_no_sync_fail(without):
+def test_strangers_file_makes_no_sync_fail(without):
     without.write(".vmrag.yaml", "embedding:\n  model: hash\nindex:\n  chroma: wait\n")
     without.vmrag("sync")
 
 
 @needs_chroma
 @pytest.mark.parametrize("setting", ["auto", "follow"])
-def test_a_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypatch, setting):
+def test_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypatch, setting):
     monkeypatch.setattr(ChromaStores, "start_builder", lambda _: 1)
     before = project.ask("path", "chroma")["chroma"]
     hide()
@@ -156,7 +156,7 @@ def test_another_version_of_chromadb_switches_it_off_too(project, hide, monkeypa
 
 
 @needs_chroma
-def test_a_chroma_server_is_used_without_chromadb(paid, database, services, tmp_path, hide):
+def test_chroma_server_is_used_without_chromadb(paid, database, services, tmp_path, hide):
     """The server runs elsewhere; its protocol is spoken here."""
     hide()
     database.use(paid, share="wait")

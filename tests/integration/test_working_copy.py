@@ -58,7 +58,7 @@ def held(copy: WorkingCopy) -> set[str]:
 DOCUMENTS = {f"d{n}" for n in range(5)}
 
 
-def test_the_first_write_makes_the_copy_and_the_next_takes_it_over(kb, copy):
+def test_first_write_makes_the_copy_and_the_next_takes_it_over(kb, copy):
     assert copy.find_problem() == "it does not exist"
     assert write(kb, copy, "new") == "gone"
     assert copy.problem() == ""
@@ -66,14 +66,14 @@ def test_the_first_write_makes_the_copy_and_the_next_takes_it_over(kb, copy):
     assert held(copy) == DOCUMENTS | {"new", "newer"}
 
 
-def test_a_copy_belongs_to_one_branch_and_one_revision(kb, copy, revision):
+def test_copy_belongs_to_one_branch_and_one_revision(kb, copy, revision):
     write(kb, copy, "new")
     later = kb.commit()
     assert working(kb, later).find_problem() == "it does not exist"
     assert working(kb, revision, branch="topic").find_problem() == "it does not exist"
 
 
-def test_a_writer_that_fails_leaves_a_mark_and_the_copy_is_made_again(kb, copy):
+def test_writer_that_fails_leaves_a_mark_and_the_copy_is_made_again(kb, copy):
     write(kb, copy, "new")
     with pytest.raises(RuntimeError), copy.writing():
         raise RuntimeError
@@ -83,7 +83,7 @@ def test_a_writer_that_fails_leaves_a_mark_and_the_copy_is_made_again(kb, copy):
     assert copy.problem() == ""
 
 
-def test_a_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revision):
+def test_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revision):
     write(kb, copy, "new")
     writer = other(
         kb,
@@ -120,7 +120,7 @@ def test_two_processes_write_one_after_the_other(kb, copy, revision):
     assert {hit.doc_id for hit in kb.search(copy.path, "text", mode="keyword", k=50)} == held(copy)
 
 
-def test_a_reader_never_sees_a_half_written_copy(kb, copy, revision):
+def test_reader_never_sees_a_half_written_copy(kb, copy, revision):
     write(kb, copy, "new0")
     reader = other(
         kb,

@@ -70,7 +70,7 @@ def test_each_code_branch_shows_exactly_its_own_uncommitted_documents_on_every_w
     assert kb_branches(project) == before
 
 
-def test_a_commit_on_one_branch_takes_nothing_from_the_others(project, three):
+def test_commit_on_one_branch_takes_nothing_from_the_others(project, three):
     project.git("switch", "-q", "twin")
     assert project.ask("commit", "-m", "twin")["changes"] == {"added": 1, "modified": 1, "removed": 1}
     project.git("commit", "-q", "-m", "twin")
@@ -98,7 +98,7 @@ def test_uncommitted_documents_do_not_leak_into_a_branch_that_starts_there(proje
     assert "other.md" not in project.marks()
 
 
-def test_the_index_of_uncommitted_documents_is_derived_too(project):
+def test_index_of_uncommitted_documents_is_derived_too(project):
     project.put("draft.md", "A draft about uv.")
     project.drop("faq.md")
     assert project.consistent()
@@ -145,7 +145,7 @@ def test_pinning_something_else_over_uncommitted_documents_says_that_they_went_a
 # -- a clean KB branch follows the pin -------------------------------------------------------------
 
 
-def test_a_clean_kb_branch_follows_the_pin_and_its_old_head_survives_gc(project):
+def test_clean_kb_branch_follows_the_pin_and_its_old_head_survives_gc(project):
     before, answers = project.pinned, project.answers()
     project.git("reset", "-q", "--hard", "first")
     project.vmrag("sync")
@@ -187,7 +187,7 @@ def test_documents_that_a_branch_leaves_are_named_with_the_way_back(project, els
     assert project.texts() == before
 
 
-def test_an_amended_pin_replaces_the_last_one(project):
+def test_amended_pin_replaces_the_last_one(project):
     old = project.pinned
     project.put("more.md", "More.")
     project.vmrag("commit", "-m", "more")
@@ -197,7 +197,7 @@ def test_an_amended_pin_replaces_the_last_one(project):
     assert project.ask("show", f"{project.git('rev-parse', 'HEAD@{1}')}:handbook/faq.md")["revision"] == old
 
 
-def test_a_commit_that_was_not_pinned_is_not_taken_back(project):
+def test_commit_that_was_not_pinned_is_not_taken_back(project):
     project.git("config", "vmrag.auto-pin", "false")
     project.put("more.md", "More.")
     report = project.ask("commit", "-m", "more")
@@ -233,7 +233,7 @@ def test_pin_goes_to_a_revision_and_to_a_kb_branch(project):
 # -- KB branches and code branches -----------------------------------------------------------------
 
 
-def test_a_kb_branch_is_made_at_the_first_write_only(project):
+def test_kb_branch_is_made_at_the_first_write_only(project):
     project.git("switch", "-q", "-c", "quiet")
     project.vmrag("query", "rest")
     project.vmrag("sync")
@@ -245,7 +245,7 @@ def test_a_kb_branch_is_made_at_the_first_write_only(project):
     assert project.git("config", "branch.quiet.vmragBranch") == "quiet"
 
 
-def test_a_renamed_code_branch_keeps_its_documents(project):
+def test_renamed_code_branch_keeps_its_documents(project):
     project.git("switch", "-q", "-c", "old-name")
     project.put("draft.md", "A draft.")
     project.git("branch", "-m", "new/name")
@@ -255,7 +255,7 @@ def test_a_renamed_code_branch_keeps_its_documents(project):
     assert project.ask("commit", "-m", "draft")["branch"] == "old-name"
 
 
-def test_a_deleted_code_branch_leaves_a_kb_branch_that_its_successor_does_not_adopt(project):
+def test_deleted_code_branch_leaves_a_kb_branch_that_its_successor_does_not_adopt(project):
     project.git("switch", "-q", "-c", "topic")
     project.put("draft.md", "A draft.")
     project.git("switch", "-q", "main")
@@ -270,7 +270,7 @@ def test_a_deleted_code_branch_leaves_a_kb_branch_that_its_successor_does_not_ad
 
 
 @pytest.mark.parametrize("arguments", [("-c", "main", "copy"), ("-C", "main", "feature")])
-def test_a_copied_code_branch_gets_a_kb_branch_of_its_own(project, arguments):
+def test_copied_code_branch_gets_a_kb_branch_of_its_own(project, arguments):
     project.put("draft.md", "A draft of main.")
     before = kb_branches(project)["main"]
     project.git("branch", *arguments)
@@ -306,7 +306,7 @@ def test_a_copied_code_branch_gets_a_kb_branch_of_its_own(project, arguments):
     ],
 )
 @pytest.mark.sample(2)
-def test_a_code_branch_may_have_a_name_that_no_engine_takes(project, name):
+def test_code_branch_may_have_a_name_that_no_engine_takes(project, name):
     project.git("update-ref", f"refs/heads/{name}", "main")
     project.git("symbolic-ref", "HEAD", f"refs/heads/{name}")
     project.put("x.md", "x")
@@ -319,7 +319,7 @@ def test_a_code_branch_may_have_a_name_that_no_engine_takes(project, name):
     assert "x.md" not in project.marks()
 
 
-def test_the_branches_are_listed_with_their_code_branches(project):
+def test_branches_are_listed_with_their_code_branches(project):
     project.put("draft.md", "A draft.")
     said = project.vmrag("branch").out.splitlines()
     assert said[0].startswith("  feature  ")
@@ -384,7 +384,7 @@ def test_eviction_in_one_worktree_spares_what_another_one_is_bound_to(project, t
 
 
 @pytest.mark.hooks("on")
-def test_a_new_branch_with_the_same_pin_is_in_sync_before_any_command_and_has_its_own_documents(project):
+def test_new_branch_with_the_same_pin_is_in_sync_before_any_command_and_has_its_own_documents(project):
     """The checkout starts no Python for it: what its hook would note, the next command does."""
     applied = (project.own / "applied").read_bytes()
     assert project.run("switch", "-q", "-c", "twin").stderr == ""
@@ -517,7 +517,7 @@ def test_state_drift_after_the_index_was_damaged_and_sync_mends_it(project):
     assert project.answers() == before
 
 
-def test_a_clone_without_the_knowledge_base_says_what_to_do(project, tmp_path):
+def test_clone_without_the_knowledge_base_says_what_to_do(project, tmp_path):
     project.git("clone", "-q", str(project.top), str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     report = clone.ask("status", code=1)

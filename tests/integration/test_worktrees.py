@@ -41,7 +41,7 @@ def waits(project: Project) -> list[str]:
 # -- free
 
 
-def test_a_new_work_tree_and_its_first_query_copy_nothing(project, tmp_path):
+def test_new_work_tree_and_its_first_query_copy_nothing(project, tmp_path):
     before = {path for path in project.shared.rglob("*") if path.suffix != ".lock"}
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     assert tree.ask("query", "rest")["kb"]["commit"] == project.pinned
@@ -104,7 +104,7 @@ def test_those_of_a_branch_that_is_gone_come_back_by_the_command_that_status_say
     assert project.marks()["memo.md"] == "added"
 
 
-def test_the_tool_brings_them_back_as_the_command_does(project, tmp_path):
+def test_tool_brings_them_back_as_the_command_does(project, tmp_path):
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     tree.put("memo.md", "A memory.")
     removed(project, tree)
@@ -117,7 +117,7 @@ def test_the_tool_brings_them_back_as_the_command_does(project, tmp_path):
 
 @pytest.mark.parametrize("hooks", [{}, ON], ids=["without hooks", "with hooks"])
 @pytest.mark.parametrize("draft", [False, True])
-def test_a_revision_that_no_commit_pinned_is_pinned_by_the_next_work_tree(project, tmp_path, hooks, draft):
+def test_revision_that_no_commit_pinned_is_pinned_by_the_next_work_tree(project, tmp_path, hooks, draft):
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     tree.put("memo.md", "A memory.")
     tree.vmrag("commit", "-m", "memo")
@@ -153,7 +153,7 @@ def second(project: Project, tmp_path: Path) -> Project:
     return linked(project, tmp_path / "second", "--force", "main")
 
 
-def test_the_second_work_tree_on_a_branch_writes_on_a_kb_branch_of_its_own(project, second):
+def test_second_work_tree_on_a_branch_writes_on_a_kb_branch_of_its_own(project, second):
     project.put("one.md", "Of the first.")
     said = second.vmrag("add", "-", "--collection", "handbook", "--id", "two.md", stdin="Of the second.").err
     assert str(project.top) in said
@@ -173,7 +173,7 @@ def test_the_second_work_tree_on_a_branch_writes_on_a_kb_branch_of_its_own(proje
     assert project.ask("gc", "--apply")["pruned"] == []
 
 
-def test_a_commit_that_drops_what_the_other_one_pinned_is_stopped_and_a_merge_has_both(project, second):
+def test_commit_that_drops_what_the_other_one_pinned_is_stopped_and_a_merge_has_both(project, second):
     second.put("two.md", "Of the second.")
     second.vmrag("commit", "-m", "two")
     project.record("one", one="Of the first.")
@@ -230,7 +230,7 @@ def test_when_the_first_one_leaves_the_second_one_keeps_its_branch_until_the_pin
     assert second.status()["kb"]["branch"] == "main"
 
 
-def test_the_journal_of_one_is_not_finished_by_the_other(project, second):
+def test_journal_of_one_is_not_finished_by_the_other(project, second):
     second.put("two.md", "Of the second.")
     project.put("one.md", "Of the first.")
     pin = json.loads((project.top / ".dolt-version").read_text())

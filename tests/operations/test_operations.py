@@ -130,7 +130,7 @@ def assert_answers(copy: Copy, prepared: World, scratch: Path) -> None:
     assert_whole(where, scratch, known=prepared.known)
 
 
-def test_the_prepared_repository_pins_what_the_table_of_contents_says(prepared: World) -> None:
+def test_prepared_repository_pins_what_the_table_of_contents_says(prepared: World) -> None:
     copy = Copy(prepared.root, OPERATIONS[0])
     for name, revision in prepared.revisions.items():
         assert copy.texts(revision) == CONTENTS[name]
@@ -142,11 +142,11 @@ def test_every_operation_has_a_name_of_its_own_and_hooks_that_are_installed() ->
     assert {hook for operation in OPERATIONS for hook in operation.hooks} == set(hook_config.HOOKS)
 
 
-def test_the_page_about_hooks_is_up_to_date() -> None:
+def test_page_about_hooks_is_up_to_date() -> None:
     written = (ROOT / "docs" / "git-operations.md").read_text()
     assert written == document.page(), "run: python -m tests.operations.document > docs/git-operations.md"
 
 
-def test_the_page_about_hooks_describes_every_hook() -> None:
+def test_page_about_hooks_describes_every_hook() -> None:
     for hook in hook_config.HOOKS:
         assert f"| `{hook}` |" in document.page()

@@ -65,9 +65,7 @@ def test_it_brings_a_command_and_a_kind_of_document(project: Project, python: st
     assert "its type .ics is not supported" in project.vmrag("import", "team.ics", "--collection", "other").out
 
 
-def test_an_agent_finds_its_tool_beside_a_toolset_without_a_table(
-    project: Project, python: str, tmp_path: Path
-) -> None:
+def test_agent_finds_its_tool_beside_a_toolset_without_a_table(project: Project, python: str, tmp_path: Path) -> None:
     beside = tmp_path / "bare"
     beside.mkdir()
     declared = (

@@ -37,7 +37,7 @@ def test_core_commands_look_for_no_toolset(project: Project, arguments: tuple[st
     assert done.stdout
 
 
-def test_a_checkout_looks_for_nothing(project: Project) -> None:
+def test_checkout_looks_for_nothing(project: Project) -> None:
     project.git("switch", "-q", "feature")
     before, after = project.git("rev-parse", "main", "feature").split()
     done = run(project, HOOK, "post-checkout", before, after, "1")

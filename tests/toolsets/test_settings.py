@@ -49,12 +49,12 @@ def test_narrower_toolset_setting_applies_without_agreement():
     assert (loaded.config.learning.store_raw, loaded.warnings) == (False, [])
 
 
-def test_a_slip_in_a_section_is_refused_with_the_nearest_and_the_cores_are_not_its_business():
+def test_slip_in_a_section_is_refused_with_the_nearest_and_the_cores_are_not_its_business():
     with pytest.raises(ConfigInvalid, match=r"line 2: there is no setting 'llm\.modell'; the nearest is llm\.model"):
         cloned("index.keep_mb: nonsense\nllm.modell: x\n")
 
 
-def test_the_core_passes_over_sections_of_others_and_doctor_names_those_that_nobody_reads(project: Project):
+def test_core_passes_over_sections_of_others_and_doctor_names_those_that_nobody_reads(project: Project):
     (project.top / ".vmrag.yaml").write_text("llm:\n  timeout_s: 5\nweather:\n  units: metric\n")
     with terminal.opened(project) as ws:
         assert ws.settings.loaded.warnings == []

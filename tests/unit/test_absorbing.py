@@ -23,17 +23,17 @@ def test_addition_absorbs_small_segments():
     assert choose_absorbed([whole(10_000), whole(SMALL_SEGMENT), whole(SMALL_SEGMENT - 1), whole(1)], 5) == [2, 3]
 
 
-def test_an_empty_part_is_not_taken_in():
+def test_empty_part_is_not_taken_in():
     assert choose_absorbed([whole(10_000), PartSize(0, 0, 50)], 5) == []
 
 
-def test_a_part_with_more_dead_slots_than_the_view_has_chunks_is_taken_in_even_if_nothing_is_added():
+def test_part_with_more_dead_slots_than_the_view_has_chunks_is_taken_in_even_if_nothing_is_added():
     assert choose_absorbed([PartSize(100, 100, 1_000), whole(500)], 0) == [0]
     assert choose_absorbed([PartSize(500, 500, 1_000), whole(500)], 0) == []
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=300), st.integers(0, 20_000))
-def test_a_view_has_few_segments_and_documents_move_rarely(changes, first):
+def test_view_has_few_segments_and_documents_move_rarely(changes, first):
     """However many are added at once: what was written in all is a small multiple of what was
     added, times the logarithm of its number.
     """

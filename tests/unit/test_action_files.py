@@ -30,7 +30,7 @@ def test_every_step_runs_a_module_that_is_there() -> None:
     assert named == set(STEPS)
 
 
-def test_a_step_gets_every_input_that_it_reads_and_no_other() -> None:
+def test_step_gets_every_input_that_it_reads_and_no_other() -> None:
     """A composite's steps see only what is mapped; what is not mapped would silently be the
     default.
     """
@@ -57,7 +57,7 @@ def test_outputs_have_a_form() -> None:
     assert ACTION["outputs"].keys() <= OUTPUTS.keys()
 
 
-def test_the_problem_matcher_finds_what_verify_prints() -> None:
+def test_problem_matcher_finds_what_verify_prints() -> None:
     [matcher] = json.loads((ROOT / "action/vmrag_action/problems.json").read_text())["problemMatcher"]
     pattern = matcher["pattern"][0]
     found = re.fullmatch(

@@ -141,7 +141,7 @@ def documents() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_the_scores_of_chunks_are_those_of_sqlite(corpora, documents, query):
+def test_scores_of_chunks_are_those_of_sqlite(corpora, documents, query):
     corpus = corpora(documents)
     expected = {corpus.rows[chunk]: score for chunk, score in corpus.sqlite(corpus.chunks, query).items()}
     scores = corpus.scores(query, 0.0)
@@ -207,7 +207,7 @@ def test_numpy_gives_the_same_bits(corpora, documents):
             assert arrays.select_best(depth, among) == plain.select_best(depth, among)
 
 
-def test_the_best_come_with_all_that_tie_with_the_last(corpora):
+def test_best_come_with_all_that_tie_with_the_last(corpora):
     corpus = corpora([["owl"]] * 5 + [["owl owl"]] + [["fox"]] * 30)
     scores = corpus.scores("owl", 0.6)
     assert [len(scores.select_best(depth)) for depth in (1, 2, 6, 1000)] == [1, 6, 6, 6]
@@ -276,7 +276,7 @@ def test_words_that_are_nowhere_give_nothing(corpora):
         assert (list(scores.rows), scores.select_best(5, scores.rows), scores.score_row(corpus.first[0])) == ([], {}, 0)
 
 
-def test_a_file_of_lengths_of_another_size_is_refused():
+def test_file_of_lengths_of_another_size_is_refused():
     content = flat_files.encode_lengths([[3, 4], [5]])
     assert list(flat_files.decode_lengths(content, slots=3)) == [3, 7, 0, 4, 7, 1, 5, 5, 0]
     assert list(flat_files.decode_lengths(b"", slots=0)) == []

@@ -20,7 +20,7 @@ from tests import changed
         ("tests/unit/test_pin.py", "unit/test_pin.py", "unit/test_plan.py"),
     ],
 )  # fmt: skip
-def test_a_change_runs_the_tests_that_stand_on_it_and_no_others(file: str, runs: str, spares: str) -> None:
+def test_change_runs_the_tests_that_stand_on_it_and_no_others(file: str, runs: str, spares: str) -> None:
     found = changed.tests_of([file])
     assert found is not None
     assert f"tests/{runs}" in found

@@ -67,7 +67,7 @@ def test_another_name_is_not_ours(name):
     assert not contents.belongs_to(name, "0" * 12)
 
 
-def test_a_seal_is_read_as_it_was_written_and_nothing_else_is_one():
+def test_seal_is_read_as_it_was_written_and_nothing_else_is_one():
     seal = CollectionSeal(3, "abc", 17)
     assert parse_seal(seal.to_metadata("api")) == seal
     assert seal.to_metadata("api")["collection"] == "api"
@@ -75,7 +75,7 @@ def test_a_seal_is_read_as_it_was_written_and_nothing_else_is_one():
         assert parse_seal(strange) is None
 
 
-def test_a_digest_of_vectors_tells_which_text_has_which():
+def test_digest_of_vectors_tells_which_text_has_which():
     one, other = {"a": b"1", "b": b"2"}, {"a": b"2", "b": b"1"}
     assert contents.digest_vectors(one.items()) != contents.digest_vectors(other.items())
     assert contents.digest_vectors(one.items()) == contents.digest_vectors(reversed(one.items()))

@@ -35,15 +35,15 @@ def test_pieces_cover_the_text_and_none_lies_within_another(text: str, chunking:
         assert one.end - following.start <= chunking.overlap
 
 
-def test_an_empty_text_is_one_empty_piece() -> None:
+def test_empty_text_is_one_empty_piece() -> None:
     assert split_text("", Chunking()) == [Chunk(0, "", 0, 0)]
 
 
-def test_a_text_that_fits_is_one_piece() -> None:
+def test_text_that_fits_is_one_piece() -> None:
     assert split_text(" \n x" * 128, Chunking()) == [Chunk(0, " \n x" * 128, 0, 512)]
 
 
-def test_a_paragraph_ends_a_piece_before_a_sentence_does() -> None:
+def test_paragraph_ends_a_piece_before_a_sentence_does() -> None:
     text = "One sentence here.\n\nAnother one. And a third that is long."
     assert [piece.text for piece in split_text(text, Chunking(size=36, overlap=0))] == [
         "One sentence here.\n\n",
@@ -52,23 +52,23 @@ def test_a_paragraph_ends_a_piece_before_a_sentence_does() -> None:
     ]
 
 
-def test_a_sentence_ends_a_piece_before_a_space_does() -> None:
+def test_sentence_ends_a_piece_before_a_space_does() -> None:
     text = "Some words of it. Then more and more words follow"
     assert split_text(text, Chunking(size=30, overlap=0))[0].text == "Some words of it. "
 
 
-def test_a_space_ends_a_piece_before_its_room_does() -> None:
+def test_space_ends_a_piece_before_its_room_does() -> None:
     assert [piece.text for piece in split_text("alpha beta gamma", Chunking(size=12, overlap=0))] == [
         "alpha beta ",
         "gamma",
     ]
 
 
-def test_a_text_without_spaces_is_cut_where_the_room_ends() -> None:
+def test_text_without_spaces_is_cut_where_the_room_ends() -> None:
     assert [piece.text for piece in split_text("x" * 25, Chunking(size=10, overlap=2))] == ["x" * 10, "x" * 10, "x" * 9]
 
 
-def test_an_overlap_begins_at_a_word() -> None:
+def test_overlap_begins_at_a_word() -> None:
     pieces = split_text("alpha beta gamma delta epsilon zeta", Chunking(size=18, overlap=8))
     assert [piece.text for piece in pieces] == ["alpha beta gamma ", "gamma delta ", "delta epsilon zeta"]
 
@@ -125,14 +125,14 @@ def test_pieces_by_headings_are_the_text_and_code_is_cut_only_where_it_is_very_l
     assert longest <= (60 * LONGEST_CODE if {"```\n", "~~~~\n"}.intersection(lines) else 60)
 
 
-def test_a_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code() -> None:
+def test_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code() -> None:
     assert HeaderPaths(GUIDE).find_path(GUIDE.index("ls")) == "Guide"
     assert HeaderPaths(GUIDE).find_path(GUIDE.index("Then")) == "Guide > Setup"
     assert HeaderPaths("text\n" + GUIDE).find_path(0) == "Guide"
 
 
 @given(st.lists(st.sampled_from(["# A\n", "## B\n", "### C #\n", "#\n", " # D\r\n", "text\n", "```\n", "#no\n"])))
-def test_the_headings_above_a_place_are_those_whose_sections_hold_it(lines: list[str]) -> None:
+def test_headings_above_a_place_are_those_whose_sections_hold_it(lines: list[str]) -> None:
     text = "".join(lines)
     paths = HeaderPaths(text)
     headings: list[tuple[int, str]] = []
@@ -168,7 +168,7 @@ def test_no_chunk_has_text_of_two_pages(strategy):
 
 @pytest.mark.parametrize("strategy", ["characters", "headings"])
 @pytest.mark.parametrize("pages", [1, 3])
-def test_the_pieces_together_are_the_text_again(strategy, pages):
+def test_pieces_together_are_the_text_again(strategy, pages):
     page = "".join(f"# Part {number}\n\nWords of part {number}, and some  more.\n\n" for number in range(40))
     text = "\f".join([page] * pages)
     for size, overlap in ((60, 0), (60, 15), (200, 50)):

@@ -72,7 +72,7 @@ def run(*argv: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_workflows_in_the_documents_are_valid_and_safe(tmp_path: Path) -> None:
+def test_workflows_in_the_documents_are_valid_and_safe(tmp_path: Path) -> None:
     folder = tmp_path / ".github" / "workflows"
     folder.mkdir(parents=True)
     for page, number, text in WORKFLOWS:
@@ -103,11 +103,11 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_recipe_is_what_its_service_takes(name: str) -> None:
+def test_recipe_is_what_its_service_takes(name: str) -> None:
     run("check-jsonschema", "--builtin-schema", *SCHEMAS[name], str(recipes.CI / f"{name}.yml"))
 
 
-def test_the_file_for_gitlab_is_what_it_takes_once_its_inputs_are_filled_in(tmp_path: Path) -> None:
+def test_file_for_gitlab_is_what_it_takes_once_its_inputs_are_filled_in(tmp_path: Path) -> None:
     documents = recipes.gitlab_documents()
     for number, document in enumerate(documents):
         (tmp_path / f"{number}.yml").write_text(yaml.safe_dump(document))
@@ -116,14 +116,14 @@ def test_the_file_for_gitlab_is_what_it_takes_once_its_inputs_are_filled_in(tmp_
     assert used == documents[0]["spec"]["inputs"].keys()
 
 
-def test_the_page_names_every_recipe() -> None:
+def test_page_names_every_recipe() -> None:
     page = (DOCS / "ci.md").read_text()
     for path in recipes.CI.rglob("*"):
         assert path.is_dir() or f"(../ci/{path.relative_to(recipes.CI).as_posix()})" in page
 
 
 @each
-def test_an_example_gives_the_action_what_it_takes_and_uses_what_it_gives(example: Example) -> None:
+def test_example_gives_the_action_what_it_takes_and_uses_what_it_gives(example: Example) -> None:
     for job, given in example.uses():
         assert given.keys() <= ACTION["inputs"].keys()
         assert job["timeout-minutes"] <= 60
@@ -163,13 +163,13 @@ def needed(modes: str) -> dict[str, str]:
     return found
 
 
-def test_the_table_names_every_mode_in_the_order_in_which_they_run() -> None:
+def test_table_names_every_mode_in_the_order_in_which_they_run() -> None:
     assert tuple(table()) == MODES
     assert all(needed(mode) for mode in MODES)
 
 
 @each
-def test_an_example_may_do_what_its_modes_need(example: Example) -> None:
+def test_example_may_do_what_its_modes_need(example: Example) -> None:
     for job, given in example.uses():
         allowed = job["permissions"]
         wanted = {"actions": "read"} if example.events == {"workflow_run"} else needed(given.get("mode", "sync"))
@@ -180,7 +180,7 @@ def test_an_example_may_do_what_its_modes_need(example: Example) -> None:
 
 
 @each
-def test_an_example_asks_for_a_mode_where_it_does_something(example: Example) -> None:
+def test_example_asks_for_a_mode_where_it_does_something(example: Example) -> None:
     for _, given in example.uses():
         for mode in given.get("mode", "sync").split(","):
             row = table()[mode.strip()]

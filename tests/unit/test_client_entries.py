@@ -111,7 +111,7 @@ def test_without_a_receipt_nothing_but_the_entry_goes(form, text):
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
-def test_an_entry_that_others_follow_comes_out_from_between(form, text):
+def test_entry_that_others_follow_comes_out_from_between(form, text):
     """The person, or another program, adds one more with the same editor."""
     after, added = install.with_entry(form, text, SECTION, NAME, ENTRY)
     more, _ = install.with_entry(form, after, SECTION, "later", OTHER)
@@ -229,12 +229,12 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("form", "text"), BROKEN)
-def test_a_file_that_is_broken_or_built_otherwise_is_refused(form, text):
+def test_file_that_is_broken_or_built_otherwise_is_refused(form, text):
     with pytest.raises(TextRefused):
         install.with_entry(form, text, SECTION, NAME, ENTRY)
 
 
-def test_a_toml_table_with_comments_and_further_keys_is_changed_in_its_lines_only():
+def test_toml_table_with_comments_and_further_keys_is_changed_in_its_lines_only():
     text = '[servers.vmrag-here]\ncommand = "old" # mine\nargs = []\ntimeout = 9\n# about what follows\n[b]\nc = 1\n'
     changed = install.with_values("toml", text, SECTION, NAME, {"command": "new", "args": ["x"]})
     assert changed == text.replace('"old"', '"new"').replace("[]", '["x"]')
@@ -242,7 +242,7 @@ def test_a_toml_table_with_comments_and_further_keys_is_changed_in_its_lines_onl
     assert left == "# about what follows\n[b]\nc = 1\n"
 
 
-def test_a_toml_list_over_several_lines_is_not_changed():
+def test_toml_list_over_several_lines_is_not_changed():
     text = '[servers.vmrag-here]\ncommand = "old"\nargs = [\n"a",\n]\n'
     with pytest.raises(TextRefused):
         install.with_values("toml", text, SECTION, NAME, {"args": ["x"]})

@@ -47,7 +47,7 @@ def bundle():
     return module
 
 
-def test_the_version_is_the_same_everywhere():
+def test_version_is_the_same_everywhere():
     server, project = read("server.json"), tomllib.loads((BUNDLE / "pyproject.toml").read_text())["project"]
     assert {server["version"], server["packages"][0]["version"]} == {VERSION}
     assert read("clients", "mcpb", "manifest.json")["version"] == VERSION
@@ -57,7 +57,7 @@ def test_the_version_is_the_same_everywhere():
     assert arguments[-3:] == [f"vmrag-link@{VERSION}", *FIRST_TOOLS]
 
 
-def test_the_registrys_entry_fits_its_schema_and_the_readme_proves_whose_it_is():
+def test_registrys_entry_fits_its_schema_and_the_readme_proves_whose_it_is():
     server = read("server.json")
     require_valid(server, "mcp-server.schema.json")
     assert f"<!-- mcp-name: {server['name']} -->\n" in (ROOT / "README.md").read_text()
@@ -71,7 +71,7 @@ def test_the_registrys_entry_fits_its_schema_and_the_readme_proves_whose_it_is()
     assert named.keys() <= {option for parameter in command.params for option in parameter.opts}
 
 
-def test_the_bundle_fits_its_schema_and_what_it_starts_is_in_it(bundle, tmp_path):
+def test_bundle_fits_its_schema_and_what_it_starts_is_in_it(bundle, tmp_path):
     manifest = read("clients", "mcpb", "manifest.json")
     require_valid(manifest, "mcpb-manifest.schema.json")
     path = bundle.bundle(tmp_path)
@@ -86,7 +86,7 @@ def test_the_bundle_fits_its_schema_and_what_it_starts_is_in_it(bundle, tmp_path
     assert {path.name for path in BUNDLE.iterdir()} == set(bundle.FILES)
 
 
-def test_a_release_names_the_bundle_with_its_checksum(bundle, tmp_path, monkeypatch):
+def test_release_names_the_bundle_with_its_checksum(bundle, tmp_path, monkeypatch):
     monkeypatch.setattr(bundle.sys, "argv", ["bundle.py", str(tmp_path / "out")])
     bundle.main()
     server = json.loads((tmp_path / "out" / "server.json").read_text())
@@ -98,7 +98,7 @@ def test_a_release_names_the_bundle_with_its_checksum(bundle, tmp_path, monkeypa
     assert server["packages"][:-1] == read("server.json")["packages"]
 
 
-def test_the_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exist():
+def test_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exist():
     assert read(".claude-plugin", "marketplace.json")["plugins"][0]["source"] == f"./{PLUGIN.relative_to(ROOT)}"
     (skill,) = PLUGIN.glob("skills/*/SKILL.md")
     head = yaml.safe_load(skill.read_text().split("---")[1])
@@ -112,7 +112,7 @@ def test_the_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exis
         assert named <= select_tools(ToolChoice("essential")).tools.keys(), text
 
 
-def test_the_documented_links_are_those_that_are_made():
+def test_documented_links_are_those_that_are_made():
     page = (ROOT / "docs" / "mcp.md").read_text()
     for link in (server_command.cursor_link(), server_command.vscode_link(), server_command.vscode_page_link()):
         assert link in page, link

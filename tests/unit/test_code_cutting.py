@@ -50,7 +50,7 @@ def test_blank_lines_at_the_top_are_in_the_first_piece() -> None:
     assert named(f"\n\n{function('one')}") == [("one", f"\n\n{function('one')}")]
 
 
-def test_a_class_that_fits_is_one_piece() -> None:
+def test_class_that_fits_is_one_piece() -> None:
     text = f"class A:\n{function('one', indent='    ')}\n{function('two', indent='    ')}"
     assert named(text) == [("A", text)]
 
@@ -69,7 +69,7 @@ def test_parts_of_a_long_function_have_its_name_and_its_signature() -> None:
     assert all(100 <= piece.end - piece.start <= 300 for piece in pieces)
 
 
-def test_a_function_in_a_long_function_is_a_piece() -> None:
+def test_function_in_a_long_function_is_a_piece() -> None:
     inner = function("inner", 4, indent="    ")
     text = f"def outer():\n    x = 1\n    y = 2\n    z = 3\n    a = 4\n{inner}    b = 5\n    return inner\n"
     assert named(text, size=180) == [
@@ -107,17 +107,17 @@ def test_end_of_a_class_is_in_the_piece_of_its_last_method() -> None:
     assert texts(text, "java", 120)[-1].endswith("  }\n\n}\n")
 
 
-def test_a_comment_behind_code_belongs_to_that_code() -> None:
+def test_comment_behind_code_belongs_to_that_code() -> None:
     text = f"LIMIT = 3  # see below\n{function('one')}"
     assert named(text) == [("", "LIMIT = 3  # see below\n"), ("one", function("one"))]
 
 
-def test_a_comment_that_stands_apart_belongs_to_no_symbol() -> None:
+def test_comment_that_stands_apart_belongs_to_no_symbol() -> None:
     text = f"# Apart.\n\n# Near.\n{function('one')}"
     assert named(text) == [("", "# Apart.\n\n"), ("one", f"# Near.\n{function('one')}")]
 
 
-def test_a_tree_with_errors_is_used() -> None:
+def test_tree_with_errors_is_used() -> None:
     text = f"{function('one')}\nthis is ( no python\n\n{function('two')}"
     found = [name for name, _ in named(text)]
     assert "one" in found
@@ -156,7 +156,7 @@ def test_without_a_grammar_lines_are_cut_where_a_block_begins() -> None:
     assert all(piece.end - piece.start <= 300 for piece in pieces)
 
 
-def test_a_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
+def test_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
     text = f"a = 1\n{'x' * 2001}\nb = 2\n"
     assert [len(each) for each in texts(text, "lua", 500)] == [6, 500, 500, 500, 500, 2, 6]
     assert [len(each) for each in texts(f"a = 1\n{'x' * 1999}\nb = 2\n", "lua", 500)] == [6, 2000, 6]
@@ -169,11 +169,11 @@ def test_long_line_has_no_symbol() -> None:
     assert len(pieces) == -(-len(minified) // 1500)
 
 
-def test_an_empty_text_is_an_empty_piece() -> None:
+def test_empty_text_is_an_empty_piece() -> None:
     assert cut_code("", "python", 100) == cut_code("", "lua", 100) == [CodePiece(0, 0)]
 
 
-def test_a_text_that_is_too_large_is_cut_by_lines() -> None:
+def test_text_that_is_too_large_is_cut_by_lines() -> None:
     text = function("one", 8)
     large = text + "#" * 79 + ("\n" + "#" * 79) * (MOST_BYTES // 80)
     assert needs_parser(text, "python")
@@ -200,7 +200,7 @@ def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: 
     assert {longest() for _ in range(3)} == {first}
 
 
-def test_a_tree_that_is_too_large_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_that_is_too_large_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"{function(f'f{number}')}\n" for number in range(10))
     by_symbols = cut_code(text, "python", 300)
     monkeypatch.setattr(symbols, "MOST_NODES", 5)

@@ -55,7 +55,7 @@ def kinds(text: str, language: str, size: int = 1500) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("size", [1, 60, 150, 400, 1500])
-def test_a_symbol_goes_from_its_declaration_to_its_end_whatever_it_is_cut_into(size: int) -> None:
+def test_symbol_goes_from_its_declaration_to_its_end_whatever_it_is_cut_into(size: int) -> None:
     assert declared(LONG, "python", size) == [
         ("Session", "class", 5, 20),
         ("Session.age", "method", 9, 10),
@@ -65,7 +65,7 @@ def test_a_symbol_goes_from_its_declaration_to_its_end_whatever_it_is_cut_into(s
     ]
 
 
-def test_a_class_that_fits_declares_what_is_in_it_and_small_neighbours_are_all_declared() -> None:
+def test_class_that_fits_declares_what_is_in_it_and_small_neighbours_are_all_declared() -> None:
     _, whole, *rest = cut_code(f"{LONG}\ndef last():\n    return 4\n", "python", 400)
     assert [each.symbol for each in whole.declared] == [
         "Session",
@@ -84,7 +84,7 @@ def test_later_parts_of_a_long_symbol_do_not_declare_it() -> None:
     assert {each.declared for each in rest} == {()}
 
 
-def test_a_declaration_below_a_long_comment_is_in_the_piece_that_has_its_line() -> None:
+def test_declaration_below_a_long_comment_is_in_the_piece_that_has_its_line() -> None:
     text = "".join(f"# Line {row} of what is to be known.\n" for row in range(30)) + "def f():\n    return 1\n"
     pieces = cut_code(text, "python", 200)
     assert {piece.symbol for piece in pieces} == {"f"}
@@ -121,7 +121,7 @@ def test_all_symbols_are_declared_once_whatever_the_size(sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_the_line_of_a_declaration_is_where_its_signature_begins(sample: str) -> None:
+def test_line_of_a_declaration_is_where_its_signature_begins(sample: str) -> None:
     text, expected = SAMPLES[sample]
     rows = text.split("\n")
     found = {each.symbol: each.line for each in reversed(declared(text, sample))}
@@ -207,7 +207,7 @@ def test_variables_of_functions_are_not_declared(language: str, text: str, there
     assert [*kinds(text, language, size)] == there.split()
 
 
-def test_a_text_with_errors_declares_what_can_be_read() -> None:
+def test_text_with_errors_declares_what_can_be_read() -> None:
     text = "class A:\n    def f(self):\n        return (\n\n    def g(self):\n        return 1\n\nclass B:\n    x = 1\n"
     assert {"A", "A.f"} <= kinds(text, "python").keys()
 

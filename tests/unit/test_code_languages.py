@@ -53,11 +53,11 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
         ("", ""),
     ],
 )
-def test_the_language_is_known_by_the_name(path: str, language: str) -> None:
+def test_language_is_known_by_the_name(path: str, language: str) -> None:
     assert detect_language(path) == language
 
 
-def test_the_key_names_the_exact_versions_of_grammar_and_parser() -> None:
+def test_key_names_the_exact_versions_of_grammar_and_parser() -> None:
     grammar, runtime = (importlib.metadata.version(each) for each in ("tree-sitter-python", "tree-sitter"))
     assert describe_cutter("python") == f"python {grammar} / tree-sitter {runtime} / 3.3"
     assert len({describe_cutter(language) for language in GRAMMARS}) == len(GRAMMARS)
@@ -68,7 +68,7 @@ def test_language_without_grammar_is_cut_by_lines(language: str) -> None:
     assert describe_cutter(language) == "lines 3"
 
 
-def test_the_key_changes_with_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_changes_with_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     before = describe_cutter("go"), describe_cutter("lua")
     monkeypatch.setattr(languages, "RULES_OF_LINES", 4)
     assert describe_cutter("go") != before[0]
@@ -87,7 +87,7 @@ def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch)
     assert " and 15 more packages are not installed: " in find_language_problem()
 
 
-def test_a_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(languages, "_read_version", lambda distribution: "" if distribution.endswith("-go") else "1")
     with pytest.raises(IndexExtraMissing) as missing:
         describe_cutter("go")

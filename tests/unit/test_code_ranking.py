@@ -54,7 +54,7 @@ def test_any_text_has_parts_that_stand_in_it(text):
     assert all(part in text for part in keywords.split_identifiers(text).split())
 
 
-def test_a_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
+def test_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
     declared = piece("", "Session.loadAll", "Session.loadAll", "Session.loadAll.tryIt").piece
     parts, named = keywords.list_extra_words("a/b/src/auth/SessionStore.test.ts", declared, "newThing")
     assert named == "loadAll tryIt load All try It", "each name is there once, with its parts"
@@ -80,7 +80,7 @@ def test_names_are_found_in_questions(text, found):
     assert (question.names, question.is_name) == found
 
 
-def test_a_definition_goes_before_its_uses_and_before_all_other_collections():
+def test_definition_goes_before_its_uses_and_before_all_other_collections():
     uses, defines = piece("b.py", "run"), piece("a.py", "Mount", "Mount", "Mount.match")
     order, found = ranked("class Mount", uses, defines, scores=(1000, 10), highest=5000)
     assert order == [1, 0]
@@ -201,7 +201,7 @@ SOME = st.lists(st.sampled_from("Session session sessions sess Handler handle ru
 
 
 @given(SOME, SOME, SOME, st.booleans())
-def test_a_question_is_compared_with_names_as_if_with_each_of_them(words, symbol, others, is_name):
+def test_question_is_compared_with_names_as_if_with_each_of_them(words, symbol, others, is_name):
     question = CodeQuestion(".".join(words) if is_name else " ".join([*words, f"{'.'.join(words[:2])}.x"]))
     lower = [each.lower() for each in symbol]
     last = [(asked, symbol[-len(asked) :]) for asked in map(list, question.names)]

@@ -57,7 +57,7 @@ def test_without_a_file_or_with_an_empty_one_the_defaults_hold(text):
     assert load(text) == config.LoadedSettings(Config(), [])
 
 
-def test_the_defaults_are_these():
+def test_defaults_are_these():
     assert msgspec.to_builtins(Config()) == {
         "requires": "",
         "engine": "doltlite",
@@ -132,7 +132,7 @@ def test_the_defaults_are_these():
     }
 
 
-def test_a_file_sets_what_it_names_and_leaves_the_rest():
+def test_file_sets_what_it_names_and_leaves_the_rest():
     loaded = load(
         "remote: org/kb\nauto_pin: False\nindex: {keep_mb: 0, store_documents: false}\nretrieval.k: 7\nhooks:\n  sync: off\n"
     )
@@ -155,7 +155,7 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest():
         ({"environ": {"VMRAG_INDEX_KEEP_MB": ""}}, 1),
     ],
 )
-def test_the_environment_precedes_git_config_which_precedes_the_file(sources, keep):
+def test_environment_precedes_git_config_which_precedes_the_file(sources, keep):
     assert load("index:\n  keep_mb: 1\n", **sources).config.index.keep_mb == keep
 
 
@@ -177,11 +177,11 @@ def test_git_config_and_the_environment_take_gits_words_for_booleans(word, value
     assert load(environ={"VMRAG_AUTO_PIN": word}).config.auto_pin is value
 
 
-def test_the_git_remote_named_by_git_config_is_not_the_setting_remote():
+def test_git_remote_named_by_git_config_is_not_the_setting_remote():
     assert load(overrides={"vmrag.remote": "upstream"}) == config.LoadedSettings(Config(), [])
 
 
-def test_a_nearly_right_name_in_git_config_gives_a_warning_and_a_foreign_one_does_not():
+def test_nearly_right_name_in_git_config_gives_a_warning_and_a_foreign_one_does_not():
     loaded = load(overrides={"vmrag.index.kep-mb": "3", "vmrag.install.version": "1"})
     assert loaded == config.LoadedSettings(
         Config(), ["git config vmrag.index.kep-mb is not a setting; did you mean vmrag.index.keep-mb?"]
@@ -201,7 +201,7 @@ def test_untrusted_settings_are_ignored_with_one_warning():
     ]
 
 
-def test_the_line_stays_short_however_many_settings_a_file_states():
+def test_line_stays_short_however_many_settings_a_file_states():
     loaded = cloned(STATED + "auto_pin: false\nindex.keep_mb: 9\nhooks.quiet: true\n")
     [line] = loaded.warnings
     assert "untrusted settings remote (line 1), index.keep_mb (line 4) and 2 more settings of .vmrag.yaml" in line
@@ -275,7 +275,7 @@ def test_last_trusted_values_apply_until_changes_are_trusted():
     ]
 
 
-def test_a_file_that_is_deleted_takes_no_restriction_back():
+def test_file_that_is_deleted_takes_no_restriction_back():
     loaded = cloned(None, agreed={"mcp.exclude_tools": "dolt_push", "hooks.on_dirty": "commit"})
     assert loaded.config.mcp.exclude_tools == "dolt_push"
     assert loaded.config.hooks.on_dirty == "warn"  # the file narrows it
@@ -304,7 +304,7 @@ def test_settings_of_the_machine_need_no_agreement(sources):
     assert (loaded.warnings, loaded.machine) == ([], {"embedding.model_path"})
 
 
-def test_a_remote_that_git_config_trusts_needs_no_second_agreement():
+def test_remote_that_git_config_trusts_needs_no_second_agreement():
     loaded = cloned("remote: file:///srv/kb\n", known_remote="file:///srv/kb".__eq__)
     assert (loaded.config.remote, loaded.warnings) == ("file:///srv/kb", [])
 
@@ -313,7 +313,7 @@ def test_default_address_of_a_service_is_not_trusted_by_stating_it():
     assert cloned("embedding.openai_url: https://api.openai.com/v1\n").trusted == frozenset()
 
 
-def test_a_value_that_this_version_does_not_know_any_more_is_refused_not_dropped():
+def test_value_that_this_version_does_not_know_any_more_is_refused_not_dropped():
     with pytest.raises(ConfigInvalid, match=r"what was agreed to: hooks\.on_dirty must be one of"):
         cloned("hooks.sync: off\n", agreed={"hooks.on_dirty": "shout"})
 
@@ -428,7 +428,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("#" * 70_000, 1, "at most 65536"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_line_and_what_was_expected(text, line, part):
+def test_bad_file_is_refused_with_its_line_and_what_was_expected(text, line, part):
     began = time.monotonic()
     error = refusal(text)
     assert part in error.message
@@ -456,11 +456,11 @@ def test_a_bad_file_is_refused_with_its_line_and_what_was_expected(text, line, p
         ("xyzzy: 1\n", "engine, remote, lock_timeout_s"),
     ],
 )
-def test_the_hint_says_what_to_write(text, part):
+def test_hint_says_what_to_write(text, part):
     assert part in refusal(text).hint
 
 
-def test_an_unknown_key_carries_the_nearest_one_for_programs():
+def test_unknown_key_carries_the_nearest_one_for_programs():
     assert refusal("index.kep: 4\n").details == {
         "file": ".vmrag.yaml",
         "line": 1,
@@ -469,13 +469,13 @@ def test_an_unknown_key_carries_the_nearest_one_for_programs():
     }
 
 
-def test_a_bad_value_in_the_environment_names_the_variable():
+def test_bad_value_in_the_environment_names_the_variable():
     error = refusal(environ={"VMRAG_INDEX_KEEP_MB": "lots"})
     assert error.message.startswith("environment variable VMRAG_INDEX_KEEP_MB: index.keep_mb must be a whole number")
     assert error.hint == "unset VMRAG_INDEX_KEEP_MB"
 
 
-def test_a_bad_value_in_git_config_names_the_key():
+def test_bad_value_in_git_config_names_the_key():
     error = refusal(overrides={"vmrag.chunking.overlap": "600"})
     assert error.message.startswith("git config vmrag.chunking.overlap: chunking.overlap must be less than")
     assert error.hint == "git config --unset vmrag.chunking.overlap"
@@ -522,7 +522,7 @@ def test_without_the_c_parser_the_same_is_read_and_refused(monkeypatch):
 # -- what people read
 
 
-def test_the_template_loads_as_it_stands():
+def test_template_loads_as_it_stands():
     assert load(settings_docs.format_template()) == config.LoadedSettings(Config(), [])
 
 
@@ -532,12 +532,12 @@ def test_every_line_of_the_template_can_be_uncommented():
     assert load("\n".join(lines)) == config.LoadedSettings(Config(), [])
 
 
-def test_the_documentation_is_up_to_date():
+def test_documentation_is_up_to_date():
     written = (ROOT / "docs" / "configuration.md").read_text()
     assert written == settings_docs.format_documentation(), "run: python -m vmrag_link.config > docs/configuration.md"
 
 
-def test_the_example_in_the_documentation_loads():
+def test_example_in_the_documentation_loads():
     example = settings_docs.format_documentation().partition("```yaml\n")[2].partition("```")[0]
     loaded = load(example)
     assert loaded.config.index.keep_mb == 800
@@ -636,7 +636,7 @@ def program(monkeypatch, version):
         ("", "0.1.0", True),
     ],
 )
-def test_a_program_below_the_required_version_refuses_and_says_what_to_type(monkeypatch, required, version, enough):
+def test_program_below_the_required_version_refuses_and_says_what_to_type(monkeypatch, required, version, enough):
     program(monkeypatch, version)
     for sources in (
         {"text": f'requires: "{required}"\n'},
@@ -652,7 +652,7 @@ def test_a_program_below_the_required_version_refuses_and_says_what_to_type(monk
             assert caught.value.hint == f"python -m pip install --upgrade 'vmrag-link>={required}'"
 
 
-def test_a_requirement_comes_before_whatever_a_program_that_is_too_old_does_not_know(monkeypatch):
+def test_requirement_comes_before_whatever_a_program_that_is_too_old_does_not_know(monkeypatch):
     program(monkeypatch, "0.1.0")
     with pytest.raises(ProgramTooOld, match=r"^\.vmrag\.yaml, line 3: "):
         cloned("future: 1\nretrieval: {mode: telepathy}\nrequires: 0.2\n")
@@ -660,7 +660,7 @@ def test_a_requirement_comes_before_whatever_a_program_that_is_too_old_does_not_
         cloned("future: 1\nrequires: 0.1\n")
 
 
-def test_a_requirement_needs_no_agreement_and_nothing_takes_it_back(monkeypatch):
+def test_requirement_needs_no_agreement_and_nothing_takes_it_back(monkeypatch):
     program(monkeypatch, "0.1.0")
     assert config.list_trust_settings(b"requires: 0.1\n", ".vmrag.yaml") == []
     for sources in ({"environ": {"VMRAG_REQUIRES": "0.1"}}, {"overrides": {"vmrag.requires": "0.1"}}):
@@ -714,7 +714,7 @@ def test_sources_reject_reserved_collection_names(name):
     assert load(f"sources: [{{collection: my_{name}, paths: [docs/]}}]\n").config.sources
 
 
-def test_the_example_of_sources_is_right():
+def test_example_of_sources_is_right():
     (source,) = load(EXAMPLE).config.sources
     assert source == settings.SourceSettings("docs", ("**/*.md",))
 
@@ -726,7 +726,7 @@ def test_the_example_of_sources_is_right():
         ({"overrides": {"vmrag.sources": "docs"}}, "git config vmrag.sources '[{"),
     ],
 )
-def test_the_environment_and_git_config_take_sources_as_json(places, command):
+def test_environment_and_git_config_take_sources_as_json(places, command):
     error = refusal(**places)
     assert command in error.hint
     stated = error.hint.split("'")[1]

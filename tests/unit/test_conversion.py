@@ -134,7 +134,7 @@ def test_convert_rejects_invalid_text_with_the_reason(
         ("", ""),
     ],
 )
-def test_the_title_of_asciidoc_is_its_first_heading(text: str, title: str) -> None:
+def test_title_of_asciidoc_is_its_first_heading(text: str, title: str) -> None:
     assert find_title(text, "asciidoc") == title
 
 
@@ -231,7 +231,7 @@ def notebook(*cells: dict[str, Any], **metadata: Any) -> bytes:
     return json.dumps({"nbformat": 4, "cells": cells, "metadata": metadata}).encode()
 
 
-def test_a_notebook_is_its_cells_and_what_they_printed(converter: Converter) -> None:
+def test_notebook_is_its_cells_and_what_they_printed(converter: Converter) -> None:
     picture = "data:image/png;base64,iVBORw0KGgo="
     data = notebook(
         {"cell_type": "raw", "source": "---\nauthor: me\n---"},
@@ -258,13 +258,13 @@ def test_a_notebook_is_its_cells_and_what_they_printed(converter: Converter) -> 
     )
 
 
-def test_a_notebook_that_states_a_title_has_that_within_reason(converter: Converter) -> None:
+def test_notebook_that_states_a_title_has_that_within_reason(converter: Converter) -> None:
     cell = {"cell_type": "markdown", "source": "# Heading"}
     assert converter.convert(notebook(cell, title=" The \n title"), name="x.ipynb").title == "The title"
     assert converter.convert(notebook(cell, title="x" * 5000), name="x.ipynb").title == "x" * 1000
 
 
-def test_a_notebook_of_format_3_is_read_too(converter: Converter) -> None:
+def test_notebook_of_format_3_is_read_too(converter: Converter) -> None:
     cells = [
         {"cell_type": "heading", "level": 2, "source": ["Old"]},
         {"cell_type": "code", "input": "1", "outputs": [{"output_type": "pyout", "text": "1"}]},
@@ -286,9 +286,7 @@ def test_a_notebook_of_format_3_is_read_too(converter: Converter) -> None:
         (b"x", "x.ipynb", "is not a notebook ("),
     ],
 )
-def test_a_file_that_is_not_what_it_claims_is_refused(
-    converter: Converter, data: bytes, name: str, reason: str
-) -> None:
+def test_file_that_is_not_what_it_claims_is_refused(converter: Converter, data: bytes, name: str, reason: str) -> None:
     assert refusal(converter, data, name).startswith(reason)
 
 
@@ -308,7 +306,7 @@ def test_a_file_that_is_not_what_it_claims_is_refused(
         (b'<!DOCTYPE a [<!ENTITY x "ha">]><a>&x;</a>', "x.xml", "declares entities, which are not supported"),
     ],
 )
-def test_a_bomb_ends_in_an_error_for_that_file(converter: Converter, data: bytes, name: str, reason: str) -> None:
+def test_bomb_ends_in_an_error_for_that_file(converter: Converter, data: bytes, name: str, reason: str) -> None:
     assert refusal(converter, data, name).startswith(reason)
     assert converter.convert(b"[1]", name="next.json").text == "1"
 
@@ -320,13 +318,13 @@ def test_a_bomb_ends_in_an_error_for_that_file(converter: Converter, data: bytes
         ("".join(f"<p><b a{number}></p>" for number in range(5000)), "needs more than 256 MiB of memory"),
     ],
 )
-def test_a_page_that_nests_without_end_is_an_error_for_that_page(source: str, reason: str) -> None:
+def test_page_that_nests_without_end_is_an_error_for_that_page(source: str, reason: str) -> None:
     with Converter(ConversionLimits(max_cpu_seconds=1, max_memory=256 << 20)) as converter:
         assert refusal(converter, source.encode(), "x.html").startswith(reason)
         assert converter.convert(b"<p>next", name="next.html").text == "next"
 
 
-def test_an_entity_of_another_file_is_not_read(converter: Converter) -> None:
+def test_entity_of_another_file_is_not_read(converter: Converter) -> None:
     data = b'<!DOCTYPE a SYSTEM "file:///etc/passwd"><a>&x; text</a>'
     assert converter.convert(data, name="x.xml").text == "a: &x; text"
 
@@ -369,7 +367,7 @@ def test_html_becomes_the_text_that_a_reader_sees(converter: Converter) -> None:
         ("<p><font size=2>a" * 2000 + "<p>b", "", "\n\n".join(["a"] * 2000 + ["b"])),
     ],
 )
-def test_a_page_is_read_however_it_is_written(converter: Converter, source: str, title: str, text: str) -> None:
+def test_page_is_read_however_it_is_written(converter: Converter, source: str, title: str, text: str) -> None:
     found = converter.convert(source.encode(), name="x.html")
     assert (found.title, found.text) == (title, text)
 
@@ -385,7 +383,7 @@ def test_page_in_html_has_the_sections_of_its_headings(converter: Converter) -> 
     ]
 
 
-def test_a_long_page_out_of_order_is_read(converter: Converter) -> None:
+def test_long_page_out_of_order_is_read(converter: Converter) -> None:
     untidy = "<p>one <b>two <i>three</b> four</i><li>five<div>six</p></div><br><img src=x><td>seven"
     table = f"<table>{'<tr><td>a<td>b' * 3000}</table>"
     source = f"<body>{untidy * 300}{table}<p>end <code>&lt;b&gt;</code>"

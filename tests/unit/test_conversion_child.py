@@ -264,7 +264,7 @@ def test_landlock_alone_keeps_every_file_from_code_in_c(home: Path) -> None:
 
 
 @SECCOMP
-def test_the_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_from_code_in_c(home: Path) -> None:
+def test_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_from_code_in_c(home: Path) -> None:
     done = natively_done(home, without="kernel_rules.restrict_files")
     files = {"read", "list", "write", "overwrite", "remove", "move", "link"}
     own_files = {"new file in its own folder", "file without a name", "folder in its own folder", "own file to write"}

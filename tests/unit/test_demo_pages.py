@@ -69,7 +69,7 @@ def documented(source: str, name: str = "boxes") -> pages.Documentation:
     return pages.read_documentation(library.Module(name, source))
 
 
-def test_a_module_is_its_docstring_and_its_public_documented_definitions_in_the_order_of_the_source():
+def test_module_is_its_docstring_and_its_public_documented_definitions_in_the_order_of_the_source():
     found = documented(SOURCE)
     assert found.doc == "Says what\nthe module is for."
     assert [entry.name for entry in found.entries] == [
@@ -114,7 +114,7 @@ def test_names_from_a_c_module_are_documented_from_python():
     assert found.entries[0].signature.startswith("open(file, mode='r', buffering=-1,")
 
 
-def test_a_module_in_c_is_read_from_its_objects():
+def test_module_in_c_is_read_from_its_objects():
     found = pages.read_documentation(library.Module("math", None))
     assert "mathematical functions" in found.doc
     entries = {entry.name: entry for entry in found.entries}
@@ -132,7 +132,7 @@ def test_members_of_a_class_in_c_have_their_signatures_without_self():
     assert not any(name.split(".")[-1].startswith("_") for name in entries)
 
 
-def test_a_page_has_a_title_and_a_section_for_each_definition():
+def test_page_has_a_title_and_a_section_for_each_definition():
     page = pages.write_page("boxes", documented(SOURCE))
     assert page.file == "boxes.md"
     assert page.text.startswith(
@@ -145,7 +145,7 @@ def test_a_page_has_a_title_and_a_section_for_each_definition():
     assert "\n\n## class `boxes.Speaking`\n\n### `boxes.Speaking.say(word)`\n\nSays it.\n" in page.text
 
 
-def test_a_page_that_grows_too_long_names_what_it_leaves_out():
+def test_page_that_grows_too_long_names_what_it_leaves_out():
     entries = tuple(DocEntry(f"f{number}", f"f{number}()", "x" * 3000) for number in range(10))
     text = pages.write_page("long", pages.Documentation("Long.", entries)).text
     assert len(text) < pages.LONGEST + 4000
@@ -184,7 +184,7 @@ def rendered(runs: list[str]) -> dict[str, str]:
     return texts
 
 
-def test_the_library_gives_about_three_hundred_pages(rendered):
+def test_library_gives_about_three_hundred_pages(rendered):
     assert 200 <= len(rendered) <= 400
     assert {"json", "json.decoder", "asyncio.tasks", "os", "datetime", "decimal", "math"} <= rendered.keys()
     assert "## class `datetime.timedelta" in rendered["datetime"]
@@ -201,7 +201,7 @@ def test_pages_are_read_without_running_the_library_and_the_same_each_time(runs)
     assert json.loads(runs[0])[0] == []
 
 
-def test_the_story_changes_exactly_what_it_says(rendered):
+def test_story_changes_exactly_what_it_says(rendered):
     told = [pages.ModulePage(*each) for each in rendered.items()]
     story.check_pages(told)
     after = {page.name: page.text for page in story.revise_pages(told)}
@@ -211,7 +211,7 @@ def test_the_story_changes_exactly_what_it_says(rendered):
     assert after["json"].startswith(f"# json\n\n{story.EDITED['json']}\n\nJSON (")
 
 
-def test_a_python_without_its_source_cannot_tell_the_story():
+def test_python_without_its_source_cannot_tell_the_story():
     with pytest.raises(FileFailed, match=r"without the source of its standard library \(csv, getopt"):
         story.check_pages([])
 
@@ -227,7 +227,7 @@ def test_answers_are_compared_by_documents():
     assert not compared.equal
 
 
-def test_a_document_has_moved_when_the_order_among_those_in_both_answers_is_another():
+def test_document_has_moved_when_the_order_among_those_in_both_answers_is_another():
     compared = story.compare_answers(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
     assert compared.moved == (Move("c", 3, 1), Move("a", 1, 3))
 

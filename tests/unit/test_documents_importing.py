@@ -49,7 +49,7 @@ def test_files_of_a_folder_are_sorted_and_named_by_their_path_below_the_base(tmp
     assert ids(tmp_path) == ["Z.md", "a/deep/x.md", "a/z.md", "b.md"]
 
 
-def test_a_file_has_one_id_whether_it_is_named_or_a_folder_above_it(tmp_path: Path) -> None:
+def test_file_has_one_id_whether_it_is_named_or_a_folder_above_it(tmp_path: Path) -> None:
     tree(tmp_path, a__deep__x_md="", a__deep__y_md="")
     for source in ("a", "a/deep", "a/deep/x.md", "a/../a/deep"):
         assert "a/deep/x.md" in ids(tmp_path, tmp_path / source)
@@ -63,7 +63,7 @@ def test_relative_sources_are_looked_for_in_the_current_folder(tmp_path: Path, m
     assert ids(tmp_path, Path("..")) == ["a/x.md", "b.md"]
 
 
-def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
     tree(tmp_path, a__x_md="", b__y_md="")
     with pytest.raises(UsageInvalid):
         scan_sources([tmp_path / "absent.md"], root(tmp_path))
@@ -92,7 +92,7 @@ def test_file_type_is_read_from_the_ending_in_any_case(tmp_path: Path) -> None:
     assert reasons(tmp_path) == {"g.png": "its type .png is not supported", "Makefile": "has no file type"}
 
 
-def test_a_link_is_followed_only_to_what_could_be_imported_itself(tmp_path: Path) -> None:
+def test_link_is_followed_only_to_what_could_be_imported_itself(tmp_path: Path) -> None:
     root = tree(tmp_path / "root", real_md="# Real", **{".git__config_md": "secret"})
     tree(tmp_path, outside_md="secret")
     for name, target in {
@@ -151,7 +151,7 @@ def test_files_without_text_are_skipped_with_the_reason(tmp_path: Path, content:
     assert read_file(scan_sources([tmp_path], root(tmp_path)).files[0], CONVERTER) == SkippedFile("x.md", reason)
 
 
-def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
     tree(tmp_path, x_md="")
     (file,) = scan_sources([tmp_path], root(tmp_path)).files
     file.path.unlink()
@@ -160,13 +160,13 @@ def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
     with pytest.raises(FileFailed, match="closed"):
         scan_sources([tmp_path], root(tmp_path))
 
 
-def test_a_document_has_its_exact_text_without_the_byte_order_mark(tmp_path: Path) -> None:
+def test_document_has_its_exact_text_without_the_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "x.md").write_bytes(b"\xef\xbb\xbf# Title\r\n\r\ntext \r\n")
     os.utime(tmp_path / "x.md", (1_700_000_000.9, 1_700_000_000.9))
     assert imported(tmp_path) == ImportedDocument(
@@ -181,7 +181,7 @@ def test_a_document_has_its_exact_text_without_the_byte_order_mark(tmp_path: Pat
     )
 
 
-def test_a_source_counts_from_the_root_of_the_work_tree(tmp_path: Path) -> None:
+def test_source_counts_from_the_root_of_the_work_tree(tmp_path: Path) -> None:
     tree(tmp_path, docs__x_md="")
     base = make_base(locate_path(tmp_path / "docs"), locate_path(tmp_path))
     (file,) = scan_sources([tmp_path / "docs/x.md"], base).files
@@ -197,7 +197,7 @@ def test_front_matter_becomes_metadata_and_an_empty_file_a_document(tmp_path: Pa
     assert (empty.title, empty.content) == ("empty", "")
 
 
-def test_a_file_that_grew_since_the_scan_is_left_out(tmp_path: Path) -> None:
+def test_file_that_grew_since_the_scan_is_left_out(tmp_path: Path) -> None:
     tree(tmp_path, x_md="")
     file = SourceFile("x.md", "x.md", tmp_path / "x.md")
     with file.path.open("wb") as opened:

@@ -47,7 +47,7 @@ from vmrag_link.models import encode_canonical_json
         ("", ""),
     ],
 )
-def test_the_title_is_the_first_heading_that_stands_by_itself(text: str, title: str) -> None:
+def test_title_is_the_first_heading_that_stands_by_itself(text: str, title: str) -> None:
     assert find_markdown_title(text) == title
 
 
@@ -56,7 +56,7 @@ def test_the_title_is_the_first_heading_that_stands_by_itself(text: str, title: 
         st.sampled_from(["# A", "## B b #", "```", "text", "", "===", "---", "    # c", "> # q", "* # l", " # D", "`"])
     )
 )
-def test_the_short_cuts_agree_with_the_parser(lines: list[str]) -> None:
+def test_short_cuts_agree_with_the_parser(lines: list[str]) -> None:
     text = "\n".join(lines)
     tokens = MarkdownIt("commonmark").parse(text)
     headings = [
@@ -68,7 +68,7 @@ def test_the_short_cuts_agree_with_the_parser(lines: list[str]) -> None:
     assert find_markdown_title(text) == next(filter(None, titles), "")
 
 
-def test_a_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
+def test_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
     text = (
         "```\n# no\n```\n"
         + "A line of text - with words.\n\n" * 2_000
@@ -81,7 +81,7 @@ def test_a_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
     assert time.process_time() - start < 5
 
 
-def test_a_plain_heading_on_top_needs_no_parser() -> None:
+def test_plain_heading_on_top_needs_no_parser() -> None:
     program = (
         "import sys; from vmrag_link.conversion.reading import convert_text\n"
         "convert_text('# Title\\n', 'markdown'); convert_text('no heading', 'markdown'); convert_text('T\\n=', 'rst'); convert_text('t', 'text')\n"
@@ -104,7 +104,7 @@ def test_a_plain_heading_on_top_needs_no_parser() -> None:
         ("", ""),
     ],
 )
-def test_the_title_of_restructuredtext_is_its_first_ruled_line(text: str, title: str) -> None:
+def test_title_of_restructuredtext_is_its_first_ruled_line(text: str, title: str) -> None:
     assert find_title(text, "rst") == title
 
 
@@ -115,7 +115,7 @@ def test_front_matter_becomes_metadata_and_leaves_the_text() -> None:
     assert (found.title, found.content) == ("Title", "# Title\n")
 
 
-def test_a_title_in_the_front_matter_goes_before_the_headings() -> None:
+def test_title_in_the_front_matter_goes_before_the_headings() -> None:
     assert convert_text("---\r\ntitle: Stated\r\n...\r\n## Overview\r\n", "markdown").title == "Stated"
     assert convert_text("---\ntitle: [no, text]\n---\n## Overview\n", "markdown").title == "Overview"
 
@@ -158,7 +158,7 @@ def test_invalid_front_matter_is_text(block: str) -> None:
         "a: " + "[" * 5000 + "]" * 5000,
     ],
 )
-def test_a_mapping_that_no_metadata_can_hold_is_refused_with_its_line(line: str) -> None:
+def test_mapping_that_no_metadata_can_hold_is_refused_with_its_line(line: str) -> None:
     with pytest.raises(FrontMatterRefused) as refused:
         convert_text(f"---\ntitle: Fine\n{line}\n---\n# Title\n", "markdown")
     assert refused.value.line in (3, 5)

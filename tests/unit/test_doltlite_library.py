@@ -38,7 +38,7 @@ def requirements() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("system", "machine"), WHERE)
-def test_the_library_is_required_where_it_has_a_wheel(system: str, machine: str) -> None:
+def test_library_is_required_where_it_has_a_wheel(system: str, machine: str) -> None:
     there = WHERE[system, machine]
     assert has_wheel_for(system, machine, glibc=system == "linux") == there
     for name, line in requirements().items():
@@ -54,7 +54,7 @@ def test_musl_has_none_though_no_marker_can_say_so() -> None:
         assert library._has_glibc() == libc.startswith("glibc ")
 
 
-def test_the_library_is_found_without_importing_its_package() -> None:
+def test_library_is_found_without_importing_its_package() -> None:
     program = (
         "import os, sys, sqlite3; before = dict(os.environ), sqlite3.sqlite_version\n"
         "from vmrag_link.engines.doltlite.connection import Connection\n"
@@ -110,7 +110,7 @@ def test_another_version_is_refused_by_name() -> None:
         (778, "file system"),
     ],
 )
-def test_a_failure_is_a_sentence_for_a_person_with_a_hint(code: int, word: str) -> None:
+def test_failure_is_a_sentence_for_a_person_with_a_hint(code: int, word: str) -> None:
     error = sqlite_error(code, "what SQLite said", PATH)
     assert isinstance(error, EngineFailed)
     assert word in error.message
@@ -118,5 +118,5 @@ def test_a_failure_is_a_sentence_for_a_person_with_a_hint(code: int, word: str) 
     assert error.details == {"sqlite_code": code, "sqlite_message": "what SQLite said", "path": str(PATH)}
 
 
-def test_a_foreign_writer_is_busy() -> None:
+def test_foreign_writer_is_busy() -> None:
     assert isinstance(sqlite_error(517, "m", PATH), Busy)

@@ -59,7 +59,7 @@ def test_models_keep_their_contract(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", registry.LOCAL_MODELS)
-def test_a_vector_does_not_depend_on_the_other_texts(name: str) -> None:
+def test_vector_does_not_depend_on_the_other_texts(name: str) -> None:
     model = installed_minilm() if name == "minilm" else registry.load_model(name)
     assert model.embed(TEXTS) == [model.embed([text])[0] for text in TEXTS] == model.embed(TEXTS[::-1])[::-1]
 
@@ -68,13 +68,13 @@ def test_fingerprints_differ_between_models() -> None:
     assert len({registry.load_model(name).fingerprint for name in registry.LOCAL_MODELS}) == len(registry.LOCAL_MODELS)
 
 
-def test_the_bytes_of_the_default_model_are_the_same_on_every_machine() -> None:
+def test_bytes_of_the_default_model_are_the_same_on_every_machine() -> None:
     vector = STATIC.embed(["git checkout moves the code. With this project it moves the knowledge base too."])[0]
     assert numbers(vector)[:3] == [-0.007934367284178734, 0.15282876789569855, -0.04613102227449417]
     assert hashlib.sha256(vector).hexdigest() == "382f0d6bc49ce462f8c061af02aea5e7dc88ae804ee9d45434c66b7e6c00cc05"
 
 
-def test_the_bytes_of_the_hash_model_are_the_same_on_every_machine() -> None:
+def test_bytes_of_the_hash_model_are_the_same_on_every_machine() -> None:
     vector = HASH.embed(["git checkout moves the code. With this project it moves the knowledge base too."])[0]
     assert hashlib.sha256(vector).hexdigest() == "188540444425a25caded721c3a2d76cfa3b25395736934be96d103e394f1ebd2"
 
@@ -93,7 +93,7 @@ def test_half_a_surrogate_pair_is_refused_with_its_place() -> None:
             model.embed(["fine", "ab\ud800"])
 
 
-def test_an_unknown_model_names_the_nearest() -> None:
+def test_unknown_model_names_the_nearest() -> None:
     with pytest.raises(UsageInvalid, match="Did you mean 'minilm'") as caught:
         registry.load_model("minilmm")
     assert "default, hash, minilm" in caught.value.hint
@@ -111,7 +111,7 @@ def test_knowing_a_model_imports_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_missing_extra_names_the_command_that_installs_it() -> None:
+def test_missing_extra_names_the_command_that_installs_it() -> None:
     program = (
         "import sys; sys.modules['numpy'] = sys.modules['tokenizers'] = None\n"
         "from vmrag_link.embedding import registry\n"
@@ -142,7 +142,7 @@ def test_other_weights_than_the_fingerprint_names_are_refused(tmp_path: Path) ->
         static.StaticModel(tmp_path).embed(["a word"])
 
 
-def test_the_default_model_names_its_files_in_its_fingerprint_and_its_notice() -> None:
+def test_default_model_names_its_files_in_its_fingerprint_and_its_notice() -> None:
     notice = (static.FOLDER / "NOTICE").read_text()
     for name, stated in ((static.TABLE, static.TABLE_SHA256), (static.TOKENIZER, static.TOKENIZER_SHA256)):
         assert hashlib.sha256((static.FOLDER / name).read_bytes()).hexdigest() == stated
@@ -154,7 +154,7 @@ def test_the_default_model_names_its_files_in_its_fingerprint_and_its_notice() -
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=5), st.integers(1, 700))
-def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], times: int) -> None:
+def test_default_model_sums_whole_numbers_and_rounds_once(words: list[str], times: int) -> None:
     """What it promises, computed by Python's own whole numbers."""
     text = " ".join(words * times)
     tokens = STATIC._tokenizer.encode_packed(text)
@@ -171,7 +171,7 @@ def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], 
     assert STATIC.embed(["beside", text]) == [STATIC.embed(["beside"])[0], expected]
 
 
-def test_a_few_texts_have_the_same_vectors_without_numpy() -> None:
+def test_few_texts_have_the_same_vectors_without_numpy() -> None:
     program = (
         "import hashlib, sys; from vmrag_link.embedding import registry\n"
         "model = registry.load_model('default')\n"
@@ -183,7 +183,7 @@ def test_a_few_texts_have_the_same_vectors_without_numpy() -> None:
     assert done.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(TEXTS))).hexdigest()
 
 
-def test_a_text_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = STATIC.embed(TEXTS)
     monkeypatch.setattr(static, "_EXACT", 3)
     assert STATIC.embed(TEXTS) == usual
@@ -196,7 +196,7 @@ def test_a_text_without_end_takes_no_memory_without_end(monkeypatch: pytest.Monk
         tracemalloc.stop()
 
 
-def test_a_batch_of_any_size_gives_the_bytes_of_each_text_alone() -> None:
+def test_batch_of_any_size_gives_the_bytes_of_each_text_alone() -> None:
     texts = [f"{' '.join(TEXTS)} {number} " * (number % 7) for number in range(515)]
     assert STATIC.embed(texts) == [vector for text in texts for vector in STATIC.embed([text])]
 
@@ -214,7 +214,7 @@ def test_no_kernel_and_no_number_of_threads_changes_a_bit(kernel: dict[str, str]
     assert done.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(texts))).hexdigest()
 
 
-def test_a_collection_of_the_default_model_of_before_is_one_of_the_present_one() -> None:
+def test_collection_of_the_default_model_of_before_is_one_of_the_present_one() -> None:
     (former,) = plan.FORMER_DEFAULTS
     row = Collection("guide", embedding_model=former, embedding_dimensions=256)
     assert plan.use_present_model(row).embedding_model == STATIC.fingerprint
@@ -248,7 +248,7 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in fusion.MEASURED_THRESHOLDS]
 )
-def test_the_thresholds_of_a_model_are_what_the_pairs_give(name):
+def test_thresholds_of_a_model_are_what_the_pairs_give(name):
     if name == "minilm":
         installed_minilm()
     assert measure.measured(name) == fusion.MEASURED_THRESHOLDS[name]

@@ -68,7 +68,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_vectors_of_a_service_are_those_of_its_texts_at_unit_length(services, key, name):
+def test_vectors_of_a_service_are_those_of_its_texts_at_unit_length(services, key, name):
     model = load(services, name)
     same = registry.load_model("hash").embed(TEXTS)
     assert all(close(*pair) for pair in zip(model.embed(TEXTS), same, strict=True))
@@ -119,7 +119,7 @@ def test_only_cohere_hears_what_is_a_query(services, key):
     assert [asked.body.get("input_type") for asked in services.asked] == [None, "search_query", None, None]
 
 
-def test_a_server_that_is_not_the_services_own_needs_no_key(services):
+def test_server_that_is_not_the_services_own_needs_no_key(services):
     load(services, "openai").embed(TEXTS)
     assert services.asked[0].key is None
 
@@ -135,7 +135,7 @@ def test_long_texts_share_fewer_requests(services):
     assert [len(asked.texts) for asked in services.asked] == [25, 5]
 
 
-def test_a_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services):
+def test_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services):
     model = load(services, "ollama")
     text = "one " * 1000 + "two " * 1000 + "three"
     (vector,) = model.embed([text])
@@ -144,7 +144,7 @@ def test_a_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services
     assert math.isclose(math.hypot(*struct.unpack("<256f", vector)), 1, abs_tol=1e-6)
 
 
-def test_an_empty_text_is_sent_to_nobody(services):
+def test_empty_text_is_sent_to_nobody(services):
     model = load(services, "openai")
     assert model.embed(["", "  \n", "x"])[:2] == [make_uniform_vector(256)] * 2
     assert [asked.texts for asked in services.asked] == [["x"]]
@@ -157,7 +157,7 @@ def test_half_a_surrogate_pair_is_refused_before_anything_is_sent(services):
     assert services.asked == []
 
 
-def test_the_dimensions_of_a_new_model_are_asked_once(services):
+def test_dimensions_of_a_new_model_are_asked_once(services):
     model = load(services, "openai")
     assert services.asked == []
     assert (model.dimensions, model.fingerprint, model.dimensions) == (
@@ -194,7 +194,7 @@ def made(services: Services, name: str, **others: Any) -> Collection:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_collection_is_read_with_the_model_that_it_names_whatever_the_settings_say(services, key, name):
+def test_collection_is_read_with_the_model_that_it_names_whatever_the_settings_say(services, key, name):
     collection = made(services, name)
     services.asked.clear()
     other = {f"{name}_model": "another", "model": "hash"}
@@ -221,13 +221,13 @@ def test_a_collection_is_read_with_the_model_that_it_names_whatever_the_settings
         "openai text-embedding-3-small 256 unit v1\n",
     ],
 )
-def test_a_fingerprint_that_this_version_does_not_write_is_a_mismatch(services, fingerprint):
+def test_fingerprint_that_this_version_does_not_write_is_a_mismatch(services, fingerprint):
     row = made(services, "openai", embedding_model=fingerprint)
     with pytest.raises(EmbeddingMismatch):
         registry.choose_stored_model(row, EmbeddingSettings())
 
 
-def test_a_collection_whose_dimensions_are_not_those_of_its_model_is_a_mismatch(services):
+def test_collection_whose_dimensions_are_not_those_of_its_model_is_a_mismatch(services):
     with pytest.raises(EmbeddingMismatch):
         registry.choose_stored_model(made(services, "openai", embedding_dimensions=7), EmbeddingSettings())
 
@@ -269,7 +269,7 @@ def test_spaces_around_a_key_are_not_part_of_it(services, monkeypatch):
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_key_that_is_refused_is_named_by_its_variable_and_never_shown(services, monkeypatch, caplog, name):
+def test_key_that_is_refused_is_named_by_its_variable_and_never_shown(services, monkeypatch, caplog, name):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv(KEYS[name], "sk-wrong-0123")
     error = failure(load(services, name))
@@ -279,7 +279,7 @@ def test_a_key_that_is_refused_is_named_by_its_variable_and_never_shown(services
     assert len(services.asked) == 1
 
 
-def test_a_key_is_hidden_in_whatever_else_a_service_says(services, key):
+def test_key_is_hidden_in_whatever_else_a_service_says(services, key):
     services.script = [(400, {}, {"error": {"message": f"Not with {KEY}\nhere"}})]
     assert failure(load(services, "openai")).message.endswith("answered 400 Bad Request: Not with … here.")
 
@@ -309,14 +309,14 @@ def test_too_many_requests_are_tried_again_when_the_service_says(services, monke
     assert 3 < slept[1] <= 14
 
 
-def test_a_service_that_wants_to_be_left_alone_for_long_is_not_waited_for(services, monkeypatch):
+def test_service_that_wants_to_be_left_alone_for_long_is_not_waited_for(services, monkeypatch):
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=None, monotonic=time.monotonic))
     services.script = [(429, {"Retry-After": "3600"}, {"message": "slow down"})]
     assert "answered 429 Too Many Requests: slow down" in failure(load(services, "cohere")).message
 
 
 @pytest.mark.parametrize("wait", ["", "soon", "-1", "9" * 400])
-def test_a_retry_after_that_says_nothing_does_no_harm(services, wait):
+def test_retry_after_that_says_nothing_does_no_harm(services, wait):
     services.script = [(429, {"Retry-After": wait}, {})]
     if wait.isdecimal():
         failure(load(services, "openai"))
@@ -338,7 +338,7 @@ def test_after_three_failures_nobody_asks_for_half_a_minute(services, monkeypatc
     load(services, "openai").embed(["x"])
 
 
-def test_a_service_that_hangs_is_given_up(services, monkeypatch):
+def test_service_that_hangs_is_given_up(services, monkeypatch):
     monkeypatch.setattr(endpoint, "ANSWER_SECONDS", 0.05)
     services.hang = 0.1
     failure(load(services, "openai"))
@@ -377,7 +377,7 @@ def test_no_proxy_is_asked_for_what_runs_here(services, monkeypatch):
         {"data": [{"index": at, "embedding": [1.7e308, 1.7e308]} for at in range(3)]},
     ],
 )
-def test_an_answer_without_a_vector_for_each_text_is_an_error(services, answer):
+def test_answer_without_a_vector_for_each_text_is_an_error(services, answer):
     services.script = [(200, {}, answer)]
     error = failure(load(services, "openai"))
     assert len(error.message) < 500
@@ -388,13 +388,13 @@ def test_undecodable_error_of_a_service_is_reported_by_status(services):
     assert "answered 422" in failure(load(services, "openai")).message
 
 
-def test_a_redirection_is_not_followed(services):
+def test_redirection_is_not_followed(services):
     services.script = [(307, {"Location": f"{services.url}/elsewhere"}, {})]
     assert "answered 307" in failure(load(services, "openai")).message
     assert len(services.asked) == 1
 
 
-def test_an_unknown_function_names_those_that_there_are():
+def test_unknown_function_names_those_that_there_are():
     with pytest.raises(UsageInvalid) as caught:
         registry.load_model("sentence_transformer")
     assert "default, hash, minilm, openai, cohere, huggingface, ollama" in caught.value.hint
@@ -420,7 +420,7 @@ def test_every_service_has_its_settings():
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_service_that_nobody_agreed_to_is_not_asked(services, key, name):
+def test_service_that_nobody_agreed_to_is_not_asked(services, key, name):
     model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(), frozenset(NAMES)))
     error = failure(model, ServiceNotTrusted)
     assert error.hint == f"vmrag trust --service {name}"
@@ -428,7 +428,7 @@ def test_a_service_that_nobody_agreed_to_is_not_asked(services, key, name):
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_an_address_that_only_the_file_names_gets_texts_without_the_key(services, key, name):
+def test_address_that_only_the_file_names_gets_texts_without_the_key(services, key, name):
     model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(NAMES)))
     model.embed(TEXTS)
     assert [asked.key for asked in services.asked] == [None]
@@ -438,7 +438,7 @@ def test_an_address_that_only_the_file_names_gets_texts_without_the_key(services
     assert error.hint == f"git config vmrag.embedding.{name}-url {services.base(name)}"
 
 
-def test_a_key_is_not_sent_in_the_clear_beyond_this_machine(services, key, monkeypatch):
+def test_key_is_not_sent_in_the_clear_beyond_this_machine(services, key, monkeypatch):
     monkeypatch.setattr(endpoint, "post_json", lambda url, body, *, key: pytest.fail("a key") if key else b"{}")
     model = registry.load_model("openai", EmbeddingSettings(openai_url="http://kb.example/v1"), ALLOWED)
     with pytest.raises(EmbeddingFailed):
@@ -462,7 +462,7 @@ def test_only_https_and_this_machine_are_private(url, private):
     assert endpoint.is_private(url) is private
 
 
-def test_a_redirection_carries_the_key_nowhere(services, key):
+def test_redirection_carries_the_key_nowhere(services, key):
     there: list[str | None] = []
 
     class Elsewhere(BaseHTTPRequestHandler):

@@ -37,14 +37,14 @@ def test_no_setting_shares_its_variable_with_another_or_with_one_of_the_others()
     assert not SETTINGS & (OWN | {env.SWITCH})
 
 
-def test_a_settings_variable_follows_from_its_name():
+def test_settings_variable_follows_from_its_name():
     assert env.setting_variable("embedding.model_path") == "VMRAG_EMBEDDING_MODEL_PATH"
 
 
 @pytest.mark.parametrize(
     ("environ", "text"), [({}, None), ({"VMRAG_INDEX_KEEP_MB": ""}, None), ({"VMRAG_INDEX_KEEP_MB": "8"}, "8")]
 )
-def test_an_empty_variable_counts_as_absent(environ, text):
+def test_empty_variable_counts_as_absent(environ, text):
     assert env.read_variable(KEYS["index.keep_mb"].variable, environ) == text
 
 
@@ -56,7 +56,7 @@ def test_debugging_is_on_for_anything_but_nothing_and_zero(environ, on):
     assert env.is_debug(environ) is on
 
 
-def test_a_child_process_can_be_kept_from_inheriting_variables():
+def test_child_process_can_be_kept_from_inheriting_variables():
     environ = {"GIT_DIR": "x", "PATH": "y"}
     assert env.copy_without(frozenset({"GIT_DIR", "GIT_INDEX_FILE"}), environ) == {"PATH": "y"}
     assert environ == {"GIT_DIR": "x", "PATH": "y"}

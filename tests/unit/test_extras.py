@@ -39,7 +39,7 @@ def by_module() -> Mapping[str, list[str]]:
 
 
 @pytest.mark.parametrize("extra", sorted(extras.MODULES))
-def test_the_modules_of_an_extra_are_those_that_its_requirements_install(
+def test_modules_of_an_extra_are_those_that_its_requirements_install(
     extra: str, by_module: Mapping[str, list[str]]
 ) -> None:
     missing = [each for each in extras.MODULES[extra] if each not in by_module]
@@ -49,7 +49,7 @@ def test_the_modules_of_an_extra_are_those_that_its_requirements_install(
     assert found == {canonicalize_name(each.name) for each in own(extra)} - ELSEWHERE
 
 
-def test_an_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {"pypdfium2", "numpy", "tokenizers"}
     monkeypatch.setattr(extras, "find_spec", lambda name: name if name in there else None)
     assert extras.list_installed_extras() == ["pdf"]
@@ -67,7 +67,7 @@ def test_an_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.Mon
         ("archive-v0/dtML1dvO-bQQsejf", "uvx --from 'vmrag-link[chroma,pdf]' vmrag"),
     ],
 )
-def test_a_missing_extra_is_added_as_the_environment_was_made(
+def test_missing_extra_is_added_as_the_environment_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_by: str, command: str
 ) -> None:
     """The environments of tools are made again, without the extras that are not named."""
@@ -135,7 +135,7 @@ def brought(extra: str) -> set[str]:
     return {each.partition("[")[0] for each in found}
 
 
-def test_the_server_for_agents_brings_a_bounded_number_of_packages() -> None:
+def test_server_for_agents_brings_a_bounded_number_of_packages() -> None:
     """Without the grammars fifty at most, ours among them; who adds one says here what for."""
     try:
         with_grammars, grammars = brought("mcp"), {each for each in brought("code") if each.startswith("tree-sitter")}

@@ -93,7 +93,7 @@ def test_filter_with_too_many_conditions_is_refused(read):
     assert read({"$or": conditions[1:]})
 
 
-def test_a_filter_of_any_depth_is_answered_without_a_crash():
+def test_filter_of_any_depth_is_answered_without_a_crash():
     deep: dict = {"a": 1}
     for _ in range(5_000):
         deep = {"$or": [deep, {"b": 2}]}

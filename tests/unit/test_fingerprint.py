@@ -13,7 +13,7 @@ HEADERS = [DocumentHeader("guide", "a", "A", "h1", "{}"), DocumentHeader("notes"
 PRINT = compute_fingerprint(DEFAULT_RANKING, COLLECTIONS, HEADERS)
 
 
-def test_the_order_does_not_matter():
+def test_order_does_not_matter():
     assert compute_fingerprint(DEFAULT_RANKING, reversed(COLLECTIONS), reversed(HEADERS)) == PRINT
     assert len(PRINT) == 64
 
@@ -61,7 +61,7 @@ def test_fingerprint_ignores_metadata_of_a_collection():
     [{"version": DEFAULT_RANKING.version + 1}, {"vector_weight": 0.401}, {"document_weight": 0.0}, {"per_document": 1}],
     ids=str,
 )
-def test_the_version_and_the_settings_of_the_ranking_count(change):
+def test_version_and_the_settings_of_the_ranking_count(change):
     assert compute_fingerprint(msgspec.structs.replace(DEFAULT_RANKING, **change), COLLECTIONS, HEADERS) != PRINT
 
 
@@ -70,6 +70,6 @@ def test_documents_and_collections_count():
     assert compute_fingerprint(DEFAULT_RANKING, COLLECTIONS[:1], HEADERS) != PRINT
 
 
-def test_the_fingerprint_of_these_is_the_same_in_every_program_that_ranks_alike():
+def test_fingerprint_of_these_is_the_same_in_every_program_that_ranks_alike():
     """Change it only together with `fusion.VERSION`, or with what a collection says."""
     assert PRINT == "7b5d6f8e86127a30804abd58704e40ebb17da951e784e92792cfdb9d2fe4df76"

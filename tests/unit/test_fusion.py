@@ -33,19 +33,19 @@ def exact(vectors: dict[int, int], words: dict[int, int], weight: int) -> dict[i
 # -- one collection
 
 
-def test_the_best_by_both_has_the_score_of_one():
+def test_best_by_both_has_the_score_of_one():
     scores = fused({1: 500, 2: 250}, {1: 3 * 10**9, 2: 10**9}, 0.4)
     assert scores[1] == UNIT
     assert scores[2] == UNIT * (Fraction(4, 10) / 2 + Fraction(6, 10) / 3)
 
 
 @pytest.mark.parametrize(("weight", "first"), [(0.0, 1), (0.4, 1), (0.6, 2), (1.0, 2)])
-def test_the_weight_decides_between_the_best_by_words_and_the_best_by_vectors(weight, first):
+def test_weight_decides_between_the_best_by_words_and_the_best_by_vectors(weight, first):
     scores = fused({1: 0, 2: 7}, {1: 9, 2: 0}, weight)
     assert max(scores, key=scores.__getitem__) == first
 
 
-def test_a_kind_that_knows_nothing_leaves_the_order_to_the_other():
+def test_kind_that_knows_nothing_leaves_the_order_to_the_other():
     assert fused({1: 4, 2: 8}, {1: 0, 2: 0}, 0.4) == {1: UNIT * 4 // 8 * 4 // 10, 2: UNIT * 4 // 10}
     assert fused({1: 0, 2: 0}, {1: 5, 2: 10}, 0.4) == {1: UNIT * 5 // 10 * 6 // 10, 2: UNIT * 6 // 10}
     assert fused({1: 0}, {1: 0}, 0.4) == {1: 0}
@@ -124,7 +124,7 @@ def test_others_that_come_or_go_leave_the_order_of_a_collection_as_it_was():
 
 
 @given(collections(), st.integers(0, FULL_WEIGHT))
-def test_the_order_of_a_collection_never_depends_on_the_others(given_collections, weight):
+def test_order_of_a_collection_never_depends_on_the_others(given_collections, weight):
     scores = fuse_scores(given_collections, weight / FULL_WEIGHT)
     assert scores.keys() == {row for given_collection in given_collections for row in given_collection.vectors}
     assert all(type(score) is int and abs(score) <= UNIT for score in scores.values())
@@ -149,7 +149,7 @@ def test_it_does_not_matter_which_collection_comes_first(given_collections, weig
 
 
 @given(collections(), st.integers(0, FULL_WEIGHT), st.integers(1, 2**24), st.integers(1, 10**12))
-def test_the_best_by_both_of_all_collections_has_the_score_of_one(given_collections, weight, further, most):
+def test_best_by_both_of_all_collections_has_the_score_of_one(given_collections, weight, further, most):
     nearest = further + max(
         abs(near) for given_collection in given_collections for near in (0, *given_collection.vectors.values())
     )
@@ -158,7 +158,7 @@ def test_the_best_by_both_of_all_collections_has_the_score_of_one(given_collecti
     assert scores[1_000] == UNIT == max(scores.values())
 
 
-def test_a_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
+def test_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
     near = CollectionScores({1: 1_000}, {1: 80}, 100)
     half = CollectionScores({11: 500}, {11: 10}, 100)
     scores = fuse_scores([near, half], 0.4)
@@ -173,7 +173,7 @@ def test_a_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
     }
 
 
-def test_a_collection_that_has_nothing_to_say_comes_last():
+def test_collection_that_has_nothing_to_say_comes_last():
     scores = fuse_scores(
         [
             CollectionScores({1: 10, 2: 9}, {1: 0, 2: 0}, 1_000),

@@ -108,7 +108,7 @@ QUERY = "queries:\n  - query: x\n"
         (QUERY + f"    where: {'[' * 2000}\n", 3, "is nested deeper than 100 levels"),
     ],
 )
-def test_a_malformed_file_is_refused_with_line_and_reason(text, line, reason):
+def test_malformed_file_is_refused_with_line_and_reason(text, line, reason):
     error = refused(text)
     assert error.message.startswith(f"{LABEL}, line {line}: ")
     assert reason in error.message
@@ -120,7 +120,7 @@ def test_queries_file_rejects_invalid_text(data):
     refused(data)
 
 
-def test_the_number_of_values_is_limited(monkeypatch):
+def test_number_of_values_is_limited(monkeypatch):
     monkeypatch.setattr(yaml_tree, "MOST_NODES", 1000)
     assert "line 3: the file has more than 1,000 values" in refused("queries:\n  [a,\n  " + "a," * 1000 + "]").message
 
@@ -131,7 +131,7 @@ def test_within_needs_an_order():
     assert (query.order, query.within) == (("handbook/a.md",), 2)
 
 
-def test_an_order_is_recorded_where_it_stands_without_a_word_about_rankings():
+def test_order_is_recorded_where_it_stands_without_a_word_about_rankings():
     text = "queries:\n  - query: q   # mine\n    order: [handbook/b.md]\n  - {query: r}\n"
     answers = rewrite.RecordedAnswers({}, {0: ("handbook/a.md", "handbook/b.md"), 1: ("handbook/c d.md",)})
     assert rewrite.record_answers(text.encode(), answers, NOW, LABEL).decode() == (
@@ -140,7 +140,7 @@ def test_an_order_is_recorded_where_it_stands_without_a_word_about_rankings():
     )
 
 
-def test_an_unknown_field_names_those_that_there_are():
+def test_unknown_field_names_those_that_there_are():
     assert refused(QUERY + "    zzz: 1\n").hint.startswith("Use one of: query, collection, mode, k,")
 
 
@@ -184,7 +184,7 @@ def test_find_misses_lists_each_kind_of_miss(query, found, kinds):
         (9, "a", "handbook/b.md is no longer found"),
     ],
 )
-def test_an_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes_behind(within, found, message):
+def test_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes_behind(within, found, message):
     query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md"), within=within)
     answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate(found)]
     missed = find_misses(query, answer, 9, comparable=True)
@@ -192,7 +192,7 @@ def test_an_order_holds_within_so_many_places_whatever_chunks_scores_and_what_co
     assert all(each.wanted and each.got for each in missed)
 
 
-def test_a_document_that_rises_by_more_places_is_out_of_order_as_one_that_falls_is():
+def test_document_that_rises_by_more_places_is_out_of_order_as_one_that_falls_is():
     query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md", "handbook/c.md"), within=1)
     answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate("cab")]
     [missed] = find_misses(query, answer, 9, comparable=True)
@@ -221,7 +221,7 @@ def record(text: str, **rankings: tuple[RankedChunk, ...]) -> str:
 RECORDED = "recorded: {version: 2, mode: hybrid, k: 5, vector_weight: 0.4, document_weight: 0.6, per_document: 0}\n"
 
 
-def test_a_ranking_is_added_and_everything_else_stays():
+def test_ranking_is_added_and_everything_else_stays():
     before = "# ours\n\nqueries:\n  - query: x   # why\n\n  # about y\n  -   query: y\n      k: 1\n"
     assert record(before, q0=(A,), q1=()) == (
         f"# ours\n\n{RECORDED}queries:\n  - query: x   # why\n"
@@ -230,7 +230,7 @@ def test_a_ranking_is_added_and_everything_else_stays():
     )
 
 
-def test_a_recorded_ranking_is_replaced_where_it_stands():
+def test_recorded_ranking_is_replaced_where_it_stands():
     before = (
         f"{RECORDED.replace('version: 2', 'version: 1')}queries:\n- query: x\n  ranking:\n"
         "    - {document: handbook/a.md, chunk: 0, score: 0.5}   # the old one\n  expect: handbook/b.md # stays\n"

@@ -39,21 +39,21 @@ def test_recorded_base_gives_the_same_ids_on_each_machine(folder: str, file: str
 
 
 @given(PATHS)
-def test_a_source_outside_the_repository_counts_from_the_base(file: str) -> None:
+def test_source_outside_the_repository_counts_from_the_base(file: str) -> None:
     bases = [make_base(Path(folder), TOP) for folder in ("/home/ada/notes", "/home/bob/n")]
     assert {base.recorded for base in bases} == {OUTSIDE}
     assert {base.make_doc_id(base.folder / file) for base in bases} == {file}
     assert {base.make_source(base.folder / file) for base in bases} == {file}
 
 
-def test_a_folder_around_the_repository_is_outside() -> None:
+def test_folder_around_the_repository_is_outside() -> None:
     base = make_base(TOP.parent, TOP)
     assert base.recorded == OUTSIDE
     assert base.make_doc_id(TOP / "docs/a.md") == base.make_source(TOP / "docs/a.md") == "repo/docs/a.md"
 
 
 @given(FOLDERS, st.sets(PATHS, min_size=1))
-def test_the_base_of_documents_is_derived_from_what_programs_before_stored(folder: str, files: set[str]) -> None:
+def test_base_of_documents_is_derived_from_what_programs_before_stored(folder: str, files: set[str]) -> None:
     stored = [(file, make_base(TOP / folder, TOP).make_source(TOP / folder / file)) for file in files]
     assert count_bases([*stored, ("by hand", "")]) == {folder: len(files)}
     absolute = [(file, f"/home/ada/notes/{file}") for file in files]
@@ -61,9 +61,7 @@ def test_the_base_of_documents_is_derived_from_what_programs_before_stored(folde
 
 
 @given(FOLDERS, FOLDERS, st.sets(PATHS, min_size=1))
-def test_a_file_stays_the_document_that_it_is_whatever_the_base_becomes(
-    before: str, after: str, files: set[str]
-) -> None:
+def test_file_stays_the_document_that_it_is_whatever_the_base_becomes(before: str, after: str, files: set[str]) -> None:
     first, then = make_base(TOP / before, TOP), make_base(TOP / after, TOP)
     stored = [(file, first.make_source(TOP / before / file)) for file in files]
     assert then.map_ids_by_source(then.list_sources(stored)) == {source: doc_id for doc_id, source in stored}
@@ -82,13 +80,13 @@ def test_of_several_ids_of_a_file_the_one_that_it_would_get_now_counts() -> None
             assert found.map_ids_by_source(found.list_sources(rows)) == {"docs/guide/a.md": expected}
 
 
-def test_an_absolute_source_of_before_is_the_same_file_on_another_machine() -> None:
+def test_absolute_source_of_before_is_the_same_file_on_another_machine() -> None:
     base = make_base(Path("/home/bob/n"), TOP)
     stored = [("sub/far.md", "/home/ada/notes/sub/far.md"), ("near.md", "/elsewhere/other.md"), ("by hand", "")]
     assert base.list_sources(stored) == [("sub/far.md", "sub/far.md"), ("near.md", "/elsewhere/other.md")]
 
 
-def test_a_source_through_a_link_is_the_file_itself(tmp_path: Path) -> None:
+def test_source_through_a_link_is_the_file_itself(tmp_path: Path) -> None:
     top = locate_path(tmp_path)
     (top / "docs").mkdir()
     (top / "linked").symlink_to("docs")
@@ -100,7 +98,7 @@ def test_a_source_through_a_link_is_the_file_itself(tmp_path: Path) -> None:
         assert base.list_sources([("a.md", strange)]) == [("a.md", strange)]
 
 
-def test_a_file_is_located_the_same_however_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_located_the_same_however_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path(os.path.realpath(tmp_path)) / "real"
     (real / "docs").mkdir(parents=True)
     (real / "docs/a.md").touch()
@@ -129,12 +127,12 @@ def test_a_file_is_located_the_same_however_it_is_named(tmp_path: Path, monkeypa
         ("d" * 256, "is longer than 255 characters"),
     ],
 )
-def test_a_recorded_base_that_no_import_writes_is_refused(recorded: str, why: str) -> None:
+def test_recorded_base_that_no_import_writes_is_refused(recorded: str, why: str) -> None:
     assert find_base_problem(recorded) == why
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=12) | st.text("./ab", max_size=8))
-def test_a_recorded_base_without_a_problem_is_the_root_or_lies_in_it(recorded: str) -> None:
+def test_recorded_base_without_a_problem_is_the_root_or_lies_in_it(recorded: str) -> None:
     if find_base_problem(recorded) is None and recorded != OUTSIDE:
         base = ImportBase(recorded, TOP / recorded, TOP)
         assert Path(os.path.normpath(base.folder)).is_relative_to(TOP)

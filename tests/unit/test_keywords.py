@@ -11,7 +11,7 @@ def row(slot: int, collection: int = 1) -> int:
     return keywords.pack_row(collection, slot)
 
 
-def test_a_row_names_its_segment_its_collection_in_it_and_its_slot():
+def test_row_names_its_segment_its_collection_in_it_and_its_slot():
     named = keywords.pack_row(3, 7, 5)
     assert (keywords.unpack_segment(named), keywords.unpack_slot(named)) == (5, 7)
     assert keywords.unpack_piece(named) == keywords.unpack_piece(keywords.pack_row(3, keywords.LAST_SLOT, 5))
@@ -35,7 +35,7 @@ def test_a_row_names_its_segment_its_collection_in_it_and_its_slot():
         ("Äpfel 🦉", ["äpfel"]),
     ],
 )
-def test_a_query_is_its_words_without_those_that_carry_no_topic(query, expected):
+def test_query_is_its_words_without_those_that_carry_no_topic(query, expected):
     assert keywords.split_query(query) == expected
 
 
@@ -49,7 +49,7 @@ def test_query_terms_keep_the_order_of_words():
     assert keywords.find_query_terms("") == []
 
 
-def test_a_query_has_so_many_words_and_none_without_end():
+def test_query_has_so_many_words_and_none_without_end():
     many = " ".join(f"owl{number}" for number in range(keywords.MOST_WORDS + 5))
     assert len(keywords.split_query(f"the {many}")) == keywords.MOST_WORDS
     assert keywords.split_query(f"{'a_' * 600} owl {'x' * 1000}") == ["owl", "x" * 1000]

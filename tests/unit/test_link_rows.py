@@ -17,7 +17,7 @@ LATER = replace(PIN, dolt_commit=OTHER, linked_at="2026-01-02T00:00:00.5Z")
 BY_HAND = replace(PIN, dolt_commit=OTHER, linked_at="2025-01-01T00:00:00Z", source="manual")
 
 
-def test_a_link_made_by_hand_wins_then_the_one_of_the_later_revision() -> None:
+def test_link_made_by_hand_wins_then_the_one_of_the_later_revision() -> None:
     assert join_links(PIN, LATER) == LATER
     assert join_links(LATER, BY_HAND) == BY_HAND
     assert join_links(BY_HAND, replace(BY_HAND, dolt_commit=ONE, linked_at=LATER.linked_at)).dolt_commit == ONE
@@ -28,11 +28,11 @@ def test_joined_links_keep_fields_of_both_clones() -> None:
     assert join_links(branch, url) == replace(branch, git_repo_url=url.git_repo_url)
 
 
-def test_a_commit_that_was_replaced_stays_so() -> None:
+def test_commit_that_was_replaced_stays_so() -> None:
     assert join_links(replace(PIN, superseded_by="2" * 40), BY_HAND) == replace(BY_HAND, superseded_by="2" * 40)
 
 
-def test_the_order_in_which_tables_meet_does_not_matter() -> None:
+def test_order_in_which_tables_meet_does_not_matter() -> None:
     draw = random.Random(22)
     fields = {
         "dolt_commit": (ONE, OTHER),

@@ -51,7 +51,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text("abc", max_size=3), JSON, max_size=4), st.integers(0, 2**31))
-def test_a_row_holds_all_of_a_document(metadata: dict, number: int) -> None:
+def test_row_holds_all_of_a_document(metadata: dict, number: int) -> None:
     given = json.dumps(metadata)
     for each in (log("i", "text", issue_number=number, metadata=given), knowledge("k", metadata=given)):
         table = find_table(each)

@@ -14,7 +14,7 @@ def rendered(markdown: str) -> str:
     return MarkdownIt("commonmark").enable("table").render(markdown)
 
 
-def test_a_strangers_text_is_text() -> None:
+def test_strangers_text_is_text() -> None:
     html = rendered(markdown_text.format_table("T", ("a", "b"), [(HOSTILE, "x"), ("y", "z")]))
     assert html.count("<td>") == 4
     assert html.count("<tr>") == 3
@@ -40,7 +40,7 @@ def test_text_without_markup_is_not_escaped(plain: str) -> None:
 @pytest.mark.parametrize(
     "begin", ["1. x", "12) x", "- x", "+ x", "=", "    x", "# x", "> x", "* x", "~~~", "```", "|a|"]
 )
-def test_a_paragraph_begins_nothing_else(begin: str) -> None:
+def test_paragraph_begins_nothing_else(begin: str) -> None:
     assert rendered(f"before\n\n{markdown_text.escape_paragraph(begin)}\n\nafter").count("<p>") == 3
 
 
@@ -50,14 +50,14 @@ def test_github_makes_no_link_emoji_formula_or_mention_of_it() -> None:
         assert each not in shown.replace("&#", "&")
 
 
-def test_a_newline_stays_in_its_cell() -> None:
+def test_newline_stays_in_its_cell() -> None:
     html = rendered(markdown_text.format_table("T", ("a",), [("one\n\n## two\n| three |",)]))
     assert html.count("<tr>") == 2
     assert "<h2>two" not in html
 
 
 @pytest.mark.parametrize("rows", [1, 40, 9000])
-def test_a_long_row_displaces_no_other(rows: int) -> None:
+def test_long_row_displaces_no_other(rows: int) -> None:
     given = [("short", str(number)) for number in range(rows)] + [("long", "<" * 2_000_000)] * 2
     text = markdown_text.format_table("T", ("a", "b"), given)
     assert len(text.encode()) <= markdown_text.MAX_BYTES

@@ -74,11 +74,11 @@ def test_null_and_an_empty_text_are_as_good_as_nothing(name, absent):
 
 
 @pytest.mark.parametrize("absent", [None, ""])
-def test_a_required_argument_that_is_null_or_empty_is_missing(absent):
+def test_required_argument_that_is_null_or_empty_is_missing(absent):
     assert refuse(text=absent).details == {"parameter": "text"}
 
 
-def test_an_empty_text_goes_to_an_operation_that_has_a_better_word_for_it():
+def test_empty_text_goes_to_an_operation_that_has_a_better_word_for_it():
     def blank(*, message: Annotated[str, Given(blank=True)]) -> None: ...
 
     assert parse_arguments(read_parameters(blank), {"message": ""}, no_warning) == {"message": ""}
@@ -86,27 +86,27 @@ def test_an_empty_text_goes_to_an_operation_that_has_a_better_word_for_it():
         parse_arguments(read_parameters(blank), {}, no_warning)
 
 
-def test_a_default_that_is_a_tuple_is_a_list_as_json_has_it():
+def test_default_that_is_a_tuple_is_a_list_as_json_has_it():
     assert parse_arguments(DECLARED, {"text": "x"}, no_warning)["include"] == ["documents"]
 
 
 # -- names -----------------------------------------------------------------------------------------
 
 
-def test_an_unknown_name_is_refused_with_all_that_are_known_and_the_nearest():
+def test_unknown_name_is_refused_with_all_that_are_known_and_the_nearest():
     error = refuse(limits=5, Zebra=1)
     assert error.details["unknown"] == ["Zebra", "limits"]
     assert error.details["allowed"] == sorted(each.name for each in DECLARED)
     assert "'limit'" in refuse(limits=5).message
 
 
-def test_an_alias_counts_unless_the_name_itself_is_given():
+def test_alias_counts_unless_the_name_itself_is_given():
     assert take(strategy="theirs") == {"text": "x", "way": "theirs"}
     assert take(strategy="theirs", way="ours") == {"text": "x"}
     assert refuse(strategy="both").details["parameter"] == "way"
 
 
-def test_a_name_that_python_has_another_use_for_is_taken_under_it_and_not_under_the_keyword():
+def test_name_that_python_has_another_use_for_is_taken_under_it_and_not_under_the_keyword():
     assert take(**{"from": "topic"}) == {"text": "x", "from_": "topic"}
     assert refuse(from_="topic").details["unknown"] == ["from_"]
 
@@ -115,7 +115,7 @@ def test_a_name_that_python_has_another_use_for_is_taken_under_it_and_not_under_
 
 
 @pytest.mark.parametrize("value", [7, "7", " 7 ", 7.0, "+7"])
-def test_a_whole_number_is_taken_in_every_spelling(value):
+def test_whole_number_is_taken_in_every_spelling(value):
     assert take(offset=value) == {"text": "x", "offset": 7}
 
 
@@ -129,7 +129,7 @@ def test_parse_rejects_invalid_integers(value):
 
 
 @pytest.mark.parametrize(("name", "value"), [("strict", 0), ("strict", 101), ("limit", 0), ("limit", -5)])
-def test_a_number_out_of_range_is_refused_with_the_range(name, value):
+def test_number_out_of_range_is_refused_with_the_range(name, value):
     assert refuse(**{name: value}).details == {"parameter": name, "value": value, "minimum": 1, "maximum": 100}
 
 
@@ -138,12 +138,12 @@ def test_range_error_without_maximum_reports_none():
 
 
 @pytest.mark.parametrize("value", [10**25, 2**63])
-def test_a_number_that_no_engine_holds_is_out_of_range(value):
+def test_number_that_no_engine_holds_is_out_of_range(value):
     assert refuse(offset=value).details["value"] == str(value)
 
 
 @pytest.mark.parametrize("value", [101, 10**25])
-def test_a_number_above_a_limit_of_ours_is_brought_down_to_it_with_a_warning(value):
+def test_number_above_a_limit_of_ours_is_brought_down_to_it_with_a_warning(value):
     warned = []
     taken = parse_arguments(DECLARED, {"text": "x", "limit": value}, lambda *each: warned.append(each))
     assert taken["limit"] == 100
@@ -281,7 +281,7 @@ def test_texts_of_a_list_have_a_limit_together():
     ("place", "arguments"),
     [("word", {"word": "ab{}"}), ("ids[0]", {"ids": ["ab{}"]}), ("full[1]", {"full": ["ä", "ab{}"]})],
 )
-def test_a_character_that_cannot_be_stored_is_refused_with_its_place(place, arguments, broken):
+def test_character_that_cannot_be_stored_is_refused_with_its_place(place, arguments, broken):
     sent = json.loads(json.dumps(arguments).replace("{}", json.dumps(broken)[1:-1]))
     error = refuse(**sent)
     assert error.message.startswith(f"{place} holds ")
@@ -294,7 +294,7 @@ def test_usage_lists_parameters_in_one_line():
     assert format_usage("tool", ()) == "tool accepts no parameters"
 
 
-def test_a_choice_is_one_of_its_values_or_another_spelling_of_one():
+def test_choice_is_one_of_its_values_or_another_spelling_of_one():
     assert take(way="theirs")["way"] == "theirs"
     assert take(way="--ours") == {"text": "x"}
     error = refuse(way="both")
@@ -306,7 +306,7 @@ def test_a_choice_is_one_of_its_values_or_another_spelling_of_one():
 
 
 @pytest.mark.parametrize("value", [{"n": {"$gt": 1}}, '{"n": {"$gt": 1}}', ' {"n": {"$gt": 1}}\n'])
-def test_an_object_is_taken_as_json_text_too(value):
+def test_object_is_taken_as_json_text_too(value):
     assert take(where=value)["where"] == {"n": {"$gt": 1}}
 
 
@@ -325,7 +325,7 @@ def test_json_text_nested_without_end_is_refused_and_breaks_nothing():
     refuse(JsonInvalid, metadatas="[" * 100_000)
 
 
-def test_a_list_of_objects_is_taken_as_json_text_too():
+def test_list_of_objects_is_taken_as_json_text_too():
     assert take(metadatas='[{"n": 1}, null]')["metadatas"] == [{"n": 1}, None]
     assert take(metadatas=[{"n": 1}, None])["metadatas"] == [{"n": 1}, None]
     refuse(JsonInvalid, metadatas="one")
@@ -333,7 +333,7 @@ def test_a_list_of_objects_is_taken_as_json_text_too():
     assert "metadatas[1]" in refuse(metadatas=[{}, 5]).message
 
 
-def test_a_list_of_vectors_holds_lists_of_numbers():
+def test_list_of_vectors_holds_lists_of_numbers():
     assert take(embeddings=[[1, 0.5], None])["embeddings"] == [[1, 0.5], None]
     for wrong in ([[1, "2"]], [1, 2], [[True]], [{"n": 1}]):
         assert "embeddings[0]" in refuse(embeddings=wrong).message
@@ -354,7 +354,7 @@ def test_a_list_of_vectors_holds_lists_of_numbers():
         (["[1]"], ["[1]"]),
     ],
 )
-def test_a_text_is_a_list_of_one_unless_it_is_a_json_list(value, taken):
+def test_text_is_a_list_of_one_unless_it_is_a_json_list(value, taken):
     assert take(ids=value)["ids"] == taken
 
 
@@ -363,12 +363,12 @@ def test_parse_rejects_values_that_are_not_lists_of_texts(value):
     assert refuse(ids=value).details["parameter"] == "ids"
 
 
-def test_a_list_is_as_long_as_it_has_to_be_and_may_be_any_longer():
+def test_list_is_as_long_as_it_has_to_be_and_may_be_any_longer():
     assert refuse(ids=[]).details["parameter"] == "ids"
     assert len(take(ids=["x"] * 100_000)["ids"]) == 100_000
 
 
-def test_an_element_may_be_null_or_empty_only_where_that_means_something():
+def test_element_may_be_null_or_empty_only_where_that_means_something():
     assert take(texts=["a", None, ""])["texts"] == ["a", None, ""]
     assert "full[1]" in refuse(full=["a", ""]).message
 
@@ -383,7 +383,7 @@ def test_each_element_is_one_of_the_choices():
 # -- schema ----------------------------------------------------------------------------------------
 
 
-def test_the_schema_says_type_limits_default_and_no_more():
+def test_schema_says_type_limits_default_and_no_more():
     assert schema("text") == {"type": "string", "maxLength": 4096}
     assert schema("offset") == {"type": "integer", "minimum": 0, "default": 0}
     assert schema("limit") == {
@@ -398,7 +398,7 @@ def test_the_schema_says_type_limits_default_and_no_more():
     assert schema("from") == {"type": "string", "maxLength": 4096, "default": "HEAD"}
 
 
-def test_the_schema_of_objects_and_lists_lets_json_text_through():
+def test_schema_of_objects_and_lists_lets_json_text_through():
     assert schema("where") == {"anyOf": [{"type": "object"}, {"type": "string", "maxLength": 1 << 20}]}
     texts = {"type": "array", "items": {"type": "string", "maxLength": 4096}, "minItems": 1}
     assert schema("ids") == {"anyOf": [texts, {"type": "string", "maxLength": LONGEST_TEXT}]}
@@ -427,7 +427,7 @@ def place_order(_call: None, request: Order, *, number: int) -> tuple[Order, int
     return request, number
 
 
-def test_the_fields_of_a_request_are_parameters_behind_the_keywords_of_the_function():
+def test_fields_of_a_request_are_parameters_behind_the_keywords_of_the_function():
     found = read_parameters(place_order)
     assert [(each.name, each.required) for each in found] == [
         ("number", True),
@@ -447,7 +447,7 @@ def test_the_fields_of_a_request_are_parameters_behind_the_keywords_of_the_funct
     }
 
 
-def test_a_function_gets_its_request_of_the_arguments_with_the_defaults_of_its_fields():
+def test_function_gets_its_request_of_the_arguments_with_the_defaults_of_its_fields():
     given = {"thing": "a", "number": "3", "parts": [{"name": "x", "colour": "red"}]}
     order, number = place_order(None, **parse_arguments(read_parameters(place_order), given, lambda *_: None))
     assert (order.item, order.share, list(order.parts), order.about, number) == ("a", 0.5, [Part("x")], {}, 3)

@@ -47,7 +47,7 @@ def valid(value: Any) -> bool:
     return Exactly(answer_schema(SampleResult)).is_valid(value)
 
 
-def test_the_answer_of_a_record_fits_its_schema_and_ends_with_message_and_kb():
+def test_answer_of_a_record_fits_its_schema_and_ends_with_message_and_kb():
     assert valid(answer())
     assert valid(answer(ToolWarning("NOTE", "Look.")))
     assert list(answer()) == ["success", "rows", "change", "free", "message", "kb"]
@@ -74,7 +74,7 @@ class Summary(DerivedRecord, frozen=True, rename={"rows": "entries", "total": "c
     total: int
 
 
-def test_a_report_is_an_answer_with_lists_and_the_message_after_its_fields():
+def test_report_is_an_answer_with_lists_and_the_message_after_its_fields():
     def count() -> ToolAnswer[Counted]:
         return ToolAnswer(Counted((Row(1), Row(2)), ("a",)), message="m")
 
@@ -87,13 +87,13 @@ def test_a_report_is_an_answer_with_lists_and_the_message_after_its_fields():
     assert [result_key.path for result_key in result_keys(kind)][:2] == ["rows", "rows[].n"]
 
 
-def test_a_part_of_an_answer_takes_attributes_of_a_report_and_has_the_keys_that_clients_know():
+def test_part_of_an_answer_takes_attributes_of_a_report_and_has_the_keys_that_clients_know():
     made = Summary.from_report(Counted((Row(1), Row(2)), ()))
     assert msgspec.to_builtins(made) == {"entries": [{"number": 1}, {"number": 2}], "count": 2}
 
 
 @pytest.mark.parametrize("key", ["success", "rows", "change", "free", "message", "kb"])
-def test_an_answer_without_one_of_its_keys_does_not_fit(key):
+def test_answer_without_one_of_its_keys_does_not_fit(key):
     assert not valid({name: value for name, value in answer().items() if name != key})
 
 
@@ -112,11 +112,11 @@ def test_an_answer_without_one_of_its_keys_does_not_fit(key):
         {"warnings": [{"code": "NOTE"}]},
     ],
 )
-def test_an_answer_with_other_keys_or_types_does_not_fit(change):
+def test_answer_with_other_keys_or_types_does_not_fit(change):
     assert not valid(answer() | change)
 
 
-def test_the_keys_of_a_result_say_which_are_not_always_there():
+def test_keys_of_a_result_say_which_are_not_always_there():
     assert result_keys(SampleResult) == [
         ResultKey("rows", always=True, when=""),
         ResultKey("rows[].n", always=True, when=""),
@@ -129,7 +129,7 @@ def test_the_keys_of_a_result_say_which_are_not_always_there():
     ]
 
 
-def test_the_type_of_a_result_is_what_the_function_returns():
+def test_type_of_a_result_is_what_the_function_returns():
     def sample() -> SampleResult:
         return msgspec.convert({}, SampleResult)
 

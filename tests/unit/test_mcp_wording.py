@@ -99,7 +99,7 @@ def test_instructions_of_essential_tools_are_short():
     assert [name for name, pattern in CONSTRUCTIONS.items() if pattern.search(instructions)] == []
 
 
-def test_a_text_names_tools_as_the_clients_of_the_server_call_them():
+def test_text_names_tools_as_the_clients_of_the_server_call_them():
     server = select_tools(ToolChoice(prefix="kb_"))
     assert "kb_chroma_query_documents" in server.write_instructions()
     assert all(f"kb_{name}" in text for text in texts(server) for name in find_mentioned(text.replace("kb_", "")))
@@ -108,7 +108,7 @@ def test_a_text_names_tools_as_the_clients_of_the_server_call_them():
     ]
 
 
-def test_a_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_that_are_parameters_stay():
+def test_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_that_are_parameters_stay():
     text = "It is stored; dolt_commit keeps it. create_branch=true makes one. Search first."
     assert adapt_text(text, ["dolt_commit"], "") == text
     assert adapt_text(text, [], "") == "It is stored. create_branch=true makes one. Search first."
@@ -116,7 +116,7 @@ def test_a_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_th
     assert adapt_text("vmrag add --help; tools: chroma_add_documents", [], "") == "vmrag add --help"
 
 
-def test_a_prompt_that_needs_a_tool_is_not_listed_without_it():
+def test_prompt_that_needs_a_tool_is_not_listed_without_it():
     assert [each.name for each in list_prompts(select_tools(ToolChoice()))] == [*PROMPTS]
     assert "prepare_knowledge_commit" not in {
         each.name for each in list_prompts(select_tools(ToolChoice(read_only=True)))
@@ -124,12 +124,12 @@ def test_a_prompt_that_needs_a_tool_is_not_listed_without_it():
 
 
 @pytest.mark.parametrize("kind", [NoChanges, IndexFailed, VmragError])
-def test_an_error_always_suggests_something(kind):
+def test_error_always_suggests_something(kind):
     nothing = select_tools(ToolChoice(toolsets="toolsets"))
     assert all(envelope.build_failure(kind("It failed."), nothing)["suggestions"])
 
 
-def test_an_error_gives_back_the_beginning_and_the_end_of_what_was_too_long():
+def test_error_gives_back_the_beginning_and_the_end_of_what_was_too_long():
     long = f"a{'x' * 9000}z"
     error = UsageInvalid(f"{long!r} is no name.", hint=f"Not {long}", value=long, unknown=[long], kept=7)
     answer = envelope.build_failure(error)

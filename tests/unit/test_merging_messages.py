@@ -22,12 +22,12 @@ OURS = "Vmrag-Base: aa\nVmrag-Theirs: bb\nVmrag-Merge: 1\n"
         ("", ""),
     ],
 )
-def test_the_trailers_at_the_end_of_a_message_are_left_out(message: str, kept: str) -> None:
+def test_trailers_at_the_end_of_a_message_are_left_out(message: str, kept: str) -> None:
     assert strip_trailers(message) == kept
 
 
 @pytest.mark.parametrize("filling", ["\n", " \n", OURS, "Vmrag-Base: aa\n", f"\n\n{OURS.strip()}", "Vmrag-Merge: x\n"])
-def test_a_long_message_takes_a_moment(filling: str) -> None:
+def test_long_message_takes_a_moment(filling: str) -> None:
     message = f"Owls\n{filling * 40_000}\nend"
     since = time.process_time()
     assert strip_trailers(message) == message

@@ -108,7 +108,7 @@ def test_nothing_gets_into_a_text_that_no_side_has(base, ours, theirs):
 
 @settings(max_examples=examples(600), deadline=None)
 @given(LINES, LINES)
-def test_a_side_that_changed_nothing_takes_the_other(base, changed):
+def test_side_that_changed_nothing_takes_the_other(base, changed):
     assert merged(base, base, changed) == merged(base, changed, base) == merged(base, changed, changed) == changed
 
 
@@ -164,7 +164,7 @@ def test_paragraphs_far_apart_merge_and_the_same_paragraph_has_one_hunk():
     assert (hunk.line, hunk.base, hunk.ours, hunk.theirs) == (3, "One.\n", "1.\n", "I.\n")
 
 
-def test_a_hunk_is_free_of_what_both_sides_have_at_its_ends():
+def test_hunk_is_free_of_what_both_sides_have_at_its_ends():
     [hunk] = merge_texts("", "# Title\nours\nend\n", "# Title\ntheirs\nend\n").hunks
     assert (hunk.line, hunk.ours, hunk.theirs) == (2, "ours\n", "theirs\n")
 
@@ -186,7 +186,7 @@ def resolved(found: MergedText, take: str) -> str:
     return found.resolve_text({hunk.key: hunk.get_side(take) for hunk in found.hunks})
 
 
-def test_a_carriage_return_belongs_to_its_line():
+def test_carriage_return_belongs_to_its_line():
     base = "a\r\nb\r\nc\r\n"
     assert merged(base, base.replace("a", "A"), base.replace("c", "C")) == "A\r\nb\r\nC\r\n"
 
@@ -214,7 +214,7 @@ def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, our
         assert markers.find_marker(rest, middle=True)[0] == 1
 
 
-def test_a_line_of_a_megabyte_makes_no_marker_as_long():
+def test_line_of_a_megabyte_makes_no_marker_as_long():
     assert Markers.from_texts(("<" * 1_000_000, f"{'=' * 50} ")).size == 51
 
 
@@ -224,7 +224,7 @@ def test_conflicts_that_git_marked_are_counted_in_one_look():
     assert count_git_conflicts("<<<<<<< \n" * 1_000_000) == 0
 
 
-def test_a_line_under_a_heading_is_a_marker_only_in_what_an_editor_left():
+def test_line_under_a_heading_is_a_marker_only_in_what_an_editor_left():
     markers = Markers.from_texts(("a", "b"))
     assert markers.find_marker("Install\n=======\n") is None
     assert markers.find_marker("Install\n=======\n", middle=True) == (2, "=======")

@@ -26,7 +26,7 @@ def kb(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_revision_that_was_migrated_is_called_by_its_new_name_and_no_other(kb: Path) -> None:
+def test_revision_that_was_migrated_is_called_by_its_new_name_and_no_other(kb: Path) -> None:
     assert [migrated.translate_revision(kb, each) for each in (OLD, NEW, OTHER)] == [NEW, NEW, OTHER]
     assert migrated.read_map_head(kb, "dolt") == OTHER
 
@@ -44,18 +44,18 @@ def test_without_a_migration_every_name_is_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"vmrag-migrated 2 x\n" + f"{OLD} {NEW}\n".encode(), b"\0" * 99])
-def test_a_file_of_another_form_counts_as_empty(kb: Path, content: bytes) -> None:
+def test_file_of_another_form_counts_as_empty(kb: Path, content: bytes) -> None:
     migrated.map_path(kb, "dolt").write_bytes(content)
     assert (migrated.translate_revision(kb, OLD), migrated.read_map_head(kb, "dolt")) == (OLD, "")
 
 
-def test_a_file_that_changes_is_read_again(kb: Path) -> None:
+def test_file_that_changes_is_read_again(kb: Path) -> None:
     assert migrated.translate_revision(kb, OLD) == NEW
     migrated.write_map(kb, "dolt", NEW, {OTHER: NEW})
     assert [migrated.translate_revision(kb, each) for each in (OLD, OTHER)] == [OLD, NEW]
 
 
-def test_a_pin_names_the_new_revision_and_is_otherwise_as_it_was(kb: Path) -> None:
+def test_pin_names_the_new_revision_and_is_otherwise_as_it_was(kb: Path) -> None:
     pin = Pin("git:", "main", OLD, "2026-01-02T03:04:05Z", (("later", '{"a":1}'),))
     read = migrated.read_pin(kb, pins.format_pin(pin))
     assert (read.dolt_commit, read.dolt_branch, read.linked_at, read.extra) == (
@@ -79,7 +79,7 @@ def added(*rows: DocumentHeader) -> RowStep:
     return RowStep(HeaderDifference((), tuple(HeaderChange("added", None, row) for row in rows)), (), ())
 
 
-def test_the_way_to_some_rows_does_not_matter() -> None:
+def test_way_to_some_rows_does_not_matter() -> None:
     rows = [header("a"), header("b"), header("c")]
     found = {RowSet().apply_step(added(*order)).fingerprint for order in itertools.permutations(rows)}
     one_by_one = RowSet()

@@ -32,7 +32,7 @@ PREFIX = re.compile(r"(?:^|\s)(?:path|lang|symbol|kind):\S")
 
 
 @given(st.text().filter(lambda text: not PREFIX.search(text)))
-def test_a_text_without_prefixes_is_words(text):
+def test_text_without_prefixes_is_words(text):
     assert parse_query(text) == (text, None)
 
 
@@ -40,14 +40,14 @@ WORDS = st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=4)
 
 
 @given(WORDS, WORDS, st.from_regex(r"[a-z/.*]{1,10}[a-z]", fullmatch=True).filter(lambda path: path[:2] != "./"))
-def test_a_prefix_is_taken_out_wherever_it_stands(before, after, path):
+def test_prefix_is_taken_out_wherever_it_stands(before, after, path):
     text, found = parse_query(" ".join([*before, f"path:{path}", *after]))
     assert found == Narrowing(paths=(path,))
     assert text.split() == ([*before, *after] or re.findall(r"\w+", path))
 
 
 @given(st.text(alphabet="ab :/\n", min_size=1).filter(str.strip), st.sampled_from(["path", "symbol"]))
-def test_a_value_in_quotes_may_have_spaces_and_colons(value, field):
+def test_value_in_quotes_may_have_spaces_and_colons(value, field):
     text, found = parse_query(f'how {field}:"x{value}"')
     assert text == "how"
     assert found == (make_narrowing(paths=[f"x{value}"]) if field == "path" else make_narrowing(symbols=[f"x{value}"]))
@@ -130,7 +130,7 @@ def test_languages_have_other_names(given_name, language):
     assert language in LANGUAGES
 
 
-def test_an_unknown_language_or_kind_is_refused_with_the_nearest_and_all_that_there_are():
+def test_unknown_language_or_kind_is_refused_with_the_nearest_and_all_that_there_are():
     with pytest.raises(UsageInvalid, match=r"unknown language 'pyhton'\. Did you mean 'python'\?") as language:
         make_narrowing(languages=["pyhton"])
     assert all(each in language.value.hint for each in ("Use one of: ", "python", "markdown"))
@@ -150,7 +150,7 @@ def test_no_value_is_empty_or_without_end(field, value):
     assert make_narrowing(**{field: []}) is None
 
 
-def test_a_query_takes_so_many_values_of_a_field():
+def test_query_takes_so_many_values_of_a_field():
     many = [f"src/{number}*" for number in range(MOST_VALUES)]
     assert make_narrowing(paths=many * 2).paths == tuple(many)
     with pytest.raises(UsageInvalid, match="201 values of 'path', but the maximum is 200"):
@@ -184,7 +184,7 @@ def test_every_kind_that_a_grammar_tells_is_a_kind():
         ("**", ["a", "a/b"], []),
     ],
 )
-def test_a_path_is_a_part_or_a_glob(wanted, meant, others):
+def test_path_is_a_part_or_a_glob(wanted, meant, others):
     passes = compile_path(wanted)
     assert [each for each in (*meant, *others) if passes(each)] == meant
 
@@ -215,7 +215,7 @@ def test_no_pattern_takes_exponential_time():
         ("a.session", ["a.session"], ["a.session"]),
     ],
 )
-def test_a_symbol_ends_in_a_name_or_lies_within_one_that_does(name, within, ending):
+def test_symbol_ends_in_a_name_or_lies_within_one_that_does(name, within, ending):
     there = ["Session", "auth.Session", "Session.refresh", "a.session", "Sessions", "mysession"]
     assert [each for each in there if compile_symbol(name, within=True).search(each)] == within
     assert [each for each in there if compile_symbol(name, within=False).search(each)] == ending
@@ -229,7 +229,7 @@ def test_languages_write_the_same_symbol_in_their_ways(name):
     assert make_narrowing(symbols=[f"{name}()"]) == Narrowing(symbols=("Session.refresh",))
 
 
-def test_a_question_mark_is_part_of_a_symbol():
+def test_question_mark_is_part_of_a_symbol():
     assert compile_symbol("valid?", within=True).search("User.valid?")
     assert not compile_symbol("valid?", within=True).search("User.valids")
 
@@ -252,7 +252,7 @@ def test_no_document_is_passed_over_that_has_a_symbol_that_is_meant(symbol, othe
         assert wanted.may_be_in_metadata(metadata) or not meant
 
 
-def test_a_document_without_the_symbol_is_passed_over():
+def test_document_without_the_symbol_is_passed_over():
     pieces = [[0, 1, "Widget", "class", "class Widget(get)", [["Widget.target", "method", 2, 3]]]]
     metadata = encode_canonical_json({"language": "python", "vmrag:pieces": pieces})
     assert [each for each in ("widget", "Target", "target", "get", "*get") if found_in(each, metadata)] == [

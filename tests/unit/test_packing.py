@@ -74,7 +74,7 @@ def test_documents_come_in_the_order_of_their_best_pieces_and_passages_in_that_o
     assert [passage.rank for passage in packed.passages] == [3, 1, 2]
 
 
-def test_a_piece_in_the_middle_of_lines_brings_them_whole_without_blank_ones_around():
+def test_piece_in_the_middle_of_lines_brings_them_whole_without_blank_ones_around():
     text = "\n\n    first\n        second\n\n\nthird\n"
     [passage] = pack_hits(ranked(("a", (0, text.index("cond")))), {"a": document(text)}, 1000).passages
     assert (passage.text, passage.lines) == ("    first\n        second", (3, 4))
@@ -97,7 +97,7 @@ def test_oversized_piece_is_left_out_for_smaller_ones():
     assert packed.left_out == 1
 
 
-def test_the_search_for_smaller_pieces_ends():
+def test_search_for_smaller_pieces_ends():
     long, small = document("y = 1\n" * 500, "src/long.py"), document("z = 1\n", "src/z.py")
     hits = ranked(("a", FIVES[0]), *[("long", (0, len(long.text)))] * 50, ("small", (0, 6)))
     documents = {"a": document(LINES), "long": long, "small": small}
@@ -134,7 +134,7 @@ PIECES = (
 )
 
 
-def test_a_part_of_a_symbol_whose_beginning_is_not_there_says_its_signature():
+def test_part_of_a_symbol_whose_beginning_is_not_there_says_its_signature():
     keys = {"k": document(CLASS, pieces=PIECES)}
     [part] = pack_hits(ranked(("k", (AT[2], AT[3]))), keys, 1000).passages
     assert part.shown_lines == ["src/a.py:6  Keys.rotate  (1a2b3c4)", "  … def rotate(self)", "          two"]
@@ -144,7 +144,7 @@ def test_a_part_of_a_symbol_whose_beginning_is_not_there_says_its_signature():
     assert more.shown_lines[:2] == ["src/a.py:6-9  Keys.rotate, Keys.drop  (1a2b3c4)", "  … def rotate(self)"]
 
 
-def test_a_symbol_begins_where_no_earlier_piece_has_it():
+def test_symbol_begins_where_no_earlier_piece_has_it():
     assert [signature_above(PIECES, number) for number in range(4)] == ["", "", "def rotate(self)", ""]
     rest = part(len(CLASS), "Keys", "class", "class Keys(Base)")
     assert signature_above([*PIECES, rest], 4) == "class Keys(Base)"
@@ -155,7 +155,7 @@ def test_a_symbol_begins_where_no_earlier_piece_has_it():
     assert whole_symbol([part(0)] * 3, 1) == range(1, 2)
 
 
-def test_a_symbol_that_was_cut_comes_whole_if_it_takes_no_more_than_a_fourth():
+def test_symbol_that_was_cut_comes_whole_if_it_takes_no_more_than_a_fourth():
     body = "def long():\n" + LINES
     half = spans(body, 20)
     pieces = [part(start, "long", "function", "def long()") for start, _ in half]
@@ -194,7 +194,7 @@ def test_neighbours_come_along_if_they_fit():
     assert places(pack_hits(hits, {"a": document(LINES)}, 60)) == [("src/a.py", (6, 15))]
 
 
-def test_a_head_says_which_document_where_no_file_has_these_lines():
+def test_head_says_which_document_where_no_file_has_these_lines():
     stored = document("text\n", "a.md", path=None, commit=None, revision=COMMIT, collection="notes")
     assert pack_hits(ranked(("a", (0, 5))), {"a": stored}, 100).passages[0].head == "notes/a.md:1  (1a2b3c4)"
     alone = document("text\n", "a.md", path=None, commit=None, above=None, collection="notes")

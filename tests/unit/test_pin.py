@@ -32,7 +32,7 @@ def refusal(data: bytes) -> PinMalformed:
 # -- the one encoding
 
 
-def test_the_canonical_bytes_are_these():
+def test_canonical_bytes_are_these():
     canonical = (
         "{\n"
         '  "dolt_remote": "git:",\n'
@@ -64,21 +64,21 @@ def test_windows_line_endings_and_odd_spacing_are_read_and_written_back_canonica
     assert pin.format_pin(pin.parse_pin(b" \n\t" + TEXT.replace("\n", "\r\n").encode() + b"\r\n ")) == TEXT.encode()
 
 
-def test_a_pin_that_would_not_be_read_is_never_written():
+def test_pin_that_would_not_be_read_is_never_written():
     with pytest.raises(PinMalformed, match="line 2: dolt_remote names a transport helper"):
         pin.format_pin(Pin("ext::sh -c id", "main", DOLT_REVISION, GOOD.linked_at))
     with pytest.raises(PinMalformed):
         pin.format_pin(Pin("git:", "a\udcffb", DOLT_REVISION, GOOD.linked_at))
 
 
-def test_a_pin_is_hashable_and_compared_by_value():
+def test_pin_is_hashable_and_compared_by_value():
     assert {GOOD, pin.parse_pin(TEXT.encode())} == {GOOD}
 
 
 # -- which pins are the same
 
 
-def test_the_time_is_displayed_but_never_compared():
+def test_time_is_displayed_but_never_compared():
     assert GOOD.is_same_state(Pin("git:", "main", DOLTLITE_REVISION, "2020-01-01T00:00:00Z"))
 
 
@@ -245,7 +245,7 @@ def test_reserved_branches_are_refused(branch):
 @pytest.mark.parametrize(
     "commit", ["a" * 39, "a" * 41, "A" * 40, "v" * 40, "w" * 32, "main", "HEAD", "", "a" * 40 + "\n"]
 )
-def test_a_revision_must_be_a_full_hash_and_the_message_says_what_was_found(commit):
+def test_revision_must_be_a_full_hash_and_the_message_says_what_was_found(commit):
     error = refusal(with_value("dolt_commit", commit))
     assert error.details["line"] == 4
     assert f"with {len(commit)} characters" in error.message
@@ -273,7 +273,7 @@ def test_these_times_are_accepted(time):
         "٢٠٢٦-01-31T12:00:00Z",
     ],
 )
-def test_a_time_must_be_iso_8601_in_utc(time):
+def test_time_must_be_iso_8601_in_utc(time):
     assert refusal(with_value("linked_at", time)).details["line"] == 5
 
 
@@ -338,7 +338,7 @@ LAST = '"2026-01-31T12:00:00Z"\n'
         (TEXT.replace("{\n", '{\n  "x": [%s1],\n' % ("1," * 1000)).encode(), 1, "canonical form"),
     ],
 )
-def test_a_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line, part):
+def test_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line, part):
     error = refusal(data)
     assert re.search(part if "|" in part and "(" not in part else re.escape(part), error.message)
     assert error.message.startswith(f".dolt-version, line {line}: ")
@@ -347,11 +347,11 @@ def test_a_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line,
     assert error.message.isprintable()
 
 
-def test_a_conflict_names_the_command_that_keeps_what_both_sides_hold():
+def test_conflict_names_the_command_that_keeps_what_both_sides_hold():
     assert refusal(CONFLICT.encode()).hint.startswith("vmrag resolve ")
 
 
-def test_the_message_names_the_place_that_the_bytes_came_from():
+def test_message_names_the_place_that_the_bytes_came_from():
     with pytest.raises(PinMalformed, match=r"^origin/main:\.dolt-version, line 1: "):
         pin.parse_pin(b"", source="origin/main:.dolt-version")
 
@@ -416,7 +416,7 @@ def test_any_bytes_give_a_pin_or_a_refusal(data):
 
 
 @given(pins, st.data())
-def test_a_damaged_pin_gives_a_pin_or_a_refusal(value, data):
+def test_damaged_pin_gives_a_pin_or_a_refusal(value, data):
     content = bytearray(pin.format_pin(value))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content)))

@@ -76,7 +76,7 @@ def state(kinds: dict[str, int], contents: dict[Key, str]) -> State:
 
 
 @given(st.builds(state, KINDS, CONTENTS), st.builds(state, KINDS, CONTENTS), st.builds(state, KINDS, CONTENTS))
-def test_a_difference_and_all_rows_give_the_same_plan(base: State, index: State, target: State):
+def test_difference_and_all_rows_give_the_same_plan(base: State, index: State, target: State):
     """`index` is what stands there: `base` with its touched documents. The difference is that of
     `base` and `target`.
     """

@@ -139,7 +139,7 @@ def test_block_is_equal_with_and_without_numpy(chunks):
 
 
 @pytest.mark.parametrize("cut", [1, 20, 300])
-def test_a_cut_file_is_refused(cut):
+def test_cut_file_is_refused(cut):
     writer = BlockWriter(DOCUMENT_FIELDS)
     writer.add_chunks([("the owl hunts",)] * 30)
     content = writer.end_block()
@@ -147,7 +147,7 @@ def test_a_cut_file_is_refused(cut):
         Postings(content[:-cut], slots=30)
 
 
-def test_a_file_of_other_slots_is_refused():
+def test_file_of_other_slots_is_refused():
     writer = BlockWriter(DOCUMENT_FIELDS)
     writer.add_chunks([("owl",)])
     content = writer.end_block()

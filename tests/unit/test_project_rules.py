@@ -52,7 +52,7 @@ def walked(tree: ast.Module) -> list[ast.AST]:
     return [node for node in ast.walk(tree) if not isinstance(node, ast.expr_context)]
 
 
-def test_a_public_class_name_has_one_definition(trees: Trees) -> None:
+def test_public_class_name_has_one_definition(trees: Trees) -> None:
     places: dict[str, list[str]] = {}
     for name, tree in trees.items():
         for node in tree.body:
@@ -63,11 +63,11 @@ def test_a_public_class_name_has_one_definition(trees: Trees) -> None:
     assert {name: place for name, place in places.items() if len(place) > 1} == {}
 
 
-def test_the_version_stands_in_two_places_that_agree() -> None:
+def test_version_stands_in_two_places_that_agree() -> None:
     assert PROJECT["project"]["version"] == vmrag_link.__version__
 
 
-def test_the_changelog_names_the_version() -> None:
+def test_changelog_names_the_version() -> None:
     assert f"## {vmrag_link.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
@@ -122,7 +122,7 @@ def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tupl
         assert not outside, f"{name} has {requirement.name} {outside}: renew it as CONTRIBUTING says"
 
 
-def test_the_action_has_its_own_dependency_by_hash_and_nothing_that_it_brings() -> None:
+def test_action_has_its_own_dependency_by_hash_and_nothing_that_it_brings() -> None:
     [(package, ([version], hashes))] = pinned("action/requirements.txt").items()
     [own] = required("action")
     assert (package, str(own.specifier)) == (own.name, f"=={version}")
@@ -170,7 +170,7 @@ def test_command_line_modules_are_named_after_commands() -> None:
     assert modules - helpers == set(COMMANDS)
 
 
-def test_the_list_of_commands_is_up_to_date() -> None:
+def test_list_of_commands_is_up_to_date() -> None:
     written = (ROOT / "docs" / "commands.md").read_text()
     assert written == reference.format_reference(), "run: python -m vmrag_link.cli.reference > docs/commands.md"
     assert {f"\n## vmrag {name}\n" for name in commands.list_names()} <= {
@@ -211,7 +211,7 @@ def test_pages_end_with_the_next_ones() -> None:
         assert path.read_text().rstrip().splitlines()[-1].startswith("Next: ["), path.name
 
 
-def test_the_documents_that_the_program_names_are_there() -> None:
+def test_documents_that_the_program_names_are_there() -> None:
     examples = {"docs/setup.md", "docs/reference/configuration.md"}  # of the reader's project, and of a client's
     code = [path for name in ("vmrag_link", "hooks", "mcp_server", "action") for path in (ROOT / name).rglob("*.py")]
     recipes = [path for path in (ROOT / "ci").rglob("*") if path.is_file()]
@@ -301,7 +301,7 @@ def test_program_prints_only_through_the_filter(trees: Trees) -> None:
                 pytest.fail(f"{place} prints by itself: {used}")
 
 
-def test_a_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
+def test_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
     """Since a migration it may have another name: whatever looks it up asks `engines.migrated`.
 
     The others read what a pin says beside its revision, or what it says word for word.

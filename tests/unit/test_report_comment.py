@@ -104,7 +104,7 @@ def test_comment_counts_and_folds_changes_at_lower_ranks():
     assert "3 questions asked: no first place changes, 1 differs further down." in said(summary(below))
 
 
-def test_the_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
+def test_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
     long = chunk("`x` " * 2000, "n" * 900)
     answers = [change(long, chunk("y" * 5000), query="q" * 900, missing=(f"m{number}",)) for number in range(300)]
     findings = tuple(PinFinding("KNOWLEDGE_DROPPED", "error", HEAD, "", "") for _ in range(300))
@@ -207,7 +207,7 @@ def test_more_questions_than_are_counted_are_refused(more):
         parse_comment_data(content)
 
 
-def test_an_id_that_tells_nothing_has_its_title_beside_it():
+def test_id_that_tells_nothing_has_its_title_beside_it():
     opaque = "library/0f8fad5b-d9cb-469f-a165-70867728950e"
     found = summary(change(chunk("a", opaque), chunk("b")), documents=1)
     line = msgspec.structs.replace(
@@ -240,7 +240,7 @@ def test_parse_comment_data_rejects_invalid_data(content):
 @example(" ` ")
 @example("\\`")
 @example("<!-- @everyone -->")
-def test_a_code_span_shows_a_text_in_one_line_and_does_nothing_else(text):
+def test_code_span_shows_a_text_in_one_line_and_does_nothing_else(text):
     line = f"- x {format_code(text)} y"
     assert len(line.splitlines()) == 1
     page = LexborHTMLParser(MarkdownIt("commonmark").render(line))

@@ -112,7 +112,7 @@ def test_it_stays_below_the_limit_and_each_document_has_its_share(number: int, l
     assert number == 500 or "characters more" in page.body.text()
 
 
-def test_a_short_report_is_whole() -> None:
+def test_short_report_is_whole() -> None:
     shown = shown_of(many(3, 20))
     assert "…" not in shown
     assert rendered(shown).css("ins")[0].text(separator=" ").count("word-<x>") == 20
@@ -180,7 +180,7 @@ def test_rankings_stand_side_by_side() -> None:
 
 @settings(max_examples=examples(300))
 @given(st.text(max_size=40), st.integers(-3, 300))
-def test_the_beginning_of_a_text_is_what_fits(value: str, room: int) -> None:
+def test_beginning_of_a_text_is_what_fits(value: str, room: int) -> None:
     kept = cut_to_bytes(value, room)
     assert value.startswith(kept)
     assert len(escape_markdown(kept).encode()) <= max(room, 0)

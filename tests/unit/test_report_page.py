@@ -207,7 +207,7 @@ def test_ids_are_unique_and_every_link_within_the_page_leads_somewhere(made: Cal
 
 
 @pytest.mark.parametrize("made", [lambda: pages(tame), report, beginning], ids=["full", "empty", "beginning"])
-def test_a_browser_understands_the_nesting_as_it_is_written(made: Callable[[], KnowledgeReport]) -> None:
+def test_browser_understands_the_nesting_as_it_is_written(made: Callable[[], KnowledgeReport]) -> None:
     page = written(made())
     assert Nesting(page).found == depths(page)
 
@@ -222,7 +222,7 @@ def test_headings_leave_out_no_level() -> None:
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
-def test_the_page_has_only_known_elements_and_attributes() -> None:
+def test_page_has_only_known_elements_and_attributes() -> None:
     found = elements(written(pages(tame)))
     assert {str(each.tag) for each in found} == set(TAGS.split())
     assert {name for each in found for name in each.attributes} == set(ATTRIBUTES.split())
@@ -247,13 +247,13 @@ def test_untrusted_text_is_visible_in_the_page(text: str) -> None:
     assert page == terminal_text.escape_controls(page)
 
 
-def test_a_changed_blank_is_drawn() -> None:
+def test_changed_blank_is_drawn() -> None:
     page = written(report([document(1, ("a", "b"), "one two\r\nend \n", "one  two\nend\n")]))
     found = [(each.tag, each.text()) for each in tree(page).css(".text ins, .text del")]
     assert found == [("del", "·"), ("ins", "··"), ("del", "\\r↵\n"), ("ins", "↵\n"), ("del", "·↵\n"), ("ins", "↵\n")]
 
 
-def test_a_right_to_left_name_stands_alone() -> None:
+def test_right_to_left_name_stands_alone() -> None:
     page = written(report([document(1, ("c", "\u05de.md"), "a", "b", title="\u05db")]))
     assert [each.attributes.get("dir") for each in tree(page).css("h4 bdi")] == ["ltr", None]
 
@@ -301,14 +301,14 @@ def opened(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("texts", [tame, lambda place: f"{place} {' '.join(HOSTILE)}"], ids=["tame", "hostile"])
-def test_a_browser_has_nothing_to_complain_of_and_runs_the_script(tmp_path: Path, texts: Texts) -> None:
+def test_browser_has_nothing_to_complain_of_and_runs_the_script(tmp_path: Path, texts: Texts) -> None:
     done = opened(written(pages(texts)), tmp_path)
     assert "CONSOLE" not in done.stderr
     [tools] = tree(done.stdout).css(".tools")
     assert "hidden" not in tools.attributes
 
 
-def test_a_browser_refuses_another_script(tmp_path: Path) -> None:
+def test_browser_refuses_another_script(tmp_path: Path) -> None:
     """So the test before would see a wrong hash."""
     done = opened(written(pages(tame)).replace('"use strict";', '"use strict" ;'), tmp_path)
     assert "CONSOLE" in done.stderr
@@ -428,7 +428,7 @@ def test_page_shows_both_rankings_with_each_move() -> None:
     assert "feature: c/d is not among the first 5." in found.css_first(".misses").text()
 
 
-def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_document_also_of_a_moved_one() -> None:
+def test_chunk_with_another_number_is_compared_with_the_next_one_of_its_document_also_of_a_moved_one() -> None:
     before = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 4), ("b", 0), ("a", 5), ("d", 1)))
     after = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 5), ("new", 2), ("a", 7), ("a", 9)))
     query = QueryChange("q", 1, "ranking", before, after, "", "", (), ())
@@ -482,7 +482,7 @@ def test_page_shows_revisions_without_trailers_and_merged_subjects() -> None:
     assert "Signed-off" not in found.body.text()
 
 
-def test_a_document_whose_id_tells_nothing_is_called_by_its_title() -> None:
+def test_document_whose_id_tells_nothing_is_called_by_its_title() -> None:
     name = f"library/{OPAQUE_ID}"
     query = QueryChange("q", 1, "ranking", (), (RankedChunk(name, 2, 1.0), RankedChunk("c/d.md", 0, 0.5)))
     queries = ComparedQueries("f", 1, (query,), titles={name: "Rotation of keys"})
@@ -533,7 +533,7 @@ def test_page_counts_hidden_characters_next_to_words() -> None:
     assert [each.text() for each in words.css("dd")] == ["+3 \u22120", "inserted and deleted; 1 invisible character"]
 
 
-def test_an_inserted_word_is_an_ins_a_deleted_one_a_del() -> None:
+def test_inserted_word_is_an_ins_a_deleted_one_a_del() -> None:
     page = written(report([document(1, ("a", "b"), "rotate every 90 days", "rotate every 30 days now")]))
     [text] = tree(page).css(".text")
     assert text.inner_html == "rotate every <del>90</del><ins>30</ins> days<ins> now</ins>"
@@ -548,7 +548,7 @@ def test_five_blocks_show_the_share_of_words(inserted: int, deleted: int, shown:
     assert html.draw_blocks(line) == shown
 
 
-def test_the_page_names_the_command_that_shows_the_same_in_a_terminal() -> None:
+def test_page_names_the_command_that_shows_the_same_in_a_terminal() -> None:
     page = written(report(base="main", head="x; rm -rf ~"))
     assert tree(page).css_first("footer code").text() == "vmrag diff 'main...x; rm -rf ~'"
 

@@ -125,7 +125,7 @@ DOCUMENTS = "feature adds 1 document, changes 2, moves 1 and removes 1 in 3 coll
         ),
     ],
 )  # fmt: skip
-def test_the_verdict_says_what_there_is_to_say(given: dict[str, Any], tone: str, sentences: list[str]) -> None:
+def test_verdict_says_what_there_is_to_say(given: dict[str, Any], tone: str, sentences: list[str]) -> None:
     found = judge_report(summary(**given))
     assert (found.tone, list(found.sentences)) == (tone, [*sentences, "vmrag verify finds no error."])
 
@@ -140,12 +140,12 @@ def test_verdict_without_verification_claims_nothing() -> None:
     assert judge_report(summary(verified=False)).sentences == (DOCUMENTS,)
 
 
-def test_a_full_hash_is_short_in_a_sentence() -> None:
+def test_full_hash_is_short_in_a_sentence() -> None:
     said = judge_report(summary(head=f"{2:040x}")).sentences[0]
     assert said.startswith("000000000000 adds 1 document")
 
 
-def test_a_query_is_worse_or_mended_by_what_it_lacks() -> None:
+def test_query_is_worse_or_mended_by_what_it_lacks() -> None:
     lacking = ("lacks",)
     both = msgspec.structs.replace(WORSE, missed_before=lacking)
     better = msgspec.structs.replace(both, missed_after=())

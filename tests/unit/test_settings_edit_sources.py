@@ -31,7 +31,7 @@ def loaded(text: bytes) -> Config:
         settings_docs.format_template().encode(),
     ],
 )
-def test_the_file_states_the_sources_and_what_it_stated(before):
+def test_file_states_the_sources_and_what_it_stated(before):
     after = settings_docs.add_sources(before, SOURCES)
     assert after.startswith(before)
     assert loaded(after) == msgspec.structs.replace(loaded(before), sources=SOURCES)
@@ -40,7 +40,7 @@ def test_the_file_states_the_sources_and_what_it_stated(before):
 
 
 @pytest.mark.parametrize("before", [b"{retrieval: {k: 5}}\n", b"retrieval:\n  k: [\n"])
-def test_a_file_that_cannot_take_them_is_refused(before):
+def test_file_that_cannot_take_them_is_refused(before):
     with pytest.raises(ConfigInvalid):
         settings_docs.add_sources(before, SOURCES)
 

@@ -96,7 +96,7 @@ def test_patterns_match_as_those_of_git(pattern, path, matches):
     assert (compile_pattern(pattern).fullmatch(encode_path(path)) is not None) is matches
 
 
-def test_a_hostile_pattern_takes_no_exponential_time():
+def test_hostile_pattern_takes_no_exponential_time():
     name = "a" * 250
     started = time.process_time()
     assert not compile_pattern("*a" * 100 + "b").fullmatch(name)
@@ -104,7 +104,7 @@ def test_a_hostile_pattern_takes_no_exponential_time():
     assert time.process_time() - started < 2
 
 
-def test_the_last_rule_and_the_deepest_file_count():
+def test_last_rule_and_the_deepest_file_count():
     attributes = TreeAttributes(
         {
             ".gitattributes": b"*.md linguist-generated\nREADME.md !linguist-generated\n/gen/** linguist-vendored=true\n",
@@ -143,7 +143,7 @@ def test_rules_with_many_wildcards_or_long_patterns_say_nothing():
     assert attributes.get_values("Ab.md") == {"filter": "y"}
 
 
-def test_the_matches_of_all_files_together_are_bounded(monkeypatch):
+def test_matches_of_all_files_together_are_bounded(monkeypatch):
     monkeypatch.setattr(attributes_module, "_MOST_MATCHES", 10)
     attributes = TreeAttributes({".gitattributes": b"*.x filter=x\n*.y filter=y\n"}, FOR_LISTING)
     for _ in range(5):
@@ -233,7 +233,7 @@ def test_attributes_leave_files_out(stated, reason):
         ("x/app.min.js", "code", "is minified"),
     ],
 )
-def test_the_kind_of_a_source_decides_which_formats_it_takes(path, kind, reason):
+def test_kind_of_a_source_decides_which_formats_it_takes(path, kind, reason):
     assert rules.find_kind_flaw(path, kind, is_handwritten=False) == reason
 
 
@@ -313,11 +313,11 @@ def test_attributes_keep_what_looks_generated():
     assert _read(b"# @generated\nx\n", "a.py", handwritten=True).text == "# @generated\nx\n"
 
 
-def test_a_long_line_of_prose_stays():
+def test_long_line_of_prose_stays():
     assert _read(b"word " * 5000).text
 
 
-def test_a_notebook_is_its_cells_without_what_they_printed():
+def test_notebook_is_its_cells_without_what_they_printed():
     notebook = {
         "cells": [
             {"cell_type": "markdown", "source": ["# Title\n", "words"]},
@@ -348,7 +348,7 @@ def test_a_notebook_is_its_cells_without_what_they_printed():
         ("working-tree-encoding=UTF-16", "", "ä\n".encode("utf-16"), "ä\n".encode()),
     ],
 )
-def test_a_file_is_named_as_git_would_store_it(stated, autocrlf, data, stored):
+def test_file_is_named_as_git_would_store_it(stated, autocrlf, data, stored):
     values = TreeAttributes({".gitattributes": f"* {stated}\n".encode()}, FOR_STORING).get_values("a.md")
     assert convert_to_stored(data, values, autocrlf) == stored
 

@@ -21,11 +21,11 @@ def ended(*lines: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_process_ends_at_once_with_everything_written():
+def test_process_ends_at_once_with_everything_written():
     assert ended("atexit.register(print, 'late')", "print('said', end='')", "startup.leave(3)") == (3, "said")
 
 
-def test_a_process_whose_thread_is_at_work_waits_for_it():
+def test_process_whose_thread_is_at_work_waits_for_it():
     work = "def work(): time.sleep(0.2); print('done')"
     assert ended(work, "threading.Thread(target=work).start()", "startup.leave(3)") == (3, "done\n")
 
@@ -35,7 +35,7 @@ def test_nothing_of_typing_extensions_is_left_where_a_process_begins():
     assert ended(*begin, "startup.imported()", "print(gc.isenabled())") == (0, "False\nTrue\n")
 
 
-def test_a_thread_gives_its_result_or_its_error_to_the_caller_that_waits():
+def test_thread_gives_its_result_or_its_error_to_the_caller_that_waits():
     go = threading.Event()
     waiting = ThreadTask(lambda: go.wait(10))
     go.set()

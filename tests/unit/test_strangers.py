@@ -52,7 +52,7 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 
 @pytest.mark.parametrize("what", UNTRUSTED)
-def test_a_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody(repo, what):
+def test_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody(repo, what):
     remote = filled(UNTRUSTED[what])
     assert pin.parse_pin(members(dolt_remote=remote)).dolt_remote == remote
     places = plumbing.locate_work_tree(repo.top)
@@ -65,7 +65,7 @@ def test_a_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody
 
 
 @pytest.mark.parametrize("what", UNTRUSTED)
-def test_a_remote_of_settings_that_nobody_agreed_to_does_not_count(what):
+def test_remote_of_settings_that_nobody_agreed_to_does_not_count(what):
     loaded = _settings(f"{SETTINGS}remote: '{filled(UNTRUSTED[what])}'\n".encode())
     assert loaded.config.remote == Config().remote
     assert re.search(r"untrusted setting remote \(line 3\)", loaded.warnings[0])
@@ -73,14 +73,14 @@ def test_a_remote_of_settings_that_nobody_agreed_to_does_not_count(what):
 
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)
-def test_a_remote_that_no_pin_can_name_is_refused_with_its_line(what):
+def test_remote_that_no_pin_can_name_is_refused_with_its_line(what):
     with pytest.raises(PinMalformed, match=r"\.dolt-version, line \d+: dolt_remote ") as caught:
         pin.parse_pin(members(dolt_remote=filled(IMPOSSIBLE[what])))
     fit_for_people(caught.value)
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_file_that_no_pin_can_be_is_refused_with_its_line(what):
+def test_file_that_no_pin_can_be_is_refused_with_its_line(what):
     with pytest.raises(PinMalformed, match=r"\.dolt-version, line \d+: ") as caught:
         pin.parse_pin(filled(BROKEN[what][1].decode("latin-1")).encode("latin-1"))
     fit_for_people(caught.value)

@@ -3,7 +3,7 @@
 from vmrag_link.retrieval.fusion import DEFAULT_THRESHOLDS, MEASURED_THRESHOLDS, SearchPurpose, choose_threshold
 
 
-def test_a_call_comes_before_the_project_before_the_model_before_what_is_usual() -> None:
+def test_call_comes_before_the_project_before_the_model_before_what_is_usual() -> None:
     assert choose_threshold(SearchPurpose.ANSWER, "default", given=0.0, configured=0.9) == 0.0
     assert choose_threshold(SearchPurpose.ANSWER, "default", configured=0.0) == 0.0
     assert (

@@ -100,7 +100,7 @@ def test_restored_file_equals_the_stored_file(places: Places, content, edits, th
         parent = commit
 
 
-def test_a_file_that_has_not_changed_is_not_stored_again(places: Places) -> None:
+def test_file_that_has_not_changed_is_not_stored_again(places: Places) -> None:
     file = places.top / "same"
     file.write_bytes(b"0123456789")
     commit = segments.store_file(places, file, None, segment_size=SIZE)
@@ -160,7 +160,7 @@ def test_full_disk_is_reported_before_writing(places, monkeypatch) -> None:
     assert not copy.parent.exists()
 
 
-def test_a_link_in_place_of_the_copy_is_not_followed(places: Places, tmp_path: Path) -> None:
+def test_link_in_place_of_the_copy_is_not_followed(places: Places, tmp_path: Path) -> None:
     file, victim, copy = places.top / "file", tmp_path / "victim", tmp_path / "copy"
     file.write_bytes(bytes(100))
     victim.write_text("mine")

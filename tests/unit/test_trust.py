@@ -59,7 +59,7 @@ def refusal(repo: Repo, remote: str, *, accepted: str | None = None) -> RemoteNo
         ("http://127.0.0.1:1/kb", {}, "http://localhost:1/kb", False),
     ],
 )
-def test_a_remote_is_contacted_only_where_its_exact_text_was_agreed_to(repo, remote, config, accepted, trusted):
+def test_remote_is_contacted_only_where_its_exact_text_was_agreed_to(repo, remote, config, accepted, trusted):
     for key, value in config.items():
         repo.git("config", "--add", key, value)
     assert (refusal(repo, remote, accepted=accepted) is None) is trusted
@@ -94,7 +94,7 @@ def test_a_remote_is_contacted_only_where_its_exact_text_was_agreed_to(repo, rem
         ("http://kb.example/kb", [], True),
     ],
 )
-def test_an_accepted_folder_counts_below_an_allowed_root_only(repo, monkeypatch, remote, roots, trusted):
+def test_accepted_folder_counts_below_an_allowed_root_only(repo, monkeypatch, remote, roots, trusted):
     here = repo.top.parent
     (here / "kbs" / "deep").mkdir(parents=True)
     (here / "kbs" / "out").symlink_to("/")
@@ -116,7 +116,7 @@ def test_agreeing_to_one_folder_needs_no_root(repo, tmp_path):
     assert refusal(repo, f"file://{tmp_path}/kb2") is not None
 
 
-def test_the_hint_agrees_to_exactly_what_was_named_and_survives_a_shell(repo):
+def test_hint_agrees_to_exactly_what_was_named_and_survives_a_shell(repo):
     remote = "git+https://kb.example/a b';touch x;'/$(id)`id`"
     error = refusal(repo, remote)
     assert error is not None
@@ -205,14 +205,14 @@ def test_ambiguous_remotes_are_rejected_with_the_reason(remote, part):
     assert flaw.isprintable()
 
 
-def test_a_remote_of_another_case_or_form_has_a_place_of_its_own_here():
+def test_remote_of_another_case_or_form_has_a_place_of_its_own_here():
     forms = ["file:///srv/kb", "file:///srv/KB", "file:///srv/kb/", "git+file:///srv/kb", "http://h/kb", "https://h/kb"]
     keys = [address.parse_url(form).key for form in forms]
     assert len(set(keys)) == len(forms)
     assert all(key.startswith(("url-", "git-")) and os.sep not in key for key in keys)
 
 
-def test_a_git_remote_that_gets_another_url_is_another_place(repo):
+def test_git_remote_that_gets_another_url_is_another_place(repo):
     places = plumbing.locate_work_tree(repo.top)
     repo.git("remote", "add", "somewhere", "https://user:secret@example.org/r.git")
     before = address.remote_address(places, "somewhere").key

@@ -145,7 +145,7 @@ def test_blocks_of_numpy_leave_no_row_out(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("many", [0, exact_vectors.NUMPY_SCORES], ids=["numpy", "heap"])
-def test_the_best_are_the_same_however_they_are_selected(tmp_path, monkeypatch, many):
+def test_best_are_the_same_however_they_are_selected(tmp_path, monkeypatch, many):
     monkeypatch.setattr(exact_vectors, "NUMPY_SCORES", many)
     values = [random.Random(4).choice((3, 5, 9, 7)) for _ in range(400)]
     exact = written(tmp_path, [signed(value) for value in values], 1, dead=[1, 4])
@@ -156,7 +156,7 @@ def test_the_best_are_the_same_however_they_are_selected(tmp_path, monkeypatch, 
         assert exact.select_best(signed(1), depth) == in_first(expected)
 
 
-def test_the_best_come_with_all_that_tie_with_the_last(tmp_path):
+def test_best_come_with_all_that_tie_with_the_last(tmp_path):
     exact = written(tmp_path, [signed(each) for each in (5, 3, 9, 3, 1, 3)], 1)
     assert exact.select_best(signed(1), 3) == in_first({0: 5, 1: 3, 2: 9, 3: 3, 5: 3})
     assert exact.select_best(signed(1), 1) == in_first({2: 9})
@@ -184,7 +184,7 @@ def test_no_rows_and_only_dead_rows_give_nothing(tmp_path):
     assert written(tmp_path, [signed(1)], 1, dead=[0]).select_best(signed(1), 3) == {}
 
 
-def test_a_large_file_is_mapped_a_small_one_is_read_and_both_outlive_their_file(tmp_path, monkeypatch):
+def test_large_file_is_mapped_a_small_one_is_read_and_both_outlive_their_file(tmp_path, monkeypatch):
     for large in (3, 4):
         monkeypatch.setattr(flat_files, "MAPPED_BYTES", large)
         flat_files.append_vectors(tmp_path, large, signed(5, -3, 9))
@@ -208,7 +208,7 @@ def segments(tmp_path: Path) -> ExactVectors:
     return ExactVectors([first, second, third], dimensions=2)
 
 
-def test_the_best_of_several_segments_have_their_rows(segments):
+def test_best_of_several_segments_have_their_rows(segments):
     every = {row(0): 5, row(1): 3, row(0, 2, 7): 9, row(1, 2, 7): 3, row(0, 5, 2): 7}
     assert segments.score_slots(signed(1, 0)).tolist() == [5, 3, 9, 3, DEAD_SCORE, 7]
     assert segments.select_best(signed(1, 0), 6) == segments.select_best(signed(1, 0), 60) == every
@@ -269,7 +269,7 @@ def held(folder: Path, slots: Iterable[int]) -> dict[int, bytes]:
     return flat_files.find_floats(path.read_bytes() if path.exists() else b"", slots, dimensions=3)
 
 
-def test_a_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
+def test_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
     one, other = floats(1.0, 0.0, 0.0), floats(0.0, 0.6, -0.8)
     assert held(tmp_path, range(9)) == {}
     flat_files.write_floats(tmp_path, 1, {7: one})

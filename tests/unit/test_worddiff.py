@@ -28,7 +28,7 @@ texts = few_words | many_lines | st.text()
 @example("", "")
 @example("a\r\nb\rc\u2028d\x0b", "a\nb\r\nc")
 @example("x\n" * 300, "x\n" * 150 + "y\n" + "x\n" * 150)
-def test_the_pieces_make_up_both_texts_exactly(old, new):
+def test_pieces_make_up_both_texts_exactly(old, new):
     pieces = diff_words(old, new)
     assert (old_of(pieces), new_of(pieces)) == (old, new)
     assert all(piece.text for piece in pieces)

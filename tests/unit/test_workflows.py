@@ -64,7 +64,7 @@ def test_no_other_job_runs_the_checks() -> None:
 
 
 @each_job
-def test_a_job_ends_and_says_what_it_may_do(name: str) -> None:
+def test_job_ends_and_says_what_it_may_do(name: str) -> None:
     job = JOBS[name]
     assert job["timeout-minutes"] <= 180
     wanted = {"contents": "read"} if any("actions/checkout" in str(step) for step in steps(name)) else {}
@@ -79,12 +79,12 @@ def test_a_job_ends_and_says_what_it_may_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_a_workflow_gives_jobs_nothing_by_itself_and_does_not_run_beside_itself(name: str) -> None:
+def test_workflow_gives_jobs_nothing_by_itself_and_does_not_run_beside_itself(name: str) -> None:
     assert WORKFLOWS[name]["permissions"] == {}
     assert "${{ github.workflow }}" in WORKFLOWS[name]["concurrency"]["group"]
 
 
-def test_an_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used() -> None:
+def test_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used() -> None:
     pins: dict[str, set[tuple[str, str]]] = {}
     files = [
         *FOLDER.glob("*.yml"),
@@ -118,7 +118,7 @@ def test_everything_that_people_need_is_needed_by_the_check_that_a_rule_names() 
 
 
 @pytest.mark.parametrize("results", ["success failure", "cancelled success", "success skipped", "skipped skipped"])
-def test_the_check_that_a_rule_names_passes_only_if_all_did(results: str, tmp_path: Path) -> None:
+def test_check_that_a_rule_names_passes_only_if_all_did(results: str, tmp_path: Path) -> None:
     [step] = steps("tests.passed")
     assert bash(step["run"], tmp_path, RESULTS="success success") == 0
     assert bash(step["run"], tmp_path, RESULTS=results) != 0
@@ -141,7 +141,7 @@ def test_required_workflows_run_in_the_merge_queue(name: str) -> None:
         ("Started a knowledge base: it is made for this only.", 0, False),
     ],
 )
-def test_a_system_that_is_refused_has_to_be_told_so(said: str, code: int, passes: bool, tmp_path: Path) -> None:
+def test_system_that_is_refused_has_to_be_told_so(said: str, code: int, passes: bool, tmp_path: Path) -> None:
     vmrag = tmp_path / "vmrag"
     vmrag.write_text(f'#!/bin/sh\nprintf "%s\\n" "{said}" >&2\nexit {code}\n')
     vmrag.chmod(0o755)
@@ -171,9 +171,7 @@ VERSION = vmrag_link.__version__
         (f"v{VERSION}", f"## 9{VERSION} (2026-01-31)", False),
     ],
 )
-def test_a_release_has_a_tag_and_an_entry_of_its_version(
-    tag: str, heading: str, released: bool, tmp_path: Path
-) -> None:
+def test_release_has_a_tag_and_an_entry_of_its_version(tag: str, heading: str, released: bool, tmp_path: Path) -> None:
     [script] = [step["run"] for step in steps("release.build") if "TAG" in step.get("env", {})]
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)

@@ -127,7 +127,7 @@ def test_get_log_lists_the_commits_of_the_branch(notes, tools):
     assert done.keys() == {"success", "commits", "message", "warnings", "kb"}
 
 
-def test_a_branch_that_was_merged_is_deleted_and_its_hash_brings_it_back(notes, tools):
+def test_branch_that_was_merged_is_deleted_and_its_hash_brings_it_back(notes, tools):
     topic = branched(notes, tools, t="tau")
     tools.error("BRANCH_NOT_MERGED", "delete_branch", branch="topic")
     tools("merge_branch", source="topic")
@@ -139,7 +139,7 @@ def test_a_branch_that_was_merged_is_deleted_and_its_hash_brings_it_back(notes, 
     assert tools("create_branch", name="again", **{"from": topic})["commit"] == topic
 
 
-def test_a_branch_is_deleted_by_force_with_what_only_it_holds_and_nothing_is_lost(notes, tools):
+def test_branch_is_deleted_by_force_with_what_only_it_holds_and_nothing_is_lost(notes, tools):
     tools("dolt_checkout", target="topic", create_branch=True)
     changed(notes, tools, "second", t="tau")
     put(notes, d="delta")
@@ -163,7 +163,7 @@ def test_branches_that_are_ours_or_nobodys_are_not_deleted(notes, tools):
     tools.error("BRANCH_NOT_FOUND", "delete_branch", branch="absent", force=True)
 
 
-def test_a_preview_of_a_merge_says_what_the_merge_then_does(notes, tools):
+def test_preview_of_a_merge_says_what_the_merge_then_does(notes, tools):
     branched(notes, tools, t="tau", a="theirs", b=None)
     for _ in range(2):
         before = everything(notes)
@@ -178,7 +178,7 @@ def test_a_preview_of_a_merge_says_what_the_merge_then_does(notes, tools):
     assert tools("merge_branch", source="topic", preview=True)["merge_type"] == "already_up_to_date"
 
 
-def test_a_preview_lists_what_would_be_in_conflict_and_opens_no_merge(notes, tools):
+def test_preview_lists_what_would_be_in_conflict_and_opens_no_merge(notes, tools):
     conflicting(notes, tools, "a", "b")
     before = everything(notes)
     would = tools("merge_branch", source="topic", preview=True)

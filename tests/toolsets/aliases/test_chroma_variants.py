@@ -29,7 +29,7 @@ def plain(answer: dict[str, Any], *but: str) -> dict[str, Any]:
     return {key: value for key, value in answer.items() if key not in ("success", "kb", "message", "warnings", *but)}
 
 
-def test_a_collection_is_shown_with_its_settings_apart_and_a_sample(tools):
+def test_collection_is_shown_with_its_settings_apart_and_a_sample(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG, "x", "y"], ids=["0", "x", "y"])
     shown = tools("chroma_get_collection", **NOTES)
     assert shown["metadata"]["settings"]["hnsw:space"] == "cosine"
@@ -41,7 +41,7 @@ def test_a_collection_is_shown_with_its_settings_apart_and_a_sample(tools):
     assert uuid.UUID(shown["id"])
 
 
-def test_a_renamed_collection_keeps_its_documents_and_answers(tools):
+def test_renamed_collection_keeps_its_documents_and_answers(tools):
     before = tools("chroma_query_documents", **NOTES, query_texts=["rivers"])
     renamed = tools("chroma_rename_collection", **NOTES, new_name="letters")
     assert (renamed["name"], renamed["count"]) == ("letters", 3)
@@ -79,7 +79,7 @@ def test_add_tools_reject_invalid_documents(tools):
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["first change", "further change"])
-def test_an_index_that_is_not_incremented_is_pending_until_it_is_asked(tools, copied):
+def test_index_that_is_not_incremented_is_pending_until_it_is_asked(tools, copied):
     if copied:
         tools("chroma_add_document_with_id", **NOTES, document="before", id="before")
     added = tools("chroma_add_document_with_id", **NOTES, document="owls hunt", id="owl", increment_index=False)
@@ -93,7 +93,7 @@ def test_an_index_that_is_not_incremented_is_pending_until_it_is_asked(tools, co
     assert status["sync_status"] == "synced"
 
 
-def test_a_pending_document_is_committed_and_found(project, tools):
+def test_pending_document_is_committed_and_found(project, tools):
     tools("chroma_add_document_with_id", **NOTES, document="owls hunt", id="owl", increment_index=False)
     project.vmrag("commit", "-m", "owl")
     found = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt"])

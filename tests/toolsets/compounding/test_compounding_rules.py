@@ -41,13 +41,13 @@ def test_patterns_are_those_of_other_tools(pattern: str, path: str, matches: boo
     assert Patterns(("**",), (pattern,)).match_path(path) != matches
 
 
-def test_a_pattern_costs_little_whatever_it_is() -> None:
+def test_pattern_costs_little_whatever_it_is() -> None:
     started = time.perf_counter()
     assert not Patterns(("**/" * 60 + "*a" * 60,)).match_path("/".join(["a" * 100] * 60) + "b")
     assert time.perf_counter() - started < 1 * slack()
 
 
-def test_a_folder_is_looked_at_without_following_links(tmp_path: Path) -> None:
+def test_folder_is_looked_at_without_following_links(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     for name in ("a.md", "deep/er/b.md", "c.txt", ".hidden/d.md", "node_modules/e.md"):
         (docs / name).parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ EDITED = [
 
 
 @pytest.mark.parametrize(("before", "after"), EDITED)
-def test_a_key_is_set_and_every_other_byte_stays(before: bytes, after: bytes) -> None:
+def test_key_is_set_and_every_other_byte_stays(before: bytes, after: bytes) -> None:
     assert with_key(before, "level", "new") == after
     assert with_key(after, "level", "new") == after
 
@@ -101,7 +101,7 @@ def test_with_key_rejects_uneditable_text(data: bytes) -> None:
     st.dictionaries(st.sampled_from(["a", "b", "level"]), st.sampled_from(["x", "'y'", '"z"', "[1, 2]", "1"])),
     st.text(alphabet="ab \n#-", max_size=40),
 )
-def test_an_edit_is_right_or_refused(keys: dict[str, str], text: str) -> None:
+def test_edit_is_right_or_refused(keys: dict[str, str], text: str) -> None:
     data = "---\n" + "".join(f"{key}: {value}\n" for key, value in keys.items()) + "---\n" + text
     before, content = front_matter.split_front_matter(data)
     try:
@@ -132,7 +132,7 @@ def checked(schema: dict[str, Any], found: dict[str, Any]) -> list[str]:
     return doc_types.find_flaws(found, DocType("x", "", "x", text), strict=False)
 
 
-def test_a_schema_of_a_stranger_reaches_nothing_and_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schema_of_a_stranger_reaches_nothing_and_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("it was fetched"))
     started = time.perf_counter()
     [said] = checked({"$ref": "http://127.0.0.1:9/schema.json"}, {"a": 1})
@@ -185,7 +185,7 @@ def test_read_schema_rejects_unusable_schemas(schema: dict[str, Any]) -> None:
         doc_types.read_schema(encode_canonical_json(schema), is_json=True)
 
 
-def test_a_schema_may_refer_to_itself_and_name_its_draft() -> None:
+def test_schema_may_refer_to_itself_and_name_its_draft() -> None:
     schema = {"$schema": DRAFT_7, "properties": {"a": {"$ref": "#"}, "b": {"type": "integer"}}}
     assert checked(schema, {"a": {"a": {"b": "x"}}}) == ["a.a.b: 'x' is not of type 'integer'"]
 
@@ -216,7 +216,7 @@ def test_project_rejects_invalid_configuration(tmp_path: Path, text: str) -> Non
         project.read_config(tmp_path / "project.json")
 
 
-def test_a_configuration_says_which_of_its_keys_mean_nothing(tmp_path: Path) -> None:
+def test_configuration_says_which_of_its_keys_mean_nothing(tmp_path: Path) -> None:
     (tmp_path / "project.json").write_text(
         '{"$schema": "x", "project_name": "r", "retrieval": {"k": 1}, "colour": "blue", "external_docs": {"path": "d", "a": 1}}'
     )

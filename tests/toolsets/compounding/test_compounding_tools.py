@@ -58,7 +58,7 @@ def paths(answer: dict[str, Any], key: str = "results") -> list[str]:
     return [each["path"].removeprefix(f"./{DOCS}/") for each in answer[key]]
 
 
-def test_the_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(tools, project):
+def test_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(tools, project):
     assert not tools("list_doc_types")["kb"]["dirty"]
     project.git("switch", "-q", "-c", "drought", env=ON)
     project.write(f"{DOCS}/problems/drought.md", "# Drought\n\nThe drought left the ferries on dry ground.\n")
@@ -84,7 +84,7 @@ def test_the_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(to
     assert [each["doc_count"] for each in tools("list_doc_types")["doc_types"]] == [2, 0, 1, 1, 0, 1]
 
 
-def test_an_answer_without_a_model_is_quoted_word_for_word_and_its_citations_resolve(tools, project):
+def test_answer_without_a_model_is_quoted_word_for_word_and_its_citations_resolve(tools, project):
     answer = tools("rag_query", query=QUESTION)
     assert warned(answer) == {"LLM_NOT_CONFIGURED"}
     assert (answer["synthesis"], answer["model"]) == ("extractive", None)
@@ -116,7 +116,7 @@ def test_an_answer_without_a_model_is_quoted_word_for_word_and_its_citations_res
 
 
 @pytest.mark.parametrize(("provider", "path"), [("openai", "/v1/chat/completions"), ("ollama", "/api/chat")])
-def test_a_model_that_a_person_configured_gets_numbered_passages(tools, project, chat: Chat, provider, path):
+def test_model_that_a_person_configured_gets_numbered_passages(tools, project, chat: Chat, provider, path):
     base = f"{chat.url}/v1" if provider == "openai" else chat.url
     for name, value in {"provider": provider, "base-url": base, "model": "river-1"}.items():
         project.git("config", f"vmrag.llm.{name}", value)
@@ -136,7 +136,7 @@ def test_a_model_that_a_person_configured_gets_numbered_passages(tools, project,
     assert tools("rag_query_external", query="how is the pump switched on")["synthesis"] == "llm"
 
 
-def test_a_model_that_fails_is_a_warning_without_its_key_and_the_answer_is_quoted(tools, project, chat, monkeypatch):
+def test_model_that_fails_is_a_warning_without_its_key_and_the_answer_is_quoted(tools, project, chat, monkeypatch):
     quoted = tools("rag_query", query=QUESTION)["answer"].split("\n\n", 1)[1]
     for name, value in {"provider": "openai", "base-url": f"{chat.url}/v1", "model": "river-1"}.items():
         project.git("config", f"vmrag.llm.{name}", value)
@@ -170,7 +170,7 @@ def test_a_model_that_fails_is_a_warning_without_its_key_and_the_answer_is_quote
     assert "cannot be reached" in failure()
 
 
-def test_a_strangers_settings_send_nothing_anywhere(tools, project, chat, monkeypatch):
+def test_strangers_settings_send_nothing_anywhere(tools, project, chat, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("AWS_SECRET", "sk-another")
     stated = f"llm:\n  provider: openai\n  model: m\n  base_url: {chat.url}/v1\n  api_key_env: AWS_SECRET\n"
@@ -185,7 +185,7 @@ def test_a_strangers_settings_send_nothing_anywhere(tools, project, chat, monkey
     assert tools("rag_query", query=QUESTION)["synthesis"] == "extractive"
 
 
-def test_a_level_is_written_into_the_file_and_the_row_or_nowhere(tools, project):
+def test_level_is_written_into_the_file_and_the_row_or_nowhere(tools, project):
     path = project.top / DOCS / "problems" / "flood.md"
     path.chmod(0o640)
     before = path.read_bytes()
@@ -311,7 +311,7 @@ def hostile(project: Project, **changes: Any) -> dict[str, Any]:
     return result
 
 
-def test_a_strangers_project_stays_in_its_folder(tools, project, tmp_path):
+def test_strangers_project_stays_in_its_folder(tools, project, tmp_path):
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "key.md").write_text("# Key\n\nThe secret key is opensesame.\n")
@@ -405,13 +405,13 @@ def test_ignored_files_are_not_documents_of_a_project(tools, project):
     assert found == ["problems/key.md"], "what git tracks is taken, whatever is ignored beside it"
 
 
-def test_a_collection_of_that_name_is_not_taken_over_and_the_mirror_takes_no_other_documents(tools, project):
+def test_collection_of_that_name_is_not_taken_over_and_the_mirror_takes_no_other_documents(tools, project):
     tools.error("INVALID_PARAMETER", "chroma_add_documents", collection_name="compounding_rivers", documents=["x"])
     tools("chroma_create_collection", collection_name="compounding_lakes")
     assert hostile(project, project_name="lakes")["error"] == "COLLECTION_EXISTS"
 
 
-def test_the_configuration_is_read_again_when_a_checkout_has_changed_it(tools, project):
+def test_configuration_is_read_again_when_a_checkout_has_changed_it(tools, project):
     compounding.write(
         project.top, semantic_search={"default_limit": 1, "min_relevance_score": 0}, docs_path="river-docs"
     )
@@ -420,7 +420,7 @@ def test_the_configuration_is_read_again_when_a_checkout_has_changed_it(tools, p
     tools.error("FILE_SYSTEM_ERROR", "semantic_search", query="battery")
 
 
-def test_a_folder_that_was_looked_at_just_now_is_not_looked_at_again(tools, project, monkeypatch):
+def test_folder_that_was_looked_at_just_now_is_not_looked_at_again(tools, project, monkeypatch):
     monkeypatch.setattr(mirror, "DEBOUNCE_SECONDS", 60)
     query = {"query": "ice", "min_relevance_score": 0}
     tools("semantic_search", **query)
@@ -431,7 +431,7 @@ def test_a_folder_that_was_looked_at_just_now_is_not_looked_at_again(tools, proj
     assert "problems/ice.md" in paths(tools("semantic_search", **query)), "what was indexed by name stays"
 
 
-def test_a_long_document_is_found_by_its_section(tools, project):
+def test_long_document_is_found_by_its_section(tools, project):
     lines = "".join(f"Line {number} speaks of nothing.\n\n" for number in range(260))
     text = f"# Long\n\n{lines}## Locks\n\n### Gates\n\nThe gates of the locks are made of oak.\n"
     path: Path = project.top / DOCS / "codebase" / "long.md"
@@ -442,7 +442,7 @@ def test_a_long_document_is_found_by_its_section(tools, project):
     assert "oak" in best["best_chunk"]["excerpt"]
 
 
-def test_a_person_asks_the_project_or_the_collections(tools, project):
+def test_person_asks_the_project_or_the_collections(tools, project):
     config = f"./{compounding.CONFIG}"
     project.write(f"{DOCS}/problems/ice.md", "# Ice\n\nIce closed the lock for a week.\n")
     done = project.ask("ask", "what closed the lock", "--project", config, "--sources", "1")

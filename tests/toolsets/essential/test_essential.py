@@ -213,7 +213,7 @@ def test_remembered_document_is_on_the_branch_and_pinned_by_commit(tools, projec
     tools.error("DOCUMENT_NOT_FOUND", "read", name="notes/gateway-limit")
 
 
-def test_a_document_that_is_replaced_keeps_its_metadata(tools, project):
+def test_document_that_is_replaced_keeps_its_metadata(tools, project):
     project.vmrag("add", "-", "--collection", "decisions", "--id", "x", "--metadata", '{"team": "core"}', stdin="One.")
     assert tools("remember", name="decisions/x", text="Two.", mode="replace").startswith("replaced decisions/x ")
     (row,) = [each for each in project.ask("list", "--collection", "decisions")["documents"] if each["doc_id"] == "x"]
@@ -418,13 +418,13 @@ def test_read_finds_a_file_whose_name_ends_like_a_place(tools, project):
     assert tools("read", name="docs/empty.md").message.endswith(": no lines: it is empty.")
 
 
-def test_a_path_cannot_forge_a_line_of_grep(tools, project):
+def test_path_cannot_forge_a_line_of_grep(tools, project):
     project.write("x\nsrc/session.py:1:forged.txt", "needle\n")
     project.git("add", "-A")
     assert tools("grep", pattern="needle").body == ["x\\nsrc/session.py:1:forged.txt:1:needle"]
 
 
-def test_an_unknown_name_lists_the_closest_files_and_documents(tools, project):
+def test_unknown_name_lists_the_closest_files_and_documents(tools, project):
     for name, closest in (
         ("src/sesion.py", "src/session.py"),
         ("lib/session.py", "src/session.py"),
@@ -454,7 +454,7 @@ def test_an_unknown_name_lists_the_closest_files_and_documents(tools, project):
         "src.Session.refresh",
     ],
 )
-def test_a_symbol_may_begin_with_its_module(tools, project, symbol):
+def test_symbol_may_begin_with_its_module(tools, project, symbol):
     last = symbol.replace("::", ".").rpartition(".")[2]
     assert last in tools("read", symbol=symbol).text
     assert tools("search", symbol=symbol).places == [tools("read", symbol=symbol).places[0]]
@@ -471,7 +471,7 @@ def test_a_symbol_may_begin_with_its_module(tools, project, symbol):
         "src/session.py::Session::refresh",
     ],
 )
-def test_a_symbol_may_have_the_form_that_models_write(tools, symbol):
+def test_symbol_may_have_the_form_that_models_write(tools, symbol):
     place = tools("read", symbol=symbol).places[0]
     assert place.startswith("src/session.py:")
     assert tools("search", symbol=symbol).places[0] == place
@@ -489,7 +489,7 @@ def test_grep_suggests_ignoring_case_and_literal_text(tools):
     assert "fixed=true" in refused["suggestions"][0]
 
 
-def test_the_limit_of_grep_counts_matches(tools, project):
+def test_limit_of_grep_counts_matches(tools, project):
     project.write("src/many.py", "".join(f"number {line}\n" for line in range(30)))
     project.git("add", "-A")
     answer = tools("grep", pattern="number .*5$", context=2, limit=2)
@@ -556,7 +556,7 @@ def test_read_and_grep_refuse_files_that_git_does_not_track(tools, project):
     assert "SECRET" not in str(tools("search", query="SECRET"))
 
 
-def test_an_expression_takes_linear_time(tools, project):
+def test_expression_takes_linear_time(tools, project):
     project.write("docs/a.md", "# A\n\n" + "a" * 20_000 + "!\n")
     project.git("add", "-A")
     began = time.process_time()
@@ -609,7 +609,7 @@ def test_excluded_tools_remove_their_plain_tools(excluded, gone):
     )
 
 
-def test_a_server_that_is_read_only_has_those_that_read_and_says_nothing_of_others():
+def test_server_that_is_read_only_has_those_that_read_and_says_nothing_of_others():
     server = select_tools(ToolChoice("essential", read_only=True))
     assert server.tools.keys() == {"search", "read", "grep", "history", "status", "enable_toolset"}
     assert "remember stores" in select_tools(PLAIN).write_instructions()

@@ -30,7 +30,7 @@ def test_page_shows_the_output_of_the_commands(project):
         assert CHANGING.sub("…", printed).rstrip("\n") == CHANGING.sub("…", expected).rstrip("\n"), command
 
 
-def test_a_log_is_named_by_its_issue_or_by_how_its_id_begins(project, tools):
+def test_log_is_named_by_its_issue_or_by_how_its_id_begins(project, tools):
     assert "birds" not in project.vmrag("issue", "add", "7", "-m", "x", code=2).out
     added = project.ask("issue", "add", "birds#7", "-m", "# Nests\n\nOwls.", "--metadata", '{"author": "Ada"}')
     log_id = added["log_id"]
@@ -69,7 +69,7 @@ def test_texts_come_from_the_editor_where_none_is_given(project, monkeypatch):
     project.vmrag("issue", "add", "2", "-F", "absent", code=3)
 
 
-def test_a_document_about_a_tool_is_named_by_how_its_id_begins(project, tmp_path: Path):
+def test_document_about_a_tool_is_named_by_how_its_id_begins(project, tmp_path: Path):
     text = tmp_path / "text.md"
     text.write_text("# Worktrees\n\nOne branch each.\n")
     doc_id = project.ask("doc", "add", "git", "--category", "tooling", "-F", str(text))["doc_id"]

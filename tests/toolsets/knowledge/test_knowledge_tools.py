@@ -36,7 +36,7 @@ def found(tools: Tools, name: str, query: str, **arguments: Any) -> list[str]:
     return [hit.get("log_id") or hit["doc_id"] for hit in hits]
 
 
-def test_a_log_is_found_at_once_changed_only_where_something_differs_and_named_by_its_issue(tools, monkeypatch):
+def test_log_is_found_at_once_changed_only_where_something_differs_and_named_by_its_issue(tools, monkeypatch):
     times = iter(f"2026-01-0{day}T00:00:00Z" for day in range(1, 9))
     monkeypatch.setattr("vmrag_link.clock.now", lambda: next(times))
     first = logged(tools, metadata={"author": "Ada", "tags": ["cache", "rows"]})
@@ -58,7 +58,7 @@ def test_a_log_is_found_at_once_changed_only_where_something_differs_and_named_b
     tools.error("DOCUMENT_NOT_FOUND", "get_issue_log", log_id=f"{log_id}_chunk_1")
 
 
-def test_an_issue_has_one_log_of_each_type_and_a_freed_type_takes_another_id(tools):
+def test_issue_has_one_log_of_each_type_and_a_freed_type_takes_another_id(tools):
     first = logged(tools)["log_id"]
     refused = tools.error("DUPLICATE_ID", "add_issue_log", project="birds", issue=7, content="again")
     assert refused["details"]["log_id"] == first
@@ -120,7 +120,7 @@ def test_lists_and_searches_take_the_filters_and_come_in_their_order(tools, monk
         tools.error("INVALID_FILTER", "search_issues", query="x", filters=given)
 
 
-def test_a_document_about_a_tool_moves_with_its_tool_and_keeps_its_id(tools, project):
+def test_document_about_a_tool_moves_with_its_tool_and_keeps_its_id(tools, project):
     doc_id = written(tools, metadata={"tags": ["git"]})["doc_id"]
     assert written(tools, tool_version="2")["doc_id"] != doc_id, "a title is no key"
     tools("dolt_commit", message="two")
@@ -186,7 +186,7 @@ def test_nothing_but_their_own_tools_and_commands_writes_into_their_collections(
     assert len(found(tools, "search_issues", "cache")) == 1
 
 
-def test_a_collection_of_other_documents_that_has_the_name_is_left_alone(tools):
+def test_collection_of_other_documents_that_has_the_name_is_left_alone(tools):
     for name, call in (("issues_birds", logged), ("knowledge_git", written)):
         tools("chroma_create_collection", collection_name=name)
         tool = "add_issue_log" if call is logged else "add_knowledge_doc"
@@ -210,7 +210,7 @@ def test_names_and_metadata_that_cannot_be_are_refused_and_strange_ones_keep_apa
     assert tools("get_issue_log", log_id=log_id)["metadata"] == nested
 
 
-def test_a_row_that_sql_inserted_without_its_collection_is_found_and_its_collection_made_later(tools, project):
+def test_row_that_sql_inserted_without_its_collection_is_found_and_its_collection_made_later(tools, project):
     """Other programs know the tables of issue logs, and nothing of collections."""
     stated = encode_canonical_json({"project_id": "sql", "issue_number": 4, "log_type": "resolution"})
     text = "Inserted by SQL, about herons."

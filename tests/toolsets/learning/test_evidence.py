@@ -18,7 +18,7 @@ def run(name: str) -> dict[str, runs.Status]:
     return runs.parse_report((DATA / name).read_bytes())
 
 
-def test_a_real_run_of_pytest_is_read_and_compared_with_the_one_before():
+def test_real_run_of_pytest_is_read_and_compared_with_the_one_before():
     before, after = run("pytest-before.xml"), run("pytest-after.xml")
     assert before == {
         "test_shapes.test_square": "pass",
@@ -66,7 +66,7 @@ def test_runs_reject_invalid_junit_xml_and_entities(xml):
         runs.parse_report(xml.encode())
 
 
-def test_a_run_without_end_is_refused(monkeypatch):
+def test_run_without_end_is_refused(monkeypatch):
     monkeypatch.setattr(runs, "MOST_TESTS", 10)
     with pytest.raises(OutputUnreadable):
         runs.parse_report(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")

@@ -117,7 +117,7 @@ def test_code_chunk_with_invalid_path_has_no_file(tools, project):
     assert log_chat(tools, file_changes=[CHANGE])["bidirectional_links"]["chunk_ids"] == []
 
 
-def test_a_folder_with_a_dot_is_indexed_and_its_namesake_stays(project):
+def test_folder_with_a_dot_is_indexed_and_its_namesake_stays(project):
     for name in (".github/a.py", "github/b.py"):
         project.write(name, f"code of {name}")
     project.git("add", "-A")
@@ -350,7 +350,7 @@ def test_evidence_of_every_kind_is_put_together_and_each_item_counts_once(tools,
     assert (other["after_value"], warned(other)) == (6, {"NOTE"})
 
 
-def test_an_agent_reads_and_writes_only_where_it_may(tools, outputs, tmp_path, monkeypatch):
+def test_agent_reads_and_writes_only_where_it_may(tools, outputs, tmp_path, monkeypatch):
     monkeypatch.chdir(outputs.top)
     secret = tmp_path / "secret.xml"
     secret.write_text("<testsuite/>")
@@ -383,7 +383,7 @@ def test_an_agent_reads_and_writes_only_where_it_may(tools, outputs, tmp_path, m
     assert tools("learning_log_test_results", xml_path=str(secret))["tests"]["total"] == 0
 
 
-def test_a_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(outputs, tmp_path):
+def test_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(outputs, tmp_path):
     path = tmp_path / "results.xml"
     path.write_text((DATA_FOLDER / "pytest-after.xml").read_text())
     outputs.vmrag("learning", "setup-collections", "-vv")
@@ -412,7 +412,7 @@ def test_a_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(out
     assert [each["doc_id"] for each in outputs.ask("list", "--collection", "mine")["documents"]]
 
 
-def test_a_search_that_names_no_collection_finds_what_was_learnt_and_no_chat(tools, outputs):
+def test_search_that_names_no_collection_finds_what_was_learnt_and_no_chat(tools, outputs):
     log_chat(tools, prompt_summary="Why does the zebra parser crash?")
     learnt = tools("learning_promote", description="The zebra parser crashes on empty files.")["learning_id"]
     found = tools("chroma_query_documents", query_texts=["zebra parser crash"], n_results=100)

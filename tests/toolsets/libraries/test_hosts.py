@@ -44,7 +44,7 @@ def test_every_spelling_of_an_address_is_that_address(host):
         ("0x7f.example", "0x7f.example"),
     ],
 )
-def test_a_host_has_one_form(host, expected):
+def test_host_has_one_form(host, expected):
     assert hosts.normalize_host(host) == expected
 
 

@@ -50,7 +50,7 @@ def found(tools: Tools, query: str, **arguments: Any) -> list[dict[str, Any]]:
     return tools("search", query=query, **arguments)["results"]
 
 
-def test_a_file_is_taken_skipped_and_replaced_and_stays_one_document(tools, guide):
+def test_file_is_taken_skipped_and_replaced_and_stays_one_document(tools, guide):
     first = took(tools, guide)
     assert (first["status"], first["library"], first["source"], first["chunk_count"]) == (
         "indexed",
@@ -85,7 +85,7 @@ def test_stored_document_names_no_path_of_the_machine(tools, project, guide):
     assert made_of.hash == content_hash(GUIDE)
 
 
-def test_a_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, project, guide):
+def test_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, project, guide):
     guide.write_text("# Guide\n\n" + "".join(f"Line {number}.\n" for number in range(20)))
     taken = took(tools, guide)
     project.vmrag("commit", "-m", "guide")
@@ -114,7 +114,7 @@ def test_a_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, projec
 # -- what may be read ------------------------------------------------------------------------------
 
 
-def test_an_agent_reads_only_below_the_roots_whatever_links_say(tools, project, guide, tmp_path):
+def test_agent_reads_only_below_the_roots_whatever_links_say(tools, project, guide, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     secret = outside / "secret.md"
@@ -141,7 +141,7 @@ def test_an_agent_reads_only_below_the_roots_whatever_links_say(tools, project, 
 
 
 @pytest.mark.parametrize("list_", [".gitignore", "docs/.gitignore", ".git/info/exclude", "core.excludesFile", "folder"])
-def test_an_agent_takes_nothing_that_git_ignores(tools, project, guide, tmp_path, list_):
+def test_agent_takes_nothing_that_git_ignores(tools, project, guide, tmp_path, list_):
     """What is stored is pushed with the knowledge base; what git ignores stays here."""
     secret = guide.parent / "private" / "secrets.json"
     secret.parent.mkdir()
@@ -167,7 +167,7 @@ def test_an_agent_takes_nothing_that_git_ignores(tools, project, guide, tmp_path
     )
 
 
-def test_a_repository_in_a_folder_that_git_ignores_is_ignored_with_it(tools, project, guide):
+def test_repository_in_a_folder_that_git_ignores_is_ignored_with_it(tools, project, guide):
     """Another clone that lies there ignores none of its own files."""
     project.write(".gitignore", "private/\n")
     for folder in ("private/other", "private/other/third", "beside"):
@@ -178,7 +178,7 @@ def test_a_repository_in_a_folder_that_git_ignores_is_ignored_with_it(tools, pro
     assert took(tools, "beside/secrets.json")["status"] == "indexed", "nothing ignores it"
 
 
-def test_a_person_who_names_a_file_that_git_ignores_takes_it(tools, project, guide):
+def test_person_who_names_a_file_that_git_ignores_takes_it(tools, project, guide):
     project.write(".gitignore", "guide.md\n")
     [hint] = tools.error("ACCESS_DENIED", "ingest_file", path="docs/guide.md")["suggestions"]
     assert "vmrag import docs/guide.md --library default" in hint
@@ -211,7 +211,7 @@ def test_only_regular_files_of_a_bearable_size_are_read(tools, project, guide, m
     assert "bytes" in Tools(project.top).error("FILE_SYSTEM_ERROR", "ingest_file", path="docs/guide.md")["message"]
 
 
-def test_a_file_that_changes_while_it_is_read_is_read_again(project, guide, monkeypatch):
+def test_file_that_changes_while_it_is_read_is_read_again(project, guide, monkeypatch):
     """Its bytes, its time and its hash are of one moment, or nothing is taken."""
     fstat, left = os.fstat, [3]
 
@@ -264,9 +264,7 @@ def test_front_matter_is_metadata_beside_what_is_given(tools, guide):
     assert tools("get_document", doc_id=doc_id)["metadata"] == {"kind": "new", "team": {"name": "core"}, "draft": False}
 
 
-def test_a_document_keeps_its_source_when_its_library_is_renamed_and_a_strangers_id_is_left_alone(
-    tools, project, guide
-):
+def test_document_keeps_its_source_when_its_library_is_renamed_and_a_strangers_id_is_left_alone(tools, project, guide):
     first = took(tools, guide, library="one")
     tools("chroma_modify_collection", collection_name="one", new_name="two")
     assert took(tools, guide, library="two")["doc_id"] == first["doc_id"]
@@ -305,7 +303,7 @@ def test_documents_come_into_a_library_from_sources_only_and_go_like_all_others(
 # -- pages ---------------------------------------------------------------------------------------
 
 
-def test_a_page_is_asked_whether_it_changed_and_converted_by_its_type(tools, project):
+def test_page_is_asked_whether_it_changed_and_converted_by_its_type(tools, project):
     project.git("config", "vmrag.ingest.allow-private-urls", "127.0.0.1")
     tools = Tools(project.top)
     with website() as site:
@@ -352,7 +350,7 @@ def stocked(tools, project, guide) -> Tools:
     return tools
 
 
-def test_a_search_ranks_the_passages_of_libraries_alone_by_words_and_meaning(stocked, project):
+def test_search_ranks_the_passages_of_libraries_alone_by_words_and_meaning(stocked, project):
     stocked("chroma_add_documents", collection_name="notes", documents=["owls and granite"])
     hits = found(stocked, "owls granite", top_k=100)
     assert {each["library"] for each in hits} == {"birds", "rocks"}
@@ -369,7 +367,7 @@ def test_a_search_ranks_the_passages_of_libraries_alone_by_words_and_meaning(sto
     assert found(stocked, "owls", library="rocks", filter={"library": "birds"}) == []
 
 
-def test_a_filter_takes_every_key_of_the_specification(stocked, project):
+def test_filter_takes_every_key_of_the_specification(stocked, project):
     long = next(each for each in found(stocked, "number 39", top_k=100) if each["chunk_index"] == 1)
     [row] = [each for each in stocked("list_documents")["documents"] if each["doc_id"] == long["doc_id"]]
     one = {
@@ -394,7 +392,7 @@ def test_a_filter_takes_every_key_of_the_specification(stocked, project):
         stocked.error("INVALID_FILTER", "search", query="owls", filter=wrong)
 
 
-def test_a_passage_knows_its_page_where_its_text_has_pages(tools, project):
+def test_passage_knows_its_page_where_its_text_has_pages(tools, project):
     pages = ["Owls sleep.", "", "Bats wake. " * 250, "Foxes run."]
     project.write("paper.txt", "\n\f".join(pages))
     (project.top / "paper.pdf").write_bytes(pdf("Herons stand still.", pages=3))
@@ -452,7 +450,7 @@ def test_one_document_is_found_by_its_id_in_whatever_collection_a_librarys_first
 # -- the command line ----------------------------------------------------------------------------
 
 
-def test_a_person_imports_files_folders_and_pages_into_a_library_and_finds_them(project, guide, tmp_path):
+def test_person_imports_files_folders_and_pages_into_a_library_and_finds_them(project, guide, tmp_path):
     project.write("docs/deep/rocks.txt", "Granite is hard.\n")
     project.write("docs/.hidden.md", "hidden")
     project.write("docs/broken.md", "\n")

@@ -22,7 +22,7 @@ async def found(call: Call, query: str) -> list[str]:
     return [each["content"] for each in (await call("search", query=query, library="handbook"))["results"]]
 
 
-def test_a_library_belongs_to_its_branch_and_is_merged_resolved_and_found(project: Project):
+def test_library_belongs_to_its_branch_and_is_merged_resolved_and_found(project: Project):
     guide = project.write("docs/guide.md", GUIDE)
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "guide")

@@ -80,7 +80,7 @@ def talk(project: Project, url: str, *answers: Any, era: str = "auto") -> tuple[
 # -- agents
 
 
-def test_an_agent_sends_nothing_to_a_host_that_nobody_agreed_to(project, internet):
+def test_agent_sends_nothing_to_a_host_that_nobody_agreed_to(project, internet):
     tools = Tools(project.top)
     for url in (SECRET, "http://collector.example:8080/secret", "https://secret.collector.example/"):
         refused = tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=url)
@@ -90,7 +90,7 @@ def test_an_agent_sends_nothing_to_a_host_that_nobody_agreed_to(project, interne
     assert asked(internet) == []
 
 
-def test_the_command_that_the_refusal_names_is_the_way(project, internet):
+def test_command_that_the_refusal_names_is_the_way(project, internet):
     tools = Tools(project.top)
     refused = tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)
     [command] = [each for each in refused["suggestions"] if each.startswith("git config")]
@@ -102,7 +102,7 @@ def test_the_command_that_the_refusal_names_is_the_way(project, internet):
 
 
 @both_eras
-def test_the_person_sees_host_and_address_and_their_yes_counts_once(project, internet, era):
+def test_person_sees_host_and_address_and_their_yes_counts_once(project, internet, era):
     for no in (None, {"confirm": False, "remember": True}, {"confirm": "yes"}):
         refused, questions = talk(project, SECRET, no, era=era)
         assert (refused["code"], len(questions)) == ("REMOTE_NOT_TRUSTED", 1)
@@ -165,7 +165,7 @@ def test_always_this_host_is_remembered_outside_of_the_work_tree(project, intern
 
 
 @both_eras
-def test_a_redirection_to_another_host_is_asked_about_again(project, internet, era):
+def test_redirection_to_another_host_is_asked_about_again(project, internet, era):
     internet.pages["http://docs.example/moved"] = redirect("http://mirror.example/guide")
     refused, questions = talk(project, "http://docs.example/moved", YES, None, era=era)
     assert (refused["code"], len(questions)) == ("REMOTE_NOT_TRUSTED", 2)
@@ -208,7 +208,7 @@ def test_no_cloned_file_agrees_to_a_host(project, internet):
 # -- people
 
 
-def test_a_url_that_a_person_types_is_agreed_to_and_opens_nothing_to_agents(project, internet):
+def test_url_that_a_person_types_is_agreed_to_and_opens_nothing_to_agents(project, internet):
     internet.pages["http://docs.example/moved"] = redirect("http://mirror.example/guide")
     project.vmrag("import", "http://docs.example/moved")
     assert asked(internet) == ["http://docs.example/moved", "http://mirror.example/guide"]
@@ -219,7 +219,7 @@ def test_a_url_that_a_person_types_is_agreed_to_and_opens_nothing_to_agents(proj
     assert "mirror.example" in asked(internet)[1]
 
 
-def test_a_page_is_taken_although_its_host_cannot_be_remembered(project, internet):
+def test_page_is_taken_although_its_host_cannot_be_remembered(project, internet):
     (project.top / ".git" / "config.lock").touch()
     done = project.vmrag("import", "http://docs.example/guide")
     assert "1 document added" in done.out
@@ -245,7 +245,7 @@ def test_refreshing_asks_no_host_that_only_the_knowledge_base_names(project, int
     assert set(asked(internet)) == {"http://docs.example/guide", "http://docs.example/owls"}
 
 
-def test_a_url_that_is_typed_for_refreshing_is_agreed_to(project, internet):
+def test_url_that_is_typed_for_refreshing_is_agreed_to(project, internet):
     Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/guide")
     asked(internet)
     assert "1 unchanged" in project.vmrag("refresh", "http://docs.example/guide").out
@@ -274,7 +274,7 @@ def test_true_and_false_of_before_are_errors_that_show_the_list_to_write(project
     assert error()[1].startswith("export VMRAG_INGEST_ALLOW_PRIVATE_URLS=wiki.corp.example ")
 
 
-def test_an_agreement_to_true_is_one_to_no_host_and_blocks_nothing(project):
+def test_agreement_to_true_is_one_to_no_host_and_blocks_nothing(project):
     with notes.opened(project) as ws:
         agreements.add_agreement(ws.places, {"ingest.allow_private_urls": True})
     project.write(".vmrag.yaml", "embedding.model: hash\ningest.allow_private_urls: [wiki.corp.example]\n")

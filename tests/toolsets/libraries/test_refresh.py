@@ -83,7 +83,7 @@ def test_import_of_a_site_lists_its_failures(project, site):
     assert [each.doc_id for each in again.pages] == [each.doc_id for each in report.pages]
 
 
-def test_a_site_is_imported_by_its_sitemap(project, site):
+def test_site_is_imported_by_its_sitemap(project, site):
     site.pages["/robots.txt"] = "User-agent: *\nDisallow: /notes.md\n"
     site.pages["/sitemap.txt"] += "http://elsewhere.example/\nno url\n"
     url = site.url("/sitemap.txt")
@@ -198,7 +198,7 @@ def test_killed_import_keeps_stored_batches(project, site):
     assert Counter(each["status"] for each in report["pages"]) == {"unchanged": take_pages.BATCH_PAGES, "indexed": 2}
 
 
-def test_a_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
+def test_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
     waited: list[float] = []
     monkeypatch.setattr("vmrag_link.toolsets.libraries.web.robots.sleep", waited.append)
     monkeypatch.setattr(

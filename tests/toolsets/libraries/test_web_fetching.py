@@ -46,7 +46,7 @@ def redirect(to, status=302):
     return (status, {"Location": to}, b"elsewhere")
 
 
-def test_a_page_comes_with_what_its_server_says_of_it(site):
+def test_page_comes_with_what_its_server_says_of_it(site):
     headers = {
         "Content-Type": "Text/HTML; Charset=UTF-8",
         "ETag": '"v1"',
@@ -78,7 +78,7 @@ def test_a_page_comes_with_what_its_server_says_of_it(site):
         ("text/plain; charset=utf-8", b"\xff\xfex\0", "utf-16-le"),
     ],
 )
-def test_the_charset_is_the_text_s_own_mark_or_what_the_server_says_if_it_is_one(site, content_type, body, charset):
+def test_charset_is_the_text_s_own_mark_or_what_the_server_says_if_it_is_one(site, content_type, body, charset):
     site.pages["/"] = (200, {"Content-Type": content_type}, body)
     assert fetch_page(site.url(), limits=limits()).charset == charset
 
@@ -88,7 +88,7 @@ def test_headers_that_say_nonsense_say_nothing(site):
     assert fetch_page(site.url(), limits=limits()) == Fetched(url=site.url(), data=b"x")
 
 
-def test_a_page_that_did_not_change_is_not_sent_again(site):
+def test_page_that_did_not_change_is_not_sent_again(site):
     def unless_known(request):
         known = request.headers["If-None-Match"] == '"v1"' or request.headers["If-Modified-Since"] == DATE
         request.send_response(304 if known else 200)
@@ -147,7 +147,7 @@ def test_five_redirections_are_followed_and_not_six(site):
 
 
 @pytest.mark.parametrize("to", ["file:///etc/passwd", "gopher://127.0.0.1/", "http://[::1", "javascript:alert(1)"])
-def test_a_redirection_to_something_else_than_a_page_is_not_followed(site, to):
+def test_redirection_to_something_else_than_a_page_is_not_followed(site, to):
     site.pages["/"] = redirect(to)
     assert "redirects to what cannot be fetched" in refusal(site.url()).message
 
@@ -236,7 +236,7 @@ def test_of_a_page_that_is_not_admitted_not_even_the_name_is_looked_up(site):
     assert "10.0.0.1 is one" in error.message
 
 
-def test_a_name_is_refused_if_any_of_its_addresses_is_private(site):
+def test_name_is_refused_if_any_of_its_addresses_is_private(site):
     def lookup(host):
         return [str(HERE), "10.0.0.1"]
 
@@ -263,7 +263,7 @@ def test_dns_that_changes_its_answer_leads_nowhere_else(site):
     assert site.asked[0].headers["host"] == f"rebind.example:{site.port}"
 
 
-def test_the_next_address_is_tried_where_nobody_listens_at_one(site):
+def test_next_address_is_tried_where_nobody_listens_at_one(site):
     site.pages["/"] = "there"
     resolver = Resolver(permits=is_anything, lookup=lambda _: ["127.0.0.3", str(HERE)])
     found = fetch_page(site.url(host="two.example"), limits=FetchLimits(timeout_s=5, resolver=resolver))
@@ -320,14 +320,14 @@ def test_invalid_url_is_a_usage_error(url):
 # -- size and time
 
 
-def test_a_page_may_be_as_large_as_is_allowed_and_no_larger(site):
+def test_page_may_be_as_large_as_is_allowed_and_no_larger(site):
     site.pages |= {"/fits": b"x" * 1000, "/large": b"x" * 1001}
     assert len(fetch_page(site.url("/fits"), limits=limits(max_bytes=1000)).data) == 1000
     error = refusal(site.url("/large"), max_bytes=1000)
     assert "is larger than 1,000 bytes (ingest.max_bytes)" in error.message
 
 
-def test_a_body_without_an_end_is_cut_off(site):
+def test_body_without_an_end_is_cut_off(site):
     def endless(request):
         request.send_response(200)
         request.end_headers()
@@ -382,7 +382,7 @@ def silent(request):
 
 
 @pytest.mark.parametrize("behaviour", [drip, drip_body, silent])
-def test_the_limit_of_time_is_for_everything_together(site, behaviour):
+def test_limit_of_time_is_for_everything_together(site, behaviour):
     site.pages |= {"/": behaviour, "/first": redirect("/")}
     begun = time.monotonic()
     error = refusal(site.url("/first"), timeout_s=0.4)
@@ -390,7 +390,7 @@ def test_the_limit_of_time_is_for_everything_together(site, behaviour):
     assert "was not there after 0.4 s (ingest.timeout_s)" in error.message
 
 
-def test_a_name_server_that_does_not_answer_takes_no_longer_than_allowed():
+def test_name_server_that_does_not_answer_takes_no_longer_than_allowed():
     gone = threading.Event()
     error = refusal("http://slow.example/", lookup=lambda _: gone.wait(30) or [], timeout_s=0.2)
     gone.set()
@@ -429,7 +429,7 @@ def here(_host):
     return [str(HERE)]
 
 
-def test_a_server_proves_by_its_name_who_it_is(authority, monkeypatch):
+def test_server_proves_by_its_name_who_it_is(authority, monkeypatch):
     site, file = authority
     error = refusal(site.url(host="docs.example"), lookup=here)
     assert "signed by nobody whom this machine trusts" in error.message
@@ -443,7 +443,7 @@ def test_a_server_proves_by_its_name_who_it_is(authority, monkeypatch):
 # -- proxies
 
 
-def test_a_proxy_of_the_environment_is_used_and_private_names_are_refused_all_the_same(site, monkeypatch):
+def test_proxy_of_the_environment_is_used_and_private_names_are_refused_all_the_same(site, monkeypatch):
     def lookup(host):
         if host in addresses:
             return [addresses[host]]
@@ -493,7 +493,7 @@ def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, a
     assert "another host's" in error.message
 
 
-def test_the_base_installation_says_what_fetching_needs(monkeypatch):
+def test_base_installation_says_what_fetching_needs(monkeypatch):
     for name in ("asking", "certificates", "connection", "proxies"):
         monkeypatch.delitem(sys.modules, f"vmrag_link.toolsets.libraries.web.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "httpcore", None)

@@ -33,7 +33,7 @@ def found(site, path="/sitemap.xml", **more) -> Sitemap:
     return sitemap.urls(site.url(path), limits=limits(), **more)
 
 
-def test_the_pages_of_a_sitemap_come_in_its_order_once_each_and_of_its_own_host(site):
+def test_pages_of_a_sitemap_come_in_its_order_once_each_and_of_its_own_host(site):
     site.pages["/sitemap.xml"] = urlset(
         site.url("/b"),
         site.url("/a?x=1&amp;y=2"),
@@ -97,7 +97,7 @@ def test_missing_sitemap_hint_names_that_of_robots_txt(site):
     assert caught.value.hint == f"Its host names this one: {site.url('/map.xml')}"
 
 
-def test_a_sitemap_may_speak_for_the_host_that_it_redirects_to():
+def test_sitemap_may_speak_for_the_host_that_it_redirects_to():
     with website() as old, website() as new:
         old.pages["/sitemap.xml"] = (301, {"Location": new.url("/sitemap.xml")}, b"")
         new.pages["/sitemap.xml"] = urlset(new.url("/a"), old.url("/b"), "http://third.example/")
@@ -121,7 +121,7 @@ def test_pages_sitemaps_and_levels_are_limited(site, monkeypatch):
     assert found(site, most=9) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
 
 
-def test_a_sitemap_that_leads_to_a_private_address_ends_there(site):
+def test_sitemap_that_leads_to_a_private_address_ends_there(site):
     site.pages["/sitemap.xml"] = (302, {"Location": "http://10.0.0.1/sitemap.xml"}, b"")
     with pytest.raises(AccessDenied, match="10\\.0\\.0\\.1"):
         found(site)
@@ -169,7 +169,7 @@ def test_only_the_pages_of_a_sitemap_are_taken_from_its_xml():
 
 
 @pytest.mark.parametrize("line", ["http://h/\n", "<url><loc>http://h/</loc></url>"])
-def test_a_file_of_more_urls_than_the_protocol_allows_is_cut(line):
+def test_file_of_more_urls_than_the_protocol_allows_is_cut(line):
     text = line * (MOST_LOCATIONS + 5)
     file = read_sitemap((text if line.endswith("\n") else f"<urlset>{text}</urlset>").encode(), 10**7)
     assert (len(file.locations), file.more) == (MOST_LOCATIONS, 5)

@@ -38,7 +38,7 @@ def leads(answer: dict[str, Any]) -> list[str]:
     return [f"{each['branch_id']}{each['thought_number']}" for each in answer["previous_thoughts"]]
 
 
-def test_a_session_has_a_trunk_and_branches_and_each_thought_says_what_leads_to_it(tools, project):
+def test_session_has_a_trunk_and_branches_and_each_thought_says_what_leads_to_it(tools, project):
     for number, text in enumerate(("owls sleep by day", "bats sleep as well", "foxes do not"), start=1):
         answer = think(tools, text, number)
     assert (leads(answer), answer["replaced"]) == (["1", "2"], False)

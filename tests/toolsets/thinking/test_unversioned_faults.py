@@ -55,7 +55,7 @@ def found(tools: Tools, text: str, **more: str) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project):
+def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project):
     expected: set[str] = set()
     for number in range(examples(18)):
         running = thinker(project, f"s{number}", 1000)
@@ -83,7 +83,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project
     ],
     ids=["before the branch is made", "before anything is stored", "before it is acknowledged"],
 )
-def test_a_killed_command_has_stored_its_record_or_nothing(project, step, stored):
+def test_killed_command_has_stored_its_record_or_nothing(project, step, stored):
     command = ("learning", "log-error", "--error-type", "E", "--error-message", "m")
     assert driven(project, step, *command).code == -signal.SIGKILL
     assert len(kept(project)) == stored
@@ -91,7 +91,7 @@ def test_a_killed_command_has_stored_its_record_or_nothing(project, step, stored
     assert len(project.ask("query", "m", "--collection", "validation_evidence_v1")["results"]) == stored + 1
 
 
-def test_a_kill_while_the_index_follows_leaves_one_that_is_made_again(tools, project):
+def test_kill_while_the_index_follows_leaves_one_that_is_made_again(tools, project):
     think(tools, "owls sleep by day", 1)
     assert found(tools, "owls") == ["thought_plan_1"]
     think(tools, "bats sleep as well", 2)
@@ -101,7 +101,7 @@ def test_a_kill_while_the_index_follows_leaves_one_that_is_made_again(tools, pro
     assert found(tools, "bats") == ["thought_plan_2", "thought_plan_1"]
 
 
-def test_a_move_that_is_killed_has_all_documents_and_is_made_again(tools, project):
+def test_move_that_is_killed_has_all_documents_and_is_made_again(tools, project):
     project.git("config", SETTING, "true")
     for number in (1, 2):
         think(tools, f"thought {number}", number)
@@ -124,7 +124,7 @@ def test_several_processes_of_several_work_trees_write_and_search_at_once(projec
     assert len(kept(project)) == 36
 
 
-def test_a_full_disk_refuses_what_it_has_no_room_for_and_loses_nothing(tools, project):
+def test_full_disk_refuses_what_it_has_no_room_for_and_loses_nothing(tools, project):
     think(tools, "owls sleep by day", 1)
     expected = kept(project)
     with small_disk(project.shared / "local", kilobytes=4_000) as fill:
@@ -151,7 +151,7 @@ def test_a_full_disk_refuses_what_it_has_no_room_for_and_loses_nothing(tools, pr
         assert think(tools, "bats", 40)["previous_thoughts_count"] == len(expected)
 
 
-def test_a_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools, project):
+def test_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools, project):
     def plan(at: At) -> Planned[None]:
         collection, new = stores.find_or_define(ws.local, at, stores.EVIDENCE)
         rows = [build_document(collection.name, f"e{number}", f"evidence {number}", {}) for number in range(230)]
