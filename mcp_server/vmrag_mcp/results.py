@@ -86,8 +86,8 @@ MOST_PATHS = 20
 
 
 class SourcesAnswer(Record, frozen=True):
-    """The files that answer beside a knowledge base (`workspace.follow.provenance.SourceBlock`), with as
-    many paths as `MOST_PATHS`.
+    """The files that are searched next to a knowledge base (`workspace.follow.provenance.SourceBlock`),
+    with at most `MOST_PATHS` paths.
     """
 
     commit: str | None

@@ -113,7 +113,7 @@ def common_parameters() -> dict[str, str]:
     """Return the descriptions of parameters that many tools have, by their names."""
     described = Counter(
         (name, _about(name, tool, TOOLS[tool.name]))
-        for tool in catalogue().values()
+        for tool in load_catalogue().values()
         for name in tool.schema["properties"]
     )
     common: dict[str, str] = {}

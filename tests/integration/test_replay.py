@@ -896,7 +896,11 @@ def test_commit_killed_before_it_forgets_remembered_changes_loses_none(project):
     silently(project, "reset", "-q", "--hard", "first")
     project.put("draft.md", "A draft.")
     killed = driven(
-        project, "from vmrag_link.merging import replay\nreplay.forget_changes = lambda *_: die()", "commit", "-m", "a draft"
+        project,
+        "from vmrag_link.merging import replay\nreplay.forget_changes = lambda *_: die()",
+        "commit",
+        "-m",
+        "a draft",
     )
     assert killed.code == -signal.SIGKILL
     project.git("commit", "-q", "-m", "a draft")

@@ -24,14 +24,10 @@ from vmrag_link.git import history, objects, transfer
 from vmrag_link.git.remotes import Peer
 from vmrag_link.merging.revisions import merge_revisions
 from vmrag_link.models import ChangeCounts, Record
-from vmrag_link.ops.checks.verify import find_knowledge_remote, verify_between
-from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.merge.repair import find_dropped_side
 from vmrag_link.ops.pull_requests import update_branch
 from vmrag_link.ops.push import publish_revision
-from vmrag_link.ops.verify.verify import VerifyReport, find_knowledge_remote, verify_between
+from vmrag_link.ops.verify.verify import find_knowledge_remote, verify_between
 from vmrag_link.ops.verify.verify_commits import PinFinding
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace, twins

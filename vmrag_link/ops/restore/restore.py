@@ -87,12 +87,12 @@ def restore(
                 selection = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
                 difference = _diff_selection(ws, at, revision, selection)
             keys = {document.key for document in difference.documents}
-            unsaved = remove.find_unsaved(
+            unsaved = rm.find_unsaved(
                 ws, at, keys.__contains__, {collection.key for collection in difference.collections}
             )
             if everything and not unsaved.is_empty and not confirmed:
                 raise _confirmation_error(unsaved, command_of("restore", names, source=source))
-            kept = remove.keep_unsaved(ws, at, unsaved, before="they were restored")
+            kept = rm.keep_unsaved(ws, at, unsaved, before="they were restored")
             report = Restoration(
                 revision,
                 tuple(RestoredDocument(*document.key, document.kind) for document in difference.documents),
