@@ -152,9 +152,8 @@ def _plan_rename(ws: Workspace, at: At, before: Collection, after: Collection) -
     if any(collection.name == after.name for collection in ws.engine.list_collections(at)):
         raise _collection_exists(after.name)
     check_model(ws.models.load_for(before), before)  # its documents are indexed under the new name
-    moved = ws.engine.read_documents(
-        at, collection=before.name
-    )  # all from one state, because they are read during the write
+    # They are read during the write, so all of them come from one state.
+    moved = ws.engine.read_documents(at, collection=before.name)
     return Write(
         put_collections=[after],
         remove_collections=[before.name],

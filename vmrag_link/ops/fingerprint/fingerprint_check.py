@@ -260,9 +260,8 @@ def _compare_vectors(ws: Workspace, model: Model, rows: Sequence[IndexedRow]) ->
     hashes = [content_hash(row.text) for row in rows]
     cached = ws.embedding_cache.read_vectors(model.fingerprint, hashes, dimensions=model.dimensions)
     cached_hashes = [name for name in hashes if name in cached]
-    whole = quantise(
-        b"".join(cached[name] for name in cached_hashes)
-    )  # together, which is ten times as fast as one by one
+    # This is ten times as fast as one by one.
+    whole = quantise(b"".join(cached[name] for name in cached_hashes))
     size = model.dimensions
     expected = {name: whole[number * size : (number + 1) * size] for number, name in enumerate(cached_hashes)}
     return [expected[name] == row.vector if name in expected else None for name, row in zip(hashes, rows, strict=True)]

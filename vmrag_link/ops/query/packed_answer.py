@@ -53,9 +53,7 @@ class PackRequest(Record, frozen=True):
         if self.frugal and weak:
             return hits[:FIRST_HITS], replace(self, budget=min(self.budget, _WEAK_BUDGET))
         if self.frugal and mode == Mode.HYBRID:
-            from vmrag_link.retrieval.weakness import (
-                select_relevant,
-            )  # imported here, because only `search` leaves out hits
+            from vmrag_link.retrieval.weakness import select_relevant  # only `search` leaves out hits
 
             return select_relevant(hits), self
         return hits, self

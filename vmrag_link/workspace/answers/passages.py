@@ -159,9 +159,7 @@ def mark_notes(
     """Return the marks of outdated notes, as `find_outdated` does."""
     if not any(collection.has_notes for collection, _ in documents):
         return {}
-    from vmrag_link.workspace.documents.outdated_marks import (
-        find_outdated,
-    )  # imported here, because most answers have no notes
+    from vmrag_link.workspace.documents.outdated_marks import find_outdated  # most answers have no notes
 
     return find_outdated(ws, documents, commit)
 

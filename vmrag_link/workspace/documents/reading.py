@@ -244,9 +244,7 @@ class Pattern(Record, frozen=True):
         return lambda _: True
 
     def _compile_linear(self, flags: str) -> Callable[[str], bool]:
-        from vmrag_link.retrieval.filters import (
-            compile_pattern,
-        )  # imported here, because users' patterns do not need it
+        from vmrag_link.retrieval.filters import compile_pattern  # users' patterns do not need it
 
         try:
             text = re.escape(self.text) if self.fixed else self.text
@@ -451,13 +449,13 @@ def find_tracked(
         texts = tracked_texts.TrackedTexts(ws.places, commit, only=path, submodules=_list_submodules(ws, commit))
     if path not in texts:
         return None
-    (text,) = texts.read_texts([path])
-    if text.text is None:
+    (tracked_text,) = texts.read_texts([path])
+    if tracked_text.text is None:
         name, at = terminal_text.escape_line(path), f" at {ref}" if commit else ""
-        hint = tracked_texts.HINTS.get(text.reason, tracked_texts.OTHERWISE)
-        raise DocumentMissing(f"{name} {text.reason}{at}.", hint=hint, doc_id=path)
+        hint = tracked_texts.HINTS.get(tracked_text.reason, tracked_texts.OTHERWISE)
+        raise DocumentMissing(f"{name} {tracked_text.reason}{at}.", hint=hint, doc_id=path)
     state = "" if commit else _find_state(ws, path) if texts.is_tracked(path) else "added"
-    return TrackedFile(path, text.text, commit, state)
+    return TrackedFile(path, tracked_text.text, commit, state)
 
 
 def _list_submodules(ws: Workspace, commit: str) -> list[Submodule]:
