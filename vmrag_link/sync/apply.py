@@ -269,7 +269,6 @@ def _leaves_documents(engine: Engine, branch: KbBranch, revision: str) -> bool:
 
 def _is_being_committed(places: Places, branch: KbBranch) -> bool:
     """Return whether a commit that is not pinned yet has moved the branch.
-
     `workspace.follow.recovery` needs the branch there to finish the commit.
     """
     entries = Journal(places.journal).list_entries()
