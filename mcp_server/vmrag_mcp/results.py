@@ -86,8 +86,9 @@ MOST_PATHS = 20
 
 
 class SourcesAnswer(Record, frozen=True):
-    """The files that are searched next to a knowledge base (`workspace.follow.provenance.SourceBlock`),
-    with at most `MOST_PATHS` paths.
+    """The files that are searched next to a knowledge base, with at most `MOST_PATHS` paths.
+
+    Made from `workspace.follow.provenance.SourceBlock`.
     """
 
     commit: str | None
