@@ -148,15 +148,15 @@ def push_branch(
     if not before:  # the remote was never contacted
         before = {name: head for name, head in after.items() if name not in moved}
     known_heads = [*before.values(), *(move.old for move in moved.values() if move.old)]
-    heads_after = after.get(name)
-    head = local.head if local else next(iter(sent), heads_after or "")
+    head_after = after.get(name)
+    head = local.head if local else next(iter(sent), head_after or "")
     return BranchPushed(
         report.remote,
         _find_push_url(ws, address),
         name,
         revisions.count_beyond(ws.engine, sent, known_heads),
         head,
-        heads_after or head,
+        head_after or head,
         report.uncommitted,
     )
 

@@ -121,9 +121,7 @@ def _build_documents(
     for name, pieces_of_name in pieces.items():
         pieces_of_name.sort(key=lambda entry: entry.number)
         joined[name] = _Piece(0, join_pieces(pieces_of_name), pieces_of_name[0].metadata)
-    return [
-        _build_document(collection, name, pieces_of_name, now) for name, pieces_of_name in (whole | joined).items()
-    ], left_out
+    return [_build_document(collection, name, piece, now) for name, piece in (whole | joined).items()], left_out
 
 
 def _can_name(name: str) -> bool:
