@@ -119,7 +119,7 @@ def _find_owner(ws: Workspace, kb_branch: str) -> str | None:
 
 
 class CheckoutReport(Record, frozen=True):
-    """The result of `checkout`. A branch is None while a revision is read by its hash."""
+    """The result of `checkout`. A branch is `None` while a revision is read by its hash."""
 
     from_branch: str | None
     from_commit: str
