@@ -35,8 +35,8 @@ class OpenHunk(Record, frozen=True):
 class OpenConflict(Record, frozen=True):
     """A conflict with the values of its `fields` on each side.
 
-    A side without the row is `None`. If one side removed the row, all fields are included. Texts are
-    cut to 500 characters.
+    A side without the row is `None`. If one side removed the row, all fields are included. Texts
+    are cut to 500 characters.
     """
 
     table: str
