@@ -251,7 +251,7 @@ def test_before_anything_is_set_up_files_are_packed(project):
     [
         (("--full",), "--full is for single results"),
         (("--open",), "--open is for single results"),
-        (("--since", "HEAD"), "--budget shows one"),
+        (("--since", "HEAD"), "--budget is for one"),
         (("--budget", "99"), "99 is not in the range"),
         (("--neighbours", "6"), "6 is not in the range"),
         (("--collection", "absent"), "absent"),
