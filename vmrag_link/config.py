@@ -1,10 +1,9 @@
-"""What the settings are here and now: from the environment, git config and `.vmrag.yaml`, in that
-order of precedence.
+"""Resolve the settings from the environment, git config and `.vmrag.yaml`, in that order of
+precedence.
 
-Cloned settings are a stranger's. Of those that need agreement only what this machine's person
-agreed to counts; until then the file may narrow that, never widen it.
-`python -m vmrag_link.config`
-prints docs/configuration.md.
+A cloned `.vmrag.yaml` is untrusted. A setting that needs trust applies only if the user of this
+machine has trusted its value. Until then the file can narrow the setting, but not widen it.
+`python -m vmrag_link.config` prints docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -39,15 +38,16 @@ __all__ = [
 ]
 
 TRUST_COMMAND = "vmrag trust"
-"""The command by which a person agrees to what the file states."""
+"""The command by which a user trusts the settings of the file."""
 
 _REQUIRES = "requires"
-_IN_GIT = "vmrag"  # the section of git config, whose keys are no settings of the file
+_IN_GIT = "vmrag"  # the section of git config, whose keys are not settings of the file
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 _DECIMAL = r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?"
 _NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
+"""Number of settings that a warning names; `vmrag trust` lists all of them."""
 _MISSPELLED = 0.85
-"""So alike, a section's name is another one's with a slip of the finger."""
+"""Similarity from which the name of a section counts as a misspelled one."""
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOLEANS = {"true": True, "false": False}
 # Where git's own spellings are at home. In YAML they differ between parsers, so the file keeps to
@@ -59,22 +59,21 @@ C = TypeVar("C")
 
 
 class LoadedSettings(Record, Generic[C], frozen=True):
-    """The settings that hold, and a sentence about everything that was ignored.
-
-    `machine`: those that the environment or git config names, which only this machine's person can;
-    `agreed`: those that count because this person agreed to them. `stated_remote`: what the file
-    says of `remote`, agreed to or not.
-    """
+    """The settings in effect, and what was ignored."""
 
     config: C
     warnings: list[str]
+    """One sentence for each thing that was ignored."""
     machine: frozenset[str] = frozenset()
+    """Names that the environment or git config sets. Only the user of this machine can do that."""
     trusted: frozenset[str] = frozenset()
+    """Names that apply because the user has trusted them."""
     stated_remote: str | None = None
+    """The `remote` of the file, trusted or not."""
     removed: Mapping[str, RemovedSetting] = {}
     """Settings that this version no longer has, by name."""
     trusted_writes: Mapping[str, str] = {}
-    """Folders to which sources may write because the user trusts that, by `write_setting`."""
+    """Folders to which sources can write, because the user trusts that, by `name_write_setting`."""
 
     def may_write(self, source: SourceSettings) -> bool:
         """Return whether the user trusts that a writable source writes to its folder."""
@@ -84,13 +83,13 @@ class LoadedSettings(Record, Generic[C], frozen=True):
 
 
 class RemovedSetting(Record, frozen=True):
-    """What a setting says that this version no longer has."""
+    """A setting that this version no longer has, with its value."""
 
     value: str
     place: str
-    """Where the setting is, such as `.vmrag.yaml, line 3`."""
+    """The place of the setting, such as `.vmrag.yaml, line 3`."""
     hint: str
-    """What replaces the setting."""
+    """The replacement of the setting."""
 
 
 def name_write_setting(collection: str) -> str:
@@ -102,24 +101,26 @@ def name_write_setting(collection: str) -> str:
 
 
 class StatedSetting(Record, frozen=True):
-    """What the file says of one setting that needs agreement; `line` counts from 1."""
+    """A setting of the file that needs trust."""
 
     name: str
     value: str | int | bool
     line: int
+    """The line of the file, from 1."""
 
 
 class _Place(Record, frozen=True):
-    """Where a value stands: `label` begins a message about it, `hint` mends it, `details` are for
-    programs.
-    """
+    """The place where a value is set."""
 
     label: str
+    """The beginning of a message about the value."""
     hint: str
+    """How to fix the value."""
     details: dict[str, Any]
+    """The details of an error, for programs."""
 
 
-class _Found(Record, frozen=True):
+class _PlacedValue(Record, frozen=True):
     value: Any
     place: _Place
 
@@ -136,61 +137,66 @@ def resolve_settings(
     schema: Schema = CORE,
     record: Path | None = None,
 ) -> LoadedSettings[Any]:
-    """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such
-    file).
+    """Return the settings of a work tree.
 
-    `overrides` is the section `vmrag.` of git config. `agreed`: what the person agreed to last in
-    this repository, as `stated` gave it, by name; None: to nothing. `known_remote` says whether a
-    remote was agreed to by itself. `stand_in`: the commit whose settings the agreement is, where
-    no person agreed. `schema`: which settings; the file's others are passed over. `record`: where
-    the entries of the file may be recorded (`settings.entries`). Raises `ConfigInvalid`,
-    `ProgramTooOld`.
+    `text` has the bytes of `.vmrag.yaml`, or None without that file. `overrides` is the section
+    `vmrag.` of git config. `agreed` has the values that the user trusted last in this repository
+    (`list_trust_settings`), by name, or None if nothing was trusted. `known_remote` returns whether
+    the user trusts a remote on its own. `stand_in` names the commit whose settings are trusted in
+    place of a user's decision. Settings that are not in `schema` are skipped. `record` is the file
+    for the recorded entries (`settings.entries`).
+
+    Raises `ConfigInvalid` for an invalid setting, and `ProgramTooOld` if the settings require a
+    newer version.
     """
     keys, entries = schema.keys, _read_entries(text, path_label, record)
-    warnings = _misspelled(overrides) if schema is CORE else []
+    warnings = _warn_misspelled(overrides) if schema is CORE else []
     removed = _find_removed(entries, path_label, overrides, environ) if schema is CORE else {}
     warnings += [f"{setting.place}: {name} was removed. {setting.hint}" for name, setting in removed.items()]
-    machine = [_from_environment(environ, keys), _from_git(overrides, keys)]
-    found = _from_file(entries, path_label, schema)
-    own = {name: item.value for name, item in found.items() if keys[name].requires_trust(item.value)}
+    machine = [_read_environment(environ, keys), _read_git_config(overrides, keys)]
+    values = _read_file(entries, path_label, schema)
+    stated = {name: item.value for name, item in values.items() if keys[name].requires_trust(item.value)}
     trusted_writes = {name: value for name, value in (agreed or {}).items() if name.startswith("sources.")}
-    before, agreed = agreed is not None, {name: value for name, value in (agreed or {}).items() if name in keys}
-    if own != agreed:
-        found, ignored = _before_agreement(found, own, agreed, known_remote, keys)
+    had_decision, agreed = agreed is not None, {name: value for name, value in (agreed or {}).items() if name in keys}
+    if stated != agreed:
+        values, ignored = _narrow_untrusted(values, stated, agreed, known_remote, keys)
         if shown_ones := [text for name, text in ignored.items() if not any(name in source for source in machine)]:
-            warnings.append(_unagreed(path_label, shown_ones, before=before, stand_in=stand_in))
+            warnings.append(_describe_ignored(path_label, shown_ones, before=had_decision, stand_in=stand_in))
     for source in reversed(machine):
-        if asked := source.get(_REQUIRES):
-            require_program_version(asked.value, asked.place.label)
-        found |= {name: _added_up(keys[name], item, found.get(name)) for name, item in source.items()}
-    config = _built(found, schema.struct)
+        if required := source.get(_REQUIRES):
+            require_program_version(required.value, required.place.label)
+        values |= {name: _add_restrictions(keys[name], item, values.get(name)) for name, item in source.items()}
+    config = _build_struct(values, schema.struct)
     if isinstance(config, Config):
-        _require_overlap(config, found)
-    kept = frozenset(name for name, value in agreed.items() if name in found and found[name].value == value)
-    named = frozenset().union(*machine)
-    return LoadedSettings(config, warnings, named, kept, own.get("remote"), removed, trusted_writes)
+        _require_overlap(config, values)
+    still_trusted = frozenset(name for name, value in agreed.items() if name in values and values[name].value == value)
+    machine_names = frozenset().union(*machine)
+    return LoadedSettings(config, warnings, machine_names, still_trusted, stated.get("remote"), removed, trusted_writes)
 
 
 def list_trust_settings(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[StatedSetting]:
-    """The settings of a file that need agreement, in its order. Raises `ConfigInvalid`."""
-    found = _from_file(_read_entries(text, path_label), path_label, schema)
+    """Return the settings of a file that need trust, in the order of the file.
+
+    Raises `ConfigInvalid` if the file is invalid.
+    """
+    values = _read_file(_read_entries(text, path_label), path_label, schema)
     return [
         StatedSetting(name, item.value, item.place.details["line"])
-        for name, item in found.items()
+        for name, item in values.items()
         if schema.keys[name].requires_trust(item.value)
     ] + [
-        StatedSetting(name_write_setting(source.collection), source.folder, found["sources"].place.details["line"])
+        StatedSetting(name_write_setting(source.collection), source.folder, values["sources"].place.details["line"])
         for source in (
-            msgspec.convert(found["sources"].value, tuple[SourceSettings, ...]) if "sources" in found else ()
+            msgspec.convert(values["sources"].value, tuple[SourceSettings, ...]) if "sources" in values else ()
         )
         if source.write
     ]
 
 
 def read_settings_file(path: Path) -> bytes | None:
-    """The settings file that lies in a work tree; None if there is none.
+    """Return the bytes of the settings file in a work tree, or None if it does not exist.
 
-    Raises `ConfigInvalid` for what is no file.
+    Raises `ConfigInvalid` if it is not a regular file, or cannot be read.
     """
     try:
         return read_regular(path, MAX_BYTES + 1)
@@ -199,32 +205,34 @@ def read_settings_file(path: Path) -> bytes | None:
     except OSError as error:
         if file_type := describe_file_type(path):
             hint = in_the_way(path, file_type).hint
-            raise ConfigInvalid(f"{path.name} is {file_type}, and no file.", hint=hint, file=path.name) from error
+            raise ConfigInvalid(f"{path.name} is {file_type}, not a file.", hint=hint, file=path.name) from error
         raise ConfigInvalid(
-            f"{path.name} cannot be read: {error.strerror}.", hint=f"See what it is: ls -ld '{path}'", file=path.name
+            f"cannot read {path.name}: {error.strerror}.", hint=f"Check it: ls -ld '{path}'", file=path.name
         ) from error
 
 
-def _require_overlap(config: Config, found: Mapping[str, _Found]) -> None:
+def _require_overlap(config: Config, values: Mapping[str, _PlacedValue]) -> None:
     if config.chunking.overlap >= config.chunking.size:
-        place = (found.get("chunking.overlap") or found["chunking.size"]).place
+        place = (values.get("chunking.overlap") or values["chunking.size"]).place
         sizes = f"{config.chunking.overlap} is not less than {config.chunking.size}"
-        raise _invalid(f"chunking.overlap must be less than chunking.size; {sizes}", place)
+        raise _invalid_error(f"chunking.overlap must be less than chunking.size; {sizes}", place)
 
 
 def list_foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]:
-    """Sections of a file that the core does not have, with the lines at which they begin."""
+    """Return the sections of a file that the core does not have, with the number of their first
+    line.
+    """
     entries = _read_entries(text, path_label)
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for entry in entries:
         if _is_foreign(entry):
-            found.setdefault(_section_of(entry), entry.line)
-    return found
+            lines.setdefault(_find_section(entry), entry.line)
+    return lines
 
 
-def _built(found: Mapping[str, _Found], struct: type[Record]) -> Record:
+def _build_struct(values: Mapping[str, _PlacedValue], struct: type[Record]) -> Record:
     nested: dict[str, Any] = {}
-    for name, item in found.items():
+    for name, item in values.items():
         section, _, leaf = name.rpartition(".")
         (nested.setdefault(section, {}) if section else nested)[leaf] = item.value
     return msgspec.convert(nested, struct)
@@ -233,39 +241,40 @@ def _built(found: Mapping[str, _Found], struct: type[Record]) -> Record:
 # -- the three sources
 
 
-def _from_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _Found]:
-    found = {}
+def _read_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _PlacedValue]:
+    values = {}
     for key in keys.values():
         text = env.read_variable(key.variable, environ)
         if text is not None:
             hint = f"unset {key.variable}"
             if key.list_of:
-                hint = f"export {key.variable}={key.list_of}   (with the names that are meant; or: {hint})"
+                hint = f"export {key.variable}={key.list_of}   (with your names; or: {hint})"
             elif key.kind is tuple:
                 hint = f"export {key.variable}='{EXAMPLE_OF_SOURCES_IN_JSON}'   (it is JSON; or: {hint})"
             place = _Place(f"environment variable {key.variable}", hint, {"variable": key.variable})
-            found[key.name] = _Found(_value(key, text, place, booleans=_GIT_BOOLEANS), place)
-    return found
+            values[key.name] = _PlacedValue(_parse_value(key, text, place, booleans=_GIT_BOOLEANS), place)
+    return values
 
 
-def _from_git(overrides: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _Found]:
-    found = {}
+def _read_git_config(overrides: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _PlacedValue]:
+    values = {}
     for key in keys.values():
         if key.in_git and key.git_name in overrides:
             name = key.git_name
             hint = f"git config --unset {name}"
             if key.list_of:
-                hint = f"git config {name} {key.list_of}   (with the names that are meant; or: {hint})"
+                hint = f"git config {name} {key.list_of}   (with your names; or: {hint})"
             elif key.kind is tuple:
                 hint = f"git config {name} '{EXAMPLE_OF_SOURCES_IN_JSON}'   (it is JSON; or: {hint})"
             place = _Place(f"git config {name}", hint, {"variable": name})
-            found[key.name] = _Found(_value(key, overrides[name], place, booleans=_GIT_BOOLEANS), place)
-    return found
+            values[key.name] = _PlacedValue(_parse_value(key, overrides[name], place, booleans=_GIT_BOOLEANS), place)
+    return values
 
 
-def _misspelled(overrides: Mapping[str, str]) -> list[str]:
-    """Sentences about keys that are nearly a setting's. Others in that section are not ours to
-    judge.
+def _warn_misspelled(overrides: Mapping[str, str]) -> list[str]:
+    """Return a warning for each key of git config that is nearly the name of a setting.
+
+    Other programs can use the section, so other unknown keys are not reported.
     """
     names = {key.git_name: key.name for key in KEYS.values() if key.in_git}
     similar = {name: nearest(name, names, cutoff=0.9) for name in overrides if name not in names}
@@ -306,8 +315,8 @@ def _read_entries(data: bytes | None, label: str, record: Path | None = None) ->
     return entries
 
 
-def _from_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> dict[str, _Found]:
-    found, sections = {}, schema.sections
+def _read_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> dict[str, _PlacedValue]:
+    values, sections = {}, schema.sections
     for entry in entries:  # first of all, because an old program does not know other settings
         if entry.key == _REQUIRES:
             require_program_version(entry.text or "", f"{label}, line {entry.line}")
@@ -318,34 +327,36 @@ def _from_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> d
             continue
         if entry.key in sections:
             if entry.text:
-                raise _invalid(f"{entry.key} is a section with the keys {', '.join(sections[entry.key])}", place)
+                raise _invalid_error(f"{entry.key} is a section with the keys {', '.join(sections[entry.key])}", place)
         elif entry.key in schema.keys:
-            found[entry.key] = _from_entry(schema.keys[entry.key], entry, place)
-        elif _section_of(entry) in sections or (schema is CORE and not _is_foreign(entry)):
-            raise _unknown(entry, place, schema)
-    return found
+            values[entry.key] = _read_entry(schema.keys[entry.key], entry, place)
+        elif _find_section(entry) in sections or (schema is CORE and not _is_foreign(entry)):
+            raise _unknown_error(entry, place, schema)
+    return values
 
 
-def _from_entry(key: SettingKey, entry: SettingEntry, place: _Place) -> _Found:
+def _read_entry(key: SettingKey, entry: SettingEntry, place: _Place) -> _PlacedValue:
     written = entry.format_key(key.name)
     hint = f"Write `{written}: {key.default_text}`, which is the default, or delete the line."
     if key.list_of:
-        hint = f"Write `{written}: [{key.list_of}]`, with the names that are meant, or delete the line."
+        hint = f"Write `{written}: [{key.list_of}]`, with your names, or delete the line."
     elif key.kind is tuple:
-        hint = f"Write for example `{EXAMPLE_OF_SOURCES}`; then `vmrag sources` shows what it names."
+        hint = f"Write for example `{EXAMPLE_OF_SOURCES}`; then `vmrag sources` shows its files."
     place = _Place(place.label, hint, place.details)
     if entry.listed and not key.list_of and key.kind is not tuple:
-        raise _invalid(f"{quote_untrusted(key.name)} holds a list; it takes {key.expected}", place)
-    return _Found(_value(key, entry.text, place, quoted=entry.quoted), place)
+        raise _invalid_error(f"{quote_untrusted(key.name)} is a list, but must be {key.expected}", place)
+    return _PlacedValue(_parse_value(key, entry.text, place, quoted=entry.quoted), place)
 
 
-def _section_of(entry: SettingEntry) -> str:
+def _find_section(entry: SettingEntry) -> str:
     return entry.key.partition(".")[0]
 
 
 def _is_foreign(entry: SettingEntry) -> bool:
-    """Whether it stands in a section that the core does not have, and that is not one of its own
-    misspelled: toolsets read theirs, and `vmrag doctor` names those that nobody reads.
+    """Return whether an entry is in a section of a toolset.
+
+    Toolsets read their own sections, and `vmrag doctor` names the sections that nothing reads. A
+    misspelled section of the core is not foreign.
     """
     name, _, leaf = entry.key.partition(".")
     removed = (key.partition(".")[0] for key in REMOVED)
@@ -355,54 +366,57 @@ def _is_foreign(entry: SettingEntry) -> bool:
     return similar is None or (f"{similar}.{leaf}" not in KEYS and nearest(name, SECTIONS, cutoff=_MISSPELLED) is None)
 
 
-# -- what nobody has agreed to
+# -- untrusted settings
 
 
-def _before_agreement(
-    found: Mapping[str, _Found],
-    own: Mapping[str, Any],
+def _narrow_untrusted(
+    values: Mapping[str, _PlacedValue],
+    stated: Mapping[str, Any],
     agreed: Mapping[str, Any],
     known_remote: Callable[[str], bool],
     keys: Mapping[str, SettingKey],
-) -> tuple[dict[str, _Found], dict[str, str]]:
-    """What counts of a file before it was agreed to as it is; and, by name, what does not.
+) -> tuple[dict[str, _PlacedValue], dict[str, str]]:
+    """Return the values of a file that apply before the user trusts it, and a text for each ignored
+    setting, by name.
 
-    `own`: what it states of the settings that need agreement; `agreed`: what was agreed to last.
+    `own` has the file's values of the settings that need trust, and `agreed` has the values that
+    the user trusted last.
     """
-    applied, ignored = dict(found), dict[str, str]()
+    applied, ignored = dict(values), dict[str, str]()
     for name, key in keys.items():
-        if name not in own and name not in agreed:
+        if name not in stated and name not in agreed:
             continue
-        here = found[name].value if name in found else key.default
-        before = _agreed_value(key, agreed)
-        trusted = name == "remote" and name in own and known_remote(here)
-        value = here if trusted else key.narrow_value(here, before)
-        if value == here:
+        stated_value = values[name].value if name in values else key.default
+        trusted_value = _parse_trusted_value(key, agreed)
+        trusted = name == "remote" and name in stated and known_remote(stated_value)
+        value = stated_value if trusted else key.narrow_value(stated_value, trusted_value)
+        if value == stated_value:
             continue
-        ignored[name] = f"{name} (line {found[name].place.details['line']})" if name in found else f"{name} (gone)"
+        ignored[name] = f"{name} (line {values[name].place.details['line']})" if name in values else f"{name} (gone)"
         if name in agreed or value != key.default:
-            applied[name] = _Found(value, _AGREED)
+            applied[name] = _PlacedValue(value, _TRUSTED)
         else:
-            del applied[name]  # as if it were not stated: this machine's own word is no second restriction
+            del applied[name]  # like a missing setting, so that it does not add to this machine's own restriction
     return applied, ignored
 
 
-_AGREED = _Place("what was agreed to", TRUST_COMMAND, {})
+_TRUSTED = _Place("the trusted settings", TRUST_COMMAND, {})
 
 
-def _agreed_value(key: SettingKey, agreed: Mapping[str, Any]) -> Any:
-    """What was agreed to. Raises `ConfigInvalid` for a value that this version does not know any
-    more.
+def _parse_trusted_value(key: SettingKey, agreed: Mapping[str, Any]) -> Any:
+    """Return the trusted value of a setting.
+
+    Raises `ConfigInvalid` for a value that this version no longer knows.
     """
     if key.name not in agreed:
         return key.default
     value = agreed[key.name]
     if key.list_of and isinstance(value, bool):
-        return key.default  # of the time before it named hosts: nobody agreed to any
-    return _value(key, str(value).lower() if isinstance(value, bool) else str(value), _AGREED)
+        return key.default  # a value from before the setting named hosts trusts none
+    return _parse_value(key, str(value).lower() if isinstance(value, bool) else str(value), _TRUSTED)
 
 
-def _unagreed(label: str, ignored: Sequence[str], *, before: bool, stand_in: str | None) -> str:
+def _describe_ignored(label: str, ignored: Sequence[str], *, before: bool, stand_in: str | None) -> str:
     if len(ignored) > _NAMED + 1:
         ignored = [*ignored[:_NAMED], f"{len(ignored) - _NAMED} more settings"]
     settings = f"{'settings' if len(ignored) > 1 else 'setting'} {enumerated(ignored)} of {label}"
@@ -413,29 +427,29 @@ def _unagreed(label: str, ignored: Sequence[str], *, before: bool, stand_in: str
     return f"ignoring untrusted {settings}; run '{TRUST_COMMAND}'"
 
 
-def _added_up(key: SettingKey, item: _Found, below: _Found | None) -> _Found:
-    """The value of the source that takes precedence, with the other one's restrictions added."""
+def _add_restrictions(key: SettingKey, item: _PlacedValue, below: _PlacedValue | None) -> _PlacedValue:
+    """Return the value with precedence, with the restrictions of the lower one added."""
     if not key.adds_up or below is None or key.narrower is None:
         return item
-    return _Found(key.narrower(item.value, below.value), item.place)
+    return _PlacedValue(key.narrower(item.value, below.value), item.place)
 
 
 # -- one value
 
 
-def _value(
+def _parse_value(
     key: SettingKey, text: str | None, place: _Place, *, quoted: bool = False, booleans: Mapping[str, bool] = _BOOLEANS
 ) -> Any:
-    """The value that a text stands for.
+    """Convert a text to the value of a setting.
 
-    Only the declared kind decides: `hooks.sync: off` is a word, never a boolean.
+    Only the declared kind decides: `hooks.sync: off` is a word, not a boolean.
     """
     if text is None:
-        raise _expected(key, "a section", place)
+        raise _expected_error(key, "a section", place)
     if key.kind is tuple:
-        return _sections(key, text, place)
+        return _parse_sections(key, text, place)
     if text in _NOTHING and not quoted and not (key.kind is str and text == ""):
-        raise _expected(key, "nothing", place)
+        raise _expected_error(key, "nothing", place)
     if key.kind is bool and not quoted and text.lower() in booleans:
         return booleans[text.lower()]
     if key.kind is int and not quoted and re.fullmatch(_INTEGER, text) and key.lowest <= int(text) <= key.highest:
@@ -446,38 +460,38 @@ def _value(
         return str(booleans[text.lower()]).lower()
     if key.kind is str and text.isprintable() and (not key.choices or text in key.choices):
         if key.flaw and (flaw := key.flaw(text)):
-            raise _invalid(f"{key.name} {flaw}", place)
+            raise _invalid_error(f"{key.name} {flaw}", place)
         return text
-    raise _expected(
+    raise _expected_error(
         key,
         f"the text {quote_untrusted(text)} in quotes" if quoted and key.kind is not str else quote_untrusted(text),
         place,
     )
 
 
-def _sections(key: SettingKey, text: str, place: _Place) -> list[Any]:
-    """The list that a text of JSON stands for; empty: there are none."""
+def _parse_sections(key: SettingKey, text: str, place: _Place) -> list[Any]:
+    """Parse a list that is written as JSON. An empty text is an empty list."""
     try:
-        found = msgspec.json.decode(text) if text not in ("", "[]") else []
+        entries = msgspec.json.decode(text) if text not in ("", "[]") else []
     except (msgspec.DecodeError, UnicodeDecodeError):
-        found = None
-    for entry in found or ():
+        entries = None
+    for entry in entries or ():
         if isinstance(entry, dict) and entry.get("write") in ("true", "false"):
             entry["write"] = entry["write"] == "true"  # the settings file has words only
-    if key.flaw and (flaw := key.flaw(found)):
-        raise _invalid(f"{key.name} {flaw}", place)
-    return list(found or ())
+    if key.flaw and (flaw := key.flaw(entries)):
+        raise _invalid_error(f"{key.name} {flaw}", place)
+    return list(entries or ())
 
 
-def _expected(key: SettingKey, found: str, place: _Place) -> ConfigInvalid:
-    return _invalid(f"{key.name} must be {key.expected}; found {found}", place)
+def _expected_error(key: SettingKey, shown_value: str, place: _Place) -> ConfigInvalid:
+    return _invalid_error(f"{key.name} must be {key.expected}; found {shown_value}", place)
 
 
-def _invalid(reason: str, place: _Place) -> ConfigInvalid:
+def _invalid_error(reason: str, place: _Place) -> ConfigInvalid:
     return ConfigInvalid(f"{place.label}: {reason}", hint=place.hint, **place.details)
 
 
-def _unknown(entry: SettingEntry, place: _Place, schema: Schema) -> ConfigInvalid:
+def _unknown_error(entry: SettingEntry, place: _Place, schema: Schema) -> ConfigInvalid:
     name, keys = entry.key, schema.keys
     spellings = {spelling: key for key in keys for spelling in (key.rpartition(".")[2], key)}
     spellings |= {section: section for section in schema.sections}
@@ -489,7 +503,7 @@ def _unknown(entry: SettingEntry, place: _Place, schema: Schema) -> ConfigInvali
         written = entry.format_key(meant)
         elsewhere = " at the beginning of a line" if entry.section and written == meant else ""
         hint = f"Write `{written}`{elsewhere}, or delete the line."
-    return _invalid(reason, _Place(place.label, hint, place.details | {"nearest": meant}))
+    return _invalid_error(reason, _Place(place.label, hint, place.details | {"nearest": meant}))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""The settings as text: the file that `vmrag init` writes, values and sources set in one that is
-there, in which everything else stays byte for byte, and docs/configuration.md.
+"""Settings as text: the template of `vmrag init`, edits of an existing file, and
+docs/configuration.md.
+
+An edit keeps every other byte of the file.
 """
 
 from __future__ import annotations
@@ -94,10 +96,10 @@ git config, or trust the `.vmrag.yaml` on this machine:
 
 ```console
 $ vmrag trust
-.vmrag.yaml states, and not all of it counts yet:
+.vmrag.yaml has settings that need trust, and not all of them are in effect:
   line 2: hooks.on_dirty: commit   (now: warn)
       If documents are uncommitted, `git commit` prints a warning, refuses, or commits and pins them.
-Let it count in this repository? (yes, no):
+Trust these settings in this repository? (yes, no):
 ```
 
 * `vmrag trust --yes` does not ask, `--list` shows what you trust, and `--revoke` forgets it. The answers are in
@@ -117,8 +119,9 @@ Next: [commands](commands.md), [security](security.md), [search](search.md).
 
 
 def format_template() -> str:
-    """What `vmrag init` writes: every line is a comment that shows a default, and can be
-    uncommented by itself.
+    """Return the file that `vmrag init` writes.
+
+    Each line is a comment that shows a default, and can be uncommented on its own.
     """
     lines = [
         "# Settings of this project's knowledge base, for everybody who clones it.",
@@ -134,8 +137,11 @@ def format_template() -> str:
 def format_documentation() -> str:
     """Return docs/configuration.md, with the settings of the installed toolsets."""
     keys = [key for schema in (CORE, *toolset.installed().schemas()) for key in schema.keys.values()]
-    rows = [f"| `{key.name}`{' *' * key.needs_trust} | {_values(key)} | {_default(key)} | {key.doc} |" for key in keys]
-    own = [f"`{key.variable}` for `{key.name}`" for key in keys if key.variable != _usual_variable(key.name)]
+    rows = [
+        f"| `{key.name}`{' *' * key.needs_trust} | {_describe_values(key)} | {_format_default(key)} | {key.doc} |"
+        for key in keys
+    ]
+    own = [f"`{key.variable}` for `{key.name}`" for key in keys if key.variable != _make_usual_variable(key.name)]
     not_in_git = [f"no name in git for `{key.name}`" for key in keys if not key.in_git]
     return _PAGE.format(
         keys="\n".join(rows),
@@ -157,15 +163,15 @@ def format_documentation() -> str:
     )
 
 
-def _usual_variable(name: str) -> str:
+def _make_usual_variable(name: str) -> str:
     return f"VMRAG_{name.upper().replace('.', '_')}"
 
 
-def _default(key: SettingKey) -> str:
+def _format_default(key: SettingKey) -> str:
     return "none" if key.default_text in ('""', "[]") else f"`{key.default_text}`"
 
 
-def _values(key: SettingKey) -> str:
+def _describe_values(key: SettingKey) -> str:
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices)
     if key.kind in (int, float):
@@ -179,7 +185,7 @@ _REQUIRES = "requires"
 _REQUIRES_COMMENT = "# An older version of vmrag-link stops here, and prints how to upgrade it."
 _SOURCES = "sources"
 _PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{3,}")
-"""What no YAML parser takes for anything but a text, but for a few words."""
+"""A word that every YAML parser reads as a text, except the words in `_NO_TEXTS`."""
 
 _NO_TEXTS = frozenset(("true", "false", "null"))
 
@@ -187,7 +193,7 @@ _NO_TEXTS = frozenset(("true", "false", "null"))
 def set_requirement(data: bytes, version: str) -> bytes:
     """Return the file with `requires` at this version or above.
 
-    Raises `ConfigInvalid` for a file that cannot be read, or that a line cannot be written into.
+    Raises `ConfigInvalid` if the file cannot be read, or the line cannot be added.
     """
     stated = next(
         (entry.text for entry in settings_file.read_entries(data, CONFIG_NAME) if entry.key == _REQUIRES), None
@@ -198,18 +204,20 @@ def set_requirement(data: bytes, version: str) -> bytes:
 
 
 def set_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes:
-    """The file with this text as the value of a top-level key, in place of what stood there, or at
-    its end, below the comment.
+    """Return the file with this text as the value of a top-level key.
 
-    Raises `ConfigInvalid` for a file that cannot be read, or that a line cannot be written into.
+    It replaces the old value, or is added at the end of the file, below the comment. Raises
+    `ConfigInvalid` if the file cannot be read, or the line cannot be added.
     """
-    before = {each.key: each.text for each in settings_file.read_entries(data, CONFIG_NAME)}
+    before = {entry.key: entry.text for entry in settings_file.read_entries(data, CONFIG_NAME)}
     if before.get(key) == value:
         return data
     written = f"{key}: {msgspec.json.encode(value).decode()}"
-    changed = _replace(data.decode(), key, written) if key in before else _insert_key(data.decode(), written, comment)
+    changed = (
+        _replace_line(data.decode(), key, written) if key in before else _insert_key(data.decode(), written, comment)
+    )
     try:
-        after = {each.key: each.text for each in settings_file.read_entries(changed.encode(), CONFIG_NAME)}
+        after = {entry.key: entry.text for entry in settings_file.read_entries(changed.encode(), CONFIG_NAME)}
     except ConfigInvalid:
         after = {}
     if after != before | {key: value}:
@@ -223,9 +231,9 @@ def set_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes:
 
 
 def add_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
-    """Return the file with these sources, after those that it states, or at its end.
+    """Return the file with these sources, after its own, or at its end.
 
-    Raises `ConfigInvalid` for a file that cannot be read, or to which they cannot be added.
+    Raises `ConfigInvalid` if the file cannot be read, or the sources cannot be added.
     """
     if not sources:
         return data
@@ -234,12 +242,12 @@ def add_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
         return functools.reduce(add_source, sources, data)
     section = format_sources(sources)
     blank_line = "\n" if data.strip() else ""
-    changed = _append(data.decode(), blank_line + section.rstrip("\n")).encode()
+    changed = _append_text(data.decode(), blank_line + section.rstrip("\n")).encode()
     try:
         after = settings_file.read_entries(changed, CONFIG_NAME)
     except ConfigInvalid:
         after = []
-    if [*before] != after[:-1] or _sources(after) != tuple(sources):
+    if [*before] != after[:-1] or _parse_sources(after) != tuple(sources):
         raise ConfigInvalid(
             f"{CONFIG_NAME} is written in a way in which sources cannot be added to it.",
             hint=f"Write them there yourself: {section}",
@@ -253,22 +261,22 @@ def add_source(data: bytes, source: SourceSettings) -> bytes:
     """Return the file with the paths of this source in the entry of its collection, or in a new
     entry.
 
-    All other text stays, comments included. Raises `ConfigInvalid` for a file that cannot be read,
-    or that is written in a way in which the paths cannot be added.
+    All other text stays, including comments. Raises `ConfigInvalid` if the file cannot be read, or
+    the paths cannot be added.
     """
     before = settings_file.read_entries(data, CONFIG_NAME)
     stated = next((entry for entry in before if entry.key == _SOURCES), None)
     if stated is None:
         return add_sources(data, [source])
-    sources = _with_paths(_sources([stated]), source)
+    sources = _add_paths(_parse_sources([stated]), source)
     text = data.decode("utf-8-sig")
-    changed = _with_source(text, source)
+    changed = _add_to_text(text, source)
     try:
         after = settings_file.read_entries(changed.encode(), CONFIG_NAME)
     except ConfigInvalid:
         after = []
     others = [(entry.key, entry.text) for entry in before if entry.key != _SOURCES]
-    written = _sources([entry for entry in after if entry.key == _SOURCES])
+    written = _parse_sources([entry for entry in after if entry.key == _SOURCES])
     if written != sources or [(entry.key, entry.text) for entry in after if entry.key != _SOURCES] != others:
         raise _not_editable(source)
     return data[: len(data) - len(text.encode())] + changed.encode()
@@ -277,20 +285,22 @@ def add_source(data: bytes, source: SourceSettings) -> bytes:
 def remove_source(data: bytes, collection: str) -> bytes:
     """Return the file without the entry of a source. All other text stays.
 
-    Raises `ConfigInvalid` for a file in which the entry cannot be found or deleted.
+    Raises `ConfigInvalid` if the entry cannot be found or deleted.
     """
     before = settings_file.read_entries(data, CONFIG_NAME)
     stated = [entry for entry in before if entry.key == _SOURCES]
-    kept = tuple(source for source in _sources(stated) if source.collection != collection)
+    kept = tuple(source for source in _parse_sources(stated) if source.collection != collection)
     text = data.decode("utf-8-sig")
     root = yaml_tree.parse_document(text)
     node = root.entries[_SOURCES].value if isinstance(root, MappingNode) and _SOURCES in root.entries else None
-    changed = _without_item(text, node, collection) if isinstance(node, SequenceNode) else text
+    changed = _remove_item(text, node, collection) if isinstance(node, SequenceNode) else text
     try:
         after = settings_file.read_entries(changed.encode(), CONFIG_NAME)
     except ConfigInvalid:
         after = []
-    if _sources([entry for entry in after if entry.key == _SOURCES]) != kept or len(kept) == len(_sources(stated)):
+    if _parse_sources([entry for entry in after if entry.key == _SOURCES]) != kept or len(kept) == len(
+        _parse_sources(stated)
+    ):
         raise ConfigInvalid(
             f"the source {collection!r} cannot be deleted from {CONFIG_NAME}.",
             hint=f"Delete its entry below sources: in {CONFIG_NAME}, then run the command again",
@@ -300,7 +310,7 @@ def remove_source(data: bytes, collection: str) -> bytes:
     return data[: len(data) - len(text.encode())] + changed.encode()
 
 
-def _without_item(text: str, sequence: SequenceNode, collection: str) -> str:
+def _remove_item(text: str, sequence: SequenceNode, collection: str) -> str:
     """Return the text without the item of a block sequence that names a collection."""
     if text[sequence.start] == "[":
         return text
@@ -316,7 +326,7 @@ def _without_item(text: str, sequence: SequenceNode, collection: str) -> str:
     return text
 
 
-def _with_paths(sources: Sequence[SourceSettings], source: SourceSettings) -> tuple[SourceSettings, ...]:
+def _add_paths(sources: Sequence[SourceSettings], source: SourceSettings) -> tuple[SourceSettings, ...]:
     """Return the sources with the paths of one source added."""
     names = [entry.collection for entry in sources]
     if source.collection not in names:
@@ -329,8 +339,8 @@ def _with_paths(sources: Sequence[SourceSettings], source: SourceSettings) -> tu
     )
 
 
-def _with_source(text: str, source: SourceSettings) -> str:
-    """Return the text of a file that states sources, with this one."""
+def _add_to_text(text: str, source: SourceSettings) -> str:
+    """Return the text of a file that has sources, with this one added."""
     root = yaml_tree.parse_document(text)
     node = root.entries[_SOURCES].value if isinstance(root, MappingNode) and _SOURCES in root.entries else None
     if isinstance(node, ScalarNode) or (isinstance(node, SequenceNode) and not node.items):
@@ -392,28 +402,28 @@ def _not_editable(source: SourceSettings) -> ConfigInvalid:
 
 
 def format_sources(sources: Sequence[SourceSettings]) -> str:
-    """As a file states them; empty for none."""
+    """Format the section `sources` of a file; an empty text without sources."""
     lines = [f"{_SOURCES}:"] if sources else []
     for source in sources:
-        lines.append(f"  - collection: {_word(source.collection)}")
+        lines.append(f"  - collection: {_format_word(source.collection)}")
         lines += [f"    kind: {source.kind}"] if source.kind != "document" else []
-        lines.append(f"    paths: {_words(source.paths)}")
-        lines += [f"    exclude: {_words(source.exclude)}"] if source.exclude else []
+        lines.append(f"    paths: {_format_words(source.paths)}")
+        lines += [f"    exclude: {_format_words(source.exclude)}"] if source.exclude else []
         lines += ["    write: true"] if source.write else []
     return "".join(f"{line}\n" for line in lines)
 
 
-def _word(text: str) -> str:
+def _format_word(text: str) -> str:
     plain = _PLAIN_WORD.fullmatch(text) and text.lower() not in _NO_TEXTS
     return text if plain else msgspec.json.encode(text).decode()
 
 
-def _words(texts: Sequence[str]) -> str:
+def _format_words(texts: Sequence[str]) -> str:
     return f"[{', '.join(msgspec.json.encode(text).decode() for text in texts)}]"
 
 
-def _sources(entries: Sequence[SettingEntry]) -> tuple[SourceSettings, ...]:
-    """What the last entry states."""
+def _parse_sources(entries: Sequence[SettingEntry]) -> tuple[SourceSettings, ...]:
+    """Return the sources of the last entry."""
     if not entries or entries[-1].key != _SOURCES:
         return ()
     try:
@@ -422,9 +432,9 @@ def _sources(entries: Sequence[SettingEntry]) -> tuple[SourceSettings, ...]:
         return ()
 
 
-def _replace(text: str, key: str, written: str) -> str:
+def _replace_line(text: str, key: str, written: str) -> str:
     line = re.compile(rf"^(\ufeff?){re.escape(key)}[ \t]*:[^\r\n]*?([ \t]+#[^\r\n]*)?(?=\r?$)", re.MULTILINE)
-    return line.sub(lambda found: f"{found[1]}{written}{found[2] or ''}", text, count=1)
+    return line.sub(lambda match: f"{match[1]}{written}{match[2] or ''}", text, count=1)
 
 
 def _insert_key(text: str, written: str, comment: str) -> str:
@@ -434,10 +444,10 @@ def _insert_key(text: str, written: str, comment: str) -> str:
         between = "" if re.match(r"\s*\}", text[start.end() :]) else ", "
         return f"{text[: start.end()]}{written}{between}{text[start.end() :]}"
     blank_line = "\n" if comment and text.strip() else ""
-    return _append(text, blank_line + (f"{comment}\n" if comment else "") + written)
+    return _append_text(text, blank_line + (f"{comment}\n" if comment else "") + written)
 
 
-def _append(text: str, written: str) -> str:
+def _append_text(text: str, written: str) -> str:
     line_end = "\r\n" if "\r\n" in text else "\n"
     written = written.replace("\n", line_end)
     between = "" if not text or text.endswith("\n") else line_end

@@ -1,10 +1,10 @@
-"""The contract of toolsets: what a package may add to the core, and where those that are installed
-are found.
+"""The contract of toolsets: what a package can add to the core, and how installed toolsets are
+found.
 
-A toolset is a leaf. It imports the core; the core knows it by an entry point of the group
-`vmrag.toolsets` alone, whose object is a `Toolset`. Ours are registered like anybody's. Nothing is
-looked for until something is asked that the core does not have: hooks, `vmrag --version` and a
-plain query never do. docs/toolsets.md explains it with an example.
+A toolset imports the core. The core knows it only by an entry point of the group `vmrag.toolsets`,
+whose object is a `Toolset`. The toolsets of vmrag are registered like all others. They are only
+looked for if a command needs something that the core does not have. Hooks, `vmrag --version` and a
+plain query never need them. docs/toolsets.md explains toolsets with an example.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ GROUP = "vmrag.toolsets"
 
 Reference = str
 """`module:name` of an object that is imported when it is needed. A module that begins with a dot is
-below the toolset's own package.
+in the package of the toolset.
 """
 
 
 class ToolsetCommand(Record, frozen=True):
-    """A command of `vmrag`: the heading that it stands under in `vmrag help`, its line there, and
-    the click command, as `cli.base.command` makes it.
+    """A command of `vmrag`: its heading and its line in `vmrag help`, and the click command that
+    `cli.base.command` makes.
     """
 
     topic: str
@@ -46,22 +46,12 @@ class ToolsetCommand(Record, frozen=True):
 
 
 class Toolset(Record, frozen=True):
-    """What an entry point of the group gives. Everything but the first three may be left out.
-
-    `package`: `__name__` of the package that declares it. `tools`: modules with functions that
-    `vmrag_mcp.registry.tool` marks; `tools.json` in the package lists them for clients, and is
-    written by `python -m vmrag_mcp.reference PACKAGE`. `settings`: sections of `.vmrag.yaml`, each
-    a frozen `Record` declared as those of `vmrag_link.settings` are. `imports`: by the scheme of an
-    address, what `vmrag import` calls with it (`cli.import_.ImportRequest`). `documents`: by the
-    suffix of a file, such as `.ics`, a function that makes Markdown of its bytes; the confined
-    child imports its module, which therefore imports nothing of the core. `checks`: a `Topic` of
-    `vmrag doctor` each. `instructions`: what the server tells its clients of these tools, where it
-    has all of them.
-    """
+    """The object of an entry point. Only the first three fields are required."""
 
     name: str
     about: str
     package: str
+    """`__name__` of the package that declares it."""
     contract: int = CONTRACT
     tools: tuple[str, ...] = ()
     """Modules with functions that `vmrag_mcp.registry.tool` marks.
@@ -71,10 +61,23 @@ class Toolset(Record, frozen=True):
     """
     commands: Mapping[str, ToolsetCommand] = MappingProxyType({})
     settings: Mapping[str, Reference] = MappingProxyType({})
+    """Sections of `.vmrag.yaml`. Each is a frozen `Record`, declared like those of
+    `vmrag_link.settings`.
+    """
     imports: Mapping[str, Reference] = MappingProxyType({})
+    """By the scheme of an address, the function that `vmrag import` calls with it
+    (`cli.import_.ImportRequest`).
+    """
     documents: Mapping[str, Reference] = MappingProxyType({})
+    """By the suffix of a file, such as `.ics`, a function that converts its bytes to Markdown.
+
+    The confined child process imports the module of the function, so the module imports nothing of
+    the core.
+    """
     checks: tuple[Reference, ...] = ()
+    """A `Topic` of `vmrag doctor` each."""
     instructions: str = ""
+    """Text about these tools that the server sends to its clients, if it has all of them."""
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -82,18 +85,21 @@ class Toolset(Record, frozen=True):
         return tuple(resolve_name(tool, self.package) for tool in self.tools)
 
     def absolute(self, reference: Reference) -> Reference:
-        """The same reference, for whoever does not know whose it is."""
+        """Return the reference with a full module name, which does not depend on the toolset."""
         module, _, name = reference.partition(":")
         return f"{resolve_name(module, self.package)}:{name}"
 
     def load(self, reference: Reference) -> Any:
-        """Import what a reference of this toolset names."""
+        """Import the object of a reference."""
         module, _, name = self.absolute(reference).partition(":")
         return getattr(importlib.import_module(module), name)
 
 
 class InstalledToolsets(Record, frozen=True):
-    """By name, in the order of the names; `problems`: sentences about those that cannot be used."""
+    """The toolsets by name, in the order of the names.
+
+    `problems` has a sentence about each toolset that cannot be used.
+    """
 
     toolsets: Mapping[str, Toolset]
     problems: tuple[str, ...]
@@ -104,7 +110,7 @@ class InstalledToolsets(Record, frozen=True):
                 yield toolset, name, command
 
     def schemas(self) -> list[Schema]:
-        """The settings of each toolset that has some."""
+        """Return the settings of each toolset that has some."""
         from vmrag_link.settings.keys import build_schema  # most callers do not need them
 
         return [
@@ -116,10 +122,13 @@ class InstalledToolsets(Record, frozen=True):
 
 @cache
 def installed() -> InstalledToolsets:
-    """Those of this environment. One that fails to load is left out, and never stops another."""
+    """Return the toolsets of this environment.
+
+    A toolset that fails to load is left out, and does not affect the others.
+    """
     from importlib.metadata import entry_points  # a tenth of a start, and most have no use for it
 
-    found: dict[str, Toolset] = {}
+    toolsets: dict[str, Toolset] = {}
     problems: list[str] = []
     for point in sorted(entry_points(group=GROUP), key=lambda entry_point: entry_point.name):
         try:
@@ -127,24 +136,24 @@ def installed() -> InstalledToolsets:
         except Exception as error:  # noqa: BLE001  another program's code, of whatever quality
             problems.append(f"The toolset {point.name!r} cannot be loaded ({point.value}): {error}")
             continue
-        if point.name in found:
-            problems.append(f"The toolset {point.name!r} is there twice; {point.value} is left out.")
+        if point.name in toolsets:
+            problems.append(f"The toolset {point.name!r} is installed twice; ignoring {point.value}.")
         else:
-            found[point.name] = toolset
-    return InstalledToolsets(MappingProxyType(found), tuple(problems))
+            toolsets[point.name] = toolset
+    return InstalledToolsets(MappingProxyType(toolsets), tuple(problems))
 
 
 def _declared(point: EntryPoint) -> Toolset:
     toolset = point.load()
     if not isinstance(toolset, Toolset):
-        raise TypeError(f"it is no {Toolset.__name__}")
+        raise TypeError(f"it is not a {Toolset.__name__}")
     if toolset.name != point.name:
-        raise ValueError(f"it calls itself {toolset.name!r}")
+        raise ValueError(f"its name is {toolset.name!r}")
     if toolset.contract != CONTRACT:
         raise ValueError(f"it was written for contract {toolset.contract}, and this program has {CONTRACT}")
     return toolset
 
 
 def folder(package: str) -> Path:
-    """Where a toolset's package lies."""
+    """Return the folder of a toolset's package."""
     return Path(str(importlib.import_module(package).__file__)).parent

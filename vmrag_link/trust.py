@@ -1,9 +1,11 @@
-"""What this person agreed to, the settings that count in a work tree by that, and which services
-may be asked there and get a key: those that embed texts, and the Chroma server.
+"""The decisions of the user to trust settings and services, and the settings that follow from them.
 
-Agreements are kept repository by repository, in a folder outside of every work tree. A random id
-below `.git/vmrag`, which no clone carries, tells a repository from another one at the same path.
-Without an id nothing was agreed to, and nothing outside of the repository is read.
+These settings include the embedding services and the Chroma server that vmrag can contact, and
+their keys.
+
+The decisions are stored per repository, in a folder outside all work trees. A random id in
+`.git/vmrag`, which clones do not copy, distinguishes a repository from another one at the same
+path. Without an id, nothing is trusted, and nothing outside the repository is read.
 """
 
 from __future__ import annotations
@@ -35,182 +37,193 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.registry import Permission
 
 FORMAT = 1
-"""The format of a file, which a newer program's exceeds."""
+"""The format of a file. Files of newer programs have a higher one."""
 
 _MAX_BYTES = 4_000_000
 _ID = rb"[0-9a-f]{32}"
 
 
 class Agreement(Record, frozen=True):
-    """What `.vmrag.yaml` stated of the settings that need agreement, by name, when a person agreed
-    to it.
-    """
+    """The settings of `.vmrag.yaml` that need trust, by name, when the user trusted them."""
 
     settings: dict[str, str | int | bool]
     date: str
 
 
 class Agreements(Record, frozen=True):
-    """What was agreed to for one repository (its common git directory), and the embedding services
-    that it may ask.
-
-    `agreed` is the latest agreement alone. Files of older programs hold earlier ones before it,
-    which do not count: a branch with an older file would bring back what was given up since.
+    """The decisions for one repository (its common git directory), and the embedding services that
+    it can contact.
     """
 
     repository: str
     agreed: tuple[Agreement, ...] = ()
+    """Only the last decision applies.
+
+    Files of older programs also contain earlier ones. If they applied, a branch with an older file
+    would bring back what the user has revoked.
+    """
     services: tuple[str, ...] = ()
     format: int = FORMAT
 
     @property
     def settings(self) -> dict[str, str | int | bool] | None:
-        """What counts as agreed to; None: nobody has agreed to anything."""
+        """The trusted settings, or None if nothing was trusted."""
         return self.agreed[-1].settings if self.agreed else None
 
 
 def read_agreements(places: Places) -> Agreements:
-    """The agreements of this repository.
+    """Return the decisions for this repository.
 
-    Raises `ConfigInvalid` for a damaged file, which may have held restrictions, and `FormatTooNew`.
+    Raises `ConfigInvalid` for a damaged file, which can have contained restrictions, and
+    `FormatTooNew`.
     """
-    path = _file(places)
-    return (_read(path) if path else None) or Agreements(_repository(places))
+    path = _find_file(places)
+    return (_read_file(path) if path else None) or Agreements(_name_repository(places))
 
 
 def list_files(places: Places) -> tuple[Path, ...]:
-    """The files that `read` depends on, existing or not."""
-    path = _file(places)
+    """Return the files on which `read_agreements` depends, existing or not."""
+    path = _find_file(places)
     return (places.trust_id, path) if path else (places.trust_id,)
 
 
 def read_all_agreements() -> list[Agreements]:
-    """The agreements of every repository on this machine, by path."""
+    """Return the decisions for every repository on this machine, by path."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        found = [_read(path) for path in _folder().iterdir() if path.suffix == ".json"]
-        return sorted((each for each in found if each), key=lambda each: each.repository)
+        decisions = [_read_file(path) for path in _agreements_folder().iterdir() if path.suffix == ".json"]
+        return sorted((decision for decision in decisions if decision), key=lambda decision: decision.repository)
     return []
 
 
 def add_agreement(places: Places, settings: Mapping[str, Any]) -> None:
-    """Remember that a person agreed to this, in place of what they agreed to before.
+    """Record that the user trusts these settings, in place of the earlier decision.
 
     Raises `FileFailed`.
     """
-    _write(places, msgspec.structs.replace(read_agreements(places), agreed=(Agreement(dict(settings), clock.now()),)))
+    _write_file(
+        places, msgspec.structs.replace(read_agreements(places), agreed=(Agreement(dict(settings), clock.now()),))
+    )
 
 
 def add_service(places: Places, name: str) -> None:
-    """Remember that a person lets this repository's collections ask an embedding service.
+    """Record that the collections of this repository can use an embedding service.
 
     Raises `FileFailed`.
     """
     before = read_agreements(places)
-    _write(places, msgspec.structs.replace(before, services=tuple(sorted({*before.services, name}))))
+    _write_file(places, msgspec.structs.replace(before, services=tuple(sorted({*before.services, name}))))
 
 
 def has_agreement(places: Places) -> bool:
-    """Return True if the user agreed to something in this repository."""
-    path = _file(places)
+    """Return True if the user trusted something in this repository."""
+    path = _find_file(places)
     return path is not None and path.exists()
 
 
 def revoke_agreements(places: Places) -> bool:
-    """Forget what was agreed to for this repository; whether there was anything."""
-    path = _file(places)
+    """Delete the decisions for this repository, and return whether there were any."""
+    path = _find_file(places)
     if path is None or not path.exists():
         return False
     path.unlink()
     return True
 
 
-def _read(path: Path) -> Agreements | None:
+def _read_file(path: Path) -> Agreements | None:
     try:
         content = read_regular(path, _MAX_BYTES)
-        require_known_format(content, FORMAT, what="What you agreed to", path=path)
+        require_known_format(content, FORMAT, what="The record of trusted settings", path=path)
         return msgspec.json.decode(content, type=Agreements)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None  # what this user cannot read, this user did not write
+        return None  # this user did not write a file that is unreadable
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise ConfigInvalid(
-            f"What you agreed to cannot be read: {path} is damaged.",
-            hint=f"rm {quoted(path)}   (then agree again: vmrag trust)",
+            f"cannot read the trusted settings: {path} is damaged.",
+            hint=f"rm {quoted(path)}   (then trust them again: vmrag trust)",
             file=str(path),
         ) from error
 
 
-def _write(places: Places, agreements: Agreements) -> None:
-    path = _file(places) or _make_id(places)
+def _write_file(places: Places, agreements: Agreements) -> None:
+    path = _find_file(places) or _make_id(places)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(path, msgspec.json.format(msgspec.json.encode(agreements)) + b"\n")
     except OSError as error:
         reason = system_failure(error)
         raise FileFailed(
-            f"What you agree to cannot be remembered: {reason.message if reason else error}",
-            hint=f"export {env.DATA_HOME}=DIR   (a folder that you may write)",
+            f"cannot record the trusted settings: {reason.message if reason else error}",
+            hint=f"export {env.DATA_HOME}=DIR   (a folder that you can write)",
             path=str(path),
         ) from error
 
 
 def _make_id(places: Places) -> Path:
     write_atomically(places.trust_id, os.urandom(16).hex().encode())
-    path = _file(places)
+    path = _find_file(places)
     assert path is not None  # noqa: S101  it has an id now
     return path
 
 
-def _file(places: Places) -> Path | None:
-    """Where this repository's agreements are; None: it has no id, so there are none."""
+def _find_file(places: Places) -> Path | None:
+    """Return the file with the decisions for this repository; None if it has no id, and thus no
+    decisions.
+    """
     try:
-        own = read_regular(places.trust_id, 64)
+        repository_id = read_regular(places.trust_id, 64)
     except OSError:
         return None
-    if not re.fullmatch(_ID, own):
+    if not re.fullmatch(_ID, repository_id):
         return None
-    import hashlib  # where nothing was agreed to, no file is looked for
+    import hashlib  # without an id, no file is looked for
 
-    name = hashlib.sha256(os.fsencode(_repository(places)) + b"\0" + own).hexdigest()
-    return _folder() / f"{name}.json"
+    name = hashlib.sha256(os.fsencode(_name_repository(places)) + b"\0" + repository_id).hexdigest()
+    return _agreements_folder() / f"{name}.json"
 
 
-def _repository(places: Places) -> str:
+def _name_repository(places: Places) -> str:
     return os.path.realpath(places.common)
 
 
-def _folder() -> Path:
+def _agreements_folder() -> Path:
     return env.data_home() / "vmrag" / "trust"
 
 
 def load_settings(places: Places) -> LoadedSettings[Config]:
-    """The settings of the environment, git config, and `.vmrag.yaml` as far as this person agreed
-    to it.
+    """Return the settings of the environment and of git config, and those of `.vmrag.yaml` as far
+    as they are trusted.
 
     Raises `ConfigInvalid`.
     """
-    return _load(places, config.read_settings_file(places.config), CONFIG_NAME)
+    return _load_settings(places, config.read_settings_file(places.config), CONFIG_NAME)
 
 
 def load_without_file(places: Places) -> LoadedSettings[Config]:
-    """Return the settings of the environment and of git config. Raises `ConfigInvalid`."""
-    return _load(places, None, CONFIG_NAME)
+    """Return the settings of the environment and of git config.
+
+    Raises `ConfigInvalid`.
+    """
+    return _load_settings(places, None, CONFIG_NAME)
 
 
 def load_sections(places: Places, schema: Schema) -> LoadedSettings[Any]:
-    """As `load`, of sections that toolsets bring. Raises `ConfigInvalid`."""
-    return _load(places, config.read_settings_file(places.config), CONFIG_NAME, schema)
+    """Return the settings of sections that toolsets bring, as far as they are trusted.
+
+    Raises `ConfigInvalid`.
+    """
+    return _load_settings(places, config.read_settings_file(places.config), CONFIG_NAME, schema)
 
 
 def load_at(places: Places, ref: str) -> LoadedSettings[Config]:
-    """As `load`, with the `.vmrag.yaml` in the commit that a git ref names.
+    """Return the settings with the `.vmrag.yaml` of a git ref's commit.
 
-    Raises `ConfigInvalid`, `GitReferenceMissing`.
+    Raises `ConfigInvalid`, and `GitReferenceMissing` for an unknown ref.
     """
     spec = f"{plumbing.resolve_commit(places, ref)}:{CONFIG_NAME}"
-    return _load(places, plumbing.read_blob(places, spec, limit=MAX_BYTES), f"{ref}:{CONFIG_NAME}")
+    return _load_settings(places, plumbing.read_blob(places, spec, limit=MAX_BYTES), f"{ref}:{CONFIG_NAME}")
 
 
-def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE) -> LoadedSettings[Any]:
+def _load_settings(places: Places, text: bytes | None, label: str, schema: Schema = CORE) -> LoadedSettings[Any]:
     def known(remote: str) -> bool:
         from vmrag_link.transport import address
 
@@ -230,20 +243,24 @@ def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE)
 
 
 def list_trusted_settings(places: Places, schema: Schema = CORE) -> dict[str, Any] | None:
-    """What counts as agreed to in this repository, by name; None: nobody has agreed to anything.
+    """Return the trusted settings of this repository, by name; None if nothing was trusted.
 
-    In place of a person's agreement, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
-    as a blob, and no other file stands in for one that is not here. Raises `ConfigInvalid`.
+    If `VMRAG_SETTINGS_FROM` names a commit, its settings are trusted in place of the user's
+    decision. The file is read as a blob of that commit, and no other file is used instead. Raises
+    `ConfigInvalid` if the commit is missing.
     """
     commit = env.read_variable(env.SETTINGS_FROM)
     if commit is None:
         return read_agreements(places).settings
     label = f"{commit[:12]}:{CONFIG_NAME}"
-    return {each.name: each.value for each in config.list_trust_settings(_committed(places, commit), label, schema)}
+    return {
+        setting.name: setting.value
+        for setting in config.list_trust_settings(_read_committed(places, commit), label, schema)
+    }
 
 
-def _committed(places: Places, commit: str) -> bytes | None:
-    if not re.fullmatch(COMMIT_NAME, commit):  # a name would be a stranger's to move
+def _read_committed(places: Places, commit: str) -> bytes | None:
+    if not re.fullmatch(COMMIT_NAME, commit):  # an untrusted user could move a name
         raise ConfigInvalid(
             f"{env.SETTINGS_FROM} must be the full hash of a commit; found {shortened(commit)!r}.",
             hint=f"unset {env.SETTINGS_FROM}   (or: git rev-parse BRANCH)",
@@ -253,25 +270,25 @@ def _committed(places: Places, commit: str) -> bytes | None:
         return plumbing.read_blob(places, f"{commit}:{CONFIG_NAME}", limit=MAX_BYTES)
     except GitReferenceMissing as missing:
         raise ConfigInvalid(
-            f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is not here: nobody can say which settings count.",
+            f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is missing in this clone, so no settings are trusted.",
             hint=f"git fetch origin {commit}",
             variable=env.SETTINGS_FROM,
         ) from missing
 
 
 TRUSTED_KEY = "vmrag.trustedService"
-"""Key in git config: a service that collections may ask. In the user's own configuration it holds
+"""Key in git config with a service that collections can use. In the user's own configuration it is
 for every repository.
 """
 
 
 def permit_services(places: Places, loaded: LoadedSettings[Config]) -> Permission:
-    """Which services may be asked, and which of them at an address of this machine's own.
+    """Return the services that can be contacted, and those with an address that this machine set.
 
-    A collection names its service and comes with the knowledge base, so a stranger's row could
-    spend this person's money. A service is asked only where this person chose it
-    (`embedding.model`), said where it is (`embedding.<service>_*`), or agreed to it by name. A
-    service without keys is this person's own server. Where the environment says so, none is asked.
+    A collection names its service and comes with the knowledge base. An untrusted row could thus
+    spend the user's money. So a service is only contacted if the user chose it (`embedding.model`),
+    set its address (`embedding.<service>_*`), or trusted it by name. A service without keys is the
+    user's own server. `VMRAG_NO_SERVICES` forbids all of them.
     """
     from vmrag_link.embedding.base import SERVICES
     from vmrag_link.embedding.registry import NO_PERMISSION, Permission
@@ -290,12 +307,12 @@ def permit_services(places: Places, loaded: LoadedSettings[Config]) -> Permissio
 
 
 def choose_server(loaded: LoadedSettings[Config]) -> ServerAddress | None:
-    """The server that the settings name; None where indexes are not shared, or the environment says
-    that no service is asked.
+    """Return the Chroma server of the settings; None if indexes are not shared, or
+    `VMRAG_NO_SERVICES` is set.
 
-    The settings of `chroma` count only if this machine's person stated or agreed to them. A key of
-    the environment goes to Chroma Cloud's own address, or to one that the environment or git config
-    names, and never unencrypted beyond this machine.
+    The settings of `chroma` apply only if the user set or trusted them. A key of the environment is
+    only sent to Chroma Cloud, or to an address from the environment or git config. It is never sent
+    unencrypted to another machine.
     """
     settings = loaded.config.chroma
     if settings.mode == "embedded" or env.forbids_services():
@@ -303,10 +320,10 @@ def choose_server(loaded: LoadedSettings[Config]) -> ServerAddress | None:
     from vmrag_link import endpoint  # few share their indexes
     from vmrag_link.chroma_server.server import CLOUD_URL, LOCAL_URL, ServerAddress
 
-    own = CLOUD_URL if settings.mode == "cloud" else LOCAL_URL
-    url = settings.url or own
-    sends_keys = (url == own or "chroma.url" in loaded.machine) and endpoint.is_private(url)
-    keys = {name: _secret(name) for name in (env.CHROMA_CREDENTIALS, env.CHROMA_KEY)} if sends_keys else {}
+    usual_url = CLOUD_URL if settings.mode == "cloud" else LOCAL_URL
+    url = settings.url or usual_url
+    sends_keys = (url == usual_url or "chroma.url" in loaded.machine) and endpoint.is_private(url)
+    keys = {name: _read_secret(name) for name in (env.CHROMA_CREDENTIALS, env.CHROMA_KEY)} if sends_keys else {}
     flaws = [name for name, text in keys.items() if not text.isascii() or not text.isprintable()]
     return ServerAddress(
         settings.mode,
@@ -314,18 +331,18 @@ def choose_server(loaded: LoadedSettings[Config]) -> ServerAddress | None:
         settings.tenant,
         settings.database,
         float(settings.timeout_s),
-        {} if flaws else _headers(*keys.values()),
+        {} if flaws else _format_headers(*keys.values()),
         tuple(text for text in keys.values() if text),
-        f"what {flaws[0]} holds is no key" if flaws else "",
+        f"the value of {flaws[0]} is not a key" if flaws else "",
     )
 
 
-def _secret(variable: str) -> str:
+def _read_secret(variable: str) -> str:
     return (env.read_variable(variable) or "").strip()
 
 
-def _headers(credentials: str = "", key: str = "") -> dict[str, str]:
-    """The headers that say who asks."""
+def _format_headers(credentials: str = "", key: str = "") -> dict[str, str]:
+    """Return the headers with the credentials."""
     headers = {}
     if credentials:
         import base64

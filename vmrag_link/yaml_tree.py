@@ -1,8 +1,8 @@
-"""A YAML file that a person writes and a stranger may have: as events, and as a tree whose nodes
-know where they stand in the text, so that it can be edited without touching anything else.
+"""Untrusted YAML files that users write: as events, and as a tree whose nodes know their positions
+in the text.
 
-YAML's tricks are refused before anything is built: no object is constructed and no alias is
-expanded; tags, anchors and merge keys are refused.
+The positions allow edits that keep all other text. No object is constructed and no alias is
+expanded. Tags, anchors and merge keys are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _TOO_DEEP = f"is nested deeper than {DEEPEST} levels"
 
 
 class YamlRefused(Exception):
-    """`reason` completes `FILE, line N: …`, counted from 1; `hint` is empty where the reader of the
+    """The file is not accepted.
+
+    `reason` completes `FILE, line N: …`, with lines from 1. `hint` is empty if the reader of the
     file knows a better one.
     """
 
@@ -35,7 +37,10 @@ class YamlRefused(Exception):
 
 
 def decode_text(data: bytes, most: int) -> str:
-    """The text of at most `most` bytes, without a byte order mark. Raises `YamlRefused`."""
+    """Decode a file of at most `most` bytes, and remove its byte order mark.
+
+    Raises `YamlRefused`.
+    """
     if len(data) > most:
         raise YamlRefused(f"the file has {len(data)} bytes; at most {most} are read", 1)
     try:
@@ -43,7 +48,7 @@ def decode_text(data: bytes, most: int) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise YamlRefused("is not UTF-8", line, "Save the file as UTF-8.") from None
-    plain = text.translate({ord(each): None for each in "\t\n\r"}).isprintable()
+    plain = text.translate({ord(character): None for character in "\t\n\r"}).isprintable()
     if not plain and (strange := re.search(_STRANGE, text)):  # compiling it takes longer than anything else here
         line = text.count("\n", 0, strange.start()) + 1
         raise YamlRefused(f"holds a control character: {quote_untrusted(strange[0])}", line)
@@ -51,30 +56,34 @@ def decode_text(data: bytes, most: int) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Whether there are only comments. YAML would take as long to load as all else that a checkout
-    needs.
+    """Return whether a text has only comments.
+
+    Loading YAML would take as long as all other work of a checkout.
     """
     return all(line.lstrip(" ").startswith("#") or not line.strip() for line in text.splitlines())
 
 
 def parse_events(text: str) -> Iterator[Any]:
-    """The events between the brackets of stream and document. Raises `YamlRefused` on the way."""
+    """Yield the events of the document, without those that enclose it.
+
+    Raises `YamlRefused` during the iteration.
+    """
     import yaml
 
     frame = (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
     documents = levels = 0
     try:
-        found: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        for event in found:
+        events_iterator: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        for event in events_iterator:
             line = event.start_mark.line + 1
             levels -= isinstance(event, yaml.CollectionEndEvent)
             if levels > DEEPEST:
                 raise YamlRefused(_TOO_DEEP, line)
             levels += isinstance(event, yaml.CollectionStartEvent)
             if getattr(event, "anchor", None) is not None:
-                raise YamlRefused("anchors and aliases (&, *) are not read", line)
+                raise YamlRefused("anchors and aliases (&, *) are not allowed", line)
             if getattr(event, "tag", None) is not None:
-                raise YamlRefused(f"tags are not read: {quote_untrusted(event.tag)}", line)
+                raise YamlRefused(f"tags are not allowed: {quote_untrusted(event.tag)}", line)
             documents += isinstance(event, yaml.DocumentStartEvent)
             if isinstance(event, frame):
                 continue
@@ -83,7 +92,7 @@ def parse_events(text: str) -> Iterator[Any]:
             yield event
     except yaml.MarkedYAMLError as error:
         lines = text.splitlines()
-        # What is missing at the end is reported on a line that is not there.
+        # The parser reports a missing end on a line after the last one.
         line = min(error.problem_mark.line + 1 if error.problem_mark else 1, len(lines))
         problem = error.problem or "cannot be parsed"
         if "nesting depth" in problem:  # libyaml 0.2.6 reads ahead, and meets its own limit of 1,000 levels first
@@ -98,7 +107,7 @@ def _syntax_hint(content: str, problem: str) -> str:
     if "\t" in content:
         return "Indent with spaces instead of the tab."
     if "mapping values" in problem:
-        return 'Put a value that holds a colon into quotes, such as remote: "git:"'
+        return 'Put a value with a colon into quotes, such as remote: "git:"'
     return ""
 
 
@@ -110,7 +119,10 @@ _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
 class ScalarNode(NamedTuple):
-    """`start` and `end` count characters of the text; `line` counts from 1."""
+    """A single value.
+
+    `start` and `end` are offsets in characters; `line` counts from 1.
+    """
 
     text: str
     quoted: bool
@@ -127,8 +139,10 @@ class SequenceNode(NamedTuple):
 
 
 class MappingNode(NamedTuple):
-    """`flow`: written in braces. `column` of its first key, from 0; `end`: behind its last value,
-    or behind the closing brace.
+    """A mapping.
+
+    `flow` is True if it is written in braces. `column` is that of its first key, from 0. `end` is
+    after its last value, or after the closing brace.
     """
 
     entries: dict[str, MappingEntry]
@@ -148,30 +162,35 @@ Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
 def parse_document(text: str) -> Node | None:
-    """The only document of a file; None if it has none. Raises `YamlRefused`."""
-    found = parse_events(text)
-    first = next(found, None)
+    """Return the document of a file, or None if it is empty.
+
+    Raises `YamlRefused`.
+    """
+    events_iterator = parse_events(text)
+    first = next(events_iterator, None)
     if first is None:
         return None
-    root = _Builder(found).node(first)
-    next(found, None)  # raises for a second document
+    root = _Builder(events_iterator).build_node(first)
+    next(events_iterator, None)  # raises for a second document
     return root
 
 
 def convert_to_plain(node: Node) -> Any:
-    """What JSON has for it. Unquoted, numbers and `true`, `false`, `null` are what YAML 1.2 takes
-    them for, and everything else is text: `yes` and `2024-01-01`, too.
+    """Convert a node to the values of JSON.
+
+    Unquoted numbers and `true`, `false` and `null` have the meaning of YAML 1.2. Everything else is
+    text, also `yes` and `2024-01-01`.
     """
     match node:
         case ScalarNode():
-            return _scalar(node)
+            return _convert_scalar(node)
         case SequenceNode():
             return [convert_to_plain(item) for item in node.items]
         case MappingNode():
             return {name: convert_to_plain(entry.value) for name, entry in node.entries.items()}
 
 
-def _scalar(node: ScalarNode) -> Any:
+def _convert_scalar(node: ScalarNode) -> Any:
     if node.quoted:
         return node.text
     if node.text in _WORDS:
@@ -182,11 +201,11 @@ def _scalar(node: ScalarNode) -> Any:
 
 
 class _Builder:
-    def __init__(self, found: Iterator[Any]) -> None:
-        self._events = found
+    def __init__(self, events_iterator: Iterator[Any]) -> None:
+        self._events = events_iterator
         self._nodes = 0
 
-    def node(self, event: Any) -> Node:
+    def build_node(self, event: Any) -> Node:
         line = event.start_mark.line + 1
         self._nodes += 1
         if self._nodes > MOST_NODES:
@@ -197,40 +216,40 @@ class _Builder:
                     event.value, not event.implicit[0], line, event.start_mark.index, event.end_mark.index
                 )
             case "SequenceStartEvent":
-                return self._sequence(event)
+                return self._build_sequence(event)
             case _:
-                return self._mapping(event)
+                return self._build_mapping(event)
 
-    def _sequence(self, event: Any) -> SequenceNode:
+    def _build_sequence(self, event: Any) -> SequenceNode:
         items: list[Node] = []
         end: int = event.end_mark.index
-        while not _closes(last := next(self._events)):
-            items.append(self.node(last))
+        while not _is_closed(last := next(self._events)):
+            items.append(self.build_node(last))
             end = items[-1].end
         mark = event.start_mark
         return SequenceNode(items, mark.line + 1, mark.index, last.end_mark.index if event.flow_style else end)
 
-    def _mapping(self, event: Any) -> MappingNode:
+    def _build_mapping(self, event: Any) -> MappingNode:
         entries: dict[str, MappingEntry] = {}
         end, column = event.end_mark.index, event.start_mark.column
-        while not _closes(last := next(self._events)):
-            key = self._key(last, entries)
+        while not _is_closed(last := next(self._events)):
+            key = self._read_key(last, entries)
             column = column if entries else last.start_mark.column
-            entries[key.text] = MappingEntry(key, self.node(next(self._events)))
+            entries[key.text] = MappingEntry(key, self.build_node(next(self._events)))
             end = entries[key.text].value.end
         mark, flow = event.start_mark, bool(event.flow_style)
         return MappingNode(entries, flow, mark.line + 1, column, mark.index, last.end_mark.index if flow else end)
 
-    def _key(self, event: Any, entries: dict[str, MappingEntry]) -> ScalarNode:
-        key = self.node(event)
+    def _read_key(self, event: Any, entries: dict[str, MappingEntry]) -> ScalarNode:
+        key = self.build_node(event)
         if not isinstance(key, ScalarNode):
             raise YamlRefused("a key must be a word", key.line)
         if key.text == MERGE_KEY and not key.quoted:
-            raise YamlRefused("merge keys (<<) are not read", key.line)
+            raise YamlRefused("merge keys (<<) are not allowed", key.line)
         if key.text in entries:
-            raise YamlRefused(f"{quote_untrusted(key.text)} stands there twice", key.line, "Delete one of the two.")
+            raise YamlRefused(f"{quote_untrusted(key.text)} occurs twice", key.line, "Delete one of the two.")
         return key
 
 
-def _closes(event: Any) -> bool:
+def _is_closed(event: Any) -> bool:
     return type(event).__name__ in ("SequenceEndEvent", "MappingEndEvent")

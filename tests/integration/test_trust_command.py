@@ -38,7 +38,7 @@ def test_it_shows_what_would_count_where_it_stands_and_what_counts_now(project):
     assert "line 3: hooks.on_dirty: commit   (now: warn)" in done.out
     assert "line 4: remote: file:///srv/kb   (now: git:)" in done.out
     assert "embedding.model" not in done.out
-    assert done.out.rstrip().endswith("To agree: vmrag trust --yes")
+    assert done.out.rstrip().endswith("To trust these settings: vmrag trust --yes")
     assert counting(project) == ("warn", "git:")
 
 
@@ -52,11 +52,11 @@ def test_agreement_applies_until_it_is_revoked(project):
     project.vmrag("trust", "--yes")
     assert counting(project) == ("commit", "file:///srv/kb")
     assert project.vmrag("status").err == ""
-    assert "You agreed to what .vmrag.yaml states" in project.vmrag("trust").out
+    assert "Trusted settings of .vmrag.yaml:" in project.vmrag("trust").out
     assert "hooks.on_dirty: commit" in project.vmrag("trust", "--list").out
     project.vmrag("trust", "--revoke")
     assert counting(project) == ("warn", "git:")
-    assert project.vmrag("trust", "--list").out == "Nothing was agreed to on this machine.\n"
+    assert project.vmrag("trust", "--list").out == "No settings are trusted on this machine.\n"
     assert project.ask("trust", "--revoke") == {"revoked": False}
 
 

@@ -1,8 +1,8 @@
-"""Every setting, declared once.
+"""All settings, each declared once.
 
-Each field below is a setting. Its annotation says what it may be, what it does, and whether it
-counts from a cloned `.vmrag.yaml` before this machine's person agreed to it; reading, messages, the
-template and docs/configuration.md follow from that.
+Each field below is a setting. Its annotation has the allowed values, the description, and whether
+the setting applies in a cloned `.vmrag.yaml` before the user trusts it. The readers, messages, the
+template and docs/configuration.md use these declarations.
 """
 
 # No `annotations` of the future: these are read at every start; texts would be compiled each time.
@@ -31,44 +31,45 @@ from vmrag_link.settings.flaws import (
 )
 
 Narrower = Callable[[Any, Any], Any]
-"""The narrower of a value that nobody agreed to and the one that counts without it."""
+"""Returns the narrower of an untrusted value and the value that applies without it."""
 
 
 def needs_trust(
     description: str, narrower: Narrower | None = None, *, ge: int | None = None, le: int | None = None, **more: Any
 ) -> Meta:
-    """Declares a setting that names a host, a program, a file outside or a secret, or that decides
-    what is written, shown or published: it counts from a `.vmrag.yaml` only after this machine's
-    person agreed to it.
+    """Declare a setting that applies in a `.vmrag.yaml` only after the user of this machine has
+    trusted it.
 
-    `narrower`: how far it counts before that; None: not at all. `free`: the values that need no
-    agreement. `adds_up`: it restricts, so no source takes back what another one forbids. More is as
-    in `keys.Key`.
+    Such a setting names a host, a program, a file outside the repository or a secret, or decides
+    what is written, shown or published. `narrower` returns how far the value applies before that.
+    By default, it does not apply. The values in `free` need no trust. With `adds_up`, the setting
+    restricts something, and no source of settings can remove the restriction of another one.
+    `keys.SettingKey` explains the others.
     """
     return Meta(description=description, ge=ge, le=le, extra={"needs_trust": True, "narrower": narrower, **more})
 
 
 def keep_narrowest(*narrowest_first: Any) -> Narrower:
-    return lambda own, agreed: min(own, agreed, key=narrowest_first.index)
+    return lambda untrusted, trusted: min(untrusted, trusted, key=narrowest_first.index)
 
 
-def _union(own: str, agreed: str) -> str:
-    """Every name of two lists that are separated by commas."""
-    names = [name.strip() for text in (agreed, own) for name in text.split(",")]
+def _unite_lists(untrusted: str, trusted: str) -> str:
+    """Return all names of two comma-separated lists."""
+    names = [name.strip() for text in (trusted, untrusted) for name in text.split(",")]
     return ",".join(dict.fromkeys(name for name in names if name))
 
 
-def _intersection(own: str, agreed: str) -> str:
-    """The names of the first of two such lists that stand in the other one as well."""
-    known = {name.strip() for name in agreed.split(",")}
-    return ",".join(name for name in (each.strip() for each in own.split(",")) if name and name in known)
+def _intersect_lists(untrusted: str, trusted: str) -> str:
+    """Return the names of the first list that are also in the second one."""
+    allowed = {name.strip() for name in trusted.split(",")}
+    return ",".join(name for name in (part.strip() for part in untrusted.split(",")) if name and name in allowed)
 
 
 _LOCAL_MODELS = ("default", "hash", "minilm")
 
 
-def _a_local_one(own: str, agreed: str) -> str:
-    return own if own in _LOCAL_MODELS else agreed
+def _keep_local_model(untrusted: str, trusted: str) -> str:
+    return untrusted if untrusted in _LOCAL_MODELS else trusted
 
 
 ChromaSetting = Literal["auto", "follow", "wait", "off"]
@@ -81,7 +82,7 @@ class EmbeddingSettings(Record, frozen=True):
         needs_trust(
             "Embedding model of new collections; existing collections keep theirs. The last four are services, to which "
             "texts are sent. Only they need trust.",
-            _a_local_one,
+            _keep_local_model,
             free=_LOCAL_MODELS,
         ),
     ] = "default"
@@ -284,7 +285,7 @@ class McpSettings(Record, frozen=True):
         str,
         needs_trust(
             "Tools that the MCP server does not have under any name, such as `forget`. It overrides all other choices.",
-            _union,
+            _unite_lists,
             adds_up=True,
             variable="VMRAG_EXCLUDE_TOOLS",
         ),
@@ -431,7 +432,7 @@ class IngestSettings(Record, frozen=True):
         needs_trust(
             "Hosts of a private network from which pages may be imported, separated by commas or as a list, such as "
             "`wiki.corp.example`. Default: none.",
-            _intersection,
+            _intersect_lists,
             flaw=hosts_flaw,
             list_of="wiki.corp.example",
         ),
@@ -446,7 +447,7 @@ class IngestSettings(Record, frozen=True):
 class SourceSettings(Record, frozen=True):
     """An entry of `sources`: files of the repository that are documents of a collection.
 
-    `paths` and `exclude`: pathspecs as git reads them with `glob` magic, from the top.
+    `paths` and `exclude` are pathspecs with git's `glob` magic, relative to the top.
     """
 
     collection: str

@@ -1,7 +1,7 @@
-"""What a settings file states, key by key, and a record of it beside the work tree.
+"""The entries of a settings file, and a record of them in the git directory.
 
-A command that reads an unchanged file does not parse it again: to load YAML takes longer than all
-else that happens to settings.
+A command that reads an unchanged file does not parse it again, because loading YAML takes longer
+than all other work on settings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, write_atomically
 
 MAX_BYTES = 64 * 1024
-"""Largest settings file that is read."""
+"""Maximum size of a settings file."""
 
 _MAX_RECORD = 20 * MAX_BYTES
 _RULES = 1
@@ -26,29 +26,31 @@ _RULES = 1
 
 
 class SettingEntry(Record, frozen=True):
-    """What the file says about one key: `retrieval: {k: 4}` and `retrieval.k: 4` both give the key
-    `retrieval.k`.
+    """The value of one key in the file.
 
-    `text` is the value as written, None where a section begins, with commas between the values of
-    a `listed` one, and JSON where these are sections themselves; `line` counts from 1. `section`:
-    below which it stands, empty for none.
+    `retrieval: {k: 4}` and `retrieval.k: 4` both have the key `retrieval.k`.
     """
 
     key: str
     text: str | None
+    """The value as it is written, or None at the beginning of a section. The values of a list have
+    commas between them, or are JSON if they are sections.
+    """
     quoted: bool
     line: int
+    """The line, from 1."""
     listed: bool = False
     section: str = ""
+    """The section around the entry; an empty text without one."""
 
     def format_key(self, name: str) -> str:
-        """A setting as it has to be written in this place."""
+        """Return the key for a setting in this section."""
         section, _, leaf = name.rpartition(".")
         return leaf if self.section and self.section == section else name
 
 
 class _ParsedFile(Record, frozen=True):
-    """The entries of a file with these bytes, by the parser of one version of the program."""
+    """The entries of a file with these bytes, by the parser of one version of vmrag."""
 
     parser: str
     data: bytes
@@ -66,18 +68,21 @@ def recall_entries(record: Path, data: bytes) -> list[SettingEntry] | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         content = read_regular(record, _MAX_RECORD)
         parsed = msgspec.msgpack.decode(content[4:], type=_ParsedFile)
-        if parsed.parser == _PARSER and parsed.data == data and _checksum(content[4:]) == content[:4]:
+        if parsed.parser == _PARSER and parsed.data == data and _compute_checksum(content[4:]) == content[:4]:
             return parsed.entries
     return None
 
 
 def record_entries(record: Path, data: bytes, entries: Sequence[SettingEntry]) -> None:
-    """Write the record if its folder exists. Nothing depends on that: a failure is ignored."""
+    """Write the record if its folder exists.
+
+    Failures are ignored, because nothing depends on the record.
+    """
     with contextlib.suppress(OSError):
         if record.parent.is_dir() and not record.parent.is_symlink():
             content = msgspec.msgpack.encode(_ParsedFile(_PARSER, data, [*entries]))
-            write_atomically(record, _checksum(content) + content, durable=False)
+            write_atomically(record, _compute_checksum(content) + content, durable=False)
 
 
-def _checksum(content: bytes) -> bytes:
+def _compute_checksum(content: bytes) -> bytes:
     return zlib.crc32(content).to_bytes(4)

@@ -1,7 +1,7 @@
 """`.vmrag.yaml` as a flat list of texts with their lines.
 
-The file comes from strangers. Only the parser's events are looked at, one after the other
-(`yaml_tree.events`), and nothing recurses.
+The file is untrusted. The code only reads the events of the parser, one after the other
+(`yaml_tree.parse_events`), and does not recurse.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _HINT = "Write the settings as plain `key: value` lines; sections are indented b
 
 
 def read_entries(data: bytes, label: str) -> list[SettingEntry]:
-    """The entries in the order of the file.
+    """Return the entries in the order of the file.
 
     Raises `ConfigInvalid` with the details `file` (= `label`) and `line`.
     """
     try:
-        return list(_entries(decode_text(data, MAX_BYTES)))
+        return list(_list_entries(decode_text(data, MAX_BYTES)))
     except YamlRefused as flaw:
-        if marker := re.search(_CONFLICT_MARKER, data):  # none of them can stand in a file that is read
+        if marker := re.search(_CONFLICT_MARKER, data):  # a valid file cannot contain a marker
             raise invalid_setting(
-                "git left a conflict marker here when it merged",
+                "has a conflict marker of a git merge",
                 label=label,
                 line=data.count(b"\n", 0, marker.start()) + 1,
-                hint=f"Edit the file as it is meant, without the markers, then: git add {CONFIG_NAME}",
+                hint=f"Edit the file, remove the markers, then run: git add {CONFIG_NAME}",
             ) from None
         raise invalid_setting(flaw.reason, label=label, line=flaw.line, hint=flaw.hint or _HINT) from None
 
@@ -43,7 +43,7 @@ def invalid_setting(reason: str, *, label: str, line: int, hint: str, **details:
     return ConfigInvalid(f"{label}, line {line}: {reason}", hint=hint, file=label, line=line, **details)
 
 
-def _entries(text: str) -> Iterator[SettingEntry]:
+def _list_entries(text: str) -> Iterator[SettingEntry]:
     if is_blank(text):
         return  # as `vmrag init` writes it
 
@@ -51,17 +51,17 @@ def _entries(text: str) -> Iterator[SettingEntry]:
 
     events = iter(
         [*yaml_tree.parse_events(text)]
-    )  # all at once: a parser that reads ahead must not change which flaw is reported
+    )  # all at once, because a parser that reads ahead could change which flaw is reported
     root = next(events, None)
     if root is None or (isinstance(root, yaml.ScalarEvent) and not root.value and root.implicit[0]):
         return
     if not isinstance(root, yaml.MappingStartEvent):
-        raise YamlRefused("the file must hold `key: value` lines", root.start_mark.line + 1)
-    yield from _mapping(events, "", set())
+        raise YamlRefused("the file must consist of `key: value` lines", root.start_mark.line + 1)
+    yield from _read_mapping(events, "", set())
     next(events, None)  # raises for a second document
 
 
-def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[SettingEntry]:
+def _read_mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[SettingEntry]:
     import yaml
 
     for event in events:
@@ -72,25 +72,25 @@ def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[Set
             raise YamlRefused("a key must be a word", line)
         key = prefix + event.value
         if event.value == MERGE_KEY:
-            raise YamlRefused("merge keys (<<) are not read", line)
+            raise YamlRefused("merge keys (<<) are not allowed", line)
         if key in seen:
-            raise YamlRefused(f"{quote_untrusted(key)} stands there twice", line, "Delete one of the two.")
+            raise YamlRefused(f"{quote_untrusted(key)} occurs twice", line, "Delete one of the two.")
         seen.add(key)
         value = next(events)
         if isinstance(value, yaml.ScalarEvent):
             yield SettingEntry(key, value.value, not value.implicit[0], line, section=prefix.removesuffix("."))
         elif isinstance(value, yaml.MappingStartEvent) and not prefix:
             yield SettingEntry(key, None, False, line)
-            yield from _mapping(events, key + ".", seen)
+            yield from _read_mapping(events, key + ".", seen)
         elif isinstance(value, yaml.SequenceStartEvent):
-            items = list(_list(events, key, line))
-            text = ",".join(map(str, items)) if all(isinstance(item, str) for item in items) else _json(items)
+            items = list(_read_list(events, key, line))
+            text = ",".join(map(str, items)) if all(isinstance(item, str) for item in items) else _encode_json(items)
             yield SettingEntry(key, text, True, line, listed=True)
         else:
-            raise YamlRefused(f"{quote_untrusted(key)} holds a section; no setting does", line)
+            raise YamlRefused(f"{quote_untrusted(key)} is a section, which is not allowed for a setting", line)
 
 
-def _list(events: Iterator[Any], key: str, line: int) -> Iterator[str | dict[str, str | list[str]]]:
+def _read_list(events: Iterator[Any], key: str, line: int) -> Iterator[str | dict[str, str | list[str]]]:
     import yaml
 
     for event in events:
@@ -99,36 +99,36 @@ def _list(events: Iterator[Any], key: str, line: int) -> Iterator[str | dict[str
         if isinstance(event, yaml.ScalarEvent):
             yield event.value
         elif isinstance(event, yaml.MappingStartEvent):
-            yield _item(events, key)
+            yield _read_item(events, key)
         else:
-            raise YamlRefused(f"{quote_untrusted(key)} holds a list of lists", line)
+            raise YamlRefused(f"{quote_untrusted(key)} is a list of lists, which is not allowed", line)
 
 
-def _item(events: Iterator[Any], key: str) -> dict[str, str | list[str]]:
-    """A section of a list: words, and lists of words."""
+def _read_item(events: Iterator[Any], key: str) -> dict[str, str | list[str]]:
+    """Read a section of a list: words, and lists of words."""
     import yaml
 
-    found: dict[str, str | list[str]] = {}
+    section: dict[str, str | list[str]] = {}
     for event in events:
         if isinstance(event, yaml.MappingEndEvent):
             break
         line = event.start_mark.line + 1
-        if not isinstance(event, yaml.ScalarEvent) or event.value in found:
-            raise YamlRefused(f"{quote_untrusted(key)} holds something twice, or what is no word, as a key", line)
+        if not isinstance(event, yaml.ScalarEvent) or event.value in section:
+            raise YamlRefused(f"{quote_untrusted(key)} has a duplicate key, or a key that is not a word", line)
         value = next(events)
         if isinstance(value, yaml.ScalarEvent):
-            found[event.value] = value.value
+            section[event.value] = value.value
         elif isinstance(value, yaml.SequenceStartEvent):
-            items = list(_list(events, key, line))
+            items = list(_read_list(events, key, line))
             if not all(isinstance(item, str) for item in items):
-                raise YamlRefused(f"{quote_untrusted(event.value)} holds a list of what are no words", line)
-            found[event.value] = [str(item) for item in items]
+                raise YamlRefused(f"{quote_untrusted(event.value)} is a list with values that are not words", line)
+            section[event.value] = [str(item) for item in items]
         else:
-            raise YamlRefused(f"{quote_untrusted(event.value)} holds a section; it takes words", line)
-    return found
+            raise YamlRefused(f"{quote_untrusted(event.value)} is a section, but must be words", line)
+    return section
 
 
-def _json(items: list[Any]) -> str:
+def _encode_json(items: list[Any]) -> str:
     import msgspec
 
     return msgspec.json.encode(items).decode()

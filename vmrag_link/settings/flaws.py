@@ -1,4 +1,7 @@
-"""Why a text is no value of a setting."""
+"""Why a text is not a valid value of a setting.
+
+Each function returns the end of a sentence about the setting, or None for a valid value.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from vmrag_link.models import is_reserved_name
 from vmrag_link.pin_values import MAX_SHOWN, quote_untrusted
 
 _LONGEST_PREFIX = 20
-"""Clients take names of 64 characters, and put the server's name before them."""
+"""Clients accept names of 64 characters, and add the name of the server."""
 
 
 def prefix_flaw(text: str) -> str | None:
@@ -19,7 +22,7 @@ def prefix_flaw(text: str) -> str | None:
 
 
 SERVICE_MODEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.:/@+](?![./])){0,199}"
-"""What a service may call a model: part of an address, too, which it must not leave."""
+"""Pattern of a model's name at a service. The name is part of a URL path, and must not leave it."""
 
 
 def model_flaw(text: str) -> str | None:
@@ -28,8 +31,10 @@ def model_flaw(text: str) -> str | None:
 
 
 def url_flaw(text: str) -> str | None:
-    """Keys are in the environment: in an address every message would show them. And `vmrag trust`
-    shows it to a person, who would take letters that look like others for those.
+    """Return why a text is not the address of a service.
+
+    An address must not contain a key, because messages show it. `vmrag trust` shows the address to
+    the user, so letters that look like others are refused.
     """
     from urllib.parse import urlsplit  # a checkout should not wait for it
 
@@ -63,22 +68,26 @@ def absolute_flaw(text: str) -> str | None:
 
 
 def roots_flaw(text: str) -> str | None:
-    roots = [each.strip() for each in text.split(",")] if text.strip() else []
+    roots = [part.strip() for part in text.split(",")] if text.strip() else []
     if all(root.startswith("/") for root in roots):
         return None
     return "must be absolute paths with commas between them, or empty"
 
 
 def hosts_flaw(text: str) -> str | None:
-    """`true` and `false` are what the setting was before it named hosts."""
+    """Return why a text is not a list of hosts.
+
+    `true` and `false` were values of this setting in earlier versions.
+    """
     from vmrag_link import hosts  # a checkout should not wait for it
 
-    names = [each.strip() for each in text.split(",")] if text.strip() else []
+    names = [part.strip() for part in text.split(",")] if text.strip() else []
     if len(names) == 1 and names[0].lower() in ("true", "false", "yes", "no", "on", "off", "1", "0"):
-        return "must list the hosts that are meant: it is neither true nor false any more"
-    found = [hosts.normalize_host(name) for name in names]
+        return "must list hosts; true and false are no longer allowed"
+    normalized = [hosts.normalize_host(name) for name in names]
     if all(
-        hosts.parse_address(each) or (hosts.is_host_name(each) and re.fullmatch(_HOST_NAME, each)) for each in found
+        hosts.parse_address(part) or (hosts.is_host_name(part) and re.fullmatch(_HOST_NAME, part))
+        for part in normalized
     ):
         return None
     return "must be hosts with commas between them, without scheme, port and path"
@@ -88,8 +97,8 @@ _HOST_NAME = r"(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[
 
 
 def server_flaw(text: str) -> str | None:
-    found = re.fullmatch(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:]+\]):([0-9]{1,5})", text)
-    if not text or (found and 0 < int(found[1]) < _PORTS):
+    match = re.fullmatch(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:]+\]):([0-9]{1,5})", text)
+    if not text or (match and 0 < int(match[1]) < _PORTS):
         return None
     return "must be the host and the port of a server, such as db.example.org:3306, or empty"
 
@@ -103,7 +112,10 @@ def database_flaw(text: str) -> str | None:
 
 
 def tenant_flaw(text: str) -> str | None:
-    """It becomes part of an address, which it must not leave."""
+    """Return why a text is not a tenant.
+
+    The name is part of a URL path, and must not leave it.
+    """
     named = re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.](?!\.)){1,126}[A-Za-z0-9]", text)
     return None if named else "must be a name of the Chroma server: 3 to 128 letters, digits, _ - and single dots"
 
@@ -114,8 +126,8 @@ def user_flaw(text: str) -> str | None:
 
 MOST_SOURCES, MOST_PATHSPECS, _LONGEST_PATHSPEC = 50, 100, 500
 _MOST_STARS, _MOST_STARS_OF_A_PART, _MOST_ANY_FOLDERS = 6, 2, 3
-"""git tries the rest of a pattern again for each place where a `*` may end: six of them in one part
-take seconds for one name of sixty letters (git 2.39).
+"""git tries the rest of a pattern again at each possible end of a `*`. Six of them in one part take
+seconds for one name of sixty letters (git 2.39).
 """
 
 NOTES, NOTES_FOLDER = "notes", ".vmrag/notes/"
@@ -127,7 +139,7 @@ _SOURCE_KEYS = {"collection": str, "paths": list, "exclude": list, "kind": str, 
 
 
 def sources_flaw(entries: Any) -> str | None:
-    """Of a list of `settings.SourceSettings`, as JSON has it."""
+    """Return why a value is not a list of `settings.SourceSettings` in the form of JSON."""
     if not isinstance(entries, list) or len(entries) > MOST_SOURCES:
         return f"must be a list of up to {MOST_SOURCES} sources, each with collection and paths"
     for number, entry in enumerate(entries, start=1):
@@ -176,7 +188,7 @@ def _key_flaw(key: Any, value: Any) -> str | None:
     if key not in _SOURCE_KEYS:
         return _no_such_key(key)
     if _SOURCE_KEYS[key] is bool and value in ("true", "false"):
-        return None  # as the settings file has it, which holds words only
+        return None  # the settings file has only words
     return None if isinstance(value, _SOURCE_KEYS[key]) else _of_another_kind(key, value)
 
 
@@ -202,19 +214,23 @@ def _paths_flaw(paths: list[Any], exclude: list[Any]) -> str | None:
     pathspecs = [*paths, *exclude]
     if not paths or len(pathspecs) > MOST_PATHSPECS:
         return f"must have up to {MOST_PATHSPECS} paths, and one at least"
-    found = ((pathspec, pathspec_flaw(pathspec)) for pathspec in pathspecs)
-    return next((f"has the path {quote_untrusted(str(each))}, which {flaw}" for each, flaw in found if flaw), None)
+    flaws = ((pathspec, pathspec_flaw(pathspec)) for pathspec in pathspecs)
+    return next(
+        (f"has the path {quote_untrusted(str(invalid))}, which {flaw}" for invalid, flaw in flaws if flaw), None
+    )
 
 
 def pathspec_flaw(text: Any) -> str | None:
-    """Of a path below the top of a repository, in which git expands `*`, `?`, `[` and `**`."""
+    """Return why a text is not a path below the top of a repository, in which git expands `*`, `?`,
+    `[` and `**`.
+    """
     if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_PATHSPEC or not text.isprintable():
         return f"is not one to {_LONGEST_PATHSPEC} printable characters"
     if text.startswith(":"):
-        return "begins with a colon: no magic words of git's are taken"
+        return "begins with a colon, because magic words of git are not allowed"
     parts = text.removesuffix("/").split("/")
     if text.startswith("/") or ".." in parts or "\\" in text:
-        return "does not lie below the top of the repository"
+        return "is not below the top of the repository"
     if "" in parts or "." in parts:
         return "has an empty part, or one that is only a dot: write docs/x, and ** for all files"
     return _wildcards_flaw(parts)
@@ -235,8 +251,10 @@ _ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
 
 
 def is_collection_name(text: str) -> bool:
-    """By Chroma's rule for collections, cut to what fits into a key of the knowledge base. Names of
-    two characters are legal, too; Chroma has others for them (`index.metadata.chroma_name`).
+    """Return whether a text can be the name of a collection.
+
+    The rule is that of Chroma, limited to the length of a key in the knowledge base. Names of two
+    characters are also valid; Chroma has other names for them (`index.metadata.make_chroma_name`).
     """
     formed = re.fullmatch(_COLLECTION, text) and ".." not in text and not re.fullmatch(_ADDRESS, text)
     return bool(formed) and len(text) in _COLLECTION_LENGTH

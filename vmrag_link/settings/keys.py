@@ -1,4 +1,4 @@
-"""The settings by their dotted names, with what their declarations say."""
+"""The settings by their dotted names, with their declarations."""
 
 from __future__ import annotations
 
@@ -13,45 +13,49 @@ from vmrag_link.settings import Config, Narrower
 
 
 class SettingKey(Record, frozen=True):
-    """One setting's declaration. `kind` is str, int, float, bool, or tuple for a list of sections,
-    which other places than the file write in JSON; `flaw` says why a text, or such a list, is no
-    value, None if it is one.
-
-    `variable`: the environment variable, which has a name of its own where the annotation's `extra`
-    gives one. `list_of`: names with commas between them, such as this one; the file may write them
-    as a list. `needs_agreement`, but for the `free` values: it counts from a `.vmrag.yaml` only
-    after this machine's person agreed to it. `narrower`, of (the file's value, the one that counts
-    without it), gives what counts before that; None: the latter. `adds_up`: it restricts, and
-    counts from every source that states it.
-    """
+    """The declaration of a setting."""
 
     name: str
     variable: str
+    """The environment variable. The `extra` of the annotation can set another name."""
     kind: type
+    """str, int, float, bool, or tuple for a list of sections, which is JSON outside the file."""
     default: Any
     doc: str
     choices: tuple[str, ...] = ()
     lowest: int = 0
     highest: int = 0
     needs_trust: bool = False
+    """The setting applies in a `.vmrag.yaml` only after the user of this machine has trusted it."""
     free: tuple[str, ...] = ()
+    """Values that need no trust."""
     narrower: Narrower | None = None
+    """Returns which value applies before the user trusts it, from the value of the file and the one
+    that applies without it. Without this function, the latter applies.
+    """
     adds_up: bool = False
+    """The setting restricts something, and the values of all sources of settings are added."""
     in_git: bool = True
     flaw: Callable[[Any], str | None] | None = None
+    """Returns why a text, or a list of sections, is not a valid value; None for a valid one."""
     list_of: str = ""
+    """Example of the names that a comma-separated value contains. The file can also have them as a
+    list.
+    """
 
     def requires_trust(self, value: object) -> bool:
-        """Whether this value needs the person's agreement."""
+        """Return whether this value needs trust."""
         return self.needs_trust and value not in self.free
 
-    def narrow_value(self, own: Any, agreed: Any) -> Any:
-        """What counts where the file says `own`, and `agreed` counts without it."""
-        return self.narrower(own, agreed) if self.narrower else agreed
+    def narrow_value(self, untrusted: Any, trusted: Any) -> Any:
+        """Return the value that applies if the file has the untrusted value `own`, and `agreed`
+        applies without it.
+        """
+        return self.narrower(untrusted, trusted) if self.narrower else trusted
 
     @property
     def git_name(self) -> str:
-        """`embedding.model_path` → `vmrag.embedding.model-path`."""
+        """The key in git config: `vmrag.embedding.model-path` for `embedding.model_path`."""
         return "vmrag." + self.name.replace("_", "-")
 
     @property
@@ -68,9 +72,7 @@ class SettingKey(Record, frozen=True):
 
     @property
     def default_text(self) -> str:
-        """The default as it is written in YAML, where a text that is empty or ends in a colon needs
-        quotes.
-        """
+        """The default in YAML, in which an empty text and one that ends in a colon need quotes."""
         if self.kind is bool:
             return str(self.default).lower()
         if self.kind is tuple:
@@ -80,8 +82,9 @@ class SettingKey(Record, frozen=True):
 
 
 class Schema(Record, frozen=True):
-    """Settings that are read together: `struct` holds their values, `keys` has each by its dotted
-    name.
+    """Settings that are read together.
+
+    `struct` contains their values, and `keys` has each setting by its dotted name.
     """
 
     struct: type[Record]
@@ -89,7 +92,7 @@ class Schema(Record, frozen=True):
 
     @property
     def sections(self) -> dict[str, tuple[str, ...]]:
-        """The keys of every section."""
+        """The keys of each section."""
         return {
             field: tuple(name for name in self.keys if name.startswith(f"{field}."))
             for field in self.struct.__struct_encode_fields__
@@ -98,17 +101,17 @@ class Schema(Record, frozen=True):
 
 
 def build_schema(sections: Mapping[str, type[Record]]) -> Schema:
-    """The schema of sections that toolsets bring, by their names."""
+    """Return the schema of the sections that toolsets bring, by their names."""
     fields = [(name, kind, kind()) for name, kind in sections.items()]
     struct: Any = msgspec.defstruct("ToolsetSettings", fields, bases=(Record,), frozen=True)
-    return Schema(struct, _declared(struct))
+    return Schema(struct, _list_keys(struct))
 
 
-def _declared(struct: type[Record], prefix: str = "") -> dict[str, SettingKey]:
+def _list_keys(struct: type[Record], prefix: str = "") -> dict[str, SettingKey]:
     keys: dict[str, SettingKey] = {}
     for field in msgspec.structs.fields(struct):
         if get_origin(field.type) is not Annotated:
-            keys |= _declared(field.type, f"{field.encode_name}.")
+            keys |= _list_keys(field.type, f"{field.encode_name}.")
             continue
         base, meta = get_args(field.type)
         name = prefix + field.encode_name
@@ -129,13 +132,13 @@ def _declared(struct: type[Record], prefix: str = "") -> dict[str, SettingKey]:
 REMOVED = {
     "import.on_stale": "Stored copies do not follow their files. Remove copies of tracked files: vmrag sources dedupe",
 }
-"""Settings of earlier versions, each with what replaces it."""
+"""Settings of earlier versions, each with its replacement."""
 
 
 def is_new_setting(name: str, text: str) -> bool:
     """Return whether version 0.1 does not know a setting of the file, or its value.
 
-    `text` is the value as the file states it, `sources` as JSON.
+    `text` is the value in the file, with `sources` as JSON.
     """
     return (
         name in ("chroma.sources", "sources_submodules")
@@ -144,7 +147,7 @@ def is_new_setting(name: str, text: str) -> bool:
     )
 
 
-CORE = Schema(Config, _declared(Config))
+CORE = Schema(Config, _list_keys(Config))
 KEYS = CORE.keys
 """Every setting of the core by its dotted name."""
 

@@ -308,4 +308,4 @@ def test_invalid_hosts_are_rejected_as_settings(project, text):
     project.write(".vmrag.yaml", f"ingest.allow_private_urls: {text}\n")
     assert project.vmrag("trust", "--json", code=2).error["code"] == "CONFIG_INVALID"
     project.write(".vmrag.yaml", "retrieval.mode: [vector]\n")
-    assert "holds a list" in project.vmrag("trust", "--json", code=2).error["message"]
+    assert "is a list" in project.vmrag("trust", "--json", code=2).error["message"]
