@@ -141,11 +141,13 @@ def format_documentation() -> str:
         f"| `{key.name}`{' *' * key.needs_trust} | {_describe_values(key)} | {_format_default(key)} | {key.doc} |"
         for key in keys
     ]
-    own = [f"`{key.variable}` for `{key.name}`" for key in keys if key.variable != _make_usual_variable(key.name)]
+    own_variables = [
+        f"`{key.variable}` for `{key.name}`" for key in keys if key.variable != _make_usual_variable(key.name)
+    ]
     not_in_git = [f"no name in git for `{key.name}`" for key in keys if not key.in_git]
     return _PAGE.format(
         keys="\n".join(rows),
-        exceptions=", ".join([*own, *not_in_git]),
+        exceptions=", ".join([*own_variables, *not_in_git]),
         limit=MAX_BYTES // 1024,
         password=env.DOLT_PASSWORD,
         openai=env.OPENAI_KEY,

@@ -25,35 +25,45 @@ error, and standard output is empty.
 
 
 def format_reference() -> str:
-    """The whole page."""
-    found = {name: command for name in commands.list_names() if (command := commands.find_command(name))}
-    first = next(iter(found.values()))
-    common = [option for option in _options(first) if all(option in _options(each) for each in found.values())]
-    parts = [_HEAD.format(common=_list(common))]
-    for name, command in found.items():
-        parts.append(_section(name, command, common))
+    """Return the whole page."""
+    commands_by_name = {name: command for name in commands.list_names() if (command := commands.find_command(name))}
+    first = next(iter(commands_by_name.values()))
+    common = [
+        option
+        for option in _list_options(first)
+        if all(option in _list_options(other) for other in commands_by_name.values())
+    ]
+    parts = [_HEAD.format(common=_format_list(common))]
+    for name, command in commands_by_name.items():
+        parts.append(_format_section(name, command, common))
         if isinstance(command, click.Group):
-            parts += [_section(f"{name} {below}", each, common) for below, each in command.commands.items()]
+            parts += [_format_section(f"{name} {below}", other, common) for below, other in command.commands.items()]
     return "\n".join([*parts, "Next: [configuration](configuration.md), [git operations](git-operations.md).\n"])
 
 
-def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -> str:
-    own = [option for option in _options(command) if option not in common]
-    arguments = [_written(param) for param in command.params if isinstance(param, click.Argument)]
-    usage = " ".join(["vmrag", name, *(["[OPTIONS]"] if own else []), *arguments])
+def _format_section(name: str, command: click.Command, common: list[tuple[str, str]]) -> str:
+    own_options = [option for option in _list_options(command) if option not in common]
+    arguments = [_format_parameter(param) for param in command.params if isinstance(param, click.Argument)]
+    usage = " ".join(["vmrag", name, *(["[OPTIONS]"] if own_options else []), *arguments])
     if isinstance(command, click.Group):
         usage += f" {'|'.join(command.commands)}"
     paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
-    return "\n\n".join([f"## vmrag {name}", f"`{usage}`", *paragraphs, *([_list(own)] if own else [])]) + "\n"
+    parts = [f"## vmrag {name}", f"`{usage}`", *paragraphs]
+    if own_options:
+        parts.append(_format_list(own_options))
+    return "\n\n".join(parts) + "\n"
 
 
-def _options(command: click.Command) -> list[tuple[str, str]]:
-    """How each option is written, and its help. click's versions format options differently."""
+def _list_options(command: click.Command) -> list[tuple[str, str]]:
+    """Return each option and its help. Versions of click format options differently."""
     options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
-    return [(_written(option), f"{option.help or ''}{' Required.' * option.required}".strip()) for option in options]
+    return [
+        (_format_parameter(option), f"{option.help or ''}{' Required.' * option.required}".strip())
+        for option in options
+    ]
 
 
-def _written(parameter: click.Parameter) -> str:
+def _format_parameter(parameter: click.Parameter) -> str:
     if isinstance(parameter.type, click.Choice):
         value = "|".join(str(choice) for choice in parameter.type.choices)
     else:
@@ -67,7 +77,7 @@ def _written(parameter: click.Parameter) -> str:
     return value if parameter.required or bracketed else f"[{value}]"
 
 
-def _list(rows: list[tuple[str, str]]) -> str:
+def _format_list(rows: list[tuple[str, str]]) -> str:
     return "\n".join(f"* `{written}`: {text}" for written, text in rows)
 
 
