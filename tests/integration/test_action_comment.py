@@ -36,9 +36,9 @@ TOLD = f"{MARKER}\n### Told\n\nText\n"
 def api(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     monkeypatch.setattr(endpoint, "_open_until", {})
-    with serving(TOKEN, CommentsApi) as found:
-        found.open(7, HEAD, source=FORK, base=OWN)
-        yield found
+    with serving(TOKEN, CommentsApi) as server:
+        server.open(7, HEAD, source=FORK, base=OWN)
+        yield server
 
 
 def client(api: CommentsApi, token: str = TOKEN) -> CommentApi:
@@ -60,7 +60,7 @@ def test_comment_is_created_once_then_edited_only_if_changed(api):
     assert api.ours(7) == [f"{TOLD}more\n"]
     api.comments[7][1]["body"] = f"{TOLD}more\n".replace("\n", "\r\n")  # as a browser writes it
     assert settle(api, f"{TOLD}more\n") == "unchanged"
-    assert [each["edits"] for each in api.comments[7]] == [0, 1]
+    assert [comment["edits"] for comment in api.comments[7]] == [0, 1]
 
 
 def test_silent_report_edits_only_an_existing_comment(api):
@@ -81,7 +81,7 @@ def test_it_is_found_by_its_author_and_its_first_line_on_whatever_page(api):
     api.comments[7].append({"id": 5, "user": None, "body": f"{MARKER}\nof a deleted account"})
     assert settle(api) == "edited"
     assert mine["body"] == TOLD
-    assert sum(each["edits"] for each in api.comments[7] if "edits" in each) == 1
+    assert sum(comment["edits"] for comment in api.comments[7] if "edits" in comment) == 1
     assert len(api.comments[7]) == 235
 
 
@@ -154,10 +154,10 @@ def test_refusal_says_which_permission_is_needed_and_is_not_repeated(api, troubl
     api.troubles.append(trouble)
     with pytest.raises(error) as refused:
         settle(api)
-    told: VmragError = refused.value
-    assert TOKEN not in str(told.to_dict())
+    failure: VmragError = refused.value
+    assert TOKEN not in str(failure.to_dict())
     if trouble.status >= 400:
-        assert "pull-requests: write" in told.hint
+        assert "pull-requests: write" in failure.hint
     assert api.comments == {}
     assert not any(f"{method} /issues" in call for method in ("PATCH", "DELETE") for call in api.calls)
 
@@ -181,7 +181,7 @@ def test_comment_deleted_during_the_edit_is_created_again(api):
 
     def deleted(*asked: Any) -> Any:
         if api.troubles == []:
-            api.comments[7] = [each for each in api.comments[7] if each is not gone]
+            api.comments[7] = [comment for comment in api.comments[7] if comment is not gone]
         return real(*asked)
 
     api._right = deleted
@@ -331,9 +331,9 @@ def test_one_that_is_too_large_is_not_read(api, other):
 def test_no_bytes_make_unpacking_fail_otherwise(content: bytes, at: int, flip: int) -> None:
     packed = bytearray(archive({step.FILE: content}))
     packed[at % len(packed)] ^= flip
-    for each in (bytes(packed), content, bytes(packed[: at % len(packed)])):
+    for item in (bytes(packed), content, bytes(packed[: at % len(packed)])):
         try:
-            step.unpack_artifact(each)
+            step.unpack_artifact(item)
         except UsageInvalid:
             continue
 
@@ -349,11 +349,11 @@ def test_stranger_can_only_be_quoted(api, other):
 
     page = LexborHTMLParser(MarkdownIt("gfm-like").disable("linkify").render(body))
     assert not page.css("img, script")
-    assert [each.attributes["href"] for each in page.css("a")] == [
+    assert [element.attributes["href"] for element in page.css("a")] == [
         f"https://github.example/them/project/actions/runs/{RUN}"
     ]
-    for each in page.css("code"):
-        each.decompose()
+    for element in page.css("code"):
+        element.decompose()
     assert not re.search(r"@|evil|::error|#1\b|\u202e", page.body.text())
     assert not re.search(r"@\w|\u202e", body)
     assert ME not in body

@@ -230,9 +230,9 @@ def test_merge_bases_of_shallow_clone_match_whole_history(host, tmp_path, seed):
         repo.git("fetch", "-q", f"--depth={depth}", "origin", left, right)
         here = MergeBases(places(repo), left, right)
         for one, other in ((left, right), (right, left)):
-            found = here.find_bases(one, other)
-            if found is not None:
-                assert sorted(found) == sorted(whole.find_bases(one, other) or []), depth
+            bases = here.find_bases(one, other)
+            if bases is not None:
+                assert sorted(bases) == sorted(whole.find_bases(one, other) or []), depth
                 told += 1
                 commits = history.list_commits(places(repo), [one], without=other)
                 if here.is_settled(one, other, commits):

@@ -52,9 +52,9 @@ class Host:
         repo.git("branch", "-q", "-D", "topic")
 
     def copied(self, folder: Path) -> Host:
-        found = copy(self)
-        found.folder, found.repo = folder, Repo(copy_tree(self.repo.top, folder / "host"))
-        return found
+        result = copy(self)
+        result.folder, result.repo = folder, Repo(copy_tree(self.repo.top, folder / "host"))
+        return result
 
     def of(self, event: str, payload: object, *, sha: str, ref: str, at: str = "", depth: int | None = 1, **more: str):
         """What is said in a checkout of `at`, by default of the event's commit."""
@@ -101,11 +101,16 @@ def refused(built: Host, payload: object, event: str = "pull_request", **more: s
 
 @pytest.mark.parametrize("event", ["pull_request", "pull_request_review", "pull_request_review_comment"])
 def test_pull_request_is_compared_from_the_parents_of_its_merge_not_from_where_it_was_opened(host, event):
-    found = host.pull_request(event=event)
-    assert (found.base, found.head) == (host.base, host.head)
-    assert found.base != host.opened
-    assert (found.settings_from, found.trusted, found.saves, found.checked_out) == (host.base, False, False, True)
-    assert (found.base_name, found.fork) == (
+    comparison = host.pull_request(event=event)
+    assert (comparison.base, comparison.head) == (host.base, host.head)
+    assert comparison.base != host.opened
+    assert (comparison.settings_from, comparison.trusted, comparison.saves, comparison.checked_out) == (
+        host.base,
+        False,
+        False,
+        True,
+    )
+    assert (comparison.base_name, comparison.fork) == (
         "origin/main",
         Fork("https://github.example/me/project", "refs/pull/7/head"),
     )
@@ -113,8 +118,8 @@ def test_pull_request_is_compared_from_the_parents_of_its_merge_not_from_where_i
 
 @pytest.mark.parametrize("depth", [1, None])
 def test_it_is_the_same_where_the_workflow_checked_out_the_head(host, depth):
-    found = host.pull_request(at=host.head, depth=depth)
-    assert (found.base, found.head, found.checked_out) == (host.base, host.head, True)
+    comparison = host.pull_request(at=host.head, depth=depth)
+    assert (comparison.base, comparison.head, comparison.checked_out) == (host.base, host.head, True)
     assert host.pull_request(at=host.base, depth=depth).checked_out is False
 
 
@@ -122,10 +127,10 @@ def test_it_is_the_same_where_the_workflow_checked_out_the_head(host, depth):
 @pytest.mark.parametrize("depth", [1, None])
 def test_settings_of_the_base_can_be_read_afterwards_and_nothing_else_has_changed(host, monkeypatch, at, depth):
     """By later steps that have no way in, too."""
-    found = host.pull_request(at=getattr(host, at), depth=depth)
+    comparison = host.pull_request(at=getattr(host, at), depth=depth)
     top = host.checkout
     top.git("remote", "set-url", "origin", "file:///nowhere")
-    assert settings_named(top, found, monkeypatch) == "block"
+    assert settings_named(top, comparison, monkeypatch) == "block"
     assert top.git("rev-parse", "HEAD") == getattr(host, at)
     assert top.git("for-each-ref", "--format=%(refname)") == "refs/remotes/pull/checkout"
     assert top.git("status", "--porcelain") == ""
@@ -151,17 +156,17 @@ def test_pull_request_from_the_same_repository_or_from_a_deleted_fork_names_no_f
 
 
 def test_without_a_merge_the_base_branch_is_asked_for_its_tip(host):
-    found = host.pull_request(sha=host.head)
-    assert (found.base, found.head, found.settings_from) == (host.base, host.head, host.base)
+    comparison = host.pull_request(sha=host.head)
+    assert (comparison.base, comparison.head, comparison.settings_from) == (host.base, host.head, host.base)
 
 
 def test_merged_pull_request_compares_the_landed_commit(host):
     host.repo.git("merge", "-q", "--squash", host.head)
     landed = host.repo.commit("squashed")
     payload = events.pull_request(host.opened, host.head, action="closed", merged=True, merge_commit_sha=landed)
-    found = host.pull_request(payload=payload, sha=landed)
-    assert (found.base, found.head, found.base_name) == (host.opened, landed, "")
-    assert found.settings_from == host.base
+    comparison = host.pull_request(payload=payload, sha=landed)
+    assert (comparison.base, comparison.head, comparison.base_name) == (host.opened, landed, "")
+    assert comparison.settings_from == host.base
 
 
 def test_pull_request_closed_without_merge_compares_like_any_other(host):
@@ -172,9 +177,14 @@ def test_pull_request_closed_without_merge_compares_like_any_other(host):
 def test_on_pull_request_target_the_settings_are_those_of_the_default_branch_and_nothing_is_checked_out(host):
     host.repo.git("branch", "release", host.opened)
     payload = events.pull_request(host.opened, host.head, ref="release")
-    found = host.of("pull_request_target", payload, sha=host.base, ref="refs/heads/main")
-    assert (found.base, found.head, found.base_name) == (host.opened, host.head, "origin/release")
-    assert (found.settings_from, found.trusted, found.saves, found.checked_out) == (host.base, False, False, False)
+    comparison = host.of("pull_request_target", payload, sha=host.base, ref="refs/heads/main")
+    assert (comparison.base, comparison.head, comparison.base_name) == (host.opened, host.head, "origin/release")
+    assert (comparison.settings_from, comparison.trusted, comparison.saves, comparison.checked_out) == (
+        host.base,
+        False,
+        False,
+        False,
+    )
 
 
 def test_base_branch_that_is_gone_is_an_error(built):
@@ -200,19 +210,19 @@ def test_no_step_sees_a_key_where_no_service_may_be_asked(host, tmp_path, monkey
 
 def test_merge_group_is_compared_with_its_base(host):
     ref = f"refs/heads/gh-readonly-queue/main/pr-7-{host.base}"
-    found = host.of("merge_group", events.merge_group(host.base, host.merge), sha=host.merge, ref=ref)
-    assert (found.base, found.head, found.settings_from) == (host.base, host.merge, host.base)
-    assert (found.trusted, found.saves, found.checked_out) == (False, False, True)
+    comparison = host.of("merge_group", events.merge_group(host.base, host.merge), sha=host.merge, ref=ref)
+    assert (comparison.base, comparison.head, comparison.settings_from) == (host.base, host.merge, host.base)
+    assert (comparison.trusted, comparison.saves, comparison.checked_out) == (False, False, True)
 
 
 # -- pushes, schedules, by hand
 
 
 def test_push_is_compared_with_what_was_there_before(host):
-    found = host.push(host.opened)
-    assert (found.base, found.head) == (host.opened, host.base)
-    assert (found.trusted, found.saves, found.checked_out) == (True, True, True)
-    assert found.environment == {"VMRAG_SETTINGS_FROM": ""}
+    comparison = host.push(host.opened)
+    assert (comparison.base, comparison.head) == (host.opened, host.base)
+    assert (comparison.trusted, comparison.saves, comparison.checked_out) == (True, True, True)
+    assert comparison.environment == {"VMRAG_SETTINGS_FROM": ""}
 
 
 def test_push_by_force_is_compared_with_what_was_there_before(host):
@@ -246,15 +256,25 @@ def test_host_that_does_not_answer_makes_no_branch_a_new_one(host):
 
 
 def test_new_branch_follows_the_default_branch_and_the_first_push_of_all_nothing(host):
-    found = host.push(ZEROS, host.head, ref="refs/heads/topic")
-    assert (found.base, found.head, found.trusted, found.saves) == (host.base, host.head, True, False)
+    comparison = host.push(ZEROS, host.head, ref="refs/heads/topic")
+    assert (comparison.base, comparison.head, comparison.trusted, comparison.saves) == (
+        host.base,
+        host.head,
+        True,
+        False,
+    )
     assert host.push(ZEROS).base is None
 
 
 @pytest.mark.parametrize("before", [ZEROS, "ab" * 20])
 def test_tag_follows_nothing_and_nobodys_settings_count(host, before):
-    found = host.push(before, ref="refs/tags/v1", GITHUB_REF_PROTECTED="true")
-    assert (found.base, found.head, found.settings_from, found.saves) == (None, host.base, None, False)
+    comparison = host.push(before, ref="refs/tags/v1", GITHUB_REF_PROTECTED="true")
+    assert (comparison.base, comparison.head, comparison.settings_from, comparison.saves) == (
+        None,
+        host.base,
+        None,
+        False,
+    )
 
 
 @pytest.mark.parametrize(("protected", "counts"), [("true", True), ("false", False), ("", False), ("TRUE", False)])
@@ -287,9 +307,9 @@ def test_workflow_may_say_itself_whose_settings_count(host):
 )
 def test_other_events_are_about_one_commit_and_few_of_them_are_trusted(host, event, ref, trusted, saves):
     payload = {"repository": OWN, "inputs": None} if event != "schedule" else {"schedule": "0 5 * * *"}
-    found = host.of(event, payload, sha=host.base, ref=ref)
-    assert (found.base, found.head, found.trusted, found.saves) == (None, host.base, trusted, saves)
-    assert ("VMRAG_NO_SERVICES" in found.environment) is not trusted
+    comparison = host.of(event, payload, sha=host.base, ref=ref)
+    assert (comparison.base, comparison.head, comparison.trusted, comparison.saves) == (None, host.base, trusted, saves)
+    assert ("VMRAG_NO_SERVICES" in comparison.environment) is not trusted
 
 
 # -- checkouts of other repositories
@@ -311,9 +331,14 @@ def test_of_another_repository_nothing_is_known_but_what_is_checked_out(host, tm
     other.git("remote", "add", "origin", url)
     payload = events.pull_request(host.opened, host.head)
     job = Job(tmp_path, event, payload, sha=host.merge, ref="refs/heads/main", GITHUB_REF_PROTECTED="true")
-    found = read_comparison(job.environ, plumbing.locate_work_tree(other.top))
-    assert (found.base, found.head, found.settings_from, found.checked_out) == (None, at, None, True)
-    assert found.trusted is (event != "pull_request")
+    comparison = read_comparison(job.environ, plumbing.locate_work_tree(other.top))
+    assert (comparison.base, comparison.head, comparison.settings_from, comparison.checked_out) == (
+        None,
+        at,
+        None,
+        True,
+    )
+    assert comparison.trusted is (event != "pull_request")
 
 
 @pytest.mark.parametrize("event", ["pull_request", "pull_request_target"])

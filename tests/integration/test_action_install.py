@@ -40,32 +40,32 @@ NEVER = {"pygithub", "requests", "cryptography", "chromadb", "hatchling", "pytes
 def test_mode_needs_these_packages_and_no_others(modes: set[str], there: set[str], missing: set[str]) -> None:
     """The tests of each mode's step run with them alone (`tests.support.actions_runner`)."""
     for mode in modes:
-        found = set(packages.list_package_names(packages.list_mode_extras([mode])))
-        assert there | {"actions-toolkit", "doltlite", "msgspec"} <= found
-        assert found.isdisjoint(missing | NEVER)
+        package_names = set(packages.list_package_names(packages.list_mode_extras([mode])))
+        assert there | {"actions-toolkit", "doltlite", "msgspec"} <= package_names
+        assert package_names.isdisjoint(missing | NEVER)
 
 
 def brought(name: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, frozenset[str]]]:
     """What an installed package requires here, by its own metadata."""
-    found = set()
-    for each in map(Requirement, importlib.metadata.requires(name) or []):
-        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            found.add((canonicalize_name(each.name), frozenset(each.extras)))
-    return found
+    result = set()
+    for item in map(Requirement, importlib.metadata.requires(name) or []):
+        if item.marker is None or any(item.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            result.add((canonicalize_name(item.name), frozenset(item.extras)))
+    return result
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_package_names_match_installed_metadata(mode: str) -> None:
     """Another way to the same list: it has no more than the versions of other Pythons besides."""
     new = brought("vmrag-link", frozenset(packages.list_mode_extras([mode])))
-    found: set[tuple[str, frozenset[str]]] = set()
+    result: set[tuple[str, frozenset[str]]] = set()
     while new:
-        found |= new
-        new = {each for name, extras in new for each in brought(name, extras)} - found
-    wanted = {name for name, _ in found} | {"actions-toolkit"}
+        result |= new
+        new = {item for name, extras in new for item in brought(name, extras)} - result
+    expected = {name for name, _ in result} | {"actions-toolkit"}
     listed = set(packages.list_package_names(packages.list_mode_extras([mode])))
-    assert wanted <= listed
-    assert listed - wanted <= {"typing-extensions"}  # of Python 3.12 and older
+    assert expected <= listed
+    assert listed - expected <= {"typing-extensions"}  # of Python 3.12 and older
 
 
 def test_everything_that_is_listed_has_hashes() -> None:

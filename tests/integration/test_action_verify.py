@@ -62,9 +62,11 @@ class Upstream:
         ws = Workspace.open(self.checkout.top, QUIET)
         try:
             self.comparison: Comparison = read_comparison(job.environ, ws.places)
-            found = self.comparison
-            deepen.make_comparable(ws.places, found.base, found.head)
-            return verify_between(ws, found.base, found.head, base_name=found.base_name, fork=found.fork)
+            comparison = self.comparison
+            deepen.make_comparable(ws.places, comparison.base, comparison.head)
+            return verify_between(
+                ws, comparison.base, comparison.head, base_name=comparison.base_name, fork=comparison.fork
+            )
         finally:
             ws.close()
 
@@ -131,8 +133,8 @@ def test_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workflo
         assert variables.keys() == job["steps"][-1]["env"].keys()
     environ = os.environ | variables | {"PATH": f"{SCRIPT.parent}:{os.environ['PATH']}"}
     bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", commands]
-    done = subprocess.run(bash, cwd=maintainer.top, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(bash, cwd=maintainer.top, env=environ, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
     assert told(upstream.pull_request(head, revision)) == []
 
 
@@ -214,10 +216,10 @@ def test_remote_without_knowledge_is_an_error_where_something_is_pinned(upstream
 
 def test_without_the_history_that_it_needs_the_check_is_an_error_and_no_guess(upstream):
     upstream.pull_request(upstream.tip("side"), upstream.world.revision("side"), source=OWN)
-    found, again = upstream.comparison, checkout(upstream.hub.top, upstream.folder / "flat", upstream.tip("side"))
-    again.git("fetch", "-q", "--depth=1", "origin", found.base or "")
+    comparison, again = upstream.comparison, checkout(upstream.hub.top, upstream.folder / "flat", upstream.tip("side"))
+    again.git("fetch", "-q", "--depth=1", "origin", comparison.base or "")
     ws = Workspace.open(again.top, QUIET)
-    report = verify_between(ws, found.base, found.head, base_name=found.base_name)
+    report = verify_between(ws, comparison.base, comparison.head, base_name=comparison.base_name)
     assert ("error", "NOT_COMPARABLE") in told(report)
     ws.close()
 

@@ -83,11 +83,11 @@ class World:
         """The pull request: the fork has revisions, and one commit for each pins it; returns the
         last.
         """
-        names = {f"pr-{each[:12]}": each for each in revisions}
+        names = {f"pr-{revision[:12]}": revision for revision in revisions}
         for name, revision in names.items():  # our own commands would not push what is not ours
             self.eve.engine.create_branch(name, revision)
         self.eve.push("fork", *names)
-        return [self.pins(each) for each in revisions][-1]
+        return [self.pins(revision) for revision in revisions][-1]
 
     def evil(self, *statements: str, base: str = "", name: str = "evil") -> str:
         """As `evil`, in the clone."""
@@ -107,10 +107,10 @@ class World:
         """The error of `vmrag adopt`, which left no trace."""
         self.ada.fetch()  # which it does anyway
         before = self.ours()
-        done = self.maintainer.vmrag("adopt", "../fork.git", commit, *options, "--json", code=code)
+        result = self.maintainer.vmrag("adopt", "../fork.git", commit, *options, "--json", code=code)
         assert self.ours() == before
         assert not self.ada.places.quarantine.exists()
-        return done.error
+        return result.error
 
     def adopts(self, commit: str = "topic", *options: str, code: int = 0) -> dict[str, Any]:
         report = self.maintainer.ask("adopt", "../fork.git", commit, *options, code=code)
@@ -121,9 +121,9 @@ class World:
         """Whether the hub's knowledge base reaches it: a new clone looks."""
         looker = git_clone(self.pair.hub.top, self.pair.folder / f"looker-{random.randrange(10**9)}")
         assert looker.clone_knowledge()
-        found = looker.engine.has_revision(revision)
+        result = looker.engine.has_revision(revision)
         looker.close()
-        return found
+        return result
 
 
 @pytest.fixture(scope="session")
@@ -154,8 +154,8 @@ def world(template: Path, tmp_path: Path, home: Path) -> Iterator[World]:
         copy_tree(path, tmp_path / path.name)
     ada, bob, eve = (Clone(tmp_path / name) for name in ("ada", "bob", "eve"))
     yield World(Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git")), eve, Repo(tmp_path / "fork.git"))
-    for each in (ada, bob, eve):
-        each.close()
+    for user in (ada, bob, eve):
+        user.close()
 
 
 def evil(file: Path, *statements: str, base: str, name: str) -> str:
@@ -197,12 +197,12 @@ def test_adopt_makes_pins_of_a_fork_reachable_at_the_base(world):
 
 def test_nothing_else_of_the_fork_comes_along(world):
     other = world.evil("INSERT INTO vmrag_meta VALUES ('a', 'b')")
-    wanted = world.eve.record("wanted")
-    world.opens(wanted)
+    expected = world.eve.record("wanted")
+    world.opens(expected)
     world.eve.push("fork", "evil", "main")
     before = world.ada.repo.git("for-each-ref"), [branch.name for branch in world.ada.engine.list_branches()]
     world.adopts("topic", "--no-push")
-    assert world.ada.engine.has_revision(wanted)
+    assert world.ada.engine.has_revision(expected)
     assert not world.ada.engine.has_revision(other)
     names = [branch.name for branch in world.ada.engine.list_branches() if branch.name != KEEP_BRANCH]
     assert (world.ada.repo.git("for-each-ref"), names) == before
@@ -249,8 +249,8 @@ def test_adopt_without_news_still_requires_a_fork(world):
 def test_fork_is_named_as_git_fetch_takes_it(world, named):
     world.opens(world.eve.record("one"))
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
-    done = world.maintainer.vmrag("adopt", named.format(fork=world.fork.top), "topic", "--json")
-    assert done.json["pushed"]
+    result = world.maintainer.vmrag("adopt", named.format(fork=world.fork.top), "topic", "--json")
+    assert result.json["pushed"]
 
 
 @pytest.mark.parametrize("name", ["nobranch", "two words", "a:b", "a*", "refs/x..y"])
@@ -357,8 +357,8 @@ def test_base_repository_is_never_the_fork_itself(world):
 @pytest.mark.parametrize("source", ["ext::sh -c touch% pwned", "-oProxyCommand=touch pwned", "fd::3"])
 @pytest.mark.sample(2)
 def test_source_that_would_run_a_program_is_refused(world, source):
-    done = world.maintainer.vmrag("adopt", "--json", "--", source, "topic", code=None)
-    assert done.code in (2, 3)
+    result = world.maintainer.vmrag("adopt", "--json", "--", source, "topic", code=None)
+    assert result.code in (2, 3)
     assert not list(world.pair.folder.rglob("*pwned*"))
 
 
@@ -470,9 +470,9 @@ def _beginning(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     engine = DoltliteEngine.create(folder / "ours", author=AUTHOR, date=DATE)
     engine.create_branch("main", root(engine))
     engine.write("main", Write(put_collections=[guide()]), expected=root(engine))
-    known = store(engine, "main", document("long"), document("other"))
+    revision = store(engine, "main", document("long"), document("other"))
     engine.close()
-    return folder / "ours", known
+    return folder / "ours", revision
 
 
 @pytest.fixture
@@ -740,8 +740,8 @@ def test_two_at_once_take_turns(world):
     world.eve.push("fork", revisions=(two,))
     world.eve.repo.commit("another", pin=pin_of(two))
     world.eve.repo.git("push", "-q", "--no-verify", "fork", "HEAD:refs/heads/second")
-    running = [cli.start(world.maintainer, "adopt", "../fork.git", each) for each in ("topic", "second")]
-    assert [each.done().code for each in running] == [0, 0]
+    running = [cli.start(world.maintainer, "adopt", "../fork.git", name) for name in ("topic", "second")]
+    assert [process.done().code for process in running] == [0, 0]
     assert world.on_hub(one)
     assert world.on_hub(two)
 
@@ -759,8 +759,8 @@ def test_maintainers_clone_may_lack_history_or_contents(world, options):
     world.opens(revision)
     small = git_clone(f"file://{world.pair.hub.top}", world.pair.folder / "small", *options)
     assert small.clone_knowledge()
-    done = Project(small.repo.top).vmrag("adopt", f"file://{world.fork.top}", "topic", "--json")
-    assert done.json["pinned"] == [revision]
+    result = Project(small.repo.top).vmrag("adopt", f"file://{world.fork.top}", "topic", "--json")
+    assert result.json["pinned"] == [revision]
     small.close()
 
 

@@ -50,16 +50,19 @@ def asked(project: Project, *words: str) -> dict:
 
 def test_it_names_what_moved_and_the_revisions_that_changed_each_document(history):
     report = asked(history, "--since", "v1")
-    changes = {each["document"]: (each["rank_before"], each["rank_after"]) for each in report["changes"]}
+    changes = {change["document"]: (change["rank_before"], change["rank_after"]) for change in report["changes"]}
     assert changes["docs/docs/c.md"][0] is None
     assert changes["docs/docs/c.md"][1] is not None
-    documents = {each["document"]: each for each in report["documents"]}
+    documents = {document["document"]: document for document in report["documents"]}
     assert {name: document["kind"] for name, document in documents.items()} == {
         "docs/docs/a.md": "modified",
         "docs/docs/c.md": "added",
     }
-    assert [each["message"].strip() for each in documents["docs/docs/a.md"]["revisions"]] == ["five and limits", "four"]
-    assert [each["message"].strip() for each in documents["docs/docs/c.md"]["revisions"]] == ["five and limits"]
+    assert [revision["message"].strip() for revision in documents["docs/docs/a.md"]["revisions"]] == [
+        "five and limits",
+        "four",
+    ]
+    assert [revision["message"].strip() for revision in documents["docs/docs/c.md"]["revisions"]] == ["five and limits"]
     assert not any(document["uncommitted"] for document in documents.values())
     assert report["revision"] != report["since"]
 
@@ -69,7 +72,8 @@ def test_answers_are_those_that_both_places_give(history):
     for place, answers in (("v1", report["before"]), ("v2", report["after"])):
         given = asked(history, "--at", place)["results"]
         assert [(answer["document"], answer["chunk"], answer["score"]) for answer in answers] == [
-            (f"{each['collection']}/{each['doc_id']}", each["chunk"], each["score"]) for each in given
+            (f"{document['collection']}/{document['doc_id']}", document["chunk"], document["score"])
+            for document in given
         ]
 
 
@@ -98,16 +102,16 @@ def test_from_an_older_place_a_removed_document_is_named_and_its_revisions(histo
     history.git("add", "-A")
     history.git("commit", "-q", "-m", "no retries")
     report = asked(history, "--since", "v2")
-    changed = {each["document"]: each for each in report["documents"]}["docs/docs/a.md"]
+    changed = {document["document"]: document for document in report["documents"]}["docs/docs/a.md"]
     assert changed["kind"] == "removed"
-    assert [each["message"].strip() for each in changed["revisions"]] == ["no retries"]
+    assert [revision["message"].strip() for revision in changed["revisions"]] == ["no retries"]
 
 
 @pytest.mark.parametrize("other", [["--at", "v1"], ["--full"], ["-U", "2"], ["--open"]])
 def test_query_since_rejects_options_for_one_answer(history, other):
-    done = history.vmrag("query", "retries", "--since", "v1", *other, code=None)
-    assert done.code == 2
-    assert "--since compares two answers" in done.err
+    result = history.vmrag("query", "retries", "--since", "v1", *other, code=None)
+    assert result.code == 2
+    assert "--since compares two answers" in result.err
 
 
 def test_ref_without_a_pin_is_refused_with_its_name(history):
@@ -115,6 +119,6 @@ def test_ref_without_a_pin_is_refused_with_its_name(history):
     history.git("rm", "-rq", "--cached", ".")
     history.git("commit", "-q", "--allow-empty", "-m", "bare")
     history.git("checkout", "-qf", "main")
-    done = history.vmrag("query", "retries", "--since", "bare", code=None)
-    assert done.code != 0
-    assert "bare" in done.err
+    result = history.vmrag("query", "retries", "--since", "bare", code=None)
+    assert result.code != 0
+    assert "bare" in result.err

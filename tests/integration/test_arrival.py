@@ -292,8 +292,8 @@ def test_clone_without_its_knowledge_base_answers_from_files_in_every_tool(cut_o
             answer = text_of(tools(name, **arguments))
             assert expected in answer, (name, arguments, answer)
             named = any(value in OF_FILES_ALONE for value in arguments.values())
-            told = re.search(r"vmrag (fetch|clone|status)", answer)
-            assert named or told, (name, arguments, answer)
+            match = re.search(r"vmrag (fetch|clone|status)", answer)
+            assert named or match, (name, arguments, answer)
             assert not DELETES.search(answer), (name, answer)
         for name, arguments in STORED:
             if bound:

@@ -30,9 +30,9 @@ LINE = "vmrag: knowledge follows in the background; see: vmrag status"
 
 
 def switched(project: Project, branch: str, **environ: str) -> list[str]:
-    done = project.run("switch", "-q", branch, env=environ)
-    assert done.returncode == 0, done.stderr
-    return done.stderr.splitlines()
+    result = project.run("switch", "-q", branch, env=environ)
+    assert result.returncode == 0, result.stderr
+    return result.stderr.splitlines()
 
 
 def bound(project: Project) -> str:
@@ -156,9 +156,9 @@ def test_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
     switched(project, "main", **ASIDE)
     ended(project)
     report = project.run_quietly("status", "--json")
-    found = json.loads(report.out)
-    assert "is not JSON" in found["background"]["error"]
-    assert any("sync failed" in reason and "sync.log" in reason for reason in found["reasons"])
+    content = json.loads(report.out)
+    assert "is not JSON" in content["background"]["error"]
+    assert any("sync failed" in reason and "sync.log" in reason for reason in content["reasons"])
     switched(project, "feature", **ASIDE)
     ended(project)
     assert project.status()["background"] is None
@@ -171,10 +171,10 @@ def test_status_shows_how_far_a_sync_is(project, held):
             task.advance(10)
             time.sleep(background.WRITE_SECONDS)
             task.advance(10)
-            found = project.status()
-            assert found["background"]["doing"] == "building the index"
-            assert (found["background"]["done"], found["background"]["total"]) == (20, 40)
-            assert any("building the index, 20 of 40" in reason for reason in found["reasons"])
+            status = project.status()
+            assert status["background"]["doing"] == "building the index"
+            assert (status["background"]["done"], status["background"]["total"]) == (20, 40)
+            assert any("building the index, 20 of 40" in reason for reason in status["reasons"])
 
 
 def test_log_is_kept_small(project, monkeypatch):
@@ -191,12 +191,12 @@ def test_log_is_kept_small(project, monkeypatch):
 def test_query_waits_for_a_sync_that_ends_in_time(project):
     with locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
         switched(project, "feature", **ASIDE)
-        asked = subprocess.Popen(
+        result = subprocess.Popen(
             [terminal.SCRIPT, "query", "uv", "--json"], cwd=project.top, stdout=subprocess.PIPE, text=True
         )
         time.sleep(0.5)
-        assert asked.poll() is None
-    answer = json.loads(asked.communicate(timeout=60)[0])
+        assert result.poll() is None
+    answer = json.loads(result.communicate(timeout=60)[0])
     assert answer["kb"]["commit"] == project.pinned
     assert answer["kb"]["in_sync"]
     ended(project)
@@ -297,10 +297,10 @@ def test_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(proj
 def holder(own: Path) -> int:
     """The process that syncs a work tree."""
     deadline = time.monotonic() + 20
-    while (found := locks.read_holder(own / "sync.lock")) is None or not (own / "sync.log").exists():
+    while (result := locks.read_holder(own / "sync.lock")) is None or not (own / "sync.log").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return found[0]
+    return result[0]
 
 
 def ended_process(pid: int) -> bool:

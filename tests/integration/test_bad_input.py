@@ -36,17 +36,17 @@ WRITES = [ADD, ("commit", "-m", "x")]
 def refused(project: Project, *command: str, code: int, error: str) -> dict[str, Any]:
     """The error of a command that fails the way it should: in JSON and in words, with a hint."""
     said = project.run_quietly(*command, "--json")
-    found = error_of(said)
-    assert (said.code, found["code"]) == (code, error), found
+    result = error_of(said)
+    assert (said.code, result["code"]) == (code, error), result
     words = project.run_quietly(*command)
     assert words.code == code
     assert words.out == ""
-    assert f"error: {found['message']}" in words.err
+    assert f"error: {result['message']}" in words.err
     assert "Traceback" not in words.err
     if error != "INVALID_PARAMETER":
-        assert found["hint"]
-        assert f"hint: {found['hint']}" in words.err
-    return found
+        assert result["hint"]
+        assert f"hint: {result['hint']}" in words.err
+    return result
 
 
 def follow(project: Project, hint: str) -> None:
@@ -232,8 +232,8 @@ def test_damaged_index_is_built_again_and_never_served(project, tmp_path, damage
     else:
         report = project.status()
         assert (report["state"], report["hint"]) == ("drift", "vmrag sync")
-    done = project.run_quietly(*command.split())
-    assert done.code == int((pin, command) == ("malformed", "sync"))
+    result = project.run_quietly(*command.split())
+    assert result.code == int((pin, command) == ("malformed", "sync"))
     if pin == "malformed":
         (project.top / ".dolt-version").write_bytes(pinned)
         project.vmrag("sync")
@@ -256,9 +256,9 @@ def test_index_with_other_bytes_in_files_of_the_right_size_is_built_again(projec
     for path in paths:
         path.write_bytes(b"\1" * path.stat().st_size)
     for command in [("query", "faq"), ADD, ("query", "install")]:
-        done = project.run_quietly(*command, "--json")
-        assert done.code == 0, done
-        assert command == ADD or done.json["results"]
+        result = project.run_quietly(*command, "--json")
+        assert result.code == 0, result
+        assert command == ADD or result.json["results"]
     (tmp_path / "scratch").mkdir()
     assert ("handbook", "new.md") in assert_whole(project, tmp_path / "scratch")
 
@@ -309,14 +309,14 @@ def test_in_a_read_only_folder_questions_are_answered_and_writes_are_refused(pro
     project.put("note.md", "A note about zebras.")
     with read_only(project.shared):
         for command in [("status",), ("query", "zebras"), ("list",), ("show", "handbook/note.md"), ("log",), ("diff",)]:
-            done = without_rights(project, *command)
-            assert done.code == 0, (command, done)
+            result = without_rights(project, *command)
+            assert result.code == 0, (command, result)
         assert "note.md" in without_rights(project, "query", "zebras").out
         for command in WRITES:
-            done = without_rights(project, *command, "--json")
-            assert done.code == 3
-            assert error_of(done)["code"] in ("FILE_SYSTEM_ERROR", "DATABASE_ERROR")
-            assert str(project.shared) in error_of(done)["message"]
+            result = without_rights(project, *command, "--json")
+            assert result.code == 3
+            assert error_of(result)["code"] in ("FILE_SYSTEM_ERROR", "DATABASE_ERROR")
+            assert str(project.shared) in error_of(result)["message"]
         git = ("git", "switch", "-q", "feature")
         moved = start(project, program=(*WITHOUT_RIGHTS, *git)).done()
         assert moved.code == 0
@@ -332,8 +332,8 @@ def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_
     before = project.pinned
     project.top.chmod(0o555)
     try:
-        done = without_rights(project, "commit", "-m", "note", "--json")
-        assert (done.code, error_of(done)["code"]) == (1, "UNPINNED_REVISION")
+        result = without_rights(project, "commit", "-m", "note", "--json")
+        assert (result.code, error_of(result)["code"]) == (1, "UNPINNED_REVISION")
         answer = without_rights(project, "query", "zebras")
         assert answer.code == 0
         assert "UNPINNED_REVISION" in answer.err
@@ -341,7 +341,7 @@ def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_
         project.top.chmod(0o755)
     assert project.pinned == before
     assert "Finished an interrupted commit" in project.vmrag("sync").err
-    assert project.pinned == error_of(done)["details"]["revision"]
+    assert project.pinned == error_of(result)["details"]["revision"]
     (tmp_path / "scratch").mkdir()
     assert ("handbook", "note.md") in assert_whole(project, tmp_path / "scratch")
 
@@ -366,11 +366,11 @@ def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_go
     expected = stocked.texts()
     with small_disk(stocked.shared, kilobytes=16_000) as fill:
         fill(left)
-        done = stocked.run_quietly("import", "more", "--collection", "handbook", "--base", "more", "--json")
+        result = stocked.run_quietly("import", "more", "--collection", "handbook", "--base", "more", "--json")
         if imports:
-            _says_that_the_disk_is_full(done, imports)
+            _says_that_the_disk_is_full(result, imports)
         else:
-            assert done.code == 0, done
+            assert result.code == 0, result
             expected |= {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
         committed = stocked.run_quietly("commit", "-m", "on a full disk", "--json")
         if commits:
@@ -647,8 +647,8 @@ def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs
     project.write(".vmrag.yaml", "embedding:\n  model: default\n")
     project.put("more.md", "The automobile needs fuel.")
     project.put("car.md", "The automobile needs fuel.", collection="vehicles")
-    found = {each["collection"] for each in project.ask("query", "car", "--mode", "vector")["results"]}
-    assert found == {"handbook", "vehicles"}
+    collections = {result["collection"] for result in project.ask("query", "car", "--mode", "vector")["results"]}
+    assert collections == {"handbook", "vehicles"}
     (tmp_path / "scratch").mkdir()
     assert_whole(project, tmp_path / "scratch")
 
@@ -759,16 +759,16 @@ def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocke
         shutil.copytree(stocked.top, tmp_path / f"copy-{number}", symlinks=True)
         copy = Project(tmp_path / f"copy-{number}")
         before, before_texts = copy.pinned, copy.texts()
-        done = interrupted(copy, duration * part, *line)
-        assert done.code in (0, 130) or (done.code == -signal.SIGINT and done.out), (
-            done
+        result = interrupted(copy, duration * part, *line)
+        assert result.code in (0, 130) or (result.code == -signal.SIGINT and result.out), (
+            result
         )  # or when all was said and done
-        if done.code == 130:
+        if result.code == 130:
             hits += 1
-            assert done.out == ""
-            told = done.err.strip()
-            assert re.fullmatch(INTERRUPTED[command], told), told
-            if "as it was" in told:
+            assert result.out == ""
+            text = result.err.strip()
+            assert re.fullmatch(INTERRUPTED[command], text), text
+            if "as it was" in text:
                 assert copy.texts() == before_texts
         copy.vmrag("sync")
         texts = copy.texts()

@@ -22,7 +22,7 @@ def hint(project: Project) -> str:
     error = project.vmrag("sync", "--json", code=None).error
     assert project.ask("status", code=1)["hint"] == error["hint"]
     topics = project.vmrag("doctor", "--json", code=None).json["topics"]
-    assert error["hint"] in {each["fix"] for topic in topics for each in topic["findings"]}
+    assert error["hint"] in {finding["fix"] for topic in topics for finding in topic["findings"]}
     return error["hint"]
 
 
@@ -30,8 +30,8 @@ def obey(project: Project, told: str) -> None:
     """Type what a hint shows, without the remark behind it."""
     vmrag = shlex.join([str(Path(sys.executable).parent / "vmrag")])
     line = told.partition("   (")[0].replace("vmrag ", f"{vmrag} ")
-    done = subprocess.run(["sh", "-c", line], cwd=project.top, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done
+    result = subprocess.run(["sh", "-c", line], cwd=project.top, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result
 
 
 def newer(project: Project) -> str:

@@ -118,8 +118,8 @@ def results_of(sarif: str) -> list[dict[str, Any]]:
     document = json.loads(sarif)
     jsonschema.validate(document, SARIF)
     run = document["runs"][0]
-    rules = [each["id"] for each in run["tool"]["driver"]["rules"]]
-    assert [rules[each["ruleIndex"]] for each in run["results"]] == [each["ruleId"] for each in run["results"]]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [result["ruleId"] for result in run["results"]]
     return list(run["results"])
 
 
@@ -136,9 +136,9 @@ def points_of(tap: str) -> list[tuple[bool, str, Any]]:
     assert version == "TAP version 14"
     points: list[tuple[bool, str, list[str]]] = []
     for line in lines:
-        if found := TAP_LINE.fullmatch(line):
-            assert int(found[2]) == len(points) + 1
-            points.append((not found[1], re.sub(r"\\(.)", r"\1", found[3]), []))
+        if match := TAP_LINE.fullmatch(line):
+            assert int(match[2]) == len(points) + 1
+            points.append((not match[1], re.sub(r"\\(.)", r"\1", match[3]), []))
         else:
             assert line.startswith("  "), line
             points[-1][2].append(line.removeprefix("  "))
@@ -199,8 +199,8 @@ def test_problem_is_known_again_where_lines_scores_and_places_are_others(golden)
     text = (golden.top / FILE).read_text()
     golden.write(FILE, f"# One line more.\n{text}")
     after = entries_of(written(golden, "check")[2])
-    assert [each["fingerprint"] for each in after] == [each["fingerprint"] for each in before]
-    assert [each["description"] for each in after] != [each["description"] for each in before]
+    assert [item["fingerprint"] for item in after] == [item["fingerprint"] for item in before]
+    assert [item["description"] for item in after] != [item["description"] for item in before]
 
 
 def test_queries_of_one_text_have_names_of_their_own_and_an_id_counts_once(golden):

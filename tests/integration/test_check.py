@@ -41,8 +41,8 @@ def text(project: Project) -> str:
 
 def missed(project: Project, *arguments: str) -> list[list[str]]:
     report = project.vmrag("check", *arguments, "--json", code=None).json
-    assert report["missed"] == sum(bool(each["misses"]) for each in report["queries"])
-    return [[miss["kind"] for miss in each["misses"]] for each in report["queries"]]
+    assert report["missed"] == sum(bool(query["misses"]) for query in report["queries"])
+    return [[miss["kind"] for miss in query["misses"]] for query in report["queries"]]
 
 
 def error(project: Project, *arguments: str, code: int = 2) -> dict[str, str]:
@@ -64,14 +64,14 @@ def test_check_update_records_rankings_and_keeps_text_of_user(golden):
 
 def test_changed_answer_fails_readably_until_it_is_recorded(golden):
     golden.put("install.md", "Install the program, install the program.")
-    done = golden.vmrag("check", code=1)
-    assert f"miss  install the program  {FILE}:9" in done.out
-    assert "ranking: the ranking is not the recorded one" in done.out
-    assert "- -> 1    handbook/install.md #0" in done.out
-    assert done.out.splitlines()[-1].endswith(", uncommitted documents included.")
-    done = golden.vmrag("check", "--update")
-    assert "recorded  install the program" in done.out
-    assert f"Recorded 1 ranking in {FILE}: 0 new, 1 changed." in done.out
+    result = golden.vmrag("check", code=1)
+    assert f"miss  install the program  {FILE}:9" in result.out
+    assert "ranking: the ranking is not the recorded one" in result.out
+    assert "- -> 1    handbook/install.md #0" in result.out
+    assert result.out.splitlines()[-1].endswith(", uncommitted documents included.")
+    result = golden.vmrag("check", "--update")
+    assert "recorded  install the program" in result.out
+    assert f"Recorded 1 ranking in {FILE}: 0 new, 1 changed." in result.out
     assert missed(golden) == [[], []]
     golden.drop("install.md")
     assert missed(golden) == [[], ["ranking"]]
@@ -79,7 +79,7 @@ def test_changed_answer_fails_readably_until_it_is_recorded(golden):
 
 def test_recorded_order_stays_where_a_line_of_another_document_moves_all_scores(project):
     texts = ("install the program", "certificates for TLS", "questions")
-    project.write(FILE, "queries:\n" + "".join(f"  - query: {each}\n    mode: keyword\n" for each in texts))
+    project.write(FILE, "queries:\n" + "".join(f"  - query: {text}\n    mode: keyword\n" for text in texts))
     project.vmrag("check", "--update", "--order")
     recorded = text(project)
     assert ("ranking:" in recorded, "recorded:" in recorded, recorded.count("order:")) == (False, False, 3)
@@ -89,13 +89,17 @@ def test_recorded_order_stays_where_a_line_of_another_document_moves_all_scores(
     faq = project.ask("show", "handbook/faq.md")["content"]
     project.put("faq.md", f"{faq}\nNothing in particular.\n", collection="handbook")
     kinds = missed(project)
-    assert {each for query in kinds for each in query} == {"ranking"}
+    assert {item for query in kinds for item in query} == {"ranking"}
 
 
 def test_thresholds_decide_in_place_of_single_misses(golden):
     def failed(*arguments: str) -> list[tuple[str, float]]:
         report = golden.vmrag("check", *arguments, "--json", code=None).json
-        return [(each["name"], each["found"]) for each in report["thresholds"] if each["found"] != each["limit"]]
+        return [
+            (threshold["name"], threshold["found"])
+            for threshold in report["thresholds"]
+            if threshold["found"] != threshold["limit"]
+        ]
 
     project_text = text(golden)
     golden.write(
@@ -113,8 +117,8 @@ def test_thresholds_decide_in_place_of_single_misses(golden):
     assert metrics["mrr_interval"] == pytest.approx([0.207660, 0.938508], abs=1e-6)
     assert report["thresholds"] == []
     golden.vmrag("check", "--min-mrr", "0.6", "--min-recall", "0.5", "--max-regressions", "3")
-    done = golden.vmrag("check", "--min-mrr", "0.7", code=1)
-    assert "below  mrr 0.6667; at least 0.7 required\n" in done.out
+    result = golden.vmrag("check", "--min-mrr", "0.7", code=1)
+    assert "below  mrr 0.6667; at least 0.7 required\n" in result.out
     assert failed("--max-regressions", "2") == [("regressions", 3)]
     assert golden.vmrag("check", "--base", "HEAD").out.count("holds  0 regressions; at most 0 allowed") == 1
     golden.drop("deep/tls.txt")
@@ -143,9 +147,9 @@ def test_quality_of_earlier_commits_is_asked_of_them_by_the_queries_of_today(pro
     project.write(".dolt-version", pin)
     project.git("commit", "-q", "--no-verify", "-am", "mended")
     report = project.vmrag("check", "--history", "4", "--json", code=1).json["history"]
-    found = [(each["commit"], each.get("missed")) for each in report["commits"]]
-    assert found == [(project.git("rev-parse", "HEAD").strip(), 1), (broken, None), (bad, 1), (good, 0)]
-    assert [each.get("metrics", {}).get("mrr") for each in report["commits"]] == [0.0, None, 0.0, 1.0]
+    result = [(commit["commit"], commit.get("missed")) for commit in report["commits"]]
+    assert result == [(project.git("rev-parse", "HEAD").strip(), 1), (broken, None), (bad, 1), (good, 0)]
+    assert [commit.get("metrics", {}).get("mrr") for commit in report["commits"]] == [0.0, None, 0.0, 1.0]
     assert "0000000" in report["commits"][1]["problem"]
     assert not report["shallow"]
     shown = project.vmrag("check", "--history", "2", "--at", broken + "^", code=1).out.splitlines()
@@ -160,10 +164,10 @@ def test_check_update_does_not_rewrite_expectations(golden):
     golden.drop("deep/tls.txt")
     golden.put("tls.txt", "Nothing of that kind.")
     before = text(golden)
-    done = golden.vmrag("check", "--update", code=1)
+    result = golden.vmrag("check", "--update", code=1)
     assert (
         "expect: handbook/deep/tls.txt is not among the first 5; no such document; did you mean handbook/tls.txt?"
-        in done.out
+        in result.out
     )
     assert [line for line in before.splitlines() if line.startswith("    expect")] == [
         "    expect: [handbook/deep/tls.txt]"
@@ -180,7 +184,7 @@ def test_check_reports_where_the_expected_document_is(project):
         "  - {query: zzzz, mode: keyword, first: handbook/rest.md}\n"
         "  - {query: x, collection: handbok, first: handbok/rest.md}\n",
     )
-    messages = [each["misses"][0]["message"] for each in project.vmrag("check", "--json", code=1).json["queries"]]
+    messages = [query["misses"][0]["message"] for query in project.vmrag("check", "--json", code=1).json["queries"]]
     assert messages[0].startswith("handbook/rest.md is not among the first 1; it is at rank ")
     assert messages[1:] == [
         "handbook/rest.md is not the first, but handbook/setup.md; the query does not find it",
@@ -196,8 +200,8 @@ def test_at_a_ref_its_knowledge_is_asked_and_ranked_as_its_settings_say(golden):
     golden.commit("weights", **{".vmrag.yaml": settings})
     outdated = golden.vmrag("check", "--json", code=1).json
     assert (outdated["missed"], outdated["ranking"]["vector_weight"]) == (0, 0.9)
-    there = golden.vmrag("check", "--at", "HEAD~1", "--json").json
-    assert (there["missed"], there["outdated"], there["ranking"]["vector_weight"]) == (0, "", 0.4)
+    answer = golden.vmrag("check", "--at", "HEAD~1", "--json").json
+    assert (answer["missed"], answer["outdated"], answer["ranking"]["vector_weight"]) == (0, "", 0.4)
     assert len(golden.ask("query", "install")["results"]) == 1
     assert len(golden.ask("query", "install", "--at", "HEAD~1")["results"]) == 4
     assert golden.ask("fingerprint", "--at", "HEAD~1") != golden.ask("fingerprint")
@@ -207,9 +211,9 @@ def test_at_a_ref_its_knowledge_is_asked_and_ranked_as_its_settings_say(golden):
 def test_check_reports_other_ranking_version_once_and_fails(golden):
     version = golden.ask("check")["ranking"]["version"]
     (golden.top / FILE).write_text(text(golden).replace(f"version: {version}", "version: 1"))
-    done = golden.vmrag("check", code=1)
-    assert done.out.count("version") == 1
-    assert f"the ranking's version was 1 and is {version}" in done.out
+    result = golden.vmrag("check", code=1)
+    assert result.out.count("version") == 1
+    assert f"the ranking's version was 1 and is {version}" in result.out
     assert missed(golden) == [[], []]
     golden.vmrag("check", "--update")
     assert f"recorded: {{version: {version}," in text(golden)
@@ -278,17 +282,17 @@ def test_without_a_knowledge_base_nothing_passes(golden):
 
 def test_strangers_texts_are_shown_defused(project):
     project.write(FILE, 'queries:\n  - {query: "\\e[31mred\\n::error::y ##[x]", first: "handbook/\\e[1m"}\n')
-    done: Done = project.vmrag("check", code=1, env={"GITHUB_ACTIONS": "true"})
-    assert "\x1b" not in done.out
-    assert not [line for line in done.out.splitlines() if line.lstrip().startswith("::")]
-    assert "##[x]" not in done.out
+    result: Done = project.vmrag("check", code=1, env={"GITHUB_ACTIONS": "true"})
+    assert "\x1b" not in result.out
+    assert not [line for line in result.out.splitlines() if line.lstrip().startswith("::")]
+    assert "##[x]" not in result.out
 
 
 # -- diff --queries --------------------------------------------------------------------------------
 
 
 def changes(project: Project, *places: str) -> list[str]:
-    return [each["change"] for each in project.ask("diff", *places, "--queries")["queries"]]
+    return [query["change"] for query in project.ask("diff", *places, "--queries")["queries"]]
 
 
 def test_diff_shows_both_rankings_side_by_side(golden):
@@ -314,15 +318,18 @@ def test_diff_of_queries_without_places_is_about_the_uncommitted_documents(golde
 
 def test_diff_of_queries_ranks_a_git_ref_as_its_settings_say(golden):
     golden.commit("k", **{".vmrag.yaml": "embedding:\n  model: hash\nretrieval:\n  k: 1\n"})
-    assert [len(each["after"]) for each in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 1]
-    assert [len(each["before"]) for each in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 4]
-    assert [len(each["before"]) for each in golden.ask("diff", golden.pinned, "main", "--queries")["queries"]] == [1, 1]
+    assert [len(query["after"]) for query in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 1]
+    assert [len(query["before"]) for query in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 4]
+    assert [len(query["before"]) for query in golden.ask("diff", golden.pinned, "main", "--queries")["queries"]] == [
+        1,
+        1,
+    ]
 
 
 def test_diff_of_queries_names_what_cannot_be_asked_at_one_of_the_places(golden):
     golden.write(FILE, "queries:\n  - {query: x, collection: notes}\n")
     golden.put("1", "x", collection="notes")
-    [found] = golden.ask("diff", "--queries")["queries"]
-    assert (found["change"], found["problem_after"]) == ("ranking", "")
-    assert found["problem_before"] == "no such collection: 'notes'"
+    [query] = golden.ask("diff", "--queries")["queries"]
+    assert (query["change"], query["problem_after"]) == ("ranking", "")
+    assert query["problem_before"] == "no such collection: 'notes'"
     assert golden.vmrag("diff", "--queries", "--stat", code=2).out == ""

@@ -89,9 +89,9 @@ def test_more_rows_than_one_call_takes_come_back_whole(store):
 def test_vectors_are_read_by_the_names_of_their_rows(store):
     guide = made(store)
     store.add(guide, rows(["a", "b", "c"]))
-    found = read(store, guide, ["c", "a", "nobody"])
-    assert {row.id: struct.pack("<4f", *row.vector) for row in found} == {"a": vector(0), "c": vector(2)}
-    assert all(type(number) is float for row in found for number in row.vector)
+    content = read(store, guide, ["c", "a", "nobody"])
+    assert {row.id: struct.pack("<4f", *row.vector) for row in content} == {"a": vector(0), "c": vector(2)}
+    assert all(type(number) is float for row in content for number in row.vector)
 
 
 def test_filters_on_metadata_and_text(store):
@@ -166,9 +166,9 @@ def test_public_client_reads_and_changes_a_store_and_what_it_wrote_is_read(tmp_p
     client = chromadb.PersistentClient(str(tmp_path), settings=chromadb.Settings(anonymized_telemetry=False))
     (public,) = client.list_collections()
     assert (public.name, str(public.id), public.metadata) == ("guide", guide, {"embedding_model": "m"})
-    found = public.get(where={"state": "open"}, where_document={"$contains": "of b"}, include=["embeddings"])
-    assert found["ids"] == ["b"]
-    assert found["embeddings"].tolist() == [list(struct.unpack("<4f", vector(1)))]
+    value = public.get(where={"state": "open"}, where_document={"$contains": "of b"}, include=["embeddings"])
+    assert value["ids"] == ["b"]
+    assert value["embeddings"].tolist() == [list(struct.unpack("<4f", vector(1)))]
     public.delete(ids=["a"])
     public.add(ids=["c"], embeddings=[[1.0, 0.0, 0.0, 2.0]], documents=["text of c"], metadatas=[{"number": 2}])
     client.close()
@@ -212,9 +212,9 @@ def test_folder_that_holds_no_store_is_an_index_failure(tmp_path):
 
 
 NEEDED = next(
-    each
-    for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["chroma"]
-    if each.startswith("chromadb")
+    text
+    for text in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["chroma"]
+    if text.startswith("chromadb")
 )
 
 

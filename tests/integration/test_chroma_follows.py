@@ -72,7 +72,7 @@ def pinned(project: Project) -> dict[str, dict[str, str]]:
 
 
 def stripped(read: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    return {name: {each: text.strip() for each, text in rows.items()} for name, rows in read.items()}
+    return {name: {name: text.strip() for name, text in rows.items()} for name, rows in read.items()}
 
 
 def job(project: Project) -> background.Job:
@@ -86,11 +86,11 @@ def chroma(project: Project) -> dict:
 def ready(project: Project) -> dict:
     """Wait until status says so."""
     deadline = time.monotonic() + 60
-    while (found := chroma(project))["state"] != "ready":
-        assert found["state"] == "following", found
-        assert time.monotonic() < deadline, found
+    while (state := chroma(project))["state"] != "ready":
+        assert state["state"] == "following", state
+        assert time.monotonic() < deadline, state
         time.sleep(background.POLL_SECONDS)
-    return found
+    return state
 
 
 def there(project: Project) -> set[str]:
@@ -102,7 +102,7 @@ def there(project: Project) -> set[str]:
 def findings(project: Project) -> list[dict]:
     """What doctor says of Chroma."""
     topics = project.vmrag("doctor", "--json", code=None).json["topics"]
-    return [each for topic in topics for each in topic["findings"] if each["code"].startswith("CHROMA")]
+    return [finding for topic in topics for finding in topic["findings"] if finding["code"].startswith("CHROMA")]
 
 
 def switch(project: Project, *where: str) -> None:
@@ -131,8 +131,8 @@ def test_after_a_checkout_any_client_sees_exactly_what_is_pinned_once_status_say
         assert chroma(project)["revision"] == project.pinned
         assert project.status()["in_sync"] is True
         state = ready(project)
-        found = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
-        assert stripped(found) == pinned(project)
+        collections = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
+        assert stripped(collections) == pinned(project)
     assert background.wait_for_end(job(project), within=60)
     assert there(project) == {project.pinned}
     log = (project.shared / "builder" / "chroma.log").read_text()
@@ -146,8 +146,8 @@ def test_of_two_checkouts_in_quick_succession_the_second_is_followed(project, cl
     project.git("switch", "-q", "main")
     state = ready(project)
     assert state["revision"] == project.pinned
-    found = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
-    assert stripped(found) == pinned(project)
+    collections = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
+    assert stripped(collections) == pinned(project)
     assert background.wait_for_end(job(project), within=60)
     assert there(project) == {project.pinned}
 
@@ -232,9 +232,9 @@ def test_hook_says_where_the_knowledge_is_even_if_the_store_cannot_be_made(proje
     project.vmrag("query", "rest", env={"VMRAG_INDEX_CHROMA": "off"})
     (project.shared / "chroma").write_text("in the way")
     environ = {"VMRAG_HOOKS_SYNC": "foreground", "VMRAG_INDEX_CHROMA": "wait"}
-    done = project.run("switch", "-q", "feature", env=environ)
-    assert f"knowledge is at {project.pinned[:7]}" in done.stderr
-    assert "cannot build a store of Chroma" in done.stderr
+    result = project.run("switch", "-q", "feature", env=environ)
+    assert f"knowledge is at {project.pinned[:7]}" in result.stderr
+    assert "cannot build a store of Chroma" in result.stderr
 
 
 # -- for whoever waits -----------------------------------------------------------------------------
@@ -262,8 +262,8 @@ def test_collection_of_two_letters_has_a_name_that_chroma_takes(project, client,
         for name, text in texts.items():
             project.put(name, text, collection="go")
         project.record("go")
-        found = seen(client, project.ask("path", "chroma"))
-        assert stripped(found)["go-4cd0e21a"] == {f"{name}_chunk_0": text for name, text in texts.items()}
+        collections = seen(client, project.ask("path", "chroma"))
+        assert stripped(collections)["go-4cd0e21a"] == {f"{name}_chunk_0": text for name, text in texts.items()}
     assert findings(project) == []
 
 
@@ -281,8 +281,8 @@ def test_gc_keeps_leased_stores_until_the_lease_expires(project, alone):
         lease = path.with_name(f"{path.name}.lease")
         long_ago = lease.stat().st_mtime - stores.LEASE_SECONDS - 1
         os.utime(lease, (long_ago, long_ago))
-    found = project.ask("gc")["leftovers"]["chroma"]
-    assert set(found["names"]) == {lent.name, drafts.name}
+    chroma = project.ask("gc")["leftovers"]["chroma"]
+    assert set(chroma["names"]) == {lent.name, drafts.name}
     project.vmrag("gc", "--apply")
     assert there(project) == {project.pinned}
     assert not list((project.shared / "chroma").glob("*.lease"))
@@ -330,8 +330,8 @@ STEPS = {
 
 
 def killed(project: Project, patch: str) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED.format(patch=patch)], cwd=project.top, check=False)
-    assert done.returncode == -signal.SIGKILL
+    result = subprocess.run([sys.executable, "-c", KILLED.format(patch=patch)], cwd=project.top, check=False)
+    assert result.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -358,13 +358,13 @@ def test_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(projec
     for _ in range(ATTEMPTS):
         assert chroma(project)["state"] == "following"
         killed(project, STEPS["before it is sealed"])
-    found = chroma(project)
-    assert (found["state"], found["hint"]) == ("failed", "vmrag sync --wait")
-    assert f"started it {ATTEMPTS} times" in found["error"]
+    state = chroma(project)
+    assert (state["state"], state["hint"]) == ("failed", "vmrag sync --wait")
+    assert f"started it {ATTEMPTS} times" in state["error"]
     alone.clear()
     assert project.ask("query", "rest")["kb"]["in_sync"] is True
     assert alone == []
-    project.vmrag(*found["hint"].split()[1:])
+    project.vmrag(*state["hint"].split()[1:])
     assert chroma(project)["state"] == "ready"
 
 
@@ -379,10 +379,10 @@ def test_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(pr
     project.vmrag("query", "rest")
     monkeypatch.setattr(chroma_builder, "build_store", fails)
     assert any("failed: Chroma failed to add" in line for line in build(project))
-    found = chroma(project)
-    assert found["state"] == "failed"
-    assert found["error"] == "Chroma failed to add 5 chunks."
-    assert found["hint"] == "Look at the disk; then: vmrag sync --wait"
+    state = chroma(project)
+    assert state["state"] == "failed"
+    assert state["error"] == "Chroma failed to add 5 chunks."
+    assert state["hint"] == "Look at the disk; then: vmrag sync --wait"
     assert "chroma" not in project.vmrag("status").out
     assert findings(project) == []
     with monkeypatch.context() as by_user:
@@ -406,11 +406,11 @@ def test_process_that_fails_before_any_store_is_shown_with_its_reason(project):
     (project.shared / "chroma").write_text("in the way")
     project.vmrag("query", "rest")
     assert background.wait_for_end(job(project), within=60)
-    found = chroma(project)
-    assert (found["state"], found["hint"]) == ("failed", "vmrag sync --wait")
-    assert f"{project.shared / 'chroma'} is no folder" in found["error"]
+    state = chroma(project)
+    assert (state["state"], state["hint"]) == ("failed", "vmrag sync --wait")
+    assert f"{project.shared / 'chroma'} is no folder" in state["error"]
     (project.shared / "chroma").unlink()
-    assert project.ask(*found["hint"].split()[1:])["chroma"]["state"] == "ready"
+    assert project.ask(*state["hint"].split()[1:])["chroma"]["state"] == "ready"
 
 
 def test_store_build_reports_busy_while_index_is_exchanged(project, alone, monkeypatch):
@@ -436,9 +436,9 @@ def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):
         return subprocess.run(argv, cwd=project.top, capture_output=True, text=True, check=False)
 
     project.vmrag("query", "rest")
-    done = limited("sync", "--wait", "--json")
-    assert done.returncode == 3
-    assert "ulimit -n 256" in done.stderr
+    result = limited("sync", "--wait", "--json")
+    assert result.returncode == 3
+    assert "ulimit -n 256" in result.stderr
     assert chroma(project)["state"] == "failed"
     assert "ulimit -n 256; then: vmrag sync --wait" in chroma(project)["hint"]
     assert project.ask("query", "rest")["results"]
@@ -475,10 +475,10 @@ def test_two_work_trees_have_a_store_each_the_newest_first(project, alone, clien
     log = build(project)
     assert [line.split()[1].partition("-")[0] for line in log] == [other.pinned, project.pinned]
     assert (chroma(project)["state"], chroma(other)["state"]) == ("ready", "ready")
-    for each in (project, other):
-        each.vmrag("gc", "--apply")
-        each.vmrag("sync")
-        assert stripped(seen(client, each.ask("path", "chroma"))) == pinned(each)
+    for item in (project, other):
+        item.vmrag("gc", "--apply")
+        item.vmrag("sync")
+        assert stripped(seen(client, item.ask("path", "chroma"))) == pinned(item)
     project.git("worktree", "remove", "--force", "../other")
     for lease in (project.shared / "chroma").glob("*.lease"):
         os.utime(lease, (0, 0))
@@ -548,9 +548,9 @@ def test_on_a_full_disk_the_answers_go_on_and_the_reason_is_shown(project, alone
         fill(0)
         assert any(line.startswith("failed: ") for line in build(project))
         assert project.ask("query", "rest")["kb"]["in_sync"] is True
-        found = chroma(project)
-        assert found["state"] == "failed"
-        assert "vmrag gc --apply" in found["hint"]
+        state = chroma(project)
+        assert state["state"] == "failed"
+        assert "vmrag gc --apply" in state["hint"]
         assert [path for path in (project.shared / "chroma").iterdir() if path.is_dir()] == []
     project.vmrag("sync", "--wait")
     assert chroma(project)["state"] == "ready"
@@ -563,8 +563,8 @@ def without_rights(project: Project, *command: str) -> Done:
 def test_queries_and_existing_stores_work_in_a_read_only_folder(project, alone):
     project.vmrag("query", "rest")
     with read_only(project.shared):
-        done = without_rights(project, "query", "rest", "--json")
-        assert done.json["kb"]["in_sync"] is True
+        result = without_rights(project, "query", "rest", "--json")
+        assert result.json["kb"]["in_sync"] is True
         state = without_rights(project, "status", "--json").json["chroma"]
         assert state["state"] == "failed"
         assert "cannot be written" in state["error"]

@@ -41,12 +41,12 @@ def test_index_of_the_pin_is_put_on_the_server_once_sealed_and_under_a_name_that
     said = paid.vmrag("sync").out
     assert f"The index is on the Chroma server: 127.0.0.1:{network.port}, database {database.name}" in said
     names = database.sealed()
-    there = database.collections()
-    assert {there[name]["metadata"]["collection"] for name in names} == {"api", "handbook"}
-    assert set(there) == set(names), "nothing is left of building them"
-    api = next(name for name in names if there[name]["metadata"]["collection"] == "api")
+    collections = database.collections()
+    assert {collections[name]["metadata"]["collection"] for name in names} == {"api", "handbook"}
+    assert set(collections) == set(names), "nothing is left of building them"
+    api = next(name for name in names if collections[name]["metadata"]["collection"] == "api")
     records = database.records(api)
-    assert there[api]["metadata"]["vmrag_count"] == len(records)
+    assert collections[api]["metadata"]["vmrag_count"] == len(records)
     assert all(len(one) == 32 for one in records)
     assert {record["metadata"]["source_id"] for record in records.values()} == set(TEXTS)
     assert TEXTS["river"] in {record["text"] for record in records.values()}
@@ -137,7 +137,7 @@ def test_only_records_that_are_lacking_are_downloaded(paid, database, services, 
     (other.shared / "embeddings.sqlite").rename(later.shared / "embeddings.sqlite")
     database.use(later, network.url)
     later.vmrag("sync")
-    assert [len(each.json["ids"]) for each in network.asked if each.is_("POST", "/get")] == [1]
+    assert [len(request.json["ids"]) for request in network.asked if request.is_("POST", "/get")] == [1]
     assert paid_texts(services) == []
     assert later.answers() == paid.answers()
 
@@ -150,9 +150,9 @@ def test_uncommitted_documents_stay_here_and_are_in_the_answer(paid, database, s
     tools = Tools(other.top)
     tools("chroma_add_documents", collection_name="api", documents=["whales sing in the deep sea"], ids=["whale"])
     assert paid_texts(services) == ["whales sing in the deep sea"]
-    found = tools("chroma_query_documents", collection_name="api", query_texts=["whales sing"], n_results=2)
-    assert found["ids"][0][0].startswith("whale")
-    assert len(found["ids"][0]) == 2
+    answer = tools("chroma_query_documents", collection_name="api", query_texts=["whales sing"], n_results=2)
+    assert answer["ids"][0][0].startswith("whale")
+    assert len(answer["ids"][0]) == 2
     share(other)
     assert database.sealed() == before, "what no revision holds is nobody else's"
 
@@ -270,7 +270,7 @@ def test_stranger_cannot_exchange_the_server_that_somebody_agreed_to(project, da
 
 
 def keys(network: Network) -> set[tuple[str | None, str | None]]:
-    return {(each.headers.get("X-Chroma-Token"), each.headers.get("Authorization")) for each in network.asked}
+    return {(request.headers.get("X-Chroma-Token"), request.headers.get("Authorization")) for request in network.asked}
 
 
 def test_key_of_the_environment_goes_to_an_address_that_this_machine_names_alone(project, database, network):
@@ -300,9 +300,9 @@ def test_key_is_never_sent_where_everybody_on_the_way_could_read_it(project, dat
 def test_invalid_api_key_is_rejected_and_not_printed(project, database):
     database.use(project)
     env = {"CHROMA_API_KEY": "ck-se\x01cret", "VMRAG_CHROMA_SHARE": "wait"}
-    done = project.vmrag("sync", "--wait", env=env, code=3)
-    assert "value of CHROMA_API_KEY is not a key" in done.err
-    assert "cret" not in done.err
+    result = project.vmrag("sync", "--wait", env=env, code=3)
+    assert "value of CHROMA_API_KEY is not a key" in result.err
+    assert "cret" not in result.err
     assert project.vmrag("query", "setup", env=env).code == 0
 
 
@@ -318,8 +318,8 @@ def test_no_services_setting_includes_the_chroma_server(paid, database, network)
 def test_status_says_why_the_index_is_not_on_the_server_and_waiting_tries_again(paid, database, network):
     network.rule = lambda _: chroma_server.Fault(status=403, said=b"{}")
     database.use(paid, network.url, share="wait")
-    done = paid.vmrag("sync", code=3)
-    assert f"the Chroma server (127.0.0.1:{network.port}, database {database.name}) answered 403" in done.err
+    result = paid.vmrag("sync", code=3)
+    assert f"the Chroma server (127.0.0.1:{network.port}, database {database.name}) answered 403" in result.err
     state = paid.ask("status")
     assert (state["in_sync"], state["server"]["state"]) == (True, "failed"), "answers do not depend on it"
     assert paid.vmrag("query", "rivers").code == 0
@@ -332,15 +332,15 @@ def test_status_says_why_the_index_is_not_on_the_server_and_waiting_tries_again(
 def test_missing_database_is_reported_and_not_treated_as_empty(paid, database):
     database.use(paid, share="wait")
     paid.git("config", "vmrag.chroma.database", "another")
-    done = paid.vmrag("sync", code=3)
-    assert "has no database 'another' of tenant 'default_tenant'" in done.err
+    result = paid.vmrag("sync", code=3)
+    assert "has no database 'another' of tenant 'default_tenant'" in result.err
     assert paid.vmrag("gc", "--server", code=3).err.count("has no database 'another'") == 1
 
 
 @pytest.mark.parametrize("what", ["text", "vector", "record", "collection"])
 def test_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(paid, database, what):
     share(paid)
-    name = next(each for each in database.sealed() if database.collections()[each]["metadata"]["collection"] == "api")
+    name = next(item for item in database.sealed() if database.collections()[item]["metadata"]["collection"] == "api")
     before = database.records(name)
     one = next(iter(before))
     if what == "text":
@@ -353,11 +353,11 @@ def test_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(paid
         database.drop(name)
     env = {"VMRAG_CHROMA_SHARE": "wait"}
     topics = json.loads(paid.vmrag("doctor", "--json", env=env, code=None).out)["topics"]
-    found = [each["code"] for topic in topics for each in topic["findings"] if topic["name"] == "Chroma server"]
-    assert set(found) == {chroma_server.LACKS if what == "collection" else chroma_server.CHANGED}
+    codes = [finding["code"] for topic in topics for finding in topic["findings"] if topic["name"] == "Chroma server"]
+    assert set(codes) == {chroma_server.LACKS if what == "collection" else chroma_server.CHANGED}
     paid.vmrag("doctor", "--fix", env=env, code=None)
     assert {key: (record["vector"], record["text"]) for key, record in database.records(name).items()} == {
-        key: (each["vector"], each["text"]) for key, each in before.items()
+        key: (passage["vector"], passage["text"]) for key, passage in before.items()
     }
     assert "CHROMA_SERVER" not in paid.vmrag("doctor", "--json", env=env, code=None).out
 
@@ -419,8 +419,8 @@ def test_gc_drops_nothing_while_a_pinned_revision_is_not_here(paid, database):
     paid.write(".dolt-version", (paid.top / ".dolt-version").read_text().replace(paid.pinned, "f" * 40))
     paid.git("commit", "-q", "-a", "-m", "pins what is nowhere")
     paid.git("reset", "-q", "--hard", "HEAD~1")
-    done = paid.vmrag("gc", "--server", "--apply", code=3)
-    assert "Nothing was dropped" in done.err
+    result = paid.vmrag("gc", "--server", "--apply", code=3)
+    assert "Nothing was dropped" in result.err
     assert len(database.sealed()) == 2
 
 

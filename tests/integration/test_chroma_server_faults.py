@@ -46,7 +46,7 @@ def told(ending: str, change: Callable[[Any], Any], method: str = "POST") -> Cal
 
 
 def vectors(page: dict[str, Any], change: Callable[[list[Any]], Any]) -> dict[str, Any]:
-    return page | {"embeddings": [change(each) for each in page["embeddings"]]}
+    return page | {"embeddings": [change(embedding) for embedding in page["embeddings"]]}
 
 
 def last_only(page: dict[str, Any]) -> dict[str, Any]:
@@ -124,10 +124,10 @@ def test_server_fault_leads_to_local_embedding_with_a_warning(paid, shared, netw
     network.database.use(shared, network.url)
     shared.git("config", "vmrag.chroma.timeout-s", "1")
     network.rule = only_sealed(FAULTS[what])
-    done = shared.vmrag("sync")
-    assert f"the Chroma server (127.0.0.1:{network.port}, database {network.database.name})" in done.err
-    assert "The texts of 'api' are embedded here instead." in done.err
-    assert "\x1b" not in done.err
+    result = shared.vmrag("sync")
+    assert f"the Chroma server (127.0.0.1:{network.port}, database {network.database.name})" in result.err
+    assert "The texts of 'api' are embedded here instead." in result.err
+    assert "\x1b" not in result.err
     assert set(paid_texts(services)) > {*TEXTS.values()} - {TEXTS["long"]}
     assert shared.answers() == paid.answers()
 
@@ -142,9 +142,9 @@ def test_sync_fails_if_that_is_what_the_setting_says_and_the_index_of_before_ans
     network.database.use(shared, network.url, fallback="fail")
     network.rule = only_sealed(FAULTS[what])
     shared.git("switch", "-q", "main")
-    done = shared.vmrag("sync", "--json", code=3)
-    assert done.error["code"] == "CHROMADB_ERROR"
-    assert done.error["details"]["url"] == network.url
+    result = shared.vmrag("sync", "--json", code=3)
+    assert result.error["code"] == "CHROMADB_ERROR"
+    assert result.error["details"]["url"] == network.url
     assert shared.answers() == before
     assert shared.status()["in_sync"] is False
     assert paid_texts(services) == [] or all(text not in TEXTS.values() for text in paid_texts(services))
@@ -161,8 +161,8 @@ def test_git_waits_for_no_server(paid, shared, network, services):
     revision = paid.pinned
     network.database.use(shared, network.url)
     network.rule = lambda _: Fault(slow=0.2)
-    done = shared.run("switch", "-q", "main", env=ON)
-    assert "knowledge follows in the background" in done.stderr
+    result = shared.run("switch", "-q", "main", env=ON)
+    assert "knowledge follows in the background" in result.stderr
     assert shared.ask("query", "sea", "--collection", "api")["kb"]["commit"] == revision
     assert paid_texts(services) == ["sea"]
 
@@ -202,15 +202,15 @@ def test_sync_waits_for_another_client_that_uploads(shared, network, services, m
     monkeypatch.setattr(shared_vectors, "_POLL_SECONDS", 0.05)
     database = network.database
     client = database.client()
-    api = next(each for each in database.sealed() if database.collections()[each]["metadata"]["collection"] == "api")
-    found = client.find(api)
+    api = next(item for item in database.sealed() if database.collections()[item]["metadata"]["collection"] == "api")
+    collection = client.find(api)
     client.change(
-        found, name=api + contents.BUILDING, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}
+        collection, name=api + contents.BUILDING, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}
     )
 
     def finishes(request: Request) -> None:
         if network.count("GET", api) == 3:
-            client.change(found, name=api, metadata=found.metadata)
+            client.change(collection, name=api, metadata=collection.metadata)
 
     network.rule = finishes
     database.use(shared, network.url)
@@ -242,8 +242,8 @@ def test_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, me
 
     network.rule = once
     database.use(paid, network.url)
-    done = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=None)
-    if done.code:  # the last step is not repeated blindly
+    result = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=None)
+    if result.code:  # the last step is not repeated blindly
         assert method == "PUT"
         paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"})
     assert hit
@@ -256,8 +256,8 @@ def test_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, me
 def test_server_that_does_not_keep_what_it_is_given_gets_no_sealed_collection(paid, database, network, what):
     network.rule = FAULTS[what]
     database.use(paid, network.url)
-    done = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3)
-    assert "the Chroma server" in done.err
+    result = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3)
+    assert "the Chroma server" in result.err
     assert database.sealed() == []
     assert database.collections() == {}, "what was begun is gone"
     assert paid.ask("status", env={"VMRAG_CHROMA_SHARE": "wait"})["server"]["state"] == "failed"
@@ -287,8 +287,8 @@ def test_after_a_kill_the_next_client_takes_over_when_the_lease_has_ended(
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     network.rule = lambda _: None
-    (left,) = database.collections()
-    assert left.endswith(contents.BUILDING)
+    (collections,) = database.collections()
+    assert collections.endswith(contents.BUILDING)
     monkeypatch.setattr("vmrag_link.sync.chroma_sharing.ELSEWHERE_SECONDS", 0.0)
     monkeypatch.setattr("vmrag_link.sync.chroma_sharing._POLL_SECONDS", 0.0)
     assert (
@@ -306,11 +306,11 @@ def test_two_clients_at_once_put_it_there_once(paid, database, network, tmp_path
     other = another_machine(paid, tmp_path / "other")
     other.git("config", "vmrag.chroma.mode", "embedded")
     other.vmrag("sync")
-    for each in (paid, other):
-        database.use(each, network.url)
+    for process in (paid, other):
+        database.use(process, network.url)
     network.rule = answering("/add", Fault(slow=0.3))
-    both = [start(each) for each in (paid, other)]
-    assert [each.wait(60) for each in both] == [0, 0]
+    both = [start(item) for item in (paid, other)]
+    assert [process.wait(60) for process in both] == [0, 0]
     assert len(database.sealed()) == 2
     assert set(database.collections()) == set(database.sealed())
     assert network.count("POST", "/add") == 2, "one request a collection"
@@ -350,8 +350,8 @@ def test_silent_server_is_asked_once_and_not_for_every_request(database, monkeyp
 
 def test_list_of_collections_that_never_ends_is_given_up(database, network):
     client = database.client(network.url)
-    found = {"id": client.create("vmrag-x", {"a": 1}).id, "name": "vmrag-x"}
-    network.rule = lambda request: Fault(told=lambda _: [found] * 100) if "?limit=" in request.path else None
+    result = {"id": client.create("vmrag-x", {"a": 1}).id, "name": "vmrag-x"}
+    network.rule = lambda request: Fault(told=lambda _: [result] * 100) if "?limit=" in request.path else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vmrag_link.chroma_server.client.MOST_COLLECTIONS", 500)
         with pytest.raises(ChromaServerFailed, match="lists more than 500 collections"):
@@ -364,5 +364,5 @@ def test_client_ignores_collection_configuration_of_the_server(database, network
     client = database.client(network.url)
     client.create("vmrag-x", {"a": 1})
     network.rule = lambda _: Fault(told=lambda found: found | {"configuration_json": hostile, "schema": [[]]})
-    found = client.find("vmrag-x")
-    assert msgspec.to_builtins(found) == {"id": found.id, "name": "vmrag-x", "metadata": {"a": 1}}
+    collection = client.find("vmrag-x")
+    assert msgspec.to_builtins(collection) == {"id": collection.id, "name": "vmrag-x", "metadata": {"a": 1}}

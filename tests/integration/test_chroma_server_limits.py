@@ -53,7 +53,7 @@ def cloud(network: Network) -> None:
             "a page without a limit": request.is_("POST", "/get") and not ids and not body.get("limit"),
             "a name of more than 128 bytes": any(len(identifier.encode()) > NAME_BYTES for identifier in [*ids, name]),
             "a text of more than 16,384 bytes": any(
-                len((each or "").encode()) > TEXT_BYTES for each in body.get("documents") or []
+                len((document or "").encode()) > TEXT_BYTES for document in body.get("documents") or []
             ),
             "more than 8 predicates": predicates(body.get("where")) > PREDICATES,
             "more than 10 at once": network._now > AT_ONCE,
@@ -82,10 +82,10 @@ def test_index_of_many_records_long_ids_and_long_texts_goes_to_the_cloud_and_com
     monkeypatch.setenv("CHROMA_API_KEY", "ck-1")
     database.use(paid, network.url, mode="cloud")
     share(paid)
-    there = database.collections()
-    assert {there[name]["metadata"]["collection"] for name in database.sealed()} == {"api", "big", "handbook"}
+    collections = database.collections()
+    assert {collections[name]["metadata"]["collection"] for name in database.sealed()} == {"api", "big", "handbook"}
     assert network.most_at_once == 1
-    big = next(name for name in database.sealed() if there[name]["metadata"]["collection"] == "big")
+    big = next(name for name in database.sealed() if collections[name]["metadata"]["collection"] == "big")
     texts = {record["metadata"]["source_id"]: record["text"] for record in database.records(big).values()}
     assert texts == {"big": None, "small": "short"}, "larger texts stay in the knowledge base"
 
@@ -129,9 +129,9 @@ def test_clouds_own_address_gets_the_key_and_any_other_only_from_this_machine(pr
 
     def headers(url: str = "", *, here: bool = False) -> Any:
         config = Config(chroma=ChromaSettings(mode="cloud", url=url))
-        found = trusted.choose_server(LoadedSettings(config, [], frozenset({"chroma.url"} if here else ())))
-        assert found is not None
-        return found.headers
+        server = trusted.choose_server(LoadedSettings(config, [], frozenset({"chroma.url"} if here else ())))
+        assert server is not None
+        return server.headers
 
     assert headers() == {"X-Chroma-Token": "ck-1"}
     assert headers("https://elsewhere.example.org") == {}

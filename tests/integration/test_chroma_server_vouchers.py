@@ -38,18 +38,18 @@ def test_vouchers_of_remotes_apply_and_those_of_forks_do_not(engine, tmp_path):
     url = f"file://{tmp_path}/remote" if engine.name == "dolt" else f"file://{tmp_path}/remote.doltlite"
     root = read_root(engine)
     shared_vectors.vouch_digests(engine, {ONE: DIGEST}, timeout=5)
-    there = shared_vectors.build_head(engine, None)
+    head = shared_vectors.build_head(engine, None)
     engine.push("there", url, {ROOT_BRANCH: root})
-    engine.push("there", url, {VECTORS_BRANCH: there})
-    assert engine.all_remote_heads(VECTORS_BRANCH) == {there}
+    engine.push("there", url, {VECTORS_BRANCH: head})
+    assert engine.all_remote_heads(VECTORS_BRANCH) == {head}
     assert root in engine.all_remote_heads()
-    assert shared_vectors.build_head(engine, there) is None
+    assert shared_vectors.build_head(engine, head) is None
 
-    engine.delete_branch(VECTORS_BRANCH, expected=there)
+    engine.delete_branch(VECTORS_BRANCH, expected=head)
     assert shared_vectors.read_digests(engine, ONE) == {DIGEST}, "it was fetched"
     shared_vectors.vouch_digests(engine, {OTHER: SECOND}, timeout=5)
-    both = shared_vectors.build_head(engine, there)
-    assert engine.is_ancestor(there, both)
+    both = shared_vectors.build_head(engine, head)
+    assert engine.is_ancestor(head, both)
     engine.push("there", url, {VECTORS_BRANCH: both})
     engine.delete_branch(VECTORS_BRANCH, expected=engine.find_branch(VECTORS_BRANCH).head)
     assert (shared_vectors.read_digests(engine, ONE), shared_vectors.read_digests(engine, OTHER)) == (

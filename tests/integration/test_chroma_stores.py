@@ -50,8 +50,8 @@ def problem(kept: Stores, path: Path, index: Path) -> str:
 def vectors(kb: Knowledge):
     def of(_: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         model = kb.model_for(held.collection)
-        found, _ = embed_texts(kb.cache, model, {content_hash(text): text for text in texts.values()})
-        return {row: found[content_hash(text)] for row, text in texts.items()}
+        result, _ = embed_texts(kb.cache, model, {content_hash(text): text for text in texts.values()})
+        return {row: result[content_hash(text)] for row, text in texts.items()}
 
     return of
 
@@ -69,8 +69,8 @@ def held(path: Path) -> dict[str, dict[str, tuple[str | None, dict, list[float]]
     """Everything that a store holds, by collection and id."""
     with contextlib.closing(open_store(path)) as store:
         return {
-            name: {row.id: (row.text, row.metadata, list(row.vector)) for row in page_rows(store, each)}
-            for name, each in store.list_collection_ids().items()
+            name: {row.id: (row.text, row.metadata, list(row.vector)) for row in page_rows(store, value)}
+            for name, value in store.list_collection_ids().items()
         }
 
 
@@ -113,14 +113,14 @@ def test_store_holds_exactly_what_the_index_holds_with_the_vectors_of_the_model(
     first, _ = grown(kb)
     made = make(kb, first)
     assert (made.how, made.added, made.removed) == ("fresh", 24, 0)
-    found = held(made.path)
-    assert {name: len(rows) for name, rows in found.items()} == {"guide": 20, "old": 3, "shape": 1}
-    text, metadata, vector = found["guide"]["d7_chunk_0"]
+    result = held(made.path)
+    assert {name: len(rows) for name, rows in result.items()} == {"guide": 20, "old": 3, "shape": 1}
+    text, metadata, vector = result["guide"]["d7_chunk_0"]
     assert (text, metadata["title"], metadata["even"], metadata["source_id"]) == ("text number 7", "t7", False, "d7")
     model = kb.model_for(collection())
-    [wanted] = model.embed(["text number 7"])
+    [expected] = model.embed(["text number 7"])
 
-    assert vector == pytest.approx(array.array("f", wanted).tolist(), abs=1e-6)
+    assert vector == pytest.approx(array.array("f", expected).tolist(), abs=1e-6)
     assert make(kb, first).how == "reused"
 
 
@@ -135,9 +135,9 @@ def test_store_made_from_another_holds_what_one_from_nothing_holds(kb, tmp_path)
     assert fresh.how == "fresh"
     assert held(made.path) == held(fresh.path)
     with contextlib.closing(open_store(made.path)) as store:
-        assert {each.name: each.metadata["revision"] for each in store.describe_collections()} == dict.fromkeys(
-            ["guide", "late", "shape"], second
-        )
+        assert {
+            collection.name: collection.metadata["revision"] for collection in store.describe_collections()
+        } == dict.fromkeys(["guide", "late", "shape"], second)
         assert hnsw_of(store, "shape")["max_neighbors"] == 8
     back = make(kb, first, kept=Stores(tmp_path / "alone", store_documents=True))
     assert back.how == "delta"
@@ -216,9 +216,9 @@ def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
     first, _ = grown(kb)
 
     def wrong(index: IndexReader, each: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
-        found = dict(vectors(kb)(index, each, texts))
+        result = dict(vectors(kb)(index, each, texts))
         first = index.find_rows([("guide", "d0")])
-        return found | {row: found[max(found)] for rows in first.values() for row in rows if row in found}
+        return result | {row: result[max(result)] for rows in first.values() for row in rows if row in result}
 
     with pytest.raises(IndexFailed, match="vector of 'd0_chunk_0' of 'guide'"):
         make(kb, first, vectors=wrong)
@@ -328,7 +328,7 @@ def test_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
 
 def test_only_stores_that_nobody_needs_nor_was_lent_are_removed(kb, monkeypatch):
     first, second = grown(kb)
-    paths = [make(kb, each).path for each in (first, second)]
+    paths = [make(kb, revision).path for revision in (first, second)]
     kept = shelf(kb)
     assert kept.evict_spare(needed=lambda: paths) == []
     kept.write_lease(paths[0])
@@ -414,10 +414,10 @@ def test_metadata_of_every_kind_reaches_chroma_as_specified(kb):
     path = kb.index(revision).path
     client = chromadb.PersistentClient(str(make(kb, revision).path))
     rows = client.get_collection("guide").get()
-    found = dict(zip(rows["ids"], rows["metadatas"], strict=True))
+    result = dict(zip(rows["ids"], rows["metadatas"], strict=True))
     client.close()
     content_hash = doc("a", "body").content_hash
-    assert found["a_chunk_0"] == {
+    assert result["a_chunk_0"] == {
         "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nested": '{"a":[null],"b":1}', "empty": "[]",
         "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": '[1,"x"]',
         "ints and flags": "[1,true]", "huge": str(2**63), "list of huge": f"[1,{2**70}]", "least": -(2**63),
@@ -425,6 +425,6 @@ def test_metadata_of_every_kind_reaches_chroma_as_specified(kb):
         "source_id": "a", "chunk_index": 0, "total_chunks": 1, "content_hash": content_hash, "source_table": "documents",
         "collection": "guide",
     }  # fmt: skip
-    assert found["b_chunk_0"]["title"] == "B"
+    assert result["b_chunk_0"]["title"] == "B"
     [hit] = kb.search(path, "body", where={"title": "the user's own"})
     assert hit.metadata == json.loads(json.dumps(METADATA))

@@ -33,8 +33,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cutter() -> Iterator[CodeCutter]:
-    with CodeCutter() as found:
-        yield found
+    with CodeCutter() as code_cutter:
+        yield code_cutter
 
 
 def process_of(cutter: CodeCutter) -> int:
@@ -93,11 +93,11 @@ def test_death_of_one_of_several_processes_costs_at_most_one_text() -> None:
 def test_each_process_cuts_alike_whatever_it_cut_before() -> None:
     task = CodeTask("".join(SOURCES)[:60_000], "python")
     hard = CodeTask("a?b:" * 5000, "ruby")
-    found = []
+    result = []
     for before in ([], [hard], [CodeTask("(" * 100_000, "python"), hard]):
         with CodeCutter() as cutter:
-            found.append([*cutter.cut_all([*before, task, hard])][-2:])
-    assert found[0] == found[1] == found[2]
+            result.append([*cutter.cut_all([*before, task, hard])][-2:])
+    assert result[0] == result[1] == result[2]
 
 
 def test_tasks_are_read_as_they_are_needed(cutter: CodeCutter) -> None:
@@ -116,7 +116,7 @@ def test_cutter_returns_right_pieces_after_an_abandoned_task(cutter: CodeCutter)
     tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(40)]
     for _ in cutter.cut_all(tasks):
         break
-    assert [each.symbol for each in cutter.cut_text("def other():\n    pass\n", "python", 100)] == ["other"]
+    assert [piece.symbol for piece in cutter.cut_text("def other():\n    pass\n", "python", 100)] == ["other"]
 
 
 # -- processes
@@ -167,18 +167,18 @@ def test_text_whose_parser_is_killed_has_no_pieces_and_the_next_one_has(cutter: 
         cutter.cut_text("def f():\n    pass\n", "python", 100)
     timer.join()
     assert str(failed.value) == "cannot be cut (its parser was ended by SIGKILL)"
-    assert [each.symbol for each in cutter.cut_text("def f():\n    pass\n", "python", 100)] == ["f"]
+    assert [piece.symbol for piece in cutter.cut_text("def f():\n    pass\n", "python", 100)] == ["f"]
     assert process_of(cutter) != pid
 
 
 def test_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutter) -> None:
     """The child knows the others already, and they are told to the next one."""
     tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(10)]
-    found = cutter.cut_all(tasks)
-    assert isinstance(next(found), list)
+    result = cutter.cut_all(tasks)
+    assert isinstance(next(result), list)
     pid = process_of(cutter)
     os.kill(pid, signal.SIGKILL)
-    outcomes = list(found)
+    outcomes = list(result)
     assert len(outcomes) == 9
     failed = [number for number, outcome in enumerate(outcomes, 1) if isinstance(outcome, CodeUnparsed)]
     assert len(failed) <= 1
@@ -263,9 +263,9 @@ def hostile(size: int) -> Iterator[str]:
 def test_cutter_bounds_time_for_hostile_code(cutter: CodeCutter, language: str) -> None:
     """Some of it took a minute and 8 GB, in 50,000 characters, before operations were counted."""
     texts = list(hostile(20_000))
-    for text, found in zip(texts, cutter.cut_all(CodeTask(text, language) for text in texts), strict=True):
-        assert isinstance(found, list), (text[:20], found)
-        assert "".join(text[each.start : each.end] for each in found) == text
+    for text, result in zip(texts, cutter.cut_all(CodeTask(text, language) for text in texts), strict=True):
+        assert isinstance(result, list), (text[:20], result)
+        assert "".join(text[item.start : item.end] for item in result) == text
 
 
 def test_five_megabytes_of_brackets_take_no_time(cutter: CodeCutter) -> None:

@@ -130,8 +130,8 @@ def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(smal
                 for _ in range(rng.randrange(4, 12))
             }
             with Draft(made.segments.root, views.read_view(base) if base else None) as draft:
-                for each in COLLECTIONS if base is None else ():
-                    draft.create_collection(each)
+                for collection in COLLECTIONS if base is None else ():
+                    draft.create_collection(collection)
                 write(draft, changes, rng.sample([*changes], len(changes)))
                 base = made.view_path(f"{number:040}")
                 draft.publish(base, revision=f"{number:040}")
@@ -139,8 +139,8 @@ def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(smal
         assert base is not None
         fresh = made.root / "fresh"
         with Draft(made.segments.root) as draft:
-            for each in COLLECTIONS:
-                draft.create_collection(each)
+            for collection in COLLECTIONS:
+                draft.create_collection(collection)
             write(draft, files, rng.sample([*files], len(files)))
             draft.publish(fresh, revision="")
         expected = answers(fresh)
@@ -148,9 +148,9 @@ def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(smal
         assert views.read_view(base).collections == views.read_view(fresh).collections
         (root / "locks").mkdir()
         assert len(views.read_view(base).parts) > 1
-        for each in made.list_views():
-            if each.path != base:
-                shutil.rmtree(each.path)
+        for collection in made.list_views():
+            if collection.path != base:
+                shutil.rmtree(collection.path)
         assert upkeep.rewrite_segments(made)
         assert answers(base) == expected
         with pytest.MonkeyPatch.context() as patched:

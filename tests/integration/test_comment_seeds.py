@@ -164,8 +164,8 @@ def test_comment_names_the_questions_that_are_answered_otherwise_and_no_other(se
 
 def report(api: CommentsApi, project: Project, head: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What both workflows do after a push of a fork."""
-    with opened(project) as ws, gather_report(ws, NamedEnd("main"), NamedEnd(head)) as found:
-        data = build_comment_data(7, found.summary, head)
+    with opened(project) as ws, gather_report(ws, NamedEnd("main"), NamedEnd(head)) as result:
+        data = build_comment_data(7, result.summary, head)
     api.artifacts.clear()
     api.keep(RUN, {FILE: msgspec.json.encode(data)})
     api.open(7, head, source=FORK, base=OWN)

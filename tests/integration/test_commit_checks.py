@@ -35,8 +35,8 @@ def pin_naming(project: Project, revision: str) -> None:
 
 def commit(project: Project, *arguments: str, **environ: str) -> tuple[int, list[str]]:
     """The exit code, and our lines on stderr."""
-    done = project.run(*arguments, env=environ)
-    return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("vmrag: ")]
+    result = project.run(*arguments, env=environ)
+    return result.returncode, [line for line in result.stderr.splitlines() if line.startswith("vmrag: ")]
 
 
 def edited(project: Project) -> None:
@@ -242,8 +242,8 @@ def test_hint_of_a_dropping_merge_mends_it(parted, monkeypatch, way):
         _, lines = commit(parted, "merge", "-s", "ours", "feature")
     monkeypatch.setenv("PATH", str(terminal.SCRIPT.parent), prepend=":")
     assert lines[0].endswith("(vmrag resolve)"), "the merge goes on, and is one commit"
-    done = subprocess.run("vmrag resolve", shell=True, cwd=parted.top, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run("vmrag resolve", shell=True, cwd=parted.top, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     assert commit(parted, "commit", "-m", "x")[0] == 0
     assert {"faq.md", "uv.md"} <= parted.texts().keys()
 
@@ -284,8 +284,8 @@ def test_merge_takes_a_pin_that_another_side_brings_wherever_its_knowledge_is(pr
     theirs(project, pin)
     if way == "commit":
         project.git("merge", "-q", "--no-commit", "theirs")
-    done = project.run(way, "--no-edit", *["theirs"] * (way == "merge"))
-    assert done.returncode == 0, done.stderr
+    result = project.run(way, "--no-edit", *["theirs"] * (way == "merge"))
+    assert result.returncode == 0, result.stderr
     assert project.git("show", "HEAD:.dolt-version") == project.git("show", "theirs:.dolt-version")
     assert len(project.git("rev-list", "--parents", "-n", "1", "HEAD").split()) == 3
 
@@ -296,9 +296,9 @@ def test_merge_check_cannot_compare_pins_without_their_revision(parted, side, co
     assert commit(parted, "merge", "theirs")[0] == 1
     parted.git("checkout", side, ".dolt-version")
     parted.git("add", ".dolt-version")
-    done = parted.run("commit", "-q", "--no-edit")
-    assert done.returncode == code
-    assert ("This merge drops knowledge" in done.stderr) == (side == "--ours")
+    result = parted.run("commit", "-q", "--no-edit")
+    assert result.returncode == code
+    assert ("This merge drops knowledge" in result.stderr) == (side == "--ours")
 
 
 @pytest.mark.parametrize("way", ["merge", "commit"])
@@ -374,9 +374,9 @@ def test_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monkey
         monkeypatch.chdir(remote.top)
         refs = tuple(PushedRef("refs/tags/x", tip, "refs/tags/x", None) for tip in tips)
         assert checks.check_push(Push(refs, "origin", str(tmp_path / "remote.git")))
-        found = (tmp_path / "trace").read_text().count("trace: built-in: git")
+        result = (tmp_path / "trace").read_text().count("trace: built-in: git")
         (tmp_path / "trace").unlink()
-        return found
+        return result
 
     git_processes(tips)  # what git is configured with is remembered from here on
     assert git_processes(tips) == git_processes(tips[-1:]) <= 5
@@ -394,7 +394,7 @@ def test_push_starts_few_processes(remote, tmp_path, way):
     for pushed in ("first", "next"):
         remote.record(pushed, faq=f"{pushed}\n")
         loud = hook_processes(remote, "pre-push", "push", "-q", "-u", "origin", "main")
-        assert any("vmrag_hooks pre-push" in each for each in loud)
+        assert any("vmrag_hooks pre-push" in line for line in loud)
         assert len(loud) <= 30, loud
     remote.commit("code", **{"code.py": "1"})
     silent = hook_processes(remote, "pre-push", "push", "-q")

@@ -62,9 +62,9 @@ NEXT = {
 
 
 def dies(project: Project, step: str, *, message: str = "note") -> None:
-    done = driven(project, STEPS[step], "commit", "-m", message)
-    assert done.code == -signal.SIGKILL, done
-    assert done.out == ""
+    result = driven(project, STEPS[step], "commit", "-m", message)
+    assert result.code == -signal.SIGKILL, result
+    assert result.out == ""
 
 
 @pytest.fixture
@@ -100,22 +100,22 @@ def test_next_command_finishes_a_killed_commit(noted, tmp_path, step, then):
     dies(noted, step)
     assert (noted.pinned != before) == (step in PINNED)
     for command in NEXT[then]:
-        done = noted.run_quietly(*command, "--json")
+        result = noted.run_quietly(*command, "--json")
         if command[0] == "commit":
-            assert (done.code, error_of(done)["code"]) == (1, "NO_CHANGES")
+            assert (result.code, error_of(result)["code"]) == (1, "NO_CHANGES")
         elif command[0] == "status":
             unfinished = step != "before the spares are removed"
-            assert done.code == int(unfinished)
-            assert ("not finished" in done.out) == (
+            assert result.code == int(unfinished)
+            assert ("not finished" in result.out) == (
                 list(STEPS).index(step) <= list(STEPS).index("once the pin is staged")
             )
         else:
-            assert done.code == 0, done
+            assert result.code == 0, result
     finished(noted, tmp_path / "scratch", before)
 
 
 @pytest.mark.parametrize(
-    ("step", "then"), crossed([each for each in STEPS if each not in COMMITTED], ["sync", "query", "list", "commit"])
+    ("step", "then"), crossed([step for step in STEPS if step not in COMMITTED], ["sync", "query", "list", "commit"])
 )
 def test_kill_before_the_knowledge_base_is_committed_leaves_the_documents_uncommitted(noted, tmp_path, step, then):
     before = noted.pinned
@@ -270,11 +270,11 @@ LOCKED = (
 def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(noted, tmp_path):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
-    done = driven(noted, LOCKED, "commit", "-m", "note", "--json")
-    assert done.code == 1
-    assert done.json["staged"] is False
-    assert "index.lock" in done.json["pending"]
-    assert done.json["pin"]["dolt_commit"] == done.json["revision"] == noted.pinned != before
+    result = driven(noted, LOCKED, "commit", "-m", "note", "--json")
+    assert result.code == 1
+    assert result.json["staged"] is False
+    assert "index.lock" in result.json["pending"]
+    assert result.json["pin"]["dolt_commit"] == result.json["revision"] == noted.pinned != before
     (noted.top / ".git" / "index.lock").unlink()
     assert noted.git("status", "--porcelain") == "M .dolt-version"  # stripped: not in the index
     noted.vmrag("sync")
@@ -283,17 +283,17 @@ def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(no
 
 
 def test_index_lock_in_the_way_says_in_words_what_is_left_to_do(noted):
-    done = driven(noted, LOCKED, "commit", "-m", "note")
-    assert done.code == 1
-    assert "hint: git add .dolt-version" in done.out
+    result = driven(noted, LOCKED, "commit", "-m", "note")
+    assert result.code == 1
+    assert "hint: git add .dolt-version" in result.out
 
 
 def test_while_another_git_command_holds_the_index_nothing_is_committed_and_queries_are_answered(noted):
     before = noted.pinned
     (noted.top / ".git" / "index.lock").touch()
-    done = noted.vmrag("commit", "-m", "note", "--json", code=3)
-    assert error_of(done)["code"] == "GIT_BUSY"
-    hint = error_of(done)["hint"]
+    result = noted.vmrag("commit", "-m", "note", "--json", code=3)
+    assert error_of(result)["code"] == "GIT_BUSY"
+    hint = error_of(result)["hint"]
     assert f"{noted.top}/.git/index.lock" in hint
     assert "rm " not in hint
     assert "note.md" in noted.vmrag("query", "zebra").out
@@ -324,9 +324,9 @@ def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_
         ),
     }
     body["with the pin"] = body["after the pin"]
-    done = driven(noted, body[moment], "commit", "-m", "note", "--json")
-    error = error_of(done)
-    assert (done.code, error["code"]) == (1, "UNPINNED_REVISION")
+    result = driven(noted, body[moment], "commit", "-m", "note", "--json")
+    error = error_of(result)
+    assert (result.code, error["code"]) == (1, "UNPINNED_REVISION")
     assert error["hint"] == f"git switch main && vmrag pin {error['details']['revision']}"
     assert noted.git("status", "--porcelain") == ("M  .dolt-version" if moment == "with the pin" else "")
     subprocess.run(
@@ -342,17 +342,17 @@ def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_
 def test_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named_until_it_is_gone(
     noted, tmp_path, monkeypatch
 ):
-    for each in (apply, plumbing):
-        monkeypatch.setattr(each, "INDEX_LOCK_SECONDS", 0.1)
+    for module in (apply, plumbing):
+        monkeypatch.setattr(module, "INDEX_LOCK_SECONDS", 0.1)
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, "before the pin is staged")
     lock = noted.top / ".git" / "index.lock"
     lock.touch()
     for _ in range(2):
-        told = noted.run_quietly("query", "zebra").err
-        assert str(lock) in told
-        assert "rm " not in told
+        err = noted.run_quietly("query", "zebra").err
+        assert str(lock) in err
+        assert "rm " not in err
     assert noted.pinned != before
     # A query waits for git when it finishes the commit and when it follows the pin, and goes on.
     waits = []
@@ -407,8 +407,8 @@ def test_killed_switch_is_not_taken_for_done_when_head_goes_back(project, tmp_pa
     """
     (tmp_path / "scratch").mkdir()
     project.git("switch", "-q", "feature", env={"VMRAG": "0"})
-    done = driven(project, STEPS["between workspace.json and applied"], "sync")
-    assert done.code == -signal.SIGKILL
+    result = driven(project, STEPS["between workspace.json and applied"], "sync")
+    assert result.code == -signal.SIGKILL
     project.git("switch", "-q", "main", env={"VMRAG": "0"})
     assert "faq.md" in project.texts()
     assert_whole(project, tmp_path / "scratch")

@@ -32,7 +32,7 @@ NOTHING_KEPT = {"VMRAG_INDEX_KEEP_MB": "0"}
 
 
 def all_done(*running: Running) -> list[Done]:
-    return [each.done() for each in running]
+    return [process.done() for process in running]
 
 
 def scratch(tmp_path: Path) -> Path:
@@ -83,8 +83,8 @@ def test_imports_and_syncs_at_once_store_everything(stocked, tmp_path):
         ("import", "two", "--collection", "handbook", "--base", "two"),
         ("sync",),
     ]
-    for done in all_done(*[start(stocked, *command) for command in commands]):
-        assert done.code == 0, done
+    for result in all_done(*[start(stocked, *command) for command in commands]):
+        assert result.code == 0, result
     assert stocked.texts() == expected
     assert_whole(stocked, scratch(tmp_path))
 
@@ -92,21 +92,21 @@ def test_imports_and_syncs_at_once_store_everything(stocked, tmp_path):
 def test_two_imports_of_the_same_collection_that_is_new_make_it_once(stocked, tmp_path):
     for name, first in (("one", 500), ("two", 600)):
         pages(stocked, range(first, first + 10), folder=name)
-    for done in all_done(*[start(stocked, "import", name, "--collection", "fresh") for name in ("one", "two")]):
-        assert done.code == 0, done
-    assert len([each for each in assert_whole(stocked, scratch(tmp_path)) if each[0] == "fresh"]) == 20
+    for result in all_done(*[start(stocked, "import", name, "--collection", "fresh") for name in ("one", "two")]):
+        assert result.code == 0, result
+    assert len([item for item in assert_whole(stocked, scratch(tmp_path)) if item[0] == "fresh"]) == 20
 
 
 def test_of_two_commits_at_once_one_commits_and_the_other_finds_nothing_to_do(stocked, tmp_path):
     stocked.put("note.md", "A note about zebras.")
     before = stocked.pinned
-    done = all_done(*[start(stocked, "commit", "-m", name, "--json") for name in ("one", "two")])
-    assert sorted(each.code for each in done) == [0, 1], done
-    for each in done:
-        if each.code:
-            assert error_of(each)["code"] in ("NO_CHANGES", "KB_MOVED")
+    result = all_done(*[start(stocked, "commit", "-m", name, "--json") for name in ("one", "two")])
+    assert sorted(result.code for result in result) == [0, 1], result
+    for item in result:
+        if item.code:
+            assert error_of(item)["code"] in ("NO_CHANGES", "KB_MOVED")
         else:
-            assert (each.json["parent"], each.json["revision"]) == (before, stocked.pinned)
+            assert (item.json["parent"], item.json["revision"]) == (before, stocked.pinned)
     assert ("handbook", "note.md") in assert_whole(stocked, scratch(tmp_path))
 
 
@@ -118,14 +118,16 @@ def test_commits_beside_checkouts_keep_every_revision_that_was_reported(stocked,
         commit = start(stocked, "commit", "-m", "note", "--json")
         time.sleep(0.05 * number)
         moved = start(stocked, "-q", "-f", "edited", program=("git", "checkout")).done()
-        done = commit.done()
+        result = commit.done()
         assert moved.code in (0, 128), moved  # 128: our `git add` held index.lock
-        if done.code == 0:
-            reported.append(done.json["revision"])
+        if result.code == 0:
+            reported.append(result.json["revision"])
         else:
-            assert error_of(done)["code"] in ("UNPINNED_REVISION", "KB_MOVED", "GIT_BUSY", "NO_CHANGES", "BUSY"), done
-            if error_of(done)["code"] == "UNPINNED_REVISION":
-                reported.append(error_of(done)["details"]["revision"])
+            assert error_of(result)["code"] in ("UNPINNED_REVISION", "KB_MOVED", "GIT_BUSY", "NO_CHANGES", "BUSY"), (
+                result
+            )
+            if error_of(result)["code"] == "UNPINNED_REVISION":
+                reported.append(error_of(result)["details"]["revision"])
         stocked.git("checkout", "-q", "-f", "main")
         stocked.vmrag("sync")
         if reported:
@@ -133,7 +135,7 @@ def test_commits_beside_checkouts_keep_every_revision_that_was_reported(stocked,
             stocked.run("commit", "-q", "-m", "note", "--", ".dolt-version")
     if stocked.status()["kb"]["dirty"]:
         stocked.vmrag("commit", "-m", "the rest")
-    history = {each["revision"] for each in stocked.ask("log", "-n", "100")["revisions"]}
+    history = {revision["revision"] for revision in stocked.ask("log", "-n", "100")["revisions"]}
     assert set(reported) <= history
     assert {f"note-{number}.md" for number in range(6)} <= set(stocked.texts())
     assert_whole(stocked, scratch(tmp_path))
@@ -146,13 +148,13 @@ def test_first_writes_in_two_linked_worktrees_at_once_get_branches_of_their_own(
         tree = worktree(stocked, tmp_path / f"tree-{name}", name)
         pages(tree, range(len(trees) * 100 + 700, len(trees) * 100 + 710), folder="more")
         trees.append(tree)
-    for done in all_done(*[start(tree, *IMPORT) for tree in trees]):
-        assert done.code == 0, done
+    for result in all_done(*[start(tree, *IMPORT) for tree in trees]):
+        assert result.code == 0, result
     for number, tree in enumerate(trees):
-        new = {each for _, each in assert_whole(tree, scratch(tmp_path)) if int(each[5:-3]) >= 700}
-        assert new == {f"page-{each}.md" for each in range(number * 100 + 700, number * 100 + 710)}
-    for done in all_done(*[start(tree, "commit", "-m", "pages", "--json") for tree in trees]):
-        assert done.code == 0, done
+        new = {item for _, item in assert_whole(tree, scratch(tmp_path)) if int(item[5:-3]) >= 700}
+        assert new == {f"page-{item}.md" for item in range(number * 100 + 700, number * 100 + 710)}
+    for result in all_done(*[start(tree, "commit", "-m", "pages", "--json") for tree in trees]):
+        assert result.code == 0, result
     for tree in trees:
         assert tree.status()["state"] == "in_sync"
 
@@ -166,11 +168,11 @@ def test_queries_in_a_loop_beside_imports_and_commits_always_answer_from_one_sta
             stocked.write(f"more/edition-{number}.md", f"zebra edition{edition}")
         writer = [start(stocked, *IMPORT)]
         while writer:
-            done = start(stocked, "query", "zebra", "-k", "20", "--mode", "keyword", "--json").done()
-            assert done.code == 0, done
-            editions = {each["text"].split()[1] for each in done.json["results"]}
+            result = start(stocked, "query", "zebra", "-k", "20", "--mode", "keyword", "--json").done()
+            assert result.code == 0, result
+            editions = {result["text"].split()[1] for result in result.json["results"]}
             assert len(editions) <= 1
-            assert len(done.json["results"]) in (0, 10)
+            assert len(result.json["results"]) in (0, 10)
             seen |= editions
             if writer[0].process.poll() is not None:
                 assert writer.pop().done().code == 0
@@ -191,12 +193,12 @@ def test_worktrees_that_evict_all_spares_never_take_away_what_another_one_answer
     walking = start(walker, walk, program=("sh", "-c"), **NOTHING_KEPT)
     while walking.process.poll() is None:
         for ref in ((), ("--at", "other")):
-            done = start(stocked, "query", "garden", *ref, "--json", **NOTHING_KEPT).done()
-            assert done.code == 0, done
-            assert done.json["kb"]["in_sync"]
-            assert done.json["results"]
-    done = walking.done()
-    assert done.code == 0, done
+            result = start(stocked, "query", "garden", *ref, "--json", **NOTHING_KEPT).done()
+            assert result.code == 0, result
+            assert result.json["kb"]["in_sync"]
+            assert result.json["results"]
+    result = walking.done()
+    assert result.code == 0, result
     assert_whole(stocked, scratch(tmp_path))
     assert_whole(walker, scratch(tmp_path))
 
@@ -271,7 +273,7 @@ def test_eviction_rechecks_views_bound_in_between(stocked):
     try:
         spares = workspace.views.list_spare(bound=set(), keep_bytes=0)
         # That of the empty knowledge base takes no room, so it stays in any case.
-        assert {*spares} == {each.path for each in workspace.views.list_views() if list_segments(each.path)}
+        assert {*spares} == {view.path for view in workspace.views.list_views() if list_segments(view.path)}
         assert len(spares) > 1
         lists = iter([set(), *[set(spares)] * len(spares)])
         assert workspace.views.evict_spare(bound=lambda: next(lists), keep_bytes=0) == []
@@ -287,9 +289,9 @@ def test_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_non
         "import shutil\nfrom vmrag_link.sync import build as m\nnearest = m._find_nearest\n"
         "def then(*a):\n    found = nearest(*a)\n    if found: shutil.rmtree(found.path)\n    return found\nm._find_nearest = then"
     )
-    done = driven(stocked, body, "sync", "--json")
-    assert done.code == 0, done
-    assert done.json["snapshot"]["how"] == "fresh"
+    result = driven(stocked, body, "sync", "--json")
+    assert result.code == 0, result
+    assert result.json["snapshot"]["how"] == "fresh"
     assert_whole(stocked, scratch(tmp_path))
 
 
@@ -298,9 +300,9 @@ def test_query_rebuilds_bound_index_that_disappeared(stocked, tmp_path):
         "import shutil\nfrom vmrag_link.workspace import Workspace as m\nbring = m.bring_to_pin\n"
         "def then(ws, **options):\n    done = bring(ws, **options)\n    shutil.rmtree(ws.views.path(ws.revision()))\n    return done\nm.bring_to_pin = then"
     )
-    done = driven(stocked, body, "query", "garden", "--json")
-    assert done.code == 0, done
-    assert done.json["results"]
+    result = driven(stocked, body, "query", "garden", "--json")
+    assert result.code == 0, result
+    assert result.json["results"]
     assert_whole(stocked, scratch(tmp_path))
 
 
@@ -315,8 +317,10 @@ def test_uncommitted_documents_that_were_written_from_another_worktree_are_found
     second.put("two.md", "From the second work tree.")
     second.git("switch", "-q", "--detach")
     stocked.git("switch", "-q", "feature")
-    found = {each["doc_id"] for each in stocked.ask("query", "work tree", "--mode", "keyword", "-k", "9")["results"]}
-    assert {"one.md", "two.md"} <= found
+    doc_ids = {
+        result["doc_id"] for result in stocked.ask("query", "work tree", "--mode", "keyword", "-k", "9")["results"]
+    }
+    assert {"one.md", "two.md"} <= doc_ids
     assert_whole(stocked, scratch(tmp_path))
 
 
@@ -330,9 +334,9 @@ def test_working_copies_of_committed_documents_do_not_pile_up(stocked):
 def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_changes_nothing(stocked):
     stocked.git("config", "vmrag.lock-timeout-s", "1")
     reader = holding(stocked, "ws.reader.view()")
-    done = stocked.vmrag("sync", "--rebuild", "--json", code=3)
-    assert error_of(done)["code"] == "BUSY"
-    assert "another process reads it" in error_of(done)["message"]
+    result = stocked.vmrag("sync", "--rebuild", "--json", code=3)
+    assert error_of(result)["code"] == "BUSY"
+    assert "another process reads it" in error_of(result)["message"]
     assert stocked.vmrag("query", "garden").code == 0
     reader.signal(signal.SIGKILL)
     reader.done()
@@ -353,7 +357,7 @@ def test_sync_without_work_removes_leftovers_of_killed_processes(stocked):
 def test_write_that_waits_in_vain_names_the_process_that_holds_the_lock(stocked, lock):
     holder = holding(stocked, lock)
     since = time.monotonic()
-    done = start(
+    result = start(
         stocked,
         "add",
         "docs/page-1.md",
@@ -366,8 +370,8 @@ def test_write_that_waits_in_vain_names_the_process_that_holds_the_lock(stocked,
         VMRAG_LOCK_TIMEOUT_S="1",
     ).done()
     assert time.monotonic() - since < 15 * slack()
-    assert done.code == 3
-    error = error_of(done)
+    assert result.code == 3
+    error = error_of(result)
     assert error["code"] == "BUSY"
     assert error["details"]["holder_pid"] == holder.process.pid
     assert f"process {holder.process.pid} (test) has held" in error["message"]
@@ -384,7 +388,7 @@ def test_holder_that_was_killed_is_not_named(stocked):
     killed_one.done()
     assert (stocked.own / "workspace.lock.holder").exists()
     reader = holding(stocked, "locks.hold_shared(ws.places.workspace_lock, purpose='test', timeout=0)")
-    done = start(
+    result = start(
         stocked,
         "add",
         "docs/page-1.md",
@@ -396,7 +400,7 @@ def test_holder_that_was_killed_is_not_named(stocked):
         "--json",
         VMRAG_LOCK_TIMEOUT_S="0",
     ).done()
-    assert "another process" in error_of(done)["message"]
+    assert "another process" in error_of(result)["message"]
     reader.signal(signal.SIGKILL)
     reader.done()
 
@@ -471,9 +475,9 @@ def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broke
     (tmp_path / "bin").mkdir()
     for program in ("git", "sh", "mkdir"):
         (tmp_path / "bin" / program).symlink_to(shutil.which(program))
-    done = stocked.run(*command, env={"PATH": str(tmp_path / "bin")})
-    assert done.returncode == 0, done
-    assert len([line for line in done.stderr.splitlines() if line]) <= 1, done.stderr
+    result = stocked.run(*command, env={"PATH": str(tmp_path / "bin")})
+    assert result.returncode == 0, result
+    assert len([line for line in result.stderr.splitlines() if line]) <= 1, result.stderr
 
 
 def test_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocked):

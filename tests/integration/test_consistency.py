@@ -64,9 +64,9 @@ def test_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch)
     searched = Searcher.search
 
     def interrupted(self, asked):
-        found = searched(self, asked)
+        result = searched(self, asked)
         project.git("switch", "-q", "--detach", "first")
-        return found
+        return result
 
     monkeypatch.setattr(Searcher, "search", interrupted)
     report = query.answer_query(ws, Query("setup"))
@@ -76,11 +76,11 @@ def test_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch)
 def test_reset_says_which_revision_the_branch_left(project):
     project.put("late.md", "Late news.")
     project.vmrag("commit", "-m", "late")
-    left = project.pinned
+    pinned = project.pinned
     project.git("reset", "-q", "--hard", "HEAD")
     said = project.vmrag("query", "late").err
-    assert f"vmrag pin {left}" in said
-    project.vmrag("pin", left)
+    assert f"vmrag pin {pinned}" in said
+    project.vmrag("pin", pinned)
     assert "late.md" in project.texts()
 
 
@@ -119,8 +119,8 @@ def test_leaving_a_branch_with_uncommitted_documents_says_where_they_are(project
     project.vmrag("install")
     said = subprocess.run(["git", "switch", "-c", "topic"], cwd=project.top, capture_output=True, text=True, check=True)
     assert "uncommitted documents stay with 'main'" in said.stderr
-    done = project.vmrag("commit", "-m", "nothing", code=1)
-    assert "stay with 'main'" in done.err
+    result = project.vmrag("commit", "-m", "nothing", code=1)
+    assert "stay with 'main'" in result.err
 
 
 @pytest.mark.parametrize("command", [("query", "x", "--at", ""), ("log", ""), ("fingerprint", "--at", "")])

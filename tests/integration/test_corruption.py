@@ -47,15 +47,15 @@ def test_one_flipped_bit_is_found_or_mended_or_harmless(sound, tmp_path, monkeyp
     project, copy = Project(sound), tmp_path / "copy"
     places = [*corruption.flips(project, FLIPS, SEED)][part::PARTS]
     expected = corruption.unharmed(project, copy, commands)
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     wrong = []
     for place in places:
         verdict = corruption.tried(project, copy, place, expected)
-        found[verdict.kind] += 1
+        result[verdict.kind] += 1
         print(f"{verdict.kind:9} {place} {verdict.why[:300]!r}", flush=True)
         if verdict.kind == "wrong":
             wrong.append((place, verdict.why))
-    print(f"seed {SEED}: {sum(found.values())} flips: {dict(found)}")
+    print(f"seed {SEED}: {sum(result.values())} flips: {dict(result)}")
     assert not wrong, f"seed {SEED}: {wrong}"
 
 

@@ -32,8 +32,8 @@ def cut(path: Path, share: float) -> None:
 def doctor(project: Project) -> str:
     """What it finds wrong: messages and what to type."""
     topics = project.vmrag("doctor", "--json", code=None).json["topics"]
-    found = [each for topic in topics for each in topic["findings"] if each["level"] == "error"]
-    return "\n".join(f"{each['message']} {each['fix']}" for each in found)
+    findings = [finding for topic in topics for finding in topic["findings"] if finding["level"] == "error"]
+    return "\n".join(f"{finding['message']} {finding['fix']}" for finding in findings)
 
 
 def obey(project: Project, hint: str) -> None:
@@ -48,13 +48,13 @@ def test_cut_knowledge_base_is_an_error_that_names_the_way_out(project, share):
     before = file.stat().st_size
     cut(file, share)
     for command in (["status"], ["list"], ["query", "draft"], ["commit", "-m", "x"]):
-        done = project.vmrag(*command, "--json", code=None)
-        assert done.error["code"] == "DATABASE_ERROR", command
-        assert f"of {before:,} bytes" in done.error["message"]
-        assert str(file) in done.error["message"]
+        result = project.vmrag(*command, "--json", code=None)
+        assert result.error["code"] == "DATABASE_ERROR", command
+        assert f"of {before:,} bytes" in result.error["message"]
+        assert str(file) in result.error["message"]
     assert " bytes. " in doctor(project)
     if share > 0.9:
-        obey(project, done.error["hint"])
+        obey(project, result.error["hint"])
         assert "draft.md" not in project.marks()
         project.put("again.md", "Again.\n")
         assert "of the" not in doctor(project)

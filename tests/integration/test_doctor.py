@@ -61,20 +61,20 @@ def _on_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def examined(project: Project, *arguments: str) -> dict[str, Any]:
     report = json.loads(project.run_quietly("doctor", "--json", *arguments).out)
-    assert report["healthy"] == all(each["level"] in ("ok", "note") for each in findings_of(report))
+    assert report["healthy"] == all(finding["level"] in ("ok", "note") for finding in findings_of(report))
     return report
 
 
 def findings_of(report: dict[str, Any]) -> list[dict[str, Any]]:
     """All findings but the note about stored copies, which the template has."""
-    found = [finding for topic in report["topics"] for finding in topic["findings"]]
-    assert all(finding["message"] and finding["fix"] for finding in found), found
-    return [finding for finding in found if finding["code"] != "STORED_COPIES"]
+    findings = [finding for topic in report["topics"] for finding in topic["findings"]]
+    assert all(finding["message"] and finding["fix"] for finding in findings), findings
+    return [finding for finding in findings if finding["code"] != "STORED_COPIES"]
 
 
 def findings(project: Project, *arguments: str) -> dict[str, dict[str, Any]]:
     """By their codes."""
-    return {each["code"]: each for each in findings_of(examined(project, *arguments))}
+    return {finding["code"]: finding for finding in findings_of(examined(project, *arguments))}
 
 
 def obeyed(project: Project, fix: str) -> None:
@@ -423,7 +423,7 @@ def truncated(segment: Path) -> None:
 
 def truncated_spare(project: Project) -> None:
     """A segment that the bound index does not count."""
-    [segment, *_] = (each for each in segments_of(spare(project)) if each not in segments_of(view_of(project)))
+    [segment, *_] = (segment for segment in segments_of(spare(project)) if segment not in segments_of(view_of(project)))
     truncated(segment)
 
 
@@ -460,8 +460,8 @@ def manifest_scribbled_on(project: Project) -> None:
 def working_copy_truncated(project: Project) -> None:
     """Of its segments one that only it counts."""
     project.put("draft.md", "A draft.")
-    there = {each for view in folders(project.shared / "views") for each in segments_of(view)}
-    [segment, *_] = (each for each in segments_of(copy_of(project)) if each not in there)
+    segments = {segment for view in folders(project.shared / "views") for segment in segments_of(view)}
+    [segment, *_] = (segment for segment in segments_of(copy_of(project)) if segment not in segments)
     truncated(segment)
 
 
@@ -712,13 +712,13 @@ def every(broken: Broken) -> str:
 @pytest.mark.sample(12)
 def test_doctor_finds_broken_states_and_prints_the_repair(project, tmp_path, broken):
     broken.breaks(project)
-    found = findings(project)[broken.code]
-    assert found["level"] == broken.level
+    finding = findings(project)[broken.code]
+    assert finding["level"] == broken.level
     if broken.printed:
-        obeyed(project, found["fix"])
+        obeyed(project, finding["fix"])
         assert broken.code not in findings(project)
     else:
-        assert not found["fix"].startswith(("vmrag ", "git ", "rm "))
+        assert not finding["fix"].startswith(("vmrag ", "git ", "rm "))
 
 
 @pytest.mark.parametrize("broken", one_of_each(BROKEN, lambda each: each.code if each.fixed else each.level), ids=every)
@@ -726,12 +726,12 @@ def test_fix_mends_what_is_safe_and_leaves_the_rest_to_the_user(project, broken)
     broken.breaks(project)
     before = findings(project)
     report = examined(project, "--fix")
-    mended = {each["finding"]["code"]: each["done"] for each in report["mended"]}
-    left = {each["code"] for each in findings_of(report)}
-    assert (broken.code in mended, broken.code in left) == (broken.fixed, not broken.fixed)
-    assert mended.keys() | left <= before.keys() | {"JOURNAL_SET_ASIDE"}
+    mended = {item["finding"]["code"]: item["done"] for item in report["mended"]}
+    codes = {finding["code"] for finding in findings_of(report)}
+    assert (broken.code in mended, broken.code in codes) == (broken.fixed, not broken.fixed)
+    assert mended.keys() | codes <= before.keys() | {"JOURNAL_SET_ASIDE"}
     assert all(mended.values())
-    assert findings(project).keys() == left
+    assert findings(project).keys() == codes
 
 
 def test_declared_repairs_match_the_tested_cases():
@@ -775,13 +775,13 @@ def test_several_things_are_found_and_mended_at_once(project):
     truncated_spare(project)
     holder_killed(project)
     checked_out_without_hooks(project)
-    done = project.vmrag("doctor", code=1)
-    assert "post-merge" in done.out
-    assert "/gone/bin/python" in done.out
-    assert done.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 7 findings."
-    done = project.vmrag("doctor", "--fix")
-    assert done.out.count("mended") == 6
-    assert done.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 1 finding."
+    result = project.vmrag("doctor", code=1)
+    assert "post-merge" in result.out
+    assert "/gone/bin/python" in result.out
+    assert result.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 7 findings."
+    result = project.vmrag("doctor", "--fix")
+    assert result.out.count("mended") == 6
+    assert result.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 1 finding."
     assert project.status()["state"] == "in_sync"
     assert not project.vmrag("doctor", "--quiet").out
 
@@ -789,12 +789,12 @@ def test_several_things_are_found_and_mended_at_once(project):
 def test_hook_of_a_newer_version_is_left_as_it_is(project):
     rewritten(hook(project), f"vmrag-hook {shims.VERSION} ", "vmrag-hook 999 ")
     before = hook(project).read_bytes()
-    found = findings(project)["HOOK_NEWER"]
-    assert "pip install --upgrade vmrag-link" in found["fix"]
+    finding = findings(project)["HOOK_NEWER"]
+    assert "pip install --upgrade vmrag-link" in finding["fix"]
     hook_missing_too = hook(project, "post-commit")
     hook_missing_too.unlink()
     interpreter_gone(project)
-    assert {each["code"] for each in findings_of(examined(project, "--fix"))} == {"HOOK_NEWER"}
+    assert {finding["code"] for finding in findings_of(examined(project, "--fix"))} == {"HOOK_NEWER"}
     assert hook(project).read_bytes() == before
     assert hook_missing_too.exists()
 
@@ -832,9 +832,9 @@ def test_hooks_that_were_forced_into_a_folder_outside_are_mended_there(project):
     project.vmrag("install", "--force")
     for mend in (lambda fix: obeyed(project, fix), lambda _: project.vmrag("doctor", "--fix")):
         (project.top.parent / "global" / "post-merge").chmod(0o644)
-        found = findings(project)
-        assert found.keys() == {"HOOK_NOT_EXECUTABLE"}
-        mend(found["HOOK_NOT_EXECUTABLE"]["fix"])
+        result = findings(project)
+        assert result.keys() == {"HOOK_NOT_EXECUTABLE"}
+        mend(result["HOOK_NOT_EXECUTABLE"]["fix"])
         assert findings(project) == {}
 
 
@@ -845,9 +845,9 @@ def test_hooks_that_were_not_chosen_are_not_missed(project):
     hook(project).unlink()
     for mend in (lambda fix: obeyed(project, fix), lambda _: project.vmrag("doctor", "--fix")):
         hook(project).unlink(missing_ok=True)
-        found = findings(project)
-        assert found.keys() == {"HOOK_MISSING"}
-        mend(found["HOOK_MISSING"]["fix"])
+        result = findings(project)
+        assert result.keys() == {"HOOK_MISSING"}
+        mend(result["HOOK_MISSING"]["fix"])
         assert findings(project) == {}
         assert not hook(project, "pre-push").exists()
 
@@ -867,9 +867,9 @@ def test_doctor_names_path_of_chained_hook_without_execute_bit(project):
     project.vmrag("install")
     assert findings(project) == {}
     hook(project, ".vmrag/post-merge").chmod(0o644)
-    found = findings(project)["CHAINED_NOT_EXECUTABLE"]
-    assert found["subject"].endswith(".vmrag/post-merge")
-    obeyed(project, found["fix"])
+    finding = findings(project)["CHAINED_NOT_EXECUTABLE"]
+    assert finding["subject"].endswith(".vmrag/post-merge")
+    obeyed(project, finding["fix"])
     assert findings(project) == {}
 
 
@@ -884,17 +884,17 @@ def test_conflict_in_the_pin_is_named_with_the_command_that_ends_it(project):
     project.vmrag("commit", "-m", "rest")
     project.git("commit", "-q", "-m", "rest")
     assert project.run("merge", "feature").returncode == 1
-    found = findings(project)
-    assert found["PIN_IN_CONFLICT"]["fix"] == "vmrag resolve"
+    result = findings(project)
+    assert result["PIN_IN_CONFLICT"]["fix"] == "vmrag resolve"
     project.vmrag("resolve", "--all-ours", code=None)
 
 
 def test_revision_that_is_not_here_is_named(project):
     rewritten(project.top / ".dolt-version", project.pinned, "0" * 40)
-    found = findings(project)
-    assert found["PIN_REVISION_MISSING"]["subject"] == "0" * 40
-    assert found["PIN_REVISION_MISSING"]["level"] == "error"
-    assert found["PIN_REVISION_MISSING"]["fix"] == "vmrag fetch"
+    result = findings(project)
+    assert result["PIN_REVISION_MISSING"]["subject"] == "0" * 40
+    assert result["PIN_REVISION_MISSING"]["level"] == "error"
+    assert result["PIN_REVISION_MISSING"]["fix"] == "vmrag fetch"
 
 
 # -- half of it broken
@@ -909,9 +909,9 @@ def test_settings_that_cannot_be_read_hide_nothing_else(project):
     hook_missing(project)
     embeddings_foreign(project)
     pin_not_staged_by_hand = project.write(".dolt-version", "{")
-    found = findings(project)
-    assert found.keys() == {"CONFIG_INVALID", "HOOK_MISSING", "EMBEDDINGS_DAMAGED", "PIN_MALFORMED"}
-    assert ".vmrag.yaml, line 2" in found["CONFIG_INVALID"]["message"]
+    result = findings(project)
+    assert result.keys() == {"CONFIG_INVALID", "HOOK_MISSING", "EMBEDDINGS_DAMAGED", "PIN_MALFORMED"}
+    assert ".vmrag.yaml, line 2" in result["CONFIG_INVALID"]["message"]
     assert findings(project, "--fix").keys() == {"CONFIG_INVALID", "PIN_MALFORMED"}
     assert pin_not_staged_by_hand.read_text() == "{"
 
@@ -920,10 +920,10 @@ def test_settings_that_cannot_be_read_hide_nothing_else(project):
 def test_invalid_knowledge_base_is_kept_and_hides_no_other_finding(project, content):
     knowledge_base(project).write_bytes(content)
     hook_missing(project)
-    found = findings(project)
-    assert found["DATABASE_ERROR"]["level"] == "error"
-    assert found["DATABASE_ERROR"]["fix"]
-    assert "HOOK_MISSING" in found
+    result = findings(project)
+    assert result["DATABASE_ERROR"]["level"] == "error"
+    assert result["DATABASE_ERROR"]["fix"]
+    assert "HOOK_MISSING" in result
     assert findings(project, "--fix").keys() == {"DATABASE_ERROR"}
     assert knowledge_base(project).read_bytes() == content
 
@@ -938,20 +938,20 @@ def test_damaged_knowledge_base_is_found_before_anybody_reads_the_damaged_place(
     content[place : place + 8] = bytes(8)
     knowledge_base(project).write_bytes(content)
     code = "KB_DAMAGED" if compacted else "DATABASE_ERROR"  # what is not compacted is checked when it is opened
-    found = findings(project)[code]
-    assert (found["level"], "is damaged" in found["message"]) == ("error", True)
+    finding = findings(project)[code]
+    assert (finding["level"], "is damaged" in finding["message"]) == ("error", True)
     assert code in findings(project, "--fix")
     assert knowledge_base(project).read_bytes() == content
 
 
 def test_knowledge_base_of_a_newer_program_is_named(project):
-    found = driven(
+    result = driven(
         project,
         "import vmrag_link.engines.doltlite.schema as m; m.SCHEMA_VERSION = 0",
         "doctor",
         "--json",
     )
-    assert "SCHEMA_TOO_NEW" in found.out
+    assert "SCHEMA_TOO_NEW" in result.out
 
 
 def test_doctor_distinguishes_clone_from_uninitialized_repository(project, tmp_path):
@@ -966,9 +966,9 @@ def test_doctor_distinguishes_clone_from_uninitialized_repository(project, tmp_p
 
 
 def test_doctor_outside_a_repository_reports_no_repository(tmp_path, project):
-    done = Project(tmp_path).vmrag("doctor", "--json", code=2)
-    assert done.error["code"] == "GIT_REPO_NOT_FOUND"
-    assert done.error["hint"]
+    result = Project(tmp_path).vmrag("doctor", "--json", code=2)
+    assert result.error["code"] == "GIT_REPO_NOT_FOUND"
+    assert result.error["hint"]
 
 
 # -- the machine
@@ -976,41 +976,41 @@ def test_doctor_outside_a_repository_reports_no_repository(tmp_path, project):
 
 def test_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
     monkeypatch.setenv("PATH", os.defpath)
-    found = findings(project)
-    assert found["PATH_WITHOUT_VMRAG"]["level"] == "note"
-    done = subprocess.run(
-        ["sh", "-ec", f"{found['PATH_WITHOUT_VMRAG']['fix']}; vmrag doctor"],
+    found_values = findings(project)
+    assert found_values["PATH_WITHOUT_VMRAG"]["level"] == "note"
+    result = subprocess.run(
+        ["sh", "-ec", f"{found_values['PATH_WITHOUT_VMRAG']['fix']}; vmrag doctor"],
         cwd=project.top,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "1 finding" in done.stdout
+    assert "1 finding" in result.stdout
 
 
 def test_linux_that_does_not_confine_the_conversion_of_files_is_a_note(project, monkeypatch):
     monkeypatch.setattr(serving, "list_missing_limits", lambda: ["Landlock"])
-    found = findings(project)["CONVERSION_LESS_CONFINED"]
-    assert found["level"] == "note"
-    assert "without Landlock, which this system does not have" in found["message"]
+    finding = findings(project)["CONVERSION_LESS_CONFINED"]
+    assert finding["level"] == "note"
+    assert "without Landlock, which this system does not have" in finding["message"]
 
 
 def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, monkeypatch):
     script(tmp_path / "bin" / "vmrag", "echo vmrag, version 0.0.1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    found = findings(project)["PATH_OTHER_VERSION"]
-    assert "0.0.1" in found["message"]
-    assert found["level"] == "warning"
+    finding = findings(project)["PATH_OTHER_VERSION"]
+    assert "0.0.1" in finding["message"]
+    assert finding["level"] == "warning"
 
 
 @pytest.mark.parametrize("setting", ["follow", "wait"])
 def test_doctor_warns_once_if_a_wanted_store_needs_chromadb(project, monkeypatch, setting):
     monkeypatch.setitem(sys.modules, "chromadb", None)
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", setting)
-    found = findings(project)
-    assert {name for name, each in found.items() if "chromadb" in each["message"]} == {"INDEX_EXTRA_MISSING"}
-    assert found["INDEX_EXTRA_MISSING"]["level"] == "warning"
-    assert found["INDEX_EXTRA_MISSING"]["fix"].endswith("-m pip install 'vmrag-link[chroma]'")
+    result = findings(project)
+    assert {name for name, finding in result.items() if "chromadb" in finding["message"]} == {"INDEX_EXTRA_MISSING"}
+    assert result["INDEX_EXTRA_MISSING"]["level"] == "warning"
+    assert result["INDEX_EXTRA_MISSING"]["fix"].endswith("-m pip install 'vmrag-link[chroma]'")
 
 
 @pytest.mark.parametrize("setting", ["auto", "off"])
@@ -1027,10 +1027,10 @@ def test_doctor_suggests_supported_chromadb_version(project, tmp_path, monkeypat
     monkeypatch.delitem(sys.modules, "chromadb", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "follow")
-    found = findings(project)["INDEX_EXTRA_MISSING"]
-    assert found["level"] == "warning"
-    assert "chromadb 1.6.0 is installed" in found["message"]
-    assert found["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
+    finding = findings(project)["INDEX_EXTRA_MISSING"]
+    assert finding["level"] == "warning"
+    assert "chromadb 1.6.0 is installed" in finding["message"]
+    assert finding["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
 
 
 def test_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):
@@ -1038,21 +1038,21 @@ def test_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):
     asked = 'case "$*" in *" version") echo git version 2.30.1 ;; *) exec REAL "$@" ;; esac'
     script(tmp_path / "bin" / "git", asked.replace("REAL", str(real)))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    found = findings(project)["GIT_TOO_OLD"]
-    assert "2.30" in found["message"]
-    assert found["level"] == "error"
+    finding = findings(project)["GIT_TOO_OLD"]
+    assert "2.30" in finding["message"]
+    assert finding["level"] == "error"
 
 
 def test_doctor_names_lock_holder_purpose_and_duration(project):
     process = holding(project.own / "workspace.lock")
     try:
         aged(project.own / "workspace.lock.holder")
-        found = findings(project)["LOCK_HELD"]
+        finding = findings(project)["LOCK_HELD"]
     finally:
         ended(process)
-    assert found["level"] == "warning"
-    assert f"Process {process.pid} has held workspace.lock for 10000 s, to try something." in found["message"]
-    assert found["fix"] == f"ps -fp {process.pid}"
+    assert finding["level"] == "warning"
+    assert f"Process {process.pid} has held workspace.lock for 10000 s, to try something." in finding["message"]
+    assert finding["fix"] == f"ps -fp {process.pid}"
 
 
 def test_lock_that_is_held_is_not_taken_away(project):
@@ -1070,11 +1070,17 @@ def test_doctor_lists_read_only_paths(project):
     if probe.returncode or sys.platform != "linux":
         pytest.skip("rights cannot be dropped here")
     with read_only(project.shared):
-        done = start(project, "doctor", "--json", program=(*WITHOUT_RIGHTS, *VMRAG)).done()
-    found = [each for each in findings_of(json.loads(done.out)) if each["code"] == "READ_ONLY"]
-    assert {Path(each["subject"]).name for each in found} >= {"vmrag", "kb", "kb.doltlite", "views", "segments"}
-    assert all(each["fix"].startswith("chmod u+w ") for each in found)
-    assert done.code == 1
+        result = start(project, "doctor", "--json", program=(*WITHOUT_RIGHTS, *VMRAG)).done()
+    findings = [finding for finding in findings_of(json.loads(result.out)) if finding["code"] == "READ_ONLY"]
+    assert {Path(finding["subject"]).name for finding in findings} >= {
+        "vmrag",
+        "kb",
+        "kb.doltlite",
+        "views",
+        "segments",
+    }
+    assert all(finding["fix"].startswith("chmod u+w ") for finding in findings)
+    assert result.code == 1
 
 
 def test_disk_without_room_for_an_index_is_named(project):

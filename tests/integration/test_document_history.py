@@ -66,12 +66,12 @@ def project(paged, tmp_path, monkeypatch):
 
 def steps(project: Project, *arguments: str) -> list[tuple[str, str, str, str]]:
     """The first line of each message, and what happened to the document."""
-    found = []
-    for each in project.ask("log", *arguments)["revisions"]:
-        (document,) = each["diff"]["documents"]
+    result = []
+    for revision in project.ask("log", *arguments)["revisions"]:
+        (document,) = revision["diff"]["documents"]
         name = f"{document['collection']}/{document['doc_id']}"
-        found.append((each["message"].splitlines()[0], document["kind"], name, document["old_name"]))
-    return found
+        result.append((revision["message"].splitlines()[0], document["kind"], name, document["old_name"]))
+    return result
 
 
 # -- log -------------------------------------------------------------------------------------------
@@ -93,9 +93,9 @@ def test_log_of_a_document_goes_through_its_names_and_leaves_out_merges_that_too
 
 
 def test_document_that_is_gone_has_a_log_too(project):
-    found = steps(project, "handbook/page.md")
-    assert found[0] == ("move it", "removed", "handbook/page.md", "")
-    assert found[-1] == ("write it", "added", "handbook/page.md", "")
+    result = steps(project, "handbook/page.md")
+    assert result[0] == ("move it", "removed", "handbook/page.md", "")
+    assert result[-1] == ("write it", "added", "handbook/page.md", "")
     assert steps(project, "side", "handbook/page.md")[0][0] == "one is ONE"
     assert [step[0] for step in steps(project, "side..main", "handbook/page.md")][-1] == "six is SIX"
     assert project.ask("log", "first..side", "handbook/rest.md")["revisions"] == []
@@ -148,9 +148,9 @@ def test_branch_with_a_slash_is_a_branch(project):
 
 def test_each_line_is_the_revisions_that_wrote_it_through_merges_and_renames(project):
     report = project.ask("blame", "guide/deep/page.md")
-    messages = {each["revision"]: each["message"].splitlines()[0] for each in report["revisions"]}
-    found = [(each["text"], messages.get(each["revision"], each["revision"])) for each in report["lines"]]
-    assert found == [
+    messages = {revision["revision"]: revision["message"].splitlines()[0] for revision in report["revisions"]}
+    result = [(line["text"], messages.get(line["revision"], line["revision"])) for line in report["lines"]]
+    assert result == [
         ("# Page", "write it"),
         ("", "write it"),
         ("ONE", "one is ONE"),
@@ -159,7 +159,7 @@ def test_each_line_is_the_revisions_that_wrote_it_through_merges_and_renames(pro
         ("seven", "move it"),
         ("eight", "WORKING"),
     ]
-    assert [(each["name"], each["number"]) for each in report["lines"]][-3:] == [
+    assert [(line["name"], line["number"]) for line in report["lines"]][-3:] == [
         ("handbook/page.md", 8),
         ("guide/deep/page.md", 9),
         ("guide/deep/page.md", 10),
@@ -197,9 +197,9 @@ def test_every_line_of_a_random_history_is_blamed_as_its_text_says(project):
             heads.append((made, lines))
         revision, lines = heads[-1]
     report = project.ask("blame", f"{revision}:guide/random")
-    messages = {each["revision"]: each["message"] for each in report["revisions"]}
-    assert [each["text"] for each in report["lines"]] == lines
-    written = [messages[each["revision"]] for each in report["lines"] if each["text"] != "0:0"]
+    messages = {revision["revision"]: revision["message"] for revision in report["revisions"]}
+    assert [line["text"] for line in report["lines"]] == lines
+    written = [messages[line["revision"]] for line in report["lines"] if line["text"] != "0:0"]
     assert written == [line.partition(":")[0] for line in lines if line != "0:0"]
 
 
@@ -219,10 +219,10 @@ def test_page_of_a_thousand_lines_over_many_revisions_does_not_take_long(project
     since = time.process_time()
     report = project.ask("blame", f"{head}:long/p")
     assert time.process_time() - since < revisions / 20  # a tenth of that on a quiet machine
-    messages = {each["revision"]: each["message"] for each in report["revisions"]}
-    for each in report["lines"]:
-        if each["text"].startswith("changed"):
-            assert each["text"].split()[2] == messages[each["revision"]]
+    messages = {revision["revision"]: revision["message"] for revision in report["revisions"]}
+    for line in report["lines"]:
+        if line["text"].startswith("changed"):
+            assert line["text"].split()[2] == messages[line["revision"]]
 
 
 def test_hostile_texts_and_messages_reach_no_terminal(project):

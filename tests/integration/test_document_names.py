@@ -118,15 +118,15 @@ def test_name_that_means_none_or_several_says_what_could_be_meant(engine, name, 
     ],
 )
 def test_several_documents_by_folder_collection_and_pattern(engine, names, documents, collections):
-    found = document_names.select_named(engine[0], [engine[1]], names)
-    assert [str(document) for document in found.documents] == documents
-    assert list(found.collections) == collections
+    named = document_names.select_named(engine[0], [engine[1]], names)
+    assert [str(document) for document in named.documents] == documents
+    assert list(named.collections) == collections
 
 
 def test_dot_means_everything(engine):
-    found = document_names.select_named(engine[0], [engine[1]], ["."])
-    assert len(found.documents) == engine[0].count(engine[1])
-    assert found.collections == ("a", "a/b", "handbook", "notes")
+    named = document_names.select_named(engine[0], [engine[1]], ["."])
+    assert len(named.documents) == engine[0].count(engine[1])
+    assert named.collections == ("a", "a/b", "handbook", "notes")
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_name_in_several_collections_is_ambiguous(engine, name, candidates):
 
 
 def test_within_a_collection_names_are_ids(engine):
-    found = document_names.select_named(engine[0], [engine[1]], ["guide", "s*.md"], within="notes")
-    assert [str(document) for document in found.documents] == ["notes/guide/tls.txt", "notes/setup.md"]
+    named = document_names.select_named(engine[0], [engine[1]], ["guide", "s*.md"], within="notes")
+    assert [str(document) for document in named.documents] == ["notes/guide/tls.txt", "notes/setup.md"]
     with pytest.raises(DocumentMissing):
         document_names.select_named(engine[0], [engine[1]], ["handbook/faq.md"], within="notes")
 

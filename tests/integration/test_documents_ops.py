@@ -33,7 +33,7 @@ def test_second_import_changes_nothing(project):
     assert report["changes"] == {"added": 0, "modified": 0, "removed": 0}
     assert (report["unchanged"], report["branch"], report["created"]) == (3, None, False)
     assert project.status()["kb"]["branch"] is None
-    assert "again" not in {each["name"] for each in project.ask("branch")["branches"]}
+    assert "again" not in {branch["name"] for branch in project.ask("branch")["branches"]}
     assert (project.ask("log"), project.answers()) == before
     said = project.vmrag("import", "docs", "--collection", "handbook", "--copy").out
     assert "no documents changed, 3 unchanged" in said
@@ -78,7 +78,7 @@ def test_prune_removes_nothing_that_came_from_elsewhere(project):
 def test_prune_keeps_a_document_whose_file_is_there_but_cannot_be_read(project):
     project.write("docs/rest.md", b"\xff\xfe broken")
     report = imported(project, "docs", "--prune")
-    assert [each["name"] for each in report["skipped"]] == ["rest.md"]
+    assert [skipped_file["name"] for skipped_file in report["skipped"]] == ["rest.md"]
     assert project.texts()["rest.md"] == DOCUMENTS["rest.md"]
 
 
@@ -92,7 +92,7 @@ def test_files_of_all_formats_become_documents_and_one_that_breaks_stops_no_othe
     (project.top / "docs/old.doc").write_bytes(b"x")
     report = imported(project, "docs")
     assert report["changes"] == {"added": 4, "modified": 0, "removed": 0}
-    assert {each["name"]: each["reason"].partition(" (")[0] for each in report["skipped"]} == {
+    assert {skipped_file["name"]: skipped_file["reason"].partition(" (")[0] for skipped_file in report["skipped"]} == {
         "broken.json": "is no JSON",
         "feed.xml": "declares entities, which are not read",
         "old.doc": "its type .doc is not supported",
@@ -101,7 +101,9 @@ def test_files_of_all_formats_become_documents_and_one_that_breaks_stops_no_othe
     assert texts["people.csv"] == "Service: queue\nOwner: Ann"
     assert texts["api.json"] == "title: The API\n\nlimits.name: burst\nlimits.value: 1.50"
     assert texts["paper.pdf"] == "Quarterly forecast"
-    assert {"The API", "Guide", "paper", "people"} <= {each["title"] for each in project.ask("list")["documents"]}
+    assert {"The API", "Guide", "paper", "people"} <= {
+        document["title"] for document in project.ask("list")["documents"]
+    }
     again = imported(project, "docs")
     assert (again["changes"], again["unchanged"]) == ({"added": 0, "modified": 0, "removed": 0}, 7)
 
@@ -110,7 +112,7 @@ def test_import_lists_skipped_files_with_reasons(project):
     for name in ("a.png", "b.pdf", ".hidden.md", "noext", "c.zip", "d.json", "e.exe"):
         project.write(f"docs/{name}", "x")
     report = imported(project, "docs")
-    reasons = {each["name"]: each["reason"] for each in report["skipped"]}
+    reasons = {skipped_file["name"]: skipped_file["reason"] for skipped_file in report["skipped"]}
     assert reasons["a.png"] == "its type .png is not supported"
     assert reasons[".hidden.md"] == "is hidden"
     assert reasons["noext"] == "has no file type"
@@ -134,7 +136,9 @@ def test_markdown_html_rst_and_text_become_text_with_titles(project):
     project.write("more/front.md", "---\ntitle: From the front\nteam: core\nyear: 2024\n---\n# Other\n\nBody.\n")
     report = project.ask("import", "more", "--collection", "mixed", "--base", "more")
     assert (report["created"], report["changes"]["added"]) == (True, 4)
-    titles = {each["doc_id"]: each["title"] for each in project.ask("list", "--collection", "mixed")["documents"]}
+    titles = {
+        document["doc_id"]: document["title"] for document in project.ask("list", "--collection", "mixed")["documents"]
+    }
     assert titles == {
         "page.html": "A page",
         "guide.rst": "The guide",
@@ -154,7 +158,9 @@ def test_existing_collection_keeps_the_chunking_that_it_was_made_with(project):
     imported(project, "docs")
     project.ask("import", "docs/long.md", "--collection", "short", "--base", "docs")
     chunks = {
-        each["collection"]: each["chunks"] for each in project.ask("list")["documents"] if each["doc_id"] == "long.md"
+        document["collection"]: document["chunks"]
+        for document in project.ask("list")["documents"]
+        if document["doc_id"] == "long.md"
     }
     assert chunks["handbook"] == 2
     assert chunks["short"] > 15
@@ -170,7 +176,7 @@ def test_existing_collection_keeps_its_model(tmp_path, monkeypatch):
     project.write(".vmrag.yaml", "")
     project.put("b.md", "added under the default model")
     project.put("c.md", "a collection of the default model", collection="second")
-    assert {each["doc_id"] for each in project.ask("query", "model", "--mode", "vector")["results"]} == {
+    assert {result["doc_id"] for result in project.ask("query", "model", "--mode", "vector")["results"]} == {
         "a.md",
         "b.md",
         "c.md",
@@ -210,8 +216,8 @@ def test_add_takes_standard_input_with_title_and_metadata(project):
     shown = project.ask("show", "notes/a note")
     assert shown["content"] == "Grüße 🌍\nC:\\new 'quoted' \"twice\""
     assert (shown["title"], shown["metadata"]) == ("The note", {"team": "core"})
-    found = project.ask("query", "quoted", "--where", '{"team": "core"}')["results"]
-    assert [(each["doc_id"], each["metadata"]["team"]) for each in found] == [("a note", "core")]
+    results = project.ask("query", "quoted", "--where", '{"team": "core"}')["results"]
+    assert [(document["doc_id"], document["metadata"]["team"]) for document in results] == [("a note", "core")]
 
 
 def test_add_reads_piped_input_without_dash(project):
@@ -344,7 +350,7 @@ def test_two_collections_keep_equal_documents_apart(project):
     assert len(documents) == 7
     assert len(project.ask("list", "--collection", "second")["documents"]) == 3
     project.drop("setup.md", collection="second")
-    assert {each["collection"] for each in project.ask("query", "install", "--mode", "keyword")["results"]} == {
+    assert {result["collection"] for result in project.ask("query", "install", "--mode", "keyword")["results"]} == {
         "handbook"
     }
     project.vmrag("commit", "-m", "two")
@@ -396,9 +402,9 @@ def test_document_may_have_a_colon_and_slashes_in_its_name(project):
 
 
 def test_commit_without_changes_is_a_failed_check(project):
-    done = project.vmrag("commit", "-m", "nothing", code=1)
-    assert "no documents have changed since the last commit." in done.err
-    assert "hint: vmrag import" in done.err
+    result = project.vmrag("commit", "-m", "nothing", code=1)
+    assert "no documents have changed since the last commit." in result.err
+    assert "hint: vmrag import" in result.err
 
 
 @pytest.mark.parametrize("message", ["One\n\nTwo lines, then\nthree.", "日本語, Grüße 🌍", "quote ' and \\ back", "-m"])
@@ -451,8 +457,8 @@ def test_pin_is_staged_and_nothing_else(project):
 def test_commit_that_finds_git_at_work_changes_nothing(project):
     project.put("x.md", "x")
     (project.top / ".git/index.lock").touch()
-    done = project.vmrag("commit", "-m", "x", code=3)
-    assert "index.lock" in done.err
+    result = project.vmrag("commit", "-m", "x", code=3)
+    assert "index.lock" in result.err
     assert project.status()["kb"]["dirty"] is True
     (project.top / ".git/index.lock").unlink()
     assert project.ask("commit", "-m", "x")["staged"] is True
@@ -461,8 +467,8 @@ def test_commit_that_finds_git_at_work_changes_nothing(project):
 def test_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project):
     first = project.ask("log")["revisions"][1]["revision"]
     (project.top / ".git/index.lock").touch()
-    done = project.vmrag("pin", first, code=1)
-    assert "hint: git add .dolt-version" in done.out
+    result = project.vmrag("pin", first, code=1)
+    assert "hint: git add .dolt-version" in result.out
     assert project.pinned == first
     (project.top / ".git/index.lock").unlink()
     project.vmrag("sync")
@@ -521,6 +527,6 @@ def test_one_files_odd_front_matter_stops_no_other(project: Project) -> None:
         project.write(f"odd/{number}.md", f"---\ntitle: x\na: {value}\n---\ntext\n")
     project.write("odd/good.md", "# Good\n")
     report = project.ask("import", "odd", "--collection", "handbook", "--base", "odd")
-    assert {each["name"] for each in report["skipped"]} == {f"{number}.md" for number in range(6)}
-    assert all("line 3 of its front matter" in each["reason"] for each in report["skipped"])
+    assert {skipped_file["name"] for skipped_file in report["skipped"]} == {f"{number}.md" for number in range(6)}
+    assert all("line 3 of its front matter" in skipped_file["reason"] for skipped_file in report["skipped"])
     assert "good.md" in project.texts()

@@ -40,12 +40,12 @@ class Known(Project):
 
     def index(self) -> dict[str, str]:
         """What an index from scratch and the one that is there answer; both have to be the same."""
-        found = self.ask("query", "kettle tea water")["results"]
+        results = self.ask("query", "kettle tea water")["results"]
         self.forget_indexes()
-        assert [each["text"] for each in self.ask("query", "kettle tea water")["results"]] == [
-            each["text"] for each in found
+        assert [result["text"] for result in self.ask("query", "kettle tea water")["results"]] == [
+            passage["text"] for passage in results
         ]
-        return {each["doc_id"]: each["text"] for each in found}
+        return {document["doc_id"]: document["text"] for document in results}
 
     def fingerprint(self) -> str:
         return str(self.ask("fingerprint")["fingerprint"])
@@ -135,8 +135,8 @@ def test_commit_of_another_program_is_pinned_and_answers_alike_wherever_it_is_re
         kettle.git("clone", "-q", str(kettle.top), str(tmp_path / "bob"))
     bob = type(kettle)(tmp_path / "bob")
     if isinstance(kettle, _OfServer):
-        for each in ("server", "database"):
-            bob.git("config", f"vmrag.dolt.{each}", kettle.git("config", f"vmrag.dolt.{each}").strip())
+        for item in ("server", "database"):
+            bob.git("config", f"vmrag.dolt.{item}", kettle.git("config", f"vmrag.dolt.{item}").strip())
     bob.vmrag("clone")
     bob.vmrag("verify")
     assert bob.fingerprint() == kettle.fingerprint()
@@ -245,8 +245,8 @@ def test_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
     assert kettle.pinned == pinned
     hint = "vmrag pin" if committed else "vmrag restore handbook/kettle.md"
     assert hint in kettle.vmrag("status", code=None).out
-    asked = kettle.vmrag("restore", "handbook/kettle.md", "--json", code=2).error
-    assert asked["code"] == "CONFIRMATION_REQUIRED"
+    error = kettle.vmrag("restore", "handbook/kettle.md", "--json", code=2).error
+    assert error["code"] == "CONFIRMATION_REQUIRED"
     kettle.vmrag("restore", "handbook/kettle.md", "--yes", code=None)
     if committed:
         kettle.vmrag("pin")
@@ -292,7 +292,7 @@ def test_pinned_revision_survives_when_another_program_resets_its_branch(kettle:
         kettle.sql(f"CALL dolt_reset('--hard', '{root}')", branch=name)
     kettle.sql("CALL dolt_gc()")
     with _engine(kettle) as engine:
-        assert [each for each in (first, second, third) if not engine.has_revision(each)] == []
+        assert [revision for revision in (first, second, third) if not engine.has_revision(revision)] == []
     assert kettle.index()["water.md"] == "Water boils."
 
 

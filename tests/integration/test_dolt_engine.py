@@ -109,7 +109,9 @@ def test_anything_but_our_tables_is_refused_before_it_is_read_or_written_on(engi
         with pytest.raises(KnowledgeRefused):
             ask()
     assert head(engine, "main") == made
-    assert [each.doc_id for each in engine.read_documents(before)] == ["a"], "sound revisions are read all the same"
+    assert [document.doc_id for document in engine.read_documents(before)] == ["a"], (
+        "sound revisions are read all the same"
+    )
 
 
 def test_revision_of_newer_schema_raises_schema_too_new(engine: DoltEngine) -> None:
@@ -127,11 +129,11 @@ def test_long_texts_that_follow_many_short_ones_are_read(engine: DoltEngine) -> 
     engine = DoltEngine.open(engine.folder, limits=Limits(text_bytes=100_000))
     documents = [document(f"{number:02}", "x" * (10 if number < 20 else 60_000)) for number in range(40)]
     engine.write("main", Write(put_documents=documents), expected=before)
-    for found in (
-        [each.doc_id for each in engine.read_documents(WorkingSet("main"))],
+    for item in (
+        [stored.doc_id for stored in engine.read_documents(WorkingSet("main"))],
         [change.after.doc_id for change in engine.diff(before, WorkingSet("main")).documents if change.after] + ["a"],
     ):
-        assert found == [each.doc_id for each in documents] + ["a"]
+        assert item == [document.doc_id for document in documents] + ["a"]
     engine.close()
 
 

@@ -96,7 +96,7 @@ def test_database_that_is_not_there_is_missing(served: Served, bob: Engine) -> N
 
 
 def test_fetched_branches_are_vetted_before_use(served: Served, bob: Engine) -> None:
-    known = bob.remote_heads("there")
+    remote_heads = bob.remote_heads("there")
     served.server.sql(
         "USE `kb/main`",
         "CALL dolt_branch('strange')",
@@ -105,10 +105,10 @@ def test_fetched_branches_are_vetted_before_use(served: Served, bob: Engine) -> 
         "CALL dolt_commit('-Am', 'strange')",
     )
     bob.fetch("there", served.url)
-    assert bob.remote_heads("there").keys() == known.keys() | {ROOT_BRANCH}
+    assert bob.remote_heads("there").keys() == remote_heads.keys() | {ROOT_BRANCH}
     with pytest.raises(KnowledgeRefused, match="theirs"):
         bob.count_documents(bob.foreign_heads("there")["strange"])
-    assert bob.count_documents(known["main"]) == 1
+    assert bob.count_documents(remote_heads["main"]) == 1
     served.server.sql("USE kb", "CALL dolt_branch('-D', 'strange')")
     bob.fetch("there", served.url)
     assert not bob.foreign_heads("there")

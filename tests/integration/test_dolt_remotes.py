@@ -212,11 +212,11 @@ def test_damage_is_damage_and_nothing_is_taken(two: Two, what: str) -> None:
         for file in two.place.iterdir():
             if file.is_file() and file.name not in ("LOCK", "manifest"):
                 file.write_bytes(file.read_bytes()[:-40])
-    known = two.bob.remote_heads("there")
+    remote_heads = two.bob.remote_heads("there")
     with pytest.raises(RemoteDamaged):
         two.bob.fetch("there", two.url)
-    assert two.bob.remote_heads("there") == known
-    assert two.bob.count_documents(known["main"]) == 1
+    assert two.bob.remote_heads("there") == remote_heads
+    assert two.bob.count_documents(remote_heads["main"]) == 1
 
 
 def test_repository_in_use_that_is_taken_for_a_place_stays_as_it_is(two: Two) -> None:
@@ -254,14 +254,14 @@ STRANGE = {
 @pytest.mark.parametrize("what", STRANGE)
 def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two: Two, what: str) -> None:
     statements, told = STRANGE[what]
-    known = two.bob.remote_heads("there")
+    remote_heads = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", *statements)
     strangers_push(two.ada, two.url, strange)
     with pytest.raises(KnowledgeRefused, match=told):
         two.bob.fetch("there", two.url)
     assert not two.bob.has_revision(strange)
-    assert two.bob.remote_heads("there") == known
-    assert two.bob.count_documents(known["main"]) == 1
+    assert two.bob.remote_heads("there") == remote_heads
+    assert two.bob.count_documents(remote_heads["main"]) == 1
 
 
 def test_revision_whose_content_was_replaced_at_the_place_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,13 +314,13 @@ def forge(file: Path, text: bytes, by: bytes) -> bool:
 
     Chunks with their checksums come first; at the end stand an index and a footer.
     """
-    found = file.read_bytes() if file.is_file() else b""
-    if text not in found:
+    content = file.read_bytes() if file.is_file() else b""
+    if text not in content:
         return False
-    count = int.from_bytes(found[-20:-16])
-    index = len(found) - 20 - count * 28
-    lengths = [int.from_bytes(found[at : at + 4]) for at in range(index + count * 12, index + count * 16, 4)]
-    made = bytearray(found.replace(text, by))
+    count = int.from_bytes(content[-20:-16])
+    index = len(content) - 20 - count * 28
+    lengths = [int.from_bytes(content[at : at + 4]) for at in range(index + count * 12, index + count * 16, 4)]
+    made = bytearray(content.replace(text, by))
     end = 0
     for length in lengths:
         end += length
@@ -349,11 +349,11 @@ def test_no_tag_comes_along_and_keeps_what_is_refused(two: Two) -> None:
 
 
 def test_push_rejects_revisions_that_fetch_would_reject(two: Two) -> None:
-    known = two.ada.peek_heads(two.url)
+    heads = two.ada.peek_heads(two.url)
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
     with pytest.raises(KnowledgeRefused):
         two.ada.push("there", two.url, {"main": strange})
-    assert two.ada.peek_heads(two.url) == known
+    assert two.ada.peek_heads(two.url) == heads
 
 
 def test_rejected_revision_is_rejected_again_and_not_cloned(two: Two) -> None:
@@ -387,13 +387,13 @@ def test_more_than_is_taken_is_refused_and_does_not_stay(two: Two) -> None:
 
 
 def test_fetch_that_is_killed_leaves_what_was_known(two: Two) -> None:
-    known = two.bob.remote_heads("there")
+    remote_heads = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
     strangers_push(two.ada, two.url, strange)
     subprocess.run(  # as far as a fetch of ours is when it is killed before it has looked at anything
         ["dolt", "fetch", "at-there"], cwd=two.bob.folder, check=True, capture_output=True
     )
-    assert two.bob.remote_heads("there") == known
+    assert two.bob.remote_heads("there") == remote_heads
     with pytest.raises(KnowledgeRefused):
         two.bob.fetch("there", two.url)
     assert not two.bob.has_revision(strange)
@@ -418,7 +418,7 @@ def test_sound_revisions_leave_the_quarantine(two: Two, tmp_path: Path) -> None:
         two.url, [second, "v" * 32], known_heads=[known], into=into, limits=USUAL_LIMITS, sound=seen.append
     )
     assert sorted(new) == sorted([first, second])
-    assert {each.key for each in seen} == {("guide", "one"), ("guide", "two"), ("guide", "three")}
+    assert {item.key for item in seen} == {("guide", "one"), ("guide", "two"), ("guide", "three")}
     assert not two.bob.has_revision(second)
     two.bob.fetch("quarantine", f"file://{into}")
     two.bob.anchor_revision(second, reason="adopted")

@@ -55,7 +55,7 @@ def other(dolt_server, engine, tmp_path):
 
 
 def ids(engine, at):
-    return [each.doc_id for each in engine.read_documents(at)]
+    return [document.doc_id for document in engine.read_documents(at)]
 
 
 # -- sessions that are lost
@@ -202,7 +202,9 @@ def test_two_machines_write_at_once_and_lose_nothing(dolt_server, engine, tmp_pa
     for name in ("ada", "bob"):
         assert ids(engine, WorkingSet(name)) == [f"{name}-4", "shared"]
     assert (
-        engine.find_unreachable([each.revision for name in ("ada", "bob") for each in engine.log(head(engine, name))])
+        engine.find_unreachable(
+            [revision.revision for name in ("ada", "bob") for revision in engine.log(head(engine, name))]
+        )
         == []
     )
 

@@ -173,5 +173,5 @@ def test_without_pymysql_the_command_that_installs_it_is_named():
         "import sys; sys.modules['pymysql'] = None\nfrom vmrag_link.engines.dolt import server_session\n"
         "try:\n    server_session.import_pymysql()\nexcept Exception as error:\n    print(type(error).__name__, error.hint)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "EngineFailed python -m pip install 'vmrag-link[dolt]'\n"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout == "EngineFailed python -m pip install 'vmrag-link[dolt]'\n"

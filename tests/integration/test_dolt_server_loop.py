@@ -67,7 +67,7 @@ def test_uncommitted_documents_of_other_users_are_ignored(
     bob.vmrag("clone")
     bob.git("switch", "-q", "-c", "bob")
     bob.put("draft.md", "Bob still writes this.")
-    assert not [each for each in ada.status()["reasons"] if "bob" in each]
+    assert not [reason for reason in ada.status()["reasons"] if "bob" in reason]
     ada.vmrag("merge", "bob", code=None)
     assert set(ada.texts()) == {"faq.md"}
     assert bob.marks()["draft.md"] == "added"
@@ -116,5 +116,7 @@ def test_doctor_says_who_can_look_into_a_damaged_database(ada: Project, monkeypa
     ada.record("first", faq="A kettle boils water.")
     monkeypatch.setattr(DoltEngine, "find_damage", lambda _: "A checksum differs.")
     report = ada.ask("doctor", code=1)
-    found = {each["code"]: each for topic in report["topics"] for each in topic["findings"]}
-    assert found["KB_DAMAGED"]["fix"] == "dolt fsck   (on the server, in the folder of the database)"
+    findings_by_code = {finding["code"]: finding for topic in report["topics"] for finding in topic["findings"]}
+    assert (
+        findings_by_code["KB_DAMAGED"]["fix"] == "dolt fsck   (on the server, in the folder of the database)"
+    )

@@ -89,9 +89,9 @@ def test_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, fol
     assert "vmrag clone" in refused.value.hint
     server_database.join_database(tmp_path / "other", access)
     joined = DoltEngine.open(tmp_path / "other", access=access)
-    assert [each.doc_id for each in joined.read_documents(WorkingSet("main"))] == ["a"]
-    for each in (engine, joined):
-        each.close()
+    assert [document.doc_id for document in joined.read_documents(WorkingSet("main"))] == ["a"]
+    for item in (engine, joined):
+        item.close()
 
 
 def test_there_is_nothing_to_join_where_nothing_was_made(tmp_path, dolt_server, access):
@@ -207,7 +207,7 @@ def test_encrypted_server_is_used_when_its_certificate_is_sound(encrypted, folde
     server, authority = encrypted
     engine = create(folder, server.access("sound", tls=True, authorities=str(authority)))
     store(engine, "main", document("a", "x" * 100_000))
-    assert [each.content for each in engine.read_documents(head(engine, "main"))] == ["x" * 100_000]
+    assert [document.content for document in engine.read_documents(head(engine, "main"))] == ["x" * 100_000]
     engine.close()
 
 
@@ -290,8 +290,8 @@ def test_two_clones_of_the_code_work_on_one_server(dolt_server, tmp_path, monkey
     assert bob.status()["kb"]["engine"] == "dolt"
     bob.put("restore", "A restore takes an hour.")
     bob.vmrag("commit", "-m", "restore")
-    [own] = [each["name"] for each in bob.ask("branch")["branches"] if each["current"]]
-    assert own != "main", "that one is Ada's"
+    [name] = [branch["name"] for branch in bob.ask("branch")["branches"] if branch["current"]]
+    assert name != "main", "that one is Ada's"
     assert bob.ask("gc")["pruned"] == []
 
     ada.put("draft", "Not yet committed.")
@@ -353,10 +353,10 @@ def test_while_the_server_is_down_and_the_pin_stays_the_index_answers(on_own_ser
 
     def answers(report):
         """Where a hit lies in its document is not in the index."""
-        hits = [(each["doc_id"], each["score"], each["text"]) for each in report.get("results", ())]
+        hits = [(result["doc_id"], result["score"], result["text"]) for result in report.get("results", ())]
         return hits, report.get("documents")
 
-    before = [answers(project.ask(*each)) for each in ASKED]
+    before = [answers(project.ask(*command)) for command in ASKED]
     assert [len(documents) for _, documents in before[2:]] == [2, 2]
     server.stop()
     for asked, was in zip(ASKED, before, strict=True):
@@ -396,7 +396,7 @@ def hanging_proxy(stack, port, statements, *, delay=0.0):
                 threading.Thread(target=forward, args=(server, client, None), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
-    stack.callback(lambda: [each.close() for each in made])
+    stack.callback(lambda: [engine.close() for engine in made])
     return listening.getsockname()[1]
 
 

@@ -98,8 +98,8 @@ def test_each_query_has_its_own_rows_whatever_others_print(opened: ShellConnecti
 
 def test_long_answers_come_while_the_next_questions_are_still_said(opened: ShellConnection) -> None:
     said, answered = "x" * 20_000, 30_000
-    found = opened.run_queries([f"SELECT repeat('a', {answered}) AS v, '{said}' AS w"] * 20)
-    assert [len(rows[0]["v"]) for rows in found] == [answered] * 20
+    result = opened.run_queries([f"SELECT repeat('a', {answered}) AS v, '{said}' AS w"] * 20)
+    assert [len(rows[0]["v"]) for rows in result] == [answered] * 20
 
 
 def test_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: ShellConnection) -> None:
@@ -156,11 +156,11 @@ def test_idle_session_costs_one_thread(repository: Path) -> None:
 
 
 def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:
-    done = threading.Event()
+    result = threading.Event()
 
     def read() -> None:
         with _opened(repository) as connection:
-            while not done.is_set():
+            while not result.is_set():
                 connection.query_value("1")
 
     reading = threading.Thread(target=read)
@@ -169,7 +169,7 @@ def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:
         with _opened(repository) as writing:
             writing.execute([_mark("while reading", "1")], at=ROOT_BRANCH)
     finally:
-        done.set()
+        result.set()
         reading.join()
 
 

@@ -41,8 +41,8 @@ def _dolt_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def pair(_dolt_pair: Path, tmp_path: Path, home: Path) -> Iterator[Pair]:
     """The copies' remotes are other places than those that were fetched from: both fetch once."""
-    for each in ("hub.git", "ada", "bob"):
-        copy_tree(_dolt_pair / each, tmp_path / each)
+    for name in ("hub.git", "ada", "bob"):
+        copy_tree(_dolt_pair / name, tmp_path / name)
     ada, bob = Clone(tmp_path / "ada", kind="dolt"), Clone(tmp_path / "bob", kind="dolt")
     yield Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git"))
     ada.close()
@@ -54,7 +54,7 @@ def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(
     assert refs == {"refs/heads/main", DOLT_DATA_REF}
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
     theirs = pair.bob.record("two")
-    assert [(branch.branch, branch.new) for done in pair.bob.push("origin", "main") for branch in done.branches] == [
+    assert [(branch.branch, branch.new) for item in pair.bob.push("origin", "main") for branch in item.branches] == [
         ("main", theirs)
     ]
     assert pair.ada.fetch()
@@ -162,15 +162,15 @@ def test_fetch_of_nothing_new_asks_git_alone(pair: Pair, monkeypatch: pytest.Mon
 def test_concurrent_pushes_lose_nothing(pair: Pair) -> None:
     body = "me = Clone(Path({top!r}), kind='dolt')\nfor number in range(2):\n    me.record(f'{name}-{{number}}', branch={name!r})\n    me.push('origin', {name!r})\nme.close()"
     running = [child(body.format(top=str(pair.folder / who), name=f"of-{who}")) for who in ("ada", "bob")]
-    for each in running:
-        _, complaint = each.communicate(timeout=300)
-        assert each.returncode == 0, complaint
+    for process in running:
+        _, complaint = process.communicate(timeout=300)
+        assert process.returncode == 0, complaint
     cleo = git_clone(pair.hub.top, pair.folder / "cleo", kind="dolt")
     assert cleo.clone_knowledge()
     heads = cleo.heads()
     for who in ("ada", "bob"):
-        found = {header.doc_id for header in cleo.engine.read_headers(heads[f"of-{who}"])}
-        assert {f"of-{who}-0", f"of-{who}-1"} <= found
+        doc_ids = {header.doc_id for header in cleo.engine.read_headers(heads[f"of-{who}"])}
+        assert {f"of-{who}-0", f"of-{who}-1"} <= doc_ids
     cleo.close()
 
 
@@ -190,7 +190,7 @@ def test_branch_that_cannot_move_forward_diverges_and_force_keeps_what_it_held(p
 
 def test_strange_content_is_refused_and_is_nowhere_afterwards(pair: Pair) -> None:
     assert pair.bob.fetch()
-    known = pair.bob.heads()
+    heads = pair.bob.heads()
     pair.ada.close()
     sql = b"CALL dolt_checkout('main'); CREATE TABLE theirs (k int primary key); CALL dolt_commit('-Am', 'strange');"
     subprocess.run(["dolt", "sql"], cwd=pair.ada.places.kb, input=sql, check=True, capture_output=True)
@@ -202,10 +202,10 @@ def test_strange_content_is_refused_and_is_nowhere_afterwards(pair: Pair) -> Non
         with pytest.raises(KnowledgeRefused, match="theirs"):
             pair.bob.fetch()
     assert not pair.bob.engine.has_revision(strange)
-    assert pair.bob.heads() == known
+    assert pair.bob.heads() == heads
     assert pair.bob.store.run("cat-file", "-e", pair.tip).returncode != 0
     assert not list(pair.bob.places.kb.glob(".dolt/git-remote-cache/*"))
-    assert pair.bob.engine.count_documents(known["main"]) == 1
+    assert pair.bob.engine.count_documents(heads["main"]) == 1
     cleo = git_clone(pair.hub.top, pair.folder / "cleo", kind="dolt")
     cleo.clone_knowledge()  # without the branch, whose content is not read
     assert "main" not in cleo.heads()
@@ -216,7 +216,7 @@ def test_strange_content_is_refused_and_is_nowhere_afterwards(pair: Pair) -> Non
 
 def test_another_knowledge_base_is_rejected(pair: Pair) -> None:
     assert pair.bob.fetch()
-    known = pair.bob.heads()
+    heads = pair.bob.heads()
     eve = Clone(pair.folder / "eve", create=True, kind="dolt")
     store(eve.engine, "main", document("one", "another"))
     eve.repo.git("remote", "add", "origin", str(pair.hub.top))
@@ -227,7 +227,7 @@ def test_another_knowledge_base_is_rejected(pair: Pair) -> None:
     with pytest.raises(RemoteRejected):
         pair.bob.fetch()
     assert not pair.bob.engine.has_revision(theirs)
-    assert pair.bob.engine.count_documents(known["main"]) == 1
+    assert pair.bob.engine.count_documents(heads["main"]) == 1
 
 
 @pytest.mark.parametrize("what", ["no manifest", "a manifest of nothing", "another file", "too large"])
@@ -246,12 +246,12 @@ def test_ref_that_holds_something_else_is_damaged(pair: Pair, what: str) -> None
     )
     commit = pair.hub.git("commit-tree", "-m", "x", made.stdout.decode().strip(), "-p", DOLT_DATA_REF)
     pair.hub.git("update-ref", DOLT_DATA_REF, commit)
-    known = pair.bob.engine.remote_heads(pair.bob.at().key)
+    remote_heads = pair.bob.engine.remote_heads(pair.bob.at().key)
     if what == "too large":
         pair.bob.reopen(Limits(file_bytes=100))
     with pytest.raises(KnowledgeRefused if what == "too large" else RemoteDamaged):
         pair.bob.fetch()
-    assert pair.bob.engine.remote_heads(pair.bob.at().key) == known
+    assert pair.bob.engine.remote_heads(pair.bob.at().key) == remote_heads
 
 
 @pytest.mark.parametrize("name", ["we#ird", "a%20b\\c"])
@@ -313,7 +313,7 @@ def test_killed_fetch_is_done_by_the_next_one(pair: Pair) -> None:
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
     revision = pair.bob.record("two")
     pair.bob.push("origin", "main")
-    known = pair.ada.engine.remote_heads(pair.ada.at().key)
+    remote_heads = pair.ada.engine.remote_heads(pair.ada.at().key)
     pair.ada.close()
     body = (
         "from vmrag_link.engines.dolt import inspection\n"
@@ -323,7 +323,7 @@ def test_killed_fetch_is_done_by_the_next_one(pair: Pair) -> None:
     killed = child(body)
     killed.communicate(timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
-    assert pair.ada.engine.remote_heads(pair.ada.at().key) == known
+    assert pair.ada.engine.remote_heads(pair.ada.at().key) == remote_heads
     assert pair.ada.fetch()
     assert pair.ada.heads()["main"] == revision
 

@@ -74,7 +74,7 @@ def test_uncommitted_rows_are_read_on_one_connection_until_somebody_writes(engin
         first = next(headers := engine.read_headers(WorkingSet("main")))  # one that is left before its end
         headers.close()
         assert engine.find_document(WorkingSet("main"), first.collection, first.doc_id)
-        return [each.doc_id for each in engine.read_documents(WorkingSet("main"))]
+        return [document.doc_id for document in engine.read_documents(WorkingSet("main"))]
 
     assert read() == ["a", "b"]
     assert opened == ["main"]
@@ -338,13 +338,13 @@ def test_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
 
 def test_readers_of_one_revision_do_not_disturb_each_other(engine: DoltliteEngine) -> None:
     revision = store(engine, "b", *(document(f"d{number}") for number in range(5)))
-    slow, left = engine.read_documents(revision), engine.read_documents(revision)
-    first, _ = next(slow), next(left)
-    assert [each.doc_id for each in engine.read_documents(revision)] == [f"d{number}" for number in range(5)]
-    left.close()
+    slow, documents = engine.read_documents(revision), engine.read_documents(revision)
+    first, _ = next(slow), next(documents)
+    assert [document.doc_id for document in engine.read_documents(revision)] == [f"d{number}" for number in range(5)]
+    documents.close()
     engine.collect_garbage()
     assert engine.count_documents(revision) == 5
-    assert [each.doc_id for each in (first, *slow)] == [f"d{number}" for number in range(5)]
+    assert [document.doc_id for document in (first, *slow)] == [f"d{number}" for number in range(5)]
 
 
 def test_everything_works_without_a_branch_main(engine: DoltliteEngine) -> None:

@@ -84,9 +84,9 @@ def test_pins_that_name_it_are_pushed_once_it_has_them_or_they_name_git(world, f
     agreed(ada, url)
     ada.write_document("where.md", "The knowledge lies elsewhere.")
     assert json.loads((ada.top / ".dolt-version").read_text())["dolt_remote"] == url
-    done = ada.run("push", "-q", env=people.ON)
-    assert done.returncode != 0
-    assert f"only fetch from it: {url}. ({GIT}" in done.stderr
+    result = ada.run("push", "-q", env=people.ON)
+    assert result.returncode != 0
+    assert f"only fetch from it: {url}. ({GIT}" in result.stderr
     ada.vmrag("push", f"file://{folder}/handbook")  # whoever has the folder
     ada.git("push", "-q")
 
@@ -117,8 +117,8 @@ def protected(world: World, folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("DOLTLITE_CREDS_KID", raising=False)
     monkeypatch.setenv("DOLTLITE_CREDS_DIR", str(tmp_path / "own"))
     clients = tmp_path / "clients"
-    for each in (tmp_path / "own", clients):
-        each.mkdir(mode=0o700)
+    for path in (tmp_path / "own", clients):
+        path.mkdir(mode=0o700)
     with doltlite_server(folder, Protection("localhost", certificate, key, clients)) as where:
         yield f"{where}/handbook"
 

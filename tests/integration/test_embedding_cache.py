@@ -159,12 +159,12 @@ def test_killed_writer_loses_at_most_the_batch_it_was_at(tmp_path: Path) -> None
     path, notes = tmp_path / "e.sqlite", Notes()
     process = writer(path, "w", 100_000)
     assert process.stdout
-    done = [process.stdout.readline() for _ in range(5)]
+    result = [process.stdout.readline() for _ in range(5)]
     time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
     cache = EmbeddingCache(path, progress=notes)
-    names = [f"w-{int(batch)}-{n}" for batch in done for n in range(50)]
+    names = [f"w-{int(batch)}-{n}" for batch in result for n in range(50)]
     assert len(cache.read_vectors("model", names, dimensions=256)) == 250
     cache.store_vectors("model", {"after": bytes(1024)})
     assert notes.sentences == []
@@ -220,15 +220,15 @@ def test_prune_removes_vectors_not_used_for_days(tmp_path, days):
     planned = cache.measure_excess(megabytes=0, days=99)
     assert 1000 - 64 <= planned.number <= 1000  # a block of 64 may hold some of both
     before = path.stat().st_size
-    done = cache.prune(megabytes=0, days=99)
-    assert (done.number, done.bytes) == (planned.number, before - path.stat().st_size)
-    assert done.bytes > 900_000
+    result = cache.prune(megabytes=0, days=99)
+    assert (result.number, result.bytes) == (planned.number, before - path.stat().st_size)
+    assert result.bytes > 900_000
     assert cache.read_vectors("model", list(used), dimensions=256) == used
-    assert len(cache.read_vectors("model", list(old), dimensions=256)) == 1000 - done.number
+    assert len(cache.read_vectors("model", list(old), dimensions=256)) == 1000 - result.number
     assert cache.prune(megabytes=0, days=99).number == 0
     cache.store_vectors("model", old)
     assert cache.read_vectors("model", [*old, *used], dimensions=256) == old | used
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["e.sqlite", "e.sqlite.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.sqlite", "e.sqlite.lock"]
 
 
 def test_beyond_its_size_the_oldest_go_first(tmp_path, days):
@@ -301,9 +301,9 @@ def test_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None
         time.sleep(number * 0.008)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
-        found = EmbeddingCache(path, progress=notes).read_vectors("model", list(vectors), dimensions=256)
-        assert len(found) == 6000 or 2000 < len(found) < 3000
-        assert found.items() <= vectors.items()
+        result = EmbeddingCache(path, progress=notes).read_vectors("model", list(vectors), dimensions=256)
+        assert len(result) == 6000 or 2000 < len(result) < 3000
+        assert result.items() <= vectors.items()
     assert notes.sentences == []
 
 

@@ -87,7 +87,7 @@ def test_collection_of_a_service_is_made_filled_and_queried(project, services, m
     assert (nearest(tools, "the sea"), nearest(tools, "an oven")) == ("river", "bread")
     info = tools("chroma_get_collection_info", collection_name="api")
     assert (info["embedding_function"], info["embedding_dimensions"]) == (name, 256)
-    assert {asked.key for asked in services.asked} == {KEY if name in KEYS else None}
+    assert {request.key for request in services.asked} == {KEY if name in KEYS else None}
     assert all(KEY.encode() not in path.read_bytes() for path in project.shared.rglob("*") if path.is_file())
 
 
@@ -96,7 +96,7 @@ def test_project_may_choose_a_service_for_new_collections(project, services):
     project.git("config", "vmrag.embedding.model", "ollama")
     project.put("river", TEXTS["river"], collection="api")
     assert project.ask("query", "sea", "--collection", "api")["results"][0]["doc_id"] == "river"
-    assert {asked.path for asked in services.asked} == {"/api/embed"}
+    assert {request.path for request in services.asked} == {"/api/embed"}
 
 
 def test_embedded_text_is_never_sent_again(project, services):
@@ -108,7 +108,7 @@ def test_embedded_text_is_never_sent_again(project, services):
     Tools(project.top)("chroma_modify_collection", collection_name="api", new_name="renamed")
     assert services.asked == []
     project.ask("query", "sea", "--collection", "renamed")
-    assert [asked.texts for asked in services.asked] == [["sea"]]
+    assert [request.texts for request in services.asked] == [["sea"]]
 
 
 def test_collection_keeps_its_model_when_the_settings_name_another(project, services):
@@ -118,7 +118,7 @@ def test_collection_keeps_its_model_when_the_settings_name_another(project, serv
     assert nearest(tools, "the sea") == "river"
     tools("chroma_create_collection", collection_name="newer", embedding_function="openai")
     tools("chroma_add_documents", collection_name="api", documents=["cheese"])
-    assert [asked.body["model"] for asked in services.asked] == [
+    assert [request.body["model"] for request in services.asked] == [
         "text-embedding-3-small",
         "text-embedding-3-large",
         "text-embedding-3-small",
@@ -127,18 +127,18 @@ def test_collection_keeps_its_model_when_the_settings_name_another(project, serv
 
 def test_collections_of_several_models_answer_together(project, services):
     filled(project, services)
-    found = project.ask("query", "rest by the sea", "-k", "10")["results"]
-    assert {each["collection"] for each in found} == {"api", "handbook"}
+    results = project.ask("query", "rest by the sea", "-k", "10")["results"]
+    assert {result["collection"] for result in results} == {"api", "handbook"}
 
 
 def test_index_keeps_the_vectors_that_a_service_made_and_no_service_is_asked_for_them(project, services):
     recorded(project, services)
-    wanted = {"collection_name": "api", "ids": ["river"], "include": ["embeddings"]}
-    [before] = Tools(project.top)("chroma_get_documents", **wanted)["documents"]
+    expected = {"collection_name": "api", "ids": ["river"], "include": ["embeddings"]}
+    [before] = Tools(project.top)("chroma_get_documents", **expected)["documents"]
     project.git("switch", "-q", "feature")
     project.git("switch", "-q", "main")
     (project.shared / "embeddings.sqlite").unlink()
-    [after] = Tools(project.top)("chroma_get_documents", **wanted)["documents"]
+    [after] = Tools(project.top)("chroma_get_documents", **expected)["documents"]
     assert (len(after["embedding"][0]), after) == (256, before)
     assert services.asked == []
 
@@ -199,7 +199,7 @@ def test_here_where_the_index_is_a_missing_key_costs_queries_by_meaning_only(pro
 
 
 def found_by_words(project: Project) -> list[str]:
-    return [each["doc_id"] for each in project.ask("query", "sea", "--mode", "keyword")["results"]]
+    return [result["doc_id"] for result in project.ask("query", "sea", "--mode", "keyword")["results"]]
 
 
 def test_on_a_machine_without_a_key_everything_works_that_needs_no_vectors(project, services, tmp_path):
@@ -216,8 +216,8 @@ def test_on_a_machine_without_a_key_everything_works_that_needs_no_vectors(proje
     other.git("switch", "-q", "feature")
     other.git("switch", "-q", "main")
     tools = Tools(other.top)
-    found = tools("chroma_get_documents", collection_name="api", where_document={"$contains": "sea"})
-    assert [each["id"] for each in found["documents"]] == ["river"]
+    answer = tools("chroma_get_documents", collection_name="api", where_document={"$contains": "sea"})
+    assert [document["id"] for document in answer["documents"]] == ["river"]
     tools("chroma_add_documents", collection_name="handbook", documents=["Take a walk."], ids=["walk"])
     for arguments in ({"query_texts": ["sea"]}, {"query_texts": ["sea"], "include": ["embeddings"]}):
         error = tools.error("EMBEDDING_SERVICE_ERROR", "chroma_query_documents", collection_name="api", **arguments)
@@ -233,12 +233,12 @@ def test_when_the_key_is_there_the_next_query_by_meaning_finds_everything(projec
     other = another_machine(project, tmp_path / "other")
     assert found_by_words(other) == ["river"]
     address(other, services, "openai")
-    done = other.vmrag("query", "sea", "--collection", "api", "--mode", "vector", "--json")
-    assert "could not be embedded when the index was made. It is built again." in done.err
-    assert done.json["results"] == expected
+    result = other.vmrag("query", "sea", "--collection", "api", "--mode", "vector", "--json")
+    assert "could not be embedded when the index was made. It is built again." in result.err
+    assert result.json["results"] == expected
     services.asked.clear()
     assert other.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"] == expected
-    assert [asked.texts for asked in services.asked] == [["sea"]]
+    assert [request.texts for request in services.asked] == [["sea"]]
     assert other.consistent()
 
 
@@ -262,7 +262,7 @@ def test_index_without_vectors_gets_them_with_the_next_revision(project, service
     other.record("more", more="One more page.")
     services.asked.clear()
     assert other.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"][0]["doc_id"] == "river"
-    assert [asked.texts for asked in services.asked] == [["sea"]]
+    assert [request.texts for request in services.asked] == [["sea"]]
 
 
 def test_service_with_another_model_of_that_name_is_never_mixed_in(project, services):
@@ -301,8 +301,8 @@ def test_git_waits_for_no_service(project, services):
 def test_service_settings_of_a_branch_are_ignored(project, services, line, key):
     address(project, services, "openai")
     project.write(".vmrag.yaml", line.format(url=services.url) + "\n")
-    done = project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.")
-    assert f"ignoring untrusted setting {key} (line 1) of .vmrag.yaml" in done.err
+    result = project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.")
+    assert f"ignoring untrusted setting {key} (line 1) of .vmrag.yaml" in result.err
     assert services.asked == []
 
 
@@ -361,13 +361,13 @@ def test_index_status_says_what_has_no_vectors(project, services, tmp_path):
     other = another_machine(project, tmp_path / "other")
     tools = Tools(other.top)
     assert found_by_words(other) == ["river"]  # brings the index, which no list does
-    rows = {each["collection_name"]: each for each in tools("get_sync_status")["collections"]}
+    rows = {collection["collection_name"]: collection for collection in tools("get_sync_status")["collections"]}
     assert (rows["api"]["sync_status"], rows["handbook"]["sync_status"]) == ("error", "synced")
     assert "OPENAI_API_KEY" in rows["api"]["error_message"]
     assert tools("chroma_get_collection_info", collection_name="api")["index_status"] == "error"
     tools.error("EMBEDDING_SERVICE_ERROR", "sync_collection", source_table="documents", identifier="api")
     failed = tools("sync_all")
-    assert [each["collection"] for each in failed["failed"]] == ["api"]
+    assert [collection["collection"] for collection in failed["failed"]] == ["api"]
     assert "INDEX_PENDING" in warned(failed)
     address(other, services, "openai")
     assert tools("sync_all")["failed"] == []

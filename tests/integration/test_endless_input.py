@@ -45,8 +45,8 @@ def test_add_takes_a_file_and_nothing_without_an_end(project: Project, tmp_path:
     assert project.status()["kb"]["dirty"] is False
     with Path("/dev/zero").open("rb") as endless:
         command = [SCRIPT, "add", "-", "--collection", "handbook", "--id", "x"]
-        done = subprocess.run(command, cwd=project.top, stdin=endless, capture_output=True, text=True, check=False)
-    assert (done.returncode, "more than 64 MiB" in done.stderr) == (3, True)
+        result = subprocess.run(command, cwd=project.top, stdin=endless, capture_output=True, text=True, check=False)
+    assert (result.returncode, "more than 64 MiB" in result.stderr) == (3, True)
 
 
 def test_resolution_comes_from_a_file_that_has_an_end(project: Project) -> None:

@@ -164,25 +164,25 @@ def test_every_kind_of_row_is_stored_and_compared(engine: Engine) -> None:
     after = engine.commit("main", message="m", author=AUTHOR, date=DATE, expected=before)
     assert list(engine.list_collections(after)) == list(rows.put_collections)
     assert list(engine.read_projects(after)) == rows.put_projects
-    found = list(engine.read_documents(after))
-    assert found == sorted(rows.put_documents, key=lambda put_document: put_document.key)
-    assert list(engine.read_headers(after)) == [each.header for each in found]
-    assert [engine.find_document(after, *each.key) for each in found] == found
+    documents = list(engine.read_documents(after))
+    assert documents == sorted(rows.put_documents, key=lambda put_document: put_document.key)
+    assert list(engine.read_headers(after)) == [document.header for document in documents]
+    assert [engine.find_document(after, *document.key) for document in documents] == documents
     counts = (
         engine.count_documents(after),
         engine.count_documents(after, collection="issues_vmrag"),
         engine.count_changes(before, after),
     )
     assert counts == (3, 1, ChangeCounts(added=2, modified=1))
-    assert [each.after for each in engine.diff(before, after).documents] == found
+    assert [document.after for document in engine.diff(before, after).documents] == documents
     assert [project.after for project in engine.diff(before, after).projects] == rows.put_projects
-    gone = Write(remove_documents=[each.key for each in found[1:]], remove_collections=["issues_vmrag"])
+    gone = Write(remove_documents=[document.key for document in documents[1:]], remove_collections=["issues_vmrag"])
     engine.write("main", gone, expected=after)
-    assert [each.key[1] for each in engine.read_documents(WorkingSet("main"))] == ["a"]
+    assert [document.key[1] for document in engine.read_documents(WorkingSet("main"))] == ["a"]
     back = Write(put_documents=[log("i", "other"), knowledge("k", tool_name="jj")])
     engine.write("main", back, expected=after)
-    found = engine.diff(after, WorkingSet("main")).documents
-    assert [(each.kind, *each.key) for each in found] == [
+    documents = engine.diff(after, WorkingSet("main")).documents
+    assert [(document.kind, *document.key) for document in documents] == [
         ("modified", "issues_vmrag", "i"),
         ("removed", "knowledge_git", "k"),
         ("added", "knowledge_jj", "k"),
@@ -223,7 +223,7 @@ def test_documents_are_looked_up_by_their_ids(engine: Engine, odd: str) -> None:
     revision = store(engine, "main", document("a"), document("b", "text of b"), document(f"c{odd}"))
     ids = [f"c{odd}", "absent", "b", "b"]
     assert [header.doc_id for header in engine.read_headers(revision, collection="guide", ids=ids)] == ["b", f"c{odd}"]
-    assert [each.content for each in engine.read_documents(revision, ids={"b"})] == ["text of b"]
+    assert [document.content for document in engine.read_documents(revision, ids={"b"})] == ["text of b"]
     assert list(engine.read_documents(revision, collection="guide", ids=[])) == []
     assert list(engine.read_headers(revision, collection="elsewhere", ids=["b"])) == []
 
@@ -441,7 +441,7 @@ def test_ancestry_agrees_with_the_log(engine: Engine) -> None:
         engine.create_branch(f"b{number}", chance.choice(made))
         made.append(store(engine, f"b{number}", document(f"d{number}")))
     logs = {revision: {info.revision: info.parents for info in engine.log(revision)} for revision in made}
-    assert engine.map_parents(made) == {each: parents for log in logs.values() for each, parents in log.items()}
+    assert engine.map_parents(made) == {name: parents for log in logs.values() for name, parents in log.items()}
     for descendant in made:
         inside = logs[descendant].keys()
         assert engine.map_parents([descendant]) == logs[descendant]
@@ -481,9 +481,9 @@ def test_branches_are_sorted_and_tell_their_head_and_whether_they_are_dirty(engi
     revision = store(engine, "main", document("a"))
     engine.create_branch("feature/x", root(engine))
     put(engine, "feature/x", document("b"))
-    found = {branch.name: (branch.head, branch.dirty) for branch in engine.list_branches()}
-    assert list(found) == sorted(found)
-    assert found == {
+    result = {branch.name: (branch.head, branch.dirty) for branch in engine.list_branches()}
+    assert list(result) == sorted(result)
+    assert result == {
         "feature/x": (root(engine), True),
         "main": (revision, False),
         ROOT_BRANCH: (root(engine), False),
@@ -673,8 +673,8 @@ def test_difference_covers_collections(engine: Engine) -> None:
     changed = guide(chunking=Chunking(size=99))
     engine.write("main", Write([changed, Collection("new")], ["drop"]), expected=old)
     for new in (WorkingSet("main"), commit(engine, "main")):
-        found = [(c.kind, c.before, c.after) for c in engine.diff(old, new).collections]
-        assert found == [
+        result = [(c.kind, c.before, c.after) for c in engine.diff(old, new).collections]
+        assert result == [
             ("removed", Collection("drop"), None),
             ("modified", guide(), changed),
             ("added", None, Collection("new")),
@@ -1010,7 +1010,7 @@ def test_commit_onto_a_revision_moves_no_branch_and_is_kept(engine: Engine) -> N
     _, ours, _ = _two_sides(engine)
     before = [branch for branch in engine.list_branches() if branch.name != KEEP_BRANCH]
     made = _onto(engine, ours, Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
-    assert [each.doc_id for each in engine.read_documents(made)] == ["a", "c", "d"]
+    assert [document.doc_id for document in engine.read_documents(made)] == ["a", "c", "d"]
     assert engine.read_revision(made).parents == (ours,)
     assert [branch for branch in engine.list_branches() if branch.name != KEEP_BRANCH] == before
     engine.collect_garbage()
@@ -1072,9 +1072,9 @@ def test_revision_is_made_again_on_its_parents_and_nothing_keeps_it(engine: Engi
     made = _recreated(engine, [ours], Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
     merged = _recreated(engine, [ours, theirs], Write(put_documents=[document("m")]))
     unchanged = _recreated(engine, [made])
-    assert [each.doc_id for each in engine.read_documents(made)] == ["a", "c", "d"]
+    assert [document.doc_id for document in engine.read_documents(made)] == ["a", "c", "d"]
     assert list(engine.read_documents(merged)) == [*engine.read_documents(ours), document("m")]
-    assert [engine.read_revision(each).parents for each in (made, merged, unchanged)] == [
+    assert [engine.read_revision(revision).parents for revision in (made, merged, unchanged)] == [
         (ours,),
         (ours, theirs),
         (made,),
@@ -1111,7 +1111,7 @@ def test_documents_that_differ_in_their_times_alone_are_shown_when_asked_for(eng
     second = store(engine, "main", document("a", **later), log("i", **later))
     assert not engine.diff_headers(first, second).documents
     shown = engine.diff_headers(first, second, times=True).documents
-    assert [(each.key, each.kind) for each in shown] == [
+    assert [(document.key, document.kind) for document in shown] == [
         (("guide", "a"), "modified"),
         (("issues_vmrag", "i"), "modified"),
     ]
@@ -1137,7 +1137,7 @@ def test_killed_commit_onto_revision_keeps_nothing_alive(engines: Engines, engin
     engine.move_branch("ours", base, expected=ours)
     made = _onto(engine, base, Write(put_documents=[document("d")]), joining=theirs)
     engine.collect_garbage()
-    assert [each.content for each in engine.read_documents(ours)] == ["ours", "base", "base"]
+    assert [document.content for document in engine.read_documents(ours)] == ["ours", "base", "base"]
     assert engine.find_unreachable([ours, theirs, made]) == []
 
 
@@ -1146,8 +1146,8 @@ def test_equal_joins_give_equal_revisions(engines: Engines, engine: Engine, tmp_
     shutil.copytree(engine.folder, tmp_path / "copy")
     copy = engines.open(tmp_path / "copy")
     made = {
-        _onto(each, ours, Write(put_documents=[document("d")]), joining=theirs)
-        for each in (engine, copy)
+        _onto(item, ours, Write(put_documents=[document("d")]), joining=theirs)
+        for item in (engine, copy)
         for _ in range(2)
     }
     copy.close()
@@ -1179,9 +1179,9 @@ def test_uncommitted_rows_are_taken_back_when_a_revision_holds_them(engine: Engi
     engine.write("main", Write(remove_documents=[("guide", "a")]), expected=base)
     kept = _onto(engine, base, Write(put_documents=[document("d")], remove_documents=[("guide", "a")]))
     engine.discard_saved_rows("main", kept=kept, expected=base)
-    found = engine.find_branch("main")
-    assert found is not None
-    assert (found.head, found.dirty) == (base, False)
+    branch = engine.find_branch("main")
+    assert branch is not None
+    assert (branch.head, branch.dirty) == (base, False)
     assert list(engine.read_documents(WorkingSet("main"))) == list(engine.read_documents(base))
 
 

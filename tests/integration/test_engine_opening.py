@@ -42,8 +42,8 @@ def only_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A PATH with git, and no dolt."""
     folder.mkdir()
     for name in ("git", "env", "sh"):
-        found = subprocess.run(["/bin/sh", "-c", f"command -v {name}"], capture_output=True, text=True, check=True)
-        (folder / name).symlink_to(found.stdout.strip())
+        result = subprocess.run(["/bin/sh", "-c", f"command -v {name}"], capture_output=True, text=True, check=True)
+        (folder / name).symlink_to(result.stdout.strip())
     monkeypatch.setenv("PATH", str(folder))
 
 
@@ -71,8 +71,8 @@ def test_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
         "opening.open_engine(folder).close()\n"
         "print(*sorted(name for name in sys.modules if 'dolt.' in name or name in ('doltcli', 'pymysql')))"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.stdout.split(), done.stderr) == (["vmrag_link.engines.dolt.access"], "")
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.stdout.split(), result.stderr) == (["vmrag_link.engines.dolt.access"], "")
 
 
 def test_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
@@ -192,8 +192,8 @@ def test_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tm
 def test_doctor_notes_that_doltcli_is_not_there(project, monkeypatch):
     (project.shared / "kb" / DOLT_FOLDER).mkdir(parents=True)
     monkeypatch.setitem(sys.modules, "doltcli", None)
-    found = [each for topic in project.ask("doctor", code=1)["topics"] for each in topic["findings"]]
-    [note] = [each for each in found if each["code"] == "DOLTCLI_MISSING"]
+    findings = [finding for topic in project.ask("doctor", code=1)["topics"] for finding in topic["findings"]]
+    [note] = [result for result in findings if result["code"] == "DOLTCLI_MISSING"]
     assert note["level"] == "note"
     assert " -m pip install " in note["fix"]
 
@@ -212,8 +212,8 @@ def test_doltcli_is_installed_by_itself_where_what_it_requires_has_no_wheel(pyth
 
 def test_doctor_names_a_program_that_is_missing(project, git_alone):
     (project.shared / "kb" / DOLT_FOLDER).mkdir(parents=True)
-    [topic] = [each for each in project.ask("doctor", code=1)["topics"] if each["name"] == "programs"]
-    assert "DOLT_EXECUTABLE_NOT_FOUND" in [each["code"] for each in topic["findings"]]
+    [topic] = [topic for topic in project.ask("doctor", code=1)["topics"] if topic["name"] == "programs"]
+    assert "DOLT_EXECUTABLE_NOT_FOUND" in [finding["code"] for finding in topic["findings"]]
     with pytest.raises(DoltMissing):
         opening.require_runnable("dolt", DoltAccess())
 
@@ -245,10 +245,10 @@ INSTEAD = f"{extras.format_install_command('dolt')}, then: vmrag init --engine d
 
 
 def test_init_on_unsupported_platform_prints_alternatives(project, elsewhere):
-    done = afresh(project, elsewhere, "init", "--knowledge-base")
-    assert (done.code, done.out) == (3, "")
-    assert done.err.startswith(f"error: {ONLY}\nhint: ")
-    assert INSTEAD in done.err
+    result = afresh(project, elsewhere, "init", "--knowledge-base")
+    assert (result.code, result.out) == (3, "")
+    assert result.err.startswith(f"error: {ONLY}\nhint: ")
+    assert INSTEAD in result.err
     assert not (project.shared / "kb").exists()
     assert not (project.top / ".dolt-version").exists()
 
@@ -275,11 +275,11 @@ def test_embedded_store_on_unsupported_platform_suggests_migration(project, else
 def test_windows_is_rejected_before_imports():
     program = "import sys; sys.platform = 'win32'\nfrom vmrag_link.cli.{} import *"
     for module in ("main", "mcp"):
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", program.format(module)], capture_output=True, text=True, check=False
         )
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("error: vmrag runs on Linux and macOS, not on Windows.\nhint: ")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("error: vmrag runs on Linux and macOS, not on Windows.\nhint: ")
 
 
 def test_clone_of_knowledge_in_dolt_says_what_a_machine_without_dolt_lacks(project, tmp_path, monkeypatch):

@@ -34,8 +34,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
     made = [MAKERS[name].create(folder / name / "kb", author=AUTHOR, date=DATE) for name in ("doltlite", "dolt")]
     yield made[0], made[1]
-    for each in made:
-        each.close()
+    for engine in made:
+        engine.close()
 
 
 def _text(dice: random.Random) -> str:
@@ -92,7 +92,7 @@ def _differences(engine: Engine, *pairs: tuple[str, str]) -> list[tuple[Differen
 
 @pytest.mark.parametrize("seed", range(examples(200)))
 def test_random_histories_hold_differ_and_merge_equally(pair: Pair, seed: int) -> None:
-    found = []
+    result = []
     for engine in pair:
         dice = random.Random(seed)
         held: dict[str, str] = {}
@@ -104,12 +104,12 @@ def test_random_histories_hold_differ_and_merge_equally(pair: Pair, seed: int) -
                 revision = _onto(engine, revision, _edit(dice, mine))
             sides.append(revision)
         ours, theirs = sides
-        states = [_rows(engine, each) for each in (base, ours, theirs)]
+        states = [_rows(engine, revision) for revision in (base, ours, theirs)]
         compared = _differences(engine, (base, ours), (ours, theirs), (theirs, root(engine)))
         merges = [_merge(engine, base, ours, theirs, joins=joins) for joins in (False, True)]
         picked = _merge(engine, ours, theirs, base, joins=False)  # any base will do
-        found.append((states, compared, merges, picked))
-    assert found[0] == found[1]
+        result.append((states, compared, merges, picked))
+    assert result[0] == result[1]
 
 
 def test_equal_documents_have_one_fingerprint_and_are_ranked_alike(
@@ -117,7 +117,7 @@ def test_equal_documents_have_one_fingerprint_and_are_ranked_alike(
 ) -> None:
     dolt.require()
     isolate(monkeypatch, tmp_path / "home")
-    found = []
+    result = []
     for engine in ("doltlite", "dolt"):
         project = terminal.Project(make_repo(tmp_path / engine).top)
         project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", engine)
@@ -127,5 +127,5 @@ def test_equal_documents_have_one_fingerprint_and_are_ranked_alike(
         project.git("commit", "-q", "-m", "texts")
         project.drop("0.md")
         project.put("1.md", "Rest and sleep are uncommitted.")
-        found.append((project.ask("fingerprint")["fingerprint"], project.answers(), project.marks(), project.texts()))
-    assert found[0] == found[1]
+        result.append((project.ask("fingerprint")["fingerprint"], project.answers(), project.marks(), project.texts()))
+    assert result[0] == result[1]

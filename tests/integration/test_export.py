@@ -38,8 +38,8 @@ def store(project: Project, *ids: str, collection: str = "evil") -> None:
 
 
 def test_documents_become_the_files_that_they_came_from(project):
-    done = project.vmrag("export", "out").out
-    assert done.splitlines()[0] == "out: 4 files written, 0 unchanged"
+    output = project.vmrag("export", "out").out
+    assert output.splitlines()[0] == "out: 4 files written, 0 unchanged"
     assert files(project.top / "out/handbook") == files(project.top / "docs") | {"faq.md": "A frequent question."}
     assert project.ask("export", "out")["unchanged"] == 4
     project.vmrag("export", "old", "--at", "feature")
@@ -81,7 +81,7 @@ def test_export_stays_in_the_folder_and_lists_left_out_names(project, tmp_path):
     store(project, *names, "fine/.hidden.md")
     before = around(project)
     report = project.ask("export", "out", "--collection", "evil", code=1)
-    assert {each["doc_id"] for each in report["left_out"]} == set(names)
+    assert {document["doc_id"] for document in report["left_out"]} == set(names)
     assert files(project.top / "out") == {"evil/fine/.hidden.md": "text"}
     assert around(project) == before
     assert (
@@ -94,7 +94,7 @@ def test_names_that_are_one_file_somewhere_are_one_file_nowhere(project):
     store(project, "A.md", "a.md", "b", "b/c.md", "D/x.md", "d/y.md", "e\u0301", "\u00e9")
     report = project.ask("export", "out", "--collection", "evil", code=1)
     assert files(project.top / "out/evil").keys() == {"A.md", "b", "D/x.md", "e\u0301"}
-    assert {each["doc_id"] for each in report["left_out"]} == {"a.md", "b/c.md", "d/y.md", "\u00e9"}
+    assert {document["doc_id"] for document in report["left_out"]} == {"a.md", "b/c.md", "d/y.md", "\u00e9"}
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
@@ -108,7 +108,7 @@ def test_links_and_pipes_below_the_folder_are_left_alone(project, tmp_path, forc
     (folder / "rest.md").symlink_to(outside / "rest.md")
     os.mkfifo(folder / "faq.md")
     report = project.ask("export", "out", *force, code=1)
-    assert {each["doc_id"] for each in report["left_out"]} == {"deep/tls.txt", "rest.md", "faq.md"}
+    assert {document["doc_id"] for document in report["left_out"]} == {"deep/tls.txt", "rest.md", "faq.md"}
     assert files(outside) == {"rest.md": "Mine."}
     assert (folder / "setup.md").is_file()
 
@@ -116,7 +116,7 @@ def test_links_and_pipes_below_the_folder_are_left_alone(project, tmp_path, forc
 def test_no_collection_becomes_a_hidden_folder_whose_files_editors_and_shells_run(project):
     store(project, "tasks.json", collection=".vscode")
     report = project.ask("export", ".", code=1)
-    assert [each["collection"] for each in report["left_out"]] == [".vscode"]
+    assert [result["collection"] for result in report["left_out"]] == [".vscode"]
     assert not (project.top / ".vscode").exists()
 
 

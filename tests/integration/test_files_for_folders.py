@@ -53,8 +53,8 @@ def test_every_folder_of_ours_is_in_the_list(world: World):
     assert folders(ada.top) == NAMES or sorted(folders(ada.top)) == sorted(NAMES)
     ada.git("config", "vmrag.system.versioned", "false")
     ada.vmrag("learning", "log-error", "--error-type", "E", "--error-message", "m")
-    there = {path.name for path in ada.shared.iterdir() if path.is_dir()}
-    assert there <= set(NAMES)
+    names = {path.name for path in ada.shared.iterdir() if path.is_dir()}
+    assert names <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,12 +67,12 @@ def test_file_in_the_place_of_a_folder_is_named_and_the_way_out_works(world: Wor
     path.parent.mkdir(exist_ok=True)
     path.write_text("no folder")
     topics = ada.vmrag("doctor", "--json", code=None).json["topics"]
-    found = [each for topic in topics for each in topic["findings"] if str(path) in each["message"]]
-    assert found, topics
+    findings = [finding for topic in topics for finding in topic["findings"] if str(path) in finding["message"]]
+    assert findings, topics
     for command in COMMANDS:
-        done = ada.vmrag(*command, "--json", code=None)
-        assert done.code != 4, (command, done)
-        assert "INTERNAL_ERROR" not in done.err, (command, done)
-    subprocess.run(["sh", "-c", found[0]["fix"].removeprefix("Move it aside: ")], check=True)
+        result = ada.vmrag(*command, "--json", code=None)
+        assert result.code != 4, (command, result)
+        assert "INTERNAL_ERROR" not in result.err, (command, result)
+    subprocess.run(["sh", "-c", findings[0]["fix"].removeprefix("Move it aside: ")], check=True)
     again = ada.vmrag("doctor", "--json", code=None).json["topics"]
-    assert not [each for topic in again for each in topic["findings"] if "has to be one" in each["message"]]
+    assert not [finding for topic in again for finding in topic["findings"] if "has to be one" in finding["message"]]

@@ -120,7 +120,7 @@ def some_comparison(rng: random.Random) -> dict[str, Any]:
     if name not in ("$in", "$nin"):
         return {rng.choice(KEYS): {name: rng.choice(pool)}}
     first, *rest = rng.choices(pool, k=rng.randint(1, 4))
-    return {rng.choice(KEYS): {name: [first, *(each for each in rest if type(each) is type(first))]}}
+    return {rng.choice(KEYS): {name: [first, *(piece for piece in rest if type(piece) is type(first))]}}
 
 
 def some_text_match(rng: random.Random) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def converted(normal: filters.NormalFilter, values: Mapping[str, Any]) -> filter
     """
     [(key, condition)] = normal.items()
     if key in filters.JUNCTIONS:
-        return {key: [converted(each, values) for each in condition]}
+        return {key: [converted(item, values) for item in condition]}
     [(name, operand)] = condition.items()
     if "contains" in name:
         return normal
@@ -215,7 +215,7 @@ def converted(normal: filters.NormalFilter, values: Mapping[str, Any]) -> filter
             return number
         return float(number) if isinstance(values[key], float) else max(-(2**63), min(2**63 - 1, int(number)))
 
-    return {key: {name: [convert(each) for each in operand] if isinstance(operand, list) else convert(operand)}}
+    return {key: {name: [convert(item) for item in operand] if isinstance(operand, list) else convert(operand)}}
 
 
 def test_index_passes_the_chunks_that_chroma_passes(both):
@@ -258,11 +258,11 @@ def test_strings_are_ordered_by_code_points(both, name):
         normal = filters.normalize_where({"s": {name: operand}})
         with pytest.raises(Refused):
             both.chromas(normal, None)
-        points = [ord(each) for each in operand]
+        points = [ord(item) for item in operand]
         expected = set()
         for chunk, values in both.values.items():
             if isinstance(value := values.get("s"), str):
-                others = [ord(each) for each in value]
+                others = [ord(item) for item in value]
                 less, equal = others < points, others == points
                 if {"$lt": less, "$lte": less or equal, "$gt": not less and not equal, "$gte": not less}[name]:
                     expected.add(chunk)

@@ -128,7 +128,7 @@ def test_init_asks_a_person_at_a_terminal(project, screens):
     assert f"instead: vmrag pin {second} (2 documents, of main)" in opened.said
     assert project.pinned == first
     assert staged(project) == [".dolt-version", ".gitattributes"]
-    assert [each["name"] for each in project.ask("branch")["branches"]] == ["main", "old"]
+    assert [branch["name"] for branch in project.ask("branch")["branches"]] == ["main", "old"]
 
 
 def test_init_without_a_person_asks_by_an_error_and_changes_nothing(project):
@@ -146,8 +146,8 @@ def test_init_without_a_person_asks_by_an_error_and_changes_nothing(project):
 def test_in_a_fresh_clone_nothing_is_taken_that_nobody_chose(clone, project):
     first = pinned(project, "first")
     assert clone.vmrag("pin", "--json", code=2).error["hint"] == "vmrag init --knowledge-base"
-    asked = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1)
-    assert f"vmrag pin {first} (1 document, of commit" in asked.err
+    result = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1)
+    assert f"vmrag pin {first} (1 document, of commit" in result.err
     error = clone.vmrag("pin", "--json", code=1).error
     assert error["hint"].startswith(f"vmrag pin {first} (1 document, of commit")
     assert f", vmrag pin {pinned(project, 'main')} (2 documents" in error["hint"]
@@ -179,7 +179,7 @@ def test_dolt_init_begins_without_documents_and_says_where_there_are_some(projec
     tools = Tools(project.top)
     made = tools("dolt_init")
     assert made["repository"]["commit"]["message"] == "Create the knowledge base"
-    notes = [each["message"] for each in made["warnings"] if each["code"] == "NOTE"]
+    notes = [warning["message"] for warning in made["warnings"] if warning["code"] == "NOTE"]
     assert any(
         f"dolt_checkout with target {second} takes that of others: 2 documents, of main." in note for note in notes
     )
@@ -206,7 +206,7 @@ def test_new_one_has_the_branch_of_the_code(tmp_path, monkeypatch, by):
         "work",
         True,
     )
-    assert [each["name"] for each in tools("dolt_branches")["branches"]] == ["work"]
+    assert [branch["name"] for branch in tools("dolt_branches")["branches"]] == ["work"]
     project.vmrag("branch", "--switch", "work")
     assert tools("dolt_checkout", target="work")["checkout_result"]["to_branch"] == "work"
     assert project.status()["kb"]["branch"] == "work"

@@ -57,7 +57,7 @@ def upgrade(person: Project, name: str) -> str:
 
 
 def marks(person: Project) -> dict[str, str | None]:
-    return {each["doc_id"]: each["uncommitted"] for each in person.ask("list")["documents"]}
+    return {document["doc_id"]: document["uncommitted"] for document in person.ask("list")["documents"]}
 
 
 # -- version 1 of everything, under this program
@@ -69,7 +69,10 @@ def test_it_is_opened_and_queried_and_nothing_of_the_knowledge_base_is_changed_b
         assert person.status()["kb"]["revision"] == person.pinned
         (first, *_) = person.ask("query", "how long to rest")["results"]
         assert (first["doc_id"], "six hours" in first["text"]) == ("sleep.md", True)
-        assert {each["message"].strip() for each in person.ask("log")["revisions"]} >= {"The handbook", "Less sleep"}
+        assert {revision["message"].strip() for revision in person.ask("log")["revisions"]} >= {
+            "The handbook",
+            "Less sleep",
+        }
         assert person.consistent()
     assert {name: (world.person(name).shared / "kb" / "kb.doltlite").read_bytes() for name in before} == before
     assert schema_of(world.ada, world.ada.pinned) == 1
@@ -95,7 +98,7 @@ def test_git_s_open_merge_is_resolved_with_the_decision_that_was_made_before(wor
     ada = world.ada
     ada.vmrag("install")
     listed = ada.ask("resolve", "--list", code=1)
-    assert ([each["id"] for each in listed["conflicts"]], listed["decided"]) == (["handbook/sleep.md"], 1)
+    assert ([conflict["id"] for conflict in listed["conflicts"]], listed["decided"]) == (["handbook/sleep.md"], 1)
     ada.vmrag("resolve", "handbook/sleep.md", "--theirs")
     ada.git("commit", "-q", "--no-edit")
     texts = ada.texts()

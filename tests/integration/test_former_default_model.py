@@ -55,8 +55,8 @@ def test_every_revision_is_indexed_with_the_present_model(ada: Project) -> None:
 
 
 def best(project: Project, text: str) -> list[str]:
-    found = project.vmrag("query", text, "--mode", "vector", "-k", "1", "--json").json["results"]
-    return [each["doc_id"] for each in found]
+    results = project.vmrag("query", text, "--mode", "vector", "-k", "1", "--json").json["results"]
+    return [document["doc_id"] for document in results]
 
 
 def test_it_answers_as_a_knowledge_base_that_was_begun_today(ada: Project, tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def test_gc_makes_its_own_room_on_a_full_disk(project, left):
     assert len(spare) > 1
     with small_disk(project.shared, kilobytes=12_000) as fill:
         fill(left)
-        done = project.run_quietly("gc", "--apply", "--json")
-        assert done.code == 0, done
-        assert done.json["leftovers"]["snapshots"]["names"]
-        assert done.json["undone"] == []
+        result = project.run_quietly("gc", "--apply", "--json")
+        assert result.code == 0, result
+        assert result.json["leftovers"]["snapshots"]["names"]
+        assert result.json["undone"] == []
         (project.shared / "filler").unlink()
         assert project.texts() == texts
         assert project.consistent()
@@ -46,9 +46,9 @@ def test_gc_says_what_it_could_not_do_for_want_of_room(project):
         project.git("switch", "-q", "main", env={"VMRAG": "0"})
         project.git("branch", "-q", "-D", "doomed")
         fill(0)
-        done = project.run_quietly("gc", "--apply")
-        assert done.code == 1, done
-        assert "the knowledge base could not be rewritten" in done.out
+        result = project.run_quietly("gc", "--apply")
+        assert result.code == 1, result
+        assert "the knowledge base could not be rewritten" in result.out
         (project.shared / "kb" / "filler").unlink()
         assert project.ask("gc", "--apply")["undone"] == []
         assert project.consistent()
@@ -66,7 +66,7 @@ def test_query_uses_bound_index_and_notes_it_if_disk_is_full(project, full):
         answer = project.ask("query", "rest and sleep")
         assert (answer["kb"]["commit"], answer["kb"]["in_sync"]) == (before, False)
         assert "syncing to it failed" in answer["notes"][0]
-        assert "uv.md" in {each["doc_id"] for each in project.ask("list")["documents"]}, "rows need no index"
+        assert "uv.md" in {document["doc_id"] for document in project.ask("list")["documents"]}, "rows need no index"
         project.vmrag("rm", "uv.md", "--collection", "handbook")
         assert error_of(project.run_quietly("sync", "--json"))["hint"].count("vmrag gc --apply")
         (project.shared / full / "filler").unlink()
@@ -91,6 +91,6 @@ def test_below_what_chroma_needs_the_index_answers_and_its_store_names_the_limit
     for command in (("sync",), ("query", "rest", "--mode", "keyword"), ("list",)):
         assert start(project, *command, program=program).done().code == 0
     monkeypatch.delenv("VMRAG_INDEX_CHROMA")
-    done = start(project, "path", "chroma", "--json", program=program).done()
-    error = error_of(done)
-    assert (done.code, error["hint"].partition(";")[0], error["details"]["limit"]) == (3, hint, f"RLIMIT_{limit}")
+    result = start(project, "path", "chroma", "--json", program=program).done()
+    error = error_of(result)
+    assert (result.code, error["hint"].partition(";")[0], error["details"]["limit"]) == (3, hint, f"RLIMIT_{limit}")

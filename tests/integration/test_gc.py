@@ -37,12 +37,12 @@ ASKED = "rest deleted first second attempt reset uv"
 
 def pins(project: Project) -> dict[str, str]:
     """Every commit of refs and reflogs that pins something, with the revision."""
-    found = {}
+    result = {}
     for commit in project.git("rev-list", "--all", "--reflog").split():
         pin = project.run("show", f"{commit}:.dolt-version")
         if pin.returncode == 0:
-            found[commit] = json.loads(pin.stdout)["dolt_commit"]
-    return found
+            result[commit] = json.loads(pin.stdout)["dolt_commit"]
+    return result
 
 
 def rewrite_history(project: Project) -> None:
@@ -71,17 +71,17 @@ def test_every_commit_that_git_knows_can_be_queried_after_branches_were_deleted_
     known = pins(project)
     assert len(set(known.values())) >= 7
     before = {commit: project.ask("query", ASKED, "-k", "20", "--at", commit) for commit in known}
-    here = project.answers()
+    answers = project.answers()
     project.git("config", "vmrag.index.keep-mb", "0")
     report = project.ask("gc", "--apply")
     assert report["applied"] is True
     assert project.status()["state"] == "in_sync"
-    assert project.answers() == here
+    assert project.answers() == answers
     for commit, revision in known.items():
         project.git("checkout", "-q", "--detach", commit)
-        found = project.ask("query", ASKED, "-k", "20")
-        assert found["results"] == before[commit]["results"]
-        assert (found["kb"]["commit"], found["kb"]["in_sync"]) == (revision, True)
+        answer = project.ask("query", ASKED, "-k", "20")
+        assert answer["results"] == before[commit]["results"]
+        assert (answer["kb"]["commit"], answer["kb"]["in_sync"]) == (revision, True)
 
 
 def test_uncommitted_documents_of_all_branches_survive(project):
@@ -96,7 +96,7 @@ def test_uncommitted_documents_of_all_branches_survive(project):
 
 
 def kb_branches(project: Project) -> dict[str, str]:
-    return {each["name"]: each["revision"] for each in project.ask("branch")["branches"]}
+    return {branch["name"]: branch["revision"] for branch in project.ask("branch")["branches"]}
 
 
 def needed(project: Project) -> list[str]:
@@ -115,15 +115,15 @@ def test_without_apply_it_only_says_what_it_would_do(project):
     assert report["applied"] is False
     assert report["leftovers"]["snapshots"]["names"]
     assert report["leftovers"]["snapshots"]["bytes"] > 0
-    assert [each["name"] for each in report["pruned"]] == ["feature"]
+    assert [branch["name"] for branch in report["pruned"]] == ["feature"]
     said = project.vmrag("gc").out
     assert {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()} == before
     assert "Would remove" in said
     assert "hint: vmrag gc --apply" in said
-    done = project.ask("gc", "--apply")
-    assert done["applied"] is True
-    assert done["leftovers"]["snapshots"] == report["leftovers"]["snapshots"]
-    assert done["pruned"] == report["pruned"]
+    result = project.ask("gc", "--apply")
+    assert result["applied"] is True
+    assert result["leftovers"]["snapshots"] == report["leftovers"]["snapshots"]
+    assert result["pruned"] == report["pruned"]
     again = project.ask("gc")
     assert (again["leftovers"]["snapshots"]["names"], again["pruned"]) == ([], [])
     assert project.consistent()
@@ -258,7 +258,7 @@ def test_entry_that_outlived_its_code_branch_goes_with_the_kb_branch(project):
     project.git("update-ref", "-d", "refs/heads/feature")
     assert project.git("config", "branch.feature.vmragBranch") == "feature"
     report = project.ask("gc", "--apply")
-    assert ([each["name"] for each in report["pruned"]], report["unmapped"]) == (["feature"], ["feature"])
+    assert ([branch["name"] for branch in report["pruned"]], report["unmapped"]) == (["feature"], ["feature"])
     assert project.run("config", "branch.feature.vmragBranch").returncode == 1
     assert project.ask("gc", "--apply")["unmapped"] == []
 
@@ -319,7 +319,7 @@ def test_stashed_branches_are_listed_and_never_pruned(project):
     workspace.close()
     report = project.ask("gc", "--apply")
     assert report["pruned"] == []
-    assert [(each["name"], each["reason"]) for each in report["kept"]] == [("vmrag/wip/feature", "set_aside")]
+    assert [(branch["name"], branch["reason"]) for branch in report["kept"]] == [("vmrag/wip/feature", "set_aside")]
     assert "vmrag/wip/feature" in project.vmrag("gc").out
 
 
@@ -460,10 +460,10 @@ def test_old_vectors_go_and_are_computed_again(project):
     project.git("config", "vmrag.embedding.cache-mb", "1")
     before = (project.shared / "embeddings.sqlite").stat().st_size
     planned = project.ask("gc")["leftovers"]["vectors"]
-    done = project.ask("gc", "--apply")["leftovers"]["vectors"]
+    vectors = project.ask("gc", "--apply")["leftovers"]["vectors"]
     after = (project.shared / "embeddings.sqlite").stat().st_size
-    assert planned["number"] == done["number"] > 0
-    assert (done["bytes"], after < 1_100_000) == (before - after, True)
+    assert planned["number"] == vectors["number"] > 0
+    assert (vectors["bytes"], after < 1_100_000) == (before - after, True)
     assert project.consistent()
 
 
@@ -565,7 +565,7 @@ def history(project: Project) -> History:
 @pytest.mark.long
 def test_every_old_commit_can_be_checked_out_after_branches_were_rewritten_and_garbage_was_collected(history):
     report = history.project.ask("gc", "--apply")
-    assert {each["name"] for each in report["pruned"]} == {"two", "three", "feature"}
+    assert {branch["name"] for branch in report["pruned"]} == {"two", "three", "feature"}
     history.check()
     assert history.project.ask("gc", "--apply")["anchored"] == []
 
@@ -583,8 +583,8 @@ def test_kill_at_any_moment_loses_nothing(history):
         history.note()
         project.git("switch", "-q", "main")
         project.git("branch", "-q", "-D", f"doomed-{number}")
-        done = killed(project, dice.uniform(0.3, 1.3) * duration, "gc", "--apply")
-        hits += done.code == -signal.SIGKILL
+        result = killed(project, dice.uniform(0.3, 1.3) * duration, "gc", "--apply")
+        hits += result.code == -signal.SIGKILL
         if hits >= 6:
             break
     assert hits >= 3

@@ -107,7 +107,7 @@ def test_token_of_a_checkout_lets_the_knowledge_base_in(
     clone = Clone(checkout(host, tmp_path, **options).run("hub.git", ref).top)
     typed.unlink()
     travels(clone, f"from-{options['version']}")
-    said = {each for each in host.server.seen if each}
+    said = {request for request in host.server.seen if request}
     assert said == {f"basic {basic(TOKEN)}"}, "one header a request"
     assert_secret(clone.below(), typed.read_bytes())
     calls = [line.split(" ") for line in typed.read_text().splitlines()]
@@ -170,11 +170,11 @@ def test_key_of_a_checkout_lets_the_knowledge_base_in(
         shutil.rmtree(bob.places.kb)
         bob.repo.git("config", "core.sshCommand", ssh_command(tmp_path / "sshd", tmp_path / "temp"))
         travels(bob, "by-key")
-        told = credentials.build_environment(bob.places, credentials.read_credentials(bob.places), may_ask=False)[
+        environment = credentials.build_environment(bob.places, credentials.read_credentials(bob.places), may_ask=False)[
             "GIT_SSH_COMMAND"
         ]
-        assert told.startswith(f'"{shutil.which("ssh")}" -i "$RUNNER_TEMP/')
-        assert told.endswith("-o ServerAliveCountMax=3 -o BatchMode=yes")
+        assert environment.startswith(f'"{shutil.which("ssh")}" -i "$RUNNER_TEMP/')
+        assert environment.endswith("-o ServerAliveCountMax=3 -o BatchMode=yes")
 
 
 # -- the code's repository and ours beside it, on equal terms --------------------------------------
@@ -223,7 +223,7 @@ def test_git_beside_the_code_s_repository_says_what_git_in_it_says(
     repo.git("config", "extensions.worktreeConfig", "true")
     places = plumbing.locate_work_tree(repo.top)
     for number, (where, *setting) in enumerate(settings):
-        key, value = (each.replace("{url}", host.server.url) for each in setting)
+        key, value = (item.replace("{url}", host.server.url) for item in setting)
         scope, _, condition = where.rpartition(" ")
         if condition in ("global", "worktree"):
             repo.git("config", f"--{condition}", "--add", key, value)
@@ -245,7 +245,7 @@ def said(places: Places) -> list[str]:
     """What git sends, and whom it asks, while it tries to get in."""
     extra = credentials.build_environment(places, credentials.read_credentials(places), may_ask=False)
     trace = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "0", "GIT_ASKPASS": ""}
-    told = run_git(places, "ls-remote", "origin", extra=extra | trace).error_text
-    lines = re.findall(r"(?m)Send header: ((?:X|User-Agent|GET)\b.*)$|^(\d)$", told)
-    assert lines, told
+    error_text = run_git(places, "ls-remote", "origin", extra=extra | trace).error_text
+    lines = re.findall(r"(?m)Send header: ((?:X|User-Agent|GET)\b.*)$|^(\d)$", error_text)
+    assert lines, error_text
     return ["".join(line) for line in lines]

@@ -59,9 +59,9 @@ def test_pin_that_a_merge_dropped_is_still_there(repo):
     main = repo.commit("3", pin="main")
     repo.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     repo.git("branch", "-D", "side")
-    found = pins(repo, reflogs=False)
-    assert found[b"side"] == [side]
-    assert found[b"main"] == [main]  # the merge brings nothing of its own
+    result = pins(repo, reflogs=False)
+    assert result[b"side"] == [side]
+    assert result[b"main"] == [main]  # the merge brings nothing of its own
 
 
 def test_pins_of_given_commits_match_those_of_all_history(repo):

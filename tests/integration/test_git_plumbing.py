@@ -36,26 +36,26 @@ def places(repo):
 
 def test_subdirectory_belongs_to_its_work_tree(repo):
     (repo.top / "sub" / "deep").mkdir(parents=True)
-    found = plumbing.locate_work_tree(repo.top / "sub" / "deep")
-    assert (found.top, found.git_dir, found.common) == (repo.top, repo.top / ".git", repo.top / ".git")
+    places = plumbing.locate_work_tree(repo.top / "sub" / "deep")
+    assert (places.top, places.git_dir, places.common) == (repo.top, repo.top / ".git", repo.top / ".git")
 
 
 def test_linked_work_tree_has_its_own_git_dir_and_the_common_one(repo, tmp_path):
     repo.git("worktree", "add", "-q", "../linked", "-b", "side")
-    found = plumbing.locate_work_tree(tmp_path / "linked")
-    assert found.top == tmp_path / "linked"
-    assert found.git_dir == repo.top / ".git" / "worktrees" / "linked"
-    assert found.common == repo.top / ".git"
-    assert plumbing.read_head(found).branch == "side"
+    places = plumbing.locate_work_tree(tmp_path / "linked")
+    assert places.top == tmp_path / "linked"
+    assert places.git_dir == repo.top / ".git" / "worktrees" / "linked"
+    assert places.common == repo.top / ".git"
+    assert plumbing.read_head(places).branch == "side"
 
 
 def test_submodule_is_a_repository_of_its_own(repo, tmp_path):
     outer = make_repo(tmp_path / "outer")
     outer.git("submodule", "--quiet", "add", str(repo.top), "inner")
-    found = plumbing.locate_work_tree(outer.top / "inner")
-    assert found.git_dir == found.common == outer.top / ".git" / "modules" / "inner"
-    assert plumbing.read_pin_bytes(found) == b"one\n"
-    assert plumbing.read_blob(found, "HEAD:code") == b"1"
+    places = plumbing.locate_work_tree(outer.top / "inner")
+    assert places.git_dir == places.common == outer.top / ".git" / "modules" / "inner"
+    assert plumbing.read_pin_bytes(places) == b"one\n"
+    assert plumbing.read_blob(places, "HEAD:code") == b"1"
 
 
 def test_variables_inherited_from_a_hook_do_not_lead_to_another_repository(repo, tmp_path, monkeypatch):
@@ -64,9 +64,9 @@ def test_variables_inherited_from_a_hook_do_not_lead_to_another_repository(repo,
     monkeypatch.setenv("GIT_DIR", str(other.top / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other.top))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other.top / ".git" / "index"))
-    found = plumbing.locate_work_tree(repo.top)
-    assert found.top == repo.top
-    assert plumbing.read_blob(found, f":{PIN_NAME}") == b"one\n"
+    places = plumbing.locate_work_tree(repo.top)
+    assert places.top == repo.top
+    assert plumbing.read_blob(places, f":{PIN_NAME}") == b"one\n"
 
 
 def test_scrubbed_variables_are_those_that_git_lists():
@@ -395,15 +395,15 @@ def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(rep
     repo.git("config", "includeIf.onbranch:side.path", str(later))
     repo.git("config", "extensions.worktreeConfig", "true")
     later.write_text("[vmrag]\n\tremote = side\n")
-    asked = []
-    monkeypatch.setattr(configuration, "check_git", lambda *it, **more: asked.append(it) or check_git(*it, **more))
+    requests = []
+    monkeypatch.setattr(configuration, "check_git", lambda *it, **more: requests.append(it) or check_git(*it, **more))
 
     def remote() -> str | None:
         plumbing.read_section(places, "vmrag")
-        before = len(asked)
-        found = plumbing.read_section(places, "vmrag").get("vmrag.remote")
-        assert len(asked) == before, "git was asked again where nothing had changed"
-        return found
+        before = len(requests)
+        value = plumbing.read_section(places, "vmrag").get("vmrag.remote")
+        assert len(requests) == before, "git was asked again where nothing had changed"
+        return value
 
     assert remote() is None
     of_person.write_text("[vmrag]\n\tremote = global\n")

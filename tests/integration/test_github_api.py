@@ -15,8 +15,8 @@ WANTED = Proposal("vmrag/repair-0123abcd", "release;`id`", "Title", "Body\n")
 
 @pytest.fixture
 def api():
-    with github_api(TOKEN) as found:
-        yield found
+    with github_api(TOKEN) as server:
+        yield server
 
 
 def client(api: GitHubApi, token: str = TOKEN, repository: str = "them/project") -> GitHub:
@@ -50,9 +50,9 @@ def test_refusal_says_which_permission_is_needed_and_never_the_token(api, change
     api.refuses = True
     with pytest.raises(error) as refused:
         client(api, **change).ensure_pull_request(WANTED)
-    told: VmragError = refused.value
-    assert "pull-requests: write" in told.hint
-    assert change.get("token", TOKEN) not in str(told.to_dict())
+    failure: VmragError = refused.value
+    assert "pull-requests: write" in failure.hint
+    assert change.get("token", TOKEN) not in str(failure.to_dict())
 
 
 def test_invalid_or_missing_answers_of_github_raise_unreachable(api, monkeypatch):

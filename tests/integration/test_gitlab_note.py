@@ -29,8 +29,8 @@ template, project = terminal.template, terminal.project
 @pytest.fixture
 def api(monkeypatch):
     monkeypatch.setattr(gitlab, "RETRY_PAUSES", (0.0, 0.0))
-    with gitlab_api() as found:
-        yield found
+    with gitlab_api() as server:
+        yield server
 
 
 def settle(api: GitLabApi, markdown: str = "# News\n", *, speaks: bool = True, **environ: str) -> str:
@@ -157,8 +157,8 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
     """
     hostile = "\n/close\n@all group/project#1 !2 ~3 %4 $5 &6 ^7 *iteration:8 [epic:9] https://example.org/-/issues/1 `@me` #1`"
     queries = ComparedQueries("q", 2, answers=(AnswerChange(hostile, 1, 1, AnswerText(hostile, hostile), None),))
-    with report([document(1, (hostile, "b"), None, "c")], queries=queries) as found:
-        settle(api, format_comment(build_comment_data(3, found.summary, "ab" * 20), "").removeprefix(f"{MARKER}\n"))
+    with report([document(1, (hostile, "b"), None, "c")], queries=queries) as result:
+        settle(api, format_comment(build_comment_data(3, result.summary, "ab" * 20), "").removeprefix(f"{MARKER}\n"))
     [note] = ours(api)
     assert not re.search(r"(?m)^\s*/|[@#!~%$&^*]\w", note)
     page = LexborHTMLParser(MarkdownIt("commonmark").render(note))
@@ -172,25 +172,25 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
 
 def test_command_writes_what_a_comment_on_github_says_and_nothing_where_nothing_changes(api, project):
     page = "https://gitlab.example/group/project/-/jobs/9"
-    done = project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job | {"CI_JOB_URL": page})
-    assert "The note on the merge request: created." in done.err
+    result = project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job | {"CI_JOB_URL": page})
+    assert "The note on the merge request: created." in result.err
     [note] = ours(api)
     head = project.git("rev-parse", "feature")
-    with opened(project) as ws, gather_report(ws, NamedEnd("main"), NamedEnd("feature")) as found:
-        told = format_comment(build_comment_data(3, found.summary, head), page)
+    with opened(project) as ws, gather_report(ws, NamedEnd("main"), NamedEnd("feature")) as report:
+        comment = format_comment(build_comment_data(3, report.summary, head), page)
     assert "- added: `handbook/uv.md`" in note
-    assert note.replace("merge request", "pull request") == told.strip()
+    assert note.replace("merge request", "pull request") == comment.strip()
     assert note.endswith(f"As of {head[:12]}, [see its run for details]({page}).")
     project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job)
     assert ours(api)[0].endswith(f"As of {head[:12]}.")
-    done = project.vmrag("report", "main", "main", "--gitlab-note", env=api.job)
-    assert "edited" in done.err
+    result = project.vmrag("report", "main", "main", "--gitlab-note", env=api.job)
+    assert "edited" in result.err
     api.notes.clear()
-    done = project.vmrag("report", "main", "main", "--gitlab-note", env=api.job)
-    assert "none" in done.err
+    result = project.vmrag("report", "main", "main", "--gitlab-note", env=api.job)
+    assert "none" in result.err
     assert not api.notes
 
 
 def test_report_rejects_gitlab_note_outside_a_merge_request_job(project):
-    done = project.vmrag("report", "main", "feature", "--gitlab-note", code=2)
-    assert "not a job of a GitLab merge request" in done.err
+    result = project.vmrag("report", "main", "feature", "--gitlab-note", code=2)
+    assert "not a job of a GitLab merge request" in result.err

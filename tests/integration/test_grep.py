@@ -74,9 +74,9 @@ def test_very_long_line_is_shown_around_its_match(project):
 
 @pytest.mark.parametrize("pattern", ["(a", "a{99999999999}", "(" * 5_000 + ")" * 5_000, "(?P<x>"])
 def test_grep_rejects_invalid_pattern_with_hint(project, pattern):
-    done = project.vmrag("grep", pattern, code=2)
-    assert "invalid regular expression" in done.err
-    assert "vmrag grep -F -- " in done.err
+    result = project.vmrag("grep", pattern, code=2)
+    assert "invalid regular expression" in result.err
+    assert "vmrag grep -F -- " in result.err
 
 
 def test_grep_reports_missing_collection_and_commit(project):
@@ -139,9 +139,9 @@ def test_grep_names_text_files_that_it_does_not_search(repository, monkeypatch):
     monkeypatch.setattr("vmrag_link.sources.tracked_texts.MOST_BYTES", 100)
     add(repository, {"big.txt": b"needle\n" * 100, "big.bin": b"\0" * 1000, "small.txt": b"needle\n"})
     for arguments in ((), ("--at", "HEAD")):
-        done = repository.vmrag("grep", "needle", *arguments)
-        assert "small.txt:1:needle" in done.out
-        assert "big.txt (has 700 bytes, more than 100)" in done.out + done.err
+        result = repository.vmrag("grep", "needle", *arguments)
+        assert "small.txt:1:needle" in result.out
+        assert "big.txt (has 700 bytes, more than 100)" in result.out + result.err
     assert repository.vmrag("show", "big.txt", "--json", code=3).error["code"] == "DOCUMENT_NOT_FOUND"
 
 
@@ -151,16 +151,16 @@ def test_grep_warns_about_blobs_that_a_partial_clone_lacks(repository, tmp_path)
     repository.git("config", "uploadpack.allowFilter", "true")
     partial = tmp_path / "partial"
     repository.git("clone", "-q", "--filter=blob:none", f"file://{repository.top}", str(partial))
-    done = Project(partial).vmrag("grep", "needle", "--at", "HEAD~1", code=1)
-    assert "1 file could not be searched: a.txt (is not in this clone" in done.out + done.err
+    result = Project(partial).vmrag("grep", "needle", "--at", "HEAD~1", code=1)
+    assert "1 file could not be searched: a.txt (is not in this clone" in result.out + result.err
     refused = Project(partial).vmrag("show", "HEAD~1:a.txt", code=3)
     assert "a.txt is not in this clone" in refused.err
 
 
 def test_grep_prints_a_hint_if_other_letter_case_matches(repository):
     add(repository, {"a.txt": b"Needle\n"})
-    done = repository.vmrag("grep", "needle", code=1)
-    assert (done.out, done.err.strip()) == ("", "hint: -i finds 1 line")
+    result = repository.vmrag("grep", "needle", code=1)
+    assert (result.out, result.err.strip()) == ("", "hint: -i finds 1 line")
 
 
 def test_stored_documents_with_the_path_of_a_file_have_two_slashes(project):

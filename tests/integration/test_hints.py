@@ -106,9 +106,9 @@ STATES: list[tuple[Callable[[Project], None], str]] = [
 def test_hint_helps_in_the_state_that_printed_it(project: Project, state: Callable[[Project], None], command: str):
     state(project)
     words = command.split()
-    done = project.vmrag(*words, code=None)
-    if done.code:
-        project.walk(done, tuple(words))
+    result = project.vmrag(*words, code=None)
+    if result.code:
+        project.walk(result, tuple(words))
 
 
 @pytest.mark.parametrize(

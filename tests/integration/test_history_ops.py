@@ -47,10 +47,10 @@ def test_changed_text_is_shown_word_by_word(project):
 
 
 def test_other_way_round_everything_is_the_other_way_round(project):
-    there, back = project.ask("diff", "main", "feature"), project.ask("diff", "feature", "main")
-    assert (there["old"], there["new"]) == (back["new"], back["old"])
-    assert there["words"] == {"inserted": back["words"]["deleted"], "deleted": back["words"]["inserted"], "hidden": 0}
-    (changed,) = [each for each in there["documents"] if each["kind"] == "modified"]
+    report, back = project.ask("diff", "main", "feature"), project.ask("diff", "feature", "main")
+    assert (report["old"], report["new"]) == (back["new"], back["old"])
+    assert report["words"] == {"inserted": back["words"]["deleted"], "deleted": back["words"]["inserted"], "hidden": 0}
+    (changed,) = [document for document in report["documents"] if document["kind"] == "modified"]
     assert rejoined(changed["text"], "equal", "delete") == terminal.DOCUMENTS["rest.md"]
     assert rejoined(changed["text"], "equal", "insert") == "# Rest\n\nNever rest.\n"
     assert changed["fields"][0] == {"name": "source", "before": "docs/rest.md", "after": ""}
@@ -65,7 +65,7 @@ def test_equal_text_far_from_a_change_is_left_out(project):
     assert " word499 [-word500-]{+other+} word501 " in line
     assert line.endswith(" word512 …")
     (document,) = project.ask("diff")["documents"]
-    assert [each["op"] for each in document["text"]] == ["omitted", "equal", "delete", "insert", "equal", "omitted"]
+    assert [item["op"] for item in document["text"]] == ["omitted", "equal", "delete", "insert", "equal", "omitted"]
     assert document["words"] == {"inserted": 1, "deleted": 1, "hidden": 0}
 
 
@@ -80,7 +80,7 @@ def test_stat_counts_words_and_their_sum(project):
     assert project.vmrag("diff", "main", "main", "--stat").out == "no documents changed\n"
     report = project.ask("diff", "main", "feature", "--stat")
     assert report["words"] == {"inserted": 3, "deleted": 16, "hidden": 0}
-    assert [each["text"] for each in report["documents"]] == [[], [], [], []]
+    assert [document["text"] for document in report["documents"]] == [[], [], [], []]
 
 
 def test_names_alone_are_one_a_line(project):
@@ -96,8 +96,8 @@ def test_diff_can_be_of_one_collection_or_document(project):
     def names(only):
         report = project.ask("diff", "--only", only)
         assert report["changes"]["added"] + report["changes"]["modified"] == len(report["documents"])
-        return [each["name"] for each in report["collections"]], [
-            f"{each['collection']}/{each['doc_id']}" for each in report["documents"]
+        return [collection["name"] for collection in report["collections"]], [
+            f"{document['collection']}/{document['doc_id']}" for document in report["documents"]
         ]
 
     assert names("notes") == (["notes"], ["notes/rest.md"])
@@ -158,8 +158,8 @@ def test_collections_changed_settings_are_shown(project):
         '    metadata: {{+"owner":"Ada"+}}',
         "    distance: [-cosine-]{+l2+}",
     ]
-    (found,) = project.ask("diff", "--name-only")["collections"]
-    assert found["fields"][1] == {"name": "distance", "before": "cosine", "after": "l2"}
+    (result,) = project.ask("diff", "--name-only")["collections"]
+    assert result["fields"][1] == {"name": "distance", "before": "cosine", "after": "l2"}
 
 
 def test_diff_ignores_creation_time_of_a_collection(project):
@@ -198,13 +198,13 @@ def test_place_is_working_a_revision_a_git_ref_or_a_kb_branch(project):
 
 
 def test_git_ref_goes_before_a_kb_branch_unless_it_pins_nothing(project):
-    here = project.pinned
+    pinned = project.pinned
     project.git("branch", "topic")
     project.git("branch", "bare", project.git("commit-tree", "-m", "empty", project.git("mktree")))
     feature = json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
     with opened(project) as ws:
         ws.engine.create_branch("topic", feature)
-        assert revparse.resolve_at(ws, "topic") == here
+        assert revparse.resolve_at(ws, "topic") == pinned
         with pytest.raises(PinMissing):
             revparse.resolve_at(ws, "bare")
         ws.engine.create_branch("bare", feature)
@@ -219,7 +219,7 @@ def test_diff_is_between_any_two_places(project):
 
     def names(*places):
         report = project.ask("diff", *places)
-        return [(each["kind"], each["doc_id"]) for each in report["documents"]]
+        return [(document["kind"], document["doc_id"]) for document in report["documents"]]
 
     assert names() == names("main") == names("main", "WORKING") == [("added", "draft.md")]
     assert names("WORKING", "main") == [("removed", "draft.md")]
@@ -227,7 +227,9 @@ def test_diff_is_between_any_two_places(project):
     assert names("WORKING", "beginning") == [("removed", "draft.md"), ("removed", "faq.md")]
     assert names("WORKING", "WORKING") == []
     project.put("faq.md", "Rewritten.")
-    (faq,) = [each for each in project.ask("diff", "WORKING", "main")["documents"] if each["kind"] == "modified"]
+    (faq,) = [
+        document for document in project.ask("diff", "WORKING", "main")["documents"] if document["kind"] == "modified"
+    ]
     assert rejoined(faq["text"], "equal", "delete") == "Rewritten."
 
 
@@ -239,11 +241,11 @@ def test_log_names_the_commits_that_pin_each_revision(project):
     older = project.pinned
     project.record("second Grüße\n\nlong story", note="A note.")
     project.git("revert", "--no-edit", "HEAD")  # pins the older revision once more
-    rows = {each["revision"]: each["commits"] for each in project.ask("log", "feature")["revisions"]}
-    assert [each["subject"] for each in rows[project.ask("log", "first")["revisions"][0]["revision"]]] == ["first"]
+    rows = {revision["revision"]: revision["commits"] for revision in project.ask("log", "feature")["revisions"]}
+    assert [row["subject"] for row in rows[project.ask("log", "first")["revisions"][0]["revision"]]] == ["first"]
     newest, *_ = project.ask("log")["revisions"]
     assert newest["revision"] == older
-    assert [each["subject"] for each in newest["commits"]] == ['Revert "second Grüße"', "faq"]
+    assert [commit["subject"] for commit in newest["commits"]] == ['Revert "second Grüße"', "faq"]
     assert newest["commits"][0]["commit"] == project.git("rev-parse", "HEAD")
     shown = project.vmrag("log").out
     assert f'    pinned by {project.git("rev-parse", "HEAD")[:10]} Revert "second Grüße"\n' in shown
@@ -257,7 +259,7 @@ def test_revision_that_no_commit_pins_and_a_pin_that_is_malformed_do_no_harm(pro
     project.git("reset", "-q", "--hard", "HEAD~1")
     project.vmrag("sync")
     rows = project.ask("log", "odd~1")["revisions"]
-    assert [each["subject"] for each in rows[0]["commits"]] == ["faq"]
+    assert [commit["subject"] for commit in rows[0]["commits"]] == ["faq"]
 
 
 def test_commit_without_a_subject_and_one_in_another_encoding_are_named(project):
@@ -269,7 +271,7 @@ def test_commit_without_a_subject_and_one_in_another_encoding_are_named(project)
         with_message = ["-c", "i18n.commitEncoding=ISO-8859-1", "commit", "-q", "--allow-empty-message", "-F", "-"]
         subprocess.run(["git", *with_message], cwd=project.top, input=message.encode("latin-1"), check=True)
     newest, *_ = project.ask("log")["revisions"]
-    assert [each["subject"] for each in newest["commits"]] == ["Grüße", "", "faq"]
+    assert [commit["subject"] for commit in newest["commits"]] == ["Grüße", "", "faq"]
 
 
 def test_log_starts_at_any_place_and_leaves_anchors_out(project):
@@ -279,7 +281,7 @@ def test_log_starts_at_any_place_and_leaves_anchors_out(project):
         project.vmrag("sync")
     assert project.ask("log", "vmrag_keep")["revisions"][0]["message"].startswith("Keep ")
     for place in ([], ["WORKING"], ["main"], ["feature"], [gone], ["HEAD"]):
-        messages = [each["message"] for each in project.ask("log", *place)["revisions"]]
+        messages = [revision["message"] for revision in project.ask("log", *place)["revisions"]]
         assert "first" in messages
         assert not any(message.startswith("Keep ") for message in messages)
     newest, *_ = project.ask("log", gone)["revisions"]
@@ -303,7 +305,7 @@ def test_log_of_a_long_git_history_does_not_take_seconds(project):
     since = time.monotonic()
     newest, *_ = project.ask("log", "-n", "20")["revisions"]
     assert time.monotonic() - since < 5 * slack()  # a tenth of that on a quiet machine
-    assert [each["subject"] for each in newest["commits"]] == ["008000", "004000", "000000", "faq"]
+    assert [commit["subject"] for commit in newest["commits"]] == ["008000", "004000", "000000", "faq"]
 
 
 # -- show ------------------------------------------------------------------------------------------
@@ -352,6 +354,6 @@ def test_colon_belongs_to_the_document_unless_a_place_stands_before_it(project):
     ],
 )
 def test_show_reports_errors_with_hints(project, name, code, error):
-    found = project.vmrag("show", name, "--json", code=code).error
-    assert found["code"] == error
-    assert found["hint"]
+    result = project.vmrag("show", name, "--json", code=code).error
+    assert result["code"] == error
+    assert result["hint"]

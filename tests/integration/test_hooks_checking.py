@@ -34,7 +34,7 @@ def asked(stage):
 
 def answers(stage, line):
     """What Python said it got: `git`, `cwd` or `stdin`."""
-    return [each.partition(": ")[2] for each in stage.lines() if each.startswith(f"{line}: ")]
+    return [text.partition(": ")[2] for text in stage.lines() if text.startswith(f"{line}: ")]
 
 
 # -- commits
@@ -112,14 +112,14 @@ def test_every_commit_that_changes_the_pin_starts_python(stage, place, way, pin)
     if way != "empty":
         place.git("add", "code", env=index)
     before = place.git("rev-parse", "HEAD")
-    done = place.run("-c", "core.quotePath=false", *WAYS[way], env=index, stdin="y\n" * 9)
+    result = place.run("-c", "core.quotePath=false", *WAYS[way], env=index, stdin="y\n" * 9)
     committed = place.git("diff", "--name-only", before, "HEAD").split()
     starts = asked(stage)
     if ".dolt-version" in committed:
-        assert len(starts) == 1, done
+        assert len(starts) == 1, result
     if pin in ("same", "written again"):
-        assert starts == [], done
-        assert committed == ["code"] or way in ("empty", "pin", "-p"), done
+        assert starts == [], result
+        assert committed == ["code"] or way in ("empty", "pin", "-p"), result
 
 
 def test_commit_starts_python_if_an_earlier_index_stages_another_pin(stage):
@@ -225,9 +225,9 @@ def test_refusal_stops_git_and_no_verify_goes_past_it(stage, command):
 def test_failing_python_does_not_stop_a_commit(stage, code):
     stage.fails(code)
     stage.repo.write(".dolt-version", "x")
-    done = stage.repo.run("commit", "-q", "-a", "-m", "x")
-    assert done.returncode == 0
-    assert "vmrag: the pin was not checked, because" in done.stderr.splitlines()[0]
+    result = stage.repo.run("commit", "-q", "-a", "-m", "x")
+    assert result.returncode == 0
+    assert "vmrag: the pin was not checked, because" in result.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize("hook", hook_config.HOOKS)
@@ -242,23 +242,23 @@ def test_missing_python_stops_only_a_push_with_new_pin(stage, shell, hook, remot
     stage.repo.write(".dolt-version", "x")
     side = stage.repo.git("rev-parse", "side")
     stdin = f"refs/heads/side {side} refs/heads/side {ZERO}\n" if hook == "pre-push" else ""
-    done = stage.run(shell, hook, "origin", "b", "1", stdin=stdin, PATH=str(tmp_path / "bin"))
-    said = done.stderr.splitlines()
+    result = stage.run(shell, hook, "origin", "b", "1", stdin=stdin, PATH=str(tmp_path / "bin"))
+    said = result.stderr.splitlines()
     assert said[0].endswith("because no Python with vmrag-link was found; run: vmrag install")
     assert said[1:] == ([f"vmrag: {shims.UNSEEN}"] if hook == "pre-push" else [])
-    assert (done.returncode, done.stdout) == (int(hook == "pre-push"), "")
+    assert (result.returncode, result.stdout) == (int(hook == "pre-push"), "")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_push_without_a_pin_that_is_new_to_all_goes_on_whatever_fails(stage, shell, remote):
     stage.fails(1)
     main = stage.repo.git("rev-parse", "main")
-    done = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
-    assert done.returncode == 0
-    assert [line for line in done.stderr.splitlines() if "were not checked" in line]
+    result = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
+    assert result.returncode == 0
+    assert [line for line in result.stderr.splitlines() if "were not checked" in line]
     shutil.rmtree(stage.repo.top / ".git" / "vmrag" / "kb")
-    done = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    result = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_vmrag_0_asks_nobody_but_the_chained_hook(stage, tmp_path):
@@ -422,8 +422,8 @@ def test_refused_push_pushes_nothing(stage, remote):
 def test_all_shells_read_a_push_alike(stage, remote, shell, lines, asks):
     names = {"twin": stage.repo.git("rev-parse", "twin"), "side": stage.repo.git("rev-parse", "side")}
     stdin = "".join(f"{line.format(**names).replace(' 0', f' {ZERO}')}\n" for line in lines)
-    done = stage.run(shell, "pre-push", "origin", str(remote), stdin=stdin)
-    assert (done.returncode, done.stdout) == (0, "")
+    result = stage.run(shell, "pre-push", "origin", str(remote), stdin=stdin)
+    assert (result.returncode, result.stdout) == (0, "")
     logged = stage.lines()
     assert bool(logged) == asks
     if asks:
@@ -455,8 +455,8 @@ def test_chained_pre_push_gets_arguments_and_lines_and_ours_gets_them_too(stage,
         chained.write_text("#!/bin/sh\nexit 0\n")
     side = stage.repo.git("rev-parse", "side")
     pushed = [f"refs/heads/b{number} {side} refs/heads/b{number} {ZERO}" for number in range(2000)]
-    done = stage.run(shell, "pre-push", "origin", "url", stdin="\n".join(pushed) + "\n")
-    assert (done.returncode, done.stderr) == (0, "loud\n")
+    result = stage.run(shell, "pre-push", "origin", "url", stdin="\n".join(pushed) + "\n")
+    assert (result.returncode, result.stderr) == (0, "loud\n")
     logged = stage.lines()
     if reads:
         assert logged[:2000] == [f"other origin url <{pushed[0]}", *pushed[1:-1], f"{pushed[-1]}>"]

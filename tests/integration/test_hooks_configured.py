@@ -208,10 +208,10 @@ def test_gits_that_other_programs_brought_along_are_asked(repo, places, tmp_path
     bundled.parent.mkdir(parents=True)
     bundled.write_text("#!/bin/sh\necho git version 2.47.3.windows.1\n")
     bundled.chmod(0o755)
-    found = hook_config.find_gits(places, root)
-    assert found[0].runs_hooks
-    assert found[-1] == (str(bundled), "2.47.3")
-    assert not found[-1].runs_hooks
+    gits = hook_config.find_gits(places, root)
+    assert gits[0].runs_hooks
+    assert gits[-1] == (str(bundled), "2.47.3")
+    assert not gits[-1].runs_hooks
 
 
 # -- never twice
@@ -289,8 +289,8 @@ def test_they_are_given_arguments_and_input_as_the_hooks_of_the_directory(repo, 
     repo.git("commit", "-q", "-a", "-m", "pin")
     stage.lines()
     repo.git("push", "-q", "origin", "main", "main:other")
-    told = [word for line in stage.lines() for word in line.split() if word.startswith("refs/heads/")]
-    assert told == ["refs/heads/main"] * 3 + ["refs/heads/other"]
+    parts = [word for line in stage.lines() for word in line.split() if word.startswith("refs/heads/")]
+    assert parts == ["refs/heads/main"] * 3 + ["refs/heads/other"]
     repo.git("commit", "-q", "--amend", "--no-edit")
     assert [line.split()[0] for line in stage.queue()] == ["commit", "commit", "rewrite"]
 
@@ -312,8 +312,8 @@ def test_stranger_s_folder_in_a_work_tree_starts_nothing(repo, log, tmp_path):
     (tmp_path / "files/.git/vmrag-hooks").mkdir(parents=True)
     (tmp_path / "files/.git/vmrag-hooks/pre-commit").write_text(f'echo stranger >>"{log.path}"\n')
     where = (f"--git-dir={repo.top / '.git'}", f"--work-tree={tmp_path / 'files'}")
-    done = subprocess.run(["git", *where, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, check=False)
-    assert done.returncode == 0
+    result = subprocess.run(["git", *where, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, check=False)
+    assert result.returncode == 0
     assert log() == []
 
 
@@ -322,9 +322,9 @@ def test_stranger_s_folder_in_a_work_tree_starts_nothing(repo, log, tmp_path):
 
 def doctor(project: Project) -> dict[str, dict]:
     report = json.loads(project.run_quietly("doctor", "--json").out)
-    found = {each["code"]: each for topic in report["topics"] for each in topic["findings"]}
-    found.pop("PATH_WITHOUT_VMRAG", None)  # as the tests are run
-    return found
+    findings_by_code = {finding["code"]: finding for topic in report["topics"] for finding in topic["findings"]}
+    findings_by_code.pop("PATH_WITHOUT_VMRAG", None)  # as the tests are run
+    return findings_by_code
 
 
 def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_path):
@@ -336,11 +336,11 @@ def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_pa
     assert doctor(project) == {}
     assert not (tmp_path / "log").exists()
     project.git("config", "hook.vmrag-pre-push.enabled", "false")
-    found = doctor(project)["HOOK_SILENT"]
-    assert (found["subject"], found["level"]) == ("pre-push", "warning")
-    assert found["fix"] == "git config hook.vmrag-pre-push.enabled true"
+    finding = doctor(project)["HOOK_SILENT"]
+    assert (finding["subject"], finding["level"]) == ("pre-push", "warning")
+    assert finding["fix"] == "git config hook.vmrag-pre-push.enabled true"
     assert "git does not run these vmrag hooks: pre-push" in project.vmrag("status").out
-    project.git(*found["fix"].split()[1:])
+    project.git(*finding["fix"].split()[1:])
     assert doctor(project) == {}
     project.git("config", "--unset", "include.path")
     assert doctor(project)["HOOK_SILENT"]["fix"] == "vmrag install"

@@ -520,8 +520,8 @@ def test_plain_install_ends_what_was_for_some_work_trees(repo, places, linked, l
 
 def test_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
     before = tree(hooks)
-    for each in (places, plumbing.locate_work_tree(linked.top)):
-        installer.install_hooks(each, worktree=True)
+    for item in (places, plumbing.locate_work_tree(linked.top)):
+        installer.install_hooks(item, worktree=True)
     assert installer.uninstall_hooks(places).removed == hook_config.HOOKS
     assert tree(hooks) == before
     assert not list(repo.top.glob(".git/**/hooked"))

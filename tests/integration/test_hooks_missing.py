@@ -30,13 +30,13 @@ def said(project: Project, *command: str) -> list[str]:
     reasons of `status`.
     """
     err = project.vmrag(*(command or ("query", "uv"))).err
-    found = [line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: ")]
+    result = [line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: ")]
     if not command:
         reasons = [
             reason.removeprefix("warning: ") for reason in project.status()["reasons"] if reason.startswith("warn")
         ]
-        assert without_copies(reasons) == without_copies(found)
-    return without_copies(found)
+        assert without_copies(reasons) == without_copies(result)
+    return without_copies(result)
 
 
 def without_copies(lines: list[str]) -> list[str]:
@@ -44,7 +44,7 @@ def without_copies(lines: list[str]) -> list[str]:
 
 
 def warnings(result: dict) -> dict[str, str]:
-    return {each["code"]: each["message"] for each in result.get("warnings", ())}
+    return {warning["code"]: warning["message"] for warning in result.get("warnings", ())}
 
 
 # -- a clone without hooks
@@ -157,9 +157,9 @@ def test_lost_hooks_are_reported_and_restored_by_printed_command(project: Projec
     [sentence] = said(project)
     assert sentence.replace(f"{project.top}/", "") == GONE[breaks]
     command = sentence.rpartition("Next: vmrag ")[2].split()
-    done = project.vmrag(*command, code=None)
+    result = project.vmrag(*command, code=None)
     if command == ["doctor"]:
-        assert "vmrag install" in done.out
+        assert "vmrag install" in result.out
         project.vmrag("install")
     assert said(project) == []
 
@@ -219,8 +219,10 @@ def test_unpushed_knowledge_is_reported_until_printed_command_pushes_it(world: W
     carol = world.join("carol")
     carol.vmrag("clone", code=None)
     carol.vmrag("install")
-    told = [each for each in carol.status()["reasons"] if each.startswith("warning") and "stored copies" not in each]
-    assert told == [], "it is somebody else's to push"
+    reasons = [
+        reason for reason in carol.status()["reasons"] if reason.startswith("warning") and "stored copies" not in reason
+    ]
+    assert reasons == [], "it is somebody else's to push"
 
     bob.vmrag("push", "--all")
     assert said(bob) == []

@@ -50,7 +50,7 @@ def test_rebase_queues_each_commit_and_what_it_replaced(stage, backend):
     stage.repo.git("rebase", "-q", backend, "side")
     new = stage.repo.git("rev-list", "--reverse", "side..work").split()
     lines = stage.queue()
-    assert [line for line in lines if line.startswith("commit")] == [f"commit {each} " for each in new]
+    assert [line for line in lines if line.startswith("commit")] == [f"commit {commit} " for commit in new]
     assert [line for line in lines if line.startswith("rewrite")] == [
         f"rewrite {was} {now}" for was, now in zip(old, new, strict=True)
     ]
@@ -60,7 +60,7 @@ def test_picked_and_a_reverted_commit_are_queued(stage):
     stage.repo.git("cherry-pick", "side~1", "side")
     picked = stage.repo.git("rev-list", "--reverse", "twin..main").split()
     stage.repo.git("revert", "--no-edit", "HEAD")
-    assert stage.queue() == [f"commit {each} main" for each in [*picked, commit_of(stage.repo)]]
+    assert stage.queue() == [f"commit {item} main" for item in [*picked, commit_of(stage.repo)]]
 
 
 def test_checkout_queues_nothing(stage):
@@ -76,8 +76,8 @@ def test_without_a_knowledge_base_nothing_is_queued(stage):
 
 def test_queue_that_cannot_be_written_fails_nothing_and_is_not_mentioned(stage):
     (stage.repo.top / ".git" / "vmrag" / "links.queue").mkdir()
-    done = stage.repo.run("commit", "-q", "--amend", "-m", "x")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = stage.repo.run("commit", "-q", "--amend", "-m", "x")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_work_trees_that_commit_at_the_same_time_lose_no_line(stage, tmp_path):
@@ -87,7 +87,7 @@ def test_work_trees_that_commit_at_the_same_time_lose_no_line(stage, tmp_path):
         linked.append(tmp_path / f"w{number}")
     script = 'for i in 1 2 3 4; do git commit -q --allow-empty -m "$0 $i"; done'
     running = [subprocess.Popen(["sh", "-c", script, str(number)], cwd=top) for number, top in enumerate(linked)]
-    assert [each.wait() for each in running] == [0] * 4
+    assert [process.wait() for process in running] == [0] * 4
     made = stage.repo.git("rev-list", "--all", "--not", "side", "twin").split()
     assert sorted(line.split()[1] for line in stage.queue()) == sorted(made)
     assert len(made) == 16
@@ -117,8 +117,8 @@ def test_all_shells_find_the_commit_wherever_git_keeps_it(stage, shell, kind, tm
         repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/side")
         repo.git("symbolic-ref", "HEAD", "refs/heads/alias")
     stage.queue()
-    done = stage.run(shell, "post-commit", repo=repo)
-    assert (done.returncode, done.stdout) == (0, "")
+    result = stage.run(shell, "post-commit", repo=repo)
+    assert (result.returncode, result.stdout) == (0, "")
     branch = {"linked": "side", "symbolic": "alias"}.get(kind, "" if "detached" in kind else "main")
     assert stage.queue(repo) == [f"commit {commit_of(repo)} {branch}"]
 

@@ -23,8 +23,8 @@ stage = hooks.stage
 
 def test_nothing_happens_when_neither_branch_nor_pin_changed(stage):
     for command in ("checkout -q main", "checkout -q HEAD -- code", "commit -q --amend -m x"):
-        done = stage.repo.run(*command.split())
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        result = stage.repo.run(*command.split())
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert stage.starts() == []
 
 
@@ -33,7 +33,7 @@ OTHER_BRANCH = [["checkout", "-b", "new"], ["switch", "twin"], ["checkout", "--d
 
 
 @pytest.mark.parametrize(
-    ("command", "uncommitted"), [*((each, False) for each in OTHER_PIN), *((each, True) for each in OTHER_BRANCH)]
+    ("command", "uncommitted"), [*((case, False) for case in OTHER_PIN), *((case, True) for case in OTHER_BRANCH)]
 )
 def test_another_pin_or_another_branch_where_documents_may_be_uncommitted_starts_python_once(
     stage, command, uncommitted
@@ -154,8 +154,8 @@ def test_symbolic_link_in_the_place_of_the_pin_is_left_to_python(stage):
 
 
 def test_python_runs_with_git_s_variables_unset_no_input_and_its_output_on_stderr(stage):
-    done = stage.repo.run("checkout", "-q", "side")
-    assert (done.stdout, done.stderr) == ("", "loud\n")
+    result = stage.repo.run("checkout", "-q", "side")
+    assert (result.stdout, result.stderr) == ("", "loud\n")
     assert stage.lines()[1:] == ["git: ", f"cwd: {stage.repo.top}", "stdin: "]
 
 
@@ -179,9 +179,9 @@ def test_variables_of_the_same_names_as_the_shims_own_mislead_nobody(stage, tmp_
 @pytest.mark.parametrize("code", [1, 3, 137])
 def test_failing_python_does_not_fail_a_checkout(stage, code):
     stage.fails(code)
-    done = stage.repo.run("checkout", "-q", "side")
-    assert done.returncode == 0
-    assert done.stderr == (
+    result = stage.repo.run("checkout", "-q", "side")
+    assert result.returncode == 0
+    assert result.stderr == (
         f"vmrag: the knowledge base was not updated, because {stage.recorder} failed; run: vmrag install\n"
     )
 
@@ -190,10 +190,10 @@ def test_without_any_python_one_line_says_what_to_do(stage, tmp_path):
     stage.recorder.unlink()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "git").symlink_to(shutil.which("git"))
-    done = stage.repo.run("checkout", "-q", "side", env={"PATH": str(tmp_path / "bin")})
-    assert (done.returncode, done.stdout) == (0, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert "vmrag install" in done.stderr
+    result = stage.repo.run("checkout", "-q", "side", env={"PATH": str(tmp_path / "bin")})
+    assert (result.returncode, result.stdout) == (0, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert "vmrag install" in result.stderr
 
 
 def test_python_on_path_stands_in_for_a_recorded_one_that_is_gone(stage, tmp_path):
@@ -355,8 +355,8 @@ def test_modules_of_another_environment_are_not_imported_in_place_of_ours(stage)
     """An empty entry of PYTHONPATH is the directory of the checked-out code."""
     stage.repo.commit("first", **{"msgspec.py": "raise SystemExit(77)", "vmrag_link.py": "raise SystemExit(77)"})
     installer.install_hooks(plumbing.locate_work_tree(stage.repo.top))
-    done = stage.repo.run("checkout", "-q", "side", env={"PYTHONPATH": ":/nowhere", "PYTHONHOME": "/nowhere"})
-    assert (done.returncode, "77" in done.stderr, "failed" in done.stderr) == (0, False, False)
+    result = stage.repo.run("checkout", "-q", "side", env={"PYTHONPATH": ":/nowhere", "PYTHONHOME": "/nowhere"})
+    assert (result.returncode, "77" in result.stderr, "failed" in result.stderr) == (0, False, False)
 
 
 # -- shells
@@ -369,9 +369,9 @@ def test_with_nothing_to_do_no_program_is_needed(stage, shell, there, tmp_path):
     (tmp_path / "empty").mkdir()
     if not there:
         (stage.repo.top / ".git" / "vmrag" / "kb").rmdir()
-    for hook in hook_config.SYNCING if there else [each for each in hook_config.HOOKS if each != "pre-push"]:
-        done = stage.run(shell, hook, "a", "b", "1", PATH=str(tmp_path / "empty"))
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), hook
+    for hook in hook_config.SYNCING if there else [hook for hook in hook_config.HOOKS if hook != "pre-push"]:
+        result = stage.run(shell, hook, "a", "b", "1", PATH=str(tmp_path / "empty"))
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", ""), hook
     assert stage.starts() == []
 
 
@@ -400,8 +400,8 @@ def test_all_shells_decide_alike(stage, shell, kind, uncommitted, tmp_path):
         (repo.top / ".git" / "rebase-merge").mkdir()
         repo.write(".dolt-version", "x")
     stage.lines()
-    done = stage.run(shell, "post-checkout", "a", "b", "1", repo=repo)
-    assert (done.returncode, done.stdout) == (0, "")
+    result = stage.run(shell, "post-checkout", "a", "b", "1", repo=repo)
+    assert (result.returncode, result.stdout) == (0, "")
     starting = ["other branch", "other pin", "detached"] if uncommitted else ["other pin"]
     assert stage.starts() == (["post-checkout a b 1"] if kind in starting else [])
 

@@ -25,9 +25,9 @@ def folder(tmp_path):
 def cloned(project, folder, *options):
     """The clone, and what git said."""
     top = folder.with_name("clone")
-    done = project.run("clone", "-q", *options, str(project.top), str(top))
-    assert (done.returncode, done.stdout) == (0, "")
-    return Project(top), done.stderr
+    result = project.run("clone", "-q", *options, str(project.top), str(top))
+    assert (result.returncode, result.stdout) == (0, "")
+    return Project(top), result.stderr
 
 
 def everything(folder):
@@ -51,12 +51,12 @@ def test_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project, f
     assert (clone.shared / "interpreter").read_text() == f"{sys.executable}\n"
     assert set(clone.ask("install")["unchanged"]) == set(hook_config.HOOKS)
     assert clone.git("config", "core.bare") == "false"
-    done = clone.run("switch", "-q", "-c", "feature", "origin/feature")
-    assert (done.returncode, len(done.stderr.splitlines()) <= 1) == (0, True)
+    result = clone.run("switch", "-q", "-c", "feature", "origin/feature")
+    assert (result.returncode, len(result.stderr.splitlines()) <= 1) == (0, True)
     clone.write("code.py", "1")
     clone.git("add", "-A")
-    done = clone.run("commit", "-q", "-m", "code")
-    assert (done.returncode, len(done.stderr.splitlines()) <= 1) == (0, True)
+    result = clone.run("commit", "-q", "-m", "code")
+    assert (result.returncode, len(result.stderr.splitlines()) <= 1) == (0, True)
     clone.vmrag("uninstall")
     assert not (clone.top / ".git" / "hooks" / "post-checkout").exists()
 
@@ -64,9 +64,9 @@ def test_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project, f
 @pytest.mark.parametrize("options", [["--bare"], ["--no-checkout"], ["--depth=1"], ["--sparse"]])
 def test_clones_of_every_kind_work(project, folder, options):
     top = folder.with_name("clone")
-    done = project.run("clone", "-q", *options, f"--template={folder}", f"file://{project.top}", str(top))
-    assert (done.returncode, done.stdout) == (0, "")
-    assert len(done.stderr.splitlines()) <= 1
+    result = project.run("clone", "-q", *options, f"--template={folder}", f"file://{project.top}", str(top))
+    assert (result.returncode, result.stdout) == (0, "")
+    assert len(result.stderr.splitlines()) <= 1
 
 
 def test_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(folder, project, tmp_path):
@@ -78,7 +78,7 @@ def test_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(fold
     new.vmrag("commit", "-m", "first")
     new.git("commit", "-q", "-m", "first")
     assert new.status()["state"] == "in_sync"
-    assert [each["git_commit"] for each in new.ask("links")["links"]] == [new.git("rev-parse", "HEAD")]
+    assert [link["git_commit"] for link in new.ask("links")["links"]] == [new.git("rev-parse", "HEAD")]
 
 
 def test_other_files_of_a_template_are_kept(tmp_path):

@@ -148,9 +148,9 @@ def test_script_of_husky_s_that_fails_stops_the_commit(repo, places, log):
     husky(repo)
     installer.install_hooks(places, python=str(log.recorder))
     repo.write(".husky/pre-commit", "exit 3\n")
-    done = repo.run("commit", "--allow-empty", "-m", "x")
-    assert done.returncode == 1
-    assert "husky - pre-commit script failed (code 3)" in done.stdout + done.stderr
+    result = repo.run("commit", "--allow-empty", "-m", "x")
+    assert result.returncode == 1
+    assert "husky - pre-commit script failed (code 3)" in result.stdout + result.stderr
     assert repo.run("commit", "-q", "--allow-empty", "-m", "x", env={"HUSKY": "0"}).returncode == 0
 
 
@@ -226,9 +226,9 @@ def test_script_of_husky_s_that_reads_a_push_gets_all_of_it_beside_ours(repo, pl
     repo.write(".dolt-version", "2\n")
     repo.git("commit", "-q", "-a", "-m", "pin")
     repo.git("push", "-q", "origin", "main", "HEAD:other")
-    told = Path(f"{log.path}-told").read_text()
-    assert [line.split()[2] for line in told.splitlines()] == ["refs/heads/main", "refs/heads/other"]
-    assert f"vmrag pre-push <{told.rstrip()}>" in "\n".join(log())
+    text = Path(f"{log.path}-told").read_text()
+    assert [line.split()[2] for line in text.splitlines()] == ["refs/heads/main", "refs/heads/other"]
+    assert f"vmrag pre-push <{text.rstrip()}>" in "\n".join(log())
 
 
 def test_uninstalling_after_npx_husky_leaves_nothing_of_ours(repo, places):
@@ -409,8 +409,8 @@ def framework(repo, tmp_path):
 
 
 def checkout(repo, log, branch):
-    done = repo.run("checkout", "-q", "-b", branch, env={"PRE_COMMIT_HOME": str(log.folder / "cache")})
-    assert done.returncode == 0, done.stderr + done.stdout
+    result = repo.run("checkout", "-q", "-b", branch, env={"PRE_COMMIT_HOME": str(log.folder / "cache")})
+    assert result.returncode == 0, result.stderr + result.stdout
 
 
 @needs_pre_commit

@@ -52,8 +52,8 @@ def others(hub: Repo, commit: str) -> list[str]:
 
 def work_state(repo: Repo) -> list[str]:
     """HEAD, the branches, and what is changed."""
-    asked = (("rev-parse", "HEAD"), ("for-each-ref", "refs/heads"), ("status", "--porcelain"))
-    return [repo.git(*each) for each in asked]
+    command = (("rev-parse", "HEAD"), ("for-each-ref", "refs/heads"), ("status", "--porcelain"))
+    return [repo.git(*item) for item in command]
 
 
 def moved(hub: Repo, name: str = "main") -> str:

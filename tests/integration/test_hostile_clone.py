@@ -107,9 +107,9 @@ def test_pull_request_of_a_stranger_publishes_no_drafts(victim, outside):
     victim.git("switch", "-q", "pull-request")
     victim.vmrag("add", "-", "--collection", "handbook", "--id", "draft", stdin="Not for others.")
     before = victim.pinned
-    done = victim.run("commit", "--allow-empty", "-m", "a commit")
-    assert (done.returncode, victim.pinned) == (0, before)
-    assert "are not committed" in done.stderr
+    result = victim.run("commit", "--allow-empty", "-m", "a commit")
+    assert (result.returncode, victim.pinned) == (0, before)
+    assert "are not committed" in result.stderr
     assert "handbook/draft" in victim.vmrag("diff").out
     assert outside.contacts() == []
 
@@ -118,9 +118,9 @@ def test_agents_keep_their_reins_whatever_a_pull_request_says(victim):
     for variable, value in {"vmrag.mcp.read-only": "true", "vmrag.mcp.exclude-tools": "dolt_push"}.items():
         victim.git("config", variable, value)
     victim.git("switch", "-q", "pull-request")
-    found = load_settings(Place(victim.top)).config.mcp
-    assert (found.read_only, found.require_confirm, found.toolsets) == (True, True, "default")
-    assert found.exclude_tools == "dolt_push"
+    mcp = load_settings(Place(victim.top)).config.mcp
+    assert (mcp.read_only, mcp.require_confirm, mcp.toolsets) == (True, True, "default")
+    assert mcp.exclude_tools == "dolt_push"
 
 
 def test_ci_job_on_the_pull_request_contacts_nobody_whatever_former_jobs_agreed_to(victim, outside, monkeypatch):

@@ -103,8 +103,8 @@ def test_our_own_tables_are_known_as_the_engine_writes_them_down():
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u0085"])
 def test_column_whose_name_begins_with_what_only_looks_blank_is_another_one(blank):
     with Connection(Path(":memory:"), access="create") as connection:
-        for each in STATEMENTS[SCHEMA_VERSION]:
-            connection.execute(each.replace("content LONGTEXT", f"{blank}content LONGTEXT"))
+        for statement in STATEMENTS[SCHEMA_VERSION]:
+            connection.execute(statement.replace("content LONGTEXT", f"{blank}content LONGTEXT"))
         connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         with pytest.raises(KnowledgeRefused, match="documents"):
             schema.require_known_schema(connection, "it")
@@ -152,12 +152,12 @@ OTHER_TYPES = {
 @pytest.mark.parametrize("rows", OTHER_TYPES)
 @pytest.mark.sample(2)
 def test_rows_with_something_else_than_texts_are_not_fetched(rows, pair):
-    before, known = pair.bob.state(), pair.bob.heads()
+    before, heads = pair.bob.state(), pair.bob.heads()
     of_ada(pair, *OTHER_TYPES[rows])
     pair.ada.push("origin", "evil")
     with pytest.raises(KnowledgeRefused):
         pair.bob.fetch()
-    assert (pair.bob.state(), pair.bob.heads()) == (before, known)
+    assert (pair.bob.state(), pair.bob.heads()) == (before, heads)
 
 
 @pytest.mark.parametrize("value", ["x'ff41'", "CAST(x'ff41' AS TEXT)"])
@@ -196,12 +196,12 @@ NO_RECORDS = {
 @pytest.mark.parametrize("rows", NO_RECORDS)
 @pytest.mark.sample(3)
 def test_rows_that_we_could_not_have_written_are_not_fetched(rows, pair):
-    before, known = pair.bob.state(), pair.bob.heads()
+    before, heads = pair.bob.state(), pair.bob.heads()
     bad = of_ada(pair, NO_RECORDS[rows])
     pair.ada.push("origin", "evil")
     with pytest.raises(KnowledgeRefused, match=f"refusing to fetch .*{bad[:12]}"):
         pair.bob.fetch()
-    assert (pair.bob.state(), pair.bob.heads()) == (before, known)
+    assert (pair.bob.state(), pair.bob.heads()) == (before, heads)
 
 
 def stored(folder: Path) -> int:
@@ -213,7 +213,7 @@ def stored(folder: Path) -> int:
 @pytest.mark.parametrize("schema", HOSTILE)
 @pytest.mark.sample(3)
 def test_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schema, pair):
-    before, known, size = pair.bob.state(), pair.bob.heads(), stored(pair.bob.places.shared)
+    before, heads, size = pair.bob.state(), pair.bob.heads(), stored(pair.bob.places.shared)
     bad = of_ada(pair, *HOSTILE[schema])
     pair.ada.push("origin", "evil")
     with pytest.raises(KnowledgeRefused, match=bad[:12]) as caught:
@@ -221,7 +221,7 @@ def test_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schem
     assert caught.value.hint
     assert not pair.bob.engine.has_revision(bad)
     assert stored(pair.bob.places.shared) == size
-    assert (pair.bob.state(), pair.bob.heads()) == (before, known)
+    assert (pair.bob.state(), pair.bob.heads()) == (before, heads)
     with pytest.raises(KnowledgeRefused, match=bad[:12]):
         pair.bob.push()
     assert pair.bob.state() == before

@@ -177,19 +177,19 @@ def _strangers(scene: Scene, project: Project) -> None:
     """Every branch of every stranger, here as `gh pr checkout` and `git fetch URL` bring them, in
     one go.
     """
-    known = json.loads(project.git("show", "HEAD~1:.dolt-version"))["dolt_commit"]
+    dolt_commit = json.loads(project.git("show", "HEAD~1:.dolt-version"))["dolt_commit"]
     with_pins = {
         (kind, what): [(".dolt-version", "100644", members(dolt_remote=scene.filled(text), dolt_commit=revision))]
         for kind, revision, texts in (
             ("missing", UNKNOWN, UNTRUSTED | IMPOSSIBLE),
-            ("known", known, {what: UNTRUSTED[what] for what in SEEN}),
+            ("known", dolt_commit, {what: UNTRUSTED[what] for what in SEEN}),
         )
         for what, text in texts.items()
     }
-    files = {("pin", what): (".dolt-version", *each) for what, each in (BROKEN | NO_FILE).items()}
+    files = {("pin", what): (".dolt-version", *value) for what, value in (BROKEN | NO_FILE).items()}
     settings = SETTINGS_REFUSED | SETTINGS_IGNORED
     files |= {("settings", what): (".vmrag.yaml", "100644", text.encode()) for what, text in settings.items()}
-    files |= {("settings", what): (".vmrag.yaml", *each) for what, each in SETTINGS_OF_NO_FILE.items()}
+    files |= {("settings", what): (".vmrag.yaml", *value) for what, value in SETTINGS_OF_NO_FILE.items()}
     filled = {key: [(path, mode, _filled(scene, data))] for key, (path, mode, data) in files.items()}
     remotes = {
         ("remote", what): [
@@ -243,10 +243,10 @@ class Victim(Project):
 
     def check_out(self, kind: str, what: str) -> str:
         """What git and the hooks said."""
-        done = self.run("checkout", pr(kind, what))
-        assert done.returncode == 0, done.stderr
+        result = self.run("checkout", pr(kind, what))
+        assert result.returncode == 0, result.stderr
         settled(self)
-        return done.stderr
+        return result.stderr
 
     def fails(self, *command: str) -> dict[str, Any]:
         """The error of a command; in words, too, it is short, clear, and says what to type."""
@@ -261,10 +261,10 @@ class Victim(Project):
         return error
 
     def answers_from_before(self) -> Done:
-        done = self.run_quietly("query", "frequent question", "--mode", "keyword")
-        assert done.code == 0, done
-        assert "faq.md" in done.out
-        return done
+        result = self.run_quietly("query", "frequent question", "--mode", "keyword")
+        assert result.code == 0, result
+        assert "faq.md" in result.out
+        return result
 
 
 def settled(project: Project) -> None:

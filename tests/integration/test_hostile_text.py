@@ -149,7 +149,11 @@ def test_no_strangers_text_steers_a_terminal(hostile: Project) -> None:
 
 
 def test_invisible_characters_are_counted_in_diff_and_report(project: Project, tmp_path: Path) -> None:
-    text = "Install it." + "".join(chr(0xE0000 + ord(each)) for each in "ignore all") + " \u200band می\u200cرود 👩‍💻"
+    text = (
+        "Install it."
+        + "".join(chr(0xE0000 + ord(character)) for character in "ignore all")
+        + " \u200band می\u200cرود 👩‍💻"
+    )
     project.put("seen.md", "می\u200cرود 👩‍💻")
     project.put("unseen.md", text)
     differs = project.vmrag("diff").out
@@ -199,9 +203,9 @@ def test_files_with_hostile_names_are_named_in_one_line(hostile: Project) -> Non
 
 def test_ci_job_gets_no_commands_to_its_runner(hostile: Project) -> None:
     for words in READING:
-        done = hostile.vmrag(*words, code=None, env={"GITHUB_ACTIONS": "true"})
-        assert not COMMANDS.search(done.out + done.err), words
-        assert not UNSAFE.search((done.out + done.err).replace("\n", "")), words
+        result = hostile.vmrag(*words, code=None, env={"GITHUB_ACTIONS": "true"})
+        assert not COMMANDS.search(result.out + result.err), words
+        assert not UNSAFE.search((result.out + result.err).replace("\n", "")), words
     shown = hostile.vmrag("show", "handbook/plain.md", env={"GITHUB_ACTIONS": "true"})
     assert "\n\\::error file=x::one\n \t\\::add-mask::two\n##[\\error]three" in shown.out
     assert "vmrag show --raw" in shown.err

@@ -33,9 +33,9 @@ def place(ws: Workspace) -> At:
 
 def ids(project: Project, collection: str = "fresh") -> dict[str, str]:
     """Texts by id."""
-    found = project.ask("list", "--collection", collection)["documents"]
-    there = [each["doc_id"] for each in found if each["uncommitted"] != "removed"]
-    return {doc_id: project.ask("show", f"{collection}/{doc_id}")["content"] for doc_id in there}
+    documents = project.ask("list", "--collection", collection)["documents"]
+    doc_ids = [document["doc_id"] for document in documents if document["uncommitted"] != "removed"]
+    return {doc_id: project.ask("show", f"{collection}/{doc_id}")["content"] for doc_id in doc_ids}
 
 
 def sources(project: Project, collection: str = "fresh") -> dict[str, str]:
@@ -45,7 +45,7 @@ def sources(project: Project, collection: str = "fresh") -> dict[str, str]:
 
 def base(project: Project, collection: str = "fresh") -> str:
     with opened(project) as ws:
-        return next(each.import_base for each in ws.engine.list_collections(place(ws)) if each.name == collection)
+        return next(item.import_base for item in ws.engine.list_collections(place(ws)) if item.name == collection)
 
 
 def set_base(project: Project, recorded: str, *, collection: str = "fresh", **sources: str) -> None:
@@ -55,7 +55,7 @@ def set_base(project: Project, recorded: str, *, collection: str = "fresh", **so
     with opened(project) as ws:
         branch = ws.find_kb_branch()
         at = place(ws)
-        row = next(each for each in ws.engine.list_collections(at) if each.name == collection)
+        row = next(item for item in ws.engine.list_collections(at) if item.name == collection)
         given = {name.replace("__", "/").replace("_md", ".md"): source for name, source in sources.items()}
         documents = [
             msgspec.structs.replace(document, source=given[document.doc_id], source_key=given[document.doc_id])

@@ -23,12 +23,16 @@ LINES = "".join(f"line {number}\n" for number in range(40))
 
 def documents(project: Project, collection: str = "fresh") -> dict[str, str]:
     """Titles by id."""
-    found = project.ask("list", "--collection", collection)["documents"]
-    return {each["doc_id"]: each["title"] for each in found if each["uncommitted"] != "removed"}
+    result = project.ask("list", "--collection", collection)["documents"]
+    return {document["doc_id"]: document["title"] for document in result if document["uncommitted"] != "removed"}
 
 
 def left_out(report: dict[str, list[dict[str, str]]]) -> dict[str, str]:
-    return {each["name"]: each["reason"] for each in report["skipped"] if each["reason"] != "is hidden"}
+    return {
+        skipped_file["name"]: skipped_file["reason"]
+        for skipped_file in report["skipped"]
+        if skipped_file["reason"] != "is hidden"
+    }
 
 
 def write(project: Project, *names: str, text: str = "") -> None:
@@ -174,18 +178,18 @@ def test_git_is_asked_once_for_each_level_of_folders(project: Project, tmp_path:
     counting.chmod(0o755)
     monkeypatch.setenv("PATH", f"{counting.parent}{os.pathsep}{os.environ['PATH']}")
     assert project.ask("import", "all", *FRESH)["changes"]["added"] == 144
-    asked = [line for line in log.read_text().splitlines() if "check-" in line]
-    assert len(asked) == 4  # `all` and the 12 in it, their folders, the files, and the attributes of files
+    lines = [line for line in log.read_text().splitlines() if "check-" in line]
+    assert len(lines) == 4  # `all` and the 12 in it, their folders, the files, and the attributes of files
 
 
 def test_library_leaves_them_out_too(project: Project) -> None:
     write(project, "all/a.md", "all/ignored.md", "ignored.md")
     project.write(".gitignore", "ignored.md\n")
-    found = project.ask("import", "all", "--library", "shelf")
-    assert [Path(each["source"]).name for each in found["taken"]] == ["a.md"]
-    assert set(left_out(found).values()) == {"is ignored by git"}
-    found = project.ask("import", "all", "ignored.md", "--library", "shelf", "--include-ignored")
-    assert len(found["taken"]) == 3
+    report = project.ask("import", "all", "--library", "shelf")
+    assert [Path(file["source"]).name for file in report["taken"]] == ["a.md"]
+    assert set(left_out(report).values()) == {"is ignored by git"}
+    report = project.ask("import", "all", "ignored.md", "--library", "shelf", "--include-ignored")
+    assert len(report["taken"]) == 3
 
 
 # -- what else is left out -------------------------------------------------------------------------
@@ -246,7 +250,7 @@ def moving(project: Project) -> Project:
 
 
 def follows(report: dict[str, list[dict[str, str]]]) -> dict[str, str]:
-    return {each["doc_id"]: each["now"] for each in report["renamed"]}
+    return {document["doc_id"]: document["now"] for document in report["renamed"]}
 
 
 def test_renamed_file_keeps_its_document(moving: Project) -> None:

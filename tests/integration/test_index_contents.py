@@ -49,7 +49,7 @@ def segments(folder: Path) -> list[Path]:
 def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
     folder, rng = kb.views.path(revision), random.Random(13)
     [segment] = segments(folder)
-    files = [path for each in (folder, segment) for path in sorted(each.iterdir()) if path.name != seal.VERIFIED]
+    files = [path for item in (folder, segment) for path in sorted(item.iterdir()) if path.name != seal.VERIFIED]
     names = {
         "vectors-1.i8",
         "lengths-1.u32",
@@ -230,13 +230,13 @@ def test_damaged_index_is_rebuilt_after_boot_with_one_warning(project):
 def test_doctor_finds_what_a_disk_forgot_and_mends_it(project):
     before = project.answers()
     damaged(project)
-    [found] = [
-        each
+    [finding] = [
+        finding
         for topic in project.ask("doctor", code=1)["topics"]
-        for each in topic["findings"]
-        if each["level"] == "error"
+        for finding in topic["findings"]
+        if finding["level"] == "error"
     ]
-    assert (found["code"], found["fix"]) == ("INDEX_DAMAGED", "vmrag sync --rebuild")
+    assert (finding["code"], finding["fix"]) == ("INDEX_DAMAGED", "vmrag sync --rebuild")
     assert project.answers() == before  # what is known to be damaged is not served any more
     damaged(project)
     project.vmrag("doctor", "--fix")
@@ -248,9 +248,9 @@ def test_fingerprint_is_equal_and_verify_finds_the_damage(project):
     assert project.vmrag("fingerprint", "--verify").out.startswith(said)
     damaged(project)
     assert project.vmrag("fingerprint").out == said
-    done = project.vmrag("fingerprint", "--verify", code=1)
-    assert "Vectors-1.i8 is not what was written." in done.out
-    assert "vmrag sync --rebuild" in done.out
+    result = project.vmrag("fingerprint", "--verify", code=1)
+    assert "Vectors-1.i8 is not what was written." in result.out
+    assert "vmrag sync --rebuild" in result.out
     project.vmrag("sync", "--rebuild")
     report = project.ask("fingerprint", "--verify")
     assert (report["problems"], report["chunks"] > 0, report["vectors"]) == ([], True, report["chunks"])
@@ -310,8 +310,8 @@ def test_malformed_words_met_by_a_query_are_an_index_that_is_built_again(project
     path = segment / postings.file_name(1)
     path.write_bytes(path.read_bytes()[:-20])
     unnoticed(segment)
-    done = project.vmrag("query", "rest")
-    assert "It is built again." in done.err
+    result = project.vmrag("query", "rest")
+    assert "It is built again." in result.err
     assert project.answers() == before
 
 

@@ -45,9 +45,9 @@ def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
     fresh = kb.folder / "copies" / "compare"
     kb.fresh(revision, fresh)
     seen = []
-    for each in (folder, fresh):
-        held = contents.read_contents(each)
-        chunks = {name: held_chunks(each, name) for name in held.collections}
+    for path in (folder, fresh):
+        held = contents.read_contents(path)
+        chunks = {name: held_chunks(path, name) for name in held.collections}
         seen.append((held.headers, held.chunks, dict(held.collections), chunks))
     shutil.rmtree(fresh)
     assert seen[0] == seen[1]
@@ -166,7 +166,7 @@ def test_any_metadata_becomes_something_that_chroma_takes(metadata):
     for key, value in row.items():
         assert not key.startswith(("$", "#", "chroma:"))
         assert key
-        assert isinstance(value, str | bool | float | int) or (value and len({type(each) for each in value}) == 1)
+        assert isinstance(value, str | bool | float | int) or (value and len({type(item) for item in value}) == 1)
         for number in value if isinstance(value, list) else [value]:
             assert isinstance(number, str | float) or -(2**63) <= number < 2**63
 
@@ -387,7 +387,7 @@ CHANGES = st.lists(
 
 
 def _apply(kb: Knowledge, changes: list[tuple[str, str, str, int]]) -> None:
-    names = {each.name for each in kb.engine.list_collections(WorkingSet(BRANCH))}
+    names = {collection.name for collection in kb.engine.list_collections(WorkingSet(BRANCH))}
     for what, name, doc_id, number in changes:
         if what == "create" or (name not in names and what != "drop"):
             kb.write(collections=[collection(name)])

@@ -41,7 +41,7 @@ def outside(path: Path) -> Path:
 
 
 def state(project: Project) -> tuple[object, ...]:
-    files = sorted((str(each), each.lstat().st_mode) for each in project.top.rglob("*"))
+    files = sorted((str(path), path.lstat().st_mode) for path in project.top.rglob("*"))
     return files, project.git("status", "--porcelain"), project.git("config", "--local", "--list")
 
 

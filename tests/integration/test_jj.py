@@ -87,9 +87,9 @@ def test_folder_of_a_workspace_is_the_workspace(project):
 
 def test_documents_are_written_where_git_has_a_branch(project, tmp_path):
     second = workspace(project, "feature")
-    done = second.vmrag("add", "-", "--collection", "handbook", "--id", "x", stdin="x", code=None)
-    assert done.code != 0
-    assert f"cd {project.top} && git switch -c NAME" in done.err
+    result = second.vmrag("add", "-", "--collection", "handbook", "--id", "x", stdin="x", code=None)
+    assert result.code != 0
+    assert f"cd {project.top} && git switch -c NAME" in result.err
 
 
 def test_inside_of_a_work_tree_of_git_no_file_of_jj_is_looked_at(project):
@@ -183,13 +183,15 @@ def half_merged(project: Project) -> str:
 
 def test_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(project):
     commit = half_merged(project)
-    found = project.ask("verify", "main..half", code=1)["findings"]
-    assert [(each["code"], each["level"], each["commit"]) for each in found] == [("KNOWLEDGE_DROPPED", "error", commit)]
-    assert f"jj new {commit[:12]}" in found[0]["hint"]
+    findings = project.ask("verify", "main..half", code=1)["findings"]
+    assert [(finding["code"], finding["level"], finding["commit"]) for finding in findings] == [
+        ("KNOWLEDGE_DROPPED", "error", commit)
+    ]
+    assert f"jj new {commit[:12]}" in findings[0]["hint"]
     status = project.status()
-    assert (status["state"], status["hint"]) == ("dropped", found[0]["hint"])
+    assert (status["state"], status["hint"]) == ("dropped", findings[0]["hint"])
     [reason] = [text for text in status["reasons"] if "jj" in text]
-    assert found[0]["message"] in reason
+    assert findings[0]["message"] in reason
 
 
 def test_later_commit_that_has_both_sides_mends_it(project):
@@ -199,8 +201,10 @@ def test_later_commit_that_has_both_sides_mends_it(project):
     project.git("rm", "-rq", "--cached", ".jjconflict-base-0", ".jjconflict-side-0", ".jjconflict-side-1", "JJ-CONFLICT-README")  # fmt: skip
     project.git("add", ".dolt-version")
     project.git("commit", "-q", "-m", "resolved")
-    [found] = [each for each in project.ask("verify", "main..half")["findings"] if each["code"] == "KNOWLEDGE_DROPPED"]
-    assert (found["level"], found["mended_by"]) == ("information", project.git("rev-parse", "HEAD"))
+    [finding] = [
+        finding for finding in project.ask("verify", "main..half")["findings"] if finding["code"] == "KNOWLEDGE_DROPPED"
+    ]
+    assert (finding["level"], finding["mended_by"]) == ("information", project.git("rev-parse", "HEAD"))
 
 
 def test_verify_ignores_jj_conflicts_in_other_files(project):
@@ -217,17 +221,17 @@ def test_verify_ignores_jj_conflicts_in_other_files(project):
 
 def types(project: Project, *lines: str) -> None:
     for line in lines:
-        done = subprocess.run(
+        result = subprocess.run(
             ["jj", *line.split()], cwd=project.top, env=os.environ | SCRIPTED, capture_output=True, text=True, check=False
         )  # fmt: skip
-        assert done.returncode == 0, (line, done.stderr)
+        assert result.returncode == 0, (line, result.stderr)
 
 
 @needs_jj
 def test_rebase_that_ends_in_a_conflict_is_found_resolved_and_squashed(project):
     types(project, "git init --colocate", "rebase -b feature -d main", "new feature")
     assert project.status()["state"] == "malformed"
-    assert [each["code"] for each in project.ask("verify", "main..feature", code=1)["findings"]] == [
+    assert [finding["code"] for finding in project.ask("verify", "main..feature", code=1)["findings"]] == [
         "KNOWLEDGE_DROPPED"
     ]
     project.vmrag("resolve")

@@ -45,7 +45,7 @@ def entries(project) -> dict[str, bytes]:
 
 def findings(project) -> list[dict[str, str]]:
     topics = project.run_quietly("doctor", "--json").json["topics"]
-    return [each for topic in topics for each in topic["findings"]]
+    return [finding for topic in topics for finding in topic["findings"]]
 
 
 def test_damaged_journal_entries_are_renamed_and_stop_nothing(project):
@@ -58,10 +58,10 @@ def test_damaged_journal_entries_are_renamed_and_stop_nothing(project):
     (folder / "folder.json").mkdir()
     os.mkfifo(folder / "pipe.json")
     names = {*(f"commit-{name}" for name in written), "folder", "pipe"}
-    found = {finding["subject"] for finding in findings(project)}
-    assert {str(folder / f"{name}.json") for name in names} <= found
-    done = project.vmrag("list")
-    assert done.err.count("so it was moved to") == len(names)
+    subjects = {finding["subject"] for finding in findings(project)}
+    assert {str(folder / f"{name}.json") for name in names} <= subjects
+    result = project.vmrag("list")
+    assert result.err.count("so it was moved to") == len(names)
     assert project.marks()["note.md"] == "added"
     assert {path.name for path in folder.iterdir()} == {f"{name}.damaged" for name in names}
     assert {(folder / f"commit-{name}.damaged").read_bytes() for name in written} == set(written.values())

@@ -140,7 +140,7 @@ def test_sync(project):
 def test_query(project):
     report = project.ask("query", "faq", "-k", "2")
     require("query", report)
-    assert [each["rank"] for each in report["results"]] == [1, 2]
+    assert [result["rank"] for result in report["results"]] == [1, 2]
     assert report["kb"]["worktree"] == str(project.top)
     require("query", project.ask("query", "faq", "--at", "feature"))
     require("query", project.ask("query", "faq", "--context", "1"))
@@ -174,8 +174,8 @@ def test_check(project):
     for arguments in (["--update"], []):
         report = project.ask("check", *arguments, code=1)
         require("check", report)
-        assert [each["recorded"] for each in report["queries"]] == ["new" if arguments else None, None]
-        assert [len(each["misses"]) for each in report["queries"]] == [0, 1]
+        assert [query["recorded"] for query in report["queries"]] == ["new" if arguments else None, None]
+        assert [len(query["misses"]) for query in report["queries"]] == [0, 1]
     report = project.ask("check", "--min-mrr", "0.5", "--max-regressions", "0", code=1)
     require("check", report)
     assert len(report["thresholds"]) == 2
@@ -194,7 +194,7 @@ def test_list_and_show(project):
     project.drop("faq.md")
     report = project.ask("list")
     require("list", report)
-    assert {each["doc_id"]: each["uncommitted"] for each in report["documents"]} == {
+    assert {document["doc_id"]: document["uncommitted"] for document in report["documents"]} == {
         "d": "added",
         "deep/tls.txt": None,
         "faq.md": "removed",
@@ -234,7 +234,7 @@ def test_blame(project):
     project.put("faq.md", "A frequent question.\nAnd another.\n")
     report = project.ask("blame", "faq.md")
     require("blame", report)
-    assert [each["revision"] for each in report["lines"]] == [project.pinned, "WORKING"]
+    assert [line["revision"] for line in report["lines"]] == [project.pinned, "WORKING"]
 
 
 @dolt.embedded
@@ -259,12 +259,12 @@ def test_report(project):
     project.commit("queries", **{".vmrag/queries.yaml": f"queries:\n  {kept}\n  {new}\n"})
     report = project.ask("report", base, "HEAD")
     require("report", report)
-    assert [each["kind"] for each in report["documents"]] == ["removed", "changed", "added"]
+    assert [document["kind"] for document in report["documents"]] == ["removed", "changed", "added"]
     queries = report["summary"]["queries"]
     [query] = queries["changed"]
     assert (query["change"], len(query["missed_after"])) == ("ranking", 1)
-    assert [each["query"] for each in queries["answers"]] == ["uv"]
-    assert [each["query"] for each in (*queries["added"], *queries["removed"])] == ["new", "gone"]
+    assert [answer["query"] for answer in queries["answers"]] == ["uv"]
+    assert [item["query"] for item in (*queries["added"], *queries["removed"])] == ["new", "gone"]
 
 
 def test_diff(project):
@@ -382,7 +382,7 @@ def test_import_into_a_library(project):
         report = project.ask("import", *sources, "--library", "shelf", "--copy", code=code)
         require("import --library", report)
         assert bool(report["refused"]) == (code == 1)
-    assert {each["status"] for each in report["taken"]} == {"skipped"}
+    assert {file["status"] for file in report["taken"]} == {"skipped"}
 
 
 def test_branch_and_its_switch(project):
@@ -444,12 +444,12 @@ ERRORS = {
 @pytest.mark.parametrize(("arguments", "code", "name"), ERRORS.values(), ids=ERRORS)
 @pytest.mark.sample(12)
 def test_error_is_json_on_stderr_and_nothing_on_stdout(project, arguments, code, name):
-    done = project.vmrag(*arguments, "--json", code=code)
-    assert done.out == ""
-    assert {key: type(value) for key, value in json.loads(done.err)["error"].items()} == ERROR
-    assert done.error["code"] == name
-    assert done.error["hint"]
-    assert done.error["message"].strip()
+    result = project.vmrag(*arguments, "--json", code=code)
+    assert result.out == ""
+    assert {key: type(value) for key, value in json.loads(result.err)["error"].items()} == ERROR
+    assert result.error["code"] == name
+    assert result.error["hint"]
+    assert result.error["message"].strip()
     for_people = project.vmrag(*arguments, code=code)
     assert for_people.out == ""
     assert "Traceback" not in for_people.err
@@ -477,7 +477,7 @@ def test_settings_file_that_cannot_be_read_names_the_line(tmp_path, monkeypatch)
 
 def test_warnings_do_not_get_into_the_json(project):
     project.write(".vmrag.yaml", "embedding:\n  model: hash\n  model_path: /somewhere\n")
-    done = project.vmrag("list", "--json")
-    require("list", done.json)
-    assert "untrusted setting embedding.model_path (line 3)" in done.err
+    result = project.vmrag("list", "--json")
+    require("list", result.json)
+    assert "untrusted setting embedding.model_path (line 3)" in result.err
     assert project.vmrag("list", "-q").err == ""

@@ -105,8 +105,8 @@ def test_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part
         if not duration:
             duration = lasted(stocked, "sync")
             continue
-        done = killed(stocked, dice.moment(duration), "sync")
-        if dice.count(done) and dice.left and dice.random.random() < 0.3:
+        result = killed(stocked, dice.moment(duration), "sync")
+        if dice.count(result) and dice.left and dice.random.random() < 0.3:
             dice.count(killed(stocked, dice.moment(duration), "sync"))  # a second one on top of the first
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         assert ("note.md" in documents(stocked)) == (there == kept)
@@ -127,13 +127,13 @@ def test_killed_commit_is_whole_after_the_next_command_or_never_began(stocked, t
         if not duration:
             duration = lasted(stocked, "commit", "-m", "whole")
             continue
-        done = killed(stocked, dice.moment(duration), "commit", "-m", f"round {number}", "--json")
-        dice.count(done)
+        result = killed(stocked, dice.moment(duration), "commit", "-m", f"round {number}", "--json")
+        dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         report = stocked.status()
-        history = [each["revision"] for each in stocked.ask("log", "-n", "1000")["revisions"]]
-        if done.out:
-            acknowledged.append(done.json["revision"])
+        history = [revision["revision"] for revision in stocked.ask("log", "-n", "1000")["revisions"]]
+        if result.out:
+            acknowledged.append(result.json["revision"])
         assert set(acknowledged) <= set(history)
         assert documents(stocked) == expected
         # Committed and pinned, or neither.
@@ -156,12 +156,12 @@ def test_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, pa
             duration = lasted(stocked, *command)
             expected |= new
             continue
-        done = killed(stocked, dice.moment(duration), *command)
-        dice.count(done)
+        result = killed(stocked, dice.moment(duration), *command)
+        dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
-        found = documents(stocked)
-        assert found == expected | new or (found == expected and not done.out)
-        expected = found
+        found_values = documents(stocked)
+        assert found_values == expected | new or (found_values == expected and not result.out)
+        expected = found_values
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -189,12 +189,12 @@ def test_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part):
             duration = lasted(stocked, *command)
             expected = changed
             continue
-        done = killed(stocked, dice.moment(duration), *command)
-        dice.count(done)
+        result = killed(stocked, dice.moment(duration), *command)
+        dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
-        found = documents(stocked)
-        assert found == changed or (found == expected and not done.out)
-        expected = found
+        found_values = documents(stocked)
+        assert found_values == changed or (found_values == expected and not result.out)
+        expected = found_values
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -214,11 +214,11 @@ def test_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(stoc
             duration = lasted(stocked, *command)
             stocked.vmrag("rm", *documents(stocked).keys() - others.keys(), "--collection", "shelf")
             continue
-        done = killed(stocked, dice.moment(duration), *command)
-        dice.count(done)
+        result = killed(stocked, dice.moment(duration), *command)
+        dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         now = {name: text for name, text in documents(stocked).items() if name not in others}
-        assert {*now.values()} == new or (now == expected and not done.out)
+        assert {*now.values()} == new or (now == expected and not result.out)
         assert not expected or now.keys() == expected.keys(), "a new version is no new document"
         if now and dice.random.random() < 0.3:
             stocked.vmrag("rm", *now, "--collection", "shelf")
@@ -248,23 +248,23 @@ def test_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all_o
             command, logs = ("issue", "add", f"first#{number}"), number
             duration = lasted(stocked, *command, "-m", text)
             continue
-        done = killed(stocked, dice.moment(duration), *command, "-m", text)
-        dice.count(done)
+        result = killed(stocked, dice.moment(duration), *command, "-m", text)
+        dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         now = documents(stocked)
-        changed = {doc_id: each for doc_id, each in now.items() if before.get(doc_id) != each}
+        changed = {doc_id: value for doc_id, value in now.items() if before.get(doc_id) != value}
         assert now.keys() >= before.keys()
-        assert [*changed.values()] == [text] or (not changed and not done.out)
+        assert [*changed.values()] == [text] or (not changed and not result.out)
         named = {
-            each["metadata"]["project_id"]
-            for each in stocked.ask("list")["documents"]
-            if "issues_" in each["collection"]
+            document["metadata"]["project_id"]
+            for document in stocked.ask("list")["documents"]
+            if "issues_" in document["collection"]
         }
-        assert {each["project_id"] for each in stocked.ask("issue", "list")["logs"]} == named
+        assert {log["project_id"] for log in stocked.ask("issue", "list")["logs"]} == named
         with opened(stocked) as ws:
             assert {project.project_id for project in ws.engine.read_projects(ws.locate_documents())} == named
             held = {collection.name for collection in ws.engine.list_collections(ws.locate_documents())}
-        assert {each["collection"] for each in stocked.ask("list")["documents"]} == held
+        assert {document["collection"] for document in stocked.ask("list")["documents"]} == held
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -307,8 +307,8 @@ def test_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(sto
         running = start(stocked, there, program=("git", "checkout"))
         hit = kill_the_hook(running.process.pid, dice.moment(duration))
         dice.left -= hit
-        done = running.done()
-        assert done.code == 0
+        result = running.done()
+        assert result.code == 0
         assert stocked.git("branch", "--show-current") == there
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
 

@@ -38,16 +38,16 @@ def linked(project: Project, folder: Path, branch: str = "main") -> Project:
 def writes(project: Project, doc_id: str) -> None:
     assert add(project, doc_id).code == 0
     assert project.marks()[doc_id] == "added"
-    assert doc_id in {each["doc_id"] for each in project.ask("query", f"text of {doc_id}", "-k", "20")["results"]}
+    assert doc_id in {result["doc_id"] for result in project.ask("query", f"text of {doc_id}", "-k", "20")["results"]}
 
 
 def reads(project: Project, holder: Project, *uncommitted: str) -> None:
     """It sees the pin without what the holder has not committed, and cannot take the holder's KB
     branch elsewhere; that is no drift.
     """
-    done = project.vmrag("branch", "--switch", project.pinned, "--json", code=None)
-    error = error_of(done)
-    assert (done.code, error["code"]) == (3, "BRANCH_IN_USE")
+    result = project.vmrag("branch", "--switch", project.pinned, "--json", code=None)
+    error = error_of(result)
+    assert (result.code, error["code"]) == (3, "BRANCH_IN_USE")
     assert (error["details"]["holder"], error["details"]["branch"]) == (
         str(holder.top),
         holder.git("branch", "--show-current"),
@@ -58,11 +58,11 @@ def reads(project: Project, holder: Project, *uncommitted: str) -> None:
     assert set(marks.values()) == {None}
     assert not marks.keys() & {*uncommitted}
     answer = project.ask("query", "text of a document", "-k", "20")
-    assert not {each["doc_id"] for each in answer["results"]} & {*uncommitted}
+    assert not {result["doc_id"] for result in answer["results"]} & {*uncommitted}
     assert (answer["kb"]["commit"], answer["kb"]["in_sync"], answer["kb"]["dirty"]) == (project.pinned, True, False)
     status = project.status()
     assert (status["state"], status["kb"]["detached"], status["kb"]["dirty"]) == ("in_sync", True, False)
-    assert any(f"another work tree, {holder.top}" in each for each in status["reasons"])
+    assert any(f"another work tree, {holder.top}" in reason for reason in status["reasons"])
 
 
 def test_main_work_tree_holds_the_branch_that_it_was_on_first(project, tmp_path):
@@ -189,8 +189,8 @@ def test_of_two_that_write_in_the_same_moment_one_has_the_branch_and_the_other_i
         project.git("branch", "fresh", "main", env=OFF)
     trees = [linked(project, tmp_path / name, branch) for name in ("one", "two")]
     arguments = ("rm", "setup.md", "--collection", "handbook", "--json")
-    done = [each.done() for each in [start(tree, *arguments) for tree in trees]]
-    assert [each.code for each in done] == [0, 0], done
+    result = [process.done() for process in [start(tree, *arguments) for tree in trees]]
+    assert [result.code for result in result] == [0, 0], result
     kb_branches = {tree.status()["kb"]["branch"] for tree in trees}
     assert len(kb_branches) == 2
     assert branch in kb_branches
@@ -254,8 +254,8 @@ def test_writer_can_switch_while_readers_read_their_pin(project, tmp_path):
 def test_leases_that_hold_nothing_are_swept_and_those_that_hold_stay(project, tmp_path):
     one, two = linked(project, tmp_path / "one", "feature"), linked(project, tmp_path / "two", "first")
     two.git("switch", "-q", "-c", "own", env=OFF)
-    for each in (one, two):
-        writes(each, "draft.md")
+    for item in (one, two):
+        writes(item, "draft.md")
     project.put("draft.md", "Text of draft.md.")
     leases = project.shared / "leases"
     assert len(list(leases.iterdir())) == 3

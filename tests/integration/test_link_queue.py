@@ -21,7 +21,7 @@ template, project = terminal.template, terminal.project
 
 
 def links(project: Project) -> dict[str, dict[str, str]]:
-    return {each["git_commit"]: each for each in project.ask("links", "list")["links"]}
+    return {link["git_commit"]: link for link in project.ask("links", "list")["links"]}
 
 
 def commit_of(project: Project, ref: str = "HEAD") -> str:
@@ -148,15 +148,15 @@ def test_hooks_write_down_what_history_tells(project: Project, happens: Callable
     reachable = set(project.git("rev-list", "--all").split())
     assert rebuilt["changed"] == 0
     assert derived == {commit: row for commit, row in written.items() if commit in reachable}
-    found = {commit: row["superseded_by"] for commit, row in written.items() if row["superseded_by"]}
-    assert superseded.items() <= found.items()
-    assert not {commit for commit in found if commit in reachable}
+    result = {commit: row["superseded_by"] for commit, row in written.items() if row["superseded_by"]}
+    assert superseded.items() <= result.items()
+    assert not {commit for commit in result if commit in reachable}
 
 
 def test_rebased_commit_keeps_the_name_of_its_branch(project: Project) -> None:
     moved = rebase(project)
-    found = links(project)
-    assert {found[new]["git_branch"] for new in moved.values()} == {"feature"}
+    rows = links(project)
+    assert {rows[new]["git_branch"] for new in moved.values()} == {"feature"}
 
 
 # -- many at once
@@ -174,10 +174,10 @@ def grown(project: Project, number: int) -> list[str]:
     """So many commits on `many`, each with a pin of its own; made without hooks."""
     pin = (project.top / ".dolt-version").read_text()
     stream = [f"reset refs/heads/many\nfrom {commit_of(project)}\n"]
-    for each in range(number):
-        content = pin.replace(project.pinned, f"{each:040x}")
+    for item in range(number):
+        content = pin.replace(project.pinned, f"{item:040x}")
         stream.append(
-            f"commit refs/heads/many\ncommitter A <a@example.com> {1_800_000_000 + each} +0000\ndata 1\nx\n"
+            f"commit refs/heads/many\ncommitter A <a@example.com> {1_800_000_000 + item} +0000\ndata 1\nx\n"
             f"M 100644 inline .dolt-version\ndata {len(content)}\n{content}\n"
         )
     project.git("fast-import", "--quiet", stdin="".join(stream))
@@ -192,8 +192,8 @@ def test_thousand_commits_cost_as_many_git_calls_as_one(project: Project, tmp_pa
     one = counted(project, tmp_path / "trace", "links")
     queue.write_text("".join(f"commit {commit} many\n" for commit in commits))
     assert counted(project, tmp_path / "trace", "links") == one
-    found = links(project)
-    assert [found[commit]["dolt_commit"] for commit in commits] == [f"{number:040x}" for number in range(1000)]
+    rows = links(project)
+    assert [rows[commit]["dolt_commit"] for commit in commits] == [f"{number:040x}" for number in range(1000)]
     assert project.ask("links", "rebuild")["changed"] == 0
 
 
@@ -271,10 +271,10 @@ def test_queue_is_removed_when_nobody_can_write_to_it_any_more(quiet: Project, m
 
 def test_nothing_is_written_where_nothing_changed(quiet: Project, tmp_path: Path) -> None:
     before = (quiet.shared / "kb" / DATABASE_FILE).read_bytes()
-    there = links(quiet)
-    row = next(iter(there.values()))
+    rows = links(quiet)
+    row = next(iter(rows.values()))
     write(quiet, f"commit {row['git_commit']} {row['git_branch']}")
-    assert links(quiet) == there
+    assert links(quiet) == rows
     assert (quiet.shared / "kb" / DATABASE_FILE).read_bytes() == before
 
 
@@ -299,13 +299,13 @@ def test_line_that_names_no_commit_is_passed_over(quiet: Project, line: str) -> 
     text = line.replace("TREE", commit_of(quiet, "HEAD^{tree}")).replace("HEAD", commit_of(quiet))
     queue = quiet.shared / "links.queue"
     queue.write_bytes(f"{text}\ncommit {commits[0]} many\n".encode(errors="surrogateescape"))
-    found: dict[str, Any] = links(quiet)
-    assert commits[0] in found
+    rows: dict[str, Any] = links(quiet)
+    assert commits[0] in rows
 
 
 def test_branch_of_any_name_is_kept(quiet: Project) -> None:
     commits = grown(quiet, 2)
     queue = quiet.shared / "links.queue"
     queue.write_bytes(f"commit {commits[0]} a\u2028b c\n".encode() + f"commit {commits[1]} ".encode() + b"\xff\n")
-    found = links(quiet)
-    assert (found[commits[0]]["git_branch"], found[commits[1]]["git_branch"]) == ("a\u2028b c", "\ufffd")
+    rows = links(quiet)
+    assert (rows[commits[0]]["git_branch"], rows[commits[1]]["git_branch"]) == ("a\u2028b c", "\ufffd")

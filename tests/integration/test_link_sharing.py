@@ -32,7 +32,7 @@ shared, world, home = people.shared, people.world, travel.home
 
 
 def rows(user: User) -> dict[str, dict[str, str]]:
-    return {each["git_commit"]: each for each in user.ask("links", "list")["links"]}
+    return {link["git_commit"]: link for link in user.ask("links", "list")["links"]}
 
 
 def share(user: User) -> None:
@@ -71,8 +71,8 @@ def test_links_survive_a_clone_those_made_by_hand_too(world: World, ada: User) -
     first = ada.git("rev-parse", "HEAD~1")
     ada.vmrag("link", "--git-commit", first)
     ada.git("push", "-q", "origin", "HEAD")
-    done = ada.vmrag("push")
-    assert "2 links between commits and revisions" in done.out
+    result = ada.vmrag("push")
+    assert "2 links between commits and revisions" in result.out
     assert "everything already" in ada.vmrag("push").out
     bob = world.join("bob")
     bob.vmrag("clone")
@@ -152,8 +152,8 @@ def _engine_pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 @pytest.fixture
 def pair(_engine_pair: tuple[str, Path], tmp_path: Path, home: Path) -> Iterator[Pair]:
     kind, made = _engine_pair
-    for each in ("hub.git", "ada", "bob"):
-        copy_tree(made / each, tmp_path / each)
+    for name in ("hub.git", "ada", "bob"):
+        copy_tree(made / name, tmp_path / name)
     ada, bob = Clone(tmp_path / "ada", kind=kind), Clone(tmp_path / "bob", kind=kind)  # type: ignore[arg-type]
     yield Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git"))
     ada.close()
@@ -222,7 +222,7 @@ def test_all_links_that_two_push_at_once_arrive(pair: Pair) -> None:
     }
     at_once(go, bodies)
     assert pair.ada.fetch()
-    assert [int(each.git_commit, 16) for each in links_at(pair.ada)] == [10, 11, 12, 20, 21, 22]
+    assert [int(link.git_commit, 16) for link in links_at(pair.ada)] == [10, 11, 12, 20, 21, 22]
 
 
 BAD = {

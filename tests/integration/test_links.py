@@ -27,7 +27,7 @@ def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def links(project: Project, *options: str) -> dict[str, dict[str, str]]:
-    return {each["git_commit"]: each for each in project.ask("links", "list", *options)["links"]}
+    return {link["git_commit"]: link for link in project.ask("links", "list", *options)["links"]}
 
 
 def commit_of(project: Project, ref: str = "HEAD") -> str:
@@ -101,7 +101,7 @@ def test_link_file_outside_of_the_work_tree_is_refused_and_nothing_is_linked(pro
 def test_link_leaves_out_uncommitted_documents_with_a_warning(project: Project) -> None:
     project.put("draft.md", "A draft.")
     report = project.ask("link", "--bidirectional")
-    assert [each["code"] for each in report["warnings"]] == ["UNCOMMITTED_CHANGES"]
+    assert [warning["code"] for warning in report["warnings"]] == ["UNCOMMITTED_CHANGES"]
     assert report["link"]["dolt_commit"] == project.pinned
     assert project.marks()["draft.md"] == "added"
 
@@ -113,7 +113,7 @@ def test_bare_repository_gets_a_row_and_no_file(project: Project, tmp_path: Path
         ["git", "-C", bare, "config", "remote.origin.url", "https://me:secret@host.example/code.git"], check=True
     )
     report = project.ask("link", "--repo", str(bare), "--git-commit", "feature", "--bidirectional")
-    assert [each["code"] for each in report["warnings"]] == ["BARE_REPOSITORY"]
+    assert [warning["code"] for warning in report["warnings"]] == ["BARE_REPOSITORY"]
     assert report["bidirectional"]["file_created"] is False
     assert report["link"]["git_repo"] == "https://host.example/code.git"
     assert links(project)[commit_of(project, "feature")]["git_repo_url"] == "https://host.example/code.git"
@@ -139,9 +139,9 @@ def test_another_repository_can_be_linked_and_gets_the_file(project: Project, tm
     ],
 )
 def test_link_rejects_missing_objects(project: Project, options: tuple[str, ...], code: str) -> None:
-    done = project.vmrag("link", *options, "--json", code=None)
-    assert done.error["code"] == code
-    assert done.error["hint"]
+    result = project.vmrag("link", *options, "--json", code=None)
+    assert result.error["code"] == code
+    assert result.error["hint"]
     assert links(project) == {}
 
 
@@ -154,10 +154,10 @@ def test_rebuilding_derives_a_row_for_every_commit_that_brings_a_pin(project: Pr
     project.git("commit", "-q", "-m", "code alone")
     report = project.ask("links", "rebuild")
     assert report == {"derived": 3, "changed": 3, "removed": 0, "manual": 0}
-    found = links(project)
-    assert set(found) == {commit_of(project, ref) for ref in ("first", "feature", "main~1")}
+    rows = links(project)
+    assert set(rows) == {commit_of(project, ref) for ref in ("first", "feature", "main~1")}
     for ref in ("first", "feature", "main~1"):
-        assert found[commit_of(project, ref)]["dolt_commit"] in project.git("show", f"{ref}:.dolt-version")
+        assert rows[commit_of(project, ref)]["dolt_commit"] in project.git("show", f"{ref}:.dolt-version")
     assert project.ask("links", "rebuild") == {"derived": 3, "changed": 0, "removed": 0, "manual": 0}
 
 
@@ -197,9 +197,9 @@ def queue(project: Project, *lines: str) -> None:
 
 def test_queued_commits_are_linked_by_the_next_command(project: Project) -> None:
     queue(project, f"commit {commit_of(project)} main", f"commit {commit_of(project, 'feature')} feature")
-    found = links(project)
-    assert {each["git_branch"] for each in found.values()} == {"main", "feature"}
-    assert found[commit_of(project)]["linked_at"] in project.git("show", "HEAD:.dolt-version")
+    rows = links(project)
+    assert {value["git_branch"] for value in rows.values()} == {"main", "feature"}
+    assert rows[commit_of(project)]["linked_at"] in project.git("show", "HEAD:.dolt-version")
     assert not (project.shared / "links.queue").exists()
     before = links(project)
     queue(project, f"commit {commit_of(project)} main")
@@ -213,9 +213,9 @@ def test_amended_commit_is_superseded_by_its_successor(project: Project) -> None
     project.git("commit", "-q", "--amend", "-m", "amended")
     new = commit_of(project)
     queue(project, f"rewrite {old} {new}")
-    found = links(project)
-    assert (found[old]["superseded_by"], found[new]["superseded_by"]) == (new, "")
-    assert found[new]["dolt_commit"] == found[old]["dolt_commit"]
+    rows = links(project)
+    assert (rows[old]["superseded_by"], rows[new]["superseded_by"]) == (new, "")
+    assert rows[new]["dolt_commit"] == rows[old]["dolt_commit"]
 
 
 def test_queue_with_rubbish_and_commits_that_are_gone_is_worked_off(project: Project) -> None:

@@ -74,7 +74,7 @@ def test_loop_with_the_default_model_finds_by_meaning(tmp_path, monkeypatch):
     assert best["doc_id"] == "car.md"
     project.git("switch", "-q", "-c", "other")
     project.drop("car.md")
-    assert [each["doc_id"] for each in project.ask("query", "vehicle")["results"]] == ["cake.md"]
+    assert [result["doc_id"] for result in project.ask("query", "vehicle")["results"]] == ["cake.md"]
     project.git("switch", "-q", "main")
     assert project.ask("query", "vehicle", "--mode", "vector")["results"][0] == best
 
@@ -243,9 +243,9 @@ def test_merge_of_knowledge_answers_from_both_sides(project):
 def test_merge_conflict_in_the_pin_leaves_our_knowledge_answering_until_a_side_is_taken(project):
     project.put("rest.md", "Rest on Sundays.")
     project.record("rest")
-    before, here = project.ask("query", "faq"), project.pinned
+    before, pinned = project.ask("query", "faq"), project.pinned
     assert project.run("merge", "feature").returncode == 1
-    assert project.pinned == here
+    assert project.pinned == pinned
     assert project.ask("query", "faq")["results"] == before["results"]
     error = project.vmrag("commit", "-m", "m", "--json", code=3).error
     assert error["code"] == "GIT_BUSY"

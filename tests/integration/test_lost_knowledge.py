@@ -49,12 +49,12 @@ def loss(world: World) -> Loss:
 
 def commit(user: User, message: str) -> None:
     """With the hooks, which have nothing against it."""
-    done = user.run("commit", "-q", "-m", message, env=ON)
-    assert done.returncode == 0, done
+    result = user.run("commit", "-q", "-m", message, env=ON)
+    assert result.returncode == 0, result
 
 
 def verified(user: User, *arguments: str, code: int = 0) -> set[tuple[str, str]]:
-    return {(each["level"], each["code"]) for each in user.ask("verify", *arguments, code=code)["findings"]}
+    return {(finding["level"], finding["code"]) for finding in user.ask("verify", *arguments, code=code)["findings"]}
 
 
 ACCEPTED = ("information", "LOSS_ACCEPTED")
@@ -85,9 +85,9 @@ def test_loss_is_accepted_by_name_and_recorded_for_all(loss):
     assert ada.said("push", "-q") == ["vmrag: pushed the knowledge that these commits pin to origin"]
     carol = loss.world.join("carol")
     carol.vmrag("clone")
-    for each in (ada, carol):
+    for user in (ada, carol):
         for scope in ((f"{loss.commit}..HEAD",), ("HEAD", "--remote", "origin")):
-            assert ACCEPTED in verified(each, *scope)
+            assert ACCEPTED in verified(user, *scope)
     shown = carol.vmrag("report", loss.first, "HEAD").out
     assert "1 revision accepts a loss of knowledge" in shown
     assert "LOSS_ACCEPTED" in shown
@@ -136,7 +136,7 @@ def test_merge_with_a_side_that_is_lost_goes_on_with_the_other(loss):
     assert "vmrag resolve --accept-loss" in ada.vmrag("pin", "--accept-loss", ours, "--json", code=1).error["hint"]
     report = ada.ask("resolve", "--accept-loss")
     assert report["losses"]["instead"] == ours
-    assert [each["revision"] for each in report["losses"]["lost"]] == [loss.lost]
+    assert [loss["revision"] for loss in report["losses"]["lost"]] == [loss.lost]
     commit(ada, "Merge without it")
     assert "mine.md" in ada.texts()
     assert verified(ada, f"{ours and loss.first}..HEAD") <= {("information", "PIN_REVISION_MISSING"), ACCEPTED}
@@ -168,7 +168,7 @@ def test_merge_of_two_lost_sides_continues_from_their_base(loss):
     assert ada.run("merge", "--no-edit", "origin/carol").returncode
     report = ada.ask("resolve", "--accept-loss")
     assert report["losses"]["instead"] == loss.good
-    assert {each["revision"] for each in report["losses"]["lost"]} == {loss.lost, hers}
+    assert {loss["revision"] for loss in report["losses"]["lost"]} == {loss.lost, hers}
     commit(ada, "Merge without both")
     assert set(ada.texts()) == set(people.DOCUMENTS)
 
@@ -236,8 +236,8 @@ def test_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
     ada.vmrag("pin", forged)
     ada.git("commit", "-q", "-m", "Tidy up")
     report = ada.ask("verify", "--pull-request", "main", "HEAD", code=1)["findings"]
-    assert ("error", "KNOWLEDGE_DROPPED") in {(each["level"], each["code"]) for each in report}
-    (told,) = [each for each in report if each["code"] == "LOSS_ACCEPTED"]
+    assert ("error", "KNOWLEDGE_DROPPED") in {(finding["level"], finding["code"]) for finding in report}
+    (told,) = [result for result in report if result["code"] == "LOSS_ACCEPTED"]
     assert "Eve <e@x.org>" in told["message"]
     assert f"This has no effect on revisions that exist: {kept[:12]}" in told["message"]
     assert ("error", "KNOWLEDGE_DROPPED") in verified(ada, f"{before}..HEAD", code=1)
@@ -362,8 +362,10 @@ def test_fetch_reports_remote_that_it_could_not_ask_although_another_answered(lo
 def test_verify_names_record_that_no_remote_was_asked_about(loss):
     ada = forged_branch(loss)
     for remote in (False, True):
-        found = ada.ask("verify", "origin/main..HEAD", *["--remote", "origin"] * remote, code=int(remote))["findings"]
-        (record,) = [each for each in found if each["code"] == "LOSS_ACCEPTED"]
+        findings = ada.ask("verify", "origin/main..HEAD", *["--remote", "origin"] * remote, code=int(remote))[
+            "findings"
+        ]
+        (record,) = [result for result in findings if result["code"] == "LOSS_ACCEPTED"]
         assert ("No remote was asked" in record["message"]) is not remote
 
 
@@ -452,13 +454,13 @@ def test_pull_request_cannot_accept_its_own_drop(loss):
     merge = ada.git("rev-parse", "HEAD")
     ada.git("commit", "-q", "--allow-empty", "-m", "Accept", "-m", f"Vmrag-Accept-Drop: {merge}")
     ada.vmrag("fetch")
-    found = {(each["level"], each["code"]) for each in ada.ask("verify", f"{before}..HEAD")["findings"]}
-    assert ("information", "KNOWLEDGE_DROPPED") in found
-    found = {
-        (each["level"], each["code"])
-        for each in ada.ask("verify", "--pull-request", before, "HEAD", code=1)["findings"]
+    result = {(finding["level"], finding["code"]) for finding in ada.ask("verify", f"{before}..HEAD")["findings"]}
+    assert ("information", "KNOWLEDGE_DROPPED") in result
+    result = {
+        (finding["level"], finding["code"])
+        for finding in ada.ask("verify", "--pull-request", before, "HEAD", code=1)["findings"]
     }
-    assert {DROPPED, ACCEPTED} <= found
+    assert {DROPPED, ACCEPTED} <= result
 
 
 def test_push_does_not_believe_record_if_remote_is_unreachable(loss):

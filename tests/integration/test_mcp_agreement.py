@@ -147,8 +147,8 @@ def test_person_sees_the_whole_address_and_their_yes_counts_once(world, newcomer
         assert len(questions) == 1
         assert f"\n{remote}\n" in questions[0].message
     assert not (newcomer.shared / "kb").exists()
-    done, _ = talk(newcomer, era, "dolt_clone", remote, {"confirm": True})
-    assert done["success"], done
+    result, _ = talk(newcomer, era, "dolt_clone", remote, {"confirm": True})
+    assert result["success"], result
     assert trusted(newcomer) == []
     Tools(newcomer.top).error("REMOTE_NOT_TRUSTED", "dolt_fetch")
     Tools(newcomer.top).error("REMOTE_NOT_TRUSTED", "dolt_fetch", remote=remote)
@@ -162,16 +162,16 @@ def test_person_alone_takes_a_file_that_git_ignores(newcomer, era):
     refused, questions = talk(newcomer, era, "ingest_file", "secret.txt", None)
     assert refused["code"] == "ACCESS_DENIED"
     assert f"\n{newcomer.top}/secret.txt\n" in questions[0].message
-    done, _ = talk(newcomer, era, "ingest_file", "secret.txt", {"confirm": True})
-    assert done["success"], done
+    result, _ = talk(newcomer, era, "ingest_file", "secret.txt", {"confirm": True})
+    assert result["success"], result
     Tools(newcomer.top).error("ACCESS_DENIED", "ingest_file", path="secret.txt")
 
 
 def test_address_is_remembered_where_the_person_said_so(world, newcomer):
     remote = f"git+file://{world.hub.top}"
     newcomer.git("config", "vmrag.fileRoot", str(world.top))
-    done, _ = talk(newcomer, "auto", "dolt_clone", remote, {"confirm": True, "remember": True})
-    assert done["success"], done
+    result, _ = talk(newcomer, "auto", "dolt_clone", remote, {"confirm": True, "remember": True})
+    assert result["success"], result
     assert trusted(newcomer) == [remote]
     assert Tools(newcomer.top)("dolt_fetch")["current_branch_status"]["behind"] == 0
 
@@ -233,13 +233,13 @@ def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here()
     project's folder (`ops.compounding.project`, `paths`).
     """
     telling = re.compile(r"remote|url|uri|host|server|endpoint|address|path|file|folder|(^|_)dir|repo|root")
-    found = {
+    result = {
         (tool, name)
-        for tool, each in load_catalogue().items()
-        for name in each.schema["properties"]
+        for tool, value in load_catalogue().items()
+        for name in value.schema["properties"]
         if telling.search(name)
     }
-    assert found == {
+    assert result == {
         ("dolt_init", "remote_url"),
         ("dolt_clone", "remote_url"),
         ("dolt_fetch", "remote"),

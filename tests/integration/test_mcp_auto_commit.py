@@ -129,8 +129,8 @@ def test_turns_end_commits_what_is_left_where_that_is_agreed_to_and_names_it_els
 
     def ends(**more: str) -> str:
         argv = ["sh", "-c", hook]
-        done = subprocess.run(argv, cwd=tmp_path, env=environ | more, capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)["systemMessage"] if done.stdout else ""
+        result = subprocess.run(argv, cwd=tmp_path, env=environ | more, capture_output=True, text=True, check=True)
+        return json.loads(result.stdout)["systemMessage"] if result.stdout else ""
 
     assert ends() == ""
     project.put("memo.md", "A memory.")

@@ -41,7 +41,7 @@ def pushes(user: User, name: str, *, branch: str = "main") -> None:
 
 
 def sentences(result: dict, code: str) -> list[str]:
-    return [each["message"] for each in result.get("warnings", ()) if each["code"] == code]
+    return [warning["message"] for warning in result.get("warnings", ()) if warning["code"] == code]
 
 
 def test_every_command_and_the_next_call_say_it_until_it_is_sent(world, bob):

@@ -33,7 +33,7 @@ def commit_beside(project, tools, monkeypatch) -> Iterator[None]:
     """Once, when this thread has looked for interrupted commits, another process commits; it takes
     its time between branch and pin.
     """
-    here, committed = threading.get_ident(), threading.Event()
+    caller, committed = threading.get_ident(), threading.Event()
     write_pin = pinning.write_pin
     other = threading.Thread(target=lambda: Tools(project.top)("dolt_commit", message="from elsewhere"))
 
@@ -44,7 +44,7 @@ def commit_beside(project, tools, monkeypatch) -> Iterator[None]:
 
     def beside(step: Callable[..., Any]) -> Callable[..., Any]:
         def around(ws: Workspace, **keywords: Any) -> Any:
-            if threading.get_ident() == here and not other.ident:
+            if threading.get_ident() == caller and not other.ident:
                 other.start()
                 assert committed.wait(10)
             return step(ws, **keywords)

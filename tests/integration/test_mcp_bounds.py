@@ -142,7 +142,7 @@ OTHERS = {
 
 def test_every_tool_that_reads_is_asked_here():
     assert READ.keys() | OTHERS.keys() == {
-        each.name for each in load_catalogue().values() if each.reads or each.name in OTHERS
+        tool.name for tool in load_catalogue().values() if tool.reads or tool.name in OTHERS
     }
 
 
@@ -165,7 +165,7 @@ def test_neither_is_one_of_a_tool_that_writes_or_fails(tools):
     answer = tools("chroma_add_documents", **ALL, documents=["x"] * 600, ids=many)
     assert (_length(answer) <= PAGE + SLACK, answer["documents_added"]) == (True, 600)
     assert len(answer["ids"]) + answer["left_out"]["ids"] == 600
-    answer = tools("chroma_delete_documents", **ALL, ids=[*many, *(f"absent-{each}" for each in range(600))])
+    answer = tools("chroma_delete_documents", **ALL, ids=[*many, *(f"absent-{number}" for number in range(600))])
     assert (_length(answer) <= PAGE + SLACK, answer["documents_deleted"]) == (True, 600)
     assert _length(tools("sync_all")) <= PAGE + SLACK
     refused = tools.error("UNCOMMITTED_CHANGES", "dolt_checkout", target="branch-000")
@@ -178,7 +178,7 @@ def test_truncated_answer_counts_left_out_items_and_names_offset(tools):
     assert "LEFT_OUT" in warned(answer)
     kept = len(answer["collections"])
     assert answer["left_out"] == {"collections": answer["total_count"] - kept}
-    (warning,) = (each["message"] for each in answer["warnings"] if each["code"] == "LEFT_OUT")
+    (warning,) = (warning["message"] for warning in answer["warnings"] if warning["code"] == "LEFT_OUT")
     assert f"offset={kept} goes on" in warning
     rest = tools("chroma_list_collections", limit=0, offset=kept)
     assert rest["collections"][0]["name"] > answer["collections"][-1]["name"]
@@ -194,7 +194,7 @@ def test_pages_of_a_diff_and_of_documents_together_are_all_of_it(tools):
         while more:
             page = tools(name, **arguments, offset=len(seen))
             assert page["documents"]
-            seen += [each[key] for each in page["documents"]]
+            seen += [document[key] for document in page["documents"]]
             more = page["has_more"]
         assert seen == IDS, name
 
@@ -203,7 +203,7 @@ def test_matches_of_a_query_and_its_columns_are_cut_alike(tools):
     answer = tools("chroma_query_documents", query_texts=QUESTIONS)
     assert "LEFT_OUT" in warned(answer)
     for result, ids, distances in zip(answer["results"], answer["ids"], answer["distances"], strict=True):
-        assert [each["id"] for each in result["matches"]] == ids
+        assert [match["id"] for match in result["matches"]] == ids
         assert len(ids) == len(distances)
 
 
@@ -214,9 +214,9 @@ def test_lists_of_equal_length_are_cut_together_and_the_heaviest_first():
         "other": ["o" * 90] * 10,
         "numbers": [1.5] * 3000,
     }
-    left = cut_lists(answer, 17_000)
-    assert left.keys() == {"rows", "names"}
-    assert len(answer["rows"]) == len(answer["names"]) == 90 - left["rows"]
+    chunks = cut_lists(answer, 17_000)
+    assert chunks.keys() == {"rows", "names"}
+    assert len(answer["rows"]) == len(answer["names"]) == 90 - chunks["rows"]
     assert (len(answer["other"]), len(answer["numbers"])) == (10, 3000)
     small = {"rows": [1, 2]}
     assert (cut_lists(small, 10), small) == ({}, {"rows": [1, 2]})

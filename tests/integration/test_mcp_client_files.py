@@ -95,9 +95,9 @@ def test_file_of_the_person_comes_back_to_the_last_byte(project, name, personal)
     path.write_bytes(before)
     path.chmod(0o640)
     report = project.ask("mcp", "install", *arguments(name, personal))
-    found = read(path, name)
-    assert found[client.section][report["name"]] == report["server"]
-    assert found[client.section]["other"]
+    content = read(path, name)
+    assert content[client.section][report["name"]] == report["server"]
+    assert content[client.section]["other"]
     assert set(before.splitlines()) - set(path.read_bytes().splitlines()) in (
         set(),
         {before.splitlines()[4]},
@@ -245,13 +245,13 @@ def test_installations_at_the_same_time_all_arrive(project, tmp_path):
     from vmrag_mcp.clients.install import install_server
     from vmrag_mcp.options import Flags
 
-    threads = [threading.Thread(target=install_server, args=(each.top, "kiro", Flags())) for each in others]
+    threads = [threading.Thread(target=install_server, args=(other.top, "kiro", Flags())) for other in others]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found = read(file_of(project, "kiro", True), "kiro")["mcpServers"]
-    assert sorted(found) == [f"vmrag-p{number}" for number in range(5)]
+    content = read(file_of(project, "kiro", True), "kiro")["mcpServers"]
+    assert sorted(content) == [f"vmrag-p{number}" for number in range(5)]
 
 
 # -- clients that are not there
@@ -287,9 +287,15 @@ def test_all_takes_the_clients_that_are_there(project, monkeypatch, tmp_path):
     (programs / "goose").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     report = project.ask("mcp", "install", "--all")
-    assert [(each["client"], each["shared"]) for each in report["clients"]] == [("cursor", True), ("goose", False)]
+    assert [(client["client"], client["shared"]) for client in report["clients"]] == [
+        ("cursor", True),
+        ("goose", False),
+    ]
     report = project.ask("mcp", "install", "--all", "--user")
-    assert [(each["client"], each["changed"]) for each in report["clients"]] == [("cursor", True), ("goose", False)]
+    assert [(client["client"], client["changed"]) for client in report["clients"]] == [
+        ("cursor", True),
+        ("goose", False),
+    ]
 
 
 def test_all_and_back_leaves_every_file_as_it_was_and_one_broken_file_stops_none(project, home):
@@ -301,7 +307,7 @@ def test_all_and_back_leaves_every_file_as_it_was_and_one_broken_file_stops_none
         path.write_text(SAMPLES["jsonc"].replace("SECTION", CLIENTS[name].section))
     before = snapshot(home), snapshot(project.top)
     first = project.ask("mcp", "install", "--all", code=1)
-    assert [each["client"] for each in first["refused"]] == ["zed"]
+    assert [item["client"] for item in first["refused"]] == ["zed"]
     assert len(first["clients"]) == len(CLIENTS) - 1 - (not install.is_installed(CLIENTS["claude-code"]))
     assert "zed" in project.vmrag("mcp", "install", "--all", "--user", code=0).out
     assert (snapshot(home), snapshot(project.top)) != before
@@ -343,7 +349,7 @@ def test_uninstall_all_of_the_repository_takes_its_server_and_leaves_that_of_all
     project.ask("mcp", "install", "--client", "kiro")
     project.ask("mcp", "install", "--client", "cursor", "--user")
     report = project.ask("uninstall", "--all", "--discard-knowledge")
-    assert [(each["client"], each["removed"]) for each in report["clients"]["clients"]] == [
+    assert [(client["client"], client["removed"]) for client in report["clients"]["clients"]] == [
         ("claude-code", True),
         ("kiro", True),
     ]

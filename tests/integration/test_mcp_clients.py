@@ -87,14 +87,14 @@ def test_command_that_is_written_starts_the_server_of_this_project(project, clie
     }
     environ = os.environ | ({"CLAUDE_PROJECT_DIR": str(project.top)} if client == "claude-code" else {})
     with subprocess.Popen(
-        [filled(each) for each in (server["command"], *server["args"])],
+        [filled(item) for item in (server["command"], *server["args"])],
         cwd=tmp_path / "elsewhere",
         env=environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        for each in (request, call):
-            process.stdin.write(json.dumps(each).encode() + b"\n")
+        for item in (request, call):
+            process.stdin.write(json.dumps(item).encode() + b"\n")
         process.stdin.flush()
         process.stdout.readline()
         answer = json.loads(process.stdout.readline())
@@ -112,10 +112,10 @@ def test_other_servers_unknown_keys_order_and_layout_stay(project):
     )
     path.chmod(0o600)
     install(project, "cursor")
-    found = content(project, "cursor")
-    assert list(found) == ["$schema", "mcpServers", "inputs"]
-    assert list(found["mcpServers"]) == ["zulu", "alpha", "vmrag"]
-    assert found["mcpServers"]["zulu"] == {"url": "https://é.example", "n": 1.5}
+    result = content(project, "cursor")
+    assert list(result) == ["$schema", "mcpServers", "inputs"]
+    assert list(result["mcpServers"]) == ["zulu", "alpha", "vmrag"]
+    assert result["mcpServers"]["zulu"] == {"url": "https://é.example", "n": 1.5}
     text = path.read_bytes()
     assert b"\r\n\t\t" in text
     assert b"\n" not in text.replace(b"\r\n", b"")
@@ -182,8 +182,8 @@ def test_new_entry_has_a_few_plain_tools_unless_somebody_says_which(project, mon
     flags = Flags(default_toolsets="essential")
 
     def tools() -> set[str]:
-        found = load_settings(Place(project.top))
-        return {*select_tools(resolve_choice(flags, found.config.mcp, stated=found.stated)).tools}
+        settings = load_settings(Place(project.top))
+        return {*select_tools(resolve_choice(flags, settings.config.mcp, stated=settings.stated)).tools}
 
     default = {*select_tools(ToolChoice()).tools}
     assert (len(tools()), tools() & default) == (8, {"enable_toolset"})
@@ -343,10 +343,10 @@ def test_without_the_extra_it_says_how_to_get_it(project, monkeypatch):
 
 def test_outside_of_a_repository_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "vmrag_link.cli.mcp", "install", "--client", "cursor"], capture_output=True, check=False
     )
-    assert done.returncode == 2
+    assert result.returncode == 2
     assert not any(tmp_path.iterdir())
 
 

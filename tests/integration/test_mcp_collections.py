@@ -115,10 +115,13 @@ def test_created_collection_can_be_filled_committed_and_survives_a_checkout_whil
     assert made["id"] == tools("chroma_get_collection_info", collection_name="notes")["id"]
     project.record("a collection")
     project.git("switch", "-q", "feature")
-    listed = [each["name"] for each in tools("chroma_list_collections")["collections"]]
+    listed = [collection["name"] for collection in tools("chroma_list_collections")["collections"]]
     assert listed == ["handbook"]
     project.git("switch", "-q", "main")
-    counts = {each["name"]: each["document_count"] for each in tools("chroma_list_collections")["collections"]}
+    counts = {
+        collection["name"]: collection["document_count"]
+        for collection in tools("chroma_list_collections")["collections"]
+    }
     assert counts == {"handbook": 4, "notes": 0}
 
 
@@ -220,8 +223,8 @@ def test_rename_keeps_documents_vectors_and_answers(project: Project, tools: Too
         created_at = ws.engine.list_collections(ws.locate_documents())[0].created_at
     rows = cached(project)
     answers = [hit for answer in project.answers() for hit in answer]
-    done = tools("chroma_modify_collection", collection_name="handbook", new_name="guide")
-    assert done["changes"] == {"name_changed": True, "metadata_changed": False}
+    result = tools("chroma_modify_collection", collection_name="handbook", new_name="guide")
+    assert result["changes"] == {"name_changed": True, "metadata_changed": False}
     assert cached(project) == rows
     assert [("guide", *hit[1:]) for hit in answers] == [hit for answer in project.answers() for hit in answer]
     with opened(project) as ws:
@@ -232,8 +235,8 @@ def test_rename_keeps_documents_vectors_and_answers(project: Project, tools: Too
         assert [
             (collection.name, collection.created_at) for collection in ws.engine.list_collections(ws.locate_documents())
         ] == [("guide", created_at)]
-    assert [(each.doc_id, each.content, each.created_at) for each in after.values()] == [
-        (each.doc_id, each.content, each.created_at) for each in before.values()
+    assert [(value.doc_id, value.content, value.created_at) for value in after.values()] == [
+        (value.doc_id, value.content, value.created_at) for value in before.values()
     ]
     tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="handbook")
     assert project.consistent()
@@ -253,14 +256,14 @@ def cached(project: Project) -> int:
 def test_new_metadata_replaces_the_users_and_is_a_change_to_commit(project: Project, tools: Tools) -> None:
     tools("chroma_create_collection", collection_name="notes", metadata={"owner": "us", "hnsw:M": 32})
     project.record("a collection")
-    done = tools("chroma_modify_collection", collection_name="notes", new_metadata={"team": "docs"})
-    assert done["collection"] == {"name": "notes", "metadata": {"team": "docs", "hnsw:M": 32, "hnsw:space": "l2"}}
-    assert done["changes"] == {"name_changed": False, "metadata_changed": True}
+    answer = tools("chroma_modify_collection", collection_name="notes", new_metadata={"team": "docs"})
+    assert answer["collection"] == {"name": "notes", "metadata": {"team": "docs", "hnsw:M": 32, "hnsw:space": "l2"}}
+    assert answer["changes"] == {"name_changed": False, "metadata_changed": True}
     assert "owner" not in chroma_metadata(project, "notes")
     assert chroma_metadata(project, "notes")["team"] == "docs"
     project.record("other metadata")
-    done = tools("chroma_modify_collection", collection_name="notes", new_metadata={})
-    assert done["collection"]["metadata"] == {"hnsw:M": 32, "hnsw:space": "l2"}
+    answer = tools("chroma_modify_collection", collection_name="notes", new_metadata={})
+    assert answer["collection"]["metadata"] == {"hnsw:M": 32, "hnsw:space": "l2"}
     assert tools("chroma_modify_collection", collection_name="notes", new_metadata={})["changes"] == {
         "name_changed": False,
         "metadata_changed": False,
@@ -273,9 +276,9 @@ def test_distance_that_the_index_was_made_with_stays_and_settings_of_hnsw_are_th
 ) -> None:
     tools("chroma_create_collection", collection_name="notes")
     given = {"hnsw:space": "cosine", "hnsw:M": 32, "hnsw:search_ef": 100}
-    done = tools("chroma_modify_collection", collection_name="notes", new_metadata=given)
-    assert warned(done) == {"IGNORED_SETTING"}
-    assert done["collection"]["metadata"]["hnsw:M"] == 32
+    answer = tools("chroma_modify_collection", collection_name="notes", new_metadata=given)
+    assert warned(answer) == {"IGNORED_SETTING"}
+    assert answer["collection"]["metadata"]["hnsw:M"] == 32
     info = tools("chroma_get_collection_info", collection_name="notes")["metadata"]
     assert (info["hnsw:space"], info["hnsw:M"]) == ("l2", 32)
     tools("force_full_resync", collection="notes")
@@ -297,9 +300,9 @@ def test_deleting_asks_first_and_says_what_was_never_committed(project: Project,
 
 def test_uncommitted_documents_of_deleted_collection_stay_reachable(project: Project, tools: Tools) -> None:
     project.put("new.md", "Not committed yet.")
-    done = tools("chroma_delete_collection", collection_name="handbook", confirm=True)
-    assert (done["deleted_collection"], done["documents_deleted"], done["status"]) == ("handbook", 5, "success")
-    kept = done["message"].split("revision ")[1].rstrip(".")
+    answer = tools("chroma_delete_collection", collection_name="handbook", confirm=True)
+    assert (answer["deleted_collection"], answer["documents_deleted"], answer["status"]) == ("handbook", 5, "success")
+    kept = answer["message"].split("revision ")[1].rstrip(".")
     assert project.ask("show", f"{kept}:handbook/new.md")["content"] == "Not committed yet."
     assert tools("chroma_list_collections")["collections"] == []
     assert project.ask("query", "committed")["results"] == []
@@ -323,7 +326,7 @@ def test_rows_that_are_stored_while_the_index_cannot_follow_are_a_success_with_a
 
     with monkeypatch.context() as patch:
         patch.setattr(Draft, "drop_collection", failing)
-        done = tools("chroma_delete_collection", collection_name="notes", confirm=True)
-    assert warned(done) == {"INDEX_PENDING"}
+        answer = tools("chroma_delete_collection", collection_name="notes", confirm=True)
+    assert warned(answer) == {"INDEX_PENDING"}
     tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="notes")
     assert project.consistent()

@@ -54,40 +54,40 @@ def test_contract_of_each_tool_is_consistent(name):
     assert contract["defaults"].keys() <= contract["parameters"].keys()
     assert set(contract["errors"]) <= CODES
     assert set(contract["warnings"]) <= WARNINGS
-    clamped = any(each.get("above_maximum") == "clamped" for each in contract["parameters"].values())
+    clamped = any(parameter.get("above_maximum") == "clamped" for parameter in contract["parameters"].values())
     assert not clamped or "IGNORED_SETTING" in contract["warnings"]
     assert {key.partition(".")[0] for key in contract.get("result", {})} <= {
         result_key.path for result_key in result_keys(declared(name))
     }
     assert load_catalogue()[name].plain_text == any(example.prints for example in examples(name)), "one printed answer"
-    texts = any(each["type"] in RULES["json_string"] for each in contract["parameters"].values())
+    texts = any(parameter["type"] in RULES["json_string"] for parameter in contract["parameters"].values())
     assert texts == ("json" in contract["common_errors"])
-    for each in [*examples(name), *refusals(name)]:
-        assert each.given in COMMON["given"]
+    for item in [*examples(name), *refusals(name)]:
+        assert item.given in COMMON["given"]
         known = {
             *contract["parameters"],
             *(alias for p in contract["parameters"].values() for alias in p.get("aliases", ())),
         }
-        assert each.call.keys() <= known
-        assert all(value[1:-1] in COMMON["values"] for value in each.call.values() if re.fullmatch("<.+>", str(value)))
-    assert all({"call", "cannot", "provoke"} & each.keys() for each in contract["errors"].values())
+        assert item.call.keys() <= known
+        assert all(value[1:-1] in COMMON["values"] for value in item.call.values() if re.fullmatch("<.+>", str(value)))
+    assert all({"call", "cannot", "provoke"} & error.keys() for error in contract["errors"].values())
 
 
 # -- the table -------------------------------------------------------------------------------------
 
 
 def test_toolsets_hold_exactly_the_tools_of_the_contract():
-    found = {
-        name: [each.name for each in load_catalogue().values() if name in each.toolsets] for name in list_toolsets()
+    result = {
+        name: [tool.name for tool in load_catalogue().values() if name in tool.toolsets] for name in list_toolsets()
     }
     expected = {name: [tool["name"] for tool in TOOLS.values() if name in tool["toolsets"]] for name in list_toolsets()}
-    assert {name: sorted(tools) for name, tools in found.items()} == {
+    assert {name: sorted(tools) for name, tools in result.items()} == {
         name: sorted(tools) for name, tools in expected.items()
     }
-    assert {name: len(tools) for name, tools in found.items()} == {
-        name: each["tools"] for name, each in COMMON["toolsets"].items()
+    assert {name: len(tools) for name, tools in result.items()} == {
+        name: toolset["tools"] for name, toolset in COMMON["toolsets"].items()
     }
-    assert list(CORE) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
+    assert list(CORE) == [name for name, toolset in COMMON["toolsets"].items() if toolset["default"]]
 
 
 def test_server_that_is_read_only_has_exactly_the_tools_that_only_read():
@@ -105,7 +105,7 @@ def test_served_catalogue_is_what_the_tools_declare_now(package: str):
 @pytest.mark.parametrize("toolsets", LIST_LIMITS)
 def test_list_of_tools_stays_within_its_budget(toolsets):
     listed = protocol_tools(select_tools(ToolChoice(toolsets=toolsets)))
-    compact = [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in listed]
+    compact = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in listed]
     tokens, ratio = LIST_LIMITS[toolsets]
     estimate = estimate_tokens(json.dumps(compact, separators=(",", ":"), ensure_ascii=False))
     assert estimate <= tokens * ratio
@@ -122,7 +122,7 @@ def test_tool_is_listed_as_the_contract_says(name):
     assert listed.annotations == hints | ({} if "N" in contract["effect"] else {"openWorldHint": False})
     assert listed.schema["type"] == "object"
     assert set(listed.schema["properties"]) == set(contract["parameters"]), "aliases are taken, not shown"
-    required = [each for each, says in contract["parameters"].items() if says.get("required")]
+    required = [name for name, says in contract["parameters"].items() if says.get("required")]
     assert sorted(listed.schema.get("required", [])) == sorted(required)
     assert listed.description
 
@@ -162,7 +162,7 @@ def sample(says: dict[str, Any]) -> Any:
 
 def usual(name: str) -> dict[str, Any]:
     """Arguments of which none is wrong."""
-    return {each: sample(says) for each, says in TOOLS[name]["parameters"].items() if says.get("required")}
+    return {key: sample(says) for key, says in TOOLS[name]["parameters"].items() if says.get("required")}
 
 
 MISSING = object()
@@ -177,7 +177,7 @@ Wrong = tuple[str, Any, str, set[str]]
 
 
 def with_value(name: str, parameter: str, value: Any) -> dict[str, Any]:
-    others = {each: given for each, given in usual(name).items() if each != parameter}
+    others = {key: given for key, given in usual(name).items() if key != parameter}
     return others if value is MISSING else others | {parameter: value}
 
 
@@ -224,8 +224,8 @@ def legal(says: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "a value", value
     if not says.get("required"):
         yield from (("null", None), ("empty", ""))
-    for each in (*says.get("choices", ()), *says.get("tolerated", ())):
-        yield f"{each!r}", [each] if array else each
+    for item in (*says.get("choices", ()), *says.get("tolerated", ())):
+        yield f"{item!r}", [item] if array else item
     if "unset" in says:
         yield from (("none", says["unset"]), ("none as a text", f"{says['unset']}.0"))
     match kind:
@@ -266,7 +266,7 @@ def test_tool_refuses_illegal_arguments_and_says_which(name, tmp_path):
 def test_tool_takes_legal_arguments_in_every_form(name, tmp_path):
     tools = Tools(tmp_path)
     contract = TOOLS[name]["parameters"]
-    cases = [("the least", usual(name)), ("everything", {each: sample(says) for each, says in contract.items()})]
+    cases = [("the least", usual(name)), ("everything", {name: sample(says) for name, says in contract.items()})]
     for each, says in contract.items():
         cases += [(f"{each}: {what}", with_value(name, each, value)) for what, value in legal(says)]
         for alias in says.get("aliases", ()):

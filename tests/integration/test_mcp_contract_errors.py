@@ -65,12 +65,12 @@ def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any],
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
-    problems, found, warnings = [], set(), {"INDEX_PENDING"}  # see the damaged index below
+    problems, found_values, warnings = [], set(), {"INDEX_PENDING"}  # see the damaged index below
     for example in examples(name):
         result, failed = run(
             world, example, world.reading(example.given) if name in READING else world.state(example.given)
         )
-        found |= seen(result)
+        found_values |= seen(result)
         if failed:
             problems.append((example, f"{result['error']}: {result['message']}", result["details"]))
             continue
@@ -85,8 +85,8 @@ def test_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
         ):
             problems.append((example, result["kb"]))
     assert not problems, "\n".join(map(str, problems))
-    assert conditional(name) <= found, "a key that no example has"
-    possible = {code for code, each in TOOLS[name]["warnings"].items() if "provoke" not in each}
+    assert conditional(name) <= found_values, "a key that no example has"
+    possible = {code for code, warning in TOOLS[name]["warnings"].items() if "provoke" not in warning}
     assert possible <= warnings, "a warning that no example has"
 
 
@@ -94,7 +94,7 @@ def test_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
 def test_every_error_of_a_tool_comes_in_the_envelope_and_nothing_has_changed(world, given):
     problems = []
     for strangers in (True, False):  # in this order: what the person says yes to is written into git config
-        calls = [each for each in REFUSED[given] if (each.code in STRANGERS) is strangers]
+        calls = [result for result in REFUSED[given] if (result.code in STRANGERS) is strangers]
         state = world.state(given)
         before = holds(state)
         for call in calls:
@@ -185,10 +185,10 @@ def test_internal_error_hides_the_trace_and_logs_it(world, name, monkeypatch):
 
     monkeypatch.setitem(function.__globals__, name, failing)
     tools = Tools(world.state("nothing" if "knowledge" not in TOOLS[name]["common_errors"] else "notes").top)
-    found = tools.error("INTERNAL_ERROR", name, **usual(name))
-    assert broken_failure(found, Expected(name, "", {}, "INTERNAL_ERROR", ("incident", "log"))) == []
-    assert "secret" not in str(found)
-    assert "a secret" in Path(found["details"]["log"]).read_text()
+    error = tools.error("INTERNAL_ERROR", name, **usual(name))
+    assert broken_failure(error, Expected(name, "", {}, "INTERNAL_ERROR", ("incident", "log"))) == []
+    assert "secret" not in str(error)
+    assert "a secret" in Path(error["details"]["log"]).read_text()
 
 
 def usual(name: str) -> dict[str, Any]:
@@ -221,8 +221,8 @@ def test_commit_reports_unpinned_revision_after_concurrent_switch(world, name, m
 
     with monkeypatch.context() as patch:
         patch.setattr(DoltliteEngine, "commit", overtaken)
-        found = Tools(state.top).error("UNPINNED_REVISION", name, message="m")
-    assert broken_failure(found, Expected(name, "", {}, "UNPINNED_REVISION")) == []
+        error = Tools(state.top).error("UNPINNED_REVISION", name, message="m")
+    assert broken_failure(error, Expected(name, "", {}, "UNPINNED_REVISION")) == []
     state.git("switch", "-q", "main", env=OFF)
     tools = Tools(state.top)
     assert "NOTE" in warned(tools("dolt_status")), "the interrupted commit was finished"
@@ -241,18 +241,18 @@ def refused(chosen: ToolChoice, name: str) -> dict[str, Any]:
 def test_tool_that_is_switched_off_says_which_flag_switches_it_on():
     for name, tool in TOOLS.items():
         if not COMMON["toolsets"][tool["toolsets"][0]]["default"]:
-            found = refused(ToolChoice(), name)
-            assert broken_failure(found, Expected(name, "", {}, "TOOL_DISABLED", ("enable_with",))) == []
-            flag, _, value = found["details"]["enable_with"].partition("=")
+            error = refused(ToolChoice(), name)
+            assert broken_failure(error, Expected(name, "", {}, "TOOL_DISABLED", ("enable_with",))) == []
+            flag, _, value = error["details"]["enable_with"].partition("=")
             assert flag == "--toolsets"
             assert name in {tool.name for tool in select_tools(ToolChoice(toolsets=value)).tools.values()}
     assert refused(ToolChoice(exclude_tools="dolt_push"), "dolt_push")["details"]["enable_with"]
 
 
 def test_unknown_tool_name_gets_a_suggestion():
-    found = refused(ToolChoice(), "chroma_list_collection")
-    assert broken_failure(found, Expected("", "", {}, "TOOL_NOT_FOUND")) == []
-    assert "chroma_list_collections" in found["suggestions"]
+    error = refused(ToolChoice(), "chroma_list_collection")
+    assert broken_failure(error, Expected("", "", {}, "TOOL_NOT_FOUND")) == []
+    assert "chroma_list_collections" in error["suggestions"]
 
 
 @pytest.mark.parametrize(
@@ -260,5 +260,5 @@ def test_unknown_tool_name_gets_a_suggestion():
 )
 @pytest.mark.sample(11)
 def test_server_that_is_read_only_denies_what_writes(name):
-    found = refused(ToolChoice(toolsets="all", read_only=True), name)
-    assert broken_failure(found, Expected(name, "", {}, "ACCESS_DENIED")) == []
+    error = refused(ToolChoice(toolsets="all", read_only=True), name)
+    assert broken_failure(error, Expected(name, "", {}, "ACCESS_DENIED")) == []

@@ -28,19 +28,19 @@ NOTES = {"collection_name": "notes"}
 
 def got(tools: Tools, **arguments: Any) -> dict[str, str]:
     """Ids and texts, in the order of the answer."""
-    found = tools("chroma_get_documents", **NOTES, **arguments)
-    return {each["id"]: each["document"] for each in found["documents"]}
+    answer = tools("chroma_get_documents", **NOTES, **arguments)
+    return {document["id"]: document["document"] for document in answer["documents"]}
 
 
 def found(tools: Tools, text: str, **arguments: Any) -> list[str]:
     """Ids of the documents of which chunks are near to a text, best first."""
-    asked = tools("chroma_query_documents", **NOTES, query_texts=[text], **arguments)
-    return [each["metadata"]["source_id"] for each in asked["results"][0]["matches"]]
+    answer = tools("chroma_query_documents", **NOTES, query_texts=[text], **arguments)
+    return [match["metadata"]["source_id"] for match in answer["results"][0]["matches"]]
 
 
 def metadata_of(tools: Tools, doc_id: str) -> dict[str, Any]:
-    [each] = tools("chroma_get_documents", **NOTES, ids=[doc_id])["documents"]
-    return each["metadata"]
+    [document] = tools("chroma_get_documents", **NOTES, ids=[doc_id])["documents"]
+    return document["metadata"]
 
 
 def dirty(tools: Tools) -> bool:
@@ -146,7 +146,7 @@ def test_documents_come_in_the_order_of_the_ids_else_sorted(tools):
 
 def test_unknown_ids_are_listed_and_the_rest_is_there(tools):
     answer = tools("chroma_get_documents", **NOTES, ids=["a", "nobody", "a_chunk_7"])
-    assert [each["id"] for each in answer["documents"]] == ["a"]
+    assert [document["id"] for document in answer["documents"]] == ["a"]
     assert (answer["missing_ids"], answer["total_matching"]) == (["nobody", "a_chunk_7"], 1)
 
 
@@ -158,7 +158,7 @@ def test_ids_and_filters_must_all_hold(tools):
         where={"n": {"$gte": 2}},
         where_document={"$contains": "rivers"},
     )
-    assert [each["id"] for each in answer["documents"]] == ["c"]
+    assert [document["id"] for document in answer["documents"]] == ["c"]
     assert (answer["total_matching"], answer["missing_ids"], answer["has_more"]) == (1, ["x"], False)
 
 
@@ -201,8 +201,8 @@ def test_pages_together_are_the_collection(tools):
     while more:
         page = tools("chroma_get_documents", **NOTES, limit=3, offset=offset, include=[])
         assert page["total_matching"] == 11
-        assert all(each.keys() == {"id"} for each in page["documents"])
-        seen += [each["id"] for each in page["documents"]]
+        assert all(document.keys() == {"id"} for document in page["documents"])
+        seen += [document["id"] for document in page["documents"]]
         assert ("more with offset=" in page["message"]) is page["has_more"]
         assert not page["has_more"] or page["message"].endswith(f"more with offset={len(seen)}.")
         offset, more = len(seen), page["has_more"]
@@ -213,17 +213,17 @@ def test_pages_together_are_the_collection(tools):
 def test_page_ends_before_its_texts_are_too_long(project):
     tools = Tools(project.top, behaviour=Behaviour(page_chars=30))
     page = tools("chroma_get_documents", **NOTES)
-    assert [each["id"] for each in page["documents"]] == ["a", "b"]
+    assert [document["id"] for document in page["documents"]] == ["a", "b"]
     assert page["has_more"]
     assert "offset=2" in page["message"]
     rest = tools("chroma_get_documents", **NOTES, offset=2)
-    assert ([each["id"] for each in rest["documents"]], rest["has_more"]) == (["c"], False)
+    assert ([document["id"] for document in rest["documents"]], rest["has_more"]) == (["c"], False)
     assert len(tools("chroma_get_documents", **NOTES, include=["metadatas"])["documents"]) == 3
 
 
 def test_only_what_is_included_is_shown(tools):
-    [each] = tools("chroma_get_documents", **NOTES, ids=["a"], include=["ids", "metadatas"])["documents"]
-    assert each == {"id": "a", "metadata": {"n": 1}}
+    [document] = tools("chroma_get_documents", **NOTES, ids=["a"], include=["ids", "metadatas"])["documents"]
+    assert document == {"id": "a", "metadata": {"n": 1}}
 
 
 def test_every_chunks_vector_is_given_if_asked_for(tools):
@@ -289,19 +289,19 @@ def test_branchs_name_behind_a_collections_is_understood(tools):
 
 
 def test_null_leaves_that_part_alone(tools):
-    done = tools(
+    answer = tools(
         "chroma_update_documents", **NOTES, ids=["a", "b"], documents=["new", None], metadatas=[None, {"x": 2}]
     )
-    assert done["ids"] == ["a", "b"]
+    assert answer["ids"] == ["a", "b"]
     assert (got(tools, ids=["a", "b"]), metadata_of(tools, "a")) == ({"a": "new", "b": TEXTS["b"]}, {"n": 1})
 
 
 def test_update_with_equal_content_is_unchanged(tools):
-    done = tools("chroma_update_documents", **NOTES, ids=["a"], documents=[TEXTS["a"]], metadatas=[{"n": 1}])
-    assert (done["documents_updated"], done["ids"], done["unchanged_ids"]) == (0, [], ["a"])
+    answer = tools("chroma_update_documents", **NOTES, ids=["a"], documents=[TEXTS["a"]], metadatas=[{"n": 1}])
+    assert (answer["documents_updated"], answer["ids"], answer["unchanged_ids"]) == (0, [], ["a"])
     assert not dirty(tools)
-    done = tools("chroma_update_documents", **NOTES, ids=["a", "b"], documents=[TEXTS["a"], "new"])
-    assert (done["documents_updated"], done["ids"], done["unchanged_ids"]) == (1, ["b"], ["a"])
+    answer = tools("chroma_update_documents", **NOTES, ids=["a", "b"], documents=[TEXTS["a"], "new"])
+    assert (answer["documents_updated"], answer["ids"], answer["unchanged_ids"]) == (1, ["b"], ["a"])
 
 
 def test_update_that_is_refused_writes_nothing(tools):
@@ -322,8 +322,8 @@ def test_update_that_is_refused_writes_nothing(tools):
 
 def test_chunks_id_means_its_document(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
-    done = tools("chroma_update_documents", **NOTES, ids=["long_chunk_1"], metadatas=[{"x": 1}])
-    assert (done["ids"], metadata_of(tools, "long")) == (["long"], {"x": 1})
+    answer = tools("chroma_update_documents", **NOTES, ids=["long_chunk_1"], metadatas=[{"x": 1}])
+    assert (answer["ids"], metadata_of(tools, "long")) == (["long"], {"x": 1})
     gone = tools("chroma_delete_documents", **NOTES, ids=["long_chunk_0", "long_chunk_99"])
     assert (gone["ids_deleted"], gone["missing_ids"]) == (["long"], ["long_chunk_99"])
 
@@ -364,8 +364,8 @@ def test_update_keeps_what_another_process_wrote_since_it_was_planned(project, m
 
 
 def embedding_of(tools: Tools, doc_id: str) -> list[float]:
-    [each] = tools("chroma_get_documents", **NOTES, ids=[doc_id], include=["embeddings"])["documents"]
-    [vector] = each["embedding"]
+    [document] = tools("chroma_get_documents", **NOTES, ids=[doc_id], include=["embeddings"])["documents"]
+    [vector] = document["embedding"]
     return vector
 
 
@@ -373,8 +373,8 @@ def embedding_of(tools: Tools, doc_id: str) -> list[float]:
 def swapped(tools: Tools) -> list[float]:
     """`b` gets the embedding of `a`, three times as long; returns what it had."""
     before, other = embedding_of(tools, "b"), embedding_of(tools, "a")
-    done = tools("chroma_update_documents", **NOTES, ids=["b", "c"], embeddings=[[3 * each for each in other], None])
-    assert (warned(done), done["ids"], done["unchanged_ids"]) == ({"CUSTOM_EMBEDDING"}, ["b"], ["c"])
+    answer = tools("chroma_update_documents", **NOTES, ids=["b", "c"], embeddings=[[3 * item for item in other], None])
+    assert (warned(answer), answer["ids"], answer["unchanged_ids"]) == ({"CUSTOM_EMBEDDING"}, ["b"], ["c"])
     return before
 
 

@@ -200,23 +200,23 @@ def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> It
     tools.
     """
     seen = set() if seen is None else seen
-    tools = {each.module for each in load_catalogue().values()}
-    known = function.__globals__
+    tools = {tool.module for tool in load_catalogue().values()}
+    functions = function.__globals__
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
         match node:
             case ast.Name(id=name):
-                found = known.get(name)
-            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if isinstance(known.get(name), ModuleType):
-                found = getattr(known[name], attribute, None)
+                result = functions.get(name)
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if isinstance(functions.get(name), ModuleType):
+                result = getattr(functions[name], attribute, None)
             case _:
                 continue
-        if not isinstance(found, FunctionType) or found in seen:
+        if not isinstance(result, FunctionType) or result in seen:
             continue
-        seen.add(found)
-        if found.__module__.startswith("vmrag_mcp.tools") or found.__module__ in tools:
-            yield from operations(found, seen)
-        elif found.__module__.startswith(("vmrag_link.ops.", "vmrag_link.toolsets.")):
-            yield f"{found.__module__.split('.', 2)[2]}.{found.__name__}"
+        seen.add(result)
+        if result.__module__.startswith("vmrag_mcp.tools") or result.__module__ in tools:
+            yield from operations(result, seen)
+        elif result.__module__.startswith(("vmrag_link.ops.", "vmrag_link.toolsets.")):
+            yield f"{result.__module__.split('.', 2)[2]}.{result.__name__}"
 
 
 def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more_is_known():
@@ -228,8 +228,8 @@ def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more
             for value, does in (("commit_first", "dolt_commit"), ("reset_first", "dolt_reset")):
                 if value in shape.get("enum", ()):
                     assert tool.by_argument[f"{name}={value}"] == does, tool.name
-        for each, does in tool.by_argument.items():
-            assert each.partition("=")[0] in tool.schema["properties"]
+        for text, does in tool.by_argument.items():
+            assert text.partition("=")[0] in tool.schema["properties"]
             assert does in load_catalogue()
 
 
@@ -276,36 +276,36 @@ def talk(
     async def run() -> tuple[TextAnswer, set[str]]:
         server = KnowledgeServer(Session(directory, Behaviour()), select_tools(chosen))
         async with Client(server.sdk, mode=era, elicitation_callback=person if asks else None) as client:
-            done = await client.call_tool("enable_toolset", {"toolset": toolset})
-            return TextAnswer(done.content[0].text), {tool.name for tool in (await client.list_tools()).tools}
+            outcome = await client.call_tool("enable_toolset", {"toolset": toolset})
+            return TextAnswer(outcome.content[0].text), {tool.name for tool in (await client.list_tools()).tools}
 
-    done, there = anyio.run(run)
-    return done, questions, there
+    result, there = anyio.run(run)
+    return result, questions, there
 
 
 @both_eras
 def test_person_is_asked_before_tools_come_that_delete_or_use_the_network(tmp_path, era):
     for no in (None, {"confirm": False}):
-        partial, questions, there = talk(tmp_path, ToolChoice(), "ingest", era=era, answer=no)
+        partial, questions, outcome = talk(tmp_path, ToolChoice(), "ingest", era=era, answer=no)
         assert ("off: ingest_url, delete_document: " in partial, len(questions)) == (True, 1)
         assert "ingest_url" in questions[0]
         assert "delete_document" in questions[0]
-        assert not {"ingest_url", "delete_document"} & there
-        assert {"ingest_file", "search"} <= {*partial.switched_on} & there
-    done, questions, there = talk(tmp_path, ToolChoice(), "ingest", era=era, answer={"confirm": True})
-    assert "off: " not in done
-    assert {"ingest_url", "delete_document", "search"} <= {*done.switched_on} & there
-    done, questions, there = talk(tmp_path, ToolChoice(), "thinking", era=era)
-    assert ("off: " in done, questions) == (False, [])
+        assert not {"ingest_url", "delete_document"} & outcome
+        assert {"ingest_file", "search"} <= {*partial.switched_on} & outcome
+    result, questions, outcome = talk(tmp_path, ToolChoice(), "ingest", era=era, answer={"confirm": True})
+    assert "off: " not in result
+    assert {"ingest_url", "delete_document", "search"} <= {*result.switched_on} & outcome
+    result, questions, outcome = talk(tmp_path, ToolChoice(), "thinking", era=era)
+    assert ("off: " in result, questions) == (False, [])
 
 
 @both_eras
 @pytest.mark.parametrize("toolset", ["ingest", "chroma_variants", "all"])
 def test_answer_without_a_person_names_the_start_option_that_works(tmp_path, era, toolset):
-    answer, questions, there = talk(tmp_path, ToolChoice(), toolset, era=era, asks=False)
+    answer, questions, outcome = talk(tmp_path, ToolChoice(), toolset, era=era, asks=False)
     default, whole = select_tools(ToolChoice()).tools, select_tools(ToolChoice()).with_toolset(toolset).tools
     expected = {name for name, tool in whole.items() if not tool.needs_consent} | default.keys()
-    assert (questions, there) == ([], expected)
+    assert (questions, outcome) == ([], expected)
     option = re.search(r"configuration: (--toolsets=\S+)$", answer, re.MULTILINE)[1]
     assert {*select_tools(ToolChoice(toolsets=option.partition("=")[2])).tools} == {*whole}
 
@@ -318,9 +318,9 @@ def test_enable_toolset_takes_no_argument_that_confirms(tmp_path):
 
 def test_toolset_brings_back_nothing_that_was_excluded(tmp_path):
     chosen = ToolChoice(exclude_tools="chroma_delete_documents,dolt_commit,dolt_push")
-    _, _, there = talk(tmp_path, chosen, "all", answer={"confirm": True})
-    assert not {"chroma_delete_document_by_id", "delete_document", "delete_documents", "commit"} & there
-    assert there == names(exclude_tools=chosen.exclude_tools)
+    _, _, outcome = talk(tmp_path, chosen, "all", answer={"confirm": True})
+    assert not {"chroma_delete_document_by_id", "delete_document", "delete_documents", "commit"} & outcome
+    assert outcome == names(exclude_tools=chosen.exclude_tools)
 
 
 @both_eras
@@ -347,16 +347,16 @@ def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):
     listed = load_catalogue()["enable_toolset"]
     assert "readOnlyHint" not in listed.annotations
     assert listed.is_available(read_only=True)
-    done, questions, there = talk(tmp_path, ToolChoice(read_only=True), "chroma_variants", asks=False)
-    assert ("chroma_delete_document_by_id" in done, "the server was started without them" in done, questions) == (
+    result, questions, outcome = talk(tmp_path, ToolChoice(read_only=True), "chroma_variants", asks=False)
+    assert ("chroma_delete_document_by_id" in result, "the server was started without them" in result, questions) == (
         True,
         True,
         [],
     )
-    assert "chroma_get_all_documents" in there
-    assert "chroma_delete_document_by_id" not in there
-    partial, _, there = talk(tmp_path, ToolChoice(read_only=True), "compounding", asks=False)
-    assert ("user has not confirmed" in partial, "rag_query" in there) == (True, False)
+    assert "chroma_get_all_documents" in outcome
+    assert "chroma_delete_document_by_id" not in outcome
+    partial, _, outcome = talk(tmp_path, ToolChoice(read_only=True), "compounding", asks=False)
+    assert ("user has not confirmed" in partial, "rag_query" in outcome) == (True, False)
     everything = ",".join(name for name, tool in load_catalogue().items() if "thinking" in tool.toolsets)
     refused, *_ = talk(tmp_path, ToolChoice(exclude_tools=everything), "thinking")
     assert refused.startswith("error ACCESS_DENIED: this server was started without")
@@ -375,7 +375,7 @@ def test_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools):
         "chroma_get_documents": [DOCUMENT, "vmrag://collections/notes"],
         "get_document": [DOCUMENT, "vmrag://collections/notes"],
     }
-    every = {uri for found in uris.values() for uri in found}
+    every = {uri for item in uris.values() for uri in item}
     with connected(KnowledgeServer(Session(notes.top, Behaviour()), select_tools(ALL))) as client:
         for uri in every:
             assert client.read_resource(uri).contents
@@ -408,8 +408,8 @@ def test_resources_are_hidden_if_no_callable_tool_shows_them(notes):
         (ToolChoice(read_only=True), True),
     ):
         with connected(KnowledgeServer(Session(notes.top, Behaviour()), select_tools(chosen))) as client:
-            found = {str(resource.uri) for resource in client.list_resources().resources}
-            assert ("vmrag://collections/notes" in found) == shown, chosen
+            result = {str(resource.uri) for resource in client.list_resources().resources}
+            assert ("vmrag://collections/notes" in result) == shown, chosen
 
 
 def test_proposals_and_prompts_name_nothing_that_is_excluded(notes):
@@ -424,6 +424,6 @@ def test_proposals_and_prompts_name_nothing_that_is_excluded(notes):
     assert proposed(ALL) == (["notes"], ["a", "b", "c"])
     assert proposed(ToolChoice(toolsets="all", exclude_tools="chroma_get_documents")) == ([], [])
     assert list_prompts(select_tools(ToolChoice(exclude_tools="get_diff"))) == []
-    assert [each.name for each in list_prompts(select_tools(ToolChoice(exclude_tools="commit")))] == [
+    assert [item.name for item in list_prompts(select_tools(ToolChoice(exclude_tools="commit")))] == [
         "knowledge_changes"
     ]

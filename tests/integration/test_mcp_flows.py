@@ -27,38 +27,39 @@ QUESTIONS = ["rivers", "mountains", "alpha beta gamma", "theirs", "delta"]
 
 def answers(tools: Tools) -> list[Any]:
     """Ids, order, distances and texts of some queries."""
-    asked = tools("chroma_query_documents", **NOTES, query_texts=QUESTIONS, n_results=100)
+    answer = tools("chroma_query_documents", **NOTES, query_texts=QUESTIONS, n_results=100)
     return [
-        [(match["id"], match["distance"], match["document"]) for match in each["matches"]] for each in asked["results"]
+        [(match["id"], match["distance"], match["document"]) for match in result["matches"]]
+        for result in answer["results"]
     ]
 
 
 def ids(tools: Tools) -> list[str]:
-    return [each["id"] for each in tools("chroma_get_documents", **NOTES)["documents"]]
+    return [document["id"] for document in tools("chroma_get_documents", **NOTES)["documents"]]
 
 
 def whole(state: State, tools: Tools) -> None:
     """In sync, and the index equals one that is built afresh."""
-    found = answers(tools)
+    result = answers(tools)
     assert tools("get_sync_status")["in_sync"]
     state.forget_indexes()
-    assert answers(tools) == found
+    assert answers(tools) == result
 
 
 def test_document_is_found_at_once_counted_committed_and_hidden_on_another_branch(world):
     state = world.state("topic")
     tools = Tools(state.top)
     tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
-    asked = tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)
-    assert (asked["ids"], asked["kb"]["dirty"]) == ([["d"]], True)
+    answer = tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)
+    assert (answer["ids"], answer["kb"]["dirty"]) == ([["d"]], True)
     status = tools("dolt_status", verbose=True)
     assert status["local_changes"]["summary"] == {"added": 1, "modified": 0, "deleted": 0, "total": 1}
     assert status["local_changes"]["documents"] == ["d"]
-    done = tools("dolt_commit", message="delta")
-    assert done["changes_committed"]["total"] == 1
+    result = tools("dolt_commit", message="delta")
+    assert result["changes_committed"]["total"] == 1
     status = tools("dolt_status")
     assert not status["local_changes"]["has_changes"]
-    assert (status["commit"]["hash"], status["link"]["state"]) == (done["commit"]["hash"], "in_sync")
+    assert (status["commit"]["hash"], status["link"]["state"]) == (result["commit"]["hash"], "in_sync")
     assert state.git("status", "--porcelain") == "M  .dolt-version"
     before = answers(tools)
     tools("dolt_checkout", target="topic")
@@ -82,8 +83,8 @@ def test_branches_whose_names_differ_in_special_characters_only_keep_indexes_of_
         state.git("switch", "-q", name, env=OFF)
         assert ids(tools) == ["a", "b", "c", f"on{number}"]
         assert tools("dolt_status")["branch"] == name
-        found = tools("chroma_query_documents", **NOTES, query_texts=["only"], n_results=100)["ids"][0]
-        assert sorted(found) == ["a", "b", "c", f"on{number}"]
+        result = tools("chroma_query_documents", **NOTES, query_texts=["only"], n_results=100)["ids"][0]
+        assert sorted(result) == ["a", "b", "c", f"on{number}"]
 
 
 @pytest.mark.parametrize("strategy", ["ours", "theirs"])
@@ -91,10 +92,10 @@ def test_pull_in_conflict_is_resolved_committed_and_found(world, strategy):
     state = world.state("diverged")
     tools = Tools(state.top)
     refused = tools.error("MERGE_CONFLICT", "dolt_pull")
-    assert [each["doc_id"] for each in refused["details"]["conflicts"]] == ["a"]
+    assert [conflict["doc_id"] for conflict in refused["details"]["conflicts"]] == ["a"]
     status = tools("dolt_status")
     assert status["merge_in_progress"]
-    assert [each["doc_id"] for each in status["conflicts"]] == ["a"]
+    assert [conflict["doc_id"] for conflict in status["conflicts"]] == ["a"]
     tools.error("MERGE_CONFLICT", "dolt_commit", message="too early")
     resolved = tools("resolve_conflicts", table="notes", strategy=strategy)
     assert (resolved["resolved"], resolved["remaining"], resolved["commit"]) == (1, 0, None)
@@ -170,9 +171,11 @@ def test_model_that_comes_back_lets_sync_all_repair_what_is_pending(world):
     state = world.state("pending")
     tools = Tools(state.top)
     failed = tools("sync_all")
-    assert [each["collection"] for each in failed["failed"]] == ["notes"]
+    assert [collection["collection"] for collection in failed["failed"]] == ["notes"]
     assert "INDEX_PENDING" in warned(failed)
-    (row,) = [each for each in tools("get_sync_status")["collections"] if each["collection_name"] == "notes"]
+    (row,) = [
+        collection for collection in tools("get_sync_status")["collections"] if collection["collection_name"] == "notes"
+    ]
     assert (row["sync_status"], row["pending_documents"]) == ("error", 1)
     assert row["error_message"]
     with_model(state)
@@ -191,7 +194,7 @@ def test_checkout_in_another_terminal_is_noticed_by_the_next_call(world):
     for branch, expected in (("main", ["a", "b", "c"]), ("side", ["a", "b", "c", "d"]), ("main", ["a", "b", "c"])):
         state.git("switch", "-q", branch, env=OFF)
         result = tools("chroma_get_documents", **NOTES)
-        assert [each["id"] for each in result["documents"]] == expected
+        assert [document["id"] for document in result["documents"]] == expected
         assert (result["kb"]["commit"], result["kb"]["in_sync"]) == (state.pinned, True)
 
 

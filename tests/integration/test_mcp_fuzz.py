@@ -196,7 +196,7 @@ def test_thousand_malformed_messages_are_all_answered_and_none_ends_the_server(p
                 assert server.ask("ping") == {}
         assert server.ask("ping") == {}
         assert server.call("chroma_list_collections")["total_count"] == 1
-    codes = {each["error"]["code"] for each in answers if "error" in each}
+    codes = {answer["error"]["code"] for answer in answers if "error" in answer}
     assert {PARSE, INVALID, UNKNOWN, PARAMETERS} <= codes
     assert codes <= {PARSE, INVALID, UNKNOWN, PARAMETERS}
     assert wanted > MESSAGES // 2

@@ -26,7 +26,7 @@ def tools(project: Project) -> Tools:
 
 
 def subjects(result: dict[str, Any]) -> list[str]:
-    return [each["message"] for each in result["commits"]]
+    return [commit["message"] for commit in result["commits"]]
 
 
 # -- dolt_commits ----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_commit_is_shown_with_its_documents(project: Project, tools: Tools) -> N
     result = tools("dolt_show", commit="feature")
     assert result["commit"]["message"] == "uv"
     assert result["changes"]["summary"] == {"added": 1, "modified": 1, "deleted": 1, "total": 3}
-    assert [(each["doc_id"], each["change_type"]) for each in result["changes"]["documents"]] == [
+    assert [(document["doc_id"], document["change_type"]) for document in result["changes"]["documents"]] == [
         ("deep/tls.txt", "deleted"),
         ("rest.md", "modified"),
         ("uv.md", "added"),
@@ -125,7 +125,7 @@ def test_commit_is_shown_with_its_documents(project: Project, tools: Tools) -> N
 
 def test_texts_of_a_commit(project: Project, tools: Tools) -> None:
     changes = tools("dolt_show", commit="feature", include_diff=True)["changes"]
-    gone, edited, new = (each["diff"] for each in changes["documents"])
+    gone, edited, new = (document["diff"] for document in changes["documents"])
     assert gone.keys() == {"content_before", "metadata_changes"}
     assert gone["content_before"].startswith("Certificates")
     assert (edited["content_before"], edited["content_after"]) == (
@@ -135,7 +135,7 @@ def test_texts_of_a_commit(project: Project, tools: Tools) -> None:
     assert new.keys() == {"content_after", "metadata_changes"}
     assert changes["diff_truncated"] is False
     changes = tools("dolt_show", commit="feature", include_diff=True, diff_limit=2)["changes"]
-    assert ["diff" in each for each in changes["documents"]] == [True, True, False]
+    assert ["diff" in document for document in changes["documents"]] == [True, True, False]
     assert changes["diff_truncated"] is True
 
 
@@ -191,7 +191,7 @@ def test_uncommitted_documents_are_what_status_counts(project: Project, tools: T
     result = tools("get_diff", include_content=True)
     assert result["summary"] == tools("dolt_status")["local_changes"]["summary"]
     assert result["summary"] == {"added": 1, "modified": 1, "deleted": 1, "total": 3}
-    assert [(each["table"], each["doc_id"], each["change_type"]) for each in result["documents"]] == [
+    assert [(document["table"], document["doc_id"], document["change_type"]) for document in result["documents"]] == [
         ("documents", "new.md", "added"),
         ("documents", "rest.md", "modified"),
         ("documents", "setup.md", "deleted"),
@@ -206,7 +206,7 @@ def test_difference_in_pages(project: Project, tools: Tools) -> None:
     def page(offset: int) -> dict[str, Any]:
         return tools("get_diff", from_ref="main", to_ref="feature", limit=3, offset=offset)
 
-    ids = [each["doc_id"] for offset in (0, 3) for each in page(offset)["documents"]]
+    ids = [document["doc_id"] for offset in (0, 3) for document in page(offset)["documents"]]
     assert ids == ["deep/tls.txt", "faq.md", "rest.md", "uv.md"]
     assert [page(offset)["has_more"] for offset in (0, 3, 9)] == [True, False, False]
     assert page(3)["summary"]["total"] == 4
@@ -230,7 +230,7 @@ def test_page_of_long_texts_ends_early_with_has_more(project: Project, tools: To
 def test_table_or_a_collection_alone(project: Project, tools: Tools) -> None:
     project.put("x", "X", collection="other")
     project.put("y", "Y")
-    assert [each["doc_id"] for each in tools("get_diff", table="other")["documents"]] == ["x"]
+    assert [document["doc_id"] for document in tools("get_diff", table="other")["documents"]] == ["x"]
     assert tools("get_diff", table="other")["collections"] == [{"name": "other", "change_type": "added"}]
     assert tools("get_diff", table="documents")["summary"]["total"] == 2
     assert tools("get_diff", table="issue_logs")["summary"]["total"] == 0
@@ -243,7 +243,7 @@ def rename(project: Project, old: str, new: str, *, text: str = "") -> None:
     engine = DoltliteEngine.open(project.shared / "kb")
     head = engine.find_branch("main").head
     row = next(collection for collection in engine.list_collections(head) if collection.name == old)
-    moved = [replace(each, collection=new) for each in engine.read_documents(head, collection=old)]
+    moved = [replace(document, collection=new) for document in engine.read_documents(head, collection=old)]
     if text:
         moved[0] = replace(moved[0], content=text, content_hash=content_hash(text))
     rows = Write(put_collections=[replace(row, name=new)], remove_collections=[old], put_documents=moved)
@@ -264,7 +264,7 @@ def test_renamed_collection_is_one_change(project: Project, tools: Tools) -> Non
 def test_collection_with_other_documents_is_another_one(project: Project, tools: Tools) -> None:
     rename(project, "handbook", "manual", text="else")
     result = tools("get_diff")
-    assert {(each["name"], each["change_type"]) for each in result["collections"]} == {
+    assert {(collection["name"], collection["change_type"]) for collection in result["collections"]} == {
         ("handbook", "deleted"),
         ("manual", "added"),
     }
@@ -287,13 +287,15 @@ def test_commit_is_found_by_its_hash_or_its_message(project: Project, tools: Too
 
 
 def test_commit_belongs_to_the_current_branch_if_that_holds_it(project: Project, tools: Tools) -> None:
-    assert [each["branch"] for each in tools("dolt_find", query="first")["results"]] == ["main"]
-    assert [each["branch"] for each in tools("dolt_find", query="uv")["results"]] == ["feature"]
-    assert [each["branch"] for each in tools("dolt_find", query="first", branch="feature")["results"]] == ["feature"]
+    assert [result["branch"] for result in tools("dolt_find", query="first")["results"]] == ["main"]
+    assert [result["branch"] for result in tools("dolt_find", query="uv")["results"]] == ["feature"]
+    assert [result["branch"] for result in tools("dolt_find", query="first", branch="feature")["results"]] == [
+        "feature"
+    ]
     assert tools("dolt_find", query="uv", branch="main")["results"] == []
     tools.error("BRANCH_NOT_FOUND", "dolt_find", query="uv", branch="absent")
     project.git("switch", "-q", "feature")
-    assert [each["branch"] for each in tools("dolt_find", query="first")["results"]] == ["feature"]
+    assert [result["branch"] for result in tools("dolt_find", query="first")["results"]] == ["feature"]
 
 
 def test_no_sign_in_a_query_is_special(project: Project, tools: Tools) -> None:
@@ -301,7 +303,7 @@ def test_no_sign_in_a_query_is_special(project: Project, tools: Tools) -> None:
         assert tools("dolt_find", query=query)["results"] == []
     project.record("100 % of_it", more="more")
     newest = tools("dolt_find", query="f", limit=1)
-    assert ([each["message"] for each in newest["results"]], newest["total_found"] > 1) == (["100 % of_it"], True)
+    assert ([result["message"] for result in newest["results"]], newest["total_found"] > 1) == (["100 % of_it"], True)
     assert tools("dolt_find", query="0 % o")["total_found"] == 1
     assert tools("dolt_find", query="f_i")["total_found"] == 1
 

@@ -88,7 +88,9 @@ def test_one_that_is_pinned_and_not_here_is_not_proposed_to_be_begun(bare, tools
     ):
         assert refused["suggestions"][0].startswith("dolt_clone")
         assert not any(
-            name in each for each in refused["suggestions"] for name in ("dolt_init", "dolt_fetch", "dolt_reset")
+            name in suggestion
+            for suggestion in refused["suggestions"]
+            for name in ("dolt_init", "dolt_fetch", "dolt_reset")
         )
 
 
@@ -102,7 +104,7 @@ def test_branch_of_the_knowledge_base_is_called_as_wanted(bare, tools):
     )
     assert bare.git("config", "branch.work.vmragBranch") == "knowledge"
     bare.record("first", a="alpha")
-    rows = {each["name"]: each["code_branch"] for each in bare.ask("branch")["branches"]}
+    rows = {branch["name"]: branch["code_branch"] for branch in bare.ask("branch")["branches"]}
     assert rows == {"knowledge": "work"}
 
 
@@ -283,11 +285,11 @@ def test_documents_of_a_store_become_the_first_commit(bare, tools, store):
 def test_collections_keep_their_metadata_and_their_distance(bare, tools, store):
     tools("dolt_init")
     engine = DoltliteEngine.open(bare.shared / "kb")
-    found = {collection.name: collection for collection in engine.list_collections(bare.pinned)}
+    result = {collection.name: collection for collection in engine.list_collections(bare.pinned)}
     engine.close()
-    assert {each.distance for each in found.values()} == {"ip"}
-    assert json.loads(found["empty"].metadata) == {"about": "empty"}
-    assert found["api_docs"].embedding_function == "hash"
+    assert {value.distance for value in result.values()} == {"ip"}
+    assert json.loads(result["empty"].metadata) == {"about": "empty"}
+    assert result["api_docs"].embedding_function == "hash"
 
 
 @needs_chroma
@@ -333,15 +335,19 @@ def test_init_without_usable_model_changes_nothing(bare, tools, store):
 @needs_chroma
 def test_store_is_read_as_chroma_wrote_it(store):
     opened = bindings.open_store(store)
-    found = {
-        each.name: (each.space, each.metadata, sorted(opened.read_texts(each.id), key=lambda row: row[0]))
-        for each in opened.describe_collections()
+    result = {
+        collection.name: (
+            collection.space,
+            collection.metadata,
+            sorted(opened.read_texts(collection.id), key=lambda row: row[0]),
+        )
+        for collection in opened.describe_collections()
     }
     opened.close()
-    assert list(found) == ["api_docs", "empty", "vectors"]
-    assert found["empty"] == ("ip", {"about": "empty", "hnsw:space": "l2"}, [])
-    assert found["vectors"][2] == [("v", None, {"k": 1})]
-    assert [row[0] for row in found["api_docs"][2]] == ["guide-0", "guide-1", "guide-2", "solo"]
+    assert list(result) == ["api_docs", "empty", "vectors"]
+    assert result["empty"] == ("ip", {"about": "empty", "hnsw:space": "l2"}, [])
+    assert result["vectors"][2] == [("v", None, {"k": 1})]
+    assert [row[0] for row in result["api_docs"][2]] == ["guide-0", "guide-1", "guide-2", "solo"]
 
 
 def joined(*texts: str, whole: str = "") -> str:
@@ -365,7 +371,7 @@ def test_joined_chunks_of_own_index_equal_the_text(bare, tools, tmp_path, monkey
     text = "".join(f"Line {number} of a longer text, with more words in it.\n\n" for number in range(60))
     cut = split_text(text, Chunking())
     assert len(cut) > 3
-    assert joined(*(each.text for each in cut)) == text
+    assert joined(*(passage.text for passage in cut)) == text
 
 
 # -- where the history has one

@@ -25,7 +25,7 @@ def tools(project: Project) -> Tools:
 
 
 def rows(project: Project) -> dict[str, str]:
-    return {each["git_commit"]: each["dolt_commit"] for each in project.ask("links")["links"]}
+    return {link["git_commit"]: link["dolt_commit"] for link in project.ask("links")["links"]}
 
 
 def test_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_set(project, tools, tmp_path):

@@ -25,8 +25,8 @@ def ids(conflicts: list[dict[str, object]]) -> list[object]:
 def test_merge_of_newer_branch_is_a_fast_forward(notes, tools, tmp_path):
     before = notes.pinned
     topic = branched(notes, tools, t="tau", a=None)
-    done = tools("merge_branch", source="topic")
-    assert done == done | {
+    answer = tools("merge_branch", source="topic")
+    assert answer == answer | {
         "source": "topic",
         "target": "main",
         "merge_type": "fast_forward",
@@ -41,7 +41,7 @@ def test_merge_of_newer_branch_is_a_fast_forward(notes, tools, tmp_path):
             "total_changes": 2,
         },
     }
-    assert (done["kb"]["branch"], notes.pinned, notes.git("status", "--porcelain")) == (
+    assert (answer["kb"]["branch"], notes.pinned, notes.git("status", "--porcelain")) == (
         "main",
         topic,
         "M  .dolt-version",
@@ -54,10 +54,10 @@ def test_merge_of_newer_branch_is_a_fast_forward(notes, tools, tmp_path):
 def test_both_sides_changes_are_joined_in_a_commit_with_the_message(notes, tools, tmp_path):
     theirs = branched(notes, tools, t="tau", b="beta changed")
     ours = changed(notes, tools, "here", d="delta")
-    done = tools("merge_branch", source_branch="topic", target_branch="main", message="Joined")
-    assert (done["merge_type"], done["commits_merged"], done["from_commit"]) == ("merge", 1, ours)
+    answer = tools("merge_branch", source_branch="topic", target_branch="main", message="Joined")
+    assert (answer["merge_type"], answer["commits_merged"], answer["from_commit"]) == ("merge", 1, ours)
     with opened(notes) as workspace:
-        info = workspace.engine.read_revision(done["to_commit"])
+        info = workspace.engine.read_revision(answer["to_commit"])
     assert (info.parents, info.message) == ((ours, theirs), "Joined")
     assert notes.texts() == TEXTS | {"t": "tau", "b": "beta changed", "d": "delta"}
     whole(notes, tmp_path)
@@ -66,9 +66,9 @@ def test_both_sides_changes_are_joined_in_a_commit_with_the_message(notes, tools
 def test_message_names_source_and_target_where_none_is_given(notes, tools):
     branched(notes, tools, t="tau")
     changed(notes, tools, "here", d="delta")
-    done = tools("merge_branch", source="topic")
+    answer = tools("merge_branch", source="topic")
     with opened(notes) as workspace:
-        assert {"topic", "main"} <= set(workspace.engine.read_revision(done["to_commit"]).message.split())
+        assert {"topic", "main"} <= set(workspace.engine.read_revision(answer["to_commit"]).message.split())
 
 
 def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools):
@@ -115,8 +115,8 @@ def test_trap_7_settings_of_a_collection_in_conflict_are_not_silently_ours(notes
     ]
     assert conflicts[0]["theirs"] == {"metadata": {"owner": "theirs"}}
     tools.error("NO_SELECTION", "resolve_conflicts", table="documents", strategy="theirs")
-    done = tools("resolve_conflicts", table="notes", strategy="theirs", commit=True)
-    assert (done["resolved"], done["remaining"], done["commit"]["hash"]) == (1, 0, notes.pinned)
+    answer = tools("resolve_conflicts", table="notes", strategy="theirs", commit=True)
+    assert (answer["resolved"], answer["remaining"], answer["commit"]["hash"]) == (1, 0, notes.pinned)
     assert tools("chroma_list_collections")["collections"][0]["metadata"]["owner"] == "theirs"
 
 
@@ -125,7 +125,9 @@ def test_with_abort_a_merge_that_would_conflict_changes_nothing(notes, tools):
     before = everything(notes)
     failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")
     assert ids(failed["details"]["conflicts"]) == ["a"]
-    assert not any("resolve" in each or "dolt_reset" in each for each in failed["suggestions"])  # nothing is open
+    assert not any(
+        "resolve" in suggestion or "dolt_reset" in suggestion for suggestion in failed["suggestions"]
+    )  # nothing is open
     assert everything(notes) == before
     put(notes, d="delta")
     before = everything(notes)
@@ -139,8 +141,8 @@ def test_with_abort_a_merge_that_would_conflict_changes_nothing(notes, tools):
 def test_side_that_was_asked_for_is_taken_and_said(notes, tools, tmp_path, side):
     conflicting(notes, tools)
     branch = changed(notes, tools, "more", d="delta")
-    done = tools("merge_branch", source="topic", on_conflict=side)
-    assert (done["merge_type"], done["from_commit"], ids(done["conflicts"])) == ("merge", branch, ["a"])
+    answer = tools("merge_branch", source="topic", on_conflict=side)
+    assert (answer["merge_type"], answer["from_commit"], ids(answer["conflicts"])) == ("merge", branch, ["a"])
     assert notes.texts() == TEXTS | {"a": side, "d": "delta"}
     whole(notes, tmp_path)
     tools("dolt_checkout", target="topic")  # nothing is open
@@ -158,12 +160,12 @@ def test_target_that_is_not_current_is_merged_into_and_left_again(notes, tools, 
     topic = branched(notes, tools, t="tau")
     ours = changed(notes, tools, "here", d="delta")
     before = (notes.top / ".dolt-version").read_bytes()
-    done = tools("merge_branch", source="main", target="topic")
-    assert (done["target"], done["from_commit"], done["merge_type"]) == ("topic", topic, "merge")
-    assert done["kb"] == done["kb"] | {"branch": "main", "commit": ours}
+    answer = tools("merge_branch", source="main", target="topic")
+    assert (answer["target"], answer["from_commit"], answer["merge_type"]) == ("topic", topic, "merge")
+    assert answer["kb"] == answer["kb"] | {"branch": "main", "commit": ours}
     assert (notes.top / ".dolt-version").read_bytes() == before
     branches = kb_branches(notes)
-    assert (branches["main"].head, branches["topic"].head) == (ours, done["to_commit"])
+    assert (branches["main"].head, branches["topic"].head) == (ours, answer["to_commit"])
     assert notes.texts() == TEXTS | {"d": "delta"}
     tools("dolt_checkout", target="topic")
     assert notes.texts() == TEXTS | {"d": "delta", "t": "tau"}
@@ -215,9 +217,9 @@ def test_merge_of_older_branch_keeps_all_documents(notes, tools):
     notes.git("switch", "-q", "main")
     tools("dolt_checkout", target="old")
     changed(notes, tools, "on old", e="epsilon")
-    done = tools("merge_branch", source="other")
+    answer = tools("merge_branch", source="other")
     assert notes.texts() == TEXTS | {"d": "delta", "o": "omega", "e": "epsilon"}
-    assert (done["merge_type"], done["commits_merged"]) == ("merge", 2)
+    assert (answer["merge_type"], answer["commits_merged"]) == ("merge", 2)
     tools("dolt_reset", target="HEAD~1")
     tools("dolt_checkout", target="main")
     tools("merge_branch", source="other", target="old")
@@ -241,8 +243,8 @@ def test_resolve_rejects_names_without_conflict(notes, tools):
         ("INVALID_PARAMETER", {"table": "all"}),
     ):
         tools.error(code, "resolve_conflicts", **arguments)
-    left = tools.error("MERGE_CONFLICT", "dolt_commit", message="m")["details"]["conflicts"]
-    assert left == ["notes/a", "notes/b"]
+    conflicts = tools.error("MERGE_CONFLICT", "dolt_commit", message="m")["details"]["conflicts"]
+    assert conflicts == ["notes/a", "notes/b"]
 
 
 @pytest.mark.parametrize("table", ["all", "documents", "notes"])
@@ -251,9 +253,9 @@ def test_resolve_rejects_names_without_conflict(notes, tools):
 def test_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
     ours, theirs = conflicting(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
-    done = tools("resolve_conflicts", table=table, strategy=strategy)
+    answer = tools("resolve_conflicts", table=table, strategy=strategy)
     side = strategy.removeprefix("--")
-    assert done == done | {
+    assert answer == answer | {
         "table": table,
         "strategy": side,
         "resolved": 2,
@@ -261,7 +263,7 @@ def test_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tools, t
         "conflicts": [],
         "commit": None,
     }
-    assert "dolt_commit" in done["message"]
+    assert "dolt_commit" in answer["message"]
     assert notes.pinned == ours
     tools.error("NO_SELECTION", "resolve_conflicts", table="all", strategy="ours")
     closed = tools("dolt_commit", message="merged")
@@ -274,14 +276,14 @@ def test_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tools, t
 def test_documents_are_decided_one_by_one_and_can_be_decided_again(notes, tools):
     conflicting(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
-    done = tools("resolve_conflicts", table="notes", strategy="ours", doc_ids="a_chunk_0")
-    assert (done["resolved"], done["remaining"], ids(done["conflicts"])) == (1, 1, ["b"])
+    answer = tools("resolve_conflicts", table="notes", strategy="ours", doc_ids="a_chunk_0")
+    assert (answer["resolved"], answer["remaining"], ids(answer["conflicts"])) == (1, 1, ["b"])
     failed = tools.error(
         "MERGE_CONFLICT", "resolve_conflicts", table="notes", strategy="theirs", doc_ids=["a"], commit=True
     )
     assert ids(failed["details"]["conflicts"]) == ["b"]
-    done = tools("resolve_conflicts", table="documents", strategy="ours", commit=True, message="Two sides")
-    assert done["commit"]["message"] == "Two sides"
+    answer = tools("resolve_conflicts", table="documents", strategy="ours", commit=True, message="Two sides")
+    assert answer["commit"]["message"] == "Two sides"
     assert notes.texts() == TEXTS | {"a": "theirs", "b": "ours"}
 
 
@@ -307,10 +309,10 @@ def test_gits_own_conflict_of_two_pins_is_decided_and_git_goes_on(notes, tools, 
     assert notes.run("merge", "other").returncode == 1
     tools.error("GIT_BUSY", "dolt_commit", message="m")
     tools.error("TABLE_NOT_FOUND", "resolve_conflicts", table="absent", strategy="ours")
-    done = tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
-    assert (done["resolved"], done["remaining"]) == (1, 0)
-    assert "git" in done["message"]
-    assert done["commit"]["hash"] == notes.pinned
+    answer = tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
+    assert (answer["resolved"], answer["remaining"]) == (1, 0)
+    assert "git" in answer["message"]
+    assert answer["commit"]["hash"] == notes.pinned
     notes.git("commit", "-q", "--no-edit")
     assert notes.texts() == TEXTS | {"a": "theirs", "c": "changed"}
     whole(notes, tmp_path)

@@ -35,16 +35,16 @@ def names(**options) -> set[str]:
 
 
 def settings(top: Path) -> McpSettings:
-    found = load_settings(Place(top))
-    assert found.problem is None
-    return found.config.mcp
+    result = load_settings(Place(top))
+    assert result.problem is None
+    return result.config.mcp
 
 
 # -- which tools
 
 
 def test_without_options_the_default_toolsets_are_there():
-    assert names() == {name for name, each in load_catalogue().items() if set(each.toolsets) & {*CORE}}
+    assert names() == {name for name, tool in load_catalogue().items() if set(tool.toolsets) & {*CORE}}
     assert names() == names(toolsets="default")
 
 
@@ -56,7 +56,7 @@ def test_toolsets_add_up_and_tools_add_single_ones():
 
 
 def test_tool_of_two_toolsets_comes_with_either_and_once():
-    shared = {name for name, each in load_catalogue().items() if each.toolsets[1:]}
+    shared = {name for name, tool in load_catalogue().items() if tool.toolsets[1:]}
     assert shared == {"get_document", "delete_document", "enable_toolset"}
     assert shared - {"enable_toolset"} == names(toolsets="knowledge") & names(toolsets="ingest")
     with pytest.raises(ToolDisabled, match="'ingest' and 'knowledge'") as caught:
@@ -69,9 +69,9 @@ def test_exclusions_come_last():
 
 
 def test_read_only_beats_everything_else():
-    reads = {name for name, each in load_catalogue().items() if each.reads or each.on_read_only}
+    reads = {name for name, tool in load_catalogue().items() if tool.reads or tool.on_read_only}
     assert names(toolsets="all", tools="dolt_commit", read_only=True) == reads
-    assert [name for name, each in load_catalogue().items() if each.on_read_only] == [
+    assert [name for name, tool in load_catalogue().items() if tool.on_read_only] == [
         "enable_toolset",
         "activate_project",
     ]
@@ -144,9 +144,9 @@ def test_enum_of_enable_toolset_has_a_line_for_each_toolset():
 
 
 def test_prefix_stands_before_every_name():
-    found = select_tools(ToolChoice(prefix="kb_"))
-    assert set(found.tools) == {f"kb_{name}" for name in names()}
-    assert found.require_tool(f"kb_{LIST}").name == LIST
+    chosen = select_tools(ToolChoice(prefix="kb_"))
+    assert set(chosen.tools) == {f"kb_{name}" for name in names()}
+    assert chosen.require_tool(f"kb_{LIST}").name == LIST
 
 
 def test_disabled_tool_error_names_the_toolset_that_enables_it():
@@ -177,8 +177,8 @@ def test_environment_precedes_git_config_which_precedes_the_file(project, monkey
     assert settings(project.top).toolsets == "sync"
     for name, value in {"TOOLSETS": "dolt", "TOOLS": "a", "EXCLUDE_TOOLS": "b", "READ_ONLY": "1"}.items():
         monkeypatch.setenv(f"VMRAG_{name}", value)
-    found = settings(project.top)
-    assert (found.toolsets, found.tools, found.exclude_tools, found.read_only) == ("dolt", "a", "b", True)
+    result = settings(project.top)
+    assert (result.toolsets, result.tools, result.exclude_tools, result.read_only) == ("dolt", "a", "b", True)
 
 
 @pytest.mark.parametrize("prefix", ["kb.", "ä", "x" * 21, '"a b"'])
@@ -196,9 +196,9 @@ def test_invalid_tool_prefix_is_a_settings_problem(project, prefix):
     ],
 )
 def test_unknown_name_ends_the_start_with_all_that_there_are(project, arguments, names):
-    done = finished(project.top, *arguments)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert all(name in done.stderr.decode() for name in names)
+    result = finished(project.top, *arguments)
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert all(name in result.stderr.decode() for name in names)
 
 
 def test_unknown_name_in_a_setting_ends_the_start_as_well(project):
@@ -246,18 +246,18 @@ def test_home_and_root_directories_require_an_explicit_choice(monkeypatch, tmp_p
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "link").symlink_to(tmp_path)
     for directory in (tmp_path, tmp_path / "link", Path("/")):
-        found = load_settings(Place(directory))
-        assert isinstance(found.problem, GitRepositoryMissing)
-        assert "--repo" in found.problem.hint
+        settings = load_settings(Place(directory))
+        assert isinstance(settings.problem, GitRepositoryMissing)
+        assert "--repo" in settings.problem.hint
     assert "--repo" not in load_settings(Place(tmp_path, outright=True)).problem.hint
 
 
 def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, monkeypatch):
     monkeypatch.setenv("VMRAG_TOOLSETS", "merge")
     project.write(".vmrag.yaml", "nonsense: 1\n")
-    found = load_settings(Place(project.top))
-    assert isinstance(found.problem, ConfigInvalid)
-    assert found.config.mcp.toolsets == "merge"
+    settings = load_settings(Place(project.top))
+    assert isinstance(settings.problem, ConfigInvalid)
+    assert settings.config.mcp.toolsets == "merge"
     monkeypatch.setenv("VMRAG_READ_ONLY", "perhaps")
     assert load_settings(Place(project.top)).config.mcp == McpSettings()
 
@@ -339,8 +339,8 @@ def codes(kind: type[VmragError]) -> set[str]:
 
 
 def test_guide_explains_every_toolset_and_every_setting():
-    wanted = set(list_toolsets()) | {name for name in KEYS if name.startswith("mcp.")}
-    assert {each for each in wanted if f"`{each}`" not in (DOCS / "mcp.md").read_text()} == set()
+    expected = set(list_toolsets()) | {name for name in KEYS if name.startswith("mcp.")}
+    assert {name for name in expected if f"`{name}`" not in (DOCS / "mcp.md").read_text()} == set()
 
 
 def test_reference_of_the_tools_lists_every_error_code_and_when_it_comes():
@@ -367,7 +367,7 @@ def test_default_embedding_function_is_that_of_collections_that_the_server_makes
 
 
 def test_default_embedding_function_that_there_is_not_ends_the_start(project):
-    done = finished(project.top, "--default-ef", "absent")
-    assert (done.returncode, b"'absent'" in done.stderr, b"minilm" in done.stderr) == (2, True, True)
-    done = finished(project.top, env={"CHROMA_DEFAULT_EF": "absent"})
-    assert (done.returncode, b"CHROMA_DEFAULT_EF" in done.stderr) == (2, True)
+    result = finished(project.top, "--default-ef", "absent")
+    assert (result.returncode, b"'absent'" in result.stderr, b"minilm" in result.stderr) == (2, True, True)
+    result = finished(project.top, env={"CHROMA_DEFAULT_EF": "absent"})
+    assert (result.returncode, b"CHROMA_DEFAULT_EF" in result.stderr) == (2, True)

@@ -36,9 +36,9 @@ def dot(one: list[float], other: list[float]) -> float:
 
 def test_matches_come_best_first_for_every_text(tools):
     answer = tools("chroma_query_documents", **NOTES, query_texts=["alpha rivers", "beta mountains"])
-    assert [each["query"] for each in answer["results"]] == ["alpha rivers", "beta mountains"]
-    assert [[match["id"] for match in each["matches"]] for each in answer["results"]] == answer["ids"]
-    assert [[match["distance"] for match in each["matches"]] for each in answer["results"]] == answer["distances"]
+    assert [result["query"] for result in answer["results"]] == ["alpha rivers", "beta mountains"]
+    assert [[match["id"] for match in result["matches"]] for result in answer["results"]] == answer["ids"]
+    assert [[match["distance"] for match in result["matches"]] for result in answer["results"]] == answer["distances"]
     assert [ids[0] for ids in answer["ids"]] == ["a", "b"]
     assert all(distances == sorted(distances) for distances in answer["distances"])
     assert (len(answer["ids"][0]), answer["kb"]["in_sync"]) == (3, True)
@@ -60,7 +60,7 @@ def test_match_says_where_it_comes_from(tools):
 
 def test_chunk_of_several_has_a_name_of_its_own(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
-    match = next(each for each in asked(tools, "owls", n_results=10) if each["metadata"]["chunk_index"] == 1)
+    match = next(request for request in asked(tools, "owls", n_results=10) if request["metadata"]["chunk_index"] == 1)
     assert (match["id"], match["metadata"]["source_id"]) == ("long_chunk_1", "long")
     [chunk] = tools("chroma_get_documents", **NOTES, ids=[match["id"]])["documents"]
     assert chunk["document"] == match["document"]
@@ -119,8 +119,8 @@ def test_strings_are_compared_by_queries_gets_and_deletes_alike(tools):
     given = {"documents": [*dates], "ids": [*dates], "metadatas": [{"created_date": date} for date in dates.values()]}
     tools("chroma_add_documents", **NOTES, **given)
     later = {"where": {"created_date": {"$gt": "2025-01-01"}}}
-    assert [each["id"] for each in asked(tools, "new", **later)] == ["new"]
-    assert [each["id"] for each in tools("chroma_get_documents", **NOTES, **later)["documents"]] == ["new"]
+    assert [request["id"] for request in asked(tools, "new", **later)] == ["new"]
+    assert [document["id"] for document in tools("chroma_get_documents", **NOTES, **later)["documents"]] == ["new"]
     assert tools("chroma_delete_documents", **NOTES, **later)["ids_deleted"] == ["new"]
 
 
@@ -137,8 +137,8 @@ def test_filters_apply_to_chunks(tools):
 def test_matches_come_from_the_named_collection_only(tools):
     tools("chroma_create_collection", collection_name="other")
     tools("chroma_add_documents", collection_name="other", documents=["alpha rivers"], ids=["other"])
-    assert [each["id"] for each in asked(tools, "alpha rivers", collection_name="other")] == ["other"]
-    assert "other" not in [each["id"] for each in asked(tools, "alpha rivers")]
+    assert [request["id"] for request in asked(tools, "alpha rivers", collection_name="other")] == ["other"]
+    assert "other" not in [request["id"] for request in asked(tools, "alpha rivers")]
 
 
 def test_without_a_collection_all_are_asked_and_ranked_together(tools):
@@ -146,15 +146,15 @@ def test_without_a_collection_all_are_asked_and_ranked_together(tools):
     tools("chroma_create_collection", collection_name="birds", metadata={"hnsw:space": "cosine"})
     tools("chroma_add_documents", collection_name="birds", documents=["Owls hunt at night.", "rivers"], ids=["a", "b"])
     answer = tools("chroma_query_documents", **everywhere)
-    rivers, owls = (each["matches"] for each in answer["results"])
+    rivers, owls = (result["matches"] for result in answer["results"])
     assert (rivers[0]["collection"], rivers[0]["id"]) == ("notes", "a")
     assert (owls[0]["collection"], owls[0]["id"]) == ("birds", "a")
     assert {"notes", "birds"} == {river["collection"] for river in rivers}
     for name, matches in (("alpha rivers", rivers), ("owls at night", owls)):
         alone = [
-            each | {"collection": collection}
+            request | {"collection": collection}
             for collection in ("notes", "birds")
-            for each in asked(tools, name, collection_name=collection, n_results=10)
+            for request in asked(tools, name, collection_name=collection, n_results=10)
         ]
         order = sorted(alone, key=lambda each: (-each["similarity"], each["collection"] != "birds", each["id"]))
         assert matches == order[:3], "as each collection answers alone, distances in its own space"
@@ -165,24 +165,28 @@ def test_without_a_collection_filters_and_vectors_are_those_of_every_collection(
     tools("chroma_create_collection", collection_name="birds")
     tools("chroma_add_documents", collection_name="birds", documents=["rivers"], ids=["a"], metadatas=[{"n": 2}])
     given = {"query_texts": ["rivers"], "where": {"n": {"$lte": 2}}, "include": ["embeddings"]}
-    [found] = tools("chroma_query_documents", **given)["results"]
-    assert {(each["collection"], each["id"]) for each in found["matches"]} == {
+    [result] = tools("chroma_query_documents", **given)["results"]
+    assert {(match["collection"], match["id"]) for match in result["matches"]} == {
         ("birds", "a"),
         ("notes", "a"),
         ("notes", "b"),
     }
-    for each in found["matches"]:
+    for match in result["matches"]:
         [same] = tools(
-            "chroma_get_documents", collection_name=each["collection"], ids=[each["id"]], include=["embeddings"]
+            "chroma_get_documents", collection_name=match["collection"], ids=[match["id"]], include=["embeddings"]
         )["documents"]
-        assert [each["embedding"]] == same["embedding"]
+        assert [match["embedding"]] == same["embedding"]
 
 
 def test_system_collection_is_queried_only_by_name(tools):
     tools("chroma_sequential_thinking", thought="owls", thought_number=1, total_thoughts=1)
-    [system] = [each["name"] for each in tools("chroma_list_collections")["collections"] if each["kind"] == "system"]
-    [found] = tools("chroma_query_documents", query_texts=["owls"])["results"]
-    assert {each["collection"] for each in found["matches"]} == {"notes"}
+    [system] = [
+        collection["name"]
+        for collection in tools("chroma_list_collections")["collections"]
+        if collection["kind"] == "system"
+    ]
+    [result] = tools("chroma_query_documents", query_texts=["owls"])["results"]
+    assert {match["collection"] for match in result["matches"]} == {"notes"}
     assert asked(tools, "owls", collection_name=system)[0]["document"] == "owls"
 
 

@@ -118,8 +118,8 @@ def test_clones_remote_is_where_it_came_from(world, ada, newcomer, settled):
     settled("dolt_clone", remote_url=kb_url(world))
     assert json.loads((newcomer.top / ".dolt-version").read_text())["dolt_remote"] == kb_url(world)
     later = published(ada, "new.md", "news")
-    found = settled("dolt_fetch")
-    assert found["updates"]["branches_updated"][0]["new_commit"] == later
+    result = settled("dolt_fetch")
+    assert result["updates"]["branches_updated"][0]["new_commit"] == later
     assert settled("dolt_pull", branch="main")["pull_result"]["to_commit"] == later
 
 
@@ -206,8 +206,8 @@ def test_clone_from_a_remote_of_git_that_is_not_the_nearest(world, ada, newcomer
     assert (made["checkout"]["branch"], made["checkout"]["commit"]["hash"]) == ("main", ada.pinned)
     assert json.loads((newcomer.top / ".dolt-version").read_text())["dolt_remote"].startswith("git:")
     newcomer.record("mine", mine="mine")
-    done = fresh("dolt_push")
-    assert (done["push_result"]["remote"], done["push_result"]["to_url"]) == ("team", str(world.hub.top))
+    result = fresh("dolt_push")
+    assert (result["push_result"]["remote"], result["push_result"]["to_url"]) == ("team", str(world.hub.top))
     assert world.holds(newcomer.pinned)
 
 
@@ -249,10 +249,10 @@ FIRST_CALLS = [
 @pytest.mark.sample(5)
 def test_each_tool_can_be_the_first_call_in_a_fresh_clone(world, ada, name, arguments):
     bob = world.join("bob")
-    done = Tools(bob.top)(name, **arguments)
-    assert (done["kb"]["commit"], done["kb"]["in_sync"]) == (ada.pinned, True)
+    result = Tools(bob.top)(name, **arguments)
+    assert (result["kb"]["commit"], result["kb"]["in_sync"]) == (ada.pinned, True)
     if name == "dolt_clone":
-        assert done["checkout"]["branch"] == "main"
+        assert result["checkout"]["branch"] == "main"
 
 
 def test_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
@@ -260,8 +260,8 @@ def test_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
     bob = world.join("bob")
 
     async def story(call: Any) -> None:
-        done = await call("dolt_fetch")
-        assert (done["success"], done["kb"]["commit"]) == (True, ada.pinned)
+        answer = await call("dolt_fetch")
+        assert (answer["success"], answer["kb"]["commit"]) == (True, ada.pinned)
         assert (await call("dolt_pull"))["pull_result"]["merge_type"] == "already_up_to_date"
 
     with bob._here():
@@ -276,14 +276,14 @@ def test_fetch_counts_what_came_and_moves_nothing_here(ada, bob, bobs):
     ada.write_document("one.md", "one")
     new = published(ada, "two.md", "two")
     before = state(bob)
-    found = bobs("dolt_fetch")
-    assert found["remote"] == "origin"
-    assert found["updates"] == {
+    answer = bobs("dolt_fetch")
+    assert answer["remote"] == "origin"
+    assert answer["updates"] == {
         "branches_updated": [{"name": "main", "old_commit": old, "new_commit": new, "commits_fetched": 2}],
         "new_branches": [],
         "total_commits_fetched": 2,
     }
-    assert found["current_branch_status"] == {"branch": None, "behind": 2, "ahead": 0}
+    assert answer["current_branch_status"] == {"branch": None, "behind": 2, "ahead": 0}
     assert state(bob) == before
     again = bobs("dolt_fetch")
     assert again["updates"] == {"branches_updated": [], "new_branches": [], "total_commits_fetched": 0}
@@ -295,9 +295,11 @@ def test_fetch_reports_new_branch_with_its_own_commits(ada, bob, bobs):
     ada.git("switch", "-q", "-c", "topic")
     new = ada.write_document("topic.md", "of the topic")
     ada.push("-u", "origin", "topic")
-    found = bobs("dolt_fetch", branch="topic")["updates"]
-    assert found["new_branches"] == ["topic"]
-    assert found["branches_updated"] == [{"name": "topic", "old_commit": None, "new_commit": new, "commits_fetched": 1}]
+    updates = bobs("dolt_fetch", branch="topic")["updates"]
+    assert updates["new_branches"] == ["topic"]
+    assert updates["branches_updated"] == [
+        {"name": "topic", "old_commit": None, "new_commit": new, "commits_fetched": 1}
+    ]
 
 
 def test_fetch_from_shared_folder_reports_updates(world, ada, bob):
@@ -308,7 +310,7 @@ def test_fetch_from_shared_folder_reports_updates(world, ada, bob):
     assert bobs("dolt_fetch", remote=place)["updates"]["new_branches"] == ["main"]
     ada.write_document("one.md", "one")
     tools("dolt_push", remote=place)
-    assert [each["commits_fetched"] for each in bobs("dolt_fetch", remote=place)["updates"]["branches_updated"]] == [1]
+    assert [item["commits_fetched"] for item in bobs("dolt_fetch", remote=place)["updates"]["branches_updated"]] == [1]
 
 
 @pytest.mark.long  # test_mcp_status counts a hundred
@@ -316,18 +318,18 @@ def test_trap_25_ahead_and_behind_count_every_commit(world, ada, bob, bobs):
     bob.write_document("mine.md", "mine")
     _many(bob, 104)
     published(ada, "one.md", "one")
-    found = bobs("dolt_fetch")["current_branch_status"]
-    assert (found["ahead"], found["behind"]) == (105, 1)
+    current_branch_status = bobs("dolt_fetch")["current_branch_status"]
+    assert (current_branch_status["ahead"], current_branch_status["behind"]) == (105, 1)
 
 
 def _many(user: Project, number: int) -> None:
     """That many commits on the KB branch, of which the last is pinned."""
     engine = DoltliteEngine.open(user.shared / "kb")
-    found = engine.find_branch("main")
-    assert found is not None
-    head = found.head
-    for each in range(number):
-        engine.write("main", Write(put_documents=[_document("handbook", f"n{each}")]), expected=head)
+    branch = engine.find_branch("main")
+    assert branch is not None
+    head = branch.head
+    for item in range(number):
+        engine.write("main", Write(put_documents=[_document("handbook", f"n{item}")]), expected=head)
         head = engine.commit("main", message="n", author="A <a@b>", date="2026-01-02T03:04:05Z", expected=head)
     engine.close()
     user.vmrag("pin")
@@ -339,21 +341,21 @@ def _many(user: Project, number: int) -> None:
 def test_pull_takes_what_the_upstream_pins(ada, bob, bobs):
     old, new = ada.pinned, published(ada, "new.md", "news")
     bob.git("fetch", "-q")
-    done = bobs("dolt_pull")
-    assert done["action_taken"] == {"uncommitted_handling": "none", "pre_commit": {"created": False, "hash": None}}
-    assert done["pull_result"] == {
+    answer = bobs("dolt_pull")
+    assert answer["action_taken"] == {"uncommitted_handling": "none", "pre_commit": {"created": False, "hash": None}}
+    assert answer["pull_result"] == {
         "merge_type": "fast_forward",
         "commits_merged": 1,
         "from_commit": old,
         "to_commit": new,
     }
-    assert done["sync_summary"] == {
+    assert answer["sync_summary"] == {
         "documents_added": 1,
         "documents_modified": 0,
         "documents_deleted": 0,
         "total_changes": 1,
     }
-    assert done["kb"]["commit"] == new == bob.pinned
+    assert answer["kb"]["commit"] == new == bob.pinned
     again = bobs("dolt_pull")
     assert again["pull_result"] == {
         "merge_type": "already_up_to_date",
@@ -371,9 +373,9 @@ def test_pull_merges_what_both_sides_added_and_metadata_survives(ada, bob, bobs)
     published(ada, "new.md", "news")
     assert bobs("dolt_fetch")["current_branch_status"] == {"branch": "main", "behind": 1, "ahead": 1}
     bob.git("fetch", "-q")
-    done = bobs("dolt_pull")["pull_result"]
-    assert (done["merge_type"], done["commits_merged"]) == ("merge", 1)
-    listed = {each["doc_id"]: each["metadata"] for each in bob.ask("list")["documents"]}
+    pull_result = bobs("dolt_pull")["pull_result"]
+    assert (pull_result["merge_type"], pull_result["commits_merged"]) == ("merge", 1)
+    listed = {document["doc_id"]: document["metadata"] for document in bob.ask("list")["documents"]}
     assert {*FIRST, "new.md"} < set(listed)
     assert {"owner": "bob"} in listed.values()
     assert bob.consistent()
@@ -386,10 +388,15 @@ def test_trap_9_a_pull_brings_all_collections(ada, bob, bobs):
     ada.push()
     bob.git("fetch", "-q")
     bobs("dolt_pull")
-    assert {each["collection"] for each in bob.ask("list")["documents"]} == {"handbook", "alpha", "beta", "gamma"}
+    assert {document["collection"] for document in bob.ask("list")["documents"]} == {
+        "handbook",
+        "alpha",
+        "beta",
+        "gamma",
+    }
     for name in ("alpha", "beta", "gamma"):
-        found = bob.ask("query", f"text of {name}", "--collection", name)["results"]
-        assert [each["doc_id"] for each in found] == ["doc.md"]
+        results = bob.ask("query", f"text of {name}", "--collection", name)["results"]
+        assert [document["doc_id"] for document in results] == ["doc.md"]
 
 
 def test_pull_takes_what_the_remotes_branch_holds_beyond_the_upstream(ada, bob, bobs):
@@ -400,14 +407,14 @@ def test_pull_takes_what_the_remotes_branch_holds_beyond_the_upstream(ada, bob, 
     ada.vmrag("push")
     bobs("dolt_fetch")
     assert bobs("dolt_status")["sync_state"] == {"ahead": 0, "behind": 1, "diverged": False}
-    done = bobs("dolt_pull")
-    assert done["pull_result"] == {
+    answer = bobs("dolt_pull")
+    assert answer["pull_result"] == {
         "merge_type": "fast_forward",
         "commits_merged": 1,
         "from_commit": old,
         "to_commit": new,
     }
-    assert (done["sync_summary"]["documents_added"], bob.pinned, warned(done)) == (1, new, set())
+    assert (answer["sync_summary"]["documents_added"], bob.pinned, warned(answer)) == (1, new, set())
     assert bobs("dolt_status")["sync_state"] == {"ahead": 0, "behind": 0, "diverged": False}
     assert bob.consistent()
 
@@ -420,12 +427,12 @@ def test_pull_counts_what_the_upstream_pins_and_what_lies_beyond_together(ada, b
     two = ada.write_document("two.md", "two")
     ada.vmrag("push")
     bob.git("fetch", "-q")
-    done = bobs("dolt_pull")
-    assert (done["pull_result"]["merge_type"], done["pull_result"]["commits_merged"]) == ("merge", 2)
-    assert (done["pull_result"]["from_commit"], done["sync_summary"]["documents_added"]) == (mine, 2)
-    assert done["pull_result"]["to_commit"] == bob.pinned != old
+    answer = bobs("dolt_pull")
+    assert (answer["pull_result"]["merge_type"], answer["pull_result"]["commits_merged"]) == ("merge", 2)
+    assert (answer["pull_result"]["from_commit"], answer["sync_summary"]["documents_added"]) == (mine, 2)
+    assert answer["pull_result"]["to_commit"] == bob.pinned != old
     assert {"one.md", "two.md", "mine.md"} <= set(bob.texts())
-    assert two in {each["revision"] for each in bob.ask("log")["revisions"]}
+    assert two in {revision["revision"] for revision in bob.ask("log")["revisions"]}
     assert bobs("dolt_pull")["pull_result"]["merge_type"] == "already_up_to_date"
     assert bobs("dolt_status")["sync_state"]["behind"] == 0
     assert bob.consistent()
@@ -433,16 +440,16 @@ def test_pull_counts_what_the_upstream_pins_and_what_lies_beyond_together(ada, b
 
 def test_pull_does_not_bring_back_what_the_code_has_left(ada, bob, bobs):
     """The pin was taken back by a commit; the remote's branch still stands where it was."""
-    left = published(ada, "new.md", "news")
+    revision = published(ada, "new.md", "news")
     bob.git("pull", "-q")
     bob.vmrag("sync")
     bob.git("revert", "--no-edit", "HEAD")
     bob.vmrag("sync")
-    assert bob.pinned != left
-    done = bobs("dolt_pull")
-    assert (done["pull_result"]["merge_type"], warned(done)) == ("already_up_to_date", {"NOTE"})
+    assert bob.pinned != revision
+    answer = bobs("dolt_pull")
+    assert (answer["pull_result"]["merge_type"], warned(answer)) == ("already_up_to_date", {"NOTE"})
     assert "new.md" not in bob.texts()
-    assert bobs("dolt_pull", branch="main")["kb"]["commit"] == left == bob.pinned
+    assert bobs("dolt_pull", branch="main")["kb"]["commit"] == revision == bob.pinned
 
 
 @pytest.fixture
@@ -457,10 +464,10 @@ def dirty(ada: User, bob: User) -> User:
 
 
 def test_commit_first_commits_them_and_merges(dirty, bobs):
-    done = bobs("dolt_pull", if_uncommitted="commit_first", commit_message="Mine")
-    made = done["action_taken"]["pre_commit"]
-    assert (made["created"], done["pull_result"]["merge_type"]) == (True, "merge")
-    assert done["pull_result"]["from_commit"] == made["hash"]
+    answer = bobs("dolt_pull", if_uncommitted="commit_first", commit_message="Mine")
+    made = answer["action_taken"]["pre_commit"]
+    assert (made["created"], answer["pull_result"]["merge_type"]) == (True, "merge")
+    assert answer["pull_result"]["from_commit"] == made["hash"]
     assert set(dirty.texts()) == {"setup.md", "rest.md", "mine.md", "new.md"}
     assert {*dirty.marks().values()} == {None}
     assert dirty.ask("log", made["hash"])["revisions"][0]["message"] == "Mine"
@@ -472,15 +479,15 @@ def test_commit_first_commits_them_and_merges(dirty, bobs):
 def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
     ada.write_document("one.md", "one")
     new = ada.write_document("two.md", "two")
-    done = tools("dolt_push")
-    assert done["push_result"] == {
+    answer = tools("dolt_push")
+    assert answer["push_result"] == {
         "remote": "origin",
         "branch": "main",
         "commits_pushed": 2,
         "from_commit": new,
         "to_url": str(world.hub.top),
     }
-    assert done["remote_state"] == {"remote_branch": "main", "remote_commit": new}
+    assert answer["remote_state"] == {"remote_branch": "main", "remote_commit": new}
     assert world.holds(new)
     nothing = tools.error("NO_COMMITS_TO_PUSH", "dolt_push")
     assert nothing["details"]["branch"] == "main"
@@ -489,9 +496,9 @@ def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
 def test_branch_that_is_new_there_is_pushed(ada, tools):
     ada.git("switch", "-q", "-c", "topic")
     new = ada.write_document("topic.md", "of the topic")
-    done = tools("dolt_push", set_upstream=False)
-    assert (done["push_result"]["from_commit"], done["push_result"]["commits_pushed"]) == (new, 1)
-    assert done["remote_state"] == {"remote_branch": "topic", "remote_commit": new}
+    answer = tools("dolt_push", set_upstream=False)
+    assert (answer["push_result"]["from_commit"], answer["push_result"]["commits_pushed"]) == (new, 1)
+    assert answer["remote_state"] == {"remote_branch": "topic", "remote_commit": new}
 
 
 def test_push_overwrites_remote_commits_only_by_force(world, ada, tools, bob, bobs):
@@ -500,9 +507,9 @@ def test_push_overwrites_remote_commits_only_by_force(world, ada, tools, bob, bo
     bob.write_document("mine.md", "mine")
     refused = bobs.error("REMOTE_REJECTED", "dolt_push")
     assert refused["details"]["branch"] == "main"
-    assert any("dolt_pull with branch" in each for each in refused["suggestions"])
-    done = bobs("dolt_push", force=True)
-    assert done["remote_state"]["remote_commit"] == done["push_result"]["from_commit"] == bob.pinned
+    assert any("dolt_pull with branch" in suggestion for suggestion in refused["suggestions"])
+    answer = bobs("dolt_push", force=True)
+    assert answer["remote_state"]["remote_commit"] == answer["push_result"]["from_commit"] == bob.pinned
     assert world.holds(theirs)
 
 
@@ -510,9 +517,9 @@ def test_nothing_that_is_shown_has_a_password(world, ada, tools):
     ada.write_document("one.md", "one")
     with git_server(world.top, user="ada", password="secret") as server:
         ada.git("remote", "set-url", "origin", f"{server.with_user('ada:secret')}/code.git")
-        done = tools("dolt_push")
-    assert "secret" not in json.dumps(done)
-    assert done["push_result"]["commits_pushed"] == 1
+        answer = tools("dolt_push")
+    assert "secret" not in json.dumps(answer)
+    assert answer["push_result"]["commits_pushed"] == 1
 
 
 def test_configured_remote_is_the_origin_of_the_knowledge_base(world, tmp_path):
@@ -527,9 +534,9 @@ def test_configured_remote_is_the_origin_of_the_knowledge_base(world, tmp_path):
     tools = Tools(project.top, agreed=Yes(project, remember=True))
     tools("dolt_init", remote_url=place)
     project.record("first", a="alpha")
-    done = tools("dolt_push")
-    assert (done["push_result"]["to_url"], done["push_result"]["from_commit"]) == (place, project.pinned)
-    assert done["push_result"]["commits_pushed"] == 1  # the tables came with the branch that every knowledge base has
+    answer = tools("dolt_push")
+    assert (answer["push_result"]["to_url"], answer["push_result"]["from_commit"]) == (place, project.pinned)
+    assert answer["push_result"]["commits_pushed"] == 1  # the tables came with the branch that every knowledge base has
     assert tools("dolt_fetch")["current_branch_status"] == {"branch": "main", "behind": 0, "ahead": 0}
 
 
@@ -556,6 +563,6 @@ def test_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):
 
 def test_second_concurrent_init_reports_already_initialized(newcomer):
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda tools: tools.run("dolt_init", {}), [Tools(newcomer.top), Tools(newcomer.top)]))
-    assert sorted(result.get("code", "") for result, _ in done) == ["", "ALREADY_INITIALIZED"]
+        outcome = list(pool.map(lambda tools: tools.run("dolt_init", {}), [Tools(newcomer.top), Tools(newcomer.top)]))
+    assert sorted(result.get("code", "") for result, _ in outcome) == ["", "ALREADY_INITIALIZED"]
     assert newcomer.status()["in_sync"]

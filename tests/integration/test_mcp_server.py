@@ -79,10 +79,10 @@ def test_resources_show_status_collections_and_documents_with_where_they_come_fr
         rows = json.loads(await text_of(client, "vmrag://collections"))["collections"]
         collection = json.loads(await text_of(client, "vmrag://collections/handbook"))
         assert rows[0]["document_count"] == len(collection["documents"]) > 0
-        for each in collection["documents"]:
-            found = (await client.read_resource(each["uri"])).contents[0]
-            assert found.text == project.ask("show", f"handbook/{each['id']}")["content"]
-            assert found.meta["vmrag/kb"]["commit"] == project.pinned
+        for document in collection["documents"]:
+            content = (await client.read_resource(document["uri"])).contents[0]
+            assert content.text == project.ask("show", f"handbook/{document['id']}")["content"]
+            assert content.meta["vmrag/kb"]["commit"] == project.pinned
 
     talk(project, era, body)
 
@@ -95,7 +95,7 @@ def test_document_whose_id_has_every_kind_of_character_is_read_through_its_uri(p
 
     async def body(client):
         collection = json.loads(await text_of(client, "vmrag://collections/handbook"))
-        uris = {each["id"]: each["uri"] for each in collection["documents"]}
+        uris = {document["id"]: document["uri"] for document in collection["documents"]}
         for name in names:
             assert await text_of(client, uris[name]) == f"text of {name}"
 
@@ -162,8 +162,8 @@ def test_prompt_tells_what_changed_on_this_branch(project, era):
     project.record("more", extra="only on topic", faq="another answer")
 
     async def prompt(client, **arguments):
-        found = await client.get_prompt("knowledge_changes", arguments)
-        return found.messages[0].content.text
+        result = await client.get_prompt("knowledge_changes", arguments)
+        return result.messages[0].content.text
 
     async def body(client):
         text = await prompt(client)
@@ -180,8 +180,8 @@ def test_prompt_prepares_a_commit_from_what_is_uncommitted(project, era):
     project.put("draft.md", "a new thought")
 
     async def body(client):
-        found = await client.get_prompt("prepare_knowledge_commit")
-        assert "added: handbook/draft.md" in found.messages[0].content.text
+        result = await client.get_prompt("prepare_knowledge_commit")
+        assert "added: handbook/draft.md" in result.messages[0].content.text
         names = [prompt.name for prompt in (await client.list_prompts()).prompts]
         assert names == ["knowledge_changes", "prepare_knowledge_commit"]
         with pytest.raises(MCPError, match="no prompt"):
@@ -222,7 +222,7 @@ def test_prompt_of_many_changes_is_cut_and_names_the_tool_that_shows_the_rest(pr
     project.vmrag("commit", "-m", "long")
     project.git("commit", "-qm", "long")
     for number in range(4):
-        project.put(f"long-{number}.md", " ".join(f"word{number}-{each}" for each in range(2000)))
+        project.put(f"long-{number}.md", " ".join(f"word{number}-{item}" for item in range(2000)))
 
     async def body(client):
         text = (await client.get_prompt("prepare_knowledge_commit")).messages[0].content.text
@@ -290,16 +290,16 @@ def test_listener_of_the_stateless_era_hears_of_a_write(project):
         async with client.listen(resources_list_changed=True, resource_subscriptions=["vmrag://collections"]) as events:
             await anyio.sleep(1.5)
             project.put("new.md", "text")
-            found = []
+            result = []
             with anyio.fail_after(SOON):
                 async for event in events:
-                    found.append(event)
-                    if len(found) == 2:
-                        return found
-        return found
+                    result.append(event)
+                    if len(result) == 2:
+                        return result
+        return result
 
-    found = talk(project, "auto", body)
-    assert {type(each) for each in found} == {ResourcesListChanged, ResourceUpdated}
+    outcome = talk(project, "auto", body)
+    assert {type(item) for item in outcome} == {ResourcesListChanged, ResourceUpdated}
 
 
 @pytest.mark.filterwarnings("ignore:resources/.* is removed")
@@ -371,7 +371,7 @@ def test_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(projec
         off = await client.call_tool(reads, {"query": "rivers"})
         assert "enable_toolset with the toolset 'thinking'" in off.structured_content["suggestions"][0]
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
-        (state,) = (each for each in listed if each["name"] == "thinking")
+        (state,) = (item for item in listed if item["name"] == "thinking")
         answer = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
         assert (state["enabled"], answer.switched_on) == (False, state["tools"])
         again = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
@@ -381,7 +381,7 @@ def test_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(projec
 
     default = {*select_tools(ToolChoice()).tools}
     assert talk(project, era, body, chosen=ToolChoice(), message_handler=listen) - default == {
-        name for name, each in load_catalogue().items() if each.toolsets == ("thinking",)
+        name for name, tool in load_catalogue().items() if tool.toolsets == ("thinking",)
     }
     assert era != "legacy" or types.ToolListChangedNotification in heard
 
@@ -401,7 +401,7 @@ def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
         answer = text_answer(await client.call_tool("enable_toolset", {"toolset": "all"}))
         refused = [await client.call_tool(name, {}) for name in ("get_log", "commit", "dolt_commit")]
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
-        return answer.switched_on, [each.structured_content["code"] for each in refused], listed
+        return answer.switched_on, [answer.structured_content["code"] for answer in refused], listed
 
     async def agrees(_: Any, __: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"confirm": True})
@@ -409,7 +409,7 @@ def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
     chosen = ToolChoice(exclude_tools="get_log", read_only=True)
     added, codes, listed = talk(project, "auto", body, chosen=chosen, elicitation_callback=agrees)
     assert codes == ["TOOL_DISABLED", "ACCESS_DENIED", "ACCESS_DENIED"]
-    offered = {name for each in listed for name in each["tools"]}
+    offered = {name for tool in listed for name in tool["tools"]}
     assert {*added} == offered == {*select_tools(ToolChoice("all", exclude_tools="get_log", read_only=True)).tools}
 
 
@@ -534,8 +534,10 @@ def test_client_that_can_ask_the_person_does_so_before_a_collection_is_deleted(p
     result = talk(project, era, body, elicitation_callback=person)
     assert len(questions) == 1
     assert result.is_error == (answer != "yes")
-    there = [each["collection"] for each in project.ask("list")["documents"] if each["uncommitted"] != "removed"]
-    assert ("handbook" in there) == (answer != "yes")
+    collections = [
+        document["collection"] for document in project.ask("list")["documents"] if document["uncommitted"] != "removed"
+    ]
+    assert ("handbook" in collections) == (answer != "yes")
 
 
 @both_eras
@@ -573,9 +575,9 @@ def test_call_that_was_given_up_stops_at_its_next_step_and_leaves_nothing_in_bet
     arguments = {"collection_name": "handbook", "documents": ["given up"], "ids": ["x"]}
     with pytest.raises(Cancelled):
         tools.session.run_tool(tools.enabled.selection.require_tool("chroma_add_documents"), arguments, given_up)
-    there = tools("chroma_get_documents", collection_name="handbook", ids=["x"])["documents"]
-    found = tools("chroma_query_documents", collection_name="handbook", query_texts=["given up"], n_results=100)
-    assert ("x" in found["ids"][0]) == bool(there)  # stored or not: index and documents agree
+    documents = tools("chroma_get_documents", collection_name="handbook", ids=["x"])["documents"]
+    answer = tools("chroma_query_documents", collection_name="handbook", query_texts=["given up"], n_results=100)
+    assert ("x" in answer["ids"][0]) == bool(documents)  # stored or not: index and documents agree
     assert tools("dolt_status")["index"]["status"] == "synced"
 
 
@@ -608,7 +610,7 @@ def test_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, 
             told.append((done, total))
 
         documents = [f"Document {number} about rivers." for number in range(40)]
-        added = {"collection_name": "handbook", "documents": documents, "ids": [f"r{each}" for each in range(40)]}
+        added = {"collection_name": "handbook", "documents": documents, "ids": [f"r{number}" for number in range(40)]}
         await client.call_tool("chroma_add_documents", added)
         (project.shared / "embeddings.sqlite").unlink()
         result = await client.call_tool("force_full_resync", {"collection": "all"}, progress_callback=progress)
@@ -616,7 +618,7 @@ def test_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, 
         await anyio.sleep(0.2)
 
     talk(project, era, body)
-    done = [each for each, _ in told]
-    assert len(done) > 3
-    assert done == sorted(set(done))
-    assert all(total is not None and each <= total for each, total in told)
+    outcome = [item for item, _ in told]
+    assert len(outcome) > 3
+    assert outcome == sorted(set(outcome))
+    assert all(total is not None and item <= total for item, total in told)

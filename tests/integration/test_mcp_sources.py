@@ -85,30 +85,34 @@ def placed(match: dict[str, Any]) -> dict[str, Any]:
 
 def test_they_are_listed_with_their_numbers_and_their_kind(tools):
     listed = tools("chroma_list_collections")
-    assert [(each["name"], each["kind"], each["document_count"]) for each in listed["collections"]] == [
+    assert [
+        (collection["name"], collection["kind"], collection["document_count"]) for collection in listed["collections"]
+    ] == [
         ("code", "source", 1),
         ("docs", "source", 1),
         ("notes", "chroma", 3),
     ]
-    assert [each["name"] for each in tools("chroma_list_collections", limit=1, offset=1)["collections"]] == ["docs"]
+    assert [
+        collection["name"] for collection in tools("chroma_list_collections", limit=1, offset=1)["collections"]
+    ] == ["docs"]
     assert tools("chroma_list_collections", name_contains="DOC")["total_count"] == 1
     assert listed["kb"]["sources"]["collections"] == ["docs", "code"]
 
 
 def test_question_without_a_collection_asks_both_kinds_and_files_say_where_they_stand(tools, project):
     matches = asked(tools, "rollback script rivers rotate signing keys", n_results=20)
-    assert {each["collection"] for each in matches} == {"code", "docs", "notes"}
+    assert {match["collection"] for match in matches} == {"code", "docs", "notes"}
     assert placed(only(matches, "docs/deploy.md")) == {
         "path": "docs/deploy.md",
         "lines": [8, 10],  # of the file, with its front matter
         "heading": "Deploying > Rollback",
     }
-    found = [placed(each) for each in matches if each["collection"] == "code"]
-    assert {"path": "src/keys.py", "lines": [4, 9], "symbol": "Keys"} in found
+    result = [placed(match) for match in matches if match["collection"] == "code"]
+    assert {"path": "src/keys.py", "lines": [4, 9], "symbol": "Keys"} in result
     lines = (project.top / "src/keys.py").read_text().splitlines(keepends=True)
-    match = next(each for each in matches if each.get("symbol") == "Keys")
+    match = next(match for match in matches if match.get("symbol") == "Keys")
     assert match["document"] == "".join(lines[3:9])
-    assert all(placed(each) == {} for each in matches if each["collection"] == "notes")
+    assert all(placed(match) == {} for match in matches if match["collection"] == "notes")
 
 
 def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(tools, project):
@@ -179,9 +183,9 @@ def test_chunk_of_a_file_is_got_by_its_name_and_metadata_of_code_filters(tools):
 
 
 def test_document_is_got_by_its_path_alone(tools):
-    found = tools("get_document", doc_id="src/keys.py")
-    assert (found["library"], found["content"], found["table"]) == ("code", KEYS, "documents")
-    assert found["kb"]["sources"]
+    answer = tools("get_document", doc_id="src/keys.py")
+    assert (answer["library"], answer["content"], answer["table"]) == ("code", KEYS, "documents")
+    assert answer["kb"]["sources"]
     tools.error("DOCUMENT_NOT_FOUND", "get_document", doc_id="src/keys.py", table="issue_logs")
     tools.error("DOCUMENT_NOT_FOUND", "get_document", doc_id="src/none.py")
 
@@ -198,7 +202,7 @@ def test_tools_for_stored_documents_report_missing_pin(project):
     project.git("commit", "-qm", "no pin")
     project.git("worktree", "add", "-q", "-b", "second", "../second", "bare")
     tools = Tools(project.top.parent / "second")
-    assert {each["name"] for each in tools("chroma_list_collections")["collections"]} == {"docs", "code"}
+    assert {collection["name"] for collection in tools("chroma_list_collections")["collections"]} == {"docs", "code"}
     assert asked(tools, "rollback")[0]["path"] == "docs/deploy.md"
     for name in ("search", "search_all", "search_issues", "chroma_find_similar_thoughts"):
         tools.error("NO_PIN", name, query="x")
@@ -210,9 +214,9 @@ def test_tools_for_stored_documents_report_missing_pin(project):
 
 def test_each_call_reads_the_files_as_they_are_then(tools, project):
     def text() -> tuple[str, Any, Any]:
-        found = tools("chroma_query_documents", collection_name="docs", query_texts=["how to roll back"])
-        match = found["results"][0]["matches"][0]
-        return match["document"].strip(), match.get("uncommitted"), found["kb"]["sources"].get("uncommitted")
+        answer = tools("chroma_query_documents", collection_name="docs", query_texts=["how to roll back"])
+        match = answer["results"][0]["matches"][0]
+        return match["document"].strip(), match.get("uncommitted"), answer["kb"]["sources"].get("uncommitted")
 
     first = text()
     assert first[1:] == (None, None)
@@ -240,13 +244,13 @@ def test_block_kb_names_a_few_files_and_how_many_there_are(tools, project):
         project.write(f"docs/{number:02}.md", f"number {number}\n")
     project.git("add", "-N", "docs")
     project.write("docs/untracked.md", "nobody\n")
-    found = tools("chroma_get_documents", collection_name="docs", limit=1)["kb"]["sources"]
-    assert (len(found["uncommitted"]), found["uncommitted_count"], found["untracked"]) == (
+    sources = tools("chroma_get_documents", collection_name="docs", limit=1)["kb"]["sources"]
+    assert (len(sources["uncommitted"]), sources["uncommitted_count"], sources["untracked"]) == (
         MOST_PATHS,
         MOST_PATHS + 5,
         1,
     )
-    assert found["commit"] == project.git("rev-parse", "HEAD")
+    assert sources["commit"] == project.git("rev-parse", "HEAD")
 
 
 # -- what is stored of the same files, and what cannot be read
@@ -375,10 +379,13 @@ def test_before_anything_is_set_up_the_files_answer(plain):
     first = tools("chroma_query_documents", query_texts=["how to roll back"])
     assert first["results"][0]["matches"][0]["path"] == "docs/deploy.md"
     assert (first["kb"]["commit"], first["kb"]["in_sync"]) == ("", True)
-    [warning] = [each for each in first["warnings"] if each["code"] == "NOT_SET_UP"]
+    [warning] = [warning for warning in first["warnings"] if warning["code"] == "NOT_SET_UP"]
     assert "vmrag init" in warning["message"]
     listed = tools("chroma_list_collections")
-    assert {each["name"]: each["document_count"] for each in listed["collections"]} == {"docs": 1, "code": 1}
+    assert {collection["name"]: collection["document_count"] for collection in listed["collections"]} == {
+        "docs": 1,
+        "code": 1,
+    }
     assert "warnings" not in listed
     assert tools("chroma_peek_collection", collection_name="docs")["total_in_collection"] == 1
     assert tools("get_document", doc_id="docs/deploy.md")["title"] == "Deploying"
@@ -417,7 +424,7 @@ def test_proposed_sources_follow_files_until_setup(plain):
     plain.git("add", "notes.rst")
     assert asked(tools, "when does the tide turn")[0]["path"] == "notes.rst"
     plain.write(".vmrag.yaml", "sources:\n- collection: tides\n  paths: [notes.rst]\n")
-    assert [each["name"] for each in tools("chroma_list_collections")["collections"]] == ["tides"]
+    assert [collection["name"] for collection in tools("chroma_list_collections")["collections"]] == ["tides"]
     plain.write(".vmrag.yaml", "embedding:\n  model: hash\n")
     tools.error("NOT_INITIALIZED", "chroma_query_documents", query_texts=["x"])
     tools("dolt_init")
@@ -440,5 +447,5 @@ def test_client_reads_resources_before_anything_is_set_up(plain):
 def test_questions_at_the_same_time_are_all_answered(plain):
     tools = Tools(plain.top)
     with ThreadPoolExecutor(4) as pool:
-        found = [*pool.map(lambda text: asked(tools, text), ["how to roll back", "rotate keys"] * 4)]
-    assert [each[0]["path"] for each in found] == ["docs/deploy.md", "src/keys.py"] * 4
+        result = [*pool.map(lambda text: asked(tools, text), ["how to roll back", "rotate keys"] * 4)]
+    assert [item[0]["path"] for item in result] == ["docs/deploy.md", "src/keys.py"] * 4

@@ -47,7 +47,7 @@ def ada(world: World) -> Tools:
 
 
 def branch(tools: Tools, name: str, **arguments: Any) -> dict[str, Any]:
-    return next(each for each in tools("dolt_branches", **arguments)["branches"] if each["name"] == name)
+    return next(branch for branch in tools("dolt_branches", **arguments)["branches"] if branch["name"] == name)
 
 
 # -- dolt_status -----------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def branch(tools: Tools, name: str, **arguments: Any) -> dict[str, Any]:
 def test_clean_branch_without_a_remote(project: Project, tools: Tools) -> None:
     result = tools("dolt_status")
     head = tools("dolt_commits")["commits"][0]
-    shown = {each: head[each] for each in ("hash", "short_hash", "message", "author", "timestamp")}
+    shown = {name: head[name] for name in ("hash", "short_hash", "message", "author", "timestamp")}
     assert (result["branch"], result["commit"], head["hash"]) == ("main", shown, project.pinned)
     assert result["remote"] is None
     assert result["local_changes"] == {"has_changes": False, "summary": NOTHING}
@@ -72,11 +72,11 @@ def test_of_very_many_uncommitted_documents_the_first_are_named(project: Project
     monkeypatch.setattr(history, "LISTED", 2)
     for name in ("a.md", "b.md", "c.md"):
         project.put(name, "New.")
-    found = tools("dolt_status", verbose=True)
-    assert found["local_changes"]["documents"] == ["a.md", "b.md"]
-    assert found["local_changes"]["summary"]["total"] == 3
-    assert "offset=2" in found["warnings"][0]["message"]
-    assert [each["doc_id"] for each in tools("get_diff", offset=2)["documents"]] == ["c.md"]
+    answer = tools("dolt_status", verbose=True)
+    assert answer["local_changes"]["documents"] == ["a.md", "b.md"]
+    assert answer["local_changes"]["summary"]["total"] == 3
+    assert "offset=2" in answer["warnings"][0]["message"]
+    assert [document["doc_id"] for document in tools("get_diff", offset=2)["documents"]] == ["c.md"]
 
 
 def test_uncommitted_documents_are_counted_and_named_if_asked_for(project: Project, tools: Tools) -> None:
@@ -158,7 +158,7 @@ def test_status_lists_conflicts_of_an_open_merge(project: Project, tools: Tools)
     assert "content" in conflict["fields"]
     assert conflict["ours"]["content"] == "# Rest\n\nNever rest.\n"
     assert conflict["theirs"]["content"] == ("Ours." + "x" * 600)[:500]
-    assert [(each["line"], each["theirs"]) for each in conflict["hunks"]] == [(1, conflict["theirs"]["content"])]
+    assert [(hunk["line"], hunk["theirs"]) for hunk in conflict["hunks"]] == [(1, conflict["theirs"]["content"])]
     for name, arguments in {"dolt_branches": {}, "dolt_commits": {}, "get_diff": {}}.items():
         tools(name, **arguments)
     project.vmrag("merge", "--abort")
@@ -171,7 +171,7 @@ def test_gits_conflict_in_the_pin_is_an_open_merge(project: Project, tools: Tool
     project.run("merge", "feature")
     result = tools("dolt_status")
     assert result["merge_in_progress"] is True
-    assert [each["doc_id"] for each in result["conflicts"]] == ["rest.md"]
+    assert [conflict["doc_id"] for conflict in result["conflicts"]] == ["rest.md"]
     assert result["link"]["state"] == "in_sync"  # git leaves our side's pin in the file
 
 
@@ -310,7 +310,7 @@ def test_local_branches(project: Project, tools: Tools) -> None:
 
 def test_filter_is_a_glob_and_internal_branches_want_to_be_named(tools: Tools) -> None:
     def names(pattern: str) -> list[str]:
-        return [each["name"] for each in tools("dolt_branches", filter=pattern)["branches"]]
+        return [branch["name"] for branch in tools("dolt_branches", filter=pattern)["branches"]]
 
     assert names("f*") == ["feature"]
     assert names("*") == ["feature", "main"]
@@ -326,7 +326,7 @@ def test_branches_of_both_sides_are_one_list(world: World, ada: Tools) -> None:
     bob.write_document("setup.md", "Bob's.")
     bob.vmrag("push")
     result = ada("dolt_branches")
-    assert [each["name"] for each in result["branches"]] == ["main"]
+    assert [branch["name"] for branch in result["branches"]] == ["main"]
     assert warned(result) == {"STALE_REFS"}
     world.ada.vmrag("fetch")
     result = ada("dolt_branches")
@@ -335,10 +335,10 @@ def test_branches_of_both_sides_are_one_list(world: World, ada: Tools) -> None:
     assert (main["is_local"], main["is_remote"], main["ahead"], main["behind"]) == (True, True, 0, 0)
     assert (theirs["name"], theirs["is_local"], theirs["is_remote"]) == ("theirs", False, True)
     assert "ahead" not in theirs
-    assert [each["name"] for each in ada("dolt_branches", include_local=False)["branches"]] == ["main", "theirs"]
+    assert [branch["name"] for branch in ada("dolt_branches", include_local=False)["branches"]] == ["main", "theirs"]
     world.ada.git("switch", "-q", "-c", "mine")
     world.ada.write_document("setup.md", "Mine.")
-    assert "mine" not in [each["name"] for each in ada("dolt_branches", include_local=False)["branches"]]
+    assert "mine" not in [branch["name"] for branch in ada("dolt_branches", include_local=False)["branches"]]
     assert ada("dolt_show", commit="origin/theirs")["branches"] == ["origin/theirs"]
     assert ada("dolt_find", query="Bob's")["results"][0]["branch"] == "origin/theirs"
 

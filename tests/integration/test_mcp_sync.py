@@ -74,10 +74,10 @@ def add_unindexable(project: Project) -> None:
 
 
 def test_sync_without_changes_reports_zeros(tools: Tools) -> None:
-    found = tools("sync_collection", source_table="documents", identifier="handbook")
-    assert (numbers(found), found["collection"], found["sync_status"]) == (NOTHING, "handbook", "synced")
-    assert found["commit"] == found["kb"]["commit"]
-    assert (found["branch"], bool(found["snapshot"])) == ("main", True)
+    answer = tools("sync_collection", source_table="documents", identifier="handbook")
+    assert (numbers(answer), answer["collection"], answer["sync_status"]) == (NOTHING, "handbook", "synced")
+    assert answer["commit"] == answer["kb"]["commit"]
+    assert (answer["branch"], bool(answer["snapshot"])) == ("main", True)
     everything = tools("sync_all")
     assert (everything["totals"], everything["failed"]) == (NOTHING, [])
     assert numbers(only(everything["collections"])) == NOTHING
@@ -96,8 +96,8 @@ def test_documents_that_the_index_did_not_follow_are_brought_uncommitted_as_they
     stored = documents(project)
     assert tools("get_sync_status") == status
 
-    found = tools("sync_collection", source_table="documents", identifier="handbook_main")
-    assert numbers(found) == {"added": 2, "modified": 0, "deleted": 1, "chunks": 2}
+    answer = tools("sync_collection", source_table="documents", identifier="handbook_main")
+    assert numbers(answer) == {"added": 2, "modified": 0, "deleted": 1, "chunks": 2}
     assert tools("get_sync_status")["in_sync"] is True
     assert tools("sync_all")["totals"] == NOTHING
     assert documents(project) == stored
@@ -127,8 +127,8 @@ def test_with_the_indexes_deleted_everything_is_built_again_and_answers_are_the_
         None,
         5,
     )
-    found = tools("sync_all")
-    assert numbers(found["totals"]) == {"added": 5, "modified": 0, "deleted": 0, "chunks": 5}
+    answer = tools("sync_all")
+    assert numbers(answer["totals"]) == {"added": 5, "modified": 0, "deleted": 0, "chunks": 5}
     assert project.answers() == answers
     assert tools("sync_all")["totals"] == NOTHING
 
@@ -152,8 +152,8 @@ def test_collection_without_a_row_goes_from_the_index(project: Project, tools: T
     project.put("a.md", "A.", collection="notes")
     project.record("notes")
     store_without_index(project, Write(remove_collections=["notes"]))
-    found = tools("sync_all")
-    assert found["totals"]["deleted"] == 1
+    answer = tools("sync_all")
+    assert answer["totals"]["deleted"] == 1
     with opened(project) as ws, ws.reader.view() as view:
         from vmrag_link.index.contents import read_collections
 
@@ -166,9 +166,9 @@ def test_checkout_made_elsewhere_is_followed_and_counted(project: Project, tools
     status = tools("get_sync_status")
     assert (status["in_sync"], status["kb"]["in_sync"]) == (False, False)
     assert only(status["collections"])["pending_documents"] == 4
-    found = tools("sync_all")
-    assert numbers(found["totals"]) == {"added": 1, "modified": 1, "deleted": 2, "chunks": 2}
-    assert found["kb"]["commit"] == project.pinned
+    answer = tools("sync_all")
+    assert numbers(answer["totals"]) == {"added": 1, "modified": 1, "deleted": 2, "chunks": 2}
+    assert answer["kb"]["commit"] == project.pinned
 
 
 # -- what cannot be brought ------------------------------------------------------------------------
@@ -178,17 +178,19 @@ def test_collection_whose_model_is_missing_is_named_and_nothing_pretends_success
     project: Project, tools: Tools
 ) -> None:
     add_unindexable(project)
-    found = tools("sync_all")
-    assert [(each["collection"], each["error"]) for each in found["failed"]] == [("mini", "EMBEDDING_SERVICE_ERROR")]
-    assert {each["collection"]: each["sync_status"] for each in found["collections"]} == {
+    answer = tools("sync_all")
+    assert [(collection["collection"], collection["error"]) for collection in answer["failed"]] == [
+        ("mini", "EMBEDDING_SERVICE_ERROR")
+    ]
+    assert {collection["collection"]: collection["sync_status"] for collection in answer["collections"]} == {
         "handbook": "pending",
         "mini": "error",
     }
-    assert warned(found) == {"INDEX_PENDING"}
+    assert warned(answer) == {"INDEX_PENDING"}
     status = tools("get_sync_status")
     mini = only(status["collections"], "mini")
     assert (mini["sync_status"], mini["pending_documents"], status["in_sync"]) == ("error", 1, False)
-    assert mini["error_message"] == found["failed"][0]["message"]
+    assert mini["error_message"] == answer["failed"][0]["message"]
     tools.error("EMBEDDING_SERVICE_ERROR", "sync_collection", source_table="documents", identifier="mini")
     other = tools("sync_collection", source_table="documents", identifier="handbook")
     assert (other["sync_status"], warned(other)) == ("pending", {"INDEX_PENDING"})
@@ -204,11 +206,11 @@ def test_full_resync_builds_all_again_and_answers_are_the_same(project: Project,
     answers, marks = project.answers(), project.marks()
     [before] = (project.shared / "views").glob(f"{project.pinned}-*/view")
     stood, held = before.stat().st_ino, list_segments(before.parent)
-    found = tools("force_full_resync", collection="all")
-    assert (found["collection"], found["rebuilt"], found["sync_status"]) == ("all", True, "synced")
-    assert numbers(found) == {"added": 5, "modified": 0, "deleted": 0, "chunks": 5}
-    assert found["seconds"] > 0
-    assert found["kb"]["dirty"] is True
+    answer = tools("force_full_resync", collection="all")
+    assert (answer["collection"], answer["rebuilt"], answer["sync_status"]) == ("all", True, "synced")
+    assert numbers(answer) == {"added": 5, "modified": 0, "deleted": 0, "chunks": 5}
+    assert answer["seconds"] > 0
+    assert answer["kb"]["dirty"] is True
     assert before.stat().st_ino != stood
     assert held
     assert held.keys().isdisjoint(list_segments(before.parent))
@@ -222,22 +224,22 @@ def test_searches_go_on_while_the_index_is_built_again(project: Project, tools: 
     store_without_index(project, Write(put_documents=texts))
     project.record("many")
     expected = project.answers()
-    done = threading.Event()
-    found: list[Any] = []
+    result = threading.Event()
+    found_values: list[Any] = []
 
     def ask() -> None:
         other = Project(project.top)
-        while not done.is_set():
-            found.append(other.run_quietly("query", "faq question", "--json").code)
+        while not result.is_set():
+            found_values.append(other.run_quietly("query", "faq question", "--json").code)
 
     asking = threading.Thread(target=ask)
     asking.start()
     try:
         tools("force_full_resync", collection="all")
     finally:
-        done.set()
+        result.set()
         asking.join()
-    assert set(found) == {0}
+    assert set(found_values) == {0}
     assert project.answers() == expected
 
 

@@ -28,7 +28,7 @@ def begun(world: World, name: str) -> tuple[State, Tools]:
 
 
 def texts(tools: Tools) -> dict[str, str]:
-    return {each["id"]: each["document"] for each in tools("chroma_get_documents", **NOTES)["documents"]}
+    return {document["id"]: document["document"] for document in tools("chroma_get_documents", **NOTES)["documents"]}
 
 
 def found(tools: Tools, query: str) -> list[str]:
@@ -91,8 +91,8 @@ def test_equally_many_documents_are_not_taken_for_the_same_ones(world):
     past_the_tools(state, put={"e": "epsilon words"}, remove=["a"])
     (status,) = tools("get_sync_status")["collections"]
     assert (status["document_count"], status["sync_status"]) == (3, "pending")
-    done = tools("sync_collection", **ALL_NOTES)
-    assert (done["added"], done["deleted"]) == (1, 1)
+    answer = tools("sync_collection", **ALL_NOTES)
+    assert (answer["added"], answer["deleted"]) == (1, 1)
     assert sorted(found(tools, "epsilon words")) == ["b", "c", "e"]
     assert tools("get_sync_status")["in_sync"]
 
@@ -128,8 +128,8 @@ def test_no_chunk_of_a_document_stays_when_it_goes_however_many_there_are(world,
             tools("chroma_delete_documents", **NOTES, where_document={"$contains": "zebra"})
         case "update":
             tools("chroma_update_documents", **NOTES, ids=["long"], documents=["short"])
-    left = tools("chroma_get_collection_count", **NOTES)
-    assert left["chunk_count"] == left["count"] == (4 if by == "update" else 3)
+    answer = tools("chroma_get_collection_count", **NOTES)
+    assert answer["chunk_count"] == answer["count"] == (4 if by == "update" else 3)
     matches = tools("chroma_query_documents", **NOTES, query_texts=["zebra"], n_results=100)["results"][0]["matches"]
     assert not any("zebra" in match["document"] for match in matches)
 
@@ -142,8 +142,8 @@ def test_new_text_keeps_the_metadata_and_each_document_gets_its_own(world):
     documents = tools("chroma_get_documents", **NOTES)["documents"]
     assert [(document["id"], document["metadata"]["n"]) for document in documents] == [("a", 1), ("b", 20), ("c", 30)]
     for number, expected in ((1, "a"), (20, "b"), (30, "c")):
-        asked = tools("chroma_query_documents", **NOTES, query_texts=["words"], where={"n": number})
-        assert asked["ids"] == [[expected]]
+        answer = tools("chroma_query_documents", **NOTES, query_texts=["words"], where={"n": number})
+        assert answer["ids"] == [[expected]]
     assert texts(tools) == TEXTS | {"a": "new words"}
 
 
@@ -157,9 +157,9 @@ def test_documents_that_come_from_elsewhere_keep_their_metadata(world, way):
     number = ord(doc_id) - ord("a") + 1
     (document,) = tools("chroma_get_documents", **NOTES, ids=[doc_id])["documents"]
     assert document["metadata"] == {"n": number}
-    asked = tools("chroma_query_documents", **NOTES, query_texts=["words"], where={"n": number})
-    assert asked["ids"] == [[doc_id]]
-    assert asked["results"][0]["matches"][0]["metadata"]["n"] == number
+    answer = tools("chroma_query_documents", **NOTES, query_texts=["words"], where={"n": number})
+    assert answer["ids"] == [[doc_id]]
+    assert answer["results"][0]["matches"][0]["metadata"]["n"] == number
 
 
 # -- bookkeeping, contents, hashes -----------------------------------------------------------------
@@ -197,8 +197,8 @@ def test_contents_are_stored_exactly_whatever_is_in_them_and_however_long_they_a
     }
     tools("chroma_add_documents", **NOTES, ids=list(contents), documents=list(contents.values()))
     message = "C:\\new 'quoted' \"twice\"\n\nand $HOME"
-    done = tools("dolt_commit", message=message)
-    assert done["commit"]["message"] == message
+    answer = tools("dolt_commit", message=message)
+    assert answer["commit"]["message"] == message
     assert tools("dolt_find", query="C:\\new")["total_found"] == 1
     for doc_id, text in contents.items():
         (document,) = tools("chroma_get_documents", **NOTES, ids=[doc_id])["documents"]
@@ -211,11 +211,11 @@ def test_hashes_are_taken_as_they_were_given_and_no_colour_confuses_anything(wor
     state, tools = begun(world, "topic")
     for name in ("color.ui", "color.status", "color.branch"):
         state.git("config", name, "always")
-    for each in tools("dolt_commits", branch="topic")["commits"]:
-        assert each["short_hash"] == each["hash"][:7]
-        for name in (each["hash"], each["hash"][:12]):
-            assert tools("dolt_show", commit=name)["commit"]["hash"] == each["hash"]
-        assert tools("dolt_find", query=each["hash"], search_type="hash")["total_found"] == 1
+    for commit in tools("dolt_commits", branch="topic")["commits"]:
+        assert commit["short_hash"] == commit["hash"][:7]
+        for name in (commit["hash"], commit["hash"][:12]):
+            assert tools("dolt_show", commit=name)["commit"]["hash"] == commit["hash"]
+        assert tools("dolt_find", query=commit["hash"], search_type="hash")["total_found"] == 1
     gone_to = tools("dolt_checkout", target=state.head("topic"))
     assert gone_to["checkout_result"]["to_commit"] == state.head("topic")
     linked = tools("dolt_link_git", bidirectional=True)["link"]

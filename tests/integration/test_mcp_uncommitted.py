@@ -35,7 +35,7 @@ class Desk:
         answer = self.tools("status")
         listed = answered(answer)
         lines = self.project.vmrag("status", code=None).out.splitlines()
-        shown = [f"{found[1]} {found[2]}" for line in lines if (found := LINE.fullmatch(line))]
+        shown = [f"{match[1]} {match[2]}" for line in lines if (match := LINE.fullmatch(line))]
         assert sorted(listed) == sorted(shown)
         files = [line for line in answer.body if re.match(r"\d+ files? in ", line)]
         edited = re.findall(r"(\d+) (?:edited|removed)", "".join(files))

@@ -51,13 +51,13 @@ COUNTS = {"added": 1, "modified": 1, "deleted": 1, "total": 3}
 
 def test_commit_holds_everything_uncommitted_and_its_pin_is_staged(dirty, tools, tmp_path):
     before = dirty.pinned
-    done = tools("dolt_commit", message="three changes")
-    assert done["changes_committed"] == COUNTS
-    commit = done["commit"]
+    answer = tools("dolt_commit", message="three changes")
+    assert answer["changes_committed"] == COUNTS
+    commit = answer["commit"]
     assert commit == commit | {"message": "three changes", "parent_hash": before, "short_hash": commit["hash"][:7]}
     assert commit["timestamp"].endswith("Z")
-    assert done["linked"] is None
-    assert done["kb"] == done["kb"] | {"commit": commit["hash"], "branch": "main", "dirty": False, "in_sync": True}
+    assert answer["linked"] is None
+    assert answer["kb"] == answer["kb"] | {"commit": commit["hash"], "branch": "main", "dirty": False, "in_sync": True}
     assert dirty.pinned == commit["hash"]
     assert dirty.git("status", "--porcelain") == "M  .dolt-version"
     assert dirty.texts() == DIRTY
@@ -79,27 +79,27 @@ def test_trap_24_deleting_only_a_collection_is_a_change(notes, tools):
 
 
 def test_commit_is_linked_to_gits_and_a_link_that_fails_is_a_warning(dirty, tools):
-    done = tools("dolt_commit", message="m", auto_link_git=True)
-    assert done["linked"]["link"] == done["linked"]["link"] | {
-        "dolt_commit": done["commit"]["hash"],
+    answer = tools("dolt_commit", message="m", auto_link_git=True)
+    assert answer["linked"]["link"] == answer["linked"]["link"] | {
+        "dolt_commit": answer["commit"]["hash"],
         "dolt_branch": "main",
         "git_commit": dirty.git("rev-parse", "HEAD"),
         "git_branch": "main",
     }
-    assert not done["linked"]["bidirectional"]["enabled"]
+    assert not answer["linked"]["bidirectional"]["enabled"]
     dirty.git("update-ref", "-d", "HEAD")  # there is no commit to link any more
     put(dirty, e="epsilon")
-    done = tools("dolt_commit", message="m", auto_link_git=True)
-    assert (done["linked"], "IGNORED_SETTING" in warned(done)) == (None, True)
+    answer = tools("dolt_commit", message="m", auto_link_git=True)
+    assert (answer["linked"], "IGNORED_SETTING" in warned(answer)) == (None, True)
     assert dirty.marks()["e"] is None
 
 
 def test_without_auto_pin_the_pin_stays(dirty, tools):
     before = dirty.pinned
     dirty.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
-    done = tools("dolt_commit", message="m")
-    assert (dirty.pinned, done["commit"]["parent_hash"]) == (before, before)
-    assert kb_branches(dirty)["main"].head == done["commit"]["hash"]
+    answer = tools("dolt_commit", message="m")
+    assert (dirty.pinned, answer["commit"]["parent_hash"]) == (before, before)
+    assert kb_branches(dirty)["main"].head == answer["commit"]["hash"]
 
 
 def test_commit_succeeds_with_a_warning_if_the_index_fails(dirty, tools, monkeypatch):
@@ -108,9 +108,9 @@ def test_commit_succeeds_with_a_warning_if_the_index_fails(dirty, tools, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(build, "provide_view", fail)
-        done = tools("dolt_commit", message="m")
-    assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
-    assert (done["commit"]["hash"], done["kb"]["in_sync"]) == (dirty.pinned, False)
+        answer = tools("dolt_commit", message="m")
+    assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(answer)
+    assert (answer["commit"]["hash"], answer["kb"]["in_sync"]) == (dirty.pinned, False)
     assert dirty.texts() == DIRTY
 
 
@@ -118,30 +118,30 @@ def test_commit_succeeds_with_a_warning_if_the_index_fails(dirty, tools, monkeyp
 
 
 def test_checkout_moves_the_pin_and_what_queries_find_and_back_again(notes, tools, tmp_path):
-    before, found = notes.pinned, notes.answers()
+    before, answers = notes.pinned, notes.answers()
     topic = branched(notes, tools, t="tau")
-    assert (notes.pinned, notes.answers()) == (before, found)
+    assert (notes.pinned, notes.answers()) == (before, answers)
     assert notes.git("status", "--porcelain") == ""
-    done = tools("dolt_checkout", target="topic")
-    assert done["checkout_result"] == {
+    answer = tools("dolt_checkout", target="topic")
+    assert answer["checkout_result"] == {
         "from_branch": "main",
         "from_commit": before,
         "to_branch": "topic",
         "to_commit": topic,
     }
-    assert done["action_taken"] == {"uncommitted_handling": "none", "branch_created": False}
-    assert done["sync_summary"] == {
+    assert answer["action_taken"] == {"uncommitted_handling": "none", "branch_created": False}
+    assert answer["sync_summary"] == {
         "documents_added": 1,
         "documents_modified": 0,
         "documents_deleted": 0,
         "total_changes": 1,
     }
-    assert not done["detached"]
-    assert done["kb"] == done["kb"] | {"branch": "topic", "commit": topic, "in_sync": True}
+    assert not answer["detached"]
+    assert answer["kb"] == answer["kb"] | {"branch": "topic", "commit": topic, "in_sync": True}
     assert (notes.pinned, notes.git("status", "--porcelain")) == (topic, "M  .dolt-version")
     assert notes.texts() == TEXTS | {"t": "tau"}
     assert tools("dolt_checkout", target="main")["sync_summary"]["documents_deleted"] == 1
-    assert notes.answers() == found
+    assert notes.answers() == answers
     whole(notes, tmp_path)
 
 
@@ -149,9 +149,9 @@ def test_trap_1_a_hash_is_read_itself_and_never_a_branch_tip(notes, tools):
     first = notes.pinned
     second = changed(notes, tools, "second", d="delta")
     for target in (first, first[:8], "HEAD~1", f"{second[:8]}~1"):
-        done = tools("dolt_checkout", target=target)
-        assert (done["detached"], done["checkout_result"]["to_branch"]) == (True, None)
-        assert (done["checkout_result"]["to_commit"], done["kb"]["commit"]) == (first, first)
+        answer = tools("dolt_checkout", target=target)
+        assert (answer["detached"], answer["checkout_result"]["to_branch"]) == (True, None)
+        assert (answer["checkout_result"]["to_commit"], answer["kb"]["commit"]) == (first, first)
         assert notes.texts() == TEXTS
         assert tools("dolt_checkout", target="main")["checkout_result"]["to_commit"] == second
     assert tools.error("COMMIT_NOT_FOUND", "dolt_checkout", target="0" * 40)
@@ -200,47 +200,50 @@ def test_name_that_is_kept_for_another_code_branch_makes_no_branch(notes, tools)
 def test_checkout_creates_branch_at_the_given_commit(notes, tools):
     first = notes.pinned
     second = changed(notes, tools, "second", d="delta")
-    done = tools("dolt_checkout", target="old", create_branch=True, **{"from": "HEAD~1"})
-    assert done["action_taken"]["branch_created"]
-    assert (done["checkout_result"]["to_branch"], done["checkout_result"]["to_commit"]) == ("old", first)
+    answer = tools("dolt_checkout", target="old", create_branch=True, **{"from": "HEAD~1"})
+    assert answer["action_taken"]["branch_created"]
+    assert (answer["checkout_result"]["to_branch"], answer["checkout_result"]["to_commit"]) == ("old", first)
     tools("dolt_checkout", target="main")
-    done = tools("dolt_checkout", target="new", create_branch=True)
-    assert (done["checkout_result"]["to_commit"], kb_branches(notes)["new"].head) == (second, second)
+    answer = tools("dolt_checkout", target="new", create_branch=True)
+    assert (answer["checkout_result"]["to_commit"], kb_branches(notes)["new"].head) == (second, second)
 
 
 def test_checkout_of_current_branch_keeps_uncommitted_documents(dirty, tools):
     before = everything(dirty)
     for target in ("main", "HEAD"):
         for how in ("abort", "carry"):
-            done = tools("dolt_checkout", target=target, if_uncommitted=how)
-            assert (done["action_taken"]["uncommitted_handling"], done["sync_summary"]["total_changes"]) == ("none", 0)
+            answer = tools("dolt_checkout", target=target, if_uncommitted=how)
+            assert (answer["action_taken"]["uncommitted_handling"], answer["sync_summary"]["total_changes"]) == (
+                "none",
+                0,
+            )
     assert everything(dirty) == before
 
 
 def test_new_branch_starts_at_what_was_committed_first(dirty, tools):
-    done = tools("dolt_checkout", target="new", create_branch=True, if_uncommitted="commit_first")
+    answer = tools("dolt_checkout", target="new", create_branch=True, if_uncommitted="commit_first")
     branches = kb_branches(dirty)
-    assert branches["main"].head == branches["new"].head == done["checkout_result"]["to_commit"]
+    assert branches["main"].head == branches["new"].head == answer["checkout_result"]["to_commit"]
     assert dirty.texts() == DIRTY
 
 
 def kept(project: Project) -> list[dict[str, str]]:
     """What the commits hold that the anchor leads to."""
     with opened(project) as workspace:
-        found = [each.revision for each in workspace.engine.log(kb_branches(project)["vmrag_keep"].head)]
-    return [holds(project, each) for each in found]
+        revisions = [revision.revision for revision in workspace.engine.log(kb_branches(project)["vmrag_keep"].head)]
+    return [holds(project, revision) for revision in revisions]
 
 
 def test_trap_8_carry_takes_additions_edits_and_deletions_along(notes, tools, tmp_path):
     branched(notes, tools, t="tau")
     put(notes, d="delta", a="edited")
     drop(notes, "b")
-    done = tools("dolt_checkout", target="topic", if_uncommitted="carry")
-    assert done["action_taken"]["uncommitted_handling"] == "carry"
+    answer = tools("dolt_checkout", target="topic", if_uncommitted="carry")
+    assert answer["action_taken"]["uncommitted_handling"] == "carry"
     assert notes.texts() == DIRTY | {"t": "tau"}
     assert notes.marks() == {"a": "modified", "b": "removed", "c": None, "d": "added", "t": None}
-    assert done["kb"]["dirty"]
-    assert done["sync_summary"] == done["sync_summary"] | {"documents_added": 1, "total_changes": 1}
+    assert answer["kb"]["dirty"]
+    assert answer["sync_summary"] == answer["sync_summary"] | {"documents_added": 1, "total_changes": 1}
     branches = kb_branches(notes)
     assert (branches["main"].dirty, branches["topic"].dirty) == (False, True)
     assert not [name for name in branches if name.startswith("vmrag/")]
@@ -251,9 +254,9 @@ def test_carry_to_a_commit_makes_a_branch_for_what_is_carried(notes, tools):
     first = notes.pinned
     changed(notes, tools, "second", d="delta")
     put(notes, e="epsilon")
-    done = tools("dolt_checkout", target=first, if_uncommitted="carry")
+    answer = tools("dolt_checkout", target=first, if_uncommitted="carry")
     assert notes.texts() == TEXTS | {"e": "epsilon"}
-    assert (done["detached"], done["checkout_result"]["to_commit"]) == (False, first)
+    assert (answer["detached"], answer["checkout_result"]["to_commit"]) == (False, first)
 
 
 def test_carry_that_would_conflict_changes_nothing(notes, tools):
@@ -261,7 +264,9 @@ def test_carry_that_would_conflict_changes_nothing(notes, tools):
     put(notes, a="mine", d="delta")
     before = everything(notes)
     failed = tools.error("MERGE_CONFLICT", "dolt_checkout", target="topic", if_uncommitted="carry")
-    assert [(each["collection"], each["doc_id"]) for each in failed["details"]["conflicts"]] == [("notes", "a")]
+    assert [(conflict["collection"], conflict["doc_id"]) for conflict in failed["details"]["conflicts"]] == [
+        ("notes", "a")
+    ]
     assert everything(notes) == before
 
 
@@ -295,9 +300,9 @@ def test_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, tool
 
     with monkeypatch.context() as patch:
         patch.setattr(build, "provide_view", fail)
-        done = tools("dolt_checkout", target="topic")
-    assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
-    assert (done["checkout_result"]["to_commit"], done["kb"]["in_sync"]) == (topic, False)
+        answer = tools("dolt_checkout", target="topic")
+    assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(answer)
+    assert (answer["checkout_result"]["to_commit"], answer["kb"]["in_sync"]) == (topic, False)
     assert notes.texts() == TEXTS | {"t": "tau"}
 
 
@@ -309,15 +314,15 @@ def test_reset_needs_a_confirmation_where_something_is_uncommitted(dirty, tools,
     failed = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
     assert COUNTS.items() <= failed["details"]["local_changes"].items()
     assert everything(dirty) == before
-    done = tools("dolt_reset", confirm_discard=True)
-    assert done["reset_result"] == {
+    answer = tools("dolt_reset", confirm_discard=True)
+    assert answer["reset_result"] == {
         "from_commit": dirty.pinned,
         "to_commit": dirty.pinned,
         "discarded_changes": COUNTS,
     }
-    assert done["sync_summary"] == {"documents_restored": 2, "documents_removed": 1}
-    assert done["orphaned_commits"] == []
-    assert (dirty.texts(), done["kb"]["dirty"]) == (TEXTS, False)
+    assert answer["sync_summary"] == {"documents_restored": 2, "documents_removed": 1}
+    assert answer["orphaned_commits"] == []
+    assert (dirty.texts(), answer["kb"]["dirty"]) == (TEXTS, False)
     assert DIRTY in kept(dirty)
     whole(dirty, tmp_path)
 
@@ -331,9 +336,9 @@ def test_trap_6_a_target_that_does_not_resolve_changes_nothing(dirty, tools):
 
 def test_reset_of_what_is_clean_to_head_does_nothing(notes, tools):
     before = everything(notes)
-    done = tools("dolt_reset")
-    assert done["reset_result"]["discarded_changes"] == NONE
-    assert done["sync_summary"] == {"documents_restored": 0, "documents_removed": 0}
+    answer = tools("dolt_reset")
+    assert answer["reset_result"]["discarded_changes"] == NONE
+    assert answer["sync_summary"] == {"documents_restored": 0, "documents_removed": 0}
     assert everything(notes) == before
 
 
@@ -347,11 +352,14 @@ def test_clean_branch_moved_back_lists_the_orphans_and_they_can_be_read(notes, t
     first = notes.pinned
     second = changed(notes, tools, "second", d="delta")
     third = changed(notes, tools, "third", e="epsilon")
-    done = tools("dolt_reset", target="HEAD~2")
-    assert (done["reset_result"]["from_commit"], done["reset_result"]["to_commit"]) == (third, first)
-    assert [each["hash"] for each in done["orphaned_commits"]] == [third, second]
-    assert done["orphaned_commits"][0] == done["orphaned_commits"][0] | {"message": "third", "short_hash": third[:7]}
-    assert done["sync_summary"] == {"documents_restored": 0, "documents_removed": 2}
+    answer = tools("dolt_reset", target="HEAD~2")
+    assert (answer["reset_result"]["from_commit"], answer["reset_result"]["to_commit"]) == (third, first)
+    assert [commit["hash"] for commit in answer["orphaned_commits"]] == [third, second]
+    assert answer["orphaned_commits"][0] == answer["orphaned_commits"][0] | {
+        "message": "third",
+        "short_hash": third[:7],
+    }
+    assert answer["sync_summary"] == {"documents_restored": 0, "documents_removed": 2}
     assert (notes.pinned, notes.texts(), kb_branches(notes)["main"].head) == (first, TEXTS, first)
     whole(notes, tmp_path)
     assert tools("dolt_checkout", target=third)["detached"]
@@ -362,8 +370,8 @@ def test_reset_does_not_list_commits_of_other_branches_as_orphaned(notes, tools)
     changed(notes, tools, "second", d="delta")
     tools("create_branch", name="second")
     third = changed(notes, tools, "third", e="epsilon")
-    done = tools("dolt_reset", target="HEAD~2")
-    assert [each["hash"] for each in done["orphaned_commits"]] == [third]
+    answer = tools("dolt_reset", target="HEAD~2")
+    assert [commit["hash"] for commit in answer["orphaned_commits"]] == [third]
 
 
 def test_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
@@ -371,8 +379,8 @@ def test_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     assert tools.error("CONFIRMATION_REQUIRED", "dolt_reset")["details"]["merge_in_progress"]
     put(notes, a="by hand")
-    done = tools("dolt_reset", confirm_discard=True)
-    assert done["reset_result"]["discarded_changes"]["modified"] == 1
+    answer = tools("dolt_reset", confirm_discard=True)
+    assert answer["reset_result"]["discarded_changes"]["modified"] == 1
     assert (notes.pinned, notes.texts()["a"]) == (ours, "ours")
     tools("dolt_checkout", target="topic")  # no merge is in the way
     whole(notes, tmp_path)
@@ -381,13 +389,13 @@ def test_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
 def test_added_collections_are_discarded_too(notes, tools):
     notes.put("x", "chi", collection="fresh")
     tools("dolt_reset", confirm_discard=True)
-    assert [each["name"] for each in tools("chroma_list_collections")["collections"]] == ["notes"]
+    assert [collection["name"] for collection in tools("chroma_list_collections")["collections"]] == ["notes"]
 
 
 def test_reset_to_another_branch_takes_this_one_there(notes, tools):
     topic = branched(notes, tools, t="tau")
-    done = tools("dolt_reset", target="topic")
-    assert (done["reset_result"]["to_commit"], done["kb"]["branch"]) == (topic, "main")
+    answer = tools("dolt_reset", target="topic")
+    assert (answer["reset_result"]["to_commit"], answer["kb"]["branch"]) == (topic, "main")
     assert kb_branches(notes)["main"].head == topic == notes.pinned
 
 
@@ -395,8 +403,8 @@ def test_without_auto_pin_a_reset_takes_the_branch_back_to_the_pin(dirty, tools)
     before = dirty.pinned
     dirty.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
     made = tools("dolt_commit", message="m")["commit"]["hash"]
-    done = tools("dolt_reset")
-    assert [each["hash"] for each in done["orphaned_commits"]] == [made]
+    answer = tools("dolt_reset")
+    assert [commit["hash"] for commit in answer["orphaned_commits"]] == [made]
     assert (kb_branches(dirty)["main"].head, dirty.texts()) == (before, TEXTS)
 
 
@@ -412,8 +420,8 @@ STEPS = {
 
 def dies(project: Project, step: str, tool: str, **arguments: object) -> None:
     """The call, in a process that is killed at that step."""
-    done = driven_tool(project, step, tool, arguments)
-    assert done.code == -signal.SIGKILL, done
+    result = driven_tool(project, step, tool, arguments)
+    assert result.code == -signal.SIGKILL, result
 
 
 def places(project: Project) -> list[dict[str, str]]:
@@ -441,8 +449,8 @@ def test_kill_while_documents_are_carried_loses_none_of_them(dirty, tools, tmp_p
     if "vmrag/wip/main" in kb_branches(dirty):
         if step == "once the documents are set aside":
             tools("dolt_checkout", target="topic")
-        done = tools("merge_branch", source="vmrag/wip/main")
-        assert (done["target"], done["to_commit"], done["commits_merged"]) == ("topic", dirty.pinned, 0)
+        answer = tools("merge_branch", source="vmrag/wip/main")
+        assert (answer["target"], answer["to_commit"], answer["commits_merged"]) == ("topic", dirty.pinned, 0)
     assert dirty.texts() == edited | {"t": "tau"}
     whole(dirty, tmp_path)
 
@@ -473,18 +481,21 @@ def test_branch_that_only_the_remote_has_gets_a_local_one(world, tmp_path):
     bob = world.join("bob")
     bob.vmrag("clone")
     bobs = Tools(bob.top)
-    done = bobs("dolt_checkout", target="origin/topic")
-    assert (done["detached"], done["checkout_result"]["to_commit"]) == (True, topic)
+    answer = bobs("dolt_checkout", target="origin/topic")
+    assert (answer["detached"], answer["checkout_result"]["to_commit"]) == (True, topic)
     assert bobs.error("BRANCH_NOT_FOUND", "dolt_checkout", target="other")
-    done = bobs("dolt_checkout", target="topic")
-    assert done["action_taken"]["branch_created"]
-    assert (done["checkout_result"]["to_branch"], done["checkout_result"]["to_commit"]) == ("topic", topic)
+    answer = bobs("dolt_checkout", target="topic")
+    assert answer["action_taken"]["branch_created"]
+    assert (answer["checkout_result"]["to_branch"], answer["checkout_result"]["to_commit"]) == ("topic", topic)
     assert kb_branches(bob)["topic"].head == topic == bob.pinned
     whole(bob, tmp_path)
     bob.put("mine.md", "Mine.")
     made = bobs("dolt_commit", message="mine")["commit"]["hash"]
-    done = bobs("dolt_reset", target="origin/topic")
-    assert (done["reset_result"]["to_commit"], [each["hash"] for each in done["orphaned_commits"]]) == (topic, [made])
+    answer = bobs("dolt_reset", target="origin/topic")
+    assert (answer["reset_result"]["to_commit"], [commit["hash"] for commit in answer["orphaned_commits"]]) == (
+        topic,
+        [made],
+    )
     assert bobs("dolt_reset", target="HEAD~1")["orphaned_commits"] == []  # the remote holds it
 
 
@@ -504,9 +515,9 @@ def test_discarded_documents_are_named_and_can_be_merged_back(notes, tools, tool
     put(notes, d="delta", a="edited")
     assert load_catalogue()[tool].annotations["destructiveHint"]
     how = {"confirm_discard": True} if tool == "dolt_reset" else {"if_uncommitted": "reset_first"}
-    done = tools(tool, **arguments, **how)
+    answer = tools(tool, **arguments, **how)
     assert notes.texts() == TEXTS
-    (note,) = (each["message"] for each in done["warnings"] if "Discarded" in each["message"])
+    (note,) = (warning["message"] for warning in answer["warnings"] if "Discarded" in warning["message"])
     assert "2 documents (a, d)" in note
     tools("merge_branch", source=re.search(r"source=(\w+)", note)[1])
     assert notes.texts() == TEXTS | {"d": "delta", "a": "edited"}

@@ -80,14 +80,14 @@ class Story(Project):
 
     def does(self, *arguments: str, code: int = 0) -> str:
         """git, without hooks; what it said on stderr."""
-        done = self.run(*arguments, env={"VMRAG": "0"})
-        assert done.returncode == code, (done.stdout, done.stderr)
-        return done.stderr
+        result = self.run(*arguments, env={"VMRAG": "0"})
+        assert result.returncode == code, (result.stdout, result.stderr)
+        return result.stderr
 
     def texts(self, revision: str = "") -> Texts:
         with opened(self) as workspace:
-            found = workspace.engine.read_documents(revision or self.pinned, collection="handbook")
-            return {each.doc_id: each.content for each in found}
+            documents = workspace.engine.read_documents(revision or self.pinned, collection="handbook")
+            return {document.doc_id: document.content for document in documents}
 
     def info(self, revision: str = "") -> RevisionInfo:
         with opened(self) as workspace:
@@ -303,9 +303,9 @@ def test_octopus_fails_as_git_does_without_harm(story):
     story.tell("third", third="Third.")
     story.quiet("switch", "-q", "main")
     before = story.pin
-    done = story.run("merge", "--no-edit", "side", "third", env={"VMRAG": "0"})
-    assert done.returncode in (1, 2)
-    assert "octopus" in done.stdout + done.stderr
+    result = story.run("merge", "--no-edit", "side", "third", env={"VMRAG": "0"})
+    assert result.returncode in (1, 2)
+    assert "octopus" in result.stdout + result.stderr
     story.quiet("reset", "-q", "--hard")
     assert story.pin == before
 
@@ -342,7 +342,7 @@ def crossed(story: Story, **agreed: str) -> None:
         story.quiet("switch", "-qc", branch, "main" if branch == "left" else "clash")
         story.does("merge", "--no-edit", other, code=1)
         with opened(story) as workspace:
-            mine, theirs = (story.revision(each) for each in ("HEAD", other))
+            mine, theirs = (story.revision(project) for project in ("HEAD", other))
             rows = Write(
                 put_documents=[
                     doc(k, v, collection="handbook") for k, v in ({"b": "Another b."} | documents | agreed).items()
@@ -694,7 +694,7 @@ def test_two_merges_at_once_in_two_work_trees(story, tmp_path):
         start(tree, *merge, branch, program=("git",), VMRAG="0")
         for tree, branch in zip(trees, ("side", "side~1"), strict=True)
     ]
-    assert [each.done().code for each in running] == [0, 0]
+    assert [process.done().code for process in running] == [0, 0]
     assert trees[0].texts() == MERGED
     assert trees[1].texts() == {name: text for name, text in MERGED.items() if name != "more"}
 
@@ -702,9 +702,9 @@ def test_two_merges_at_once_in_two_work_trees(story, tmp_path):
 @pytest.mark.hooks("on")
 def test_with_hooks_the_merged_knowledge_is_there_at_once(story):
     story.git("switch", "-qc", "mine")
-    done = story.run("merge", "--no-edit", "side")
-    assert done.returncode == 0
-    assert [line for line in done.stderr.splitlines() if "vmrag" in line] == [
+    result = story.run("merge", "--no-edit", "side")
+    assert result.returncode == 0
+    assert [line for line in result.stderr.splitlines() if "vmrag" in line] == [
         f"vmrag: knowledge is at {story.pinned[:7]} (+2 ~1 -0 documents)"
     ]
     assert story.status()["state"] == "in_sync"
@@ -716,12 +716,12 @@ def test_with_hooks_the_merged_knowledge_is_there_at_once(story):
 def failed(story: Story, *arguments: str, **options: str) -> str:
     """A plain conflict, and `git merge --abort` works; what was said."""
     before, head = story.pin, story.git("rev-parse", "HEAD")
-    done = story.run("merge", "--no-edit", *(arguments or ("side",)), env={"VMRAG": "0"} | options)
-    assert done.returncode == 1, (done.stdout, done.stderr)
+    result = story.run("merge", "--no-edit", *(arguments or ("side",)), env={"VMRAG": "0"} | options)
+    assert result.returncode == 1, (result.stdout, result.stderr)
     story.plain_conflict(before)
     story.does("merge", "--abort")
     assert (story.git("status", "--porcelain"), story.pin, story.git("rev-parse", "HEAD")) == ("", before, head)
-    said = [line for line in done.stderr.splitlines() if line.startswith("vmrag:")]
+    said = [line for line in result.stderr.splitlines() if line.startswith("vmrag:")]
     assert len(said) <= 1
     return said[0] if said else ""
 
@@ -832,9 +832,9 @@ def test_merge_driver_works_with_hooks_switched_off(story):
 def test_after_uninstall_git_merges_lines_and_never_dies(story):
     story.vmrag("uninstall")
     assert story.git("config", "--get-regexp", "^merge[.]", check=False) == ""
-    done = story.run("merge", "--no-edit", "side")
-    assert done.returncode == 1
-    assert "CONFLICT (content): Merge conflict in .dolt-version" in done.stdout
+    result = story.run("merge", "--no-edit", "side")
+    assert result.returncode == 1
+    assert "CONFLICT (content): Merge conflict in .dolt-version" in result.stdout
     story.quiet("merge", "--abort")
     story.vmrag("install")
     story.does("merge", "-q", "--no-edit", "side")

@@ -176,10 +176,10 @@ def test_merge_or_rebase_whose_driver_or_git_is_killed_loses_nothing_and_can_be_
             dice.count(killed(project, dice.moment(duration), *git, program=("git",)))
         assert_kept(project, before)
         stopped = (project.top / ".git" / "MERGE_HEAD").exists() or (project.top / ".git" / "rebase-merge").exists()
-        done = project.run("merge-base", "--is-ancestor", "TIP", "HEAD").returncode == 0 and not stopped
+        result = project.run("merge-base", "--is-ancestor", "TIP", "HEAD").returncode == 0 and not stopped
         if operation == "merge":
-            done = project.run("merge-base", "--is-ancestor", "ORIG", "HEAD").returncode == 0 and not stopped
-        if not done or project.run("diff", "--quiet", "HEAD").returncode:
+            result = project.run("merge-base", "--is-ancestor", "ORIG", "HEAD").returncode == 0 and not stopped
+        if not result or project.run("diff", "--quiet", "HEAD").returncode:
             given_up(project, operation)
             project.git(*git)
         project.vmrag("sync")
@@ -258,7 +258,7 @@ def test_killed_pull_loses_nothing_and_the_next_one_brings_both_sides(world: Wor
         settle(bob)
         assert_kept(bob, before, draft=False)
         bob.vmrag("pull", code=None)  # nothing is left to do where the killed one was done
-        own = {f"{name}-{each}.md" for name in ("ada", "bob") for each in range(1, number + 1)}
+        own = {f"{name}-{item}.md" for name in ("ada", "bob") for item in range(1, number + 1)}
         assert own <= set(bob.texts())
         bob.git("commit", "-q", "-a", "-m", f"pulled {number}")
 

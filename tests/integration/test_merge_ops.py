@@ -322,7 +322,7 @@ def test_merge_into_a_code_branch_without_a_kb_branch_needs_none(project, tmp_pa
     project.git("switch", "-q", "-c", "fresh")
     ours = project.pinned
     assert project.ask("merge", "feature")["result"] == "merge"
-    assert "fresh" not in {each["name"] for each in project.ask("branch")["branches"]}
+    assert "fresh" not in {branch["name"] for branch in project.ask("branch")["branches"]}
     merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH)
     project.git("reset", "-q", "--hard")
     project.ask("merge", "feature", "--no-commit")
@@ -336,7 +336,7 @@ def test_conflict_waits_for_a_person_and_pins_nothing(torn, tmp_path):
     report = torn.ask("merge", "feature", code=1)
     assert (report["result"], report["revision"], report["conflicts"]) == ("conflict", None, ["handbook/rest.md"])
     assert torn.pinned == ours
-    assert any("vmrag resolve" in each for each in torn.status()["reasons"])
+    assert any("vmrag resolve" in reason for reason in torn.status()["reasons"])
     for again in (["merge", "feature"], ["merge", "HEAD"], ["merge", "--repair", "HEAD"], ["branch", "--switch", ours]):
         assert refused(torn, *again)["code"] == "MERGE_CONFLICT"
     for closing in (["merge", "--continue"], ["commit", "-m", "m"]):
@@ -381,7 +381,7 @@ def test_documents_edited_during_conflicts_are_in_the_result(torn, tmp_path):
     texts = BOTH | {"rest.md": "# Rest\n\nRest when tired.\n", "more.md": "More."}
     del texts["faq.md"]
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=texts)
-    assert {each["name"]: each["dirty"] for each in torn.ask("branch")["branches"]}["main"] is False
+    assert {branch["name"]: branch["dirty"] for branch in torn.ask("branch")["branches"]}["main"] is False
 
 
 def test_editing_document_to_their_text_ends_the_conflict(torn, tmp_path):
@@ -409,7 +409,7 @@ def test_no_commit_leaves_the_result_to_be_changed_and_the_commit_holds_exactly_
         "uv.md": "added",
         "faq.md": None,
     }
-    assert any("vmrag commit" in each for each in project.status()["reasons"])
+    assert any("vmrag commit" in reason for reason in project.status()["reasons"])
     project.put("rest.md", "By hand.")
     project.put("deep/tls.txt", TLS)
     project.drop("uv.md")
@@ -506,7 +506,7 @@ def test_aborted_merge_can_be_merged_back_by_the_printed_command(project, tmp_pa
     command = said[said.index("vmrag merge vmrag/wip/main") :].split()
     project.vmrag(*command[1:])
     assert project.texts() == BOTH | {"more.md": "More.", "other.md": "Meanwhile."}
-    assert [each["name"] for each in project.ask("branch")["branches"]] == ["feature", "main"]
+    assert [branch["name"] for branch in project.ask("branch")["branches"]] == ["feature", "main"]
     whole(project, tmp_path)
     project.vmrag("commit", "-m", "after all")
     assert info(project).parents == (ours,)
@@ -583,7 +583,7 @@ def test_documents_that_a_moved_pin_set_aside_come_back_with_their_conflicts(asi
     assert aside.pinned == before
     assert aside.marks() == dict.fromkeys(FEATURE) | {"rest.md": "modified", "draft.md": "added"}
     assert aside.texts() == FEATURE | {"rest.md": OFTEN, "draft.md": "A draft."}
-    assert not [each for each in aside.ask("branch")["branches"] if each["name"].startswith("vmrag")]
+    assert not [branch for branch in aside.ask("branch")["branches"] if branch["name"].startswith("vmrag")]
     whole(aside, tmp_path, state="dropped")  # the commit "moved" left the documents of main
 
 
@@ -612,8 +612,8 @@ def test_giving_up_leaves_them_set_aside(aside, tmp_path):
     aside.vmrag("merge", "vmrag/wip/main", code=1)
     aside.vmrag("merge", "--abort")
     assert aside.texts() == FEATURE
-    assert "vmrag/wip/main" in {each["name"] for each in aside.ask("branch")["branches"]}
-    assert any("vmrag merge vmrag/wip/main" in each for each in aside.status()["reasons"])
+    assert "vmrag/wip/main" in {branch["name"] for branch in aside.ask("branch")["branches"]}
+    assert any("vmrag merge vmrag/wip/main" in reason for reason in aside.status()["reasons"])
     whole(aside, tmp_path, state="dropped")  # the commit "moved" left the documents of main
 
 
@@ -679,11 +679,11 @@ def test_two_work_trees_merge_at_once(torn, tmp_path):
     torn.git("worktree", "add", "-q", str(tmp_path / "second"), "second")
     second = Project(tmp_path / "second")
     ours, theirs = torn.pinned, revision(torn, "feature")
-    for each, side in ((torn, "--ours"), (second, "--theirs")):
-        each.vmrag("merge", "feature", code=1)
-        each.vmrag("resolve", side)
-    running = [start(each, "merge", "--continue") for each in (torn, second)]
-    assert [each.done().code for each in running] == [0, 0]
+    for project, side in ((torn, "--ours"), (second, "--theirs")):
+        project.vmrag("merge", "feature", code=1)
+        project.vmrag("resolve", side)
+    running = [start(item, "merge", "--continue") for item in (torn, second)]
+    assert [process.done().code for process in running] == [0, 0]
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"rest.md": OFTEN})
     merged(second, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
 
@@ -740,7 +740,7 @@ def test_damaged_file_of_the_open_merge_stops_merging_and_nothing_else(torn):
             error = refused(torn, *command, code=3)
             assert (error["code"], str(open_merge(torn)) in error["hint"]) == ("FILE_SYSTEM_ERROR", True)
         assert torn.status()["state"] == "merging"
-        assert any(str(open_merge(torn)) in each for each in torn.status()["reasons"])
+        assert any(str(open_merge(torn)) in reason for reason in torn.status()["reasons"])
     assert torn.texts() == TORN
     open_merge(torn).unlink()
     assert torn.ask("merge", "feature", code=1)["result"] == "conflict"
@@ -764,8 +764,8 @@ def test_resolve_decides_nothing_if_the_merge_file_is_read_only(torn):
     torn.vmrag("merge", "feature", code=1)
     before = open_merge(torn).read_bytes()
     with read_only(torn.own):
-        done = rightless(torn, "resolve", "--theirs", "--json")
-    assert (done.code, done.error["code"]) == (3, "FILE_SYSTEM_ERROR")
+        result = rightless(torn, "resolve", "--theirs", "--json")
+    assert (result.code, result.error["code"]) == (3, "FILE_SYSTEM_ERROR")
     assert open_merge(torn).read_bytes() == before
     torn.vmrag("resolve", "--theirs")
     assert torn.ask("merge", "--continue")["result"] == "merge"
@@ -779,8 +779,8 @@ def test_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
     text.write_text("word " * 200_000)
     with small_disk(torn.own, kilobytes=64_000) as fill:
         fill(0)
-        done = torn.vmrag("resolve", "handbook/rest.md", "--file", str(text), "--json", code=3)
-        assert done.error["code"] == "FILE_SYSTEM_ERROR"
+        result = torn.vmrag("resolve", "handbook/rest.md", "--file", str(text), "--json", code=3)
+        assert result.error["code"] == "FILE_SYSTEM_ERROR"
         assert open_merge(torn).read_bytes() == before
         assert [path.name for path in torn.own.glob("*.tmp")] == []
 
@@ -797,8 +797,8 @@ DIES = {
 
 
 def dies(project: Project, body: str, *arguments: str) -> None:
-    done = driven(project, body, *arguments)
-    assert done.code == -signal.SIGKILL, done
+    result = driven(project, body, *arguments)
+    assert result.code == -signal.SIGKILL, result
 
 
 @pytest.mark.parametrize(("step", "resolved"), [*((die, True) for die in DIES), ("before the pin is staged", False)])
@@ -811,9 +811,9 @@ def test_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path,
     ours, theirs = project.pinned, revision(project, "feature")
     again = ["merge", "--continue"] if resolved else ["merge", "feature"]
     dies(project, DIES[step], *again)
-    done = project.run_quietly(*again)
+    result = project.run_quietly(*again)
     landed = project.pinned != ours
-    assert done.code == 0 or (resolved and landed and "no merge is open" in done.err), done
+    assert result.code == 0 or (resolved and landed and "no merge is open" in result.err), result
     merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
 
 
@@ -824,8 +824,8 @@ def test_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(pr
     project.vmrag("merge", "feature", "--no-commit")
     project.put("more.md", "More.")
     dies(project, DIES[step], "commit", "-m", "both")
-    done = project.run_quietly("commit", "-m", "both")
-    assert done.code == 0 or "no documents have changed" in done.err, done
+    result = project.run_quietly("commit", "-m", "both")
+    assert result.code == 0 or "no documents have changed" in result.err, result
     merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"more.md": "More."})
 
 
@@ -863,7 +863,7 @@ def test_giving_up_killed_at_any_step_loses_no_document(project, tmp_path, step)
     dies(project, ABORTING[step], "merge", "--abort")
     assert project.texts() == BOTH | {"more.md": "More."}
     project.run_quietly("merge", "--abort")
-    names = [each["name"] for each in project.ask("branch")["branches"]]
+    names = [branch["name"] for branch in project.ask("branch")["branches"]]
     if "vmrag/wip/main" in names:
         assert project.texts() == MAIN
         project.vmrag("merge", "vmrag/wip/main")

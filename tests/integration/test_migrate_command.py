@@ -49,14 +49,14 @@ def moved(user: User, to: str = "dolt") -> dict[str, object]:
 
 
 def engine_of(user: User) -> str:
-    found: str = user.status()["kb"]["engine"]
-    return found
+    engine: str = user.status()["kb"]["engine"]
+    return engine
 
 
 def state(user: User) -> str:
     user.vmrag("sync", code=None)
-    found: str = user.status()["state"]
-    return found
+    result: str = user.status()["state"]
+    return result
 
 
 def share(user: User, *refs: str) -> None:
@@ -114,7 +114,7 @@ def test_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> No
     # His branch is merged with main by git, across the move.
     bob.vmrag("install")
     bob.git("merge", "-q", "-m", "Take the move in", "main", env=ON)
-    texts = {each["doc_id"] for each in bob.ask("list")["documents"]}
+    texts = {document["doc_id"] for document in bob.ask("list")["documents"]}
     assert {"draft.md", "news.md"} <= texts
     share(bob, "draft")
     ada.git("fetch", "-q")
@@ -139,9 +139,9 @@ def test_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World
     revision_map.store_entries(workspace.engine, {one: entries[two], two: entries[one]})
     workspace.close()
     share(ada)
-    done = cleo.vmrag("fetch", code=3)
-    assert "map of migrated revisions" in done.err
-    assert "vmrag migrate" in done.err
+    result = cleo.vmrag("fetch", code=3)
+    assert "map of migrated revisions" in result.err
+    assert "vmrag migrate" in result.err
     cleo.git("pull", "-q")
     assert state(cleo) == "in_sync"
     cleo.git("checkout", "-q", "HEAD~3")
@@ -178,8 +178,8 @@ def test_it_goes_back_until_something_new_is_committed(world: World) -> None:
 @pytest.mark.parametrize("staged", [False, True])
 def test_migrate_does_not_stage_unstaged_settings(world: World, staged: bool) -> None:
     ada = world.ada
-    own = (ada.top / ".vmrag.yaml").read_text() + "# not done yet\n"
-    ada.write(".vmrag.yaml", own)
+    text = (ada.top / ".vmrag.yaml").read_text() + "# not done yet\n"
+    ada.write(".vmrag.yaml", text)
     if staged:
         ada.git("add", ".vmrag.yaml")
     changed = ada.ask("migrate", "--to", "dolt")["changed"]
@@ -221,9 +221,9 @@ def test_there_and_back_keeps_what_was_committed_between(world: World) -> None:
 def test_impossible_migration_is_rejected_with_a_hint(
     world: World, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    done = world.ada.vmrag("migrate", *arguments, code=code)
-    assert said in done.err
-    assert "hint: " in done.err
+    result = world.ada.vmrag("migrate", *arguments, code=code)
+    assert said in result.err
+    assert "hint: " in result.err
     assert state(world.ada) == "in_sync"
 
 
@@ -244,9 +244,9 @@ def test_uncommitted_documents_an_open_merge_and_a_missing_program_stop_it(world
 def test_note_of_a_migration_that_cannot_be_read_is_named(world: World, content: str, said: str) -> None:
     world.ada.write(".git/vmrag/migration/state.json", content)
     for arguments in (("migrate", "--undo"), ("migrate", "--to", "dolt"), ("gc",)):
-        done = world.ada.vmrag(*arguments, code=3)
-        assert said in done.err.replace("a newer one", "newer one")
-        assert "hint: " in done.err
+        result = world.ada.vmrag(*arguments, code=3)
+        assert said in result.err.replace("a newer one", "newer one")
+        assert "hint: " in result.err
 
 
 def test_gc_lets_the_knowledge_base_of_before_go(world: World) -> None:
@@ -273,11 +273,11 @@ def test_two_people_move_to_one_server_and_find_each_other_there(
     of_bob = bob.write_document("draft.md", "What Bob wrote while Ada moved.\n")
     drafted, before = bob.fingerprint(), ada.fingerprint()
     access = dolt_server.access(database_for(world.top / "kb"))
-    for each in (ada, bob):
+    for user in (ada, bob):
         for name, value in (("server", access.server), ("database", access.database), ("user", access.user)):
-            each.git("config", f"vmrag.dolt.{name}", value)
-        each.vmrag("migrate", "--to", "dolt")
-        each.git("commit", "-q", "-m", "Move to the server")
+            user.git("config", f"vmrag.dolt.{name}", value)
+        user.vmrag("migrate", "--to", "dolt")
+        user.git("commit", "-q", "-m", "Move to the server")
     assert (json.loads((bob.shared / "kb" / "server.json").read_text())["database"], bob.pinned == of_bob) == (
         access.database,
         False,

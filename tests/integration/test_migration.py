@@ -75,10 +75,10 @@ class History:
         put = [document(f"d{dice.randint(1, 9)}", text, updated_at=f"2026-01-0{dice.randint(1, 9)}") for text in texts]
         put += [log(f"i{dice.randint(1, 3)}", texts[0], issue_number=dice.randint(1, 9))]
         put += [knowledge(f"k{dice.randint(1, 3)}", texts[1], tool_name=dice.choice("ab"))]
-        keys = {each.key for each in put}
+        keys = {item.key for item in put}
         gone = {("guide", f"d{dice.randint(1, 9)}") for _ in range(3)} - keys
         return Write(
-            put_documents=list({each.key: each for each in put}.values()),
+            put_documents=list({item.key: item for item in put}.values()),
             remove_documents=sorted(gone),
             put_collections=[Collection(dice.choice(["guide", "spare"]), metadata=f'{{"n":{dice.randint(1, 3)}}}')],
             remove_collections=["spare"] if dice.random() < 0.2 else [],
@@ -99,9 +99,9 @@ def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple
         new = opening.open_engine(folder)
     else:
         new = opening.create_engine(to or OTHER[old.name], folder, author=info.author, date=info.date, origin=what.root)
-    done = carry_revisions(old, new, what, folder.with_name(f"{folder.name}.made"), QUIET)
-    references.transfer_names(old, new, what, done.entries)
-    return new, done
+    result = carry_revisions(old, new, what, folder.with_name(f"{folder.name}.made"), QUIET)
+    references.transfer_names(old, new, what, result.entries)
+    return new, result
 
 
 def signature(info: RevisionInfo) -> tuple[str, str, str]:
@@ -119,13 +119,13 @@ def rows(engine: Engine, revision: str) -> object:
 @pytest.mark.parametrize("seed", range(examples(6)))
 def test_history_goes_there_and_back_and_every_revision_holds_the_same(old: Engine, tmp_path: Path, seed: int) -> None:
     history = History(old, seed)
-    there, done = carried(old, tmp_path / "there")
+    there, result = carried(old, tmp_path / "there")
     with closing(there):
         back, again = carried(there, tmp_path / "back")
         with closing(back):
-            assert set(planned(old).revisions) | {root(old)} == set(done.entries)
-            assert set(history.heads) <= set(done.entries)
-            for name, entry in done.entries.items():
+            assert set(planned(old).revisions) | {root(old)} == set(result.entries)
+            assert set(history.heads) <= set(result.entries)
+            for name, entry in result.entries.items():
                 last = again.entries[entry.revision]
                 assert rows(old, name) == rows(there, entry.revision) == rows(back, last.revision)
                 assert contents.read_row_set(there, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
@@ -133,35 +133,35 @@ def test_history_goes_there_and_back_and_every_revision_holds_the_same(old: Engi
                     continue
                 infos = old.read_revision(name), there.read_revision(entry.revision), back.read_revision(last.revision)
                 assert len(set(map(signature, infos))) == 1
-                mapped = tuple(done.entries[parent].revision for parent in infos[0].parents)
+                mapped = tuple(result.entries[parent].revision for parent in infos[0].parents)
                 assert mapped == infos[1].parents
-                assert tuple(again.entries[each].revision for each in mapped) == infos[2].parents
+                assert tuple(again.entries[item].revision for item in mapped) == infos[2].parents
             heads = {branch.name: branch.head for branch in old.list_branches() if not branch.name.startswith("vmrag")}
             for name, head in heads.items():
-                assert there.find_branch(name).head == done.entries[head].revision  # type: ignore[union-attr]
-            assert there.find_unreachable(each.revision for each in done.entries.values()) == []
+                assert there.find_branch(name).head == result.entries[head].revision  # type: ignore[union-attr]
+            assert there.find_unreachable(entry.revision for entry in result.entries.values()) == []
             # What a revision was called twice before is known as well.
-            assert revision_map.read_map(back).keys() == {*again.entries, *done.entries}
+            assert revision_map.read_map(back).keys() == {*again.entries, *result.entries}
 
 
 def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp_path: Path) -> None:
     History(old, 7)
-    found = []
+    found_values = []
     for folder in (tmp_path / "one", tmp_path / "two"):
-        new, done = carried(old, folder)
+        new, result = carried(old, folder)
         with closing(new):
             branches = {branch.name: branch.head for branch in new.list_branches() if branch.name != "vmrag_keep"}
-            found.append((done.entries, branches))
-    assert found[0] == found[1]
+            found_values.append((result.entries, branches))
+    assert found_values[0] == found_values[1]
 
 
 def test_another_knowledge_base_becomes_one_that_has_nothing_in_common_with_it(old: Engine, tmp_path: Path) -> None:
     twin = MAKERS[old.name].create(tmp_path / "twin" / "kb", author=AUTHOR, date="2026-01-02T03:04:06Z")
     with closing(twin):
-        made = [carried(each, tmp_path / f"new-{number}")[0] for number, each in enumerate((old, twin))]
+        made = [carried(item, tmp_path / f"new-{number}")[0] for number, item in enumerate((old, twin))]
     assert root(made[0]) != root(made[1])
-    for each in made:
-        each.close()
+    for engine in made:
+        engine.close()
 
 
 def test_run_that_was_stopped_is_gone_on_with(old: Engine, tmp_path: Path) -> None:
@@ -197,9 +197,9 @@ def test_run_that_was_stopped_is_gone_on_with(old: Engine, tmp_path: Path) -> No
                 carry_revisions(old, new, what, notes, Stopping(0))
             with notes.open("a") as file:
                 file.write("0123 cut o")
-        done = carry_revisions(old, new, what, notes, QUIET)
-    assert done.entries == expected.entries
-    assert done.new == len(what.revisions) - 2
+        result = carry_revisions(old, new, what, notes, QUIET)
+    assert result.entries == expected.entries
+    assert result.new == len(what.revisions) - 2
 
 
 def test_second_migration_carries_only_new_revisions(old: Engine, tmp_path: Path) -> None:
@@ -251,9 +251,9 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, re
     tmp_path = tmp_path_factory.mktemp("moved")
     with closing(MAKERS["dolt"].create(tmp_path / "old" / "kb", author=AUTHOR, date=DATE)) as engine:
         History(engine, 11)
-        new, done = carried(engine, tmp_path / "new")
+        new, result = carried(engine, tmp_path / "new")
     with closing(new):
-        yield new, done.entries
+        yield new, result.entries
 
 
 def refused(
@@ -367,7 +367,7 @@ def test_maps_that_grew_apart_are_joined_and_travel_forward(tmp_path: Path) -> N
     assert revision_map.read_map(one) == revision_map.read_map(two) == named
     assert head(one, MIGRATED_BRANCH) == head(two, MIGRATED_BRANCH)
     assert [migrated.translate_revision(two.folder, name) for name in named] == [
-        each.revision for each in named.values()
+        value.revision for value in named.values()
     ]
     one.close()
     two.close()

@@ -27,15 +27,15 @@ def moves(engine: Engine, gone: list[Document], new: list[Document]) -> dict[str
     `gone`.
     """
     before = store(engine, "main", *gone)
-    keys = [each.key for each in gone]
+    keys = [item.key for item in gone]
     engine.write("main", Write(put_documents=new, remove_documents=keys), expected=head(engine, "main"))
     after = commit(engine, "main")
-    found = with_moves(stored_texts(engine, before, after), diff_documents(engine, before, after))
-    assert sorted(each.key for each in found.documents) == [each.key for each in found.documents]
-    kept = [each for each in found.documents if each.before and each.after]
-    assert all(each.kind == "modified" for each in kept)
-    assert len(found.documents) == len(gone) + len(new) - len(kept)
-    return {"/".join(each.after.key): "/".join(each.before.key) for each in kept if each.after and each.before}
+    result = with_moves(stored_texts(engine, before, after), diff_documents(engine, before, after))
+    assert sorted(document.key for document in result.documents) == [document.key for document in result.documents]
+    kept = [document for document in result.documents if document.before and document.after]
+    assert all(item.kind == "modified" for item in kept)
+    assert len(result.documents) == len(gone) + len(new) - len(kept)
+    return {"/".join(item.after.key): "/".join(item.before.key) for item in kept if item.after and item.before}
 
 
 def lines(*words: str) -> str:
@@ -72,6 +72,6 @@ def test_of_too_many_texts_to_compare_only_those_of_one_file_name_are(engine: En
     numbers = range(MOST_CANDIDATES + 1)
     gone = [document(f"old/{number}.md", lines("begin", *f"{number}", "end")) for number in numbers]
     new = [document(f"new/{number or 'zero'}.md", lines("begin", *f"{number}", "fin")) for number in numbers]
-    found = moves(engine, gone, new)
-    assert found["guide/new/7.md"] == "guide/old/7.md"
-    assert len(found) == MOST_CANDIDATES + 1  # the one that is left is compared with the one that is left
+    result = moves(engine, gone, new)
+    assert result["guide/new/7.md"] == "guide/old/7.md"
+    assert len(result) == MOST_CANDIDATES + 1  # the one that is left is compared with the one that is left

@@ -68,7 +68,7 @@ def found(project: Project, *arguments: str) -> set[str]:
 
 
 def paths(project: Project, *arguments: str) -> set[str]:
-    return {each["doc_id"] for each in project.ask("query", *arguments, "-k", "50")["results"]}
+    return {result["doc_id"] for result in project.ask("query", *arguments, "-k", "50")["results"]}
 
 
 def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str, str]]:
@@ -104,7 +104,7 @@ def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str,
 def test_files_are_narrowed_by_what_is_typed(project, narrowed, there, mode):
     answers = paths(project, f"session {narrowed}", "--mode", mode)
     assert answers <= there
-    assert answers >= {each for each in there if each in FILES}, "which have the word"
+    assert answers >= {item for item in there if item in FILES}, "which have the word"
     if mode == "hybrid":
         assert answers == there
 
@@ -228,7 +228,9 @@ def test_code_in_another_encoding_has_its_lines(project):
 
 def test_shown_code_ends_at_a_whole_line(project):
     lines = (
-        "".join(f"    step({each})\n" for each in range(6)) + "\n" + "".join(f"    leap({each})\n" for each in range(9))
+        "".join(f"    step({number})\n" for number in range(6))
+        + "\n"
+        + "".join(f"    leap({number})\n" for number in range(9))
     )
     commit(project, "walk", **{"src/walk.py": f"def walk():\n{lines}"})
     shown = project.vmrag("query", "def walk", "-k", "1").out.splitlines()
@@ -307,7 +309,7 @@ def test_definitions_are_listed_with_their_lines(project):
 
 
 def signatures(project: Project, *arguments: str) -> list[str]:
-    return [each["signature"] for each in project.ask("query", "--symbols", *arguments)["definitions"]]
+    return [definition["signature"] for definition in project.ask("query", "--symbols", *arguments)["definitions"]]
 
 
 def test_definition_without_own_piece_has_its_line_as_signature(project):
@@ -320,13 +322,13 @@ def test_definition_without_own_piece_has_its_line_as_signature(project):
     assert signatures(project, "Cents", "--kind", "property") == ["public int Cents { get; set; }"]
     long = ", ".join(f"argument_{number}" for number in range(60))
     commit(project, "long", **{"src/long.py": f"class A:\n    def f(self, {long}):\n        pass\n"})
-    (found,) = signatures(project, "A.f")
-    assert found.startswith("def f(self, argument_0, argument_1")
-    assert len(found) == 200
+    (result,) = signatures(project, "A.f")
+    assert result.startswith("def f(self, argument_0, argument_1")
+    assert len(result) == 200
 
 
 def test_file_is_outlined_whole(project):
-    assert [each[1:] for each in defined(project, "*", "--path", "store.ts", "--path", "Shape.java")] == [
+    assert [item[1:] for item in defined(project, "*", "--path", "store.ts", "--path", "Shape.java")] == [
         (1, 8, "Shape", "class"),
         (2, 4, "Shape.area", "method"),
         (5, 7, "Shape.area", "method"),
@@ -341,10 +343,10 @@ def test_overloads_in_several_languages_are_listed_those_of_the_same_case_first(
         ("src/Shape.java", 5, 7, "Shape.area", "method"),
         ("src/area.go", 3, 5, "Area", "function"),
     ]
-    assert [each[0] for each in defined(project, "Area")] == ["src/area.go"]
-    assert [each[3] for each in defined(project, "session_*")] == ["session_open", "session_close"]
-    assert [each[3] for each in defined(project, "shape::AREA".lower())] == ["Shape.area", "Shape.area"]
-    assert {each[3] for each in defined(project, "*sess*")} == {
+    assert [item[0] for item in defined(project, "Area")] == ["src/area.go"]
+    assert [item[3] for item in defined(project, "session_*")] == ["session_open", "session_close"]
+    assert [item[3] for item in defined(project, "shape::AREA".lower())] == ["Shape.area", "Shape.area"]
+    assert {item[3] for item in defined(project, "*sess*")} == {
         "Session",
         "SessionStore",
         "session_close",
@@ -354,13 +356,13 @@ def test_overloads_in_several_languages_are_listed_those_of_the_same_case_first(
 
 
 def test_lists_are_narrowed_too(project):
-    assert [each[0] for each in defined(project, "area", "--lang", "go")] == ["src/area.go"]
-    assert [each[0] for each in defined(project, "area", "--path", "*.java", "--kind", "code")] == [
+    assert [item[0] for item in defined(project, "area", "--lang", "go")] == ["src/area.go"]
+    assert [item[0] for item in defined(project, "area", "--path", "*.java", "--kind", "code")] == [
         "src/Shape.java"
     ] * 2
-    assert [each[0] for each in defined(project, "area", "--kind", "function")] == ["src/area.go"]
+    assert [item[0] for item in defined(project, "area", "--kind", "function")] == ["src/area.go"]
     assert defined(project, "area", "--kind", "document") == []
-    assert [each[3] for each in defined(project, "*", "--symbol", "Token")] == ["Token", "Token.expire"]
+    assert [item[3] for item in defined(project, "*", "--symbol", "Token")] == ["Token", "Token.expire"]
     assert defined(project, "area", "--collection", "docs") == []
     assert project.vmrag("query", "--symbols", "a", "--collection", "absent", "--json", code=3).error["code"] == (
         "COLLECTION_NOT_FOUND"
@@ -397,7 +399,7 @@ def test_from_a_folder_paths_are_those_from_there(project):
 def test_before_anything_is_set_up_definitions_are_listed(project):
     project.git("rm", "-q", ".vmrag.yaml")
     project.git("commit", "-qm", "nothing is set up")
-    assert [each[:2] for each in defined(project, "Session")] == [("src/auth/session.py", 4)]
+    assert [item[:2] for item in defined(project, "Session")] == [("src/auth/session.py", 4)]
     assert found(project, "symbol:Session.refresh") == {f"{OWN} Session.refresh"}
 
 

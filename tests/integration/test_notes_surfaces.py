@@ -157,7 +157,10 @@ def test_report_names_notes_and_those_that_cite_what_changes(project, tmp_path):
     page, summary = tmp_path / "r.html", tmp_path / "r.md"
     project.vmrag("report", "HEAD~1", "--html", str(page), "--markdown", str(summary))
     report = project.ask("report", "HEAD~1")
-    documents = {(each["kind"], f"{each['collection']}/{each['doc_id']}", each["file"]) for each in report["documents"]}
+    documents = {
+        (document["kind"], f"{document['collection']}/{document['doc_id']}", document["file"])
+        for document in report["documents"]
+    }
     assert documents == {
         ("added", "notes/new", f"{FOLDER}/new.md"),
         ("changed", "notes/proxy: mail", f"{FOLDER}/proxy.md"),
@@ -167,7 +170,7 @@ def test_report_names_notes_and_those_that_cite_what_changes(project, tmp_path):
         assert "src/auth.py:1-2" in text
     project.vmrag("rm", "notes/new", "notes/decisions/login")
     commit(project, "delete")
-    removed = {(each["kind"], each["doc_id"]) for each in project.ask("report", "HEAD~1")["documents"]}
+    removed = {(document["kind"], document["doc_id"]) for document in project.ask("report", "HEAD~1")["documents"]}
     assert removed == {("removed", "new"), ("removed", "decisions/login")}
 
 
@@ -247,8 +250,8 @@ def tools(project: Project) -> Tools:
 
 
 def test_agents_search_read_and_grep_notes(project, tools):
-    found = tools("search_documents", query="what does the login return", collection="notes")
-    assert found.places[0] == "notes/decisions/login:6"
+    answer = tools("search_documents", query="what does the login return", collection="notes")
+    assert answer.places[0] == "notes/decisions/login:6"
     for name in ("notes/decisions/login", "decisions/login", f"{FOLDER}/decisions/login.md", "notes/decisions/login:6"):
         (shown,) = tools("read", name=name).shown
         assert (shown.place, shown.text) == (f"{FOLDER}/decisions/login.md:6", LOGIN.splitlines()[-1])
@@ -301,10 +304,10 @@ def test_status_lists_notes_that_are_not_committed(project, tools):
 
 def test_agents_filter_notes_by_metadata(project):
     tools = Tools(project.top)
-    found = tools("chroma_query_documents", query_texts=["login"], collection_name="notes", where={"team": "core"})
-    assert [match["id"] for match in found["results"][0]["matches"]] == ["decisions/login"]
+    answer = tools("chroma_query_documents", query_texts=["login"], collection_name="notes", where={"team": "core"})
+    assert [match["id"] for match in answer["results"][0]["matches"]] == ["decisions/login"]
     got = tools("chroma_get_documents", collection_name="notes", where={"prio": {"$gte": 3}})
-    assert [each["id"] for each in got["documents"]] == ["decisions/login"]
+    assert [document["id"] for document in got["documents"]] == ["decisions/login"]
     document = tools("get_document", doc_id="decisions/login")
     assert (document["library"], Path(document["source"]).name) == ("notes", "login.md")
     for missing in ("notes/decisions/login", "none"):

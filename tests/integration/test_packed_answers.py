@@ -30,7 +30,7 @@ METHOD = '    def {name}(self):\n        """What {name} does to the otter."""\n{
 
 
 def steps(number: int) -> str:
-    return "".join(f"        step_{each} = self.otter.swim({each}, river={number})\n" for each in range(12))
+    return "".join(f"        step_{item} = self.otter.swim({item}, river={number})\n" for item in range(12))
 
 
 NAMES = ("dive", "feed", "groom", "hunt", "rest")
@@ -86,7 +86,7 @@ def lines_of(top: Path, passage: dict[str, Any]) -> str:
 
 
 def found(report: dict[str, Any], path: str) -> list[dict[str, Any]]:
-    return [each for each in report["passages"] if each["path"] == path]
+    return [passage for passage in report["passages"] if passage["path"] == path]
 
 
 # -- vmrag query --budget
@@ -100,26 +100,26 @@ def test_no_budget_is_exceeded_the_best_is_there_and_all_passages_are_lines_of_t
         <= budget
     )
     assert 0 < report["tokens"] <= report["budget"] == budget
-    assert min(each["rank"] for each in report["passages"]) == 1
-    assert sum(each["tokens"] for each in report["passages"]) == report["tokens"]
-    for each in report["passages"]:
-        if each["path"]:
-            whole = lines_of(project.top, each)
-            assert whole.startswith(each["text"]) if each["cut"] else whole == each["text"]
+    assert min(passage["rank"] for passage in report["passages"]) == 1
+    assert sum(passage["tokens"] for passage in report["passages"]) == report["tokens"]
+    for passage in report["passages"]:
+        if passage["path"]:
+            whole = lines_of(project.top, passage)
+            assert whole.startswith(passage["text"]) if passage["cut"] else whole == passage["text"]
     best = project.ask("query", "how the otter swims in a river", "-k", "1")["results"][0]
-    [first] = [each for each in report["passages"] if each["rank"] == 1]
+    [first] = [passage for passage in report["passages"] if passage["rank"] == 1]
     assert (first["collection"], first["doc_id"]) == (best["collection"], best["doc_id"])
 
 
 def test_documents_code_and_stored_texts_are_packed_together_each_with_its_revision(project):
     report = packed(project, "otter", 20_000)
-    assert {each["collection"] for each in report["passages"]} == {"docs", "code", "notes"}
+    assert {passage["collection"] for passage in report["passages"]} == {"docs", "code", "notes"}
     head = project.git("rev-parse", "HEAD")
     [guide], [otters] = found(report, "docs/otters.md"), found(report, "src/otters.py")
     assert (guide["commit"], guide["revision"], guide["lines"], guide["heading"]) == (head, None, [4, 10], "Otters")
     assert otters["symbol"].endswith(", …")
     assert (otters["lines"], otters["text"]) == ([1, OTTERS.rstrip().count("\n") + 1], OTTERS.rstrip())
-    [note] = [each for each in report["passages"] if each["collection"] == "notes"]
+    [note] = [passage for passage in report["passages"] if passage["collection"] == "notes"]
     assert (note["commit"], note["revision"], note["path"]) == (None, project.pinned, None)
     assert note["text"] == "# Note\n\nA stored text about the otter."
     shown = project.vmrag("query", "otter", "--budget", "20000").out
@@ -193,12 +193,12 @@ def test_parts_of_a_long_class_have_its_name_and_neighbours_complete_them(projec
 
 
 def test_neighbours_of_single_answers_are_whole_chunks_with_their_numbers(project):
-    asked = ("query", "groom", "--mode", "keyword", "-k", "1", "--collection", "code")
-    own, wider = (project.ask(*asked, *more)["results"][0]["excerpt"] for more in (["--full"], ["--neighbours", "1"]))
+    command = ("query", "groom", "--mode", "keyword", "-k", "1", "--collection", "code")
+    own, wider = (project.ask(*command, *more)["results"][0]["excerpt"] for more in (["--full"], ["--neighbours", "1"]))
     assert own["first"] > wider["first"]
     assert len(wider["lines"]) > len(own["lines"])
     assert wider["lines"] == OTTERS.split("\n")[wider["first"] - 1 :][: len(wider["lines"])]
-    more = project.ask(*asked, "--neighbours", "1", "-U", "2")["results"][0]["excerpt"]
+    more = project.ask(*command, "--neighbours", "1", "-U", "2")["results"][0]["excerpt"]
     assert more["first"] == max(1, wider["first"] - 2)
 
 
@@ -234,8 +234,8 @@ def test_byte_order_mark_and_line_ends_of_another_system_change_no_lines(project
     (project.top / "src/walrus.py").write_bytes(b"\xef\xbb\xbfdef walrus():\r\n    return 'tusk'\r\n")
     commit(project, "walrus")
     report = packed(project, "walrus", 400)
-    assert [each["lines"] for each in found(report, "docs/walrus.md")] == [[1, 3]]
-    assert [each["text"] for each in found(report, "src/walrus.py")] == ["def walrus():\n    return 'tusk'"]
+    assert [item["lines"] for item in found(report, "docs/walrus.md")] == [[1, 3]]
+    assert [passage["text"] for passage in found(report, "src/walrus.py")] == ["def walrus():\n    return 'tusk'"]
 
 
 def test_before_anything_is_set_up_files_are_packed(project):
@@ -280,14 +280,15 @@ def test_question_without_a_collection_is_ranked_as_the_settings_say_with_exact_
     answer = ask_tool(tools, "rows_149 pelican", n_results=10)
     assert answer["mode"] == "hybrid"
     order = [
-        (each["collection"], each["doc_id"]) for each in project.ask("query", "rows_149 pelican", "-k", "10")["results"]
+        (result["collection"], result["doc_id"])
+        for result in project.ask("query", "rows_149 pelican", "-k", "10")["results"]
     ]
     matches = answer["results"][0]["matches"]
     assert [(match["collection"], match["metadata"]["source_id"]) for match in matches] == order
     assert [match["distance"] for match in matches] == answer["distances"][0]
     by_vector = ask_tool(tools, "rows_149 pelican", n_results=100, mode="vector")
     assert by_vector["mode"] == "vector"
-    exact = {each["id"]: each["distance"] for each in by_vector["results"][0]["matches"]}
+    exact = {match["id"]: match["distance"] for match in by_vector["results"][0]["matches"]}
     assert [match["distance"] for match in matches] == [exact[match["id"]] for match in matches]
     project.git("config", "vmrag.retrieval.mode", "keyword")
     assert ask_tool(tools, "pelican")["mode"] == "keyword"
@@ -312,21 +313,23 @@ def test_stored_collection_is_asked_by_vectors_and_a_sources_as_the_settings_say
 
 def test_one_call_says_where_a_symbol_is(tools):
     answer = ask_tool(tools, "where is Otters.groom", symbol="Otters.groom")
-    assert [each["symbol"] for each in answer["results"][0]["matches"]] == ["Otters.groom"]
+    assert [match["symbol"] for match in answer["results"][0]["matches"]] == ["Otters.groom"]
     [match] = answer["results"][0]["matches"]
     first, last = match["lines"]
     assert match["document"].rstrip() == "\n".join(OTTERS.split("\n")[first - 1 : last])
     classes = ask_tool(tools, "otter", kind=["class"], n_results=50)["results"][0]["matches"]
-    assert {each["symbol"] for each in classes} == {"Otters"}
+    assert {definition["symbol"] for definition in classes} == {"Otters"}
 
 
 def test_paths_languages_and_kinds_narrow(tools):
-    assert {each["path"] for each in ask_tool(tools, "otter", path="docs/", n_results=50)["results"][0]["matches"]} == {
+    assert {
+        match["path"] for match in ask_tool(tools, "otter", path="docs/", n_results=50)["results"][0]["matches"]
+    } == {
         "docs/otters.md",
         "docs/page.md",
     }
     python = ask_tool(tools, "otter", lang=["python"], n_results=50)["results"][0]["matches"]
-    assert {each["collection"] for each in python} == {"code"}
+    assert {result["collection"] for result in python} == {"code"}
     documents = ask_tool(tools, "otter", kind="document", n_results=50)["results"][0]["matches"]
     assert "code" not in {document["collection"] for document in documents}
     assert ids(ask_tool(tools, "otter", path="absent/")) == []
@@ -340,21 +343,21 @@ def test_answer_in_a_budget_has_passages_of_several_files(tools, project, budget
     assert 0 < answer["tokens"] <= budget
     assert answer["passages"]
     head = project.git("rev-parse", "HEAD")
-    for each in answer["passages"]:
-        if "path" in each:
-            assert head.startswith(each["commit"])
-            assert "id" not in each
-            assert lines_of(project.top, each).startswith(each["text"])
+    for passage in answer["passages"]:
+        if "path" in passage:
+            assert head.startswith(passage["commit"])
+            assert "id" not in passage
+            assert lines_of(project.top, passage).startswith(passage["text"])
         else:
-            assert (each["id"], each["revision"]) == ("note.md", project.pinned[:7])
+            assert (passage["id"], passage["revision"]) == ("note.md", project.pinned[:7])
     if budget > 1000:
-        assert {"src/seals.py", "docs/otters.md"} <= {each.get("path") for each in answer["passages"]}
+        assert {"src/seals.py", "docs/otters.md"} <= {passage.get("path") for passage in answer["passages"]}
 
 
 def test_several_questions_share_a_budget_by_turns(tools):
     one, other = "a seal barks", "rows_149 pelican"
     answer = ask_tool(tools, one, other, max_tokens=1200, kind="code", mode="keyword")
-    assert {"src/seals.py", "src/migrate.py"} <= {each["path"] for each in answer["passages"]}
+    assert {"src/seals.py", "src/migrate.py"} <= {passage["path"] for passage in answer["passages"]}
 
 
 def test_neighbours_come_in_passages(tools, project):
@@ -401,7 +404,7 @@ def test_budget_is_limited_to_the_page_size(project):
 
 def test_clients_see_kinds_and_modes_but_not_all_languages(project):
     with connected(KnowledgeServer(Session(project.top, Behaviour()), select_tools(ToolChoice()))) as client:
-        [tool] = [each for each in client.list_tools().tools if each.name == "chroma_query_documents"]
+        [tool] = [tool for tool in client.list_tools().tools if tool.name == "chroma_query_documents"]
     given = tool.input_schema["properties"]
     assert given["kind"]["anyOf"][0]["items"]["enum"] == list(KINDS)
     assert given["lang"]["anyOf"][0]["items"] == {"type": "string"}, "80 names in every conversation help no agent"
@@ -423,7 +426,7 @@ def test_over_standard_streams_one_call_answers_with_code(project):
                 await client.call_tool("chroma_query_documents", arguments | {"kind": ["verb"]}),
             ]
 
-    whole, matches, refused = (each.structured_content for each in anyio.run(run))
+    whole, matches, refused = (item.structured_content for item in anyio.run(run))
     [passage] = whole["passages"]
     assert (passage["path"], passage["symbol"], whole["mode"]) == ("src/otters.py", "Otters.groom", "hybrid")
     assert passage["text"] == lines_of(project.top, passage)

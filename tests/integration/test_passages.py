@@ -40,12 +40,12 @@ def place(found) -> tuple:
 
 
 def test_passage_stands_under_its_headings_at_the_line_of_its_file(guide):
-    found = best(guide, "which key has Ada")
-    assert place(found) == ("Guide > Keys", 9, "guide.md", 12)  # the file has front matter
-    assert [found["text"][start:end] for start, end in found["matches"]] == ["Keys", "Ada", "key"]
+    result = best(guide, "which key has Ada")
+    assert place(result) == ("Guide > Keys", 9, "guide.md", 12)  # the file has front matter
+    assert [result["text"][start:end] for start, end in result["matches"]] == ["Keys", "Ada", "key"]
     shown = guide.vmrag("query", "which key has Ada", "-k", "1").out.splitlines()
     assert shown[:2] == ["1. handbook/guide.md", "   docs/guide.md:12  Guide > Keys"]
-    assert f"  #0 {found['score']:g}" in guide.vmrag("query", "which key has Ada", "-k", "1", "-v").out
+    assert f"  #0 {result['score']:g}" in guide.vmrag("query", "which key has Ada", "-k", "1", "-v").out
 
 
 def test_file_that_changed_has_the_line_where_the_text_stands_now(guide):
@@ -62,8 +62,8 @@ def test_file_that_changed_has_the_line_where_the_text_stands_now(guide):
 def test_equal_chunks_of_one_document_have_their_own_lines(project):
     block = "## Part\n\n" + "The same words in every part of it. " * 14 + "\n\n"
     project.put("long.md", "# Long\n\n" + block * 3)
-    found = project.ask("query", "same words part", "--mode", "keyword", "-k", "20")["results"]
-    lines = [each["line"] for each in found if each["doc_id"] == "long.md"]
+    results = project.ask("query", "same words part", "--mode", "keyword", "-k", "20")["results"]
+    lines = [document["line"] for document in results if document["doc_id"] == "long.md"]
     assert len(set(lines)) > 1
 
 
@@ -78,8 +78,8 @@ def test_strangers_source_leads_nowhere(guide, source):
         row = ws.engine.find_document(ws.locate_documents(), "handbook", "guide.md")
         rows = Write(put_documents=[msgspec.structs.replace(row, source=source)])
         ws.engine.write("main", rows, expected=ws.require_revision())
-    found = best(guide, "which key has Ada")
-    assert (found["doc_id"], found["line"], found["file"]) == ("guide.md", 9, None)
+    result = best(guide, "which key has Ada")
+    assert (result["doc_id"], result["line"], result["file"]) == ("guide.md", 9, None)
 
 
 def test_whole_lines_and_lines_around(guide):
@@ -121,9 +121,9 @@ def drifted(project: Project) -> Project:
     ],
 )
 def test_answer_from_other_revision_begins_with_a_warning(drifted, words):
-    done = drifted.vmrag(*words)
-    assert done.out.splitlines()[0].startswith("warning: The pinned revision is not in this knowledge base")
-    assert done.err == ""
+    result = drifted.vmrag(*words)
+    assert result.out.splitlines()[0].startswith("warning: The pinned revision is not in this knowledge base")
+    assert result.err == ""
     spoken = drifted.vmrag(*words, "--json")
     assert spoken.err.startswith("warning: The pinned revision")
     assert spoken.json

@@ -101,12 +101,12 @@ def test_portable_vectors_contain_no_paths_of_the_machine(world, folder):
 
 def test_damaged_vector_that_was_packed_is_made_again(world, tmp_path):
     with contextlib.closing(sqlite3.connect(world.ada.shared / VECTORS)) as cache, cache:
-        [wanted] = cache.execute("SELECT count(*) FROM vectors").fetchone()
+        [expected] = cache.execute("SELECT count(*) FROM vectors").fetchone()
         cache.execute("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE rowid = 1")
     packed(world.ada, tmp_path / "store")
     bob = world.join("bob")
     provided = brought(bob, tmp_path / "store")
-    assert (provided.vectors, provided.reused, provided.rejected) == (wanted - 1, False, ())
+    assert (provided.vectors, provided.reused, provided.rejected) == (expected - 1, False, ())
     assert provided.sync.chunks.embedded == 1
     assert bob.answers() == world.ada.answers()
 

@@ -37,12 +37,12 @@ def _traceable() -> None:
 
 
 def promised(events: list[Event]) -> list[str]:
-    return [each for each in unsynced(events) if not DERIVED.search(each)]
+    return [item for item in unsynced(events) if not DERIVED.search(item)]
 
 
 def run(project: Project, *arguments: str) -> list[Event]:
-    done, events = trace(project, *arguments)
-    assert done.code == 0, done
+    result, events = trace(project, *arguments)
+    assert result.code == 0, result
     assert promised(events) == [], arguments
     return events
 
@@ -69,11 +69,11 @@ def assert_journal_waits(project: Project, events: list[Event]) -> None:
     ]
     assert entries, "there was no entry"
     before = events[: entries[-1]]
-    pinned = [at for at, each in enumerate(before) if each.target == str(project.top / ".dolt-version")]
+    pinned = [at for at, item in enumerate(before) if item.target == str(project.top / ".dolt-version")]
     assert pinned, "no pin was written"
     assert Event("sync", str(project.top)) in before[pinned[-1] :]
     index = str(project.top / ".git" / "index")
-    assert any(each.what == "sync" and each.path in (index, f"{index}.lock") for each in before)
+    assert any(file.what == "sync" and file.path in (index, f"{index}.lock") for file in before)
 
 
 def test_every_file_of_the_loop_is_written_through_before_it_counts(tmp_path, monkeypatch):
@@ -109,13 +109,13 @@ def test_commit_that_was_killed_after_the_pin_was_renamed_is_finished_only_when_
         "paths.sync_to_disk = dies\n"
         "from vmrag_link.cli.main import run\nsys.exit(run(sys.argv[1:]))\n"
     )
-    done, _ = trace(project, "-c", program, "commit", "-m", "more", program=(sys.executable,))
-    assert done.code != 0
+    result, _ = trace(project, "-c", program, "commit", "-m", "more", program=(sys.executable,))
+    assert result.code != 0
     assert list((project.shared / "journal").glob("*.json"))
     assert project.pinned != before
 
-    done, events = trace(project, "sync")
-    assert not list((project.shared / "journal").glob("*.json")), done
+    result, events = trace(project, "sync")
+    assert not list((project.shared / "journal").glob("*.json")), result
     entry = next(at for at, event in enumerate(events) if event.what == "remove" and "/journal/" in event.path)
     assert Event("sync", str(project.top / ".dolt-version")) in events[:entry]
     assert Event("sync", str(project.top)) in events[:entry]
@@ -134,7 +134,7 @@ def test_merges_resolutions_and_agreements_are_written_through(project):
     settings = (project.top / ".vmrag.yaml").read_text()
     project.write(".vmrag.yaml", f"{settings}\nhooks:\n  on_dirty: commit\n")
     made = renamed(run(project, "trust", "--yes"), project.top)
-    assert any("agreed" in each or "trust" in each for each in made), made
+    assert any("agreed" in engine or "trust" in engine for engine in made), made
 
 
 def test_files_of_the_work_tree_that_tools_edit_are_written_through(tmp_path, monkeypatch):
@@ -145,8 +145,8 @@ def test_files_of_the_work_tree_that_tools_edit_are_written_through(tmp_path, mo
     project.write(".river-docs/schemas/api-contract.yaml", SCHEMA)
     project.vmrag("init", "--knowledge-base", "--no-sources")
     arguments = json.dumps({"document_path": "problems/flood.md", "promotion_level": "critical"})
-    done, events = trace_tool(project, "update_promotion_level", arguments, project.top / CONFIG)
-    assert done.code == 0, done
+    result, events = trace_tool(project, "update_promotion_level", arguments, project.top / CONFIG)
+    assert result.code == 0, result
     assert promised(events) == []
     assert "river-docs/problems/flood.md" in renamed(events, project.top)
 

@@ -90,13 +90,13 @@ def openness(paths: list[Path]) -> dict[str, str]:
 
 def peek(paths: list[Path]) -> list[str]:
     """Those that another user can open, and so lock."""
-    done = subprocess.run([sys.executable, "-c", PEEK, *paths], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    result = subprocess.run([sys.executable, "-c", PEEK, *paths], capture_output=True, text=True, check=True)
+    return result.stdout.split()
 
 
 def test_no_other_user_may_do_anything_with_what_lies_below_vmrag(project: Project) -> None:
     assert openness(kept(project)) == {}
-    names = {each.name for each in kept(project)}
+    names = {branch.name for branch in kept(project)}
     assert {
         "remotes.git",
         "words-1.idx",
@@ -106,12 +106,12 @@ def test_no_other_user_may_do_anything_with_what_lies_below_vmrag(project: Proje
         "uncommitted",
     } <= names
     umasked = [project.top / ".dolt-version", project.top / ".git" / "hooks" / "post-commit"]
-    assert [oct(stat.S_IMODE(each.stat().st_mode)) for each in umasked] == ["0o644", "0o755"]
+    assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in umasked] == ["0o644", "0o755"]
 
 
 @as_root
 def test_another_user_can_neither_read_nor_lock_anything(project: Project) -> None:
-    files = [each for each in kept(project) if each.is_file()]
+    files = [branch for branch in kept(project) if branch.is_file()]
     assert peek(files) == []
     assert peek([project.top / ".dolt-version"]) != []  # who may enter the work tree
 
@@ -119,8 +119,8 @@ def test_another_user_can_neither_read_nor_lock_anything(project: Project) -> No
 def test_next_write_restricts_files_left_open_by_earlier_versions(place: Path) -> None:
     project = new_project(place / "project")
     fill(project)
-    for each in kept(project):
-        each.chmod(0o755 if each.is_dir() else 0o644)
+    for branch in kept(project):
+        branch.chmod(0o755 if branch.is_dir() else 0o644)
     project.put("more.md", "More.")
     assert openness(kept(project)) == {}
 
@@ -153,9 +153,9 @@ def test_repository_that_all_may_read_is_shared_with_all(place: Path) -> None:
     project = new_project(place / "project")
     project.git("config", "core.sharedRepository", "all")
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
-    modes = {each: stat.S_IMODE(each.stat().st_mode) for each in kept(project)}
-    assert {mode & 0o777 for each, mode in modes.items() if each.is_dir()} == {0o775}
-    assert {mode for each, mode in modes.items() if each.is_file()} == {0o664}
+    modes = {branch: stat.S_IMODE(branch.stat().st_mode) for branch in kept(project)}
+    assert {mode & 0o777 for path, mode in modes.items() if path.is_dir()} == {0o775}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o664}
     assert "OPEN_TO_OTHERS" not in project.run_quietly("doctor", "--json").out
 
 
@@ -181,9 +181,9 @@ def test_group_members_share_a_knowledge_base_in_a_shared_repository(place: Path
         ["sync", "--rebuild"],
         ["query", "install"],
     ):
-        done = vmrag(*arguments)
-        assert done.code == 0, (arguments, done)
-    assert peek([each for each in kept(project) if each.is_file()]) == []
+        result = vmrag(*arguments)
+        assert result.code == 0, (arguments, result)
+    assert peek([branch for branch in kept(project) if branch.is_file()]) == []
 
 
 def share(project: Project) -> None:

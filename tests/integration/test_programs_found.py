@@ -60,8 +60,8 @@ COMMANDS = (("status",), ("log",), ("query", "zebras"), ("doctor",), ("diff", "H
 def test_no_program_of_the_clone_is_started(project, started, tmp_path, monkeypatch, way):
     monkeypatch.setenv("PATH", f"{folder_on_path(project, tmp_path, way)}:{os.environ['PATH']}")
     for command in COMMANDS:
-        done = project.start(*command)
-        assert "Traceback" not in done.err
+        result = project.start(*command)
+        assert "Traceback" not in result.err
         assert not started.exists(), f"vmrag {' '.join(command)} started {started.read_text()}"
 
 
@@ -91,9 +91,9 @@ def test_programs_started_by_git_are_not_found_in_the_working_tree(project, star
 
 def test_missing_git_outside_the_working_tree_is_reported(project, started, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(project.top / "tools"))
-    done = project.start("status")
-    assert "There is no git on PATH" in done.err
-    assert "work tree" in done.err
+    result = project.start("status")
+    assert "There is no git on PATH" in result.err
+    assert "work tree" in result.err
     assert not started.exists()
 
 

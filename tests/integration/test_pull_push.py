@@ -68,9 +68,9 @@ def test_pull_takes_in_what_the_upstream_pins_and_says_that_its_code_is_missing(
     ada.push()
     bob.write_document("mine.md", "mine")
     bob.git("fetch", "-q")
-    done = bob.vmrag("pull")
+    result = bob.vmrag("pull")
     assert documents(bob) == {*FIRST, "new.md", "mine.md"}
-    assert done.out.splitlines()[-1] == "hint: then git pull   (origin/main has commits that this branch lacks)"
+    assert result.out.splitlines()[-1] == "hint: then git pull   (origin/main has commits that this branch lacks)"
     bob.git("commit", "-q", "-m", "theirs, too")
     assert bob.vmrag("pull").out.splitlines() == [
         f"Nothing to merge: {bob.pinned[:7]} already contains origin/main.",
@@ -97,7 +97,7 @@ def test_pull_merges_only_branches_that_git_fetched(ada, bob):
     ada.write_document("new.md", "news")
     ada.push()
     report = bob.ask("pull")
-    assert [each["branch"] for each in report["updates"]] == ["main"]  # the knowledge is here by now
+    assert [update["branch"] for update in report["updates"]] == ["main"]  # the knowledge is here by now
     assert report["merge"]["result"] == "already_up_to_date"
     assert documents(bob) == FIRST
 
@@ -292,7 +292,7 @@ def test_branch_that_is_merged_into_head_is_not_moved_back_when_all_are_pushed(a
     ada.git("switch", "-q", "main")
     ada.git("fetch", "-q")
     ada.git("merge", "-q", "--no-edit", "origin/fix")
-    assert "fix" not in {each["branch"] for each in ada.ask("push", "--all")["branches"]}
+    assert "fix" not in {branch["branch"] for branch in ada.ask("push", "--all")["branches"]}
 
 
 def test_rejected_push_hints_at_pull_and_force(world, ada, bob):
@@ -318,8 +318,8 @@ def test_rejected_push_hints_at_pull_and_force(world, ada, bob):
 def test_deleted_branch_is_gone_for_all_and_what_it_held_is_kept(world, ada, bob):
     draft = topic(bob, "draft", "draft.md")
     ada.vmrag("fetch")
-    done = bob.vmrag("push", "--delete", "draft")
-    assert done.out.splitlines() == ["To origin:", "  (deleted)  draft", "  1 revision that no branch there reaches"]
+    result = bob.vmrag("push", "--delete", "draft")
+    assert result.out.splitlines() == ["To origin:", "  (deleted)  draft", "  1 revision that no branch there reaches"]
     assert ada.vmrag("pull", "--branch", "draft", "--json", code=3).error["code"] == "BRANCH_NOT_FOUND"
     assert world.holds(draft)
     assert documents(bob) == {*FIRST, "draft.md"}  # ours stays

@@ -145,15 +145,15 @@ def test_golden_queries_are_tests_where_they_are_named(project, pytester):
         '  - {query: "a::b\\n", expect: handbook/gone.md}\n'
         "  - {query: install, ranking: []}\n",
     )
-    asked = run(pytester, ".vmrag/queries.yaml", "-rA")
-    asked.assert_outcomes(passed=1, failed=2)
-    asked.stdout.fnmatch_lines(["ranking: the ranking is not the recorded one", "*- -> 1    handbook/setup.md #0*"])
+    result = run(pytester, ".vmrag/queries.yaml", "-rA")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["ranking: the ranking is not the recorded one", "*- -> 1    handbook/setup.md #0*"])
     for line in (
         "expect: handbook/gone.md is not among the first 5; no such document",
         "PASSED .vmrag/queries.yaml::certificates",
         "FAILED .vmrag/queries.yaml::a:b*",
     ):
-        asked.stdout.fnmatch_lines([line])
+        result.stdout.fnmatch_lines([line])
     assert project.start("check", "--update").code == 1
     text = (project.top / ".vmrag/queries.yaml").read_text()
     assert f"version: {fusion.VERSION}" in text
@@ -206,9 +206,9 @@ def test_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp_p
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile("def test_own(): pass\n\ndef test_without_a_repository(kb): ...")
-    done = run(pytester, "-W", "error")
-    done.assert_outcomes(passed=1, errors=1)
-    done.stdout.fnmatch_lines(["*is not in a git repository.", "hint: git init"])
+    result = run(pytester, "-W", "error")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*is not in a git repository.", "hint: git init"])
 
 
 def test_plugin_imports_nothing_but_itself_into_pytest():
@@ -218,8 +218,8 @@ def test_plugin_imports_nothing_but_itself_into_pytest():
         f"import {PLUGIN}\n"
         "print(*sorted(set(sys.modules) - before))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == [
         "vmrag_link",
         "vmrag_link.pytest_plugin",
         "vmrag_link.pytest_plugin.knowledge",

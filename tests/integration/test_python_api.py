@@ -56,13 +56,13 @@ def kb(project: Project) -> Iterator[KnowledgeBase]:
 
 def test_search_returns_what_the_command_finds(project, kb):
     hits = project.ask("query", "certificates", "-k", "3")["results"]
-    found = kb.search("certificates", k=3)
-    assert [(row.rank, row.collection, row.doc_id, row.score) for row in found] == [
+    match = kb.search("certificates", k=3)
+    assert [(row.rank, row.collection, row.doc_id, row.score) for row in match] == [
         (hit["rank"], hit["collection"], hit["doc_id"], hit["score"]) for hit in hits
     ]
-    assert found.position.revision == project.pinned
-    assert found.position.in_sync
-    assert not found.notes
+    assert match.position.revision == project.pinned
+    assert match.position.in_sync
+    assert not match.notes
 
 
 def test_search_in_files_returns_places(sourced):
@@ -205,8 +205,8 @@ def test_get_returns_files_and_stored_documents(project, kb, sourced):
 
 def test_grep_returns_lines_with_context(sourced):
     with vmrag.open(sourced.top) as kb:
-        found = kb.grep("^two$", context=1)
-        assert [(row.name, row.line, row.text, row.matched) for row in found] == [
+        result = kb.grep("^two$", context=1)
+        assert [(row.name, row.line, row.text, row.matched) for row in result] == [
             ("docs/page.md", 3 + number, text, text == "two") for number, text in enumerate(["one", "two", "three"])
         ]
         assert kb.grep("o", path="docs/", limit=1).count == 3
@@ -225,9 +225,9 @@ def test_list_marks_uncommitted_documents(project, kb):
 
 
 def test_diff_returns_changed_documents(project, kb, sourced):
-    found = kb.diff("main", "feature")
+    result = kb.diff("main", "feature")
     report = project.ask("diff", "main", "feature")
-    assert [(row.kind, row.collection, row.doc_id) for row in found] == [
+    assert [(row.kind, row.collection, row.doc_id) for row in result] == [
         (row["kind"], row["collection"], row["doc_id"]) for row in report["documents"]
     ]
     assert {row.doc_id for row in kb.diff("main", "feature", only="handbook/uv.md")} == {"uv.md"}
@@ -347,13 +347,13 @@ def test_refresh_in_one_thread_leaves_searches_in_others_whole(project, kb):
 
 def test_results_are_frozen_and_print(sourced):
     with vmrag.open(sourced.top) as kb:
-        found = kb.search("f", symbol="f")
-        shown = str(found)
+        match = kb.search("f", symbol="f")
+        shown = str(match)
         assert shown.splitlines()[0].startswith("src/a.py:1-2  f  (")
         assert shown.splitlines()[1:3] == ["  def f():", "      pass"]
         with pytest.raises(AttributeError):
-            found[0].text = "other"
-        assert msgspec.json.decode(msgspec.json.encode(found.to_dict()))["passages"][0]["lines"] == [1, 2]
+            match[0].text = "other"
+        assert msgspec.json.decode(msgspec.json.encode(match.to_dict()))["passages"][0]["lines"] == [1, 2]
         assert str(sourced.top) in repr(kb)
     for result in (kb.position, kb.diff(), kb.grep("three"), kb.list()[0], kb.history("docs/page.md")[0]):
         assert str(result)
@@ -364,9 +364,9 @@ def test_results_are_frozen_and_print(sourced):
 
 def test_traceback_shows_the_hint(sourced):
     program = f"import vmrag_link as vmrag; vmrag.open({str(sourced.top)!r}).search('lanterns', at='v9')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    message, hint = done.stderr.splitlines()[-2:]
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    message, hint = result.stderr.splitlines()[-2:]
     assert message.startswith("vmrag_link.errors.GitReferenceMissing:")
     assert hint.startswith("hint: git fetch")
 
@@ -380,8 +380,8 @@ def test_open_raises_outside_of_a_repository(tmp_path):
 
 def test_importing_the_package_imports_no_api():
     program = "import sys, vmrag_link; print([name for name in sys.modules if name.startswith('vmrag_link.')])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 def test_public_signatures_hold():

@@ -44,9 +44,9 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def ask(top: Path, question: str, **environ: str) -> str:
     argv = [sys.executable, "answer.py", *question.split()]
-    done = subprocess.run(argv, cwd=top, env=os.environ | environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = subprocess.run(argv, cwd=top, env=os.environ | environ, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_program_has_at_most_25_lines():
@@ -78,9 +78,9 @@ def test_program_answers_from_its_release_without_the_remote(service, tmp_path):
 def test_program_never_answers_from_another_release(service):
     argv = [sys.executable, "answer.py", "timeouts"]
     environ = os.environ | {"GIT_COMMIT": "0" * 40}
-    done = subprocess.run(argv, cwd=service.top, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "GitReferenceMissing" in done.stderr
+    result = subprocess.run(argv, cwd=service.top, env=environ, capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert "GitReferenceMissing" in result.stderr
 
 
 def test_example_test_passes_for_the_service(service, monkeypatch):
@@ -98,11 +98,11 @@ def test_example_of_releases_passes_with_golden_queries(service, monkeypatch):
     service.write(".vmrag/queries.yaml", QUERIES)
     for at in ((), ("--at", "v1.0")):
         assert service.ask("check", *at)["metrics"]["mrr"] == 1
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", ".vmrag/queries.yaml"],
         cwd=service.top,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "3 passed" in done.stdout, done.stdout
+    assert "3 passed" in result.stdout, result.stdout

@@ -19,7 +19,7 @@ template, project = terminal.template, terminal.project
 
 
 def found(project: Project, *arguments: str) -> list[str]:
-    return [each["doc_id"] for each in project.ask("query", *arguments)["results"]]
+    return [result["doc_id"] for result in project.ask("query", *arguments)["results"]]
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
@@ -57,7 +57,7 @@ def test_at_a_ref_answers_as_on_that_branch_and_touches_nothing(project):
     assert project.answers() == at_feature
     project.git("switch", "-q", "--detach", "first")
     assert project.answers() == at_first
-    assert len({json.dumps(each) for each in (at_feature, at_first, project.answers("main"))}) == 3
+    assert len({json.dumps(item) for item in (at_feature, at_first, project.answers("main"))}) == 3
 
 
 @pytest.mark.parametrize("ref", ["feature", "HEAD~1", "first", "refs/heads/feature", "@{u}"])
@@ -91,10 +91,10 @@ def test_uncommitted_documents_answer_here_and_not_at_the_branch_itself(project)
 
 def test_modes_rank_by_words_by_meaning_and_by_both(project):
     keyword = project.ask("query", "certificates", "--mode", "keyword")["results"]
-    assert [each["doc_id"] for each in keyword] == ["deep/tls.txt"]
+    assert [document["doc_id"] for document in keyword] == ["deep/tls.txt"]
     vector = project.ask("query", "certificates", "--mode", "vector")["results"]
     assert len(vector) == 4
-    assert [each["score"] for each in vector] == sorted((each["score"] for each in vector), reverse=True)
+    assert [item["score"] for item in vector] == sorted((item["score"] for item in vector), reverse=True)
     hybrid = project.ask("query", "certificates", "--mode", "hybrid")
     assert hybrid["results"] == project.ask("query", "certificates")["results"]
     project.git("config", "vmrag.retrieval.mode", "keyword")
@@ -168,9 +168,9 @@ def test_empty_query_is_a_mistake_of_the_call(project, text):
 def test_query_can_be_asked_from_anywhere(project, tmp_path):
     expected = project.answers()[0]
     for arguments in (("-C", "docs/deep"), ("-C", str(project.top))):
-        assert found(project, *arguments, "install the program", "-k", "20") == [each[1] for each in expected]
+        assert found(project, *arguments, "install the program", "-k", "20") == [name[1] for name in expected]
         outside = project.ask(*arguments, "query", "install the program", "-k", "20")
-        assert [each["doc_id"] for each in outside["results"]] == [each[1] for each in expected]
+        assert [result["doc_id"] for result in outside["results"]] == [name[1] for name in expected]
     elsewhere = Project(tmp_path)
     assert elsewhere.ask("-C", "project", "query", "rest")["kb"]["worktree"] == str(project.top)
 
@@ -189,7 +189,7 @@ def test_diff_shows_what_is_not_committed_and_what_differs_between_places(projec
         "1 document added, 1 modified; 2 words inserted(+), 7 deleted(-)",
     ]
     report = project.ask("diff", "main", "feature")
-    assert [(each["kind"], each["doc_id"]) for each in report["documents"]] == [
+    assert [(document["kind"], document["doc_id"]) for document in report["documents"]] == [
         ("removed", "deep/tls.txt"),
         ("removed", "faq.md"),
         ("modified", "rest.md"),
@@ -201,9 +201,9 @@ def test_diff_shows_what_is_not_committed_and_what_differs_between_places(projec
 
 
 def test_log_goes_back_to_the_beginning(project):
-    messages = [each["message"] for each in project.ask("log")["revisions"]]
+    messages = [revision["message"] for revision in project.ask("log")["revisions"]]
     assert messages[:2] == ["faq", "first"]
-    assert [each["message"] for each in project.ask("log", "feature")["revisions"]][:2] == ["uv", "first"]
+    assert [revision["message"] for revision in project.ask("log", "feature")["revisions"]][:2] == ["uv", "first"]
     assert "first  (3 documents added)" in project.vmrag("log").out
 
 
@@ -248,17 +248,17 @@ def test_fingerprint_check_rejects_invalid_values(project, given, code):
 
 
 def test_equal_knowledge_has_an_equal_fingerprint(project, tmp_path):
-    here = project.ask("fingerprint")["fingerprint"]
-    assert project.ask("fingerprint", "--at", "feature")["fingerprint"] != here
+    fingerprint = project.ask("fingerprint")["fingerprint"]
+    assert project.ask("fingerprint", "--at", "feature")["fingerprint"] != fingerprint
     project.put("draft.md", "A draft.")
-    assert project.ask("fingerprint")["fingerprint"] != here
+    assert project.ask("fingerprint")["fingerprint"] != fingerprint
     assert project.ask("fingerprint")["dirty"] is True
     project.drop("draft.md")
-    assert project.vmrag("fingerprint").out.strip() == here
+    assert project.vmrag("fingerprint").out.strip() == fingerprint
     other = terminal.new_project(tmp_path / "other")
     other.vmrag("init", "--knowledge-base", "--no-sources")
     docs = str(project.top / "docs")
     other.vmrag("import", docs, "--collection", "handbook", "--base", docs)
     other.put("faq.md", "A frequent question.")
-    assert other.ask("fingerprint")["fingerprint"] == here
+    assert other.ask("fingerprint")["fingerprint"] == fingerprint
     assert other.answers() == project.answers()

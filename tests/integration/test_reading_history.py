@@ -46,7 +46,7 @@ def pin_of(project: Project, ref: str) -> str:
 
 
 def messages(project: Project, *arguments: str) -> list[str]:
-    return [each["message"].splitlines()[0] for each in project.ask("log", *arguments)["revisions"]]
+    return [revision["message"].splitlines()[0] for revision in project.ask("log", *arguments)["revisions"]]
 
 
 # -- ranges ----------------------------------------------------------------------------------------
@@ -70,8 +70,8 @@ def test_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project):
 def test_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(project):
     side, before = pin_of(project, "side"), pin_of(project, "main~1^")
     with opened(project) as ws:
-        found = ranges.find_ends(ws, [f"{before}...{side}"])
-    assert (found.old, found.new) == (pin_of(project, "v1"), side)
+        ends = ranges.find_ends(ws, [f"{before}...{side}"])
+    assert (ends.old, ends.new) == (pin_of(project, "v1"), side)
 
 
 def test_log_of_a_range_leaves_out_what_its_first_side_has(project):
@@ -107,9 +107,9 @@ def test_expression_of_gits_may_hold_dots(project):
 
 def test_golden_queries_are_compared_over_a_range_too(project):
     project.write(".vmrag/queries.yaml", "queries:\n  - query: faq question\n    expect: [handbook/faq.md]\n")
-    there = project.ask("diff", "--queries", "side...main")
-    assert (there["old"], there["new"]) == (pin_of(project, "side"), pin_of(project, "main"))
-    assert there == project.ask("diff", "--queries", "side..main")
+    report = project.ask("diff", "--queries", "side...main")
+    assert (report["old"], report["new"]) == (pin_of(project, "side"), pin_of(project, "main"))
+    assert report == project.ask("diff", "--queries", "side..main")
 
 
 # -- log -------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_golden_queries_are_compared_over_a_range_too(project):
 
 def test_log_of_one_line_names_what_of_the_code_has_each_revision(project):
     lines = project.vmrag("log", "--oneline").out.splitlines()
-    after, merge = (project.git("rev-parse", "--short=10", each) for each in ("HEAD", "HEAD~1"))
+    after, merge = (project.git("rev-parse", "--short=10", name) for name in ("HEAD", "HEAD~1"))
     assert re.fullmatch(rf"[0-9a-v]{{7}} \(HEAD, main\) after  <- {after}", lines[0])
     assert lines[1].endswith(f"  <- {merge} Merge branch 'side'")
     (first,) = (line for line in lines if " first" in line)
@@ -165,9 +165,9 @@ def test_each_revision_is_shown_with_its_own_changes(project):
 
 def test_log_says_that_there_is_more_unless_a_number_was_asked_for(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.cli.log.USUAL", 2)
-    done = project.vmrag("log", "--oneline")
-    assert len(done.out.splitlines()) == 2
-    assert "vmrag log -n 20" in done.err
+    result = project.vmrag("log", "--oneline")
+    assert len(result.out.splitlines()) == 2
+    assert "vmrag log -n 20" in result.err
     assert project.vmrag("log", "--oneline", "-n", "2").err == ""
 
 
@@ -177,7 +177,7 @@ def test_initial_engine_commits_are_hidden_in_history(project):
         root = read_root(ws.engine)
         assert hidden
     for arguments in ([], ["--graph"], ["first"], ["v1...feature"]):
-        shown = {each["revision"] for each in project.ask("log", "-n", "99", *arguments)["revisions"]}
+        shown = {revision["revision"] for revision in project.ask("log", "-n", "99", *arguments)["revisions"]}
         assert not shown & hidden
     last = project.ask("log", "-n", "99")["revisions"][-1]
     assert (last["revision"], last["message"], last["parents"]) == (root, "Create the knowledge base", [])

@@ -44,9 +44,9 @@ def each(project: Project, commands: tuple[tuple[str, ...], ...], path: str) -> 
         "    with contextlib.redirect_stdout(out):\n        code = run([*command, '--json'])\n"
         "    print(json.dumps([code, json.loads(out.getvalue() or '{}')]))\n"
     )
-    done = start(project, json.dumps(commands), program=(sys.executable, "-c", script), PYTHONPATH=path).done()
-    assert done.code == 0, done
-    return [tuple(json.loads(line)) for line in done.out.splitlines()]
+    result = start(project, json.dumps(commands), program=(sys.executable, "-c", script), PYTHONPATH=path).done()
+    assert result.code == 0, result
+    return [tuple(json.loads(line)) for line in result.out.splitlines()]
 
 
 def indexes(project: Project) -> list[Path]:
@@ -62,11 +62,11 @@ def test_rows_are_read_and_removed_without_an_index_and_without_what_builds_one(
     project.put("note.md", "A note about zebras.")
     project.forget_indexes()
     commands = (*READING, ("rm", "rest.md", "--collection", "handbook"), ("list",))
-    found = each(project, commands, without_extra)
-    assert [code for code, _ in found] == [0, 0, 1, 0, 0, 0, 0, 0], (
+    result = each(project, commands, without_extra)
+    assert [code for code, _ in result] == [0, 0, 1, 0, 0, 0, 0, 0], (
         "status says that there is no index, the rest does not care"
     )
-    listed, shown, status, logged, changed, told, removed, after = (report for _, report in found)
+    listed, shown, status, logged, changed, told, removed, after = (report for _, report in result)
     assert told["summary"]["counts"]["added"] == 1
     assert {row["doc_id"] for row in listed["documents"]} == {
         "setup.md",
@@ -100,7 +100,7 @@ def test_checkout_is_followed_by_the_rows_first_and_by_the_index_when_it_is_need
     assert indexes(project) == []
     assert json.loads((project.own / "workspace.json").read_text()) == bound
     assert project.run_quietly("status", "--json").json["reasons"][0].startswith("The index is at")
-    assert "note.md" in {each["doc_id"] for each in project.ask("query", "zebras")["results"]}
+    assert "note.md" in {result["doc_id"] for result in project.ask("query", "zebras")["results"]}
     assert project.status()["in_sync"]
     assert project.consistent()
 
@@ -188,8 +188,8 @@ def embedded(project: Project, body: str, counted: Path, *command: str) -> tuple
     counted.unlink(missing_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COUNTED", str(counted))
-        done = driven(project, COUNTING + body, *command)
-    return done, sum(map(int, counted.read_text().split()))
+        result = driven(project, COUNTING + body, *command)
+    return result, sum(map(int, counted.read_text().split()))
 
 
 def test_chunks_embedded_before_a_kill_are_not_embedded_again(project, tmp_path):
@@ -198,8 +198,8 @@ def test_chunks_embedded_before_a_kill_are_not_embedded_again(project, tmp_path)
     died, first = embedded(project, DYING, tmp_path / "counted", *adding)
     assert died.code == -9
     assert first == 4 * 256, "stored batch by batch, and killed with the fourth one in hand"
-    done, second = embedded(project, "", tmp_path / "counted", "query", "zebra", "--json")
-    assert done.code == 0
+    result, second = embedded(project, "", tmp_path / "counted", "query", "zebra", "--json")
+    assert result.code == 0
     chunks = {row["doc_id"]: row["chunks"] for row in project.ask("list")["documents"]}["big.md"]
     assert second == chunks - 3 * 256 + 1, "and the question"
 
@@ -227,5 +227,5 @@ def test_doctor_suggests_pin_after_reading_without_index(project):
     project.git("rm", "-q", ".dolt-version")
     project.git("commit", "-q", "-m", "Without the pin", env={"VMRAG": "0"})
     topics = project.run_quietly("doctor", "--json").json["topics"]
-    (fix,) = [each["fix"] for topic in topics for each in topic["findings"] if each["code"] == "PIN_NOT_THERE"]
+    (fix,) = [finding["fix"] for topic in topics for finding in topic["findings"] if finding["code"] == "PIN_NOT_THERE"]
     assert fix == "vmrag pin"

@@ -77,20 +77,20 @@ def test_abbreviated_git_hash_is_not_resolved(project: Project, ws: Workspace) -
 def test_ambiguous_prefix_error_lists_candidates(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revparse, "SHORTEST_HASH", 1)  # among more than sixteen, two begin alike
     made = [store(ws.engine, "feature", document(f"d{number}")) for number in range(17)]
-    digit = next(each for each, count in Counter(each[0] for each in made).items() if count > 1)
+    digit = next(name for name, count in Counter(engine[0] for engine in made).items() if count > 1)
     with pytest.raises(RevisionMissing) as caught:
         resolve_tool_rev(ws, digit)
     candidates = caught.value.details["candidates"]
-    assert {each for each in made if each[0] == digit} <= set(candidates)
+    assert {engine for engine in made if engine[0] == digit} <= set(candidates)
     assert all(candidate.startswith(digit) for candidate in candidates)
     with pytest.raises(RevisionMissing):
         resolve_tool_branch_rev(ws, digit)  # says more than that there is no such branch
 
 
 def test_branch_called_like_a_hash_is_found_by_its_whole_name(project: Project, ws: Workspace) -> None:
-    there = resolve_tool_rev(ws, "feature")
-    ws.engine.create_branch(project.pinned[:6], there)
-    assert resolve_tool_rev(ws, project.pinned[:6]) == there
+    tool_rev = resolve_tool_rev(ws, "feature")
+    ws.engine.create_branch(project.pinned[:6], tool_rev)
+    assert resolve_tool_rev(ws, project.pinned[:6]) == tool_rev
     assert resolve_tool_rev(ws, project.pinned[:7]) == project.pinned
 
 
@@ -145,13 +145,13 @@ def twins(project: Project) -> tuple[str, str]:
 
 def test_git_ref_goes_before_a_kb_branch_which_a_warning_names(project: Project, twins: tuple[str, str]) -> None:
     git, kb = twins
-    done = project.vmrag("log", "topic", "-n", "1")
-    assert done.out.startswith(git)
-    (warning,) = done.err.splitlines()
+    result = project.vmrag("log", "topic", "-n", "1")
+    assert result.out.startswith(git)
+    (warning,) = result.err.splitlines()
     assert all(part in warning for part in ("'topic' is the git ref", git[:12], kb[:12]))
-    done = project.vmrag("log", "topic", "-n", "1", "--json")
-    assert done.json["revisions"][0]["revision"] == git
-    assert done.err.splitlines() == [warning]
+    result = project.vmrag("log", "topic", "-n", "1", "--json")
+    assert result.json["revisions"][0]["revision"] == git
+    assert result.err.splitlines() == [warning]
 
 
 def test_in_a_tool_the_kb_branch_goes_before_a_git_ref_which_a_warning_names(
@@ -189,7 +189,7 @@ def test_branch_starts_at_what_was_just_committed_and_git_has_not(
         branch = ws.engine.find_branch("f")
         assert branch
         assert branch.head == new != pinned
-    assert any(pinned[:12] in each["message"] and new[:12] in each["message"] for each in made["warnings"])
+    assert any(pinned[:12] in warning["message"] and new[:12] in warning["message"] for warning in made["warnings"])
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_each_tool_that_takes_a_branch_takes_the_one_of_the_knowledge_base(
     project: Project, twins: tuple[str, str], tool: str, arguments: dict[str, str], goes: bool
 ) -> None:
     git, kb = twins
-    done = Tools(project.top)(tool, **arguments)
-    assert any(git[:12] in each["message"] and kb[:12] in each["message"] for each in done["warnings"])
-    assert not goes or done["kb"]["commit"] == kb
+    result = Tools(project.top)(tool, **arguments)
+    assert any(git[:12] in warning["message"] and kb[:12] in warning["message"] for warning in result["warnings"])
+    assert not goes or result["kb"]["commit"] == kb
 
 
 @pytest.mark.hooks("on")
@@ -251,10 +251,10 @@ def test_remotes_branch_that_was_fetched_later_goes_before_what_gits_pins(world:
     ada.git("push", "-q")
     bob.vmrag("fetch")
     assert new != old
-    done = bob.vmrag("log", "origin/main", "-n", "1")
-    assert done.out.startswith(new)
-    assert "as last fetched" in done.err
-    assert old[:12] in done.err
+    result = bob.vmrag("log", "origin/main", "-n", "1")
+    assert result.out.startswith(new)
+    assert "as last fetched" in result.err
+    assert old[:12] in result.err
     assert warned(Tools(bob.top)("dolt_show", commit="origin/main")) == {"NOTE"}
     bob.git("fetch", "-q")
     assert bob.vmrag("log", "origin/main").err == ""

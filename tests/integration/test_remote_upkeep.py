@@ -50,11 +50,11 @@ def cloned(bare: Path, name: str) -> Project:
 
 def heads(project: Project) -> dict[str, str]:
     engine = DoltliteEngine.open(project.shared / "kb")
-    found = engine.remote_heads(
+    remote_heads = engine.remote_heads(
         address.parse_remote(plumbing.locate_work_tree(project.top), "origin", branch="main")[0].key
     )
     engine.close()
-    return found
+    return remote_heads
 
 
 def pushed(project: Project) -> list[str]:
@@ -96,9 +96,9 @@ def test_rewritten_remote_holds_the_same_heads_in_one_commit(project, bare):
 def _reachable(project: Project) -> set[str]:
     known = heads(project).values()
     engine = DoltliteEngine.open(project.shared / "kb")
-    found = {each.revision for head in known for each in engine.log(head)}
+    revisions = {revision.revision for head in known for revision in engine.log(head)}
     engine.close()
-    return found
+    return revisions
 
 
 def test_earlier_clones_continue_with_the_rewritten_remote(project, bare):
@@ -161,8 +161,8 @@ def test_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare):
     project.push("--no-verify", "origin", "main")
     there(bare, "update-ref", DATA, "refs/heads/main")
     assert project.ask("gc", "--remote")["damaged"]
-    done = project.vmrag("gc", "--remote", "--apply")
-    assert "must run: vmrag push" in done.out
+    result = project.vmrag("gc", "--remote", "--apply")
+    assert "must run: vmrag push" in result.out
     other = cloned(bare, "other")
     other.vmrag("clone")
     assert other.answers() == project.answers()
@@ -201,10 +201,10 @@ def test_pinned_revision_missing_on_remote_is_found_until_pushed(project, bare):
     runner = cloned(bare, "runner")
     arguments = ("verify", "--remote", "origin", "--pull-request", "origin/main", "origin/topic")
     report = runner.ask(*arguments, code=1)
-    assert [each["code"] for each in report["findings"]] == ["NOT_ON_REMOTE"]
+    assert [finding["code"] for finding in report["findings"]] == ["NOT_ON_REMOTE"]
     assert "vmrag adopt" in report["findings"][0]["hint"]
     local = project.ask("verify", "--remote", "origin", "origin/main..HEAD", code=1)
-    assert [each["code"] for each in local["findings"]] == ["NOT_ON_REMOTE"], "here, and not there"
+    assert [finding["code"] for finding in local["findings"]] == ["NOT_ON_REMOTE"], "here, and not there"
     assert project.ask("verify", "origin/main..HEAD")["findings"] == []
     project.vmrag("push")
     assert runner.ask(*arguments)["findings"] == []
@@ -218,8 +218,8 @@ def test_on_the_default_branch_what_its_last_commit_pins_is_looked_up_on_the_rem
     project.push("--no-verify", "origin", "main")
     runner = cloned(bare, "runner")
     report = runner.ask("verify", "--remote", "origin", *scope, code=1)
-    found = [(each["code"], each["commit"]) for each in report["findings"]]
-    assert found == [("NOT_ON_REMOTE", runner.git("rev-parse", "HEAD"))]
+    result = [(finding["code"], finding["commit"]) for finding in report["findings"]]
+    assert result == [("NOT_ON_REMOTE", runner.git("rev-parse", "HEAD"))]
     project.ask("verify", "--remote", "origin", *scope, code=1)
     project.vmrag("push")
     assert runner.ask("verify", "--remote", "origin", *scope)["findings"] == []
@@ -265,14 +265,14 @@ def test_init_starts_another_one_where_that_is_asked_for(project, bare):
 def test_clone_with_our_template_says_what_it_pins(project, bare):
     project.push("origin", "main")
     project.vmrag("init", "--knowledge-base", "--no-sources", "--template", "../template")
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "clone", "-q", "--template=template", "-b", "main", bare, "hooked"],
         cwd=bare.parent,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stderr == "vmrag: this code pins a knowledge base; to fetch it: vmrag clone\n"
+    assert result.stderr == "vmrag: this code pins a knowledge base; to fetch it: vmrag clone\n"
     hooked = Project(bare.parent / "hooked")
     hooked.vmrag("clone")
     assert hooked.status()["state"] == "in_sync"
@@ -316,9 +316,9 @@ def test_doctor_finds_a_pin_of_another_knowledge_base(project):
     engine.close()
     shutil.copy(other.top / ".dolt-version", project.top / ".dolt-version")
     topics = project.ask("doctor", code=1)["topics"]
-    found = {each["code"]: each for topic in topics for each in topic["findings"]}
-    assert revision[:12] in found["PIN_FOREIGN"]["message"]
-    assert "&& vmrag clone" in found["PIN_FOREIGN"]["fix"]
+    findings_by_code = {finding["code"]: finding for topic in topics for finding in topic["findings"]}
+    assert revision[:12] in findings_by_code["PIN_FOREIGN"]["message"]
+    assert "&& vmrag clone" in findings_by_code["PIN_FOREIGN"]["fix"]
 
 
 def test_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
@@ -351,10 +351,10 @@ def test_sync_in_the_background_asks_by_no_dialog(project, bare):
     asked = bare.with_name("dialog.asked")
     with git_server(bare.parent, user="ada", password="phrase") as server:
         other.git("remote", "set-url", "origin", f"{server.with_user('ada')}/{bare.name}")
-        done = other.run(
+        result = other.run(
             "reset", "-q", "--hard", "origin/main", env={"GIT_ASKPASS": str(dialog), "VMRAG_HOOKS_SYNC": "background"}
         )
-        assert done.returncode == 0
+        assert result.returncode == 0
         other.run("checkout", "-q", "-b", "x", env={"GIT_ASKPASS": str(dialog), "VMRAG_HOOKS_SYNC": "background"})
         assert background.wait_for_end(background.get_sync_job(plumbing.locate_work_tree(other.top)), within=60)
         assert server.seen

@@ -73,8 +73,8 @@ class Host:
         return made
 
     def pin(self, commit: str = "main") -> dict[str, str]:
-        found: dict[str, str] = json.loads(self.hub.git("show", f"{commit}:.dolt-version"))
-        return found
+        content: dict[str, str] = json.loads(self.hub.git("show", f"{commit}:.dolt-version"))
+        return content
 
     def parents(self, commit: str) -> str:
         return self.hub.git("rev-parse", f"{commit}^@")
@@ -93,9 +93,9 @@ def once(act: Callable[[], object]) -> Callable[[], None]:
 def test_branch_that_moved_meanwhile_is_looked_at_again_and_repaired_where_it_is(host):
     landed = dropping.squash(host.world.ada)
     moved: list[str] = []
-    done = host.repair(landed, once(lambda: moved.append(host.move())))
-    assert done.result == "repaired"
-    assert (host.tip, host.parents("main")) == (done.commit, moved[0])
+    run = host.repair(landed, once(lambda: moved.append(host.move())))
+    assert run.result == "repaired"
+    assert (host.tip, host.parents("main")) == (run.commit, moved[0])
 
 
 def test_branch_that_always_moves_is_given_up_and_never_forced(host):
@@ -117,9 +117,9 @@ def test_repair_does_nothing_after_a_concurrent_manual_repair(host):
         bob.git("commit", "-q", "-m", "Repaired")
         bob.push("origin", "main")
 
-    done = host.repair(landed, once(by_hand))
-    assert (done.result, done.dropped) == ("nothing", ())
-    assert [each.mended_by for each in done.mended] == [host.tip]
+    run = host.repair(landed, once(by_hand))
+    assert (run.result, run.dropped) == ("nothing", ())
+    assert [item.mended_by for item in run.mended] == [host.tip]
     assert host.tip == bob.git("rev-parse", "HEAD")
 
 
@@ -133,8 +133,8 @@ def test_several_commits_that_dropped_are_one_repair_with_a_trailer_each(host):
     ada.push("origin", "other")
     ada.git("switch", "-q", "main")
     second = dropping.squash(ada, "other")
-    done = host.repair(Landed(first.before, second.after, ""))
-    assert done.result == "repaired"
+    run = host.repair(Landed(first.before, second.after, ""))
+    assert run.result == "repaired"
     shown = host.hub.git("log", "-1", "--format=%s%n%(trailers:key=Vmrag-Repairs,valueonly)", "main").split("\n")
     assert shown[0] == "Take in the knowledge that 2 commits dropped"
     assert set(shown[1:]) == {first.after, second.after}
@@ -176,12 +176,12 @@ def test_pin_of_the_branch_keeps_its_other_keys_and_leads_nowhere(host):
     landed = dropping.squash(host.world.ada)
     strange = host.pin() | {"dolt_remote": "http://127.0.0.1:1/kb", "dolt_branch": "theirs", "of a newer one": 3}
     host.move(pin=json.dumps(strange, indent=2) + "\n")
-    done = host.repair(landed)
-    assert done.result == "repaired"
-    found = host.pin()
-    changed = {key for key in found if found[key] != strange[key]}
+    run = host.repair(landed)
+    assert run.result == "repaired"
+    result = host.pin()
+    changed = {key for key in result if result[key] != strange[key]}
     assert changed == {"dolt_commit", "linked_at"}
-    assert host.world.holds(found["dolt_commit"])
+    assert host.world.holds(result["dolt_commit"])
 
 
 def test_no_branch_of_the_knowledge_base_moves_on_the_host(host):
@@ -192,8 +192,8 @@ def test_no_branch_of_the_knowledge_base_moves_on_the_host(host):
         reader = host.world.join(name)
         reader.vmrag("clone")
         with opened(reader) as ws:
-            found = ws.engine.remote_heads(address.remote_address(ws.places, "origin").key)
-        return {name: head for name, head in found.items() if not is_reserved(name)}
+            remote_heads = ws.engine.remote_heads(address.remote_address(ws.places, "origin").key)
+        return {name: head for name, head in remote_heads.items() if not is_reserved(name)}
 
     before = heads("before")
     assert host.repair(landed).result == "repaired"
@@ -248,18 +248,18 @@ def test_repair_replaces_forged_repair_commits(host, sign):
     """Somebody who may push branches, but not `main`, has put code of theirs there first."""
     landed = dropping.squash(host.world.ada)
     dropping.protect(host.hub)
-    done = host.repair(landed)
-    assert done.commit
+    run = host.repair(landed)
+    assert run.commit
     entries = (
-        host.hub.git("ls-tree", done.commit) + f"\n100644 blob {host.hub.git('rev-parse', 'main:.dolt-version')}\tevil"
+        host.hub.git("ls-tree", run.commit) + f"\n100644 blob {host.hub.git('rev-parse', 'main:.dolt-version')}\tevil"
     )
     tree, tip = host.hub.git("mktree", stdin=entries + "\n"), host.tip
     said = "Take in" + (f"\n\nVmrag-Repairs: {landed.after}" if sign == "vmrag's trailer" else "")
     forged = host.hub.git("commit-tree", tree, "-p", tip, "-m", said)
-    host.hub.git("update-ref", f"refs/heads/{done.offered_on}", forged)
+    host.hub.git("update-ref", f"refs/heads/{run.offered_on}", forged)
     again = host.repair(landed)
     stays = sign == "no trailer"
-    assert host.hub.git("rev-parse", done.offered_on) == (forged if stays else again.commit)
+    assert host.hub.git("rev-parse", run.offered_on) == (forged if stays else again.commit)
     assert (host.hub.git("diff", "--name-only", "main", again.commit) == ".dolt-version") is not stays
 
 
@@ -278,10 +278,10 @@ def test_knowledge_that_a_pull_request_hid_in_its_history_stays_out(host):
     merge = ada.git("commit-tree", "shown^{tree}", "-p", "main", "-p", harmless, "-m", "Merge pull request #7")
     ada.git("switch", "-q", "--detach", merge)
     landed = dropping.land(ada, before)
-    done = host.repair(landed)
-    assert (done.result, done.dropped, host.tip) == ("nothing", (), merge)
-    assert [(each.code, each.commit) for each in done.others] == [("KNOWLEDGE_DROPPED", harmless)]
-    assert "main itself has never pinned that" in done.others[0].message
+    run = host.repair(landed)
+    assert (run.result, run.dropped, host.tip) == ("nothing", (), merge)
+    assert [(other.code, other.commit) for other in run.others] == [("KNOWLEDGE_DROPPED", harmless)]
+    assert "main itself has never pinned that" in run.others[0].message
     assert "hidden.md" not in dropping.documents(host.world, "main")
     assert hidden != ada.git("rev-parse", "main:.dolt-version")
 
@@ -298,10 +298,10 @@ def test_side_that_took_back_what_the_branch_pins_takes_nothing_from_it(host):
     merge = ada.git("commit-tree", tree, "-p", "main", "-p", "back", "-m", "Merge, ours")
     ada.git("switch", "-q", "--detach", merge)
     landed = dropping.land(ada, before)
-    done = host.repair(landed)
-    assert (done.result, done.dropped, host.tip, host.pin()) == ("nothing", (), merge, pinned)
-    assert [each.commit for each in done.others] == [merge]
-    assert "would drop what main pins now" in done.others[0].message
+    run = host.repair(landed)
+    assert (run.result, run.dropped, host.tip, host.pin()) == ("nothing", (), merge, pinned)
+    assert [other.commit for other in run.others] == [merge]
+    assert "would drop what main pins now" in run.others[0].message
 
 
 def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, monkeypatch):
@@ -317,7 +317,7 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
     hub, names = host.hub, ("main", "topic", "clash")
     layer = [host.tip]
     for _ in range(12):
-        parents = [word for each in layer for word in ("-p", each)]
+        parents = [word for item in layer for word in ("-p", item)]
         layer = [hub.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "crossed") for name in names]
     ada = host.world.ada
     for name, commit in zip(names, layer, strict=True):
@@ -325,7 +325,7 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
     ada.git("fetch", "-q", "origin")
     one, other = (host.pin(name)["dolt_commit"] for name in ("main", "topic"))
     with opened(ada) as ws:
-        parents = [word for each in layer for word in ("-p", each)]
+        parents = [word for item in layer for word in ("-p", item)]
         ends = [ada.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "end") for name in ("main", "origin/topic")]
         assert ranges.find_base(ws, one, other, (ends[0], ends[1]))
     assert merges

@@ -50,7 +50,7 @@ def opened(project: Project) -> Iterator[Workspace]:
 def texts(project: Project, at: str | WorkingSet) -> Texts:
     """Every document's text at a revision or on a KB branch, by `collection/id`."""
     with opened(project) as workspace:
-        return {"/".join(each.key): each.content for each in workspace.engine.read_documents(at)}
+        return {"/".join(document.key): document.content for document in workspace.engine.read_documents(at)}
 
 
 def branches(project: Project) -> dict[str, KbBranch]:
@@ -199,18 +199,18 @@ def test_aborted_rebase_leaves_them_where_they_were(edited, tmp_path):
 
 def test_going_there_and_back_returns_to_the_same_documents(edited, tmp_path):
     edited.drop("rest.md")
-    before, here = texts(edited, WorkingSet("main")), edited.git("rev-parse", "HEAD")
+    before, result = texts(edited, WorkingSet("main")), edited.git("rev-parse", "HEAD")
     for _ in range(2):
         silently(edited, "reset", "-q", "--hard", "first")
         went_along(edited, tmp_path, **EDITS, rest=None)
-        silently(edited, "reset", "-q", "--hard", here)
+        silently(edited, "reset", "-q", "--hard", result)
         went_along(edited, tmp_path, **EDITS, rest=None)
         assert texts(edited, WorkingSet("main")) == before
 
 
 @pytest.mark.hooks("on")
 def test_documents_written_after_a_move_follow_the_way_back(edited, tmp_path):
-    here = edited.git("rev-parse", "HEAD")
+    result = edited.git("rev-parse", "HEAD")
     with opened(edited) as workspace:
         old = workspace.places.working_copies / next(
             path.name for path in workspace.places.working_copies.iterdir() if path.is_dir()
@@ -222,7 +222,7 @@ def test_documents_written_after_a_move_follow_the_way_back(edited, tmp_path):
     edited.put("draft.md", "Another draft.")
     if not old.exists():  # what a killed process had left
         subprocess.run(["cp", "-a", saved, old], check=True)
-    silently(edited, "reset", "-q", "--hard", here)
+    silently(edited, "reset", "-q", "--hard", result)
     went_along(edited, tmp_path, draft="Another draft.", setup=EDITS["setup"], later="Written later.")
 
 
@@ -237,7 +237,7 @@ def rewrite(project: Project, change: Callable[[Write], Write], doc_id: str = "r
         if engine.find_branch(name) is None:
             engine.create_branch(name, target.revision)
         at = WorkingSet(name)
-        (collection,) = [each for each in engine.list_collections(at) if each.name == "handbook"]
+        (collection,) = [collection for collection in engine.list_collections(at) if collection.name == "handbook"]
         document = engine.find_document(at, "handbook", doc_id)
         assert document is not None
         rows = change(Write(put_collections=[collection], put_documents=[document]))
@@ -284,8 +284,8 @@ def uncommitted(project: Project) -> tuple[list, list]:
     with opened(project) as workspace:
         difference = workspace.engine.diff(head(workspace.engine, "main"), WorkingSet("main"))
     documents = [
-        (each.key, each.after and (each.after.title, each.after.content, each.after.metadata))
-        for each in difference.documents
+        (document.key, document.after and (document.after.title, document.after.content, document.after.metadata))
+        for document in difference.documents
     ]
     return documents, [
         (collection.key, collection.after and collection.after.metadata) for collection in difference.collections
@@ -294,7 +294,7 @@ def uncommitted(project: Project) -> tuple[list, list]:
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_replay_restores_change_after_visit_to_revision_that_contains_it(project, tmp_path, change):
-    here = project.git("rev-parse", "HEAD")
+    result = project.git("rev-parse", "HEAD")
     silently(project, "switch", "-q", "-c", "other")
     change(project)
     project.vmrag("commit", "-m", "the same change")
@@ -303,7 +303,7 @@ def test_replay_restores_change_after_visit_to_revision_that_contains_it(project
     change(project)
     project.put("setup.md", "Set up by hand.") if change is not CHANGES["removed collection"] else None
     before = uncommitted(project)
-    for target in ("other", here, "first", "other", here):
+    for target in ("other", result, "first", "other", result):
         silently(project, "reset", "-q", "--hard", target)
         project.vmrag("list")
     assert uncommitted(project) == before
@@ -313,24 +313,24 @@ def test_replay_restores_change_after_visit_to_revision_that_contains_it(project
 
 def test_replay_restores_removal_if_branch_was_clean_in_between(project, tmp_path):
     """`first` does not have the document, and nothing else is uncommitted in between."""
-    here = project.git("rev-parse", "HEAD")
+    result = project.git("rev-parse", "HEAD")
     project.drop("faq.md")
     silently(project, "reset", "-q", "--hard", "first")
     said = project.vmrag("list").err
     assert not branches(project)["main"].dirty
     assert "uncommitted again if the pin moves back" in said
-    silently(project, "reset", "-q", "--hard", here)
+    silently(project, "reset", "-q", "--hard", result)
     went_along(project, tmp_path, faq=None)
 
 
 def test_commit_ends_memory_of_changes_that_revision_contains(project):
-    here = project.git("rev-parse", "HEAD")
+    result = project.git("rev-parse", "HEAD")
     project.drop("faq.md")
     silently(project, "reset", "-q", "--hard", "first")
     project.put("draft.md", "A draft.")
     project.vmrag("commit", "-m", "a draft")
     assert aside(project) == {}
-    silently(project, "reset", "-q", "--hard", here)
+    silently(project, "reset", "-q", "--hard", result)
     project.vmrag("list")
     assert not branches(project)["main"].dirty
 
@@ -349,14 +349,14 @@ def test_merge_keeps_memory_of_changes_that_revision_contains(project, tmp_path)
 
 
 def test_discard_ends_memory_of_changes_that_revision_contains(project):
-    here = project.git("rev-parse", "HEAD")
+    result = project.git("rev-parse", "HEAD")
     project.drop("faq.md")
     silently(project, "reset", "-q", "--hard", "first")
     project.put("draft.md", "A draft.")
     with opened(project) as workspace:
         reset(workspace, workspace.require_revision(), confirmed=True)
     assert aside(project) == {}
-    silently(project, "reset", "-q", "--hard", here)
+    silently(project, "reset", "-q", "--hard", result)
     project.vmrag("list")
     assert not branches(project)["main"].dirty
 
@@ -382,14 +382,14 @@ class History:
 
     def grow(self, parent: str, number: int) -> str:
         names = self.draw.sample("abcd", self.draw.randint(1, 3))
-        there = {each.doc_id for each in self.engine.read_documents(parent)}
-        gone = [("guide", name) for name in names if name in there and self.draw.random() < 0.5]
+        doc_ids = {document.doc_id for document in self.engine.read_documents(parent)}
+        gone = [("guide", name) for name in names if name in doc_ids and self.draw.random() < 0.5]
         new = [document(name, f"{name} {self.draw.randint(1, 2)}") for name in names if ("guide", name) not in gone]
         rows = Write(put_documents=new, remove_documents=gone)
         return self.engine.commit_onto(parent, [rows], message=f"{number}", author=AUTHOR, date=DATE)
 
     def shown(self) -> dict[str, str]:
-        return {each.doc_id: each.content for each in self.engine.read_documents(WorkingSet("main"))}
+        return {document.doc_id: document.content for document in self.engine.read_documents(WorkingSet("main"))}
 
     def edit(self) -> None:
         shown, name = self.shown(), self.draw.choice("abcd")
@@ -636,12 +636,12 @@ def test_first_command_prints_once_where_stashed_documents_are(project, command)
 def test_for_a_program_it_stands_beside_the_json(project, command):
     edit_edit(project)
     silently(project, "reset", "-q", "--hard", "feature")
-    done = project.vmrag(*command, "--json", stdin="New.")
-    assert isinstance(done.json, dict)
-    assert done.err.splitlines() == [done.err.strip()]
-    assert done.err.strip().endswith("vmrag merge vmrag/wip/main")
+    result = project.vmrag(*command, "--json", stdin="New.")
+    assert isinstance(result.json, dict)
+    assert result.err.splitlines() == [result.err.strip()]
+    assert result.err.strip().endswith("vmrag merge vmrag/wip/main")
     if command == ("sync",):
-        assert done.json["notes"] == [done.err.strip()]
+        assert result.json["notes"] == [result.err.strip()]
 
 
 LOST = {False: "the index is there", True: "the index was lost"}
@@ -672,10 +672,10 @@ def test_hook_of_git_says_it_in_its_one_line(project):
 
 def test_second_conflict_takes_a_name_of_its_own(project, tmp_path):
     edit_edit(project)
-    first, here = texts(project, WorkingSet("main")), project.git("rev-parse", "HEAD")
+    first, result = texts(project, WorkingSet("main")), project.git("rev-parse", "HEAD")
     silently(project, "reset", "-q", "--hard", "feature")
     project.vmrag("list")
-    silently(project, "reset", "-q", "--hard", here)
+    silently(project, "reset", "-q", "--hard", result)
     project.vmrag("list")
     both_added(project)
     second = texts(project, WorkingSet("main"))
@@ -716,9 +716,9 @@ FULL = (
 def test_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
     before, held = branches(edited), texts(edited, WorkingSet("main"))
     silently(edited, "reset", "-q", "--hard", "first")
-    done = driven(edited, FULL, "sync", "--json")
-    assert (error_of(done)["code"], done.code) == ("FILE_SYSTEM_ERROR", 3)
-    assert "Nothing was done" in error_of(done)["message"]
+    result = driven(edited, FULL, "sync", "--json")
+    assert (error_of(result)["code"], result.code) == ("FILE_SYSTEM_ERROR", 3)
+    assert "Nothing was done" in error_of(result)["message"]
     assert branches(edited) == before
     assert texts(edited, WorkingSet("main")) == held
     went_along(edited, tmp_path, **EDITS)
@@ -738,12 +738,12 @@ def test_hook_that_finds_the_knowledge_base_locked_leaves_it_to_the_next_command
 def test_processes_that_replay_at_the_same_moment_do_it_once(edited, tmp_path):
     silently(edited, "reset", "-q", "--hard", "feature")
     running = [start(edited, "list", "--json") for _ in range(3)]
-    done = [each.done() for each in running]
-    assert [each.code for each in done] == [0, 0, 0], done
-    said = [each.err for each in done if each.err]
+    result = [process.done() for process in running]
+    assert [result.code for result in result] == [0, 0, 0], result
+    said = [result.err for result in result if result.err]
     assert len(said) == 1, said
     assert "2 uncommitted documents of 'main' moved to" in said[0]
-    assert len({each.out for each in done}) == 1
+    assert len({result.out for result in result}) == 1
     went_along(edited, tmp_path, **EDITS)
 
 
@@ -829,10 +829,10 @@ def test_these_are_all_the_steps_of_a_conflict(project):
 @pytest.mark.parametrize("number", range(2, ALONG + 1, 3))
 @pytest.mark.sample(2)
 def test_killed_and_gone_back_the_documents_are_where_they_were(edited, tmp_path, number):
-    here = edited.git("rev-parse", "HEAD")
+    result = edited.git("rev-parse", "HEAD")
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
-    silently(edited, "reset", "-q", "--hard", here)
+    silently(edited, "reset", "-q", "--hard", result)
     went_along(edited, tmp_path, **EDITS)
 
 
@@ -848,7 +848,7 @@ def test_killed_replay_of_a_branch_that_is_deleted_is_finished_by_whoever_comes(
         >= {f"handbook/{name}.md": text for name, text in EDITS.items()}.items()
     )
     assert (aside(edited), journal(edited)) == ({}, [])
-    assert "main" in [each["name"] for each in edited.ask("branch")["branches"] if each["dirty"]]
+    assert "main" in [branch["name"] for branch in edited.ask("branch")["branches"] if branch["dirty"]]
 
 
 def test_write_after_a_killed_move_keeps_carried_documents(edited, tmp_path):

@@ -30,8 +30,8 @@ def report(project: Project, *places: str) -> dict:
 def changes(project: Project, *places: str) -> dict[str, str]:
     """How each document changed, by its name; of a moved one from where."""
     return {
-        f"{each['collection']}/{each['doc_id']}": each["old_doc_id"] or each["kind"]
-        for each in report(project, *places)["documents"]
+        f"{document['collection']}/{document['doc_id']}": document["old_doc_id"] or document["kind"]
+        for document in report(project, *places)["documents"]
     }
 
 
@@ -60,19 +60,19 @@ def asked(project: Project, base: str, head: str, text: str = QUERIES, *, before
 
 
 def test_it_is_what_the_head_brings_since_it_left_the_base(project):
-    found = report(project, "main", "feature")
+    result = report(project, "main", "feature")
     assert changes(project, "main", "feature") == {
         "handbook/deep/tls.txt": "removed",
         "handbook/rest.md": "changed",
         "handbook/uv.md": "added",
     }
-    assert found["counts"] == {"added": 1, "changed": 1, "moved": 0, "removed": 1}
-    assert found["start"]["commit"] == project.git("rev-parse", "first")
-    assert (found["base"]["name"], found["head"]["name"], found["missing"]) == ("main", "feature", 1)
-    assert [each["message"] for each in found["gained"]["shown"]] == ["uv"]
-    assert found["gained"]["shown"][0]["commits"][0]["subject"] == "uv"
-    assert found["lost"] == {"shown": [], "total": 0}
-    assert found["size"]["documents"] == {"before": 3, "after": 3}
+    assert result["counts"] == {"added": 1, "changed": 1, "moved": 0, "removed": 1}
+    assert result["start"]["commit"] == project.git("rev-parse", "first")
+    assert (result["base"]["name"], result["head"]["name"], result["missing"]) == ("main", "feature", 1)
+    assert [finding["message"] for finding in result["gained"]["shown"]] == ["uv"]
+    assert result["gained"]["shown"][0]["commits"][0]["subject"] == "uv"
+    assert result["lost"] == {"shown": [], "total": 0}
+    assert result["size"]["documents"] == {"before": 3, "after": 3}
     said = project.vmrag("report", "main", "feature").out
     assert "Compared: the merge base" in said
     assert (
@@ -90,16 +90,16 @@ def test_report_of_swapped_refs_suggests_the_other_order(project):
 
 
 def test_same_place_twice_changes_nothing(project):
-    found = report(project, "main", "HEAD")
-    assert (found["documents"], found["gained"]["total"], found["findings"]) == ([], 0, [])
+    result = report(project, "main", "HEAD")
+    assert (result["documents"], result["gained"]["total"], result["findings"]) == ([], 0, [])
     assert "HEAD changes no knowledge." in project.vmrag("report", "main").out
 
 
 def test_revisions_and_branches_of_the_knowledge_base_are_places_too(project):
     first, now = (project.ask("log", ref)["revisions"][0]["revision"] for ref in ("first", "main"))
-    found = report(project, first, now[:12])
-    assert [each["doc_id"] for each in found["documents"]] == ["faq.md"]
-    assert (found["base"]["commit"], found["verified"]) == (None, False)
+    result = report(project, first, now[:12])
+    assert [document["doc_id"] for document in result["documents"]] == ["faq.md"]
+    assert (result["base"]["commit"], result["verified"]) == (None, False)
 
 
 def test_name_that_git_knows_is_gits(project):
@@ -114,10 +114,10 @@ def test_name_that_git_knows_is_gits(project):
 
 def test_knowledge_that_the_head_drops_is_shown_as_gone(project):
     squashed = project.git("commit-tree", "feature^{tree}", "-p", "main", "-m", "squashed")
-    found = report(project, "main", squashed)
+    result = report(project, "main", squashed)
     assert "handbook/faq.md" in changes(project, "main", squashed)
-    assert [each["message"] for each in found["lost"]["shown"]] == ["faq"]
-    assert [each["code"] for each in found["findings"]] == ["KNOWLEDGE_DROPPED"]
+    assert [finding["message"] for finding in result["lost"]["shown"]] == ["faq"]
+    assert [finding["code"] for finding in result["findings"]] == ["KNOWLEDGE_DROPPED"]
     assert "KNOWLEDGE_DROPPED" in project.vmrag("report", "main", squashed).out
 
 
@@ -127,10 +127,10 @@ def test_side_without_a_pin_has_no_documents(project):
     begun = project.git("commit-tree", "main^{tree}", "-p", without, "-m", "begun")
     ended = project.git("commit-tree", empty, "-p", "main", "-m", "ended")
     assert set(changes(project, without, begun).values()) == {"added"}
-    found = report(project, "main", ended)
-    assert found["counts"] == {"added": 0, "changed": 0, "moved": 0, "removed": 4}
-    assert (found["head"]["revision"], found["size"]["documents"]) == (None, {"before": 4, "after": 0})
-    assert [each["code"] for each in found["findings"]] == ["PIN_REMOVED"]
+    result = report(project, "main", ended)
+    assert result["counts"] == {"added": 0, "changed": 0, "moved": 0, "removed": 4}
+    assert (result["head"]["revision"], result["size"]["documents"]) == (None, {"before": 4, "after": 0})
+    assert [finding["code"] for finding in result["findings"]] == ["PIN_REMOVED"]
     nothing = project.git("commit-tree", empty, "-p", without, "-m", "nothing")
     assert project.vmrag("report", without, nothing, "--json", code=None).error["code"] == "NO_PIN"
 
@@ -166,16 +166,16 @@ def test_clone_that_ends_too_early_cannot_say_where_they_parted(project):
 
 
 def test_report_lists_changed_words_of_each_document(project):
-    texts = {each["doc_id"]: each for each in project.ask("report", "first", "feature")["documents"]}
-    changed = [(each["op"], each["text"]) for each in texts["rest.md"]["text"]["pieces"]]
+    texts = {document["doc_id"]: document for document in project.ask("report", "first", "feature")["documents"]}
+    changed = [(piece["op"], piece["text"]) for piece in texts["rest.md"]["text"]["pieces"]]
     assert changed[1:-1] == [
         ("delete", "Take a"),
         ("insert", "Never"),
         ("equal", " rest"),
         ("delete", ", and sleep well"),
     ]
-    assert [each["op"] for each in texts["uv.md"]["text"]["pieces"]] == ["insert"]
-    assert [each["op"] for each in texts["deep/tls.txt"]["text"]["pieces"]] == ["delete"]
+    assert [piece["op"] for piece in texts["uv.md"]["text"]["pieces"]] == ["insert"]
+    assert [piece["op"] for piece in texts["deep/tls.txt"]["text"]["pieces"]] == ["delete"]
     assert texts["rest.md"]["characters"]["before"] == len("# Rest\n\nTake a rest, and sleep well.\n")
 
 
@@ -205,19 +205,19 @@ def test_report_lists_changed_metadata_and_settings(project):
     with opened(project) as ws:
         branch, head = ws.find_kb_branch().name, ws.require_revision()
         rest = ws.engine.find_document(head, "handbook", "rest.md")
-        row = next(each for each in ws.engine.list_collections(head) if each.name == "handbook")
+        row = next(collection for collection in ws.engine.list_collections(head) if collection.name == "handbook")
         fields = {name: getattr(rest, name) for name in rest.__struct_fields__}
         tagged = Document(**fields | {"metadata": encode_canonical_json({"tag": "sleep " * 2000})})
         settled = Collection(**{name: getattr(row, name) for name in row.__struct_fields__} | {"distance": "l2"})
         ws.engine.write(branch, Write(put_documents=[tagged], put_collections=[settled]), expected=head)
     project.record("tagged")
-    found = project.ask("report", "HEAD~1")
-    [document] = found["documents"]
+    report = project.ask("report", "HEAD~1")
+    [document] = report["documents"]
     assert (document["words"], document["text"]["pieces"]) == ({"inserted": 0, "deleted": 0, "hidden": 0}, [])
     [field] = document["fields"]
     assert (field["name"], field["change"]["left_out"] > 7000) == ("metadata", True)
-    [collection] = found["summary"]["collections"]
-    assert [each["name"] for each in collection["fields"]] == ["distance"]
+    [collection] = report["summary"]["collections"]
+    assert [field["name"] for field in collection["fields"]] == ["distance"]
 
 
 def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch):
@@ -225,22 +225,22 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
         project.put(f"long{number}.md", f"word{number} " * 5000)
     project.record("long")
     monkeypatch.setattr("vmrag_link.ops.report.gather._MAX_TOTAL", 25_000)
-    with opened(project) as ws, gather_report(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as found:
-        once, again = list(found.read_documents()), list(found.read_documents())
+    with opened(project) as ws, gather_report(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as report:
+        once, again = list(report.read_documents()), list(report.read_documents())
         assert once == again
-        assert [sum(len(piece.text) for piece in each.text.pieces) for each in once] == [5000] * 5
-        assert all(each.text.left_out == 6 * 5000 - 5000 for each in once)
-        assert [document.words.inserted for document in found.summary.documents] == [5000] * 5
+        assert [sum(len(piece.text) for piece in passage.text.pieces) for passage in once] == [5000] * 5
+        assert all(passage.text.left_out == 6 * 5000 - 5000 for passage in once)
+        assert [document.words.inserted for document in report.summary.documents] == [5000] * 5
 
 
 # -- golden queries
 
 
 def test_answers_that_change_stand_side_by_side(project):
-    found = report(project, *asked(project, "first", "feature"))["queries"]
-    assert (found["total"], found["not_compared"]) == (1, "")
-    [query] = found["changed"]
-    assert [each["document"] for each in query["before"]] == ["handbook/rest.md"]
+    queries = report(project, *asked(project, "first", "feature"))["queries"]
+    assert (queries["total"], queries["not_compared"]) == (1, "")
+    [query] = queries["changed"]
+    assert [item["document"] for item in query["before"]] == ["handbook/rest.md"]
     assert query["change"] in ("ranking", "scores")
     project.git("switch", "-q", "feature")
     project.vmrag("sync")
@@ -279,18 +279,18 @@ def test_report_counts_what_is_missed_as_check_does(project):
     project.commit("queries", **{".vmrag/queries.yaml": (project.top / ".vmrag/queries.yaml").read_text()})
     project.drop("rest.md")
     project.record("no rest")
-    found = report(project, "HEAD~1", "HEAD")["queries"]
+    queries = report(project, "HEAD~1", "HEAD")["queries"]
     checked = project.ask("check", code=1)
-    assert found["missed"] == checked["missed"] >= 2
-    assert any("the ranking is not the recorded one." in each["missed_after"] for each in found["changed"])
+    assert queries["missed"] == checked["missed"] >= 2
+    assert any("the ranking is not the recorded one." in change["missed_after"] for change in queries["changed"])
     said = project.vmrag("report", "HEAD~1", "HEAD").out
     assert "1 golden query was also not answered as expected before." in said
 
 
 def changed_answers(project: Project, queries: str) -> list[tuple[str, int, bool, list[str]]]:
     """What `main` does to the answers since `first`, with these golden queries."""
-    found = report(project, *asked(project, "first", "main", queries))["queries"]["answers"]
-    return [(each["query"], each["place"], each["below"], each["missing"]) for each in found]
+    answers = report(project, *asked(project, "first", "main", queries))["queries"]["answers"]
+    return [(answer["query"], answer["place"], answer["below"], answer["missing"]) for answer in answers]
 
 
 def test_report_counts_changed_text_but_not_changed_score(project):
@@ -303,11 +303,11 @@ def test_report_counts_changed_text_but_not_changed_score(project):
     assert query["change"] == "none"  # the best by words and by meaning has the score 1
     assert changed_answers(project, queries) == [("install the program", 1, False, [])]
     ends = asked(project, "first", "main", queries)
-    found = report(project, *ends)["queries"]
-    [told] = found["answers"]
-    assert told["before"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with pip.\n"}
-    assert told["after"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with uv.\n"}
-    assert {each["change"] for each in found["changed"]} == {"scores"}  # the same chunks, by their numbers
+    result = report(project, *ends)["queries"]
+    [answer] = result["answers"]
+    assert answer["before"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with pip.\n"}
+    assert answer["after"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with uv.\n"}
+    assert {change["change"] for change in result["changed"]} == {"scores"}  # the same chunks, by their numbers
     said = " ".join(project.vmrag("report", *ends).out.split())
     assert "1 of 2 golden queries has another answer." in said
     assert "? install the program handbook/setup.md has a different text at place 1." in said
@@ -334,13 +334,20 @@ def test_report_folds_changes_at_lower_ranks_unless_expected(project):
 def test_queries_that_one_end_has_alone_are_named_and_compared_with_nothing(project):
     kept, gone = "{query: sleep, mode: keyword}", "{query: TLS, mode: keyword}"
     new = "{query: certificates for TLS, mode: keyword, expect: [handbook/deep/tls.txt]}"
-    before, after = (f"queries:\n  - {kept}\n  - {each}\n" for each in (gone, new))
+    before, after = (f"queries:\n  - {kept}\n  - {item}\n" for item in (gone, new))
     ends = asked(project, "first", "feature", after, before=before)  # which removes deep/tls.txt
-    found = report(project, *ends)["queries"]
-    assert [(each["query"], each["line"], each["missed"]) for each in found["removed"]] == [("TLS", 3, [])]
-    [added] = found["added"]
-    assert (added["query"], len(added["missed"]), found["missed"], found["total"]) == ("certificates for TLS", 1, 1, 2)
-    assert {each["query"] for each in (*found["changed"], *found["answers"])} == {"sleep"}
+    queries = report(project, *ends)["queries"]
+    assert [(document["query"], document["line"], document["missed"]) for document in queries["removed"]] == [
+        ("TLS", 3, [])
+    ]
+    [added] = queries["added"]
+    assert (added["query"], len(added["missed"]), queries["missed"], queries["total"]) == (
+        "certificates for TLS",
+        1,
+        1,
+        2,
+    )
+    assert {item["query"] for item in (*queries["changed"], *queries["answers"])} == {"sleep"}
     said = project.vmrag("report", *ends).out
     assert "1 new golden query is not answered as expected." in said
     assert "1 golden query is new, 1 is removed." in said
@@ -354,18 +361,18 @@ def test_of_a_file_that_is_removed_all_queries_are_and_of_a_broken_one_nobody_kn
     project.commit("queries", **{".vmrag/queries.yaml": queries})
     project.git("rm", "-q", ".vmrag/queries.yaml")
     project.git("commit", "-q", "-m", "none")
-    found = report(project, "HEAD~1", "HEAD")["queries"]
-    assert ([each["query"] for each in found["removed"]], found["total"]) == (["rest and sleep", "sleep"], 0)
+    result = report(project, "HEAD~1", "HEAD")["queries"]
+    assert ([document["query"] for document in result["removed"]], result["total"]) == (["rest and sleep", "sleep"], 0)
     ends = asked(project, "first", "feature", before="queries: 7\n")
-    found = report(project, *ends)["queries"]
-    assert (found["added"], found["removed"], len(found["changed"])) == ([], [], 1)
+    result = report(project, *ends)["queries"]
+    assert (result["added"], result["removed"], len(result["changed"])) == ([], [], 1)
 
 
 def test_without_golden_queries_no_index_is_made(project):
     project.forget_indexes()
-    found = report(project, "main", "feature")
-    assert "no golden queries" in found["queries"]["not_compared"]
-    assert found["size"]["chunks"] is None
+    result = report(project, "main", "feature")
+    assert "no golden queries" in result["queries"]["not_compared"]
+    assert result["size"]["chunks"] is None
     assert not [path for path in (project.shared / "views").glob("*") if path.is_dir()]
 
 
@@ -373,8 +380,8 @@ def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
     project.commit("queries", **{".vmrag/queries.yaml": QUERIES})
     project.commit("code", **{"main.py": "print()\n"})
     project.forget_indexes()
-    found = report(project, "main~1", "main")["queries"]
-    assert (found["total"], found["changed"], found["not_compared"]) == (1, [], "")
+    queries = report(project, "main~1", "main")["queries"]
+    assert (queries["total"], queries["changed"], queries["not_compared"]) == (1, [], "")
     assert not [path for path in (project.shared / "views").glob("*") if path.is_dir()]
     text = QUERIES.replace("    mode: keyword\n    k: 1\n", "")
     project.commit(
@@ -385,9 +392,9 @@ def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
 
 
 def test_unreadable_queries_are_reported_with_the_rest(project):
-    found = report(project, "main", with_queries(project, "feature", "queries: 7\n"))
-    assert "queries.yaml, line 1" in found["queries"]["not_compared"]
-    assert found["counts"]["added"] == 1
+    result = report(project, "main", with_queries(project, "feature", "queries: 7\n"))
+    assert "queries.yaml, line 1" in result["queries"]["not_compared"]
+    assert result["counts"]["added"] == 1
     empty = project.git("hash-object", "-w", "-t", "tree", "/dev/null")
     ended = project.git("commit-tree", empty, "-p", "main", "-m", "ended")
     assert "has no golden queries" in report(project, "main", ended)["queries"]["not_compared"]
@@ -424,5 +431,5 @@ def test_file_that_cannot_be_one_is_refused(project, name: str):
 
 
 def test_pipe_is_written_to(project):
-    done = project.start("report", "first", "feature", "-q", "--markdown", "/dev/stdout")
-    assert (done.code, done.out.startswith("## feature adds 1 document")) == (0, True)
+    result = project.start("report", "first", "feature", "-q", "--markdown", "/dev/stdout")
+    assert (result.code, result.out.startswith("## feature adds 1 document")) == (0, True)

@@ -32,9 +32,11 @@ def test_everything_of_a_hostile_repository_is_text_on_the_page(project: Project
     path = tmp_path / "page.html"
     project.vmrag("report", "first", BRANCH, "--html", str(path))
     page = LexborHTMLParser(path.read_text())
-    assert [each.text() for each in page.css("script")] == [page.css("script")[-1].text()]
+    assert [element.text() for element in page.css("script")] == [page.css("script")[-1].text()]
     assert not page.css("img, svg, b, iframe, object")
-    assert [(each.tag, name) for each in page.css("*") for name in each.attributes if name.startswith("on")] == []
+    assert [
+        (element.tag, name) for element in page.css("*") for name in element.attributes if name.startswith("on")
+    ] == []
     body = page.body
     assert body is not None
     said = body.text()

@@ -54,11 +54,11 @@ def revision(project: Project, onto: str, *rows: Write) -> str:
 
 def at(project: Project, place: str) -> dict[str, Document]:
     with opened(project) as workspace:
-        return {"/".join(each.key): each for each in workspace.engine.read_documents(place)}
+        return {"/".join(document.key): document for document in workspace.engine.read_documents(place)}
 
 
 def texts(project: Project, place: str) -> dict[str, str]:
-    return {name: each.content for name, each in at(project, place).items()}
+    return {name: value.content for name, value in at(project, place).items()}
 
 
 def collections(project: Project, place: str) -> dict[str, Collection]:
@@ -154,7 +154,7 @@ def test_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
     project.vmrag("pin", left)
     project.vmrag("merge", right, code=1)
     listed = project.ask("resolve", code=1)
-    assert {each["id"]: each["open"] for each in listed["conflicts"]} == {
+    assert {conflict["id"]: conflict["open"] for conflict in listed["conflicts"]} == {
         f"handbook/{kind}": fields for kind, (_, _, fields) in KINDS.items()
     }
     report = project.ask("resolve", f"--{side}")
@@ -182,7 +182,7 @@ def test_fields_are_decided_one_by_one_and_the_others_are_left(project):
     _, right = torn(project, ours, theirs)
     project.vmrag("merge", right, code=1)
     report = project.ask("resolve", "d", "--field", "title=theirs", code=1)  # the id alone
-    assert ([each["open"] for each in report["conflicts"]], report["decided"]) == ([["content"]], 0)
+    assert ([conflict["open"] for conflict in report["conflicts"]], report["decided"]) == ([["content"]], 0)
     assert "title  (decided: theirs)" in project.vmrag("resolve", code=1).out
     assert refused(project, "merge", "--continue")["code"] == "MERGE_CONFLICT"
     project.vmrag("resolve", "handbook/d", "--field", "content=ours")
@@ -212,7 +212,7 @@ def test_settings_of_a_collection(project, tmp_path, side):
     rows = [msgspec.structs.replace(row, chunking=setting.chunking) for setting in SETTINGS]
     left, right = torn(project, Write(put_collections=rows[1:2]), Write(put_collections=rows[2:]))
     project.vmrag("merge", right, code=1)
-    assert [(each["id"], each["open"]) for each in project.ask("resolve", code=1)["conflicts"]] == [
+    assert [(conflict["id"], conflict["open"]) for conflict in project.ask("resolve", code=1)["conflicts"]] == [
         ("handbook/", ["chunking"])
     ]
     assert refused(project, "resolve", "handbook/", "--file", "-", code=2, stdin="text")["code"] == "INVALID_PARAMETER"
@@ -227,7 +227,7 @@ def test_settings_of_a_collection(project, tmp_path, side):
 @pytest.mark.sample(2)
 def test_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_path, removing, side):
     row = msgspec.structs.replace(collections(project, project.pinned)["handbook"], name=NOTES)
-    old, new = (msgspec.structs.replace(document(each), collection=NOTES) for each in ("old", "new"))
+    old, new = (msgspec.structs.replace(document(name), collection=NOTES) for name in ("old", "new"))
     without, wrote = Write(remove_collections=[NOTES]), put(new)
     pair = (without, wrote) if removing == "ours" else (wrote, without)
     _, right = torn(project, *pair, base=Write(put_collections=[row], put_documents=[old]))
@@ -322,16 +322,16 @@ def test_text_keeps_a_document_that_one_side_removed(project, removing):
 
 
 def test_decided_conflict_can_be_decided_again(project):
-    ours, theirs = (put(changed(content=each), document("e", each)) for each in ("ours", "theirs"))
+    ours, theirs = (put(changed(content=side), document("e", side)) for side in ("ours", "theirs"))
     left, right = torn(project, ours, theirs)
     assert start(project, "merge", right).done().code == 1
     assert start(project, "resolve", "handbook/d", "--ours").done().code == 1
-    assert [each["id"] for each in project.ask("resolve", code=1)["conflicts"]] == ["handbook/e"]
+    assert [conflict["id"] for conflict in project.ask("resolve", code=1)["conflicts"]] == ["handbook/e"]
     project.vmrag("resolve", "handbook/e", "--theirs")
     assert start(project, "resolve", "handbook/d", "handbook/e", "--theirs").done().code == 0
     project.vmrag("resolve", "handbook/d", "--file", "-", stdin="by hand")
-    done = start(project, "merge", "--continue").done()
-    assert done.code == 0, done
+    result = start(project, "merge", "--continue").done()
+    assert result.code == 0, result
     assert {name: text for name, text in texts(project, project.pinned).items() if name[-2:] in ("/d", "/e")} == {
         "handbook/d": "by hand",
         "handbook/e": "theirs",
@@ -464,7 +464,7 @@ GIT: dict[str, tuple[Callable[[Project], None], str, str, str]] = {
 
 def expected(project: Project, base: str, ours: str, theirs: str, **decided: str) -> dict[str, str]:
     """The union of both sides' changes, by sets."""
-    before, left, right = (texts(project, each) for each in (base, ours, theirs))
+    before, left, right = (texts(project, revision) for revision in (base, ours, theirs))
     result = dict(left)
     for name in before.keys() | right.keys():
         if right.get(name) != before.get(name):
@@ -476,7 +476,7 @@ def expected(project: Project, base: str, ours: str, theirs: str, **decided: str
 
 @pytest.mark.parametrize(
     ("command", "decision"),
-    [*((each, "by hand") for each in GIT), ("revert", "ours")],
+    [*((item, "by hand") for item in GIT), ("revert", "ours")],
 )
 @pytest.mark.sample(2)
 def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tmp_path, command, decision):
@@ -487,7 +487,7 @@ def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tm
     assert parted.git("ls-files", "--unmerged")
     listed = parted.ask("resolve", "--list", code=1)
     assert (listed["kind"], listed["base"], listed["ours"], listed["theirs"]) == ("git", base, left, right)
-    assert [each["id"] for each in listed["conflicts"]] == ["handbook/d"]
+    assert [conflict["id"] for conflict in listed["conflicts"]] == ["handbook/d"]
     if decision == "by hand":
         report = parted.ask("resolve", "handbook/d", "--file", "-", stdin="by hand")
         text = "by hand"
@@ -497,8 +497,8 @@ def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tm
     assert (report["conflicts"], report["decided"], report["staged"], report["next"]) == ([], 1, True, following)
     assert parted.git("ls-files", "--unmerged") == ""
     assert parted.git("show", ":.dolt-version") == (parted.top / ".dolt-version").read_text().strip()
-    done = parted.run(*shlex.split(following)[1:])
-    assert done.returncode == 0, done
+    result = parted.run(*shlex.split(following)[1:])
+    assert result.returncode == 0, result
     if following != "git status":
         assert parted.git("status", "--porcelain") == ""
         assert pinned_by(parted, "HEAD") == report["pin"]["dolt_commit"]
@@ -520,7 +520,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("command", [each for each in GIT if each != "checkout -m"])
+@pytest.mark.parametrize("command", [item for item in GIT if item != "checkout -m"])
 @pytest.mark.sample(3)
 @pytest.mark.hooks("on")
 def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path, command):
@@ -531,7 +531,7 @@ def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path,
     begin(parted)
     left, right = pinned_by(parted, ours), pinned_by(parted, theirs)
     base = pinned_by(parted, "ours" if command == "revert" else "fork")
-    names = {each: parted.git("rev-parse", "--short=7", each) for each in ("ours", "theirs")}
+    names = {side: parted.git("rev-parse", "--short=7", side) for side in ("ours", "theirs")}
     said = SAID[command].format(ours=names["ours"], theirs=names["ours" if command == "rebase" else "theirs"])
     assert said in parted.status()["reasons"]
     parted.git("add", "--all")
@@ -549,8 +549,8 @@ def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path,
     assert said not in parted.status()["reasons"]
     if following == "git commit":
         assert refused(parted, "resolve", "--ours")["hint"].startswith("git commit (git status ")
-    done = parted.run(*shlex.split(following)[1:])
-    assert done.returncode == 0, done
+    result = parted.run(*shlex.split(following)[1:])
+    assert result.returncode == 0, result
     assert texts(parted, parted.pinned) == expected(parted, base, left, right, d=texts(parted, right)["handbook/d"])
     whole(parted, tmp_path)
 
@@ -558,7 +558,7 @@ def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path,
 def test_merge_with_superset_side_is_not_open(parted):
     """`git add` with nothing to decide: what is pinned is the merge."""
     parted.git("merge", "-q", "--no-commit", "-s", "ours", "fork", check=False)
-    assert not [each for each in parted.status()["reasons"] if "resolve" in each]
+    assert not [reason for reason in parted.status()["reasons"] if "resolve" in reason]
 
 
 def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(parted):
@@ -568,14 +568,14 @@ def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(pa
     assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
     with opened(parted) as workspace:
         before = workspace.engine.log(workspace.engine.find_branch("vmrag_keep").head, limit=3)
-        made = [each for each in before for parent in each.parents]
+        made = [item for item in before for parent in item.parents]
     assert made
     parted.vmrag("resolve", "--list")
     signed = info(parted, parted.pinned)
     assert signed.author == "Ada Lovelace <ada@example.com>"
     assert signed.date > DATE
     assert "Vmrag-Merge: lines-1" in signed.message
-    assert any(signed.revision in each.parents for each in made), "the revision that was made before the kill"
+    assert any(signed.revision in engine.parents for engine in made), "the revision that was made before the kill"
 
 
 def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):
@@ -584,7 +584,7 @@ def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):
     assert refused(parted, "merge", "--abort", code=3)["hint"].startswith("git commit (git status ")
     assert refused(parted, "merge", "first", code=3)["code"] == "GIT_BUSY"
     assert refused(parted, "commit", "-m", "m", code=3)["code"] == "GIT_BUSY"
-    assert any("vmrag resolve" in each for each in parted.status()["reasons"])
+    assert any("vmrag resolve" in reason for reason in parted.status()["reasons"])
 
 
 def test_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
@@ -606,7 +606,7 @@ def test_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
     parted.git("switch", "-q", "main", env=OFF)
     parted.git("merge", "third", check=False)
     report = parted.ask("resolve", code=1)
-    assert ([each["id"] for each in report["conflicts"]], report["decided"]) == (
+    assert ([conflict["id"] for conflict in report["conflicts"]], report["decided"]) == (
         ["handbook/d", "handbook/only-ours"],
         0,
     )
@@ -618,8 +618,8 @@ def test_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(parte
     merging(parted)
     lock = parted.top / ".git/index.lock"
     lock.touch()
-    done = parted.vmrag("resolve", "--theirs", "--json", code=1)
-    assert (done.json["staged"], done.json["next"]) == (False, "git add .dolt-version")
+    result = parted.vmrag("resolve", "--theirs", "--json", code=1)
+    assert (result.json["staged"], result.json["next"]) == (False, "git add .dolt-version")
     assert parted.git("ls-files", "--unmerged")
     lock.unlink()
     report = parted.ask("resolve")
@@ -642,8 +642,8 @@ def test_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(parte
 def test_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body):
     merging(parted)
     assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
-    done = parted.run_quietly("resolve", "--list")
-    assert done.code == 0 or "no merge is open" in done.err
+    result = parted.run_quietly("resolve", "--list")
+    assert result.code == 0 or "no merge is open" in result.err
     parted.vmrag("sync")
     parted.git("commit", "-q", "--no-edit")
     left, right = pinned_by(parted, "ours"), pinned_by(parted, "theirs")
@@ -655,7 +655,7 @@ def test_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body
 
 def test_without_the_driver_git_leaves_markers_and_resolve_merges_all_the_same(parted, tmp_path):
     parted.git("-c", "merge.vmrag.driver=false", "merge", "topic", check=False)
-    assert any("vmrag resolve" in each for each in parted.status()["reasons"])
+    assert any("vmrag resolve" in reason for reason in parted.status()["reasons"])
     parted.vmrag("resolve", "--theirs")
     parted.git("commit", "-q", "--no-edit")
     left, right = pinned_by(parted, "ours"), pinned_by(parted, "theirs")
@@ -700,7 +700,7 @@ def test_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project)
     assert (error["code"], "git switch main" in error["hint"]) == ("KB_MOVED", True)
     project.git("switch", "-q", "main", env=OFF)
     report = project.ask("resolve", code=1)
-    assert (report["kind"], report["decided"], [each["id"] for each in report["conflicts"]]) == (
+    assert (report["kind"], report["decided"], [conflict["id"] for conflict in report["conflicts"]]) == (
         "merge",
         1,
         ["handbook/e"],
@@ -720,7 +720,7 @@ def test_merge_of_ours_stays_open_while_git_merges_and_its_second_parent_is_not_
     parted.vmrag("resolve", "--theirs")
     parted.git("commit", "-q", "--no-edit")
     both = parted.pinned
-    assert any(f"The merge of {third} is open" in each for each in parted.status()["reasons"])
+    assert any(f"The merge of {third} is open" in reason for reason in parted.status()["reasons"])
     assert refused(parted, "commit", "-m", "m")["code"] == "KB_MOVED"  # it would be no merge any more
     assert parted.marks()["third"] == "added"
     parted.vmrag("pin", ours)  # as the hint says

@@ -29,9 +29,9 @@ def edited(**parts: str) -> str:
 
 def stored(project: Project, place: str, doc_id: str = "page.md") -> Document:
     with opened(project) as workspace:
-        found = workspace.engine.find_document(place, "handbook", doc_id)
-    assert found is not None
-    return found
+        document = workspace.engine.find_document(place, "handbook", doc_id)
+    assert document is not None
+    return document
 
 
 def put(project: Project, text: str) -> None:
@@ -122,7 +122,7 @@ def test_each_hunk_is_decided_and_what_one_side_edited_stays(two_hunks, argument
 
 def test_hunk_can_be_decided_later_and_again(two_hunks):
     report = two_hunks.ask("resolve", "handbook/page.md", "--hunk", "2=ours", code=1)
-    assert [each["open"] for each in report["conflicts"]] == [["content"]]
+    assert [conflict["open"] for conflict in report["conflicts"]] == [["content"]]
     assert "hunk 2 of 2, line 15  (decided: ours)" in two_hunks.vmrag("resolve", code=1).out
     two_hunks.vmrag("resolve", "handbook/page.md", "--hunk", "2=theirs", code=1)
     two_hunks.vmrag("resolve", "handbook/page.md", "--hunk", "1=ours")
@@ -230,8 +230,8 @@ def test_merge_tool_gets_three_versions_and_makes_the_text(two_hunks, tmp_path):
     two_hunks.git("config", "mergetool.mine.cmd", script)
     two_hunks.git("config", "mergetool.mine.trustExitCode", "true")
     two_hunks.git("config", "merge.tool", "mine")
-    done = two_hunks.start("resolve", "--tool", "", "--json")
-    assert done.code == 0, done
+    result = two_hunks.start("resolve", "--tool", "", "--json")
+    assert result.code == 0, result
     assert stored(two_hunks, two_hunks.pinned).content == "by a tool\n"
     ours, theirs = edited(p1="1 ours", p2="2 ours", p4="4 ours"), edited(p2="2 theirs", p4="4 theirs", p5="5 theirs")
     assert sorted(path.read_text() for path in seen.iterdir()) == sorted((PAGE, ours, theirs))
@@ -241,9 +241,9 @@ def test_merge_tool_that_fails_or_is_not_there_decides_nothing(two_hunks):
     two_hunks.git("config", "mergetool.mine.cmd", "exit 1")
     two_hunks.git("config", "mergetool.mine.trustExitCode", "true")
     for tool in ("mine", "no-such-tool"):
-        done = two_hunks.start("resolve", "--tool", tool)
-        assert done.code == 3, done
-        assert "git mergetool ended with exit code" in done.err
+        result = two_hunks.start("resolve", "--tool", tool)
+        assert result.code == 3, result
+        assert "git mergetool ended with exit code" in result.err
     assert two_hunks.ask("resolve", "--list", code=1)["decided"] == 0
 
 
@@ -254,8 +254,8 @@ def test_decision_survives_an_edit_elsewhere_and_not_one_of_its_hunk(paged, tmp_
     paged.vmrag("resolve", "handbook/page.md", "--hunk", "1=ours", "--hunk", "2=theirs")
     put(paged, edited(p1="1 by hand", p2="2 ours", p4="4 by hand"))
     [row] = paged.ask("resolve", "--list", code=1)["conflicts"]
-    assert [each["line"] for each in row["conflict"]["hunks"]] == [7, 15]
-    [decided] = row["choices"].keys() & {f"content#{each['key']}" for each in row["conflict"]["hunks"]}
+    assert [hunk["line"] for hunk in row["conflict"]["hunks"]] == [7, 15]
+    [decided] = row["choices"].keys() & {f"content#{hunk['key']}" for hunk in row["conflict"]["hunks"]}
     assert decided == f"content#{row['conflict']['hunks'][0]['key']}"
 
 
@@ -263,8 +263,8 @@ def test_agent_gets_the_hunks(two_hunks):
     from vmrag_link.workspace.merge import conflict_rows
 
     with opened(two_hunks) as workspace:
-        found = conflict_rows.find_open_merge(workspace)
-    assert found is not None
-    [row] = conflict_rows.encode_rows(found.conflicts)
-    assert [each["ours"] for each in row["hunks"]] == ["2 ours\n", "4 ours\n"]
+        open_merge = conflict_rows.find_open_merge(workspace)
+    assert open_merge is not None
+    [row] = conflict_rows.encode_rows(open_merge.conflicts)
+    assert [hunk["ours"] for hunk in row["hunks"]] == ["2 ours\n", "4 ours\n"]
     assert msgspec.json.encode(row)

@@ -33,9 +33,9 @@ def typed(project: Project, command: str) -> None:
 
 
 def way_back(said: str) -> str:
-    found = re.search(r"back: (vmrag restore .*)", said)
-    assert found, said
-    return found[1]
+    match = re.search(r"back: (vmrag restore .*)", said)
+    assert match, said
+    return match[1]
 
 
 def changed(project: Project) -> dict[str, str]:
@@ -79,12 +79,12 @@ def test_everything_is_given_up_only_when_that_is_confirmed(project):
         assert (error["code"], error["details"]["uncommitted_count"]) == ("CONFIRMATION_REQUIRED", 2)
     assert texts(project) == now
     report = project.ask("restore", "--yes")
-    assert {each["doc_id"]: each["kind"] for each in report["documents"]} == {
+    assert {document["doc_id"]: document["kind"] for document in report["documents"]} == {
         "new.md": "removed",
         "rest.md": "modified",
         "faq.md": "added",
     }
-    assert {each["doc_id"] for each in report["unsaved"]} == {"new.md", "rest.md"}
+    assert {document["doc_id"] for document in report["unsaved"]} == {"new.md", "rest.md"}
     assert texts(project) == before
     assert project.status()["kb"]["dirty"] is False
     project.vmrag("restore", "--source", report["kept"], "--yes")
@@ -126,7 +126,11 @@ def test_document_brings_its_collection_back_and_a_new_collection_goes_with_ever
     project.put("a", "text", collection="notes")
     project.vmrag("restore", "handbook/faq.md")
     assert set(texts(project)) == {"handbook/faq.md", "notes/a"}
-    assert [each for each in project.ask("diff")["collections"] if each["name"] == "handbook"] == settings == []
+    assert (
+        [collection for collection in project.ask("diff")["collections"] if collection["name"] == "handbook"]
+        == settings
+        == []
+    )
     project.vmrag("restore", ".", "--yes")
     assert {text.partition("/")[0] for text in texts(project)} == {"handbook"}
     assert project.ask("diff")["collections"] == []
@@ -193,13 +197,13 @@ def test_rm_of_several_documents_requires_confirmation(project, names, gone):
     before = texts(project)
     listed = project.vmrag("rm", "-n", *names).out.splitlines()
     assert [line for line in listed if not line.endswith("(the collection)")] == [
-        f"rm handbook/{each}" for each in gone
+        f"rm handbook/{item}" for item in gone
     ]
     assert project.vmrag("rm", *names, "--json", code=2).error["code"] == "CONFIRMATION_REQUIRED"
     assert texts(project) == before
     removed = project.ask("rm", *names, "--yes")["removed"]
-    assert [each["doc_id"] for each in removed] == gone
-    assert set(before) - set(texts(project)) == {f"handbook/{each}" for each in gone}
+    assert [document["doc_id"] for document in removed] == gone
+    assert set(before) - set(texts(project)) == {f"handbook/{item}" for item in gone}
 
 
 def test_removed_collection_is_gone_and_comes_back_as_a_whole(project):

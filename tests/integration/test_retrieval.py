@@ -188,7 +188,7 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
     path = kb.index(revision).path
     answers = {}
     for kernel, threads in KERNELS:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", ANSWER, str(kb.folder), str(path)],
             cwd=ROOT,
             env={"PATH": "/usr/bin:/bin", "OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": str(threads)},
@@ -196,10 +196,10 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
             text=True,
             check=False,
         )
-        if done.returncode == -4:  # SIGILL: this processor has no such instructions
+        if result.returncode == -4:  # SIGILL: this processor has no such instructions
             continue
-        assert done.returncode == 0, done.stderr
-        answers[kernel] = done.stdout
+        assert result.returncode == 0, result.stderr
+        answers[kernel] = result.stdout
     assert len(answers) >= 2
     assert len(set(answers.values())) == 1
     assert "owl" in answers.popitem()[1]
@@ -212,8 +212,8 @@ def test_queries_to_one_searcher_share_no_filter_that_is_not_the_same(kb):
     ]
     path = kb.index(kb.commit(*documents, collections=[collection()])).path
     asked = [
-        (Query("keys", where=where, where_document=text), there)
-        for where, text, there in (
+        (Query("keys", where=where, where_document=text), item)
+        for where, text, item in (
             (None, {"$contains": "TLS"}, {"tls"}),
             (None, {"$contains": "SSH"}, {"ssh"}),
             ({"n": 1}, None, {"tls"}),
@@ -261,8 +261,8 @@ def test_document_that_fills_the_ranking_does_not_keep_others_out(kb):
         kb.commit(long, *[doc(f"d{n}", "stone owl") for n in range(4)], collections=[collection(chunking=SMALL)])
     ).path
     for mode in Mode:
-        found = kb.search(path, "owl fox night", k=5, mode=mode, ranking=Ranking(per_document=1))
-        assert [hit.doc_id for hit in found] == ["long", "d0", "d1", "d2", "d3"]
+        match = kb.search(path, "owl fox night", k=5, mode=mode, ranking=Ranking(per_document=1))
+        assert [hit.doc_id for hit in match] == ["long", "d0", "d1", "d2", "d3"]
         assert {hit.doc_id for hit in kb.search(path, "owl fox night", k=5, mode=mode)} == {"long"}
 
 
@@ -273,8 +273,8 @@ def test_neither_does_one_where_no_tie_brings_more_chunks_than_were_looked_for(k
     path = kb.index(kb.commit(long, *others, collections=[collection(chunking=SMALL)])).path
     scores = [hit.score for hit in kb.search(path, "owl fox night", k=1000, mode=mode)]
     deep = next(n for n in range(100, len(scores)) if scores[n - 1] > scores[n])
-    found = kb.search(path, "owl fox night", k=deep, mode=mode, ranking=Ranking(per_document=1))
-    assert {hit.doc_id for hit in found} == {"long", "d0", "d1", "d2", "d3"}
+    match = kb.search(path, "owl fox night", k=deep, mode=mode, ranking=Ranking(per_document=1))
+    assert {hit.doc_id for hit in match} == {"long", "d0", "d1", "d2", "d3"}
 
 
 # -- several collections ---------------------------------------------------------------------------
@@ -293,9 +293,9 @@ def test_change_in_one_collection_keeps_ranking_of_others(kb, mode):
         alone = [places(kb.search(path, text, k=1000, mode=mode, collections=("guide",))) for path in paths]
         assert alone[0] == alone[1]
         both = [places(kb.search(path, text, k=1000, mode=mode)) for path in paths]
-        assert {each[0] for each in both[1]} == {"guide", "notes"}
+        assert {item[0] for item in both[1]} == {"guide", "notes"}
         for answer in both:
-            assert [each[:3] for each in answer if each[0] == "guide"] == [each[:3] for each in alone[0]]
+            assert [item[:3] for item in answer if item[0] == "guide"] == [item[:3] for item in alone[0]]
 
 
 @pytest.mark.parametrize("mode", [Mode.KEYWORD, Mode.HYBRID])
@@ -347,9 +347,9 @@ def test_of_two_chunks_with_the_same_words_the_one_from_the_document_on_the_topi
         *[doc(f"c{n}", f"tree number {n}") for n in range(20)],
     ]
     path = kb.index(kb.commit(*documents, collections=[collection(chunking=Chunking(size=40, overlap=0))])).path
-    found = kb.search(path, "reset router", mode=Mode.KEYWORD, where_document={"$contains": "reset"})
-    assert [hit.doc_id for hit in found] == ["b-router", "a-cooking"]
-    assert found[0].score > found[1].score
+    match = kb.search(path, "reset router", mode=Mode.KEYWORD, where_document={"$contains": "reset"})
+    assert [hit.doc_id for hit in match] == ["b-router", "a-cooking"]
+    assert match[0].score > match[1].score
     without = kb.search(
         path,
         "reset router",
@@ -494,9 +494,9 @@ def test_filters_on_a_chunks_place_and_text_mean_that_chunk(kb):
     assert found(where={"chunk_index": {"$lt": 2}, "total_chunks": len(whole)}) == [("long", 0), ("long", 1)]
     assert found(where={"chunk_index": 0}, where_document={"$contains": "owl0 "}) == [("long", 0), ("short", 0)]
     for word in ("owl0 ", "owl30 ", "owl59 "):
-        [*there] = [("long", number) for number, each in whole.items() if word in each]
+        [*there] = [("long", number) for number, value in whole.items() if word in value]
         assert found(where={"source_id": "long"}, where_document={"$contains": word}) == there != []
-    others = [("long", number) for number, each in sorted(whole.items()) if "owl30" not in each]
+    others = [("long", number) for number, item in sorted(whole.items()) if "owl30" not in item]
     assert found(where_document={"$not_contains": "owl30"}) == [*others, ("short", 0)]
 
 

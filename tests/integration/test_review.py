@@ -67,9 +67,9 @@ def test_clone_without_a_knowledge_base_shows_what_it_pins(project):
 )
 def test_bugs_and_interruptions_are_json_for_programs_too(project, failure, code, name):
     body = f"from vmrag_link.ops.documents import listing\ndef broken(*_): {failure}\nlisting.list_documents = broken"
-    done = driven(project, body, "list", "--json")
-    assert done.code == code
-    error = error_of(done)
+    result = driven(project, body, "list", "--json")
+    assert result.code == code
+    error = error_of(result)
     assert error.keys() == {"code", "message", "hint", "details"}
     assert error["code"] == name
     assert error["hint"]
@@ -165,16 +165,16 @@ ARGUMENTS = [
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda each: ascii(" ".join(each)))
 @pytest.mark.sample(7)
 def test_argument_that_is_not_utf8_is_an_error_with_a_hint(project, arguments):
-    done = project.vmrag(*arguments, "--json", code=None, stdin="A text.")
-    assert done.code in (2, 3), done
-    assert json.loads(done.err)["error"]["hint"]
+    result = project.vmrag(*arguments, "--json", code=None, stdin="A text.")
+    assert result.code in (2, 3), result
+    assert json.loads(result.err)["error"]["hint"]
 
 
 def test_commit_message_that_is_not_utf8_is_an_error_with_a_hint(project):
     project.put("draft.md", "A draft.")
-    done = project.run_quietly("commit", "-m", "\udcff", "--json")
-    assert done.code in (2, 3), done
-    assert json.loads(done.err)["error"]["hint"]
+    result = project.run_quietly("commit", "-m", "\udcff", "--json")
+    assert result.code in (2, 3), result
+    assert json.loads(result.err)["error"]["hint"]
 
 
 def test_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypatch):

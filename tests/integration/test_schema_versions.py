@@ -64,16 +64,16 @@ Entry = Project | Document
 def rows_of(*put: Entry, remove: tuple[Entry, ...] = ()) -> dict[str, list]:
     """What writes and removes entries, as arguments of `Write`."""
     return {
-        "put_projects": [each for each in put if isinstance(each, Project)],
-        "put_documents": [each for each in put if isinstance(each, Document)],
-        "remove_projects": [each.key for each in remove if isinstance(each, Project)],
-        "remove_documents": [each.key for each in remove if isinstance(each, Document)],
+        "put_projects": [item for item in put if isinstance(item, Project)],
+        "put_documents": [item for item in put if isinstance(item, Document)],
+        "remove_projects": [item.key for item in remove if isinstance(item, Project)],
+        "remove_documents": [item.key for item in remove if isinstance(item, Document)],
     }
 
 
 def changed(found: Difference) -> list:
     """The changes of entries."""
-    logs = [each for each in found.documents if each.key[0].startswith(("issues_", "knowledge_"))]
+    logs = [document for document in found.documents if document.key[0].startswith(("issues_", "knowledge_"))]
     return [*found.projects, *logs]
 
 
@@ -101,7 +101,7 @@ def test_upgrade_makes_exactly_the_tables_that_the_version_has_from_the_start(ne
 
 def test_table_s_columns_are_the_fields_of_its_records() -> None:
     for table in tables.TABLES:
-        made = next(each[3] for each in schema.OBJECTS[SCHEMA_VERSION] if each[1] == table.name)
+        made = next(item[3] for item in schema.OBJECTS[SCHEMA_VERSION] if item[1] == table.name)
         words = made.partition("(")[2].rpartition(")")[0].split(",")
         columns = [word.split()[0] for word in words if len(word.split()) == 2 or "PRIMARY KEY" in word]
         assert (
@@ -112,11 +112,11 @@ def test_table_s_columns_are_the_fields_of_its_records() -> None:
 
 def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine: DoltliteEngine) -> None:
     before = file(engine)
-    found = DoltliteEngine.open(engine.folder)
-    assert [collection.import_base for collection in found.list_collections(head(found, "main"))] == ["", ""]
-    assert entries(found, head(found, "main")) == []
-    assert found.diff(root(found), head(found, "main")).projects == ()
-    found.close()
+    result = DoltliteEngine.open(engine.folder)
+    assert [collection.import_base for collection in result.list_collections(head(result, "main"))] == ["", ""]
+    assert entries(result, head(result, "main")) == []
+    assert result.diff(root(result), head(result, "main")).projects == ()
+    result.close()
     assert file(engine) == before
     at = write(engine, "main", put_collections=[guide(kind="library")], put_documents=[document("second")])
     with program(1):
@@ -144,14 +144,17 @@ def test_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine: Dol
     assert version(engine, "main") == 2
     assert version(engine, before) == 1, "the working set only"
     expected = (
-        [each.key for each in rows.get("put_collections", ())],
-        [each.key for each in (*rows.get("put_projects", ()), *rows.get("put_documents", ()))],
+        [collection.key for collection in rows.get("put_collections", ())],
+        [item.key for item in (*rows.get("put_projects", ()), *rows.get("put_documents", ()))],
     )
     for old, new in ((before, WorkingSet("main")), (before, commit(engine, "main"))):
-        found = engine.diff(old, new)
-        assert ([collection.key for collection in found.collections], [each.key for each in changed(found)]) == expected
-        assert ("guide", "second") in [each.key for each in found.documents]
-        assert engine.count_changes(old, new).added == len(found.documents)
+        result = engine.diff(old, new)
+        assert (
+            [collection.key for collection in result.collections],
+            [change.key for change in changed(result)],
+        ) == expected
+        assert ("guide", "second") in [document.key for document in result.documents]
+        assert engine.count_changes(old, new).added == len(result.documents)
         back = engine.diff(new, old)
         assert [collection.key for collection in (*back.collections, *changed(back))] == [*expected[0], *expected[1]]
     stored = {
@@ -169,9 +172,9 @@ def test_write_that_fails_leaves_the_older_version(engine: DoltliteEngine) -> No
     before = head(engine, "main")
     with pytest.raises(ContentRefused):
         engine.write("main", Write(put_projects=[project(), project("b", name="a\0b")]), expected=before)
-    found = engine.find_branch("main")
-    assert found
-    assert (version(engine, "main"), found.dirty) == (1, False)
+    branch = engine.find_branch("main")
+    assert branch
+    assert (version(engine, "main"), branch.dirty) == (1, False)
 
 
 def test_upgrade_that_is_taken_back_leaves_the_older_version(engine: DoltliteEngine) -> None:
@@ -194,8 +197,8 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
     clone = DoltliteEngine.clone(tmp_path / "clone", "there", url)
     clone.create_branch("main", base)
     same = [
-        each.commit_onto(base, [Write(put_projects=[project()])], message="same", author=AUTHOR, date=DATE)
-        for each in (engine, clone)
+        item.commit_onto(base, [Write(put_projects=[project()])], message="same", author=AUTHOR, date=DATE)
+        for item in (engine, clone)
     ]
     assert same[0] == same[1]
     ours = write(engine, "main", **rows_of(project(), log("a")), put_collections=[guide(import_base=".")])
@@ -205,20 +208,20 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
     engine.fetch("there", url)
     clone.fetch("there", url)
     results = []
-    for each in (engine, clone):
-        outcome = merge_revisions(each, base=base, ours=ours, theirs=theirs, joins=True)
+    for item in (engine, clone):
+        outcome = merge_revisions(item, base=base, ours=ours, theirs=theirs, joins=True)
         assert outcome.conflicts == ()
         assert outcome.revision is not None
         results.append(outcome.revision)
-        assert [row.key for row in entries(each, outcome.revision)] == [
+        assert [row.key for row in entries(item, outcome.revision)] == [
             "vmrag",
             ("issues_vmrag", "a"),
             ("issues_vmrag", "b"),
         ]
-        assert [row.import_base for row in each.list_collections(outcome.revision)] == [".", ""]
-        assert [row.doc_id for row in each.read_documents(outcome.revision)] == ["first", "second", "a", "b"]
-        assert each.read_revision(outcome.revision).parents == (ours, theirs)
-        assert each.find_damage() == ""
+        assert [row.import_base for row in item.list_collections(outcome.revision)] == [".", ""]
+        assert [row.doc_id for row in item.read_documents(outcome.revision)] == ["first", "second", "a", "b"]
+        assert item.read_revision(outcome.revision).parents == (ours, theirs)
+        assert item.find_damage() == ""
     assert results[0] == results[1]
     clone.close()
 
@@ -245,11 +248,11 @@ def revision(engine: DoltliteEngine, state: State, onto: str) -> str:
 
 
 def state(engine: DoltliteEngine, at: str) -> State:
-    found = {collection.name: collection for collection in engine.list_collections(at)}
+    result = {collection.name: collection for collection in engine.list_collections(at)}
     return (
-        found["guide"].import_base,
+        result["guide"].import_base,
         *(
-            {each.doc_id: each.content for each in engine.read_documents(at, collection=name)}
+            {document.doc_id: document.content for document in engine.read_documents(at, collection=name)}
             for name in ("guide", "issues_vmrag")
         ),
     )
@@ -294,9 +297,9 @@ def test_merge_of_any_versions_is_what_sets_say(
     at_base = revision(engine, base, head(engine, "main"))
     at_ours, at_theirs = revision(engine, ours, at_base), revision(engine, theirs, at_base)
     for old, new, of_old, of_new in ((at_ours, at_theirs, ours, theirs), (at_theirs, at_base, theirs, base)):
-        found = engine.diff(old, new)
-        names_changed = {"/".join(each.key) for each in found.documents}
-        names_changed |= {f"{collection.key}/" for collection in found.collections}
+        result = engine.diff(old, new)
+        names_changed = {"/".join(document.key) for document in result.documents}
+        names_changed |= {f"{collection.key}/" for collection in result.collections}
         left, right = flat(of_old), flat(of_new)
         assert names_changed == {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
     outcome = merge_revisions(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
@@ -304,7 +307,7 @@ def test_merge_of_any_versions_is_what_sets_say(
     if outcome.revision is None:
         assert isinstance(wanted, set)
         if "guide/" in wanted:  # what is in a collection is merged when its settings are decided
-            wanted = {each for each in wanted if each == "guide/" or not each.startswith("guide/")}
+            wanted = {text for text in wanted if text == "guide/" or not text.startswith("guide/")}
         assert {conflict.id for conflict in outcome.conflicts} == wanted
         for side in ("ours", "theirs"):
             decisions: dict[str, Mapping[str, Choice]] = {}
@@ -319,7 +322,7 @@ def test_merge_of_any_versions_is_what_sets_say(
             outcome = merge_revisions(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
     else:
         assert flat(state(engine, outcome.revision)) == wanted
-        assert version(engine, outcome.revision) <= max(version(engine, each) for each in (at_ours, at_theirs))
+        assert version(engine, outcome.revision) <= max(version(engine, item) for item in (at_ours, at_theirs))
     assert engine.find_refusal(outcome.revision or at_ours) is None
 
 
@@ -332,11 +335,11 @@ def test_uncommitted_rows_of_two_branches_are_compared_whatever_their_versions(e
     engine.write("newer", Write(put_documents=[log("b"), log("c", "other")]), expected=base)
     places = [base, WorkingSet("main"), WorkingSet("new"), WorkingSet("newer")]
     for old, new in itertools.product(places, places):
-        before, after = (dict.fromkeys(entries(engine, each)) for each in (old, new))
-        found = changed(engine.diff(old, new))
-        gone = {each.header for each in before.keys() - after.keys() if isinstance(each, Document)}
-        assert {each.before for each in found if each.before} == gone
-        assert {each.after for each in found if each.after} == after.keys() - before.keys()
+        before, after = (dict.fromkeys(entries(engine, revision)) for revision in (old, new))
+        result = changed(engine.diff(old, new))
+        gone = {name.header for name in before.keys() - after.keys() if isinstance(name, Document)}
+        assert {item.before for item in result if item.before} == gone
+        assert {item.after for item in result if item.after} == after.keys() - before.keys()
 
 
 # -- conflicts in rows of the new tables
@@ -390,8 +393,8 @@ def test_part_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
         assert entries(engine, made.revision) == [expected_row]
     neither = decided(engine, at, ours, theirs, decide_all(outcome.conflicts, Choice("neither")))
     assert neither.revision is not None
-    (found,) = entries(engine, neither.revision)
-    assert found not in (one, other)
+    (result,) = entries(engine, neither.revision)
+    assert result not in (one, other)
 
 
 def test_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(engine: DoltliteEngine) -> None:
@@ -403,8 +406,8 @@ def test_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(eng
         outcome = decided(engine, base, left, right)
         assert outcome.revision is not None
         assert entries(engine, outcome.revision) == [knowledge("b"), knowledge("a", "new text", tool_name="jj")]
-    found = engine.diff(base, theirs)
-    assert [(each.kind, each.key) for each in found.documents] == [
+    result = engine.diff(base, theirs)
+    assert [(document.kind, document.key) for document in result.documents] == [
         ("removed", ("knowledge_git", "a")),
         ("added", ("knowledge_jj", "a")),
     ]

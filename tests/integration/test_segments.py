@@ -85,8 +85,8 @@ def grown(kb: Knowledge, rng: random.Random, revisions: int = 14) -> list[str]:
         changed = range(100) if before is None else rng.sample(range(100), 4)
         cut = [collection(), collection("notes", chunking=Chunking(size=90 if number < 5 else 400, overlap=10))]
         documents = [
-            doc(f"d{each}", text(rng), collection="notes" if each < 10 else "guide", metadata={"even": each % 2 == 0})
-            for each in changed
+            doc(f"d{item}", text(rng), collection="notes" if item < 10 else "guide", metadata={"even": item % 2 == 0})
+            for item in changed
         ]
         revision = kb.commit(*documents, collections=cut if number in (0, 5) else ())
         kb.index(revision, base=before)
@@ -353,7 +353,7 @@ def test_views_that_share_little_are_not_joined(kb, small):
     """Each would have more dead slots than chunks, and the next view would take them apart."""
     before = None
     for number in range(4):
-        rows = [doc(f"d{each}", f"word{each} of {number}") for each in range(30)]
+        rows = [doc(f"d{item}", f"word{item} of {number}") for item in range(30)]
         revision = kb.commit(*rows, collections=[collection()] if before is None else ())
         kb.index(revision)
         before = revision
@@ -391,7 +391,7 @@ def test_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
     broken = [revision for revision in revisions if alone in parts(kb, revision)]
     changed = upkeep.rewrite_segments(kb.views)
     assert changed
-    assert not {kb.views.path(each) for each in broken}.intersection(changed)
+    assert not {kb.views.path(item) for item in broken}.intersection(changed)
     assert all(kb.views.problem(revision) == "" for revision in revisions if revision not in broken)
 
 
@@ -412,7 +412,7 @@ def test_views_that_nobody_is_bound_to_stay_as_long_as_their_segments_take_littl
     spare = kb.views.list_spare(bound=[bound], keep_bytes=each[3] + each[2])
     assert spare == [kb.views.path(revisions[1])]
     assert kb.views.evict_spare(bound=lambda: [bound], keep_bytes=0) == [
-        kb.views.path(each) for each in reversed(revisions[1:])
+        kb.views.path(revision) for revision in reversed(revisions[1:])
     ]
     collect(kb)
     assert segments(kb) == set(parts(kb, revisions[0]))

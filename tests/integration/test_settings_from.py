@@ -42,10 +42,10 @@ def hostile() -> str:
         choices = [choice for choice in key.choices if choice != key.default]
         text = "http://evil.example.org/x"
         wide: dict[type, object] = {bool: not key.default, int: key.highest}
-        own = wide.get(key.kind) if key.kind in wide else choices[-1] if choices else text
-        if key.flaw and key.flaw(str(own)):
-            own = next(each for each in ("evil", "/evil", "evil:1") if not key.flaw(each))
-        lines.append(f"{key.name}: {str(own).lower() if isinstance(own, bool) else own}")
+        name = wide.get(key.kind) if key.kind in wide else choices[-1] if choices else text
+        if key.flaw and key.flaw(str(name)):
+            name = next(name for name in ("evil", "/evil", "evil:1") if not key.flaw(name))
+        lines.append(f"{key.name}: {str(name).lower() if isinstance(name, bool) else name}")
     return "\n".join(lines) + "\n"
 
 
@@ -82,37 +82,37 @@ def test_settings_of_base_apply_and_those_of_head_are_ignored(repo, monkeypatch)
     text = hostile()
     assert len(text.splitlines()) > 20
     commit(repo, text)
-    found = loaded(repo)
-    assert found.config.remote == trusted.config.remote
-    assert found.config.embedding == trusted.config.embedding
-    assert found.config.limits == trusted.config.limits  # its own are wider
+    result = loaded(repo)
+    assert result.config.remote == trusted.config.remote
+    assert result.config.embedding == trusted.config.embedding
+    assert result.config.limits == trusted.config.limits  # its own are wider
     for name, key in KEYS.items():
         if key.needs_trust and key.narrower is None:
-            assert value(found.config, name) == value(trusted.config, name), name
-    assert found.warnings[0].endswith(f": those of commit {base[:12]} apply (VMRAG_SETTINGS_FROM)")
-    assert "vmrag trust" not in found.warnings[0]
+            assert value(result.config, name) == value(trusted.config, name), name
+    assert result.warnings[0].endswith(f": those of commit {base[:12]} apply (VMRAG_SETTINGS_FROM)")
+    assert "vmrag trust" not in result.warnings[0]
 
 
 def value(config: Config, name: str) -> object:
-    found: object = config
+    result: object = config
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        result = getattr(result, part)
+    return result
 
 
 def test_without_a_file_in_the_base_the_defaults_count_and_the_head_may_narrow_them(repo, monkeypatch):
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", repo.commit("no settings"))
     commit(repo, "remote: file:///evil\nhooks.on_dirty: commit\nlimits.knowledge_mb: 5\nauto_fetch: false\n")
-    found = loaded(repo).config
-    assert (found.remote, found.hooks.on_dirty) == ("git:", "warn")
-    assert (found.limits.knowledge_mb, found.auto_fetch) == (5, False)
+    config = loaded(repo).config
+    assert (config.remote, config.hooks.on_dirty) == ("git:", "warn")
+    assert (config.limits.knowledge_mb, config.auto_fetch) == (5, False)
 
 
 def test_head_that_deletes_the_file_takes_no_restriction_back(repo, monkeypatch):
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, "mcp.read_only: true\nlimits.knowledge_mb: 5\n"))
     repo.commit("gone", **{".vmrag.yaml": None})
-    found = loaded(repo).config
-    assert (found.mcp.read_only, found.limits.knowledge_mb) == (True, 5)
+    config = loaded(repo).config
+    assert (config.mcp.read_only, config.limits.knowledge_mb) == (True, 5)
 
 
 def test_agreements_on_the_machine_are_ignored_in_ci(repo, monkeypatch):

@@ -133,7 +133,7 @@ def test_question_is_answered_from_both_kinds(stocked):
     report = stocked.ask("ask", "a stored text about otters", "--min-score", "0", "--sources", "9")
     assert report["sources"][0]["path"] == "notes/note.md"
     assert "file" not in report["sources"][0]
-    assert {each["path"].partition("/")[0] for each in report["sources"]} >= {"notes", "docs"}
+    assert {source["path"].partition("/")[0] for source in report["sources"]} >= {"notes", "docs"}
     absent = stocked.vmrag("ask", "otters", "--collection", "absent", "--json", code=3)
     assert absent.error["code"] == "COLLECTION_NOT_FOUND"
 
@@ -204,9 +204,9 @@ def test_long_lines_and_control_characters_of_code_are_shown_as_elsewhere(projec
     commit(project, "ugly", **{"src/ugly.py": f"def ugly():\n{line}\n    return 'quagga'\n"})
     shown = project.vmrag("query", "quagga", "-k", "1", "--collection", "code", "--mode", "keyword").out
     assert "\x1b" not in shown
-    found = next(each for each in shown.splitlines() if "\\x1b[31m" in each)
-    assert found.endswith("…")
-    assert len(found) < 110
+    result = next(line for line in shown.splitlines() if "\\x1b[31m" in line)
+    assert result.endswith("…")
+    assert len(result) < 110
 
 
 def test_match_right_below_the_first_lines_of_code_is_shown(project):
@@ -223,7 +223,7 @@ def test_generated_attribute_applies_at_once(project):
     commit(project, "made", **{"docs/made.md": "<!-- Code generated, DO NOT EDIT -->\n# Made\n\nA quokka.\n"})
     assert project.ask("query", "quokka", "--mode", "keyword")["results"] == []
     commit(project, "by hand", **{".gitattributes": "docs/made.md linguist-generated=false\n"})
-    assert [each["doc_id"] for each in project.ask("query", "quokka", "--mode", "keyword")["results"]] == [
+    assert [result["doc_id"] for result in project.ask("query", "quokka", "--mode", "keyword")["results"]] == [
         "docs/made.md"
     ]
     commit(project, "generated, after all", **{".gitattributes": None})
@@ -290,8 +290,8 @@ def test_texts_that_are_not_those_of_the_files_are_found(project, monkeypatch):
             lambda file, data: convert_blob(file, data.replace(b"twice", b"never")),
         )
         project.vmrag("query", "rollback script")
-    done = project.vmrag("fingerprint", "--verify", code=1)
-    assert "1 file of collection 'docs': not as in the index." in done.out
+    result = project.vmrag("fingerprint", "--verify", code=1)
+    assert "1 file of collection 'docs': not as in the index." in result.out
 
 
 # -- what cannot be read here

@@ -32,11 +32,11 @@ def listed(repo: Repo, commit: str = "HEAD", *sources: SourceSettings, most: int
 
 
 def paths(listing, collection: str = "docs") -> list[str]:
-    return [each.path for each in listing.files[collection]]
+    return [file.path for file in listing.files[collection]]
 
 
 def reasons(listing) -> dict[str, str]:
-    return {each.path: each.reason for each in listing.left_out}
+    return {file.path: file.reason for file in listing.left_out}
 
 
 def test_each_source_has_the_files_of_its_paths_at_that_commit(repo):
@@ -52,11 +52,11 @@ def test_each_source_has_the_files_of_its_paths_at_that_commit(repo):
 def test_texts_come_from_blobs_not_from_the_work_tree(repo):
     repo.commit(**{"README.md": "# A\r\n", "docs/b.md": b"\0"})
     repo.write("README.md", "other")
-    found = {
+    result = {
         file.path: said for file, said in read_texts_at_commit(locate_work_tree(repo.top), listed(repo).files["docs"])
     }
-    assert found["README.md"] == ("# A\n", "")
-    assert found["docs/b.md"] == (None, "is not text")
+    assert result["README.md"] == ("# A\n", "")
+    assert result["docs/b.md"] == (None, "is not text")
 
 
 def test_links_submodules_and_what_is_too_large_or_empty_are_left_out(repo, tmp_path):
@@ -88,9 +88,9 @@ def test_attributes_are_those_of_the_commit_and_of_nothing_else(repo):
     (repo.top / ".git" / "info").mkdir(exist_ok=True)
     (repo.top / ".git" / "info" / "attributes").write_text("b.md filter=x\n")
     repo.write(".gitattributes", "b.md filter=x\n")
-    found = listed(repo)
-    assert paths(found) == ["b.md"]
-    assert reasons(found) == {"a.lfs.md": "is kept in Git LFS", "gen/c.md": "is generated according to .gitattributes"}
+    result = listed(repo)
+    assert paths(result) == ["b.md"]
+    assert reasons(result) == {"a.lfs.md": "is kept in Git LFS", "gen/c.md": "is generated according to .gitattributes"}
 
 
 def test_colliding_and_invalid_paths_are_left_out_with_reasons(repo):
@@ -107,9 +107,9 @@ def test_colliding_and_invalid_paths_are_left_out_with_reasons(repo):
     tree = b"".join(b"100644 blob %s\t%s\0" % (blob.encode(), name) for name in names)
     subprocess.run(["git", "update-index", "-z", "--index-info"], cwd=repo.top, input=tree, check=True)
     repo.git("commit", "-qm", "names")
-    found = listed(repo)
-    assert paths(found) == ["docs/A.md", "docs/e\u0301.md"]
-    assert sorted(reasons(found).values()) == [
+    result = listed(repo)
+    assert paths(result) == ["docs/A.md", "docs/e\u0301.md"]
+    assert sorted(reasons(result).values()) == [
         "has a path that has control characters",
         "has a path that is longer than 255 characters",
         "has a path that is not UTF-8",
@@ -120,10 +120,10 @@ def test_colliding_and_invalid_paths_are_left_out_with_reasons(repo):
 
 def test_one_file_can_be_of_two_sources_and_is_left_out_only_if_none_takes_it(repo):
     repo.commit(**{"src/a.py": "a\n", "src/b.md": "b\n"})
-    found = listed(repo, "HEAD", SourceSettings("docs", ("src",)), CODE)
-    assert paths(found) == ["src/b.md"]
-    assert paths(found, "code") == ["src/a.py", "src/b.md"]
-    assert found.left_out == ()
+    result = listed(repo, "HEAD", SourceSettings("docs", ("src",)), CODE)
+    assert paths(result) == ["src/b.md"]
+    assert paths(result, "code") == ["src/a.py", "src/b.md"]
+    assert result.left_out == ()
 
 
 def test_replaced_objects_are_read_as_they_were_committed(repo):
@@ -143,14 +143,14 @@ def test_partial_clone_names_what_it_lacks_and_fetches_nothing(repo, tmp_path, m
     part = Repo(tmp_path / "part")
     blob = part.git("rev-parse", "HEAD:b.md")
     part.git("cat-file", "blob", blob)  # this one is fetched
-    found = listed(part)
-    assert paths(found) == ["b.md"]
-    assert found.missing == ("a.md", "docs/c.md")
+    result = listed(part)
+    assert paths(result) == ["b.md"]
+    assert result.missing == ("a.md", "docs/c.md")
     whole = listed(repo).files["docs"]
     said = {file.path: text for file, text in read_texts_at_commit(locate_work_tree(part.top), whole)}
     assert said["b.md"].text == "b\n"
     assert said["a.md"] == (None, "is not in this clone")
-    assert listed(part).missing == found.missing
+    assert listed(part).missing == result.missing
 
 
 def test_repository_with_sha256_names_works(tmp_path):
@@ -158,9 +158,9 @@ def test_repository_with_sha256_names_works(tmp_path):
     subprocess.run(["git", "init", "-q", "--object-format=sha256", top], check=True)
     repo = Repo(top)
     repo.commit(**{"a.md": "a\n"})
-    found = listed(repo)
-    assert len(found.files["docs"][0].blob) == 64
-    assert next(read_texts_at_commit(locate_work_tree(top), found.files["docs"]))[1].text == "a\n"
+    result = listed(repo)
+    assert len(result.files["docs"][0].blob) == 64
+    assert next(read_texts_at_commit(locate_work_tree(top), result.files["docs"]))[1].text == "a\n"
 
 
 def test_commit_that_is_not_here_is_named(repo):
@@ -198,7 +198,7 @@ def test_batches_hold_few_bytes_and_leave_nothing_out(repo, monkeypatch):
     repo.commit(**{f"docs/{number:02}.md": "x" * (number + 1) for number in range(30)})
     files = listed(repo).files["docs"]
     assert [(file, len(said.text or "")) for file, said in read_texts_at_commit(locate_work_tree(repo.top), files)] == [
-        (each, each.size) for each in files
+        (file, file.size) for file in files
     ]
 
 

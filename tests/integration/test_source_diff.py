@@ -96,8 +96,8 @@ def test_code_is_counted_unless_it_is_asked_for(project):
     change(project, "src/a.py", "pass", "return 1")
     (project.top / "src/b.py").write_text("x = 1\n")
     project.git("add", "-A")
-    done = project.vmrag("diff")
-    assert done.out == "no documents changed\nCode: 2 files (1 added, 1 modified); to see them: --files\n"
+    result = project.vmrag("diff")
+    assert result.out == "no documents changed\nCode: 2 files (1 added, 1 modified); to see them: --files\n"
     assert project.ask("diff")["files"] == [{"collection": "code", "added": 1, "modified": 1, "removed": 0}]
     assert names(project, "--files") == ["M\tsrc/a.py", "A\tsrc/b.py"]
     assert names(project, "code/src/b.py") == ["A\tsrc/b.py"]

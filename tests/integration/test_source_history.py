@@ -27,7 +27,7 @@ def project(tmp_path, monkeypatch) -> Project:
 
 
 def subjects(project: Project, *arguments: str) -> list[str]:
-    return [each["message"].partition("\n")[0] for each in project.ask("log", *arguments)["commits"]]
+    return [commit["message"].partition("\n")[0] for commit in project.ask("log", *arguments)["commits"]]
 
 
 def test_log_of_a_file_has_its_commits_through_renames(project):
@@ -53,7 +53,11 @@ def test_log_as_json_has_the_whole_message_and_what_was_asked_of_the_text(projec
     )
     assert (older["message"], older["old_name"]) == ("two is TWO\n\nBecause.", "")
     assert older["parents"] == [first["commit"]]
-    assert [(each["op"], each["text"]) for each in older["diff"]["documents"][0]["text"] if each["op"] != "equal"] == [
+    assert [
+        (passage["op"], passage["text"])
+        for passage in older["diff"]["documents"][0]["text"]
+        if passage["op"] != "equal"
+    ] == [
         ("delete", "two"),
         ("insert", "TWO"),
     ]
@@ -89,7 +93,7 @@ def test_path_means_the_file_if_a_stored_document_has_that_id(project):
     project.put("docs/deep/page.md", "stored\n", collection="notes")
     project.vmrag("commit", "-m", "store it")
     shown = project.ask("log", "notes/docs/deep/page.md")
-    assert [each["message"] for each in shown["revisions"]] == ["store it"]
+    assert [revision["message"] for revision in shown["revisions"]] == ["store it"]
     assert subjects(project, "docs/deep/page.md")[0] == "move it"
     assert project.vmrag("blame", "notes/docs/deep/page.md").out.endswith("stored\n")
     assert "TWO" in project.vmrag("blame", "docs/deep/page.md").out
@@ -97,8 +101,8 @@ def test_path_means_the_file_if_a_stored_document_has_that_id(project):
 
 
 def test_graph_is_not_drawn_of_a_file(project):
-    done = project.vmrag("log", "docs/docs/deep/page.md", "--graph", code=2)
-    assert "hint: git log --graph --oneline -- docs/deep/page.md" in done.err
+    result = project.vmrag("log", "docs/docs/deep/page.md", "--graph", code=2)
+    assert "hint: git log --graph --oneline -- docs/deep/page.md" in result.err
 
 
 def test_blame_names_the_commit_of_each_line_and_what_is_not_committed(project):
@@ -113,31 +117,31 @@ def test_blame_names_the_commit_of_each_line_and_what_is_not_committed(project):
 def test_blame_at_a_ref_is_of_the_file_there(project):
     report = project.ask("blame", "HEAD~2:docs/docs/page.md")
     first = project.git("rev-parse", "HEAD~2")
-    assert {each["commit"] for each in report["lines"]} == {first} == {report["commit"]}
-    assert [each["text"] for each in report["lines"]] == PAGE.splitlines()
-    assert [(each["commit"], each["message"]) for each in report["commits"]] == [(first, "begin")]
+    assert {line["commit"] for line in report["lines"]} == {first} == {report["commit"]}
+    assert [line["text"] for line in report["lines"]] == PAGE.splitlines()
+    assert [(commit["commit"], commit["message"]) for commit in report["commits"]] == [(first, "begin")]
 
 
 def test_blame_of_a_file_that_no_commit_has_is_all_uncommitted(project):
     (project.top / "docs/new.md").write_text("a\nb\n")
     project.git("add", "-N", "docs/new.md")
-    assert [each["commit"] for each in project.ask("blame", "docs/docs/new.md")["lines"]] == ["WORKING", "WORKING"]
+    assert [line["commit"] for line in project.ask("blame", "docs/docs/new.md")["lines"]] == ["WORKING", "WORKING"]
 
 
 def test_blame_ignores_commits_as_gits_configuration_says_alone(project):
     name = "docs/docs/deep/page.md"
     ignored = project.git("rev-parse", "HEAD~1")
     (project.top / ".git-blame-ignore-revs").write_text(f"{ignored}\n")
-    assert ignored in {each["commit"] for each in project.ask("blame", name)["lines"]}
+    assert ignored in {line["commit"] for line in project.ask("blame", name)["lines"]}
     project.git("config", "blame.ignoreRevsFile", ".git-blame-ignore-revs")
-    assert ignored not in {each["commit"] for each in project.ask("blame", name)["lines"]}
+    assert ignored not in {line["commit"] for line in project.ask("blame", name)["lines"]}
 
 
 @pytest.mark.parametrize("name", ["ä ö.md", 'a"b.md', "tab\\n.md"])
 def test_names_that_git_quotes_are_followed(project, name):
     commit(project, "odd", **{f"docs/{name}": "text of its own\n"})
     assert subjects(project, f"docs/docs/{name}") == ["odd"]
-    assert {each["name"] for each in project.ask("blame", f"docs/docs/{name}")["lines"]} == {f"docs/docs/{name}"}
+    assert {line["name"] for line in project.ask("blame", f"docs/docs/{name}")["lines"]} == {f"docs/docs/{name}"}
 
 
 def test_no_program_that_the_repository_names_is_started(project, tmp_path):

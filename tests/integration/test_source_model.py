@@ -82,7 +82,7 @@ def _require_agreement(repo: Repo, listing: SourceListing) -> None:
             else "modified"
         )
         expected[path] = (blob, (repo.top / path).stat().st_size, how)
-    assert {each.path: (each.blob, each.size, each.uncommitted) for each in listing.files["all"]} == expected
+    assert {file.path: (file.blob, file.size, file.uncommitted) for file in listing.files["all"]} == expected
     assert listing.removed == tuple(sorted(head.keys() - expected.keys() - empty))
     texts = {
         file.path: said.text for file, said in read_texts_in_work_tree(locate_work_tree(repo.top), listing.files["all"])
@@ -108,6 +108,6 @@ def test_listings_agree_with_git_after_random_work(tmp_path, seed):
         _require_agreement(repo, listing)
         if head := repo.git("rev-parse", "-q", "--verify", "HEAD", check=False):
             committed = list_at_commit(places, head, SOURCES, max_bytes=1000)
-            assert {each.path: each.blob for each in committed.files["all"]} == _head(repo)
+            assert {file.path: file.blob for file in committed.files["all"]} == _head(repo)
             for file, said in read_texts_at_commit(places, committed.files["all"]):
                 assert said.text == repo.git("show", f"HEAD:{file.path}") + "\n"

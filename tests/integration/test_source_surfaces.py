@@ -51,14 +51,14 @@ def test_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
     change(project, "docs/page.md", "two", "TWO")
     change(project, "src/a.py", "pass", "return 1")
     commit(project, "change both")
-    done = project.vmrag("report", "HEAD~1", "--html", str(tmp_path / "r.html"), "--markdown", str(tmp_path / "r.md"))
-    assert "HEAD changes 1 document in 1 collection.\n1 file of code differs, too.\n" in done.out
-    assert " M  docs/page.md (file) | +1 -1\n    code: 1 file of code\n" in done.out
+    result = project.vmrag("report", "HEAD~1", "--html", str(tmp_path / "r.html"), "--markdown", str(tmp_path / "r.md"))
+    assert "HEAD changes 1 document in 1 collection.\n1 file of code differs, too.\n" in result.out
+    assert " M  docs/page.md (file) | +1 -1\n    code: 1 file of code\n" in result.out
     assert "Files of the code alone" in (tmp_path / "r.html").read_text()
     assert '<span class="badge plain">file</span>' in (tmp_path / "r.html").read_text()
     assert "docs/page.md (file)" in (tmp_path / "r.md").read_text()
     report = project.ask("report", "HEAD~1")
-    assert [(each["kind"], each["file"]) for each in report["documents"]] == [("changed", "docs/page.md")]
+    assert [(document["kind"], document["file"]) for document in report["documents"]] == [("changed", "docs/page.md")]
     assert report["summary"]["files"] == [{"collection": "code", "added": 0, "modified": 1, "removed": 0}]
     assert report["summary"]["head"]["revision"] is None
 
@@ -69,7 +69,7 @@ def test_report_shows_files_beside_stored_documents_and_where_they_moved(stocked
     stocked.put("note.md", "stored words\n", collection="notes")
     stocked.vmrag("commit", "-m", "other words")
     commit(stocked, "move and write")
-    shown = {each["doc_id"]: each for each in stocked.ask("report", "HEAD~1")["documents"]}
+    shown = {document["doc_id"]: document for document in stocked.ask("report", "HEAD~1")["documents"]}
     moved, note = shown["docs/deep/page.md"], shown["note.md"]
     assert (moved["kind"], moved["old_doc_id"], moved["file"], moved["fields"]) == (
         "moved",
@@ -96,12 +96,16 @@ def test_status_counts_files_and_how_they_differ_from_head(project):
     (project.top / "docs/new.md").write_text("new\n")
     shown = project.vmrag("status").out
     assert "  files      2 files in 2 sources, 1 edited, 1 removed, 1 untracked and not searched\n" in shown
-    found = project.ask("status")["sources"]
-    assert found["collections"] == [
+    sources = project.ask("status")["sources"]
+    assert sources["collections"] == [
         {"collection": "docs", "kind": "document", "files": 1},
         {"collection": "code", "kind": "code", "files": 1},
     ]
-    assert (found["uncommitted"], found["removed"], found["untracked"]) == (["docs/docs/page.md"], ["README.md"], 1)
+    assert (sources["uncommitted"], sources["removed"], sources["untracked"]) == (
+        ["docs/docs/page.md"],
+        ["README.md"],
+        1,
+    )
 
 
 def test_status_builds_no_index_of_files(project):
@@ -114,8 +118,8 @@ def test_status_says_which_collection_cannot_be_asked(stocked):
     stocked.vmrag("commit", "-m", "other")
     settings = (stocked.top / ".vmrag.yaml").read_text()
     (stocked.top / ".vmrag.yaml").write_text(f"{settings}  - collection: other\n    paths: [other/]\n")
-    found = stocked.ask("status", code=None)["sources"]
-    assert found["unavailable"] == {"other": "the knowledge base stores a collection of that name"}
+    sources = stocked.ask("status", code=None)["sources"]
+    assert sources["unavailable"] == {"other": "the knowledge base stores a collection of that name"}
     assert "could not read other: the knowledge base stores" in stocked.vmrag("status", code=None).out
 
 
@@ -144,9 +148,9 @@ def test_answer_since_a_commit_names_the_commits_of_files(project):
     commit(project, "louder")
     change(project, "docs/page.md", "one", "ONE")
     report = project.ask("query", "three four", "--since", "HEAD~1")
-    (found,) = report["documents"]
-    assert (found["document"], found["kind"], found["uncommitted"]) == ("docs/docs/page.md", "modified", True)
-    assert [each["message"] for each in found["commits"]] == ["louder"]
+    (document,) = report["documents"]
+    assert (document["document"], document["kind"], document["uncommitted"]) == ("docs/docs/page.md", "modified", True)
+    assert [commit["message"] for commit in document["commits"]] == ["louder"]
     assert report["commit"] == project.git("rev-parse", "HEAD~1")
     shown = project.vmrag("query", "three four", "--since", "HEAD~1").out
     assert shown.startswith(f"Since HEAD~1 ({report['commit'][:7]}), the answer is the same:")
@@ -185,10 +189,10 @@ def test_tests_of_a_project_ask_files(request, stored):
     revision = project.pinned if stored else ""
     (project.top / "test_kb.py").write_text(TEST.replace("REVISION", repr(revision)))
     arguments = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_kb.py", ".vmrag/queries.yaml")
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments], cwd=project.top, capture_output=True, text=True, check=False
     )
-    assert "3 passed" in done.stdout, done.stdout
+    assert "3 passed" in result.stdout, result.stdout
 
 
 # -- export

@@ -42,14 +42,14 @@ class Watched(Repo):
         )
 
     def docs(self, *, untracked: bool = False) -> dict[str, str]:
-        return {each.path: each.uncommitted for each in self.listed(untracked=untracked).files["docs"]}
+        return {file.path: file.uncommitted for file in self.listed(untracked=untracked).files["docs"]}
 
     def texts(self) -> dict[str, str | None]:
         files = self.listed().files["docs"]
         return {file.path: said.text for file, said in read_texts_in_work_tree(locate_work_tree(self.top), files)}
 
     def reasons(self) -> dict[str, str]:
-        return {each.path: each.reason for each in self.listed().left_out}
+        return {file.path: file.reason for file in self.listed().left_out}
 
     def grow_old(self) -> None:
         """As if all that was written before now had been written a while ago."""
@@ -101,7 +101,7 @@ def test_each_kind_of_change_is_shown_as_it_stands(committed):
     committed.git("add", "-N", "docs/intended.md")
     committed.write("docs/untracked.md", "untracked\n")
     (committed.top / "docs/mode.md").chmod(0o755)
-    found = committed.listed()
+    result = committed.listed()
     assert committed.docs() == {
         "README.md": "",
         "docs/a.txt": "",
@@ -112,8 +112,8 @@ def test_each_kind_of_change_is_shown_as_it_stands(committed):
         "docs/new.md": "added",
         "docs/staged.md": "modified",
     }
-    assert found.removed == ("docs/cached.md", "docs/deleted.md", "docs/removed.md")
-    assert found.untracked == 2
+    assert result.removed == ("docs/cached.md", "docs/deleted.md", "docs/removed.md")
+    assert result.untracked == 2
     assert work_tree.count_untracked_files(locate_work_tree(committed.top), [DOCS, CODE]) == 2
     texts = committed.texts()
     assert {name: texts[f"docs/{name}.md"] for name in ("both", "edited", "staged", "new", "intended", "mode")} == {
@@ -124,7 +124,7 @@ def test_each_kind_of_change_is_shown_as_it_stands(committed):
         "intended": "intended\n",
         "mode": "mode\n",
     }
-    for file in found.files["docs"]:
+    for file in result.files["docs"]:
         assert file.blob == committed.git("hash-object", file.path)
     shown = committed.docs(untracked=True)
     assert shown["docs/untracked.md"] == "added"
@@ -160,9 +160,9 @@ def test_assume_unchanged_is_as_in_the_index_and_sparse_is_not_shown(committed):
     committed.git("update-index", "--no-assume-unchanged", "README.md")
     committed.git("checkout", "-q", "README.md")
     committed.git("sparse-checkout", "set", "--no-cone", "/README.md")
-    found = committed.listed()
+    result = committed.listed()
     assert committed.docs() == {"README.md": ""}
-    assert found.removed == ()
+    assert result.removed == ()
 
 
 def test_sparse_file_that_comes_and_goes_is_shown_while_it_is_there(committed):
@@ -187,10 +187,10 @@ def test_linked_work_tree_has_its_own_files(committed, tmp_path):
     other = Watched(tmp_path / "other")
     other.write("README.md", "# other\n")
     places = locate_work_tree(other.top)
-    found = work_tree.list_in_work_tree(
+    in_work_tree = work_tree.list_in_work_tree(
         places, [DOCS], max_bytes=MOST, untracked=False, cache=places.work_tree_folder / "sources"
     )
-    assert {each.path: each.uncommitted for each in found.files["docs"]}["README.md"] == "modified"
+    assert {file.path: file.uncommitted for file in in_work_tree.files["docs"]}["README.md"] == "modified"
     assert committed.docs()["README.md"] == ""
 
 
@@ -270,10 +270,10 @@ def test_links_pipes_and_folders_in_place_of_files_are_not_followed(committed, t
     (committed.top / "docs/folder.md").mkdir()
     (committed.top / "other").rename(tmp_path / "elsewhere")
     (committed.top / "other").symlink_to(tmp_path / "elsewhere")
-    found = committed.listed()
+    result = committed.listed()
     assert committed.docs() == {"README.md": "", "docs/a.txt": ""}
     assert committed.reasons() == {"docs/link.md": "is a link", "docs/pipe.md": "is not a regular file"}
-    assert "other/a.md" in found.removed
+    assert "other/a.md" in result.removed
     with disk.Disk(committed.top) as opened:
         for path in ("other/a.md", "docs/link.md", "docs/pipe.md", "docs/folder.md"):
             with pytest.raises(OSError):
@@ -297,7 +297,7 @@ def test_touched_files_and_line_endings_are_unchanged(committed):
     os.utime(committed.top / "README.md")
     assert set(committed.docs().values()) == {""}
     committed.write("docs/a.txt", "b\r\n")
-    (file,) = [each for each in committed.listed().files["docs"] if each.uncommitted]
+    (file,) = [file for file in committed.listed().files["docs"] if file.uncommitted]
     assert file.blob == committed.git("hash-object", "docs/a.txt")
     assert committed.texts()["docs/a.txt"] == "b\n"
 
@@ -308,7 +308,7 @@ def test_encoding_of_the_work_tree_is_decoded(committed):
     )
     assert committed.texts()["docs/u.txt"] == "ä\n"
     committed.write("docs/u.txt", "ö\n".encode("utf-16-le"))
-    (file,) = [each for each in committed.listed().files["docs"] if each.path == "docs/u.txt"]
+    (file,) = [file for file in committed.listed().files["docs"] if file.path == "docs/u.txt"]
     assert file.blob == committed.git("hash-object", "docs/u.txt")
     assert committed.texts()["docs/u.txt"] == "ö\n"
 
@@ -534,8 +534,8 @@ def test_calls_of_git_share_a_deadline(monkeypatch):
 def test_listings_of_two_questions_do_not_disturb_each_other(committed):
     committed.write("README.md", "# B\n")
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda number: committed.docs(untracked=bool(number % 2)), range(12)))
-    assert found == [{"README.md": "modified", "docs/a.txt": ""}] * 12
+        result = list(pool.map(lambda number: committed.docs(untracked=bool(number % 2)), range(12)))
+    assert result == [{"README.md": "modified", "docs/a.txt": ""}] * 12
     assert not [path for path in (committed.top / ".git" / "vmrag").iterdir() if path.name.startswith(".")]
 
 

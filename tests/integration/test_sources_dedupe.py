@@ -33,7 +33,7 @@ def project(imported, tmp_path, monkeypatch) -> Project:
 
 
 def names(project: Project) -> set[str]:
-    return {f"{each['collection']}/{each['doc_id']}" for each in project.ask("list")["documents"]}
+    return {f"{document['collection']}/{document['doc_id']}" for document in project.ask("list")["documents"]}
 
 
 FILES = {"files/docs/setup.md", "files/docs/rest.md", "files/docs/deep/tls.txt"}
@@ -41,10 +41,10 @@ FILES = {"files/docs/setup.md", "files/docs/rest.md", "files/docs/deep/tls.txt"}
 
 def test_twins_are_removed_and_committed_with_the_pin(project):
     before = project.pinned
-    done = project.ask("sources", "dedupe")
-    assert len(done["documents"]) == 3
-    assert done["differing"] == []
-    assert project.pinned == done["commit"]["revision"] != before
+    report = project.ask("sources", "dedupe")
+    assert len(report["documents"]) == 3
+    assert report["differing"] == []
+    assert project.pinned == report["commit"]["revision"] != before
     assert names(project) == {"handbook/faq.md", *FILES}
     assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
     assert project.status()["in_sync"]
@@ -94,8 +94,8 @@ def test_dry_run_lists_and_removes_nothing(project):
 def test_beside_other_uncommitted_documents_the_removal_waits_for_a_commit(project):
     project.put("note.md", "A note.")
     pinned = project.pinned
-    done = project.ask("sources", "dedupe")
-    assert done["uncommitted"]
+    report = project.ask("sources", "dedupe")
+    assert report["uncommitted"]
     assert project.pinned == pinned
     assert project.marks()["setup.md"] == "removed"
     assert "vmrag commit" in project.vmrag("sources", "dedupe").out
@@ -109,9 +109,9 @@ def test_text_that_no_revision_holds_is_kept(project):
     project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.write("docs/setup.md", "# Setup\n\nTold otherwise.\n")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
-    done = project.ask("sources", "dedupe")
-    assert done["unsaved"] == [{"collection": "handbook", "doc_id": "setup.md"}]
-    assert "Told once." in project.vmrag("show", f"{done['kept']}:handbook/setup.md").out
+    report = project.ask("sources", "dedupe")
+    assert report["unsaved"] == [{"collection": "handbook", "doc_id": "setup.md"}]
+    assert "Told once." in project.vmrag("show", f"{report['kept']}:handbook/setup.md").out
 
 
 def test_dedupe_keeps_documents_without_file(project):
@@ -122,9 +122,9 @@ def test_dedupe_keeps_documents_without_file(project):
 
 def test_dedupe_lists_documents_that_differ_from_their_file(project):
     project.write("docs/setup.md", "# Setup\n\nInstall it otherwise.\n")
-    done = project.ask("sources", "dedupe")
-    assert done["differing"] == [{"collection": "handbook", "doc_id": "setup.md"}]
-    then = project.vmrag("show", f"{done['commit']['parent']}:handbook/setup.md").out
+    report = project.ask("sources", "dedupe")
+    assert report["differing"] == [{"collection": "handbook", "doc_id": "setup.md"}]
+    then = project.vmrag("show", f"{report['commit']['parent']}:handbook/setup.md").out
     assert "pip" in then
 
 
@@ -133,8 +133,8 @@ def test_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(pro
     project.record("without")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
     assert "not read" in project.vmrag("sources").out
-    done = project.ask("sources", "dedupe")
-    assert done["collections"] == ["handbook"]
+    report = project.ask("sources", "dedupe")
+    assert report["collections"] == ["handbook"]
     assert names(project) == {file.replace("files/", "handbook/") for file in FILES}
     assert "not read" not in project.vmrag("sources").out
 
@@ -247,9 +247,9 @@ def test_query_warns_of_copies_in_its_answer_only(project):
     answer = project.ask("query", "install the program", "--collection", "handbook", "-k", "1")
     assert answer["copies"] == [{"collection": "handbook", "doc_id": "setup.md", "path": "docs/setup.md"}]
     warning = "warning: 1 stored copy of a tracked file may be outdated: vmrag sources dedupe"
-    asked = ("query", "install the program", "--collection", "handbook", "-k", "1")
-    assert warning in project.vmrag(*asked).out
-    assert warning in project.vmrag(*asked, "--budget", "100").out
+    command = ("query", "install the program", "--collection", "handbook", "-k", "1")
+    assert warning in project.vmrag(*command).out
+    assert warning in project.vmrag(*command, "--budget", "100").out
     assert (
         "outdated" not in project.vmrag("query", "faq", "--collection", "handbook", "--where", '{"title": "faq"}').out
     )
@@ -334,5 +334,5 @@ def test_library_takes_no_file_of_a_source(project):
     error = project.vmrag("import", "docs/setup.md", "--library", "shelf", "--json", code=2).error
     assert error["code"] == "SOURCE_READ_ONLY"
     report = project.ask("import", "docs", "notes/a.md", "docs/rest.md", "--library", "shelf")
-    assert [each["reason"] for each in report["skipped"]] == ["is a document of the source 'files'"] * 4
+    assert [skipped_file["reason"] for skipped_file in report["skipped"]] == ["is a document of the source 'files'"] * 4
     assert len(report["taken"]) == 1

@@ -46,7 +46,7 @@ def project(branched, tmp_path, monkeypatch) -> Project:
 
 
 def names(project: Project) -> set[str]:
-    return {f"{each['collection']}/{each['doc_id']}" for each in project.ask("list")["documents"]}
+    return {f"{document['collection']}/{document['doc_id']}" for document in project.ask("list")["documents"]}
 
 
 MERGED = {
@@ -109,7 +109,10 @@ def test_uncommitted_changes_of_a_twin_follow_the_adoption_without_a_conflict(pr
     project.put("note.md", "Another note.")
     project.git("merge", "-q", "--ff-only", "adopted")
     project.vmrag("sync")
-    marks = {f"{each['collection']}/{each['doc_id']}": each["uncommitted"] for each in project.ask("list")["documents"]}
+    marks = {
+        f"{document['collection']}/{document['doc_id']}": document["uncommitted"]
+        for document in project.ask("list")["documents"]
+    }
     assert "handbook/rest.md" not in marks
     assert marks["handbook/note.md"] == "added"
     assert marks["files/docs/rest.md"] == "modified"
@@ -123,9 +126,11 @@ def test_documents_outside_of_sources_conflict_as_usual(project):
     project.vmrag("sync")
     project.drop("faq.md")
     project.record("no faq")
-    done = project.run("merge", "--no-edit", "changed")
-    assert done.returncode == 1
-    assert [each["id"] for each in project.ask("resolve", "--list", code=None)["conflicts"]] == ["handbook/faq.md"]
+    result = project.run("merge", "--no-edit", "changed")
+    assert result.returncode == 1
+    assert [conflict["id"] for conflict in project.ask("resolve", "--list", code=None)["conflicts"]] == [
+        "handbook/faq.md"
+    ]
 
 
 def test_document_without_file_on_both_sides_is_in_conflict(project):

@@ -111,10 +111,10 @@ def test_questions_reach_the_file_of_each_kind_before_anything_is_set_up(project
 
 
 def test_commit_without_settings_answers_as_its_work_tree(project):
-    here, there = project.ask("sources"), project.ask("sources", "--at", "HEAD")
-    assert [row["paths"] for row in here["sources"]] == [row["paths"] for row in there["sources"]]
-    found = project.ask("query", "weasel hunts voles", "--mode", "keyword", "--at", "HEAD")["results"]
-    assert found[0]["doc_id"] == "cmd/weasel.8"
+    report, there = project.ask("sources"), project.ask("sources", "--at", "HEAD")
+    assert [row["paths"] for row in report["sources"]] == [row["paths"] for row in there["sources"]]
+    results = project.ask("query", "weasel hunts voles", "--mode", "keyword", "--at", "HEAD")["results"]
+    assert results[0]["doc_id"] == "cmd/weasel.8"
 
 
 def test_files_of_no_source_are_proposed_for_the_settings(project):
@@ -128,9 +128,9 @@ def test_files_of_no_source_are_proposed_for_the_settings(project):
 def test_code_that_lines_cut_is_read_without_grammars(project, monkeypatch):
     project.commit("python", **{"lib/owl.py": "def hoot(): ...\n"})
     monkeypatch.setattr(languages, "find_language_problem", lambda: "no grammar is installed")
-    found = project.ask("query", "crane dance", "--mode", "keyword")
-    assert found["results"][0]["doc_id"] == "lib/crane.lua"
-    assert "unavailable" not in found["kb"]["sources"]
+    answer = project.ask("query", "crane dance", "--mode", "keyword")
+    assert answer["results"][0]["doc_id"] == "lib/crane.lua"
+    assert "unavailable" not in answer["kb"]["sources"]
     report = project.ask("init")["files"]
     assert (report["uncovered"][".py"], report["needs_extra"]) == (1, languages.EXTRA_HINT)
     assert files_of(report)["code"][".lua"] == 1

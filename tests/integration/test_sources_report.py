@@ -35,11 +35,11 @@ def configured(project: Project, settings: str = SOURCES) -> Project:
 
 
 def by_name(report) -> dict:
-    return {each["collection"]: each for each in report["sources"]}
+    return {source["collection"]: source for source in report["sources"]}
 
 
 def left_out(report) -> dict[str, str]:
-    return {each["path"]: each["reason"] for each in report["left_out"]}
+    return {file["path"]: file["reason"] for file in report["left_out"]}
 
 
 def test_each_source_is_shown_with_its_documents_and_what_is_not_committed(project):
@@ -60,11 +60,11 @@ def test_every_file_that_is_left_out_is_named_with_its_reason(project):
     configured(project)
     files = {"docs/a.png": b"\0", "docs/b.md": b"\0\1", "docs/c.md": "", "docs/d.md": "<!-- @generated -->\n# D\n"}
     project.commit("files", **files)
-    found = left_out(project.ask("sources"))
-    assert found.keys() == files.keys()
-    assert found["docs/b.md"] == "is not text"
-    assert found["docs/c.md"] == "is empty"
-    assert found["docs/d.md"] == "is marked as generated"
+    result = left_out(project.ask("sources"))
+    assert result.keys() == files.keys()
+    assert result["docs/b.md"] == "is not text"
+    assert result["docs/c.md"] == "is empty"
+    assert result["docs/d.md"] == "is marked as generated"
 
 
 def test_of_many_files_that_are_left_out_a_few_are_shown(project):

@@ -103,9 +103,9 @@ def copy_project(built: Path, tmp_path: Path) -> Project:
 def load(project: Project, *arguments: str, kind: str = "command", stdin: str = "") -> dict[str, Any]:
     said = project.top.parent / "said.json"
     argv = [sys.executable, "-P", "-c", PROGRAM, str(said), kind, *arguments]
-    done = subprocess.run(argv, cwd=project.top, input=stdin, capture_output=True, text=True, check=False)
-    assert said.exists(), done.stderr
-    return json.loads(said.read_text()) | {"answers": done.stdout.splitlines()}
+    result = subprocess.run(argv, cwd=project.top, input=stdin, capture_output=True, text=True, check=False)
+    assert said.exists(), result.stderr
+    return json.loads(said.read_text()) | {"answers": result.stdout.splitlines()}
 
 
 def require(found: dict[str, Any], budget: Budget) -> None:

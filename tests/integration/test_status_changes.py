@@ -19,7 +19,9 @@ def changes(project: Project) -> dict:
 
 
 def documents(project: Project) -> dict[str, str]:
-    return {f"{each['collection']}/{each['doc_id']}": each["kind"] for each in changes(project)["documents"]}
+    return {
+        f"{document['collection']}/{document['doc_id']}": document["kind"] for document in changes(project)["documents"]
+    }
 
 
 # -- documents -------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_status_reports_uncommitted_pin_until_it_is_committed(project):
     project.git("commit", "-q", "-m", "the page alone", "docs/rest.md")
     assert "The pin is staged, but not committed: git commit .dolt-version" in project.status()["reasons"]
     project.git("commit", "-q", "-m", "the pin", ".dolt-version")
-    assert not any("The pin" in each for each in project.status()["reasons"])
+    assert not any("The pin" in reason for reason in project.status()["reasons"])
 
 
 def test_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(project):
@@ -66,4 +66,4 @@ def test_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(project
     with locks.hold_exclusive(job.lock, purpose="sync in the background", timeout=1):
         report = project.status()
     assert (report["state"], report["hint"]) == ("missing", "vmrag sync")
-    assert any(each.endswith("A sync in the background fetches it.") for each in report["reasons"])
+    assert any(reason.endswith("A sync in the background fetches it.") for reason in report["reasons"])

@@ -69,8 +69,8 @@ def test_files_of_a_submodule_are_documents_in_each_command(project):
     for name in (PAGE, f"HEAD:{PAGE}"):
         assert "quokka grazing" in project.vmrag("show", name).out
     for at in ((), ("--at", "HEAD")):
-        found = project.ask("grep", "quokka", *at)["documents"]
-        assert [(row["collection"], row["doc_id"]) for row in found] == [("docs", PAGE)]
+        documents = project.ask("grep", "quokka", *at)["documents"]
+        assert [(row["collection"], row["doc_id"]) for row in documents] == [("docs", PAGE)]
     report = project.ask("sources")
     assert {row["collection"]: row["documents"] for row in report["sources"]} == {"docs": 2, "code": 1}
     assert (report.get("left_out", []), report["submodules"][0]["is_read"]) == ([], True)
@@ -247,9 +247,9 @@ def test_tools_read_and_search_submodules(project):
     tools = Tools(project.top)
     assert "echidna" in tools("read", name=PAGE)
     assert "quokka" in tools("read", name=PAGE, ref="HEAD")
-    found = tools("grep", pattern="echidna")
-    assert PAGE in found
-    assert PAGE in found.message
+    answer = tools("grep", pattern="echidna")
+    assert PAGE in answer
+    assert PAGE in answer.message
 
 
 def test_submodule_that_head_does_not_name_is_added(project, library):

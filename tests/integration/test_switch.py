@@ -24,7 +24,7 @@ def pinned_by(project: Project, ref: str) -> str:
 
 
 def rows(project: Project) -> dict[str, dict]:
-    return {each["name"]: each for each in project.ask("branch")["branches"]}
+    return {branch["name"]: branch for branch in project.ask("branch")["branches"]}
 
 
 def whole(project: Project, tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_printed_command_is_quoted_for_any_branch_name(project):
     name = "x;touch${IFS}PWN"
     project.git("switch", "-q", "-c", name)
     project.put("new.md", "new")
-    done = project.run("switch", "-q", "main")
-    command = done.stderr.rstrip("\n").rpartition("again after: ")[2]
+    result = project.run("switch", "-q", "main")
+    command = result.stderr.rstrip("\n").rpartition("again after: ")[2]
     subprocess.run(["sh", "-c", command], cwd=project.top, check=True, capture_output=True)
     assert not (project.top / "PWN").exists()
     assert project.git("branch", "--show-current") == name

@@ -51,8 +51,8 @@ Documents = dict[tuple[str, str], dict[str, Any]]
 
 def documents(project: Project) -> Documents:
     with opened(project) as ws:
-        found = [*ws.engine.read_documents(ws.locate_documents())]
-    return {each.key: parse_metadata(each) | {"text": each.content} for each in found}
+        result = [*ws.engine.read_documents(ws.locate_documents())]
+    return {item.key: parse_metadata(item) | {"text": item.content} for item in result}
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Call:
 
 
 def of(found: Documents, collection: str) -> dict[str, dict[str, Any]]:
-    return {doc_id: each for (name, doc_id), each in found.items() if name == collection}
+    return {doc_id: value for (name, doc_id), value in found.items() if name == collection}
 
 
 PARSER = {"file_path": "src/parser.py", "before_content": "a\n", "after_content": "b\n"}
@@ -81,14 +81,14 @@ def linked(found: Documents) -> bool:
     chats, code = of(found, "chat_history_v1"), of(found, "codebase_v1")
     [new] = [name for name, chat in chats.items() if chat["text"].startswith("Rename")]
     return chats[new]["related_code_chunks"] == ["one", "two"] and all(
-        each["related_chat_ids"] == [new] for each in code.values()
+        value["related_chat_ids"] == [new] for value in code.values()
     )
 
 
 def promoted(found: Documents) -> bool:
     """The learning is there, and its chat says so."""
     [(learning, _)] = of(found, "derived_learnings_v1").items()
-    [chat] = [each for each in of(found, "chat_history_v1").values() if each["text"].startswith("Fix")]
+    [chat] = [value for value in of(found, "chat_history_v1").values() if value["text"].startswith("Fix")]
     return (chat["status"], chat["derived_learning_id"]) == ("promoted", learning)
 
 
@@ -156,8 +156,8 @@ def test_killed_call_has_stored_all_of_its_rows_or_none_and_made_again_it_ends_w
         before = documents(project)
         among = AMONG.format(call.rows - 1) if call.rows else BEFORE
         body = {"among its rows": among, "before its rows": BEFORE}.get(step) or AFTER[step]
-        done = driven_tool(project, body, call.tool, call.arguments, config=config)
-        assert done.code == KILLED, done
+        result = driven_tool(project, body, call.tool, call.arguments, config=config)
+        assert result.code == KILLED, result
         if step in AFTER:
             assert call.done(documents(project)), call.tool
         else:
@@ -187,10 +187,10 @@ def test_killed_promotion_leaves_a_whole_file_that_its_row_follows_with_the_next
     tools("activate_project", config_path=str(config), branch_name="main")
     level = of(documents(project), "compounding_rivers")["problems/flood.md"]["promotion_level"]
     assert level == ("critical" if written else "standard")
-    leftover = [each for each in path.parent.iterdir() if each != path]
+    leftover = [item for item in path.parent.iterdir() if item != path]
     assert len(leftover) == (not written)
-    for each in leftover:
-        os.utime(each, (0, 0))
+    for item in leftover:
+        os.utime(item, (0, 0))
     again = tools("update_promotion_level", **arguments)
     assert again["previous_level"] == level
     assert [*path.parent.iterdir()] == [path], "a promotion removes what a killed one left"
@@ -223,7 +223,7 @@ def test_killed_deletion_of_a_project_leaves_each_branch_with_all_rows_or_none_a
                 name: sum(document.collection == "compounding_rivers" for document in ws.engine.read_documents(at))
                 for name, at in places.items()
             }
-            dirty = {each.name for each in ws.engine.list_branches() if each.dirty}
+            dirty = {branch.name for branch in ws.engine.list_branches() if branch.dirty}
         assert "shelf" not in dirty, "nobody would ever commit it"
         return count
 
@@ -232,7 +232,7 @@ def test_killed_deletion_of_a_project_leaves_each_branch_with_all_rows_or_none_a
     assert driven_tool(project, DELETING[step], "delete_documents", arguments, config=config).code == KILLED
     assert set(held().values()) <= {0, 5}
     assert sum(held().values()) == (15 if step == "before the first branch" else 10)
-    done = driven_tool(project, "", "delete_documents", arguments, config=config)
-    assert done.code == 0, done
+    result = driven_tool(project, "", "delete_documents", arguments, config=config)
+    assert result.code == 0, result
     assert held() == {"main": 0, "shelf": 0, "topic": 0}
     assert_whole(project, tmp_path / "fresh")

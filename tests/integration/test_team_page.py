@@ -28,8 +28,8 @@ template = terminal.template
 
 def test_compose_file_is_one_and_opens_nothing_to_others() -> None:
     check = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", COMPOSE]
-    done = subprocess.run(check, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    result = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     for service in services.values():
         assert re.fullmatch(r"[a-z]+/[a-z-]+:\d+\.\d+\.\d+", service["image"]), "a version, not whatever is the latest"

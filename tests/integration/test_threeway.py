@@ -43,16 +43,16 @@ def merged(engine: Engine, base: str, ours: str, theirs: str, decisions: Decisio
     outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decisions)
     if outcome.revision is None:
         return {conflict.id for conflict in outcome.conflicts}
-    return {each.doc_id: each.content for each in engine.read_documents(outcome.revision)}
+    return {document.doc_id: document.content for document in engine.read_documents(outcome.revision)}
 
 
 def expected(base: State, ours: State, theirs: State) -> State | set[str]:
     result, conflicts = {}, set()
     for name in base.keys() | ours.keys() | theirs.keys():
-        before, left, right = base.get(name), ours.get(name), theirs.get(name)
-        if right in (left, before):
-            text = left
-        elif left == before:
+        before, value, right = base.get(name), ours.get(name), theirs.get(name)
+        if right in (value, before):
+            text = value
+        elif value == before:
             text = right
         else:
             conflicts.add(f"guide/{name}")
@@ -88,7 +88,7 @@ def test_merge_is_what_sets_say(engine: Engine, base: State, ours: State, theirs
 def test_decisions_for_one_side_take_its_documents(
     engine: Engine, base: State, ours: State, theirs: State, side: str
 ) -> None:
-    at = [revision(engine, each) for each in (base, ours, theirs)]
+    at = [revision(engine, item) for item in (base, ours, theirs)]
     conflicts = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
     decisions = {conflict.id: dict.fromkeys(conflict.fields, Choice(side)) for conflict in conflicts}
     result = merged(engine, *at, decisions)
@@ -105,7 +105,7 @@ def test_different_fields_of_a_document_merge(engine: Engine) -> None:
     theirs = msgspec.structs.replace(
         base, content="theirs", content_hash=content_hash("theirs"), metadata="{}", updated_at="2026-01-02T00:00:00Z"
     )
-    at = [_holding(engine, each) for each in (base, ours, theirs)]
+    at = [_holding(engine, revision) for revision in (base, ours, theirs)]
     outcome = merge_revisions(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
     assert outcome.revision
     assert engine.find_document(outcome.revision, "guide", "a") == msgspec.structs.replace(
@@ -117,7 +117,7 @@ def test_field_that_both_changed_is_in_conflict_alone(engine: Engine) -> None:
     base = document("a", "text", title="base")
     ours = msgspec.structs.replace(base, title="ours", source="ours")
     theirs = msgspec.structs.replace(base, title="theirs", file_type="theirs")
-    at = [_holding(engine, each) for each in (base, ours, theirs)]
+    at = [_holding(engine, revision) for revision in (base, ours, theirs)]
     (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
     assert (conflict.id, conflict.fields) == ("guide/a", ("title",))
     decided = merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions={"guide/a": {"title": Choice("theirs")}})
@@ -126,7 +126,7 @@ def test_field_that_both_changed_is_in_conflict_alone(engine: Engine) -> None:
 
 def test_edited_text_is_the_content_whichever_side_removed_the_document(engine: Engine) -> None:
     for ours, theirs in ({"a": "ours"}, {}), ({}, {"a": "theirs"}), ({"a": "ours"}, {"a": "theirs"}):
-        at = [revision(engine, each) for each in ({"a": "base"}, ours, theirs)]
+        at = [revision(engine, item) for item in ({"a": "base"}, ours, theirs)]
         (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
         decisions = {conflict.id: {conflict.fields[0]: Choice("edited", "by hand")}}
         assert merged(engine, *at, decisions) == {"a": "by hand"}
@@ -197,15 +197,15 @@ SETTINGS = {
 
 @pytest.mark.parametrize(("left", "right"), list(itertools.permutations(SETTINGS, 2)))
 def test_different_settings_of_a_collection_merge(engine: Engine, left: str, right: str) -> None:
-    at = [revision(engine, {}, collections=(each,)) for each in (guide(), SETTINGS[left], SETTINGS[right])]
+    at = [revision(engine, {}, collections=(item,)) for item in (guide(), SETTINGS[left], SETTINGS[right])]
     outcome = merge_revisions(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
     assert outcome.revision
-    (found,) = engine.list_collections(outcome.revision)
-    assert found != guide()
+    (collection,) = engine.list_collections(outcome.revision)
+    assert collection != guide()
     for name in (left, right):
         changed = msgspec.structs.asdict(SETTINGS[name])
         plain = msgspec.structs.asdict(guide())
-        assert all(getattr(found, key) == value for key, value in changed.items() if value != plain[key])
+        assert all(getattr(collection, key) == value for key, value in changed.items() if value != plain[key])
 
 
 def test_same_setting_changed_twice_is_a_conflict_unless_equally(engine: Engine) -> None:
@@ -268,7 +268,7 @@ def test_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays_w
             {collection.name: collection for collection in engine.list_collections(wrote)}["notes"] if stays else None
         )
         assert list(engine.read_documents(outcome.revision, collection="notes")) == (kept if stays else [])
-        assert [each.doc_id for each in engine.read_documents(outcome.revision, collection="guide")] == ["a"]
+        assert [document.doc_id for document in engine.read_documents(outcome.revision, collection="guide")] == ["a"]
 
 
 def test_collection_that_one_side_removed_goes_with_its_documents(engine: Engine) -> None:
@@ -280,7 +280,10 @@ def test_collection_that_one_side_removed_goes_with_its_documents(engine: Engine
     for one, other in ((ours, without), (without, ours)):
         outcome = merge_revisions(engine, base=base, ours=one, theirs=other, joins=False)
         assert outcome.revision
-        assert [each.key for each in engine.read_documents(outcome.revision)] == [("guide", "a"), ("guide", "b")]
+        assert [document.key for document in engine.read_documents(outcome.revision)] == [
+            ("guide", "a"),
+            ("guide", "b"),
+        ]
         assert [collection.name for collection in engine.list_collections(outcome.revision)] == ["guide"]
 
 
@@ -307,7 +310,7 @@ def test_merge_returns_a_side_that_contains_the_other(engine: Engine) -> None:
 
 
 def test_source_of_a_document_is_decided_once(engine: Engine) -> None:
-    rows = [document("a", "text", source=each, source_key=each) for each in ("base", "ours", "theirs")]
+    rows = [document("a", "text", source=side, source_key=side) for side in ("base", "ours", "theirs")]
     at = [_holding(engine, row) for row in rows]
     (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
     assert conflict.fields == ("source",)
@@ -335,35 +338,35 @@ def _text(text: str) -> Document:
 
 
 CROSSED: dict[str, tuple[Document | Collection | None, ...]] = {
-    "title": tuple(document("a", title=each) for each in ("base", "left", "right")),
-    "content": tuple(_text(each) for each in ("base", "left", "right")),
-    "metadata": tuple(document("a", metadata=each) for each in ("{}", '{"n":1}', '{"n":2}')),
-    "source": tuple(document("a", source=each, source_key=each) for each in ("base", "left", "right")),
-    "file_type": tuple(document("a", file_type=each) for each in ("base", "left", "right")),
+    "title": tuple(document("a", title=side) for side in ("base", "left", "right")),
+    "content": tuple(_text(side) for side in ("base", "left", "right")),
+    "metadata": tuple(document("a", metadata=name) for name in ("{}", '{"n":1}', '{"n":2}')),
+    "source": tuple(document("a", source=side, source_key=side) for side in ("base", "left", "right")),
+    "file_type": tuple(document("a", file_type=side) for side in ("base", "left", "right")),
     "document added": (None, _text("left"), _text("right")),
     "removed on the left": (_text("base"), None, _text("right")),
     "removed on the right": (_text("base"), _text("left"), None),
-    "kind": tuple(guide(kind=each) for each in ("base", "left", "right")),
-    "settings": tuple(guide(metadata=each) for each in ("{}", '{"n":1}', '{"n":2}')),
-    "embedding": tuple(guide(embedding_model=each) for each in ("base", "left", "right")),
+    "kind": tuple(guide(kind=side) for side in ("base", "left", "right")),
+    "settings": tuple(guide(metadata=name) for name in ("{}", '{"n":1}', '{"n":2}')),
+    "embedding": tuple(guide(embedding_model=side) for side in ("base", "left", "right")),
     "distance": (guide(distance="cosine"), guide(distance="l2"), guide(distance="ip")),
     "distance added": (guide(distance="l2"), guide(distance="cosine"), guide(distance="ip")),
-    "chunking": tuple(guide(chunking=Chunking(size=each)) for each in (300, 600, 900)),
-    "overlap": tuple(guide(chunking=Chunking(overlap=each)) for each in (1, 2, 3)),
+    "chunking": tuple(guide(chunking=Chunking(size=number)) for number in (300, 600, 900)),
+    "overlap": tuple(guide(chunking=Chunking(overlap=number)) for number in (1, 2, 3)),
 }
 
 
 @pytest.mark.parametrize("what", CROSSED)
 def test_conflict_between_two_bases_returns_unless_both_sides_agree(engine: Engine, what: str) -> None:
-    base, left, right = (_row(engine, each) for each in CROSSED[what])
+    base, left, right = (_row(engine, item) for item in CROSSED[what])
     (inner,) = merge(engine, base=base, ours=left, theirs=right).conflicts
     made = make_virtual_base(engine, base=base, ours=left, theirs=right)
     assert made == make_virtual_base(engine, base=base, ours=left, theirs=right)
     for ours, theirs in ((left, right), (right, left)):
         (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
         assert (conflict.id, conflict.fields) == (inner.id, inner.fields)
-    for each in (left, right):
-        same = merge(engine, base=made, ours=each, theirs=each)
+    for item in (left, right):
+        same = merge(engine, base=made, ours=item, theirs=item)
         assert (same.is_empty, same.conflicts) == (True, ())
 
 
@@ -378,8 +381,8 @@ def test_collection_that_one_base_removed_conflicts_again_unless_both_sides_sett
         for ours, theirs in (pair, pair[::-1]):
             (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
             assert (conflict.id, conflict.fields) == ("notes/", (COLLECTION,))
-        for each in pair:
-            assert merge(engine, base=made, ours=each, theirs=each).is_empty
+        for item in pair:
+            assert merge(engine, base=made, ours=item, theirs=item).is_empty
 
 
 def test_virtual_base_keeps_changes_without_conflict(engine: Engine) -> None:

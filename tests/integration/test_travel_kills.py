@@ -54,9 +54,9 @@ def hit(dice: Dice, user: User, known: Durations, program: tuple[str, ...], *arg
     if command not in known:
         known[command] = lasted(user, *arguments, program=program)
         return Done(0, "", "")
-    done = killed(user, dice.moment(known[command]), *arguments, program=program)
-    dice.count(done)
-    return done
+    result = killed(user, dice.moment(known[command]), *arguments, program=program)
+    dice.count(result)
+    return result
 
 
 def put_right(world: World, user: User) -> None:
@@ -80,8 +80,8 @@ def missing(user: User, revisions: set[str]) -> set[str]:
 
 def assert_tidy(world: World, *users: User) -> None:
     """The remote is sound, and nothing has piled up that only an unfinished command needs."""
-    found = world.hub.run("fsck", "--full", "--no-dangling")
-    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+    result = world.hub.run("fsck", "--full", "--no-dangling")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     for user in users:
         remotes = {path.name for path in (user.shared / "remotes").glob("*/*")}
         assert remotes <= {"remote.doltlite", ".remote.doltlite-lock", "stands-at"}
@@ -112,9 +112,9 @@ def test_killed_push_has_pushed_or_the_next_one_does(world, part):
     acknowledged: set[str] = {ada.pinned}
     for number in dice.rounds():
         revision = noted(ada, number)
-        done = hit(dice, ada, known, *((VMRAG, "push") if number % 2 else (GIT, "push", "-q")))
+        result = hit(dice, ada, known, *((VMRAG, "push") if number % 2 else (GIT, "push", "-q")))
         put_right(world, ada)
-        if done.code == 0:
+        if result.code == 0:
             acknowledged.add(revision)
         bob.vmrag("fetch", code=None)
         assert not missing(bob, acknowledged)
@@ -210,8 +210,8 @@ def test_killed_pull_is_whole_after_the_next_one(world, part):
             ada.git("push", "-q")
             bob.git("pull", "-q", "--no-rebase", "--no-edit")
         assert bob.ask("query", "bob")["kb"]["in_sync"]
-        found = documents(bob)
-        assert found == found | texts
+        result = documents(bob)
+        assert result == result | texts
         bob.git("push", "-q")
         ada.git("pull", "-q")
         assert ada.fingerprint() == bob.fingerprint()

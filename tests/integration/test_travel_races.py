@@ -63,17 +63,17 @@ def both_push(pair: Pair, where: str) -> list[str]:
 @pytest.mark.sample(1)
 def test_all_that_two_push_at_once_arrives(kind: str, pair: Pair) -> None:
     where = "origin" if kind == "git" else f"file://{pair.folder}/remote.doltlite"
-    for each in ("ada", "bob"):
-        shutil.rmtree(pair.folder / each / ".git" / "hooks", ignore_errors=True)
+    for name in ("ada", "bob"):
+        shutil.rmtree(pair.folder / name / ".git" / "hooks", ignore_errors=True)
     pushed = both_push(pair, where)
     assert len(set(pushed)) == 2 * ROUNDS
     heads = []
     for clone in (pair.ada, pair.bob):
         assert clone.fetch(where)
         clone.push(where)
-        there = clone.engine.remote_heads(clone.at(where).key)
-        assert clone.engine.find_unreachable(pushed, heads=there.values()) == []
-        heads.append(there)
+        remote_heads = clone.engine.remote_heads(clone.at(where).key)
+        assert clone.engine.find_unreachable(pushed, heads=remote_heads.values()) == []
+        heads.append(remote_heads)
     assert heads[0].keys() == heads[1].keys()
     if kind == "git":
         assert pair.hub.git("fsck", "--strict", "--no-dangling") == ""
@@ -127,10 +127,10 @@ def after(where: object, name: str, times: int = 1) -> Callable[[], None]:
         real, left = getattr(where, name), iter(range(times - 1))
 
         def then(*arguments: object, **options: object) -> object:
-            done = real(*arguments, **options)
+            result = real(*arguments, **options)
             if next(left, None) is None:
                 die()
-            return done
+            return result
 
         setattr(where, name, then)
 
@@ -357,7 +357,7 @@ def test_clone_that_was_moved_knows_all_branches_after_a_push(pair: Pair) -> Non
 
 def test_remote_that_gets_another_url_is_another_place(pair: Pair) -> None:
     """The code moves to another host, where nothing is yet."""
-    known = pair.bob.heads()
+    heads = pair.bob.heads()
     before = pair.bob.repo.git("remote", "get-url", "origin")
     other = travel.bare(pair.folder / "other.git")
     pair.bob.repo.git("remote", "set-url", "origin", str(other.top))
@@ -365,7 +365,7 @@ def test_remote_that_gets_another_url_is_another_place(pair: Pair) -> None:
     pair.bob.push("origin", "bob")
     assert pair.bob.heads() == {"bob": head(pair.bob.engine, "bob")}
     pair.bob.repo.git("remote", "set-url", "origin", before)
-    assert pair.bob.heads() == known
+    assert pair.bob.heads() == heads
 
 
 def test_knowledge_refs_are_hidden_from_branches_and_tags(pair: Pair) -> None:

@@ -41,8 +41,8 @@ class Data:
     @classmethod
     def of(cls, hub: Repo) -> Data:
         lines = hub.git("ls-tree", DATA_REF).splitlines()
-        found = ((line.partition("\t")[2], line.partition("\t")[0].split()) for line in lines)
-        return cls(hub, {name: (mode, kind, blob) for name, (mode, kind, blob) in found})
+        result = ((line.partition("\t")[2], line.partition("\t")[0].split()) for line in lines)
+        return cls(hub, {name: (mode, kind, blob) for name, (mode, kind, blob) in result})
 
     @property
     def manifest(self) -> dict:
@@ -312,7 +312,7 @@ EVERY_RUN = {
     "name", [pytest.param(name, marks=() if name in EVERY_RUN else pytest.mark.long) for name in TAMPERING]
 )
 def test_tampered_data_is_rejected_and_next_sound_state_is_fetched(name: str, pair: Pair) -> None:
-    good, before, known = pair.tip, pair.bob.state(), pair.bob.heads()
+    good, before, heads = pair.tip, pair.bob.state(), pair.bob.heads()
     data = Data.of(pair.hub)
     TAMPERING[name](data)
     data.publish()
@@ -321,10 +321,10 @@ def test_tampered_data_is_rejected_and_next_sound_state_is_fetched(name: str, pa
             action()
         assert caught.value.hint
     assert pair.bob.state() == before
-    assert pair.bob.heads() == known
+    assert pair.bob.heads() == heads
     revision = sound(pair, good)
     assert pair.bob.fetch()
-    assert pair.bob.heads() == known | {"main": revision}
+    assert pair.bob.heads() == heads | {"main": revision}
     assert pair.bob.state() == before
 
 
@@ -398,9 +398,9 @@ def test_file_that_lost_its_end_is_an_earlier_state(pair: Pair) -> None:
 def test_another_history_of_commits_with_the_same_knowledge_is_followed(pair: Pair) -> None:
     tree = pair.hub.git("rev-parse", f"{DATA_REF}^{{tree}}")
     pair.hub.git("update-ref", DATA_REF, pair.hub.git("commit-tree", tree, "-m", "written anew"))
-    known = pair.bob.heads()
+    heads = pair.bob.heads()
     assert pair.bob.fetch()
-    assert pair.bob.heads() == known
+    assert pair.bob.heads() == heads
     pair.bob.push()
     pair.ada.record("next")
     pair.ada.push()
@@ -411,7 +411,7 @@ def test_another_history_of_commits_with_the_same_knowledge_is_followed(pair: Pa
 @pytest.mark.parametrize("kind", ["blob", "tree", "tag of a commit", "tag of a blob"])
 @pytest.mark.sample(2)
 def test_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: Pair) -> None:
-    good, known = pair.tip, pair.bob.heads()
+    good, heads = pair.tip, pair.bob.heads()
     objects = {"blob": f"{DATA_REF}:000000", "tree": f"{DATA_REF}^{{tree}}", "commit": DATA_REF}
     if kind.startswith("tag"):
         pair.hub.git("tag", "-a", "-m", "x", "odd", pair.hub.git("rev-parse", objects[kind.rsplit(maxsplit=1)[-1]]))
@@ -426,7 +426,7 @@ def test_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: 
     for action in (pair.bob.fetch, pair.bob.push):
         with pytest.raises(RemoteDamaged):
             action()
-    assert pair.bob.heads() == known
+    assert pair.bob.heads() == heads
     revision = sound(pair, good)
     assert pair.bob.fetch()
     assert pair.bob.heads() == {"main": revision}
@@ -435,21 +435,21 @@ def test_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: 
 @pytest.mark.parametrize("what", ["000001", "manifest.json"])
 def test_object_that_the_host_has_lost_is_its_damage(what: str, pair: Pair) -> None:
     fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
-    known, name = pair.bob.heads(), pair.hub.git("rev-parse", f"{DATA_REF}:{what}")
+    heads, name = pair.bob.heads(), pair.hub.git("rev-parse", f"{DATA_REF}:{what}")
     lost = pair.hub.top / "objects" / name[:2] / name[2:]
     content = lost.read_bytes()
     lost.unlink()
     with pytest.raises(RemoteDamaged, match="damaged"):
         fresh.clone_knowledge()
     assert pair.bob.fetch()  # it has the object
-    assert pair.bob.heads() == known
+    assert pair.bob.heads() == heads
     lost.write_bytes(content)
     assert fresh.clone_knowledge()
-    assert fresh.heads() == known
+    assert fresh.heads() == heads
 
 
 def test_replacement_of_damaged_data_keeps_concurrent_pushes(pair: Pair) -> None:
-    good, known = pair.tip, pair.bob.heads()
+    good, heads = pair.tip, pair.bob.heads()
     data = Data.of(pair.hub)
     the_tree_is_empty(data)
     data.publish()
@@ -471,7 +471,7 @@ def test_replacement_of_damaged_data_keeps_concurrent_pushes(pair: Pair) -> None
         pair.hub.git("update-ref", DATA_REF, damaged)
         peer.replace_contents(write)
     assert pair.ada.fetch()
-    assert pair.ada.heads() == known
+    assert pair.ada.heads() == heads
     pair.ada.push()
     assert pair.bob.fetch()
     assert pair.bob.heads() == {"main": newer}
@@ -492,14 +492,14 @@ def in_a_long_manifest(data: Data) -> None:
 
 @pytest.mark.parametrize("change", [in_other_fields, in_folders, in_a_long_manifest])
 def test_newer_format_is_reported_as_too_new_not_damaged(change: Callable[[Data], None], pair: Pair) -> None:
-    known, data = pair.bob.heads(), Data.of(pair.hub)
+    heads, data = pair.bob.heads(), Data.of(pair.hub)
     change(data)
     data.publish()
     for action in (pair.bob.fetch, pair.bob.push, git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge):
         with pytest.raises(RemoteTooNew, match="supports 1") as caught:
             action()
         assert "pip install --upgrade" in caught.value.hint
-    assert pair.bob.heads() == known
+    assert pair.bob.heads() == heads
 
 
 # -- another knowledge base ------------------------------------------------------------------------
@@ -533,7 +533,7 @@ def another(pair: Pair, kind: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("kind", ["git", "file", "http"])
 @pytest.mark.sample(2)
 def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: str, pair: Pair) -> None:
-    before, known = pair.bob.state(), pair.bob.heads()
+    before, heads = pair.bob.state(), pair.bob.heads()
     with another(pair, kind) as (where, revision):
         for action in (pair.bob.fetch, pair.bob.push):
             with pytest.raises(RemoteRejected) as caught:
@@ -544,7 +544,7 @@ def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: st
     assert not pair.bob.engine.has_revision(revision)
     assert pair.bob.engine.find_damage() == ""
     assert pair.bob.state() == before
-    assert pair.bob.heads() == known
+    assert pair.bob.heads() == heads
 
 
 # -- whose damage it is ----------------------------------------------------------------------------
@@ -571,13 +571,13 @@ def lost(store: Repo, name: str) -> None:
 
 
 def test_objects_lost_by_the_host_are_restored_by_another_clone(pair: Pair) -> None:
-    known = pair.bob.heads() | {"bob": head(pair.bob.engine, "bob")}
+    heads = pair.bob.heads() | {"bob": head(pair.bob.engine, "bob")}
     shutil.rmtree(pair.bob.places.remotes)
     shutil.rmtree(pair.bob.places.remote_objects)
     lost(pair.hub, pair.hub.git("rev-parse", f"{DATA_REF}:000001"))
 
     def write(key: str, url: str) -> None:
-        pair.bob.engine.push(key, url, {"vmrag_root": root(pair.bob.engine)} | known)
+        pair.bob.engine.push(key, url, {"vmrag_root": root(pair.bob.engine)} | heads)
 
     with connection.open_git_transport(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(RemoteDamaged):
@@ -585,5 +585,5 @@ def test_objects_lost_by_the_host_are_restored_by_another_clone(pair: Pair) -> N
         peer.replace_contents(write)
     fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
     assert fresh.clone_knowledge()
-    assert fresh.heads() == known
+    assert fresh.heads() == heads
     fresh.close()

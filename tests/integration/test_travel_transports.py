@@ -66,9 +66,9 @@ def travels(pair: Pair, url: str, *, clone: tuple[str, ...] = ()) -> Clone:
     assert fresh.heads() == {"main": head(pair.ada.engine, "main")}
     fresh.record("fresh", branch="fresh")
     fresh.push("origin", "fresh")
-    for each in (pair.ada, fresh):  # who pushes through another URL than is fetched from sees it when that is fetched
-        assert each.fetch()
-        assert each.heads() == {"main": head(pair.ada.engine, "main"), "fresh": head(fresh.engine, "fresh")}
+    for module in (pair.ada, fresh):  # who pushes through another URL than is fetched from sees it when that is fetched
+        assert module.fetch()
+        assert module.heads() == {"main": head(pair.ada.engine, "main"), "fresh": head(fresh.engine, "fresh")}
     fresh.close()
     return fresh
 
@@ -121,7 +121,7 @@ def test_http_that_asks_who_it_is(way: str, pair: Pair, guarded: travel.GitServe
     else:
         url = url.replace("://", f"://ada:{SECRET}@")
     fresh = travels(pair, url)
-    assert any(BASIC in each for each in guarded.seen)
+    assert any(BASIC in request for request in guarded.seen)
     shown = [Project(fresh.repo.top).vmrag("remote", *options, code=None) for options in ((), ("--json",))]
     assert_secret(pair.ada.below(), fresh.below(), *shown)
     assert "hub.git" in shown[0].out
@@ -138,9 +138,9 @@ def test_git_options_of_a_push_apply_in_its_hook(pair: Pair, guarded: travel.Git
     hook.chmod(0o755)
     pair.ada.repo.commit("code")
     given = f"http.{guarded.url}/.extraheader=AUTHORIZATION: basic {BASIC}"
-    done = pair.ada.repo.run("-c", given, "push", "origin", "main", env={"PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0, done.stderr
-    assert_secret(pair.ada.below(), done.stdout, done.stderr)
+    result = pair.ada.repo.run("-c", given, "push", "origin", "main", env={"PYTHONPATH": str(ROOT)})
+    assert result.returncode == 0, result.stderr
+    assert_secret(pair.ada.below(), result.stdout, result.stderr)
     assert pair.bob.fetch()
     assert pair.bob.heads() == {"main": revision}
 
@@ -166,8 +166,8 @@ def test_wrong_credentials_are_reported_without_revealing_them(way: str, pair: P
         pair.ada.close()
         project = Project(pair.ada.repo.top)
         for command in (("fetch", "origin"), ("push", url, "--json"), ("remote",)):
-            done = project.vmrag(*command, code=None)
-            assert_secret(done.out, done.err)
+            result = project.vmrag(*command, code=None)
+            assert_secret(result.out, result.err)
         assert_secret(pair.ada.below(), fresh.below())
 
 
@@ -245,14 +245,14 @@ def test_ssh_runs_in_batch_mode_with_a_timeout(pair: Pair, home: Path, monkeypat
 
 def refused(pair: Pair, url: str, error: type[VmragError]) -> None:
     """By push, fetch and clone alike; nothing has changed, and the right place works."""
-    before, known, sound = pair.ada.state(), pair.ada.heads(), pair.ada.repo.git("remote", "get-url", "origin")
+    before, heads, sound = pair.ada.state(), pair.ada.heads(), pair.ada.repo.git("remote", "get-url", "origin")
     pair.ada.repo.git("remote", "set-url", "origin", url)
     for action in (pair.ada.fetch, pair.ada.push):
         with pytest.raises(error) as caught:
             action()
         assert caught.value.hint
     pair.ada.repo.git("remote", "set-url", "origin", sound)
-    assert (pair.ada.state(), pair.ada.heads()) == (before, known)
+    assert (pair.ada.state(), pair.ada.heads()) == (before, heads)
 
 
 def test_host_that_is_not_there(pair: Pair) -> None:
@@ -326,14 +326,14 @@ def test_host_that_refuses_the_ref_says_why(name: str, pair: Pair) -> None:
         "#!/bin/sh\nprintf 'only \\033[31mheads\\033[0m are protected, failed to lock\\n' >&2\nexit 1\n",
     )
     hook.chmod(0o755)
-    known = pair.ada.heads()
+    heads = pair.ada.heads()
     pair.ada.record("next")
     since = time.monotonic()
     with pytest.raises(RemoteRejected, match=r"only .*heads.* are protected") as caught:
         pair.ada.push()
     assert time.monotonic() - since < 5 * slack()
     assert caught.value.message.isprintable()
-    assert pair.ada.heads() == known
+    assert pair.ada.heads() == heads
     hook.unlink()
     pair.ada.push()
     assert pair.bob.fetch()

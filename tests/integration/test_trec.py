@@ -80,10 +80,10 @@ def test_ir_measures_computes_the_same_from_the_files(golden, tmp_path):
     subprocess.run([environment / "bin/pip", "install", "-q", "ir-measures==0.4.3"], check=True)
     metrics = golden.vmrag("check", "--trec", "trec", "--json", code=None).json["metrics"]
     program = "from ir_measures import RR, nDCG, calc_aggregate, read_trec_qrels as q, read_trec_run as r; import json; print(json.dumps({str(k): v for k, v in calc_aggregate([nDCG, RR], list(q('trec/qrels.txt')), list(r('trec/run.txt'))).items()}))"
-    done = subprocess.run(
+    result = subprocess.run(
         [environment / "bin/python", "-c", program], cwd=golden.top, capture_output=True, text=True, check=True
     )
-    assert eval(done.stdout) == pytest.approx({"nDCG": metrics["ndcg"], "RR": metrics["mrr"]})
+    assert eval(result.stdout) == pytest.approx({"nDCG": metrics["ndcg"], "RR": metrics["mrr"]})
 
 
 def test_report_plots_the_quality_of_earlier_commits(golden):

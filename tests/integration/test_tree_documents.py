@@ -58,7 +58,7 @@ def known(project: Project) -> dict[str, str]:
     view = source_views.read_binding(opened_places(project))
     rows = IndexedRows(project.shared / "sources" / view.view)
     texts = {document.doc_id: document.content for document in rows.read_documents("")}
-    assert {each["doc_id"] for each in listed} == texts.keys()
+    assert {document["doc_id"] for document in listed} == texts.keys()
     return texts
 
 
@@ -71,7 +71,7 @@ def opened_places(project: Project):
 def on_disk(project: Project) -> dict[str, str]:
     """What git tracks and the files say."""
     tracked = project.git("ls-files", "--deduplicate", "docs", "README.md", "src").splitlines()
-    paths = [project.top / each for each in tracked if (project.top / each).is_file()]
+    paths = [project.top / name for name in tracked if (project.top / name).is_file()]
     return {path.relative_to(project.top).as_posix(): path.read_text() for path in paths if path.read_text().strip()}
 
 
@@ -81,21 +81,21 @@ def on_disk(project: Project) -> dict[str, str]:
 def test_edited_file_is_answered_as_edited_and_marked(project):
     assert first(project, "port")["text"].endswith("eighty.\n")
     project.write("docs/setup.md", "# Setup\n\nThe port is ninety.\n")
-    found = project.ask("query", "port", "-k", "1")
-    assert found["results"][0]["text"].endswith("ninety.\n")
-    assert found["results"][0]["uncommitted"] == "modified"
-    assert found["kb"]["sources"]["uncommitted"] == ["docs/docs/setup.md"]
+    answer = project.ask("query", "port", "-k", "1")
+    assert answer["results"][0]["text"].endswith("ninety.\n")
+    assert answer["results"][0]["uncommitted"] == "modified"
+    assert answer["kb"]["sources"]["uncommitted"] == ["docs/docs/setup.md"]
     project.git("commit", "-qam", "second", "--no-verify")
-    found = project.ask("query", "port", "-k", "1")
-    assert found["results"][0]["text"].endswith("ninety.\n")
-    assert (found["results"][0]["uncommitted"], "uncommitted" in found["kb"]["sources"]) == ("", False)
+    answer = project.ask("query", "port", "-k", "1")
+    assert answer["results"][0]["text"].endswith("ninety.\n")
+    assert (answer["results"][0]["uncommitted"], "uncommitted" in answer["kb"]["sources"]) == ("", False)
 
 
 def test_code_says_symbol_and_lines(project):
-    found = first(project, "refresh token", "--collection", "code")
-    assert (found["symbol"], found["file"], found["metadata"]["line"]) == ("Session.refresh", "src/app.py", 1)
-    assert found["metadata"]["language"] == "python"
-    assert "vmrag:pieces" not in found["metadata"]
+    result = first(project, "refresh token", "--collection", "code")
+    assert (result["symbol"], result["file"], result["metadata"]["line"]) == ("Session.refresh", "src/app.py", 1)
+    assert result["metadata"]["language"] == "python"
+    assert "vmrag:pieces" not in result["metadata"]
 
 
 def test_checkout_by_anything_changes_the_answer(project):
@@ -141,7 +141,7 @@ def test_after_whatever_git_did_the_documents_are_the_files(project, seed):
 
     def move() -> None:
         if there := sorted(on_disk(project)):
-            path = chance.choice([each for each in there if "/" in each] or there)
+            path = chance.choice([item for item in there if "/" in item] or there)
             git("mv", "-k", path, f"{path.partition('/')[0]}/moved{chance.randrange(99)}.{path[-2:]}", check=False)
 
     operations = [
@@ -168,7 +168,7 @@ def test_after_whatever_git_did_the_documents_are_the_files(project, seed):
         chance.choice(operations)()
         assert known(project) == on_disk(project), git("status")
     for path, text in on_disk(project).items():
-        words = [each for each in text.split() if each.isalnum() and len(each) > 4]
+        words = [part for part in text.split() if part.isalnum() and len(part) > 4]
         hits = project.ask("query", " ".join(words[:3]) or "x", "-k", "100", "--mode", "keyword")["results"]
         assert not words or path in {hit["doc_id"] for hit in hits}
 
@@ -214,11 +214,11 @@ def test_fingerprint_of_the_work_tree_has_what_is_not_committed(project):
 def test_lines_of_code_are_those_of_editors_whatever_breaks_lines_elsewhere(project):
     project.write("src/feeds.py", "# one\n" + "\f\n\n" * 20 + "def find_me(a):\n    return a\n")
     project.git("add", "-A")
-    found = first(project, "find_me", "--collection", "code")
-    assert (found["file"], found["header_path"]) == ("src/feeds.py", "")
+    result = first(project, "find_me", "--collection", "code")
+    assert (result["file"], result["header_path"]) == ("src/feeds.py", "")
     lines = (project.top / "src/feeds.py").read_text().split("\n")
-    assert "def find_me" in "\n".join(lines[found["metadata"]["line"] - 1 : found["metadata"]["last_line"]])
-    assert "find_me" in lines[found["file_line"] - 1]
+    assert "def find_me" in "\n".join(lines[result["metadata"]["line"] - 1 : result["metadata"]["last_line"]])
+    assert "find_me" in lines[result["file_line"] - 1]
 
 
 def test_files_missing_in_a_partial_clone_are_listed(project, tmp_path):
@@ -227,9 +227,9 @@ def test_files_missing_in_a_partial_clone_are_listed(project, tmp_path):
     project.git("clone", "-q", "--filter=blob:none", "--no-checkout", f"file://{project.top}", str(clone.top))
     clone.git("sparse-checkout", "set", "--no-cone", "/README.md", "/.vmrag.yaml")
     clone.git("checkout", "-q", "main")
-    found = clone.ask("query", "tool", "--at", "HEAD")
-    assert sorted(found["kb"]["sources"]["missing"]) == ["docs/setup.md", "src/app.py"]
-    assert found["results"][0]["doc_id"] == "README.md"
+    answer = clone.ask("query", "tool", "--at", "HEAD")
+    assert sorted(answer["kb"]["sources"]["missing"]) == ["docs/setup.md", "src/app.py"]
+    assert answer["results"][0]["doc_id"] == "README.md"
     assert clone.vmrag("fingerprint", "--json", code=1).error["code"] == "NOT_COMPARABLE"
 
 
@@ -246,34 +246,34 @@ def initialised(project: Project) -> None:
 
 def test_question_asks_stored_documents_and_files_together(project):
     initialised(project)
-    found = project.ask("query", "port", "-k", "10")
-    assert {(each["collection"], each["doc_id"]) for each in found["results"]} >= {
+    answer = project.ask("query", "port", "-k", "10")
+    assert {(result["collection"], result["doc_id"]) for result in answer["results"]} >= {
         ("handbook", "why.md"),
         ("docs", "docs/setup.md"),
     }
-    assert found["kb"]["in_sync"]
-    assert {each["collection"] for each in project.ask("list")["documents"]} == {"handbook", "docs", "code"}
+    assert answer["kb"]["in_sync"]
+    assert {document["collection"] for document in project.ask("list")["documents"]} == {"handbook", "docs", "code"}
 
 
 def test_commit_of_code_leaves_the_rankings_of_documents_as_they_are(project):
     initialised(project)
-    asked = ("query", "port tool", "-k", "50", "--collection", "docs", "--collection", "handbook")
-    before = project.ask(*asked)["results"]
+    command = ("query", "port tool", "-k", "50", "--collection", "docs", "--collection", "handbook")
+    before = project.ask(*command)["results"]
     project.write("src/more.py", "def port():\n    return 80\n" * 50)
     project.git("add", "-A")
     project.git("commit", "-qm", "code")
-    assert project.ask(*asked)["results"] == before
+    assert project.ask(*command)["results"] == before
 
 
 def test_collection_is_stored_or_derived(project):
     initialised(project)
-    done = project.vmrag("add", "-", "--collection", "docs", "--id", "x.md", "--json", code=2, stdin="text")
-    assert done.error["code"] == "SOURCE_READ_ONLY"
+    result = project.vmrag("add", "-", "--collection", "docs", "--id", "x.md", "--json", code=2, stdin="text")
+    assert result.error["code"] == "SOURCE_READ_ONLY"
     project.write(".vmrag.yaml", SETTINGS.replace("collection: docs", "collection: handbook"))
-    found = project.ask("query", "port", "-k", "10")
-    assert found["kb"]["sources"]["unavailable"].keys() == {"handbook"}
-    assert {each["collection"] for each in found["results"]} == {"handbook", "code"}
-    assert all(each["doc_id"] in ("why.md", "src/app.py") for each in found["results"])
+    answer = project.ask("query", "port", "-k", "10")
+    assert answer["kb"]["sources"]["unavailable"].keys() == {"handbook"}
+    assert {result["collection"] for result in answer["results"]} == {"handbook", "code"}
+    assert all(result["doc_id"] in ("why.md", "src/app.py") for result in answer["results"])
 
 
 def test_at_a_commit_too_the_stored_collection_of_a_name_goes_first(project):
@@ -281,26 +281,26 @@ def test_at_a_commit_too_the_stored_collection_of_a_name_goes_first(project):
     project.write(".vmrag.yaml", SETTINGS.replace("collection: docs", "collection: handbook"))
     project.git("commit", "-qam", "a source of that name")
     for ref in ([], ["--at", "HEAD"]):
-        assert [each["doc_id"] for each in project.ask("grep", "free", *ref)["documents"]] == ["why.md"]
-        found = project.ask("query", "port", "--mode", "keyword", *ref)
-        assert {each["doc_id"] for each in found["results"]} == {"why.md"}
-        assert found["kb"]["sources"]["unavailable"].keys() == {"handbook"}
+        assert [document["doc_id"] for document in project.ask("grep", "free", *ref)["documents"]] == ["why.md"]
+        answer = project.ask("query", "port", "--mode", "keyword", *ref)
+        assert {result["doc_id"] for result in answer["results"]} == {"why.md"}
+        assert answer["kb"]["sources"]["unavailable"].keys() == {"handbook"}
 
 
 def test_old_commit_in_which_nothing_is_set_up_answers_by_its_own_proposals(project):
     project.git("rm", "-qr", "--cached", ".vmrag.yaml", "docs", "README.md")
-    for each in (".vmrag.yaml", "README.md", "docs/setup.md"):
-        (project.top / each).unlink()
+    for name in (".vmrag.yaml", "README.md", "docs/setup.md"):
+        (project.top / name).unlink()
     project.write("docs/setup.rst", "Setup\n=====\n\nThe port is seventy.\n")
     project.git("add", "-A")
     project.git("commit", "-qm", "before")
     project.git("tag", "before")
     project.git("checkout", "-q", "first")
     assert "seventy" in first(project, "port", "--at", "before")["text"]
-    there = project.ask("fingerprint", "--at", "before")["fingerprint"]
+    fingerprint = project.ask("fingerprint", "--at", "before")["fingerprint"]
     project.git("checkout", "-q", "before")
     assert "seventy" in first(project, "port")["text"]
-    assert project.ask("fingerprint")["fingerprint"] == there
+    assert project.ask("fingerprint")["fingerprint"] == fingerprint
 
 
 # -- what is kept ----------------------------------------------------------------------------------
@@ -416,24 +416,29 @@ def test_damaged_index_is_made_again(project, what):
 
 
 def test_list_needs_no_index_extra(project, monkeypatch):
-    listed = [(each["doc_id"], each["title"], each["content_hash"]) for each in project.ask("list")["documents"]]
+    listed = [
+        (document["doc_id"], document["title"], document["content_hash"])
+        for document in project.ask("list")["documents"]
+    ]
     shutil.rmtree(project.shared)
 
     def missing(*_: object, **__: object) -> None:
         raise IndexExtraMissing("This needs a package.", hint="pip install 'vmrag-link[index]'")
 
     monkeypatch.setattr("vmrag_link.sync.source_views.SourceIndexer.provide_view", missing)
-    found = project.ask("list")["documents"]
-    assert sorted((each["doc_id"], each["title"], each["content_hash"]) for each in found) == sorted(listed)
+    documents = project.ask("list")["documents"]
+    assert sorted(
+        (document["doc_id"], document["title"], document["content_hash"]) for document in documents
+    ) == sorted(listed)
 
 
 def test_missing_code_extra_is_reported_as_unavailable(project):
     project.write(".vmrag/queries.yaml", "queries:\n  - query: port\n    expect: [docs/docs/setup.md]\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(languages, "find_language_problem", lambda: "it needs the extra 'code'")
-        found = project.ask("query", "port")
-        assert found["kb"]["sources"]["unavailable"] == {"code": "it needs the extra 'code'"}
-        assert {each["collection"] for each in found["results"]} == {"docs"}
+        answer = project.ask("query", "port")
+        assert answer["kb"]["sources"]["unavailable"] == {"code": "it needs the extra 'code'"}
+        assert {result["collection"] for result in answer["results"]} == {"docs"}
         for command in ("fingerprint", "check"):
             assert project.vmrag(command, "--json", code=1).error["code"] == "NOT_COMPARABLE"
         assert project.vmrag("query", "port", "--collection", "code", code=3).err
@@ -457,10 +462,10 @@ def bare(project: Project) -> Project:
 
 def test_before_anything_is_set_up_the_files_answer(project):
     bare(project)
-    found = project.ask("query", "port", "-k", "10")
-    assert {each["doc_id"] for each in found["results"]} == {"docs/setup.md", "README.md", "src/app.py"}
-    assert {each["collection"] for each in found["results"]} == {"docs", "code"}
-    assert (found["kb"]["commit"], found["kb"]["in_sync"]) == ("", True)
+    answer = project.ask("query", "port", "-k", "10")
+    assert {result["doc_id"] for result in answer["results"]} == {"docs/setup.md", "README.md", "src/app.py"}
+    assert {result["collection"] for result in answer["results"]} == {"docs", "code"}
+    assert (answer["kb"]["commit"], answer["kb"]["in_sync"]) == ("", True)
     assert project.git("status", "--porcelain") == ""
     assert project.git("config", "--get-regexp", "vmrag", check=False) == ""
     assert not any(path.suffix != ".sample" for path in (project.top / ".git/hooks").iterdir())
@@ -473,6 +478,6 @@ def test_query_waits_for_whole_index(project, monkeypatch):
         ws.sources.in_steps = True
         with ws.sources.open_work_tree() as part:
             assert part.indexed == 33
-    found = project.ask("query", "port tool session", "-k", "10")
-    assert found["kb"]["sources"].get("indexed", 100) == 100
-    assert len({each["doc_id"] for each in found["results"]}) == 3
+    answer = project.ask("query", "port tool session", "-k", "10")
+    assert answer["kb"]["sources"].get("indexed", 100) == 100
+    assert len({result["doc_id"] for result in answer["results"]}) == 3

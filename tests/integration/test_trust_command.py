@@ -34,11 +34,11 @@ def counting(project: Project) -> tuple[str, str]:
 
 def test_it_shows_what_would_count_where_it_stands_and_what_counts_now(project):
     stated(project, WIDE)
-    done = project.vmrag("trust", code=1)
-    assert "line 3: hooks.on_dirty: commit   (now: warn)" in done.out
-    assert "line 4: remote: file:///srv/kb   (now: git:)" in done.out
-    assert "embedding.model" not in done.out
-    assert done.out.rstrip().endswith("To trust these settings: vmrag trust --yes")
+    result = project.vmrag("trust", code=1)
+    assert "line 3: hooks.on_dirty: commit   (now: warn)" in result.out
+    assert "line 4: remote: file:///srv/kb   (now: git:)" in result.out
+    assert "embedding.model" not in result.out
+    assert result.out.rstrip().endswith("To trust these settings: vmrag trust --yes")
     assert counting(project) == ("warn", "git:")
 
 
@@ -101,8 +101,8 @@ def agreed_on_two_branches(project: Project) -> None:
 
 def reins(project: Project) -> tuple[bool, str, str, str]:
     with terminal.opened(project) as ws:
-        found, llm = ws.config, ws.section("llm", LlmSettings).config.llm
-        return found.mcp.read_only, llm.provider, llm.base_url, found.hooks.on_dirty
+        config, llm = ws.config, ws.section("llm", LlmSettings).config.llm
+        return config.mcp.read_only, llm.provider, llm.base_url, config.hooks.on_dirty
 
 
 def test_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agreement(project):
@@ -309,8 +309,8 @@ def test_trust_shows_settings_removed_from_the_file(project):
 def test_status_says_once_what_does_not_count(project):
     stated(project, "index.keep_mb: 9\n")
     for arguments in (("status",), ("status", "--json")):
-        done = project.vmrag(*arguments)
-        assert (done.out + done.err).count("ignoring untrusted setting") == 1
+        result = project.vmrag(*arguments)
+        assert (result.out + result.err).count("ignoring untrusted setting") == 1
 
 
 def test_untrusted_remote_of_missing_revision_leads_to_trust_hint(project):
@@ -373,8 +373,8 @@ def test_running_server_of_agents_follows_what_is_agreed_to_and_taken_back(proje
         with session.open_call(CallProgress()) as call:
             return call.ws.config.remote
 
-    found = [remote()]
+    result = [remote()]
     for change in ("--yes", "--revoke"):
         project.vmrag("trust", change)
-        found.append(remote())
-    assert found == ["git:", "file:///srv/kb", "git:"]
+        result.append(remote())
+    assert result == ["git:", "file:///srv/kb", "git:"]

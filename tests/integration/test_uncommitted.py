@@ -40,11 +40,11 @@ def wip(workspace: Workspace) -> list[str]:
 
 @pytest.mark.parametrize("how", ["stash", "carry"])
 def test_stashed_documents_come_back_with_their_marks(dirty, workspace, how):
-    with reset.clean_branch(workspace, how, message="") as done:
+    with reset.clean_branch(workspace, how, message="") as result:
         branch = workspace.kb_branch()
         assert branch is not None
-        assert (done.handling, branch.dirty, wip(workspace)) == (how, False, [done.aside])
-        assert {document.doc_id: document.content for document in workspace.engine.read_documents(done.held)} == EDITED
+        assert (result.handling, branch.dirty, wip(workspace)) == (how, False, [result.aside])
+        assert {document.doc_id: document.content for document in workspace.engine.read_documents(result.held)} == EDITED
     assert dirty.texts() == EDITED
     assert dirty.marks() == {"a": "modified", "b": "removed", "c": None, "d": "added"}
     assert wip(workspace) == []
@@ -101,20 +101,20 @@ def test_abort_refuses_and_names_the_documents(dirty, workspace):
 
 def test_commit_first_commits_and_reset_first_gives_up(dirty, workspace):
     before = dirty.pinned
-    with reset.clean_branch(workspace, "commit_first", message="kept") as done:
-        assert done.commit is not None
-        assert (done.commit.parent, done.held, dirty.pinned) == (before, done.commit.revision, done.held)
+    with reset.clean_branch(workspace, "commit_first", message="kept") as result:
+        assert result.commit is not None
+        assert (result.commit.parent, result.held, dirty.pinned) == (before, result.commit.revision, result.held)
     put(dirty, e="epsilon")
-    with reset.clean_branch(workspace, "reset_first", message="") as done:
-        assert workspace.engine.has_revision(done.held)
+    with reset.clean_branch(workspace, "reset_first", message="") as result:
+        assert workspace.engine.has_revision(result.held)
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])
-    assert workspace.engine.find_unreachable([done.held]) == []
+    assert workspace.engine.find_unreachable([result.held]) == []
 
 
 @pytest.mark.parametrize("how", ["abort", "commit_first", "reset_first", "stash", "carry"])
 def test_with_nothing_uncommitted_there_is_nothing_to_do(notes, workspace, how):
-    with reset.clean_branch(workspace, how, message="") as done:
-        assert (done.handling, done.held, done.commit, done.aside) == ("none", notes.pinned, None, "")
+    with reset.clean_branch(workspace, how, message="") as result:
+        assert (result.handling, result.held, result.commit, result.aside) == ("none", notes.pinned, None, "")
 
 
 def test_commit_first_commits_nothing_where_the_message_is_missing(dirty, workspace):

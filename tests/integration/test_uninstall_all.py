@@ -24,8 +24,8 @@ DISCARD = "vmrag uninstall --all --discard-knowledge"
 def files(folder: Path) -> dict[str, bytes]:
     """All of a git directory that is not git's own business."""
     own = ("objects", "logs", "refs", "worktrees")
-    there = (path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in own)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in there if path.name not in ("index", "HEAD")}
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in own)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.name not in ("index", "HEAD")}
 
 
 def test_uninstall_all_removes_pushed_knowledge_that_a_query_restores(world: World) -> None:
@@ -43,10 +43,10 @@ def test_uninstall_all_removes_pushed_knowledge_that_a_query_restores(world: Wor
         assert agreements.read_agreements(places).services
         remembered = agreements.list_files(places)[1]
 
-    done = ada.ask("uninstall", "--all")
+    report = ada.ask("uninstall", "--all")
 
-    everything = done["everything"]
-    assert set(done["hooks"]["removed"]) == set(hook_config.HOOKS)
+    everything = report["everything"]
+    assert set(report["hooks"]["removed"]) == set(hook_config.HOOKS)
     assert (everything["changed"], everything["kept"], everything["lost"]) == (
         [".gitattributes", ".vmrag.yaml", ".dolt-version"],
         [],
@@ -118,8 +118,8 @@ def test_pin_that_was_never_committed_goes_with_its_knowledge(world: World) -> N
         revision = ada.ask("commit", "-m", "news")["revision"]
         if not discarded:
             ada.vmrag("push")
-        done = ada.ask("uninstall", "--all", *["--discard-knowledge"] * discarded)
-        assert done["everything"]["pin"] == ("restored" if discarded else "kept")
+        report = ada.ask("uninstall", "--all", *["--discard-knowledge"] * discarded)
+        assert report["everything"]["pin"] == ("restored" if discarded else "kept")
         assert not (ada.top / ".dolt-version").exists()
         ada.git("checkout", "--", ".dolt-version", ".gitattributes", ".vmrag.yaml")
         assert ada.pinned == (pushed if discarded else revision)
@@ -136,10 +136,10 @@ def test_first_pin_that_was_never_committed_goes_with_its_knowledge(newcomer: Pr
 
 
 def test_uninstall_all_reports_that_discarded_revision_is_gone(project: Project) -> None:
-    done = project.vmrag(*DISCARD.split()[1:])
-    assert "pins a deleted revision" in done.out
-    assert "git settings" in done.out
-    assert "To come back" not in done.out
+    result = project.vmrag(*DISCARD.split()[1:])
+    assert "pins a deleted revision" in result.out
+    assert "git settings" in result.out
+    assert "To come back" not in result.out
 
 
 @pytest.mark.parametrize("discard", [False, True])
@@ -156,9 +156,9 @@ def test_while_git_has_the_pin_in_conflict_its_knowledge_is_not_removed(project:
 def test_uninstall_all_keeps_lines_of_others(project: Project) -> None:
     project.write(".gitattributes", f"*.png binary\n{(project.top / '.gitattributes').read_text()}*.jpg binary\n")
     project.write(".vmrag.yaml", "embedding:\n  model: hash\nretrieval:\n  k: 3\n")
-    done = project.vmrag(*DISCARD.split()[1:])
+    result = project.vmrag(*DISCARD.split()[1:])
     assert (project.top / ".gitattributes").read_text() == "*.png binary\n*.jpg binary\n"
-    assert ".vmrag.yaml stays: it has settings that were never committed." in done.out
+    assert ".vmrag.yaml stays: it has settings that were never committed." in result.out
     assert "k: 3" in (project.top / ".vmrag.yaml").read_text()
     assert not (project.top / ".dolt-version").exists()
 

@@ -31,8 +31,11 @@ def test_tools_write_and_find_all_of_it_here_and_nothing_of_it_is_in_the_knowled
     assert (first["kb"]["versioned"], first["kb"]["branch"], first["kb"]["commit"]) == (False, None, "")
     assert first["message"].endswith("stays on this machine, not versioned.")
     assert think(tools, "bats are not", 2)["previous_thoughts_count"] == 1
-    found = tools("chroma_find_similar_thoughts", query="swordfish owls", threshold=0.1)
-    assert ([each["id"] for each in found["similar_thoughts"]], found["kb"]["versioned"]) == (["thought_plan_1"], False)
+    answer = tools("chroma_find_similar_thoughts", query="swordfish owls", threshold=0.1)
+    assert ([thought["id"] for thought in answer["similar_thoughts"]], answer["kb"]["versioned"]) == (
+        ["thought_plan_1"],
+        False,
+    )
     think(tools, "bats are called swordfish", 2)
     again = tools("chroma_find_similar_thoughts", query="swordfish bats", threshold=0.1)
     assert again["similar_thoughts"][0]["content"] == "bats are called swordfish", "the index follows every write"
@@ -58,7 +61,7 @@ def test_tools_write_and_find_all_of_it_here_and_nothing_of_it_is_in_the_knowled
     assert tools("chroma_peek_collection", **name)["total_in_collection"] == 1
     assert tools("chroma_get_collection_count", **name)["count"] == 1
     assert tools("chroma_get_collection_info", **name)["index_status"] == "synced"
-    kinds = {each["kind"] for each in tools("chroma_list_collections")["collections"]}
+    kinds = {collection["kind"] for collection in tools("chroma_list_collections")["collections"]}
     assert kinds == {"chroma"}
 
     now = (project.marks(), project.ask("fingerprint"), project.ask("list"), project.ask("status"))
@@ -85,8 +88,8 @@ def test_every_work_tree_and_branch_has_the_same_and_git_may_be_in_the_middle_of
     assert think(other, "bats, too", 2)["previous_thoughts_count"] == 1
     project.git("checkout", "-q", "--detach")
     assert think(tools, "foxes do not", 3)["previous_thoughts_count"] == 2
-    found = other("chroma_find_similar_thoughts", query="foxes", threshold=0.1)["similar_thoughts"]
-    assert [each["id"] for each in found] == ["thought_plan_3"]
+    similar_thoughts = other("chroma_find_similar_thoughts", query="foxes", threshold=0.1)["similar_thoughts"]
+    assert [item["id"] for item in similar_thoughts] == ["thought_plan_3"]
 
 
 def test_gc_leaves_no_trace_of_what_was_removed_and_not_looked_for_since(tools, project):
@@ -102,14 +105,14 @@ def test_gc_leaves_no_trace_of_what_was_removed_and_not_looked_for_since(tools, 
 
 def test_person_reads_and_removes_it_by_the_commands_for_documents_and_gc_leaves_no_trace(project):
     error = ("--error-type", "E", "--error-message", "swordfish is wrong")
-    done = project.vmrag("learning", "log-error", *error)
-    assert done.out.splitlines()[-1] == "This stays on this machine: system.versioned is false."
+    result = project.vmrag("learning", "log-error", *error)
+    assert result.out.splitlines()[-1] == "This stays on this machine: system.versioned is false."
     named = ("--collection", "validation_evidence_v1")
     [row] = project.ask("list", *named)["documents"]
     assert (row["title"], row["uncommitted"]) == ("E: swordfish is wrong", None)
-    asked = project.vmrag("query", "swordfish", *named).out
-    assert "E: swordfish is wrong" in asked
-    assert "from this machine alone, not versioned" in asked
+    output = project.vmrag("query", "swordfish", *named).out
+    assert "E: swordfish is wrong" in output
+    assert "from this machine alone, not versioned" in output
     assert "swordfish" in project.vmrag("show", f"validation_evidence_v1/{row['doc_id']}").out
     project.vmrag("show", "validation_evidence_v1/absent", code=3)
     both = project.vmrag("query", "swordfish", *named, "--collection", "notes", "--json", code=2)
@@ -187,7 +190,10 @@ def test_after_the_setting_was_changed_status_says_what_is_elsewhere_and_one_com
     project.git("commit", "-qam", "thoughts")
     assert project.status()["reasons"] == [], "what is committed may be a colleague's"
     [note] = [
-        each for topic in project.ask("doctor")["topics"] for each in topic["findings"] if "SYSTEM" in each["code"]
+        finding
+        for topic in project.ask("doctor")["topics"]
+        for finding in topic["findings"]
+        if "SYSTEM" in finding["code"]
     ]
     assert note["fix"] == "vmrag learning move"
     assert think(tools, "owls do not sleep", 1)["previous_thoughts_count"] == 0, "those elsewhere are not mixed in"

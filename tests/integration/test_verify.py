@@ -144,7 +144,7 @@ def test_octopus_must_contain_every_side_that_moved_since_it_left_the_others(wor
     abc = world.on(r.ab, joining=c, c="C.")
     older = world.code(r.old)
     root = world.code(r.base, older)
-    sides = [world.code(each, root) for each in (r.a, r.b, c)]
+    sides = [world.code(item, root) for item in (r.a, r.b, c)]
     assert world.found(world.code(abc, *sides)) == []
     finding = world.only(world.code(r.ab, *sides))
     assert c[:12] in finding["message"]
@@ -179,7 +179,7 @@ def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
         "submodule": world.code(before, before, mode="160000", kind="commit"),
     }
     said = {name: world.only(f"{before}..{commit}") for name, commit in bad.items()}
-    assert {(each["level"], each["code"]) for each in said.values()} == {("error", "PIN_MALFORMED")}
+    assert {(value["level"], value["code"]) for value in said.values()} == {("error", "PIN_MALFORMED")}
     for name, word in zip(bad, ("conflict", "8192 bytes", "symbolic link", "directory", "submodule"), strict=True):
         assert word in said[name]["message"]
         assert said[name]["hint"].startswith(f"git checkout {before[:12]} -- .dolt-version && git commit")
@@ -329,8 +329,8 @@ def test_rebased_branch_holds_the_documents_of_the_original(forked):
 def test_conflict_that_a_person_decided_about_drops_nothing(forked):
     checked_out(forked, "switch", "-qc", "clash", "base")
     theirs = forked.moves("clash", a="Another a.", c="C.")
-    done = forked.run("rebase", "main")
-    assert done.returncode == 1
+    result = forked.run("rebase", "main")
+    assert result.returncode == 1
     forked.vmrag("resolve", "--ours")
     forked.git("rebase", "--continue")
     assert (
@@ -449,7 +449,7 @@ def test_root_is_a_last_commit_too(world):
 
 
 def test_ranges_are_written_as_for_git(forked):
-    assert [forked.verified(each)["commits"] for each in ("base..side", "base..", "..side", "side", "base..base")] == [
+    assert [forked.verified(name)["commits"] for name in ("base..side", "base..", "..side", "side", "base..base")] == [
         2,
         1,
         2,
@@ -499,7 +499,7 @@ def test_shallow_clone_is_reported_as_not_comparable(forked, tmp_path):
         assert "fetch-depth: 0" in error["hint"]
     clone.git(*error["hint"].partition("   ")[0].split()[1:])
     report = clone.verified("HEAD")
-    assert [each["code"] for each in report["findings"]] == ["KNOWLEDGE_DROPPED"]
+    assert [finding["code"] for finding in report["findings"]] == ["KNOWLEDGE_DROPPED"]
     assert not report["shallow"]
 
 
@@ -508,7 +508,7 @@ def test_range_above_the_cut_is_as_good_as_any(forked, tmp_path):
     forked.commit("aside", pin=pin_of(forked.revision("side")))
     clone = cloned(forked, tmp_path / "clone", "--depth", "2")
     report = clone.verified("HEAD~1..HEAD")
-    assert [each["code"] for each in report["findings"]] == ["KNOWLEDGE_DROPPED"]
+    assert [finding["code"] for finding in report["findings"]] == ["KNOWLEDGE_DROPPED"]
     assert not report["shallow"]
 
 
@@ -526,7 +526,7 @@ def test_with_deepen_a_clone_of_one_commit_fetches_what_decides(forked, tmp_path
         clone = cloned(forked, tmp_path / f"clone{number}", "--depth", "1", "--branch", "feature")
         refs = clone.git("for-each-ref")
         report = clone.verified(*ends, "--deepen")
-        assert ([each["code"] for each in report["findings"]], report["shallow"]) == (codes, False)
+        assert ([finding["code"] for finding in report["findings"]], report["shallow"]) == (codes, False)
         assert report["commits"] >= 1
         assert clone.git("for-each-ref") == refs
     clone.git("remote", "set-url", "origin", "file:///nowhere")
@@ -554,7 +554,7 @@ def test_partial_clone_brings_the_pins_that_it_needs(forked, tmp_path):
     packs = clone.top / ".git/objects/pack"
     before = len(list(packs.glob("*.pack")))
     report = clone.verified("HEAD")
-    assert [each["code"] for each in report["findings"]] == ["KNOWLEDGE_DROPPED"]
+    assert [finding["code"] for finding in report["findings"]] == ["KNOWLEDGE_DROPPED"]
     assert not report["shallow"]
     assert len(list(packs.glob("*.pack"))) == before + 1  # all at once
     clone.git("remote", "set-url", "origin", "file:///nowhere")
@@ -572,9 +572,9 @@ def test_partial_clone_without_reachable_remote_fails(forked, tmp_path):
 
 def repaired(world: World) -> None:
     """Run the hint of every error until there is none, and find that a commit has mended each."""
-    before = [each["commit"] for each in world.verified("base..HEAD")["findings"]]
+    before = [finding["commit"] for finding in world.verified("base..HEAD")["findings"]]
     for _ in range(4):
-        errors = [each for each in world.verified("base..HEAD")["findings"] if each["level"] == "error"]
+        errors = [finding for finding in world.verified("base..HEAD")["findings"] if finding["level"] == "error"]
         if not errors:
             break
         assert errors[0]["hint"].startswith("vmrag merge --repair ")
@@ -583,11 +583,11 @@ def repaired(world: World) -> None:
     report = world.verified("base..HEAD")
     head = world.git("rev-parse", "HEAD")
     assert before
-    assert [each["commit"] for each in report["findings"]] == before
-    assert {each["level"] for each in report["findings"]} == {"information"}
-    assert head in {each["mended_by"] for each in report["findings"]}
+    assert [finding["commit"] for finding in report["findings"]] == before
+    assert {finding["level"] for finding in report["findings"]} == {"information"}
+    assert head in {finding["mended_by"] for finding in report["findings"]}
     assert world.found("HEAD~1..HEAD") == []
-    names = {each["doc_id"] for each in world.ask("list")["documents"]}
+    names = {document["doc_id"] for document in world.ask("list")["documents"]}
     assert names == {"old", "base", "a", "b", "more"}
 
 
@@ -647,17 +647,17 @@ def test_people_read_what_happened_and_what_helps(world, r):
     first = world.code(r.a)
     dropping = world.code(r.b, first)
     said = f"its pin {r.b[:12]} does not contain {r.a[:12]}, which its parent pins. KNOWLEDGE_DROPPED"
-    done = world.vmrag("verify", dropping, code=1)
-    assert done.out.splitlines() == [
+    result = world.vmrag("verify", dropping, code=1)
+    assert result.out.splitlines() == [
         f"error        The commit {dropping[:12]} drops knowledge: {said}",
         f"             vmrag merge --repair {dropping[:12]}",
         f"To accept a loss: git commit --allow-empty -m 'Accept the loss' -m 'Vmrag-Accept-Drop: {dropping}'",
         f"Looked at 2 commits ({dropping}), 2 with another pin: 1 error.",
     ]
     mending = world.code(r.ab, dropping)
-    done = world.vmrag("verify", mending)
-    assert f"Mended by {mending[:12]}." in done.out
-    assert done.out.endswith("nothing is lost.\n")
+    result = world.vmrag("verify", mending)
+    assert f"Mended by {mending[:12]}." in result.out
+    assert result.out.endswith("nothing is lost.\n")
     assert (
         world.vmrag("verify", "base..base").out
         == "Looked at 0 commits (base..base), 0 with another pin: nothing to compare.\n"
@@ -668,15 +668,15 @@ def test_people_read_what_happened_and_what_helps(world, r):
 def test_revision_missing_on_the_remote_is_a_finding(world, r):
     first = world.code(r.base)
     tip = world.code(r.a, world.code(r.a, first))
-    asked: list[str] = []
+    requests: list[str] = []
 
     def reachable(revisions):
-        asked.extend(revisions)
+        requests.extend(revisions)
         return [revision for revision in revisions if revision == r.a]
 
     with world.opened() as workspace:
         report = verify(workspace, tip, reachable=reachable)
-    assert sorted(asked) == sorted([r.base, r.a])
+    assert sorted(requests) == sorted([r.base, r.a])
     (finding,) = report.findings
     assert (finding.code, finding.level, finding.commit) == (
         "NOT_ON_REMOTE",
@@ -719,7 +719,7 @@ class Tangle:
         codes = [self._code(world, self.made[0])]
         for _ in range(25):
             before = chance.sample(codes[-6:], k=min(len(codes), chance.choice([1, 1, 2, 2, 3])))
-            pin = chance.choice([*self.made, None, *[self.pinned[each] for each in before] * 5])
+            pin = chance.choice([*self.made, None, *[self.pinned[item] for item in before] * 5])
             codes.append(self._code(world, pin, *before))
         self.tip = self._code(world, self.made[0], *codes[-6:])
 
@@ -739,12 +739,12 @@ def test_random_histories_are_judged_as_the_rules_say(world, seed):
         contains = {(one, two) for one, two in pairs if workspace.engine.is_ancestor(two, one)}
     expected = set()
     for commit in world.git("rev-list", tangle.tip).split():
-        if found := naively(world, commit, tangle.parents[commit], tangle.pinned, contains):
-            code, needs = found
+        if result := naively(world, commit, tangle.parents[commit], tangle.pinned, contains):
+            code, needs = result
             later = world.git("rev-list", "--ancestry-path", f"{commit}..{tangle.tip}").split()
-            mended = any(all((tangle.pinned[each], need) in contains for need in needs) for each in later)
+            mended = any(all((tangle.pinned[item], need) in contains for need in needs) for item in later)
             expected.add((commit, code, "information" if code == "MOVED_BACK" or mended else "error"))
-    got = {(each["commit"], each["code"], each["level"]) for each in world.verified(tangle.tip)["findings"]}
+    got = {(finding["commit"], finding["code"], finding["level"]) for finding in world.verified(tangle.tip)["findings"]}
     assert got == expected
 
 
@@ -753,7 +753,7 @@ def test_random_histories_are_judged_as_the_rules_say(world, seed):
 def test_repair_cures_whatever_is_found_in_a_random_history(world, seed):
     world.git("reset", "-q", "--hard", Tangle(world, seed).tip)
     for _ in range(60):
-        errors = [each for each in world.verified("HEAD")["findings"] if each["level"] == "error"]
+        errors = [finding for finding in world.verified("HEAD")["findings"] if finding["level"] == "error"]
         if not errors:
             break
         assert errors[0]["hint"].startswith("vmrag merge --repair ")
@@ -770,11 +770,11 @@ def naively(
     contains: set[tuple[str, str]],
 ) -> tuple[str, set[str]] | None:
     """The rules of a commit, word by word, and what has to come back."""
-    sides = {each: pin for each in parents if (pin := pinned[each])}
+    sides = {parent: pin for parent in parents if (pin := pinned[parent])}
     moved = set()
     for parent, side in sides.items():
-        others = [each for each in parents if each != parent]
-        if others and side not in {pinned[each] for each in world.git("merge-base", "--all", parent, *others).split()}:
+        others = [item for item in parents if item != parent]
+        if others and side not in {pinned[part] for part in world.git("merge-base", "--all", parent, *others).split()}:
             moved.add(side)
     pin = pinned[commit]
     if pin is None:

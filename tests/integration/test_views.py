@@ -159,7 +159,7 @@ def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the
         paths[3],
         paths[4],
     }
-    assert {each.path for each in kb.views.all()} == {paths[0], paths[1], paths[5]}
+    assert {file.path for file in kb.views.all()} == {paths[0], paths[1], paths[5]}
 
 
 def test_spare_whose_segments_a_bound_view_counts_too_takes_no_bytes(kb, revision):
@@ -180,15 +180,15 @@ def test_segments_that_spares_share_with_each_other_take_their_bytes_once(kb, re
 
 
 def test_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
-    asked = []
+    requests = []
 
     def bound() -> list[Path]:
         """The second answer comes when the lock is held: somebody bound the view meanwhile."""
-        asked.append(kb.views.path(revision))
-        return asked[1:]
+        requests.append(kb.views.path(revision))
+        return requests[1:]
 
     assert kb.views.evict_spare(bound=bound, keep_bytes=0) == []
-    assert asked[1:]
+    assert requests[1:]
     assert kb.views.problem(revision) == ""
 
 
@@ -198,7 +198,7 @@ def test_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revisi
     shutil.copytree(ours, other)
     theirs = kb.views.segments.root / "abc-00000000"
     shutil.copytree(segments(kb, revision)[0], theirs)
-    assert {each.path for each in kb.views.all()} == {ours}
+    assert {file.path for file in kb.views.all()} == {ours}
     assert kb.index(kb.commit(doc("new", "something new")), base=revision).how == "delta"
     assert other not in kb.views.evict_spare(bound=lambda: [ours], keep_bytes=0)
     kb.views.segments.collect([kb.views.root])
@@ -264,8 +264,8 @@ def test_segments_that_no_view_counts_are_removed_wherever_the_views_lie(kb, rev
     kb.index(later, base=revision)
     [whole, added] = segments(kb, later)
     copied = kb.copied(later, "elsewhere")
-    for each in (revision, later):
-        assert kb.views.discard(kb.views.path(each))
+    for item in (revision, later):
+        assert kb.views.discard(kb.views.path(item))
     roots = [kb.views.root, copied.parent, kb.folder / "absent"]
     assert kb.views.segments.collect(roots) == []
     assert {*kb.views.segments.list_spare(roots, without=[copied])} == {whole, added}
@@ -316,7 +316,7 @@ def test_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
     assert directories.list_orphaned_files(kb.views.root) == [gone]
     directories.remove_orphaned_lock(gone)
     directories.remove_orphaned_lock(path.with_name(path.name + ".lock"))
-    assert [each.name for each in kb.views.root.glob("*.lock")] == [f"{path.name}.lock"]
+    assert [path.name for path in kb.views.root.glob("*.lock")] == [f"{path.name}.lock"]
     assert directories.list_orphaned_files(kb.views.root / "absent") == []
 
 

@@ -122,9 +122,9 @@ def test_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypatch
         assert project.ask("path", "chroma")["chroma"] == before
     assert (Path(before) / "seal.json").exists()
     codes = {
-        each["code"]
+        finding["code"]
         for topic in project.vmrag("doctor", "--json", code=None).json["topics"]
-        for each in topic["findings"]
+        for finding in topic["findings"]
     }
     assert not {code for code in codes if code.startswith("CHROMA")}
 

@@ -23,7 +23,7 @@ template, project = terminal.template, terminal.project
 def kb_branches(project: Project) -> dict[str, tuple[str, bool, str | None]]:
     """Head, dirtiness and code branch of every KB branch."""
     listed = project.ask("branch")["branches"]
-    return {each["name"]: (each["revision"], each["dirty"], each["code_branch"]) for each in listed}
+    return {revision["name"]: (revision["revision"], revision["dirty"], revision["code_branch"]) for revision in listed}
 
 
 # -- uncommitted documents stay with their code branch ---------------------------------------------
@@ -63,10 +63,10 @@ def test_each_code_branch_shows_exactly_its_own_uncommitted_documents_on_every_w
         assert project.texts() == three[branch]
         marks = {doc_id: mark for doc_id, mark in project.marks().items() if mark}
         assert marks == {f"added-on-{branch}.md": "added", "setup.md": "modified", "rest.md": "removed"}
-        found = project.ask("query", "written setup rest sleep", "-k", "50")
-        assert {each["doc_id"]: each["text"] for each in found["results"]}.items() <= three[branch].items()
-        assert f"added-on-{branch}.md" in {each["doc_id"] for each in found["results"]}
-        assert (found["kb"]["branch"], found["kb"]["dirty"]) == (branch, True)
+        answer = project.ask("query", "written setup rest sleep", "-k", "50")
+        assert {result["doc_id"]: result["text"] for result in answer["results"]}.items() <= three[branch].items()
+        assert f"added-on-{branch}.md" in {result["doc_id"] for result in answer["results"]}
+        assert (answer["kb"]["branch"], answer["kb"]["dirty"]) == (branch, True)
     assert kb_branches(project) == before
 
 
@@ -119,7 +119,7 @@ def test_taking_an_edit_back_leaves_nothing_to_commit(project):
 
 def test_uncommitted_documents_go_along_when_the_pin_moves_and_come_back_with_it(project):
     project.put("draft.md", "A draft.")
-    here, head = project.pinned, project.git("rev-parse", "HEAD")
+    pinned, head = project.pinned, project.git("rev-parse", "HEAD")
     project.git("reset", "-q", "--hard", "first")
     status = project.status()
     assert (status["state"], status["hint"]) == ("drift", "vmrag sync")
@@ -130,8 +130,8 @@ def test_uncommitted_documents_go_along_when_the_pin_moves_and_come_back_with_it
     assert project.status()["state"] == "in_sync"
     project.git("reset", "-q", "--hard", head)
     assert (project.marks()["draft.md"], "faq.md" in project.marks()) == ("added", True)
-    assert kb_branches(project)["main"] == (here, True, "main")
-    assert project.ask("commit", "-m", "draft")["parent"] == here
+    assert kb_branches(project)["main"] == (pinned, True, "main")
+    assert project.ask("commit", "-m", "draft")["parent"] == pinned
 
 
 def test_pinning_something_else_over_uncommitted_documents_says_that_they_went_along(project):
@@ -180,10 +180,10 @@ def test_documents_that_a_branch_leaves_are_named_with_the_way_back(project, els
         project.git("switch", "-q", "-c", "keep")
         project.record("more", more="More.")
         project.git("switch", "-q", "main")
-    left, before = project.pinned, project.texts()
+    pinned, before = project.pinned, project.texts()
     project.git("reset", "-q", "--hard", "first")
-    assert f"'main' left revision {left[:7]}, which is kept." in project.vmrag("sync").err
-    project.vmrag("merge", left)
+    assert f"'main' left revision {pinned[:7]}, which is kept." in project.vmrag("sync").err
+    project.vmrag("merge", pinned)
     assert project.texts() == before
 
 
@@ -344,8 +344,10 @@ def test_two_worktrees_have_their_own_view_of_one_knowledge_base(project, tmp_pa
     assert (side.marks()["side.md"], project.marks()["main.md"]) == ("added", "added")
     assert "main.md" not in side.marks()
     assert "side.md" not in project.marks()
-    assert {each["doc_id"] for each in side.ask("query", "written", "--mode", "keyword")["results"]} == {"side.md"}
-    assert {each["doc_id"] for each in project.ask("query", "written", "--mode", "keyword")["results"]} == {"main.md"}
+    assert {result["doc_id"] for result in side.ask("query", "written", "--mode", "keyword")["results"]} == {"side.md"}
+    assert {result["doc_id"] for result in project.ask("query", "written", "--mode", "keyword")["results"]} == {
+        "main.md"
+    }
 
     revision = side.ask("commit", "-m", "beside")["revision"]
     assert "side.md" not in project.marks()
@@ -470,10 +472,10 @@ def test_state_no_pin_where_nothing_was_ever_bound_begins_with_init(project, tmp
 
 @pytest.mark.hooks("on")
 def test_state_no_pin_on_a_branch_from_before_the_knowledge_base(project):
-    here = project.pinned
+    pinned = project.pinned
     project.git("switch", "-q", "--orphan", "ancient")
     project.commit("ancient", **{"code.py": "1"})
-    assert project.ask("query", "faq")["kb"] | {"in_sync": False, "commit": here} == project.ask("query", "faq")["kb"]
+    assert project.ask("query", "faq")["kb"] | {"in_sync": False, "commit": pinned} == project.ask("query", "faq")["kb"]
     project.git("switch", "-q", "feature")
     assert project.status()["state"] == "in_sync"
 
@@ -539,17 +541,17 @@ def test_nothing_is_written_on_a_detached_head(project):
 
 def test_while_git_holds_its_index_the_applied_knowledge_answers_and_nothing_is_written(project):
     """In the middle of a checkout: the pin is the target's already, HEAD still the old branch."""
-    here, feature = project.pinned, project.git("show", "feature:.dolt-version")
+    pinned, feature = project.pinned, project.git("show", "feature:.dolt-version")
     project.write(".dolt-version", feature + "\n")
     (project.top / ".git/index.lock").touch()
     answer = project.vmrag("query", "uv", "--json")
-    assert (answer.json["kb"]["commit"], answer.json["kb"]["in_sync"]) == (here, False)
+    assert (answer.json["kb"]["commit"], answer.json["kb"]["in_sync"]) == (pinned, False)
     assert "The pin has moved" in answer.err
     error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x", "--json", code=3, stdin="x").error
     assert error["code"] == "GIT_BUSY"
     assert "index.lock" in error["hint"]
     (project.top / ".git/index.lock").unlink()
-    assert project.ask("query", "uv")["kb"]["commit"] == project.pinned != here
+    assert project.ask("query", "uv")["kb"]["commit"] == project.pinned != pinned
 
 
 @pytest.mark.hooks("on")

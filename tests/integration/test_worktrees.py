@@ -35,7 +35,9 @@ def removed(project: Project, tree: Project, how: str = "remove") -> None:
 
 def waits(project: Project) -> list[str]:
     """The lines of a status about what waits in no work tree."""
-    return [each for each in project.status()["reasons"] if each.startswith(("Uncommitted documents", "Revision"))]
+    return [
+        reason for reason in project.status()["reasons"] if reason.startswith(("Uncommitted documents", "Revision"))
+    ]
 
 
 # -- free
@@ -46,7 +48,7 @@ def test_new_work_tree_and_its_first_query_copy_nothing(project, tmp_path):
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     assert tree.ask("query", "rest")["kb"]["commit"] == project.pinned
     new = {path for path in project.shared.rglob("*") if path.suffix != ".lock"} - before
-    assert not [each for each in new if each.is_file()]
+    assert not [path for path in new if path.is_file()]
     assert sum(path.stat().st_size for path in tree.own.rglob("*") if path.is_file()) < 1000
 
 
@@ -100,7 +102,7 @@ def test_those_of_a_branch_that_is_gone_come_back_by_the_command_that_status_say
     assert project.ask("merge", "agent")["result"] == "uncommitted"
     assert {name for name, mark in project.marks().items() if mark} == {"memo.md", "own.md"}
     assert waits(project) == []
-    assert [each["name"] for each in project.ask("gc", "--apply")["pruned"]] == ["agent"]
+    assert [branch["name"] for branch in project.ask("gc", "--apply")["pruned"]] == ["agent"]
     assert project.marks()["memo.md"] == "added"
 
 
@@ -158,9 +160,9 @@ def test_second_work_tree_on_a_branch_writes_on_a_kb_branch_of_its_own(project, 
     said = second.vmrag("add", "-", "--collection", "handbook", "--id", "two.md", stdin="Of the second.").err
     assert str(project.top) in said
     assert "vmrag merge main" in said
-    own = second.status()["kb"]["branch"]
-    assert own not in ("main", None)
-    assert own in said
+    branch = second.status()["kb"]["branch"]
+    assert branch not in ("main", None)
+    assert branch in said
     assert (second.marks().get("one.md"), second.marks()["two.md"]) == (None, "added")
     assert (project.marks()["one.md"], project.marks().get("two.md")) == ("added", None)
     assert project.status()["kb"]["branch"] == "main"
@@ -177,9 +179,9 @@ def test_commit_that_drops_what_the_other_one_pinned_is_stopped_and_a_merge_has_
     second.put("two.md", "Of the second.")
     second.vmrag("commit", "-m", "two")
     project.record("one", one="Of the first.")
-    done = second.run("commit", "-q", "-m", "two", env=ON)
-    assert done.returncode == 1
-    assert "vmrag merge main" in done.stderr
+    result = second.run("commit", "-q", "-m", "two", env=ON)
+    assert result.returncode == 1
+    assert "vmrag merge main" in result.stderr
     second.vmrag("merge", "main")
     second.git("commit", "-q", "-m", "two", env=ON)
     assert {"one.md", "two.md"} <= second.marks().keys()
@@ -194,30 +196,32 @@ def test_commit_that_drops_what_the_other_one_pinned_is_stopped_and_a_merge_has_
 @pytest.mark.parametrize("committed", [False, True])
 def test_documents_of_a_removed_worktree_can_be_merged(project, second, committed):
     second.put("two.md", "Of the second.")
-    own = second.status()["kb"]["branch"]
+    branch = second.status()["kb"]["branch"]
     if committed:
         second.vmrag("commit", "-m", "two")
         head = second.pinned
     removed(project, second)
     if committed:
-        assert [each["revision"] for each in project.ask("gc", "--apply")["pruned"]] == [head]
+        assert [branch["revision"] for branch in project.ask("gc", "--apply")["pruned"]] == [head]
         project.vmrag("merge", head)
         assert project.texts()["two.md"] == "Of the second."
         return
-    assert waits(project) == [f"Uncommitted documents of {own!r}, whose branch or work tree is gone: vmrag merge {own}"]
-    project.vmrag("merge", own)
+    assert waits(project) == [
+        f"Uncommitted documents of {branch!r}, whose branch or work tree is gone: vmrag merge {branch}"
+    ]
+    project.vmrag("merge", branch)
     assert project.marks()["two.md"] == "added"
-    assert [each["name"] for each in project.ask("gc", "--apply")["pruned"]] == [own]
-    assert own not in project.git("config", "--list")
+    assert [branch["name"] for branch in project.ask("gc", "--apply")["pruned"]] == [branch]
+    assert branch not in project.git("config", "--list")
 
 
 def test_when_the_first_one_leaves_the_second_one_keeps_its_branch_until_the_pin_moves(project, second):
     project.put("one.md", "Of the first.")
     second.put("two.md", "Of the second.")
-    own = second.status()["kb"]["branch"]
+    branch = second.status()["kb"]["branch"]
     project.git("switch", "-q", "feature")
     second.vmrag("commit", "-m", "two")
-    assert second.status()["kb"]["branch"] == own
+    assert second.status()["kb"]["branch"] == branch
     [line] = waits(second)
     assert line.endswith("gone: vmrag merge main")
     second.vmrag("merge", "main")
