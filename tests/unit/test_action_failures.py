@@ -57,8 +57,8 @@ def test_errors_are_annotated_at_the_pin_only_if_it_caused_them(error, title, at
 )
 def test_findings_fail_the_step_from_the_given_level_on(monkeypatch, capsys, fail_on, level, failed):
     monkeypatch.setenv("INPUT_FAIL_ON", fail_on)
-    found = [findings.ActionFinding(level, "KNOWLEDGE_DROPPED", "0123456", "It drops some.", "vmrag merge")]
-    code = findings.report_findings(Runner(), "Verify", found, "1 finding")
+    result = [findings.ActionFinding(level, "KNOWLEDGE_DROPPED", "0123456", "It drops some.", "vmrag merge")]
+    code = findings.report_findings(Runner(), "Verify", result, "1 finding")
     assert (code == errors.FAILED_CHECK) is failed
     assert ("::error " in capsys.readouterr().out) is failed
 

@@ -17,7 +17,7 @@ from vmrag_link.ops.verify.verify_commits import Code
 
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load(document.SOURCE.read_text())
-SCRIPTS = [each for each in ACTION["runs"]["steps"] if "run" in each]
+SCRIPTS = [step for step in ACTION["runs"]["steps"] if "run" in step]
 
 
 def test_documents_generated_from_the_action_are_up_to_date() -> None:
@@ -26,7 +26,7 @@ def test_documents_generated_from_the_action_are_up_to_date() -> None:
 
 
 def test_every_step_runs_a_module_that_is_there() -> None:
-    named = {found[1] for script in SCRIPTS if (found := re.search(r"-m vmrag_action (\w+)", script["run"]))}
+    named = {match[1] for script in SCRIPTS if (match := re.search(r"-m vmrag_action (\w+)", script["run"]))}
     assert named == set(STEPS)
 
 
@@ -60,9 +60,9 @@ def test_outputs_have_a_form() -> None:
 def test_problem_matcher_finds_what_verify_prints() -> None:
     [matcher] = json.loads((ROOT / "action/vmrag_action/problems.json").read_text())["problemMatcher"]
     pattern = matcher["pattern"][0]
-    found = re.fullmatch(
+    match = re.fullmatch(
         pattern["regexp"], "error        The merge abc drops knowledge: it has no pin. KNOWLEDGE_DROPPED"
     )
-    assert found
-    assert found[pattern["message"]].startswith("The merge")
-    assert found[pattern["code"]] == "KNOWLEDGE_DROPPED"
+    assert match
+    assert match[pattern["message"]].startswith("The merge")
+    assert match[pattern["code"]] == "KNOWLEDGE_DROPPED"

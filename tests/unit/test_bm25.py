@@ -79,9 +79,11 @@ class Corpus:
         return ViewPart(name, {GUIDE: piece})
 
     def scores(self, query: str, weight: float, by: type[WordScores] = WordScores) -> WordScores:
-        asked = keywords.find_query_terms(query)
-        own = [(terms, self.reader.find_occurrences(terms, [GUIDE])[GUIDE]) for terms in asked]
-        words = [self.reader.add_compounds(terms, GUIDE, holdings, alone=len(asked) == 1) for terms, holdings in own]
+        query_terms = keywords.find_query_terms(query)
+        own = [(terms, self.reader.find_occurrences(terms, [GUIDE])[GUIDE]) for terms in query_terms]
+        words = [
+            self.reader.add_compounds(terms, GUIDE, holdings, alone=len(query_terms) == 1) for terms, holdings in own
+        ]
         return bm25.score_collection(self.held, words, self.reader.read_lengths(GUIDE), document_weight=weight, by=by)
 
     def reference(self, query: str, weight: float) -> tuple[dict[int, int], int]:
@@ -155,10 +157,10 @@ def test_scores_of_chunks_are_those_of_sqlite(corpora, documents, query):
 def test_document_weight_adds_the_score_of_the_document_table(corpora, documents, query):
     corpus = corpora(documents)
     pages = corpus.sqlite(corpus.pages, query)
-    own, both = corpus.scores(query, 0.0), corpus.scores(query, 0.6)
+    scores, both = corpus.scores(query, 0.0), corpus.scores(query, 0.6)
     for number, first in corpus.first.items():
         for row in range(first, first + len(documents[number])):
-            assert both.score_row(row) - own.score_row(row) == pytest.approx(
+            assert both.score_row(row) - scores.score_row(row) == pytest.approx(
                 0.6 * pages.get(number, 0.0) * BILLION, abs=3
             )
 
@@ -186,7 +188,7 @@ def test_scores_depend_on_the_contents_only(corpora, documents):
         assert all(part.pieces[GUIDE].dead for part in corpus.reader.view.parts)
         answers.append(
             [
-                [scores.score_row(first + place) for each, first in sorted(corpus.first.items()) for place in range(len(documents[each]))]
+                [scores.score_row(first + place) for item, first in sorted(corpus.first.items()) for place in range(len(documents[item]))]
                 for scores in (corpus.scores(query, 0.6) for query in QUERIES)
             ]
         )  # fmt: skip
@@ -253,8 +255,8 @@ def test_rare_word_finds_compounds_that_begin_or_end_with_it(corpora, query, exp
         scores = corpus.scores(query, 0.6, by)
         answers.append(
             {
-                each: max(map(scores.score_row, range(first, first + len(COMPOUNDS[each]))))
-                for each, first in corpus.first.items()
+                name: max(map(scores.score_row, range(first, first + len(COMPOUNDS[name]))))
+                for name, first in corpus.first.items()
             }
         )
     ranked = sorted((number for number, score in answers[0].items() if score), key=lambda number: -answers[0][number])

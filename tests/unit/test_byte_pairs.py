@@ -58,7 +58,7 @@ def library() -> Any:
 
 
 def expected(texts: list[str]) -> list[list[int]]:
-    return [each.ids for each in library().encode_batch_fast(texts, add_special_tokens=False)]
+    return [item.ids for item in library().encode_batch_fast(texts, add_special_tokens=False)]
 
 
 def assert_alike(texts: list[str]) -> None:
@@ -111,7 +111,7 @@ def test_odd_texts_have_the_tokens_of_the_library(text: str) -> None:
 def corpus(most: int) -> Iterator[list[str]]:
     """Texts of chunks, from this repository and from the files of this Python, in any order."""
     folders = [ROOT / "docs", ROOT / "vmrag_link", ROOT / "tests"]
-    folders += [Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib")] if most > 2_000_000 else []
+    folders += [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")] if most > 2_000_000 else []
     files = sorted(path for folder in folders for kind in ("*.md", "*.py", "*.json") for path in folder.rglob(kind))
     random.Random(34).shuffle(files)
     for number, path in enumerate(files):

@@ -21,11 +21,11 @@ from tests import changed
     ],
 )  # fmt: skip
 def test_change_runs_the_tests_that_stand_on_it_and_no_others(file: str, runs: str, spares: str) -> None:
-    found = changed.tests_of([file])
-    assert found is not None
-    assert f"tests/{runs}" in found
-    assert f"tests/{spares}" not in found
-    assert changed.ALWAYS in found
+    tests = changed.tests_of([file])
+    assert tests is not None
+    assert f"tests/{runs}" in tests
+    assert f"tests/{spares}" not in tests
+    assert changed.ALWAYS in tests
 
 
 @pytest.mark.parametrize("file", ["pyproject.toml", "constraints-dev.txt", "tests/conftest.py"])

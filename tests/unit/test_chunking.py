@@ -143,7 +143,7 @@ def test_headings_above_a_place_are_those_whose_sections_hold_it(lines: list[str
         mark, _, title = line.strip().removesuffix(" #").partition(" ")
         if not fenced and mark and not mark.strip("#"):
             headings.append((len(mark), title))
-            above = [*(each for each in above if each[0] < len(mark)), (len(mark), title)]
+            above = [*(item for item in above if item[0] < len(mark)), (len(mark), title)]
         expected.append((range(at, at + len(line)), " > ".join(title for _, title in above if title)))
         at += len(line)
     has_title = bool(headings) and all(level > headings[0][0] for level, _ in headings[1:])
@@ -155,15 +155,15 @@ def test_headings_above_a_place_are_those_whose_sections_hold_it(lines: list[str
 def test_no_chunk_has_text_of_two_pages(strategy):
     pages = ["", "First page.", "", "  ", "Third. " * 30, "# Fourth\n\nLast words"]
     text = "\n\n\f".join(pages)
-    found = split_text(text, Chunking(strategy, size=100, overlap=20 if strategy == "characters" else 0))
-    assert all(each.text == text[each.start : each.end] for each in found)
-    assert [each.number for each in found] == list(range(len(found)))
-    assert all(one.start < two.start and one.end < two.end for one, two in itertools.pairwise(found))
-    assert {*range(len(text))} == {place for each in found for place in range(each.start, each.end)}
-    for each in found:
-        assert "\f" not in each.text.strip("\f\n ")
-    assert [each.text.strip() for each in found if "First" in each.text] == ["First page."]
-    assert found[-1].text.strip() == "# Fourth\n\nLast words"
+    result = split_text(text, Chunking(strategy, size=100, overlap=20 if strategy == "characters" else 0))
+    assert all(passage.text == text[passage.start : passage.end] for passage in result)
+    assert [item.number for item in result] == list(range(len(result)))
+    assert all(one.start < two.start and one.end < two.end for one, two in itertools.pairwise(result))
+    assert {*range(len(text))} == {place for item in result for place in range(item.start, item.end)}
+    for passage in result:
+        assert "\f" not in passage.text.strip("\f\n ")
+    assert [passage.text.strip() for passage in result if "First" in passage.text] == ["First page."]
+    assert result[-1].text.strip() == "# Fourth\n\nLast words"
 
 
 @pytest.mark.parametrize("strategy", ["characters", "headings"])

@@ -39,8 +39,8 @@ class Example(NamedTuple):
 
     @property
     def events(self) -> set[str]:
-        found = yaml.safe_load(self.text)[True]  # YAML 1.1 reads `on` so
-        return {found} if isinstance(found, str) else set(found)
+        content = yaml.safe_load(self.text)[True]  # YAML 1.1 reads `on` so
+        return {content} if isinstance(content, str) else set(content)
 
     def uses(self) -> Iterator[tuple[Any, Any]]:
         """Each job that uses the Action, and what it gives it."""
@@ -51,11 +51,11 @@ class Example(NamedTuple):
 
 
 def blocks(start: str) -> list[Example]:
-    found = []
+    result = []
     for page in sorted(DOCS.glob("*.md")):
         texts = re.findall(r"(?ms)^```yaml\n(.*?)^```", page.read_text())
-        found += [Example(page.stem, n, text) for n, text in enumerate(texts) if text.startswith(start)]
-    return found
+        result += [Example(page.stem, n, text) for n, text in enumerate(texts) if text.startswith(start)]
+    return result
 
 
 WORKFLOWS = [
@@ -68,8 +68,8 @@ each = pytest.mark.parametrize("example", WORKFLOWS, ids=lambda example: f"{exam
 
 
 def run(*argv: str) -> None:
-    done = subprocess.run([TOOLS / argv[0], *argv[1:]], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run([TOOLS / argv[0], *argv[1:]], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_workflows_in_the_documents_are_valid_and_safe(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_example_gives_the_action_what_it_takes_and_uses_what_it_gives(example: 
     for job, given in example.uses():
         assert given.keys() <= ACTION["inputs"].keys()
         assert job["timeout-minutes"] <= 60
-        [step] = [each for each in job["steps"] if OURS.fullmatch(each.get("uses", ""))]
+        [step] = [step for step in job["steps"] if OURS.fullmatch(step.get("uses", ""))]
         for name in re.findall(r"steps\.vmrag\.outputs\.([\w-]+)", example.text):
             assert step["id"] == "vmrag"
             assert name in ACTION["outputs"]
@@ -156,11 +156,11 @@ def table() -> dict[str, dict[str, str]]:
 
 def needed(modes: str) -> dict[str, str]:
     """The permissions that the table says these modes need."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for mode in modes.split(","):
         for name, access in re.findall(r"`([\w-]+): (read|write)`", table()[mode.strip()]["permissions"]):
-            found[name] = "write" if "write" in (access, found.get(name)) else "read"
-    return found
+            result[name] = "write" if "write" in (access, result.get(name)) else "read"
+    return result
 
 
 def test_table_names_every_mode_in_the_order_in_which_they_run() -> None:
@@ -172,10 +172,10 @@ def test_table_names_every_mode_in_the_order_in_which_they_run() -> None:
 def test_example_may_do_what_its_modes_need(example: Example) -> None:
     for job, given in example.uses():
         allowed = job["permissions"]
-        wanted = {"actions": "read"} if example.events == {"workflow_run"} else needed(given.get("mode", "sync"))
+        expected = {"actions": "read"} if example.events == {"workflow_run"} else needed(given.get("mode", "sync"))
         if given.get("pull-request") or given.get("comment"):
-            wanted["pull-requests"] = "write"
-        for name, access in wanted.items():
+            expected["pull-requests"] = "write"
+        for name, access in expected.items():
             assert allowed.get(name) in (access, "write") or "token" in given, (name, access, allowed)
 
 

@@ -85,7 +85,7 @@ SAMPLES = [
 def is_in(short: str, long: str) -> bool:
     """Whether nothing was taken away: the characters follow each other in both."""
     rest = iter(long)
-    return all(each in rest for each in short)
+    return all(text in rest for text in short)
 
 
 def check(form: str, text: str) -> str:
@@ -105,9 +105,9 @@ def test_added_entry_is_removed_to_the_last_byte(form, text):
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
 def test_without_a_receipt_nothing_but_the_entry_goes(form, text):
     after, _ = install.with_entry(form, text, SECTION, NAME, ENTRY)
-    left = install.without_entry(form, after, SECTION, NAME, None)
-    assert install.find_entry(form, left, SECTION, NAME) is None
-    assert install.find_entry(form, left, SECTION, "zulu") == install.find_entry(form, text, SECTION, "zulu")
+    remaining = install.without_entry(form, after, SECTION, NAME, None)
+    assert install.find_entry(form, remaining, SECTION, NAME) is None
+    assert install.find_entry(form, remaining, SECTION, "zulu") == install.find_entry(form, text, SECTION, "zulu")
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
@@ -115,9 +115,9 @@ def test_entry_that_others_follow_comes_out_from_between(form, text):
     """The person, or another program, adds one more with the same editor."""
     after, added = install.with_entry(form, text, SECTION, NAME, ENTRY)
     more, _ = install.with_entry(form, after, SECTION, "later", OTHER)
-    left = install.without_entry(form, more, SECTION, NAME, added)
-    assert install.find_entry(form, left, SECTION, "later") == OTHER
-    assert is_in("".join(text.split()), left)
+    remaining = install.without_entry(form, more, SECTION, NAME, added)
+    assert install.find_entry(form, remaining, SECTION, "later") == OTHER
+    assert is_in("".join(text.split()), remaining)
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
@@ -171,7 +171,7 @@ def test_any_json_is_edited_without_touching_the_rest(drawn, indent, tail):
 def test_any_json_with_comments_between_its_tokens_is_edited_or_left(drawn, remarks, random):
     text = json.dumps(rooted(drawn), indent=2)
     for remark in remarks:
-        places = [number for number, each in enumerate(text) if each == "\n"] or [len(text)]
+        places = [number for number, item in enumerate(text) if item == "\n"] or [len(text)]
         place = random.choice(places)
         text = text[:place] + remark + text[place:]
     try:
@@ -238,8 +238,8 @@ def test_toml_table_with_comments_and_further_keys_is_changed_in_its_lines_only(
     text = '[servers.vmrag-here]\ncommand = "old" # mine\nargs = []\ntimeout = 9\n# about what follows\n[b]\nc = 1\n'
     changed = install.with_values("toml", text, SECTION, NAME, {"command": "new", "args": ["x"]})
     assert changed == text.replace('"old"', '"new"').replace("[]", '["x"]')
-    left = install.without_entry("toml", changed, SECTION, NAME, None)
-    assert left == "# about what follows\n[b]\nc = 1\n"
+    remaining = install.without_entry("toml", changed, SECTION, NAME, None)
+    assert remaining == "# about what follows\n[b]\nc = 1\n"
 
 
 def test_toml_list_over_several_lines_is_not_changed():

@@ -35,8 +35,8 @@ def read(*parts: str) -> dict:
 
 
 def require_valid(value: dict, schema: str) -> None:
-    found = read("tests", "data", schema)
-    jsonschema.validators.validator_for(found)(found).validate(value)
+    content = read("tests", "data", schema)
+    jsonschema.validators.validator_for(content)(content).validate(value)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_registrys_entry_fits_its_schema_and_the_readme_proves_whose_it_is():
     package = server["packages"][0]
     assert package["identifier"] == PROJECT["name"]
     assert PROJECT["scripts"][package["identifier"]] == PROJECT["scripts"]["vmrag-mcp"]  # what `uvx PACKAGE` starts
-    named = {each["name"]: each.get("value") for each in package["packageArguments"]}
+    named = {argument["name"]: argument.get("value") for argument in package["packageArguments"]}
     assert [FIRST_TOOLS[0], named[FIRST_TOOLS[0]]] == FIRST_TOOLS
     from vmrag_link.cli.mcp import command
 
@@ -116,9 +116,12 @@ def test_documented_links_are_those_that_are_made():
     page = (ROOT / "docs" / "mcp.md").read_text()
     for link in (server_command.cursor_link(), server_command.vscode_link(), server_command.vscode_page_link()):
         assert link in page, link
-    asked = parse_qs(urlsplit(server_command.cursor_link()).query)
-    server = json.loads(base64.b64decode(asked["config"][0]))
-    assert json.loads(unquote(server_command.vscode_link().partition("?")[2])) == {"name": asked["name"][0], **server}
+    query_fields = parse_qs(urlsplit(server_command.cursor_link()).query)
+    server = json.loads(base64.b64decode(query_fields["config"][0]))
+    assert json.loads(unquote(server_command.vscode_link().partition("?")[2])) == {
+        "name": query_fields["name"][0],
+        **server,
+    }
     assert json.loads(parse_qs(urlsplit(server_command.vscode_page_link()).query)["config"][0]) == server
     assert server["args"][-3:] == [PROJECT["name"], *FIRST_TOOLS]
 

@@ -64,8 +64,8 @@ def calls(text: str, language: str, *names: str) -> list[tuple[int, tuple[str, .
     ],
 )
 def test_calls_are_found_outside_of_comments_and_strings(language, text, expected):
-    found = calls(text, language)
-    assert [(line, receivers) for line, receivers in found] == expected
+    result = calls(text, language)
+    assert [(line, receivers) for line, receivers in result] == expected
 
 
 def test_places_stay_where_comments_are_left_out():

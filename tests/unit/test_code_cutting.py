@@ -20,12 +20,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def texts(text: str, language: str, size: int = 1500) -> list[str]:
-    return [text[each.start : each.end] for each in cut_code(text, language, size)]
+    return [text[item.start : item.end] for item in cut_code(text, language, size)]
 
 
 def named(text: str, language: str = "python", size: int = 1500) -> list[tuple[str, str]]:
     """Each piece's symbol with its text."""
-    return [(each.symbol, text[each.start : each.end]) for each in cut_code(text, language, size)]
+    return [(piece.symbol, text[piece.start : piece.end]) for piece in cut_code(text, language, size)]
 
 
 def function(name: str, rows: int = 4, indent: str = "") -> str:
@@ -91,7 +91,7 @@ def test_small_neighbours_at_the_top_have_the_name_of_the_first() -> None:
 
 def test_small_neighbours_are_not_joined_beyond_the_size() -> None:
     text = "".join(f"def f{number}():\n    return {number}\n\n" for number in range(40))
-    assert all(len(each) <= 200 for each in texts(text, "python", 200))
+    assert all(len(item) <= 200 for item in texts(text, "python", 200))
     assert len(texts(text, "python", 200)) > 5
 
 
@@ -119,9 +119,9 @@ def test_comment_that_stands_apart_belongs_to_no_symbol() -> None:
 
 def test_tree_with_errors_is_used() -> None:
     text = f"{function('one')}\nthis is ( no python\n\n{function('two')}"
-    found = [name for name, _ in named(text)]
-    assert "one" in found
-    assert "two" in found
+    result = [name for name, _ in named(text)]
+    assert "one" in result
+    assert "two" in result
 
 
 def test_lines_end_as_they_did() -> None:
@@ -158,8 +158,8 @@ def test_without_a_grammar_lines_are_cut_where_a_block_begins() -> None:
 
 def test_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
     text = f"a = 1\n{'x' * 2001}\nb = 2\n"
-    assert [len(each) for each in texts(text, "lua", 500)] == [6, 500, 500, 500, 500, 2, 6]
-    assert [len(each) for each in texts(f"a = 1\n{'x' * 1999}\nb = 2\n", "lua", 500)] == [6, 2000, 6]
+    assert [len(item) for item in texts(text, "lua", 500)] == [6, 500, 500, 500, 500, 2, 6]
+    assert [len(text) for text in texts(f"a = 1\n{'x' * 1999}\nb = 2\n", "lua", 500)] == [6, 2000, 6]
 
 
 def test_long_line_has_no_symbol() -> None:
@@ -178,7 +178,7 @@ def test_text_that_is_too_large_is_cut_by_lines() -> None:
     large = text + "#" * 79 + ("\n" + "#" * 79) * (MOST_BYTES // 80)
     assert needs_parser(text, "python")
     assert not needs_parser(large, "python")
-    assert {each.symbol for each in cut_code(large, "python", 1500)} == {""}
+    assert {piece.symbol for piece in cut_code(large, "python", 1500)} == {""}
 
 
 def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: 
     monkeypatch.setattr(symbols, "_SPARE_STEPS", 40)
 
     def fits(rows: int) -> bool:
-        return any(each.symbol for each in cut_code(function("f", 10) + "()" * rows, "python", 1500))
+        return any(piece.symbol for piece in cut_code(function("f", 10) + "()" * rows, "python", 1500))
 
     def longest() -> int:
         low, high = 0, 20_000
@@ -205,7 +205,7 @@ def test_tree_that_is_too_large_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch)
     by_symbols = cut_code(text, "python", 300)
     monkeypatch.setattr(symbols, "MOST_NODES", 5)
     assert (
-        {each.symbol for each in cut_code(text, "python", 300)}
+        {piece.symbol for piece in cut_code(text, "python", 300)}
         == {""}
         != {by_symbol.symbol for by_symbol in by_symbols}
     )
@@ -261,7 +261,7 @@ def test_pieces_are_the_text(language: str, text: str, size: int) -> None:
 def test_pieces_are_the_text_of_programs_that_were_damaged(language: str) -> None:
     """The same numbers in every run: what fails once fails again."""
     chance = random.Random(7)
-    sources = [(ROOT / "vmrag_link" / each).read_text() for each in ("proc.py", "code/naming.py", "locks.py")]
+    sources = [(ROOT / "vmrag_link" / name).read_text() for name in ("proc.py", "code/naming.py", "locks.py")]
     for _ in range(examples(15)):
         text = chance.choice(sources)
         for _ in range(chance.randrange(8)):

@@ -40,15 +40,15 @@ def after():
 
 
 def declared(text: str, language: str, size: int = 1500) -> list[SymbolDeclaration]:
-    return [each for piece in cut_code(text, language, size) for each in piece.declared]
+    return [item for piece in cut_code(text, language, size) for item in piece.declared]
 
 
 def lines(text: str, language: str, size: int = 1500) -> dict[str, tuple[int, int]]:
-    return {each.symbol: (each.line, each.last_line) for each in declared(text, language, size)}
+    return {piece.symbol: (piece.line, piece.last_line) for piece in declared(text, language, size)}
 
 
 def kinds(text: str, language: str, size: int = 1500) -> dict[str, str]:
-    return {each.symbol: each.kind for each in declared(text, language, size)}
+    return {piece.symbol: piece.kind for piece in declared(text, language, size)}
 
 
 # -- where they are
@@ -67,13 +67,13 @@ def test_symbol_goes_from_its_declaration_to_its_end_whatever_it_is_cut_into(siz
 
 def test_class_that_fits_declares_what_is_in_it_and_small_neighbours_are_all_declared() -> None:
     _, whole, *rest = cut_code(f"{LONG}\ndef last():\n    return 4\n", "python", 400)
-    assert [each.symbol for each in whole.declared] == [
+    assert [piece.symbol for piece in whole.declared] == [
         "Session",
         "Session.age",
         "Session.refresh",
         "Session.refresh.inner",
     ]
-    assert [(each.symbol, [one.symbol for one in each.declared]) for each in rest] == [("after", ["after", "last"])]
+    assert [(piece.symbol, [one.symbol for one in piece.declared]) for piece in rest] == [("after", ["after", "last"])]
 
 
 def test_later_parts_of_a_long_symbol_do_not_declare_it() -> None:
@@ -81,7 +81,7 @@ def test_later_parts_of_a_long_symbol_do_not_declare_it() -> None:
     first, *rest = cut_code(text, "python", 300)
     assert first.declared == (("long", "function", 1, 61),)
     assert len(rest) > 3
-    assert {each.declared for each in rest} == {()}
+    assert {piece.declared for piece in rest} == {()}
 
 
 def test_declaration_below_a_long_comment_is_in_the_piece_that_has_its_line() -> None:
@@ -107,26 +107,26 @@ def test_lines_end_as_they_did() -> None:
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_all_symbols_are_declared_once_whatever_the_size(sample: str) -> None:
     text, expected = SAMPLES[sample]
-    found = declared(text, sample)
+    symbols = declared(text, sample)
     assert {name: kind for name, (kind, _) in expected.items()}.items() <= {
-        each.symbol: each.kind for each in reversed(found)
+        piece.symbol: piece.kind for piece in reversed(symbols)
     }.items()
-    assert [each.line for each in found] == sorted(each.line for each in found)
+    assert [item.line for item in symbols] == sorted(item.line for item in symbols)
     for size in (1, 60, 160, 400):
         pieces = cut_code(text, sample, size)
-        assert [each for piece in pieces for each in piece.declared] == found
+        assert [item for piece in pieces for item in piece.declared] == symbols
         for piece in pieces:
             rows = range(text.count("\n", 0, piece.start) + 1, text.count("\n", 0, piece.end - 1) + 2)
-            assert all(each.line in rows for each in piece.declared)
+            assert all(item.line in rows for item in piece.declared)
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_line_of_a_declaration_is_where_its_signature_begins(sample: str) -> None:
     text, expected = SAMPLES[sample]
     rows = text.split("\n")
-    found = {each.symbol: each.line for each in reversed(declared(text, sample))}
+    result = {piece.symbol: piece.line for piece in reversed(declared(text, sample))}
     for symbol, (_, signature) in expected.items():
-        begun = " ".join(rows[found[symbol] - 1].split())
+        begun = " ".join(rows[result[symbol] - 1].split())
         assert begun.startswith(signature) or signature.startswith(begun.rstrip("{ "))
 
 
@@ -176,7 +176,7 @@ def test_line_of_a_declaration_is_where_its_signature_begins(sample: str) -> Non
     ],
 )
 def test_symbols_too_small_for_a_piece_are_declared(language: str, text: str, there: str) -> None:
-    assert [each.symbol for each in declared(text, language)] == there.split()
+    assert [piece.symbol for piece in declared(text, language)] == there.split()
 
 
 def test_method_outside_of_its_class_has_its_own_lines() -> None:
@@ -218,8 +218,8 @@ def test_text_with_errors_declares_what_can_be_read() -> None:
 def test_no_piece_declares_more_than_two_hundred_symbols() -> None:
     text = "class A {\n" + "f() {}\n" * 210 + "}\nclass B {\n}\n"
     first, last = cut_code(text, "javascript", len(text) - 9)
-    assert Counter(each.symbol for each in first.declared) == {"A": 1, "A.f": MOST_DECLARED - 1}
-    assert [each.symbol for each in last.declared] == ["B"]
+    assert Counter(piece.symbol for piece in first.declared) == {"A": 1, "A.f": MOST_DECLARED - 1}
+    assert [piece.symbol for piece in last.declared] == ["B"]
 
 
 def test_of_a_text_with_very_many_symbols_the_first_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,13 +236,13 @@ def test_small_symbols_have_their_own_limit(monkeypatch: pytest.MonkeyPatch) -> 
     before = cut_code(text, "python", 60)
     monkeypatch.setattr(symbols, "MOST_NODES", 60)
     after = cut_code(text, "python", 60)
-    assert [each[:5] for each in after] == [each[:5] for each in before]
-    assert "A0.f" in {each.symbol for each in after[0].declared}
-    assert [each.symbol for each in after[-1].declared] == ["A19"]
+    assert [item[:5] for item in after] == [item[:5] for item in before]
+    assert "A0.f" in {piece.symbol for piece in after[0].declared}
+    assert [piece.symbol for piece in after[-1].declared] == ["A19"]
 
 
 def test_symbols_deep_within_symbols_are_the_outer_ones() -> None:
     text = "".join(f"{'  ' * depth}class A{depth} {{\n" for depth in range(40)) + "}\n" * 40
-    found = kinds(text, "java", 10_000)
-    assert len(found) == 16
-    assert all(len(each) <= 200 for each in found)
+    result = kinds(text, "java", 10_000)
+    assert len(result) == 16
+    assert all(len(item) <= 200 for item in result)

@@ -58,7 +58,7 @@ def test_language_is_known_by_the_name(path: str, language: str) -> None:
 
 
 def test_key_names_the_exact_versions_of_grammar_and_parser() -> None:
-    grammar, runtime = (importlib.metadata.version(each) for each in ("tree-sitter-python", "tree-sitter"))
+    grammar, runtime = (importlib.metadata.version(name) for name in ("tree-sitter-python", "tree-sitter"))
     assert describe_cutter("python") == f"python {grammar} / tree-sitter {runtime} / 3.3"
     assert len({describe_cutter(language) for language in GRAMMARS}) == len(GRAMMARS)
 
@@ -98,6 +98,6 @@ def test_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch
 def test_every_grammar_has_rules_and_is_in_the_extra_exactly() -> None:
     assert set(GRAMMAR_RULES) == set(GRAMMARS)
     extra = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]["code"]
-    required = {each.name: next(iter(each.specifier)) for each in map(Requirement, extra)}
+    required = {item.name: next(iter(item.specifier)) for item in map(Requirement, extra)}
     assert set(required) == {"tree-sitter", *(grammar.distribution for grammar in GRAMMARS.values())}
-    assert {each.operator for each in required.values()} == {"=="}
+    assert {value.operator for value in required.values()} == {"=="}

@@ -22,7 +22,7 @@ sealed trait Shape {
 
 
 def declared(text: str, language: str) -> list[tuple[str, str, int]]:
-    return [(each.symbol, each.kind, each.line) for piece in cut_code(text, language, 1500) for each in piece.declared]
+    return [(item.symbol, item.kind, item.line) for piece in cut_code(text, language, 1500) for item in piece.declared]
 
 
 @pytest.mark.parametrize(

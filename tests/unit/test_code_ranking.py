@@ -16,7 +16,7 @@ from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
 
 
 def piece(path: str, symbol: str = "", *declared: str, number: int = 0) -> RankedPiece:
-    rows = tuple((each, "function", 1, 1) for each in declared)
+    rows = tuple((symbol, "function", 1, 1) for symbol in declared)
     return RankedPiece(path, number, IndexedPiece(0, 1, symbol, "function", "", rows))
 
 
@@ -27,10 +27,10 @@ def no_texts(rows):
 def ranked(question: str, *pieces: RankedPiece, scores: tuple[int, ...] = (), highest: int = 0, texts=None, **kwargs):
     """The numbers of the pieces, the best first; all have the same score unless some are given."""
     given_scores = dict(enumerate(scores or (1000,) * len(pieces)))
-    asked = CodeQuestion(question, **kwargs)
+    code_question = CodeQuestion(question, **kwargs)
     texts_of = (lambda rows: {row: texts[row] for row in rows}) if texts else no_texts
-    found = code_ranking.rank_pieces(given_scores, asked, pieces.__getitem__, texts_of, highest)
-    return sorted(found, key=lambda row: (-found[row], row)), found
+    result = code_ranking.rank_pieces(given_scores, code_question, pieces.__getitem__, texts_of, highest)
+    return sorted(result, key=lambda row: (-result[row], row)), result
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_names_are_found_in_questions(text, found):
 
 def test_definition_goes_before_its_uses_and_before_all_other_collections():
     uses, defines = piece("b.py", "run"), piece("a.py", "Mount", "Mount", "Mount.match")
-    order, found = ranked("class Mount", uses, defines, scores=(1000, 10), highest=5000)
+    order, ranking = ranked("class Mount", uses, defines, scores=(1000, 10), highest=5000)
     assert order == [1, 0]
-    assert found[1] == 5001
+    assert ranking[1] == 5001
     assert ranked("Mount.match", uses, defines, scores=(1000, 10))[0] == [1, 0]
 
 
@@ -94,8 +94,8 @@ def test_of_two_definitions_the_outermost_and_the_one_of_the_same_case_go_first(
 
 
 def test_without_a_definition_the_best_keeps_its_score():
-    order, found = ranked("Mount", piece("a.py"), piece("b.py"), scores=(700, 600), highest=5000)
-    assert (order, found[0]) == ([0, 1], 700)
+    order, ranking = ranked("Mount", piece("a.py"), piece("b.py"), scores=(700, 600), highest=5000)
+    assert (order, ranking[0]) == ([0, 1], 700)
 
 
 def test_names_of_files_and_symbols_count():
@@ -191,10 +191,10 @@ def test_code_that_contains_the_question_ranks_first():
 
 def test_further_pieces_of_a_file_are_lower():
     same = [piece("a.py", number=number) for number in range(3)]
-    order, found = ranked("nothing", *same, piece("b.py"), scores=(1000, 990, 980, 900))
+    order, ranking = ranked("nothing", *same, piece("b.py"), scores=(1000, 990, 980, 900))
     assert order == [0, 3, 1, 2]
-    assert found[0] == 1000
-    assert all(found[first] > found[second] for first, second in itertools.pairwise(order))
+    assert ranking[0] == 1000
+    assert all(ranking[first] > ranking[second] for first, second in itertools.pairwise(order))
 
 
 SOME = st.lists(st.sampled_from("Session session sessions sess Handler handle run ranOver a b".split()), min_size=1)
@@ -203,10 +203,10 @@ SOME = st.lists(st.sampled_from("Session session sessions sess Handler handle ru
 @given(SOME, SOME, SOME, st.booleans())
 def test_question_is_compared_with_names_as_if_with_each_of_them(words, symbol, others, is_name):
     question = CodeQuestion(".".join(words) if is_name else " ".join([*words, f"{'.'.join(words[:2])}.x"]))
-    lower = [each.lower() for each in symbol]
-    last = [(asked, symbol[-len(asked) :]) for asked in map(list, question.names)]
-    exact = any(asked == ends for asked, ends in last)
-    alike = question.is_name and any([*map(str.lower, asked)] == [*map(str.lower, ends)] for asked, ends in last)
+    lower = [text.lower() for text in symbol]
+    last = [(item, symbol[-len(item) :]) for item in map(list, question.names)]
+    exact = any(item == ends for item, ends in last)
+    alike = question.is_name and any([*map(str.lower, item)] == [*map(str.lower, ends)] for item, ends in last)
     share = code_ranking.DECLARED if question.is_name else code_ranking.MENTIONED
     share = share if exact else share // 2 if alike else 0
     expected = share * code_ranking.OUTERMOST // code_ranking.FULL_FACTOR if len(symbol) == 1 else share

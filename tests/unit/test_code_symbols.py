@@ -626,8 +626,8 @@ $$ LANGUAGE plpgsql;
 def test_symbols_have_names_kinds_and_signatures(language: str) -> None:
     text, expected = SAMPLES[language]
     pieces = cut_code(text, language, 160)
-    found = {piece.symbol: (piece.kind, piece.signature) for piece in reversed(pieces) if piece.symbol}
-    assert {name: found.get(name) for name in expected} == expected
+    result = {piece.symbol: (piece.kind, piece.signature) for piece in reversed(pieces) if piece.symbol}
+    assert {name: result.get(name) for name in expected} == expected
     assert "".join(text[piece.start : piece.end] for piece in pieces) == text
 
 
@@ -661,5 +661,5 @@ def test_symbols_have_names_kinds_and_signatures(language: str) -> None:
 )
 def test_comment_above_a_symbol_is_in_its_piece(language: str, symbol: str, above: str) -> None:
     text, _ = SAMPLES[language]
-    first = next(each for each in cut_code(text, language, 160) if each.symbol == symbol)
+    first = next(piece for piece in cut_code(text, language, 160) if piece.symbol == symbol)
     assert text[first.start : first.end].startswith(above)

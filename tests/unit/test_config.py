@@ -39,7 +39,7 @@ def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> c
 def load(text=None, **sources) -> config.LoadedSettings[Any]:
     """The settings where somebody agreed to all that the file states."""
     data = text.encode() if isinstance(text, str) else text
-    agreed = {each.name: each.value for each in config.list_trust_settings(data, ".vmrag.yaml")}
+    agreed = {setting.name: setting.value for setting in config.list_trust_settings(data, ".vmrag.yaml")}
     return cloned(data, agreed=agreed or None, **sources)
 
 
@@ -216,9 +216,9 @@ def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
         if not key.requires_trust(value):
             continue
         text = str(value).lower() if key.kind is bool else str(value)
-        found = leaf(cloned(f"{name}: {text}\n").config, name)
-        assert found == key.narrow_value(value, key.default)
-        assert found == key.default or (key.narrower is not None and found == value)
+        setting = leaf(cloned(f"{name}: {text}\n").config, name)
+        assert setting == key.narrow_value(value, key.default)
+        assert setting == key.default or (key.narrower is not None and setting == value)
 
 
 _TEXTS = {

@@ -152,9 +152,9 @@ def test_every_document_of_ours_is_stored_as_it_is_written(converter: Converter)
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     assert len(pages) > 10
     for page in pages:
-        found = converter.convert(page.read_bytes(), name=page.name)
+        converted = converter.convert(page.read_bytes(), name=page.name)
         heading = page.read_text().partition("\n")[0]
-        assert (found.text, f"# {found.title}", found.metadata) == (page.read_text(), heading, {})
+        assert (converted.text, f"# {converted.title}", converted.metadata) == (page.read_text(), heading, {})
 
 
 # -- data
@@ -197,10 +197,10 @@ def test_each_value_of_json_is_a_line_with_its_path(converter: Converter, data: 
 def test_json_of_one_meaning_gives_one_text_and_its_title(converter: Converter) -> None:
     value = {"title": " The  API ", "paths": {"/users": {"get": {"summary": "List users"}}}}
     compact, spread = (json.dumps(value, indent=indent).encode() for indent in (None, 4))
-    found = converter.convert(compact, name="x.json")
-    assert found == converter.convert(spread, name="x.json")
-    assert found.title == "The API"
-    assert "paths./users.get.summary: List users" in found.text
+    converted = converter.convert(compact, name="x.json")
+    assert converted == converter.convert(spread, name="x.json")
+    assert converted.title == "The API"
+    assert "paths./users.get.summary: List users" in converted.text
 
 
 def test_each_line_of_json_lines_is_a_paragraph(converter: Converter) -> None:
@@ -270,8 +270,8 @@ def test_notebook_of_format_3_is_read_too(converter: Converter) -> None:
         {"cell_type": "code", "input": "1", "outputs": [{"output_type": "pyout", "text": "1"}]},
     ]
     data = json.dumps({"worksheets": [{"cells": cells}]}).encode()
-    found = converter.convert(data, name="x.ipynb")
-    assert (found.title, found.text) == ("Old", "## Old\n\n```\n1\n```\n\n```\n1\n```")
+    converted = converter.convert(data, name="x.ipynb")
+    assert (converted.title, converted.text) == ("Old", "## Old\n\n```\n1\n```\n\n```\n1\n```")
 
 
 @pytest.mark.parametrize(
@@ -346,9 +346,9 @@ def f():
 
 
 def test_html_becomes_the_text_that_a_reader_sees(converter: Converter) -> None:
-    found = converter.convert(HTML.encode(), name="x.html")
-    assert found.title == "The Title"
-    assert found.text == (
+    converted = converter.convert(HTML.encode(), name="x.html")
+    assert converted.title == "The Title"
+    assert converted.text == (
         "# Heading\n\nOne bold word.\nNext line\n\nfirst\nsecond item\n\na\tb\n1\t2\n\n```\ndef f():\n    return 1\n```\n\nlast & least"
     )
 
@@ -368,8 +368,8 @@ def test_html_becomes_the_text_that_a_reader_sees(converter: Converter) -> None:
     ],
 )
 def test_page_is_read_however_it_is_written(converter: Converter, source: str, title: str, text: str) -> None:
-    found = converter.convert(source.encode(), name="x.html")
-    assert (found.title, found.text) == (title, text)
+    converted = converter.convert(source.encode(), name="x.html")
+    assert (converted.title, converted.text) == (title, text)
 
 
 def test_page_in_html_has_the_sections_of_its_headings(converter: Converter) -> None:

@@ -121,12 +121,12 @@ def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: P
         (own / name).touch()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         argv = [sys.executable, "-P", "-c", _ATTEMPTS, str(listener.getsockname()[1]), str(outside)]
-        found = json.loads(subprocess.run(argv, cwd=own, capture_output=True, text=True, check=True).stdout)
-    network, native = found.pop("network"), found.pop("native")
+        content = json.loads(subprocess.run(argv, cwd=own, capture_output=True, text=True, check=True).stdout)
+    network, native = content.pop("network"), content.pop("native")
     allowed = {"own file", "removing its own file", "module"}
-    assert {name for name, outcome in found.items() if outcome == "done"} == allowed
-    assert found.pop("database") == "ImportError"
-    assert {outcome for name, outcome in found.items() if name not in allowed} == {"PermissionError"}
+    assert {name for name, outcome in content.items() if outcome == "done"} == allowed
+    assert content.pop("database") == "ImportError"
+    assert {outcome for name, outcome in content.items() if name not in allowed} == {"PermissionError"}
     assert [path.name for path in outside.iterdir()] == ["kept"]
     if sys.platform == "linux" and subprocess.run([sys.executable, "-c", _UNSHARE], check=False).returncode == 0:
         assert network != str(Path("/proc/self/ns/net").readlink())
@@ -257,19 +257,21 @@ def test_code_in_c_reaches_no_file_no_program_no_process_and_no_network(home: Pa
 
 @LANDLOCK
 def test_landlock_alone_keeps_every_file_from_code_in_c(home: Path) -> None:
-    done = natively_done(home, without="kernel_rules.refuse_calls")
-    assert not {"read", "read of its parent", "list", "write", "overwrite", "remove", "move", "link", "shell"} & {*done}
-    assert {*_OWN} <= {*done}
+    result = natively_done(home, without="kernel_rules.refuse_calls")
+    assert not {"read", "read of its parent", "list", "write", "overwrite", "remove", "move", "link", "shell"} & {
+        *result
+    }
+    assert {*_OWN} <= {*result}
     assert (home / ".ssh" / "id").read_text() == "secret"
 
 
 @SECCOMP
 def test_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_from_code_in_c(home: Path) -> None:
-    done = natively_done(home, without="kernel_rules.restrict_files")
+    result = natively_done(home, without="kernel_rules.restrict_files")
     files = {"read", "list", "write", "overwrite", "remove", "move", "link"}
     own_files = {"new file in its own folder", "file without a name", "folder in its own folder", "own file to write"}
-    assert {*done} - files - own_files - {"read of its parent"} == {*_OWN}
-    assert files <= {*done}, "what is to show the filter shows Landlock"
+    assert {*result} - files - own_files - {"read of its parent"} == {*_OWN}
+    assert files <= {*result}, "what is to show the filter shows Landlock"
 
 
 _FILLS = """
@@ -311,10 +313,10 @@ def test_missing_kernel_features_are_listed_and_tolerated(home: Path, monkeypatc
 @pytest.mark.parametrize(("column", "header"), [(1, "*/asm/unistd_64.h"), (2, "asm-generic/unistd.h")])
 def test_numbers_of_system_calls_are_those_of_the_kernels_own_headers(column: int, header: str) -> None:
     """That of x86_64, and the one that aarch64 has in common with newer architectures."""
-    found = next(Path("/usr/include").glob(header), None)
-    if found is None:
+    path = next(Path("/usr/include").glob(header), None)
+    if path is None:
         pytest.skip(f"{header}: this machine has no such header of the kernel (linux-libc-dev)")
-    known = dict(re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", found.read_text(), re.MULTILINE))
+    matches = dict(re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", path.read_text(), re.MULTILINE))
     named = {call.split()[0]: call.split()[column] for call in ", ".join(kernel_rules._REFUSED).split(", ")}
     for name, numbers in {
         "clone": kernel_rules._CLONE,
@@ -333,7 +335,7 @@ def test_numbers_of_system_calls_are_those_of_the_kernels_own_headers(column: in
         ),
     }.items():
         named[name] = str(numbers[column - 1])
-    assert named == {name: known.get(name, "-") for name in named}
+    assert named == {name: matches.get(name, "-") for name in named}
 
 
 @LINUX

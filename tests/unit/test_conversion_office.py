@@ -114,9 +114,9 @@ column 5: left over
 def test_documents_of_other_programs_become_markdown(
     converter: Converter, name: str, data: bytes, title: str, text: str
 ) -> None:
-    found = converter.convert(data, name=name)
-    assert (found.title, found.text) == (title, text)
-    assert found.file_type == name.partition(".")[2]
+    converted = converter.convert(data, name=name)
+    assert (converted.title, converted.text) == (title, text)
+    assert converted.file_type == name.partition(".")[2]
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,9 @@ def documented(source: str, name: str = "boxes") -> pages.Documentation:
 
 
 def test_module_is_its_docstring_and_its_public_documented_definitions_in_the_order_of_the_source():
-    found = documented(SOURCE)
-    assert found.doc == "Says what\nthe module is for."
-    assert [entry.name for entry in found.entries] == [
+    page = documented(SOURCE)
+    assert page.doc == "Says what\nthe module is for."
+    assert [entry.name for entry in page.entries] == [
         *("here", "wait", "Box", "Box.open", "Box.size", "Box.make", "Box.empty", "Speaking", "Speaking.say")
     ]
 
@@ -104,20 +104,20 @@ def test_computed_all_makes_all_names_public():
 
 
 def test_names_from_a_private_module_are_documented():
-    found = documented("from _collections_abc import Sized, Mapping\n__all__ = ['Mapping']")
-    assert [entry.name for entry in found.entries][:2] == ["Mapping", "Mapping.get"]
+    page = documented("from _collections_abc import Sized, Mapping\n__all__ = ['Mapping']")
+    assert [entry.name for entry in page.entries][:2] == ["Mapping", "Mapping.get"]
 
 
 def test_names_from_a_c_module_are_documented_from_python():
-    found = documented("from _io import (FileIO,\n open)\n__all__ = ['open']")
-    assert [entry.name for entry in found.entries] == ["open"]
-    assert found.entries[0].signature.startswith("open(file, mode='r', buffering=-1,")
+    page = documented("from _io import (FileIO,\n open)\n__all__ = ['open']")
+    assert [entry.name for entry in page.entries] == ["open"]
+    assert page.entries[0].signature.startswith("open(file, mode='r', buffering=-1,")
 
 
 def test_module_in_c_is_read_from_its_objects():
-    found = pages.read_documentation(library.Module("math", None))
-    assert "mathematical functions" in found.doc
-    entries = {entry.name: entry for entry in found.entries}
+    documentation = pages.read_documentation(library.Module("math", None))
+    assert "mathematical functions" in documentation.doc
+    entries = {entry.name: entry for entry in documentation.entries}
     assert entries["cos"].signature == "cos(x, /)"
     assert entries["cos"].doc == "Return the cosine of x (measured in radians)."
     assert list(entries) == sorted(entries)
@@ -173,9 +173,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def _read(folder: Path) -> None:
     for seed in SEEDS:
         environ = os.environ | {"PYTHONHASHSEED": seed}
-        done = subprocess.run([sys.executable, "-c", READ], env=environ, capture_output=True, text=True, check=True)
-        assert done.stderr == ""
-        (folder / seed).write_text(done.stdout)
+        result = subprocess.run([sys.executable, "-c", READ], env=environ, capture_output=True, text=True, check=True)
+        assert result.stderr == ""
+        (folder / seed).write_text(result.stdout)
 
 
 @pytest.fixture(scope="session")
@@ -202,7 +202,7 @@ def test_pages_are_read_without_running_the_library_and_the_same_each_time(runs)
 
 
 def test_story_changes_exactly_what_it_says(rendered):
-    told = [pages.ModulePage(*each) for each in rendered.items()]
+    told = [pages.ModulePage(*item) for item in rendered.items()]
     story.check_pages(told)
     after = {page.name: page.text for page in story.revise_pages(told)}
     assert rendered.keys() - after.keys() == set(story.REMOVED)

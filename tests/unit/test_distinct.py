@@ -109,8 +109,8 @@ def test_copies_show_page_before_fixture_and_vendored_file():
 
 def test_copies_show_passage_with_better_score():
     text = " ".join(PROSE)
-    found = [ComparedPassage("manual", "man1/deep/x.md", text, -9), ComparedPassage("docs", "x.md", text, -8)]
-    assert group_copies(found) == [[0, 1]]
+    result = [ComparedPassage("manual", "man1/deep/x.md", text, -9), ComparedPassage("docs", "x.md", text, -8)]
+    assert group_copies(result) == [[0, 1]]
 
 
 def test_passages_of_one_document_are_not_grouped_as_copies():

@@ -110,9 +110,9 @@ def test_title_of_restructuredtext_is_its_first_ruled_line(text: str, title: str
 
 def test_front_matter_becomes_metadata_and_leaves_the_text() -> None:
     source = "---\nid: 12\nok: true\nday: 2024-05-01\n3: x\nnested: {a: [1, null, 2.5]}\n---\n# Title\n"
-    found = convert_text(source, "markdown")
-    assert found.metadata == {"id": 12, "ok": True, "day": "2024-05-01", "3": "x", "nested": {"a": [1, None, 2.5]}}
-    assert (found.title, found.content) == ("Title", "# Title\n")
+    text = convert_text(source, "markdown")
+    assert text.metadata == {"id": 12, "ok": True, "day": "2024-05-01", "3": "x", "nested": {"a": [1, None, 2.5]}}
+    assert (text.title, text.content) == ("Title", "# Title\n")
 
 
 def test_title_in_the_front_matter_goes_before_the_headings() -> None:
@@ -125,8 +125,8 @@ def test_title_in_the_front_matter_goes_before_the_headings() -> None:
 )
 def test_invalid_front_matter_is_text(block: str) -> None:
     source = f"---\n{block}\n---\n# Title\n"
-    found = convert_text(source, "markdown")
-    assert (found.metadata, found.content) == ({}, source)
+    text = convert_text(source, "markdown")
+    assert (text.metadata, text.content) == ({}, source)
 
 
 @pytest.mark.parametrize(

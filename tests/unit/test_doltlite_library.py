@@ -34,7 +34,7 @@ def requirements() -> dict[str, str]:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     pinned = {name: (ROOT / name).read_text() for name in ("constraints.txt", "constraints-dev.txt")}
     lines = {"pyproject.toml": declared} | {name: text.splitlines() for name, text in pinned.items()}
-    return {name: next(each for each in of if each.startswith("doltlite==")) for name, of in lines.items()}
+    return {name: next(text for text in of if text.startswith("doltlite==")) for name, of in lines.items()}
 
 
 @pytest.mark.parametrize(("system", "machine"), WHERE)
@@ -64,8 +64,8 @@ def test_library_is_found_without_importing_its_package() -> None:
         "assert before == (dict(os.environ), sqlite3.connect(':memory:').execute('SELECT sqlite_version()').fetchone()[0])\n"
         "assert version != before[1], version"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_missing_wheel_error_names_the_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:

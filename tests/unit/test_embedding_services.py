@@ -116,7 +116,7 @@ def test_each_service_is_asked_in_its_own_words_with_its_own_key(services, key, 
 def test_only_cohere_hears_what_is_a_query(services, key):
     for name in NAMES:
         load(services, name).embed_queries(["x"])
-    assert [asked.body.get("input_type") for asked in services.asked] == [None, "search_query", None, None]
+    assert [request.body.get("input_type") for request in services.asked] == [None, "search_query", None, None]
 
 
 def test_server_that_is_not_the_services_own_needs_no_key(services):
@@ -127,12 +127,12 @@ def test_server_that_is_not_the_services_own_needs_no_key(services):
 def test_many_texts_are_sent_in_batches_and_keep_their_order(services, key):
     texts = [f"text number {number}" for number in range(200)]
     assert load(services, "cohere").embed(texts) == [load(services, "cohere").embed([text])[0] for text in texts]
-    assert [len(asked.texts) for asked in services.asked[:3]] == [96, 96, 8]
+    assert [len(request.texts) for request in services.asked[:3]] == [96, 96, 8]
 
 
 def test_long_texts_share_fewer_requests(services):
     load(services, "ollama").embed(["word " * 790] * 30)
-    assert [len(asked.texts) for asked in services.asked] == [25, 5]
+    assert [len(request.texts) for request in services.asked] == [25, 5]
 
 
 def test_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services):
@@ -147,7 +147,7 @@ def test_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services):
 def test_empty_text_is_sent_to_nobody(services):
     model = load(services, "openai")
     assert model.embed(["", "  \n", "x"])[:2] == [make_uniform_vector(256)] * 2
-    assert [asked.texts for asked in services.asked] == [["x"]]
+    assert [request.texts for request in services.asked] == [["x"]]
     assert model.embed([]) == []
 
 
@@ -174,7 +174,7 @@ def test_no_text_is_sent_twice_to_a_service(services, tmp_path):
     model = registry.choose_stored_model(made(services, "ollama"), settings(services, "ollama"), ALLOWED).load()
     services.asked.clear()
     again, counts = embed_texts(cache, model, texts | {"c" * 64: "three"})
-    assert [asked.texts for asked in services.asked] == [["three"]]
+    assert [request.texts for request in services.asked] == [["three"]]
     assert (counts.embedded, counts.cached) == (1, 2)
     assert {name: again[name] for name in texts} == first
 
@@ -406,8 +406,8 @@ def test_httpx_is_loaded_by_those_who_ask_only():
         "for name in registry.MODEL_NAMES: registry.load_model(name)\n"
         "print('httpx' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"
 
 
 def test_every_service_has_its_settings():
@@ -431,7 +431,7 @@ def test_service_that_nobody_agreed_to_is_not_asked(services, key, name):
 def test_address_that_only_the_file_names_gets_texts_without_the_key(services, key, name):
     model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(NAMES)))
     model.embed(TEXTS)
-    assert [asked.key for asked in services.asked] == [None]
+    assert [request.key for request in services.asked] == [None]
     services.script = [(401, {}, {})]
     error = failure(model)
     assert f"{KEYS[name]} was not sent, because only .vmrag.yaml sets this address" in error.message

@@ -24,7 +24,7 @@ ELSEWHERE = {"doltcli"}
 
 
 def own(extra: str) -> list[Requirement]:
-    return [each for each in map(Requirement, DECLARED[extra]) if each.name != "vmrag-link"]
+    return [item for item in map(Requirement, DECLARED[extra]) if item.name != "vmrag-link"]
 
 
 def test_every_extra_that_installs_something_is_known_by_its_modules() -> None:
@@ -42,11 +42,11 @@ def by_module() -> Mapping[str, list[str]]:
 def test_modules_of_an_extra_are_those_that_its_requirements_install(
     extra: str, by_module: Mapping[str, list[str]]
 ) -> None:
-    missing = [each for each in extras.MODULES[extra] if each not in by_module]
+    missing = [module for module in extras.MODULES[extra] if module not in by_module]
     if missing:
         pytest.skip(f"{missing[0]} is not installed")
-    found = {canonicalize_name(ONLY_FILES.get(each, by_module[each][0])) for each in extras.MODULES[extra]}
-    assert found == {canonicalize_name(each.name) for each in own(extra)} - ELSEWHERE
+    result = {canonicalize_name(ONLY_FILES.get(module, by_module[module][0])) for module in extras.MODULES[extra]}
+    assert result == {canonicalize_name(item.name) for item in own(extra)} - ELSEWHERE
 
 
 def test_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,30 +115,30 @@ def test_shell_command_is_found_by_a_shell(
 
 def brought(extra: str) -> set[str]:
     """The names of all packages that come with an extra here, ours not counted."""
-    found: set[str] = set()
+    result: set[str] = set()
     base = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    left = [Requirement(each) for each in (*base, *DECLARED[extra])]
+    left = [Requirement(item) for item in (*base, *DECLARED[extra])]
     while left:
         requirement = left.pop()
         if requirement.name == "vmrag-link":
-            left += [Requirement(each) for other in requirement.extras for each in DECLARED[other]]
+            left += [Requirement(item) for other in requirement.extras for item in DECLARED[other]]
             continue
         key = f"{canonicalize_name(requirement.name)}[{','.join(sorted(requirement.extras))}]"
-        if key in found or (requirement.marker and not requirement.marker.evaluate()):
+        if key in result or (requirement.marker and not requirement.marker.evaluate()):
             continue
-        found.add(key)
-        for each in map(Requirement, requires(requirement.name) or ()):
+        result.add(key)
+        for text in map(Requirement, requires(requirement.name) or ()):
             chosen = [{"extra": name} for name in (*requirement.extras, "")]
-            if each.marker is None or any(each.marker.evaluate(one) for one in chosen):
-                each.marker = None
-                left.append(each)
-    return {each.partition("[")[0] for each in found}
+            if text.marker is None or any(text.marker.evaluate(one) for one in chosen):
+                text.marker = None
+                left.append(text)
+    return {text.partition("[")[0] for text in result}
 
 
 def test_server_for_agents_brings_a_bounded_number_of_packages() -> None:
     """Without the grammars fifty at most, ours among them; who adds one says here what for."""
     try:
-        with_grammars, grammars = brought("mcp"), {each for each in brought("code") if each.startswith("tree-sitter")}
+        with_grammars, grammars = brought("mcp"), {text for text in brought("code") if text.startswith("tree-sitter")}
     except PackageNotFoundError as missing:
         pytest.skip(f"{missing.name} is not installed")
     assert len(grammars) == 16

@@ -133,8 +133,8 @@ def assert_chroma_takes(normal):
     [(key, inner)] = normal.items()
     if key in ("$and", "$or"):
         assert len(inner) > 1
-        for each in inner:
-            assert_chroma_takes(each)
+        for condition in inner:
+            assert_chroma_takes(condition)
     else:
         assert len(inner) == 1
 
@@ -202,13 +202,13 @@ def test_filter_columns_match_the_metadata_in_chroma(keys, headers):
         [0] * count,
         [header.metadata for header in headers],
         *(
-            [*each]
-            for each in zip(*((header.title, header.doc_id, header.content_hash) for header in headers), strict=True)
+            [*item]
+            for item in zip(*((header.title, header.doc_id, header.content_hash) for header in headers), strict=True)
         ),
     )
     held = [build_document_metadata(header, "issue_logs") for header in headers]
-    expected = {key: [each.get(key) for each in held] for key in keys}
+    expected = {key: [row.get(key) for row in held] for key in keys}
     assert {key: [*column] for key, column in columns.build_columns(documents, GUIDE).items()} == expected
     assert [columns.build_document_columns(header, GUIDE) for header in headers] == [
-        {key: [each.get(key)] for key in keys} for each in held
+        {key: [row.get(key)] for key in keys} for row in held
     ]

@@ -22,7 +22,7 @@ def fused(vectors: dict[int, int], words: dict[int, int], weight: float) -> dict
 
 def exact(vectors: dict[int, int], words: dict[int, int], weight: int) -> dict[int, Fraction]:
     """The scores of a single collection, not rounded; `weight` in thousandths."""
-    nearest, wordiest = (max(map(abs, each.values()), default=0) or 1 for each in (vectors, words))
+    nearest, wordiest = (max(map(abs, item.values()), default=0) or 1 for item in (vectors, words))
     return {
         row: Fraction(weight * near, FULL_WEIGHT * nearest)
         + Fraction((FULL_WEIGHT - weight) * words[row], FULL_WEIGHT * wordiest)
@@ -64,7 +64,7 @@ SCORED = st.dictionaries(st.integers(0, 50), st.tuples(st.integers(-(2**24), 2**
 
 
 def kinds(scored: dict[int, tuple[int, int]]) -> tuple[dict[int, int], dict[int, int]]:
-    vectors, words = ({row: each[kind] for row, each in scored.items()} for kind in (0, 1))
+    vectors, words = ({row: value[kind] for row, value in scored.items()} for kind in (0, 1))
     return vectors, words
 
 
@@ -95,7 +95,7 @@ def collections(draw: st.DrawFn) -> list[CollectionScores]:
     """No row is in two of them, and no score by words is above what it can be at most."""
     made = []
     for number in range(draw(st.integers(1, 4))):
-        vectors, words = kinds({100 * number + row: each for row, each in draw(SCORED).items()})
+        vectors, words = kinds({100 * number + row: value for row, value in draw(SCORED).items()})
         made.append(CollectionScores(vectors, words, max([1, *words.values()]) + draw(st.integers(0, 10**12))))
     return made
 

@@ -164,9 +164,9 @@ def test_unknown_field_names_those_that_there_are():
     ],
 )
 def test_find_misses_lists_each_kind_of_miss(query, found, kinds):
-    asked = GoldenQuery("x", 1, **query)
-    assert [miss.kind for miss in find_misses(asked, found, 5, comparable=True)] == kinds
-    assert [miss.kind for miss in find_misses(asked, found, 5, comparable=False)] == [
+    golden = GoldenQuery("x", 1, **query)
+    assert [miss.kind for miss in find_misses(golden, found, 5, comparable=True)] == kinds
+    assert [miss.kind for miss in find_misses(golden, found, 5, comparable=False)] == [
         k for k in kinds if k != "ranking"
     ]
 
@@ -188,8 +188,8 @@ def test_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes
     query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md"), within=within)
     answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate(found)]
     missed = find_misses(query, answer, 9, comparable=True)
-    assert [each.message for each in missed] == ([message] if message else [])
-    assert all(each.wanted and each.got for each in missed)
+    assert [finding.message for finding in missed] == ([message] if message else [])
+    assert all(query.wanted and query.got for query in missed)
 
 
 def test_document_that_rises_by_more_places_is_out_of_order_as_one_that_falls_is():
@@ -249,7 +249,7 @@ def test_braces_byte_order_marks_line_ends_and_missing_newlines_are_kept():
     marked = record("\ufeffqueries:\r\n- query: |\r\n    x\r\n\r\n- query: y", q0=(A,), q1=(B,))
     assert marked.startswith("\ufeffrecorded: ")
     assert "\n" not in marked.replace("\r\n", "")
-    assert [each.text for each in read(marked)] == ["x\n", "y"]
+    assert [passage.text for passage in read(marked)] == ["x\n", "y"]
 
 
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
@@ -296,10 +296,10 @@ def test_recorded_answers_are_read_again_and_comments_stay(parts, newline):
     before = before.replace("\n", newline)
     rankings = {number: tuple(ranking) for number, (*_, ranking) in enumerate(parts) if ranking is not None}
     after = rewrite.record_answers(before.encode(), rewrite.RecordedAnswers(rankings), NOW, LABEL)
-    found = file.parse_queries(after, LABEL)
-    assert found.recorded == (NOW if rankings else None)
-    assert [query.ranking for query in found.queries] == [
-        rankings.get(number, each.ranking) for number, each in enumerate(read(before))
+    queries = file.parse_queries(after, LABEL)
+    assert queries.recorded == (NOW if rankings else None)
+    assert [query.ranking for query in queries.queries] == [
+        rankings.get(number, item.ranking) for number, item in enumerate(read(before))
     ]
     assert comments(after.decode()) == comments(before)
     assert rewrite.record_answers(after, rewrite.RecordedAnswers(rankings), NOW, LABEL) == after

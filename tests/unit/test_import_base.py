@@ -28,14 +28,14 @@ FOLDERS = st.one_of(st.just(ROOT), PATHS)
 
 @given(FOLDERS, PATHS)
 def test_recorded_base_gives_the_same_ids_on_each_machine(folder: str, file: str) -> None:
-    here, there = (
+    base, there = (
         make_base(TOP / folder, TOP),
         restore_base(make_base(TOP / folder, TOP).recorded, Path("/home/ada/clone")),
     )
-    assert find_base_problem(here.recorded) is None
-    assert here.make_doc_id(TOP / folder / file) == there.make_doc_id(Path("/home/ada/clone") / folder / file) == file
-    assert here.make_source(TOP / folder / file) == there.make_source(Path("/home/ada/clone") / folder / file)
-    assert TOP / here.make_source(TOP / folder / file) == TOP / folder / file
+    assert find_base_problem(base.recorded) is None
+    assert base.make_doc_id(TOP / folder / file) == there.make_doc_id(Path("/home/ada/clone") / folder / file) == file
+    assert base.make_source(TOP / folder / file) == there.make_source(Path("/home/ada/clone") / folder / file)
+    assert TOP / base.make_source(TOP / folder / file) == TOP / folder / file
 
 
 @given(PATHS)
@@ -76,8 +76,8 @@ def test_of_several_ids_of_a_file_the_one_that_it_would_get_now_counts() -> None
         ("b", "docs/guide/a.md"),
     ):
         for rows in (stored, stored[::-1]):
-            found = restore_base(base, TOP)
-            assert found.map_ids_by_source(found.list_sources(rows)) == {"docs/guide/a.md": expected}
+            result = restore_base(base, TOP)
+            assert result.map_ids_by_source(result.list_sources(rows)) == {"docs/guide/a.md": expected}
 
 
 def test_absolute_source_of_before_is_the_same_file_on_another_machine() -> None:

@@ -16,7 +16,7 @@ def test_row_names_its_segment_its_collection_in_it_and_its_slot():
     assert (keywords.unpack_segment(named), keywords.unpack_slot(named)) == (5, 7)
     assert keywords.unpack_piece(named) == keywords.unpack_piece(keywords.pack_row(3, keywords.LAST_SLOT, 5))
     others = [keywords.pack_row(3, 7, 6), keywords.pack_row(4, 7, 5), keywords.pack_row(3, 7)]
-    assert keywords.unpack_piece(named) not in {keywords.unpack_piece(each) for each in others}
+    assert keywords.unpack_piece(named) not in {keywords.unpack_piece(other) for other in others}
     last = (1 << keywords.COLLECTION_BITS) - 1
     assert row(keywords.LAST_SLOT, 3) < row(0, 4)
     assert row(keywords.LAST_SLOT, last) < keywords.pack_row(0, 0, 1)

@@ -43,9 +43,9 @@ def test_order_in_which_tables_meet_does_not_matter() -> None:
     }
     for _ in range(200):
         rows = [replace(PIN, **{name: draw.choice(values) for name, values in fields.items()}) for _ in range(4)]
-        found = {reduce(join_links, order) for order in itertools.permutations(rows)}
-        assert len(found) == 1
-        assert {join_links(found.copy().pop(), row) for row in rows} == found
+        result = {reduce(join_links, order) for order in itertools.permutations(rows)}
+        assert len(result) == 1
+        assert {join_links(result.copy().pop(), row) for row in rows} == result
 
 
 def test_only_rows_that_change_are_additions() -> None:

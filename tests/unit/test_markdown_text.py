@@ -46,8 +46,8 @@ def test_paragraph_begins_nothing_else(begin: str) -> None:
 
 def test_github_makes_no_link_emoji_formula_or_mention_of_it() -> None:
     shown = markdown_text.escape_markdown("http://x.y WWW.x.y a@b.c @who #12 GH-12 :smile: $x$ ~~x~~ __x__ _x_")
-    for each in ("://", "WWW.", "@", "#12", "GH-", ":smile:", "$", "~", "__x", "_x", "x_"):
-        assert each not in shown.replace("&#", "&")
+    for name in ("://", "WWW.", "@", "#12", "GH-", ":smile:", "$", "~", "__x", "_x", "x_"):
+        assert name not in shown.replace("&#", "&")
 
 
 def test_newline_stays_in_its_cell() -> None:

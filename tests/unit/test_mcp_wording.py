@@ -24,35 +24,35 @@ SERVERS = [
     ToolChoice(read_only=True),
     ToolChoice(toolsets="all", read_only=True),
     *(ToolChoice(toolsets=toolset) for toolset in list_toolsets()),
-    *(ToolChoice(toolsets="all", exclude_tools=each) for each in load_catalogue()),
+    *(ToolChoice(toolsets="all", exclude_tools=tool) for tool in load_catalogue()),
 ]
 
 
 def texts(server: ToolSelection) -> list[str]:
     """All that a client of the server is told before it calls anything, and what errors suggest."""
-    found = [server.write_instructions(), *(each.about for each in list_prompts(server))]
+    result = [server.write_instructions(), *(item.about for item in list_prompts(server))]
     for protocol_tool in protocol_tools(server):
         shapes = protocol_tool.input_schema["properties"].values()
-        found += [protocol_tool.description, *(shape["description"] for shape in shapes if "description" in shape)]
+        result += [protocol_tool.description, *(shape["description"] for shape in shapes if "description" in shape)]
     for kind in (NoChanges, CollectionMissing, DocumentMissing, IndexFailed):
-        found += envelope.build_failure(kind("It failed."), server)["suggestions"]
-    return found
+        result += envelope.build_failure(kind("It failed."), server)["suggestions"]
+    return result
 
 
 @pytest.mark.parametrize("chosen", SERVERS, ids=lambda each: f"{each.toolsets}-{each.exclude_tools}-{each.read_only}")
 def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
     server = select_tools(chosen)
-    found = texts(server)
-    assert {name for each in found for name in find_mentioned(each)} <= server.tools.keys()
-    assert all(found), "no text is empty"
-    assert not any(each.endswith((";", ",", ":")) for each in found)
+    result = texts(server)
+    assert {name for item in result for name in find_mentioned(item)} <= server.tools.keys()
+    assert all(result), "no text is empty"
+    assert not any(text.endswith((";", ",", ":")) for text in result)
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_instructions_explain_that_source_documents_are_files(read_only):
-    told = select_tools(ToolChoice(read_only=read_only)).write_instructions()
-    assert "collections of kind 'source' are files of this repository" in told
-    assert "edit the file, and the next query sees it." in told
+    instructions = select_tools(ToolChoice(read_only=read_only)).write_instructions()
+    assert "collections of kind 'source' are files of this repository" in instructions
+    assert "edit the file, and the next query sees it." in instructions
 
 
 @pytest.mark.parametrize("tool", protocol_tools(select_tools(ToolChoice(toolsets="all"))), ids=lambda tool: tool.name)
@@ -68,7 +68,7 @@ def test_tool_and_parameters_have_plain_descriptions(tool):
     assert len(tool.description) <= LONGEST_DESCRIPTION
 
 
-@pytest.mark.parametrize("name", [name for name, each in load_catalogue().items() if "essential" in each.toolsets])
+@pytest.mark.parametrize("name", [name for name, tool in load_catalogue().items() if "essential" in tool.toolsets])
 def test_beginning_of_a_description_suffices_to_choose_the_tool(name):
     """Qwen Code shows about 160 characters."""
     first = re.split(r"(?<=[.;]) ", load_catalogue()[name].description)[0]
@@ -117,10 +117,8 @@ def test_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_that
 
 
 def test_prompt_that_needs_a_tool_is_not_listed_without_it():
-    assert [each.name for each in list_prompts(select_tools(ToolChoice()))] == [*PROMPTS]
-    assert "prepare_knowledge_commit" not in {
-        each.name for each in list_prompts(select_tools(ToolChoice(read_only=True)))
-    }
+    assert [item.name for item in listed(selection(Chosen()))] == [*PROMPTS]
+    assert "prepare_knowledge_commit" not in {item.name for item in listed(selection(Chosen(read_only=True)))}
 
 
 @pytest.mark.parametrize("kind", [NoChanges, IndexFailed, VmragError])

@@ -23,9 +23,9 @@ ANY = st.text(st.sampled_from("ab<=>| \r\n\x0b\u2028"), max_size=30)
 
 
 def merged(base: str, ours: str, theirs: str) -> str:
-    found = merge_texts(base, ours, theirs)
-    assert not found.hunks
-    return found.resolve_text({})
+    texts = merge_texts(base, ours, theirs)
+    assert not texts.hunks
+    return texts.resolve_text({})
 
 
 def triple(dice: random.Random, words: int) -> tuple[str, str, str]:
@@ -48,10 +48,10 @@ def by_git(folder: Path, base: str, ours: str, theirs: str) -> str | None:
     """What `git merge-file` makes of it; None for a conflict."""
     for name, text in zip("bot", (base, ours, theirs), strict=True):
         (folder / name).write_text(text)
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "merge-file", "-p", "o", "b", "t"], cwd=folder, capture_output=True, text=True, check=False
     )
-    return done.stdout if done.returncode == 0 else None
+    return result.stdout if result.returncode == 0 else None
 
 
 @pytest.mark.parametrize("words", [1000, 60], ids=["few lines repeat", "lines repeat"])
@@ -63,11 +63,11 @@ def test_merge_agrees_with_git_on_clean_merges(tmp_path, words):
     clean = differ = 0
     for _ in range(TRIPLES // 2):
         texts = triple(dice, words)
-        expected, found = by_git(tmp_path, *texts), merge_texts(*texts)
-        if expected is not None and not found.hunks:
-            assert found.resolve_text({}) == expected, texts
+        expected, result = by_git(tmp_path, *texts), merge_texts(*texts)
+        if expected is not None and not result.hunks:
+            assert result.resolve_text({}) == expected, texts
             clean += 1
-        differ += (expected is None) != bool(found.hunks)
+        differ += (expected is None) != bool(result.hunks)
     assert clean > TRIPLES // 8
     assert differ <= TRIPLES // 200
 
@@ -77,9 +77,9 @@ def test_texts_merge_as_the_recorded_revisions_did():
     parts and names of hunks, were recorded from version 0.1.0, which merged by another library.
     """
     for line in RECORDED.read_text().splitlines():
-        each = json.loads(line)
-        parts = [part if isinstance(part, str) else Hunk(*part) for part in each.pop("parts")]
-        assert [*merge_texts(**each).parts] == parts
+        content = json.loads(line)
+        parts = [part if isinstance(part, str) else Hunk(*part) for part in content.pop("parts")]
+        assert [*merge_texts(**content).parts] == parts
 
 
 @settings(max_examples=examples(600), deadline=None)
@@ -96,13 +96,13 @@ def test_swapped_sides_give_the_same_text_and_the_same_hunks(base, ours, theirs)
 @given(ANY, ANY, ANY)
 def test_nothing_gets_into_a_text_that_no_side_has(base, ours, theirs):
     """In particular no marker, whatever ends a line elsewhere."""
-    found = merge_texts(base, ours, theirs)
+    texts = merge_texts(base, ours, theirs)
     lines = set(split_lines(ours)) | set(split_lines(theirs))
-    for part in found.parts:
+    for part in texts.parts:
         if isinstance(part, str):
             assert set(split_lines(part)) <= lines
     for take in ("ours", "theirs"):
-        whole = found.resolve_text({hunk.key: hunk.get_side(take) for hunk in found.hunks})
+        whole = texts.resolve_text({hunk.key: hunk.get_side(take) for hunk in texts.hunks})
         assert set(split_lines(whole)) <= lines
 
 
@@ -177,9 +177,9 @@ def test_equal_hunks_of_a_text_have_names_of_their_own():
 
 
 def test_both_texts_of_a_hunk_are_apart_even_without_a_last_line_end():
-    found = merge_texts("a", "b", "c")
-    assert resolved(found, "union") == "b\nc"
-    assert resolved(found, "ours") == "b"
+    texts = merge_texts("a", "b", "c")
+    assert resolved(texts, "union") == "b\nc"
+    assert resolved(texts, "ours") == "b"
 
 
 def resolved(found: MergedText, take: str) -> str:
@@ -206,7 +206,7 @@ def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_e
 @given(ANY, ANY, ANY)
 def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, ours, theirs):
     markers = Markers.from_texts((base, ours, theirs), Labels(ours="m"))
-    assert all(markers.find_marker(each, middle=True) is None for each in (base, ours, theirs))
+    assert all(markers.find_marker(revision, middle=True) is None for revision in (base, ours, theirs))
     written = markers.format_conflict(ours, theirs, base=base)
     assert markers.find_marker(written) == (1, written.partition("\n")[0])
     for line in ("|", "=", ">"):

@@ -41,16 +41,18 @@ WORDS = st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=4)
 
 @given(WORDS, WORDS, st.from_regex(r"[a-z/.*]{1,10}[a-z]", fullmatch=True).filter(lambda path: path[:2] != "./"))
 def test_prefix_is_taken_out_wherever_it_stands(before, after, path):
-    text, found = parse_query(" ".join([*before, f"path:{path}", *after]))
-    assert found == Narrowing(paths=(path,))
+    text, narrowing = parse_query(" ".join([*before, f"path:{path}", *after]))
+    assert narrowing == Narrowing(paths=(path,))
     assert text.split() == ([*before, *after] or re.findall(r"\w+", path))
 
 
 @given(st.text(alphabet="ab :/\n", min_size=1).filter(str.strip), st.sampled_from(["path", "symbol"]))
 def test_value_in_quotes_may_have_spaces_and_colons(value, field):
-    text, found = parse_query(f'how {field}:"x{value}"')
+    text, narrowing = parse_query(f'how {field}:"x{value}"')
     assert text == "how"
-    assert found == (make_narrowing(paths=[f"x{value}"]) if field == "path" else make_narrowing(symbols=[f"x{value}"]))
+    assert narrowing == (
+        make_narrowing(paths=[f"x{value}"]) if field == "path" else make_narrowing(symbols=[f"x{value}"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,11 +76,11 @@ def test_text_without_known_prefix_is_only_words(text):
 
 
 def test_all_prefixes_at_once():
-    text, found = parse_query(
+    text, narrowing = parse_query(
         'path:src/auth how  does lang:py symbol:Session path:"my folder" it kind:code kind:class expire'
     )
     assert text == "how  does it expire"
-    assert found == Narrowing(("src/auth", "my folder"), ("python",), ("Session",), ("code", "class"))
+    assert narrowing == Narrowing(("src/auth", "my folder"), ("python",), ("Session",), ("code", "class"))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_languages_have_other_names(given_name, language):
 def test_unknown_language_or_kind_is_refused_with_the_nearest_and_all_that_there_are():
     with pytest.raises(UsageInvalid, match=r"unknown language 'pyhton'\. Did you mean 'python'\?") as language:
         make_narrowing(languages=["pyhton"])
-    assert all(each in language.value.hint for each in ("Use one of: ", "python", "markdown"))
+    assert all(name in language.value.hint for name in ("Use one of: ", "python", "markdown"))
     with pytest.raises(UsageInvalid, match=r"unknown kind 'clas'\. Did you mean 'class'\?") as kind:
         make_narrowing(kinds=["clas"])
     assert "code, document, " in kind.value.hint
@@ -158,8 +160,8 @@ def test_query_takes_so_many_values_of_a_field():
 
 
 def test_every_kind_that_a_grammar_tells_is_a_kind():
-    told = {piece.kind for name, (text, _) in SAMPLES.items() for piece in cut_code(text, name.split()[0], 1)}
-    assert told - {""} <= set(KINDS)
+    kinds = {piece.kind for name, (text, _) in SAMPLES.items() for piece in cut_code(text, name.split()[0], 1)}
+    assert kinds - {""} <= set(KINDS)
     more = {"kotlin": "annotation class Inject\n" * 9, "swift": "actor Bank {\n  var a = 1\n}\n" * 9}
     assert {piece.kind for name, text in more.items() for piece in cut_code(text, name, 20)} - {""} <= set(KINDS)
 
@@ -186,7 +188,7 @@ def test_every_kind_that_a_grammar_tells_is_a_kind():
 )
 def test_path_is_a_part_or_a_glob(wanted, meant, others):
     passes = compile_path(wanted)
-    assert [each for each in (*meant, *others) if passes(each)] == meant
+    assert [item for item in (*meant, *others) if passes(item)] == meant
 
 
 def test_no_pattern_takes_exponential_time():
@@ -217,8 +219,8 @@ def test_no_pattern_takes_exponential_time():
 )
 def test_symbol_ends_in_a_name_or_lies_within_one_that_does(name, within, ending):
     there = ["Session", "auth.Session", "Session.refresh", "a.session", "Sessions", "mysession"]
-    assert [each for each in there if compile_symbol(name, within=True).search(each)] == within
-    assert [each for each in there if compile_symbol(name, within=False).search(each)] == ending
+    assert [item for item in there if compile_symbol(name, within=True).search(item)] == within
+    assert [item for item in there if compile_symbol(name, within=False).search(item)] == ending
 
 
 @pytest.mark.parametrize(
@@ -247,15 +249,17 @@ def test_no_document_is_passed_over_that_has_a_symbol_that_is_meant(symbol, othe
     parts = normalize_symbol(symbol).split(".")
     name = ".".join(parts[data.draw(st.integers(0, len(parts) - 1)) :])
     name = data.draw(st.sampled_from([name, name.lower(), f"{name[:1]}*", f"*{name[-1:]}", other]))
-    for wanted in (SymbolFilter(name, within=True), SymbolFilter(name, within=False)) if normalize_symbol(name) else ():
-        meant = [each for each in (symbol, other) if wanted.accepts_symbol(each)]
-        assert wanted.may_be_in_metadata(metadata) or not meant
+    for expected in (
+        (SymbolFilter(name, within=True), SymbolFilter(name, within=False)) if normalize_symbol(name) else ()
+    ):
+        meant = [item for item in (symbol, other) if expected.accepts_symbol(item)]
+        assert expected.may_be_in_metadata(metadata) or not meant
 
 
 def test_document_without_the_symbol_is_passed_over():
     pieces = [[0, 1, "Widget", "class", "class Widget(get)", [["Widget.target", "method", 2, 3]]]]
     metadata = encode_canonical_json({"language": "python", "vmrag:pieces": pieces})
-    assert [each for each in ("widget", "Target", "target", "get", "*get") if found_in(each, metadata)] == [
+    assert [name for name in ("widget", "Target", "target", "get", "*get") if found_in(name, metadata)] == [
         "widget",
         "target",
         "*get",

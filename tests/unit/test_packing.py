@@ -36,7 +36,7 @@ def part(start: int, symbol: str = "", kind: str = "", signature: str = "") -> I
 
 def spans(text: str, size: int) -> list[tuple[int, int]]:
     """Of so many lines each."""
-    ends = [at + 1 for at, each in enumerate(text) if each == "\n"]
+    ends = [at + 1 for at, item in enumerate(text) if item == "\n"]
     cuts = [0, *ends[size - 1 :: size]]
     return list(pairwise(cuts if cuts[-1] == len(text) else [*cuts, len(text)]))
 
@@ -164,8 +164,8 @@ def test_symbol_that_was_cut_comes_whole_if_it_takes_no_more_than_a_fourth():
     indented = "".join(f"  {line}\n" for line in body.splitlines())
     whole = estimate_tokens(f"src/a.py:1-41  long  (1a2b3c4)\n{indented}\n")
     assert places(pack_hits(hits, documents, 4 * whole)) == [("src/a.py", (1, 41))]
-    [found] = pack_hits(hits, documents, 4 * whole - 1).passages
-    assert (found.lines, found.signature) == ((21, 40), "def long()")
+    [passage] = pack_hits(hits, documents, 4 * whole - 1).passages
+    assert (passage.lines, passage.signature) == ((21, 40), "def long()")
 
 
 def test_pieces_of_another_kind_take_a_third_while_the_first_kind_fills_the_rest():

@@ -55,9 +55,9 @@ def test_unknown_keys_are_kept_in_their_order_after_the_four():
         '{"zeta": {"b": 1, "a": [true, null, 1.50]}, "linked_at": "2026-01-31T12:00:00Z", "alpha": "\\u00e9", '
         f'"dolt_commit": "{DOLT_REVISION}", "dolt_branch": "main", "dolt_remote": "org/repo", "extra": -7}}'
     )
-    found = pin.parse_pin(shuffled.encode())
-    assert found.extra == (("zeta", '{"b":1,"a":[true,null,1.5]}'), ("alpha", '"é"'), ("extra", "-7"))
-    assert list(json.loads(pin.format_pin(found))) == [*pin.KEYS, "zeta", "alpha", "extra"]
+    result = pin.parse_pin(shuffled.encode())
+    assert result.extra == (("zeta", '{"b":1,"a":[true,null,1.5]}'), ("alpha", '"é"'), ("extra", "-7"))
+    assert list(json.loads(pin.format_pin(result))) == [*pin.KEYS, "zeta", "alpha", "extra"]
 
 
 def test_windows_line_endings_and_odd_spacing_are_read_and_written_back_canonically():
@@ -386,11 +386,11 @@ pins = st.builds(
 
 def gives_a_pin_or_a_refusal(data: bytes) -> None:
     try:
-        found = pin.parse_pin(data)
+        result = pin.parse_pin(data)
     except PinMalformed as error:
         complaint = error
     else:
-        keeps_its_bytes(found)
+        keeps_its_bytes(result)
         return
     assert 1 <= complaint.details["line"] <= data.count(b"\n") + 1
     assert complaint.message.isprintable()

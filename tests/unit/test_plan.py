@@ -46,16 +46,16 @@ def test_documents_are_added_replaced_and_removed():
 )
 def test_collection_with_other_index_settings_is_rebuilt(field):
     rows = {("guide", "a"): header(("guide", "a"))}
-    wanted = collections("guide", **field)
-    plan = planning.make_plan(collections("guide"), wanted, rows, rows)
-    assert (plan.drop, plan.create, plan.remove, plan.add) == (("guide",), (wanted["guide"],), (), (("guide", "a"),))
+    expected = collections("guide", **field)
+    plan = planning.make_plan(collections("guide"), expected, rows, rows)
+    assert (plan.drop, plan.create, plan.remove, plan.add) == (("guide",), (expected["guide"],), (), (("guide", "a"),))
     assert plan.changes == ChangeCounts()
 
 
 def test_collection_with_other_metadata_is_only_redefined():
-    wanted = collections("guide", metadata='{"about":"x"}')
-    plan = planning.make_plan(collections("guide"), wanted, {}, {})
-    assert (plan.drop, plan.create, plan.redefine) == ((), (), (wanted["guide"],))
+    expected = collections("guide", metadata='{"about":"x"}')
+    plan = planning.make_plan(collections("guide"), expected, {}, {})
+    assert (plan.drop, plan.create, plan.redefine) == ((), (), (expected["guide"],))
 
 
 def test_documents_of_a_dropped_collection_go_with_it():
@@ -80,18 +80,18 @@ def test_difference_and_all_rows_give_the_same_plan(base: State, index: State, t
     """`index` is what stands there: `base` with its touched documents. The difference is that of
     `base` and `target`.
     """
-    (held, present), (wanted, rows) = index, target
+    (held, present), (expected, rows) = index, target
     keys = base[1].keys() | present.keys() | rows.keys()
     touched = {key for key in keys if base[1].get(key) != present.get(key)}
     candidates = touched | {key for key in keys if base[1].get(key) != rows.get(key)}
-    fresh = planning.list_rebuilt(held, wanted)
+    fresh = planning.list_rebuilt(held, expected)
     narrowed = planning.make_plan(
         held,
-        wanted,
-        {key: row for key, row in present.items() if key in candidates or key[0] in fresh or key[0] not in wanted},
+        expected,
+        {key: row for key, row in present.items() if key in candidates or key[0] in fresh or key[0] not in expected},
         {key: row for key, row in rows.items() if key in candidates or key[0] in fresh},
     )
-    whole = planning.make_plan(held, wanted, present, rows)
+    whole = planning.make_plan(held, expected, present, rows)
     assert narrowed == whole
     after = {key: row for key, row in present.items() if key not in whole.remove and key[0] not in whole.drop}
     assert not after.keys() & set(whole.add)

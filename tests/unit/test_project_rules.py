@@ -83,15 +83,15 @@ def test_ci_runs_the_line_that_the_readme_shows() -> None:
 
 def pinned(name: str) -> dict[str, tuple[list[Version], int]]:
     """Versions (one for each range of Pythons) and number of hashes by the name of the package."""
-    found: dict[str, tuple[list[Version], int]] = {}
+    result: dict[str, tuple[list[Version], int]] = {}
     for entry in re.split(r"\n(?=\S)", (ROOT / name).read_text().strip()):
         requirement = Requirement(entry.split("\\", 1)[0])
         (only,) = requirement.specifier
         assert only.operator == "=="
         hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}\b", entry)
-        versions = found.get(requirement.name, ([], 0))[0]
-        found[requirement.name] = [*versions, Version(only.version)], len(hashes)
-    return found
+        versions = result.get(requirement.name, ([], 0))[0]
+        result[requirement.name] = [*versions, Version(only.version)], len(hashes)
+    return result
 
 
 def required(extra: str) -> Iterator[Requirement]:
@@ -115,8 +115,11 @@ def required(extra: str) -> Iterator[Requirement]:
 def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tuple[str, ...]) -> None:
     there = pinned(name)
     assert [package for package, (_, hashes) in there.items() if not hashes] == []
-    wanted = [Requirement(each) for each in PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"]]
-    for requirement in [*wanted, *(each for extra in extras for each in required(extra))]:
+    expected = [
+        Requirement(dependency)
+        for dependency in PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"]
+    ]
+    for requirement in [*expected, *(item for extra in extras for item in required(extra))]:
         versions, _ = there[canonicalize_name(requirement.name)]
         outside = [str(version) for version in versions if version not in requirement.specifier]
         assert not outside, f"{name} has {requirement.name} {outside}: renew it as CONTRIBUTING says"
@@ -145,10 +148,10 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
     command = commands.find_command(name)
     assert isinstance(command, click.Command)
     assert command.name == name
-    for each in [command, *getattr(command, "commands", {}).values()]:
-        assert each.help
-        assert {"--json", "-C", "-q", "-v"} <= {option for parameter in each.params for option in parameter.opts}
-        for parameter in each.params:
+    for item in [command, *getattr(command, "commands", {}).values()]:
+        assert item.help
+        assert {"--json", "-C", "-q", "-v"} <= {option for parameter in item.params for option in parameter.opts}
+        for parameter in item.params:
             assert not isinstance(parameter, click.Option) or parameter.help, f"{parameter.name} has no help"
 
 
@@ -182,7 +185,7 @@ def anchors(page: Path) -> set[str]:
     """What GitHub makes of the page's headings; one that comes twice has no name of its own."""
     text = re.sub(r"(?ms)^ *(`{3,})[^`\n]*$.*?^ *\1$", "", page.read_text())
     made = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.+)$", text)]
-    return {each for each in made if made.count(each) == 1}
+    return {engine for engine in made if made.count(engine) == 1}
 
 
 def test_links_between_documents_lead_somewhere() -> None:
@@ -195,9 +198,9 @@ def test_links_between_documents_lead_somewhere() -> None:
     ]
     for page in pages:
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
-            found = (page.parent / target).resolve() if target else page
-            assert found.exists(), f"{page.relative_to(ROOT)} links to {target}"
-            assert not anchor or anchor in anchors(found), f"{page.relative_to(ROOT)} links to {target}#{anchor}"
+            result = (page.parent / target).resolve() if target else page
+            assert result.exists(), f"{page.relative_to(ROOT)} links to {target}"
+            assert not anchor or anchor in anchors(result), f"{page.relative_to(ROOT)} links to {target}#{anchor}"
 
 
 def test_index_lists_every_page() -> None:
@@ -306,13 +309,13 @@ def test_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
 
     The others read what a pin says beside its revision, or what it says word for word.
     """
-    found = {
+    result = {
         place.partition(":")[0]
         for place, node in nodes(trees, outside="vmrag_link/pin.py")
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in ("pins.parse_pin", "pin.parse_pin", "pin_format.parse_pin", "parse_pin")
     }
-    assert found == {
+    assert result == {
         "vmrag_link/engines/migrated.py",
         "vmrag_link/git/pin_conflict.py",  # whether it can be read
         "vmrag_link/workspace/merge/sides.py",  # the branch
@@ -364,7 +367,7 @@ def test_json_decoders_also_catch_unicode_errors(trees: Trees) -> None:
         match node:
             case ast.ExceptHandler(type=ast.expr() as caught):
                 names = {
-                    each.attr if isinstance(each, ast.Attribute) else ast.unparse(each) for each in ast.walk(caught)
+                    node.attr if isinstance(node, ast.Attribute) else ast.unparse(node) for node in ast.walk(caught)
                 }
                 if names & {"DecodeError", "MsgspecError"}:
                     assert names & {"UnicodeDecodeError", "ValueError"}, f"{place} lets UnicodeDecodeError through"

@@ -63,13 +63,13 @@ def test_collection_of_notes_holds_records(collection, records):
 
 def promote(question: str, pages: list[int], records: dict[int, RecordKind], scores: dict[int, int]) -> list[int]:
     """Return the rows, the best first."""
-    found = {row: score * 10**15 for row, score in enumerate(pages)} | {
+    result = {row: score * 10**15 for row, score in enumerate(pages)} | {
         row: score * 10**15 for row, score in scores.items()
     }
-    new = RecordQuestion(question).promote_rows(found, records, lambda row: ("docs", str(row), 0, 1))
+    new = RecordQuestion(question).promote_rows(result, records, lambda row: ("docs", str(row), 0, 1))
     assert new.keys() <= records.keys()
-    assert all(new[row] >= found[row] for row in new)
-    return sorted(found, key=lambda row: (-(found | new)[row], row))
+    assert all(new[row] >= result[row] for row in new)
+    return sorted(result, key=lambda row: (-(result | new)[row], row))
 
 
 PAGES = [1000, 990, 980, 970, 960]

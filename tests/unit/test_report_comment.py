@@ -59,8 +59,8 @@ def change(
 def summary(*answers: AnswerChange, documents: int = 0, findings: tuple[PinFinding, ...] = ()) -> ReportSummary:
     lines = [document(number, ("handbook", f"{number}.md"), None, "text") for number in range(documents)]
     queries = ComparedQueries("q", max(3, len(answers)), answers=answers)
-    with report(lines, queries=queries, findings=findings) as found:
-        return found.summary
+    with report(lines, queries=queries, findings=findings) as result:
+        return result.summary
 
 
 def said(found: ReportSummary) -> str:
@@ -85,14 +85,14 @@ def test_texts_of_two_documents_begin_at_their_beginning_and_nothing_is_called_s
 
 def test_comment_lists_missed_expectations_first_then_best_ranks():
     one, other = chunk("a"), chunk("b")
-    found = summary(
+    report = summary(
         change(one, other, query="third", place=3),
         change(one, other, query="second"),
         change(one, other, query="first", place=9, missing=("handbook/gone.md",)),
     )
-    shown = [line.split("`")[1] for line in said(found).splitlines() if line.startswith("- `") and "place" in line]
+    shown = [line.split("`")[1] for line in said(report).splitlines() if line.startswith("- `") and "place" in line]
     assert shown == ["first", "second", "third"]
-    assert "Missing at the pin:\n\n- `handbook/gone.md`, which answers should contain" in said(found)
+    assert "Missing at the pin:\n\n- `handbook/gone.md`, which answers should contain" in said(report)
 
 
 def test_comment_counts_and_folds_changes_at_lower_ranks():
@@ -108,11 +108,11 @@ def test_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
     long = chunk("`x` " * 2000, "n" * 900)
     answers = [change(long, chunk("y" * 5000), query="q" * 900, missing=(f"m{number}",)) for number in range(300)]
     findings = tuple(PinFinding("KNOWLEDGE_DROPPED", "error", HEAD, "", "") for _ in range(300))
-    found = summary(*answers, documents=300, findings=findings)
+    report = summary(*answers, documents=300, findings=findings)
     listed = (ListedQuery("q" * 900, 1),) * 300, (ListedQuery("q", 1),)
-    queries = msgspec.structs.replace(found.queries, total=600, added=listed[0], removed=listed[1])
+    queries = msgspec.structs.replace(report.queries, total=600, added=listed[0], removed=listed[1])
     citing = (CitingNote("n" * 900, ("p" * 900,)),) * 300
-    data = build_comment_data(7, msgspec.structs.replace(found, queries=queries, citing=citing), HEAD)
+    data = build_comment_data(7, msgspec.structs.replace(report, queries=queries, citing=citing), HEAD)
     data = msgspec.structs.replace(data, pin_conflict=True)
     body = format_comment(parse_comment_data(msgspec.json.encode(data)), RUN, of_fork=True)
     assert MAX_LINES - 5 < len(body.splitlines()) <= MAX_LINES
@@ -163,9 +163,9 @@ def test_comment_names_notes_that_cite_what_changes():
 
 
 def test_comment_without_queries_explains_it_and_without_changes_is_silent():
-    found = msgspec.structs.replace(summary(documents=1), queries=NO_QUERIES)
-    assert "There are no golden queries. 1 document differs: 1 added." in said(found)
-    assert build_comment_data(7, found, HEAD).has_news
+    result = msgspec.structs.replace(summary(documents=1), queries=NO_QUERIES)
+    assert "There are no golden queries. 1 document differs: 1 added." in said(result)
+    assert build_comment_data(7, result, HEAD).has_news
     assert not build_comment_data(7, summary(), HEAD).has_news
     assert said(summary()).startswith(f"{MARKER}\n### This pull request no longer changes")
 
@@ -174,22 +174,24 @@ def test_comment_data_of_a_large_report_stay_within_limits():
     """The longest texts, in the longest letters."""
     long = "\U00020000" * 900
     one, other = chunk(long, long), chunk(long[1:] + "a", f"{long[1:]}b")
-    found = summary(
+    report = summary(
         *(change(one, other, query=long, missing=(f"{number}{long}",)) for number in range(60)), documents=60
     )
-    lines = tuple(msgspec.structs.replace(each, kind="moved", doc_id=long, old_doc_id=long) for each in found.documents)
+    lines = tuple(
+        msgspec.structs.replace(document, kind="moved", doc_id=long, old_doc_id=long) for document in report.documents
+    )
     listed = (ListedQuery(long, 1),) * 20
-    queries = msgspec.structs.replace(found.queries, total=80, added=listed, removed=listed)
-    data = build_comment_data(7, msgspec.structs.replace(found, documents=lines, queries=queries), HEAD)
+    queries = msgspec.structs.replace(report.queries, total=80, added=listed, removed=listed)
+    data = build_comment_data(7, msgspec.structs.replace(report, documents=lines, queries=queries), HEAD)
     assert parse_comment_data(msgspec.json.encode(data)) == data
 
 
 def test_questions_that_one_file_has_alone_are_named_and_change_no_answer():
-    found = summary(documents=1)
+    report = summary(documents=1)
     queries = ComparedQueries(
         "q", 2, added=(ListedQuery("why `not`?", 3), ListedQuery("how?", 4)), removed=(ListedQuery("who?", 1),)
     )
-    body = said(msgspec.structs.replace(found, queries=queries))
+    body = said(msgspec.structs.replace(report, queries=queries))
     assert (
         "\n\nThere are no golden queries. 2 questions are new, 1 is removed. 1 document differs: 1 added.\n\n" in body
     )
@@ -209,20 +211,20 @@ def test_more_questions_than_are_counted_are_refused(more):
 
 def test_id_that_tells_nothing_has_its_title_beside_it():
     opaque = "library/0f8fad5b-d9cb-469f-a165-70867728950e"
-    found = summary(change(chunk("a", opaque), chunk("b")), documents=1)
+    report = summary(change(chunk("a", opaque), chunk("b")), documents=1)
     line = msgspec.structs.replace(
-        found.documents[0], collection="library", doc_id=opaque.removeprefix("library/"), title="Key `rotation`"
+        report.documents[0], collection="library", doc_id=opaque.removeprefix("library/"), title="Key `rotation`"
     )
-    queries = msgspec.structs.replace(found.queries, titles={opaque: "Key `rotation`"})
-    body = said(msgspec.structs.replace(found, documents=(line,), queries=queries))
+    queries = msgspec.structs.replace(report.queries, titles={opaque: "Key `rotation`"})
+    body = said(msgspec.structs.replace(report, documents=(line,), queries=queries))
     assert f"  - before: ``{opaque} (Key `rotation`)``: `a`\n" in body
     assert f"- added: ``{opaque} (Key `rotation`)``\n" in body
 
 
 def test_undecodable_names_survive_in_comment_data():
-    found = summary(change(chunk("a\udc80"), chunk("b", "x/\udcff.md"), query="\udcff?"))
+    report = summary(change(chunk("a\udc80"), chunk("b", "x/\udcff.md"), query="\udcff?"))
     assert "`\\udcff?`" in format_comment(
-        parse_comment_data(msgspec.json.encode(build_comment_data(7, found, HEAD))), RUN
+        parse_comment_data(msgspec.json.encode(build_comment_data(7, report, HEAD))), RUN
     )
 
 

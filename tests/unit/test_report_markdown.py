@@ -51,7 +51,7 @@ def hostile(word: str) -> KnowledgeReport:
     """A report in which every text is this one."""
     pieces = (Piece("equal", word), Piece("delete", word), Piece("insert", word), Piece("omitted", word))
     query = QueryChange(word, 1, "ranking", (RankedChunk(word, 1, 0.5),), (), word, word, (word,), (word,))
-    found = revision(3, word, author=word, subject=word)
+    result = revision(3, word, author=word, subject=word)
     return report(
         [
             document(
@@ -67,8 +67,8 @@ def hostile(word: str) -> KnowledgeReport:
         base=word,
         head=word,
         queries=ComparedQueries(word, 1, (query,), not_compared=word, hint=word),
-        gained=[found],
-        lost=RevisionList((found,), 2),
+        gained=[result],
+        lost=RevisionList((result,), 2),
         collections=(ReportedCollection("modified", word, (FieldChange(word, TextChange(pieces, 3)),)),),
         findings=(PinFinding("KNOWLEDGE_DROPPED", "error", word, word, word),),
         citing=(CitingNote(word, (word, word)),),
@@ -79,8 +79,8 @@ def hostile(word: str) -> KnowledgeReport:
 def test_untrusted_text_adds_no_markup_to_the_summary(word: str) -> None:
     shown = shown_of(hostile(word))
     page = rendered(shown)
-    assert {each.tag for each in page.css("*")} <= OURS
-    assert not any(each.attributes for each in page.css("*"))
+    assert {element.tag for element in page.css("*")} <= OURS
+    assert not any(element.attributes for element in page.css("*"))
     assert len(page.css("h2, h3")) == len(rendered(shown_of(hostile("word"))).css("h2, h3"))
     assert [len(row.css("td, th")) for row in page.css("tr")] == [
         len(row.css("td, th")) for row in rendered(shown_of(hostile("word"))).css("tr")
@@ -91,8 +91,8 @@ def test_untrusted_text_adds_no_markup_to_the_summary(word: str) -> None:
 
 def many(number: int, length: int) -> KnowledgeReport:
     return report(
-        document(each, ("guide", f"page-{each:05}.md"), None if each % 3 else "<old> ", "word-<x> " * length)
-        for each in range(1, number + 1)
+        document(item, ("guide", f"page-{item:05}.md"), None if item % 3 else "<old> ", "word-<x> " * length)
+        for item in range(1, number + 1)
     )
 
 
@@ -119,10 +119,10 @@ def test_short_report_is_whole() -> None:
 
 
 def test_long_names_leave_room_for_what_changed() -> None:
-    found = report(
+    result = report(
         document(number, ("guide", "n" * 1000 + str(number)), "old", "new " * 50) for number in range(1, 150)
     )
-    details = rendered(shown_of(found, 100_000)).css("details")
+    details = rendered(shown_of(result, 100_000)).css("details")
     assert len(details) == 149
     assert all("new" in detail.css_first("ins").text() for detail in details)
 
@@ -155,7 +155,7 @@ def test_answers_come_first_then_documents_then_revisions_without_trailers() -> 
     [("gxyz", "zxy", ["▲ 2", "=", "="]), ("gx", "x", ["="]), ("xy", "nx", ["new", "▼ 1"]), ("xyz", "zxy", ["▲ 2", "▼ 1", "▼ 1"])],
 )  # fmt: skip
 def test_chunk_that_rose_after_a_removal_has_no_arrow(before: str, after: str, marks: list[str]) -> None:
-    sides = [tuple(RankedChunk(f"c/{each}", 0, 0.5) for each in some) for some in (before, after)]
+    sides = [tuple(RankedChunk(f"c/{item}", 0, 0.5) for item in some) for some in (before, after)]
     assert [
         rank_row.mark for rank_row in build_rank_rows(QueryChange("q", 1, "ranking", *sides), {}) if rank_row.after
     ] == marks

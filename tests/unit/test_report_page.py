@@ -104,7 +104,7 @@ def pages(texts: Texts) -> KnowledgeReport:
         (texts("missed"),),
     )
     return report(
-        [msgspec.structs.replace(each, words=Words(3, 1)) for each in (*some, both)],
+        [msgspec.structs.replace(item, words=Words(3, 1)) for item in (*some, both)],
         base=texts("base"),
         head=texts("head"),
         queries=ComparedQueries(
@@ -144,7 +144,7 @@ def tree(page: str) -> LexborHTMLParser:
 
 
 def elements(page: str) -> list[LexborNode]:
-    return [each for each in tree(page).css("*") if each.tag]
+    return [element for element in tree(page).css("*") if element.tag]
 
 
 def skeleton(page: str) -> list[tuple[str, tuple[tuple[str, str | None], ...]]]:
@@ -196,11 +196,11 @@ def beginning() -> KnowledgeReport:
 
 @pytest.mark.parametrize("made", [lambda: pages(tame), report, beginning], ids=["full", "empty", "beginning"])
 def test_ids_are_unique_and_every_link_within_the_page_leads_somewhere(made: Callable[[], KnowledgeReport]) -> None:
-    found = elements(written(made()))
-    ids = [each.attributes["id"] for each in found if "id" in each.attributes]
+    result = elements(written(made()))
+    ids = [element.attributes["id"] for element in result if "id" in element.attributes]
     assert len(ids) == len(set(ids))
-    links = [each.attributes["href"] or "" for each in found if "href" in each.attributes]
-    labels = [each.attributes["aria-labelledby"] for each in found if "aria-labelledby" in each.attributes]
+    links = [element.attributes["href"] or "" for element in result if "href" in element.attributes]
+    labels = [element.attributes["aria-labelledby"] for element in result if "aria-labelledby" in element.attributes]
     assert {link.removeprefix("#") for link in links} | set(labels) <= set(ids)
     assert all(link.startswith("#") for link in links)
     assert len(links) > len(labels) > 3
@@ -223,9 +223,9 @@ def test_headings_leave_out_no_level() -> None:
 
 
 def test_page_has_only_known_elements_and_attributes() -> None:
-    found = elements(written(pages(tame)))
-    assert {str(each.tag) for each in found} == set(TAGS.split())
-    assert {name for each in found for name in each.attributes} == set(ATTRIBUTES.split())
+    result = elements(written(pages(tame)))
+    assert {str(item.tag) for item in result} == set(TAGS.split())
+    assert {name for element in result for name in element.attributes} == set(ATTRIBUTES.split())
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -249,13 +249,13 @@ def test_untrusted_text_is_visible_in_the_page(text: str) -> None:
 
 def test_changed_blank_is_drawn() -> None:
     page = written(report([document(1, ("a", "b"), "one two\r\nend \n", "one  two\nend\n")]))
-    found = [(each.tag, each.text()) for each in tree(page).css(".text ins, .text del")]
-    assert found == [("del", "·"), ("ins", "··"), ("del", "\\r↵\n"), ("ins", "↵\n"), ("del", "·↵\n"), ("ins", "↵\n")]
+    result = [(element.tag, element.text()) for element in tree(page).css(".text ins, .text del")]
+    assert result == [("del", "·"), ("ins", "··"), ("del", "\\r↵\n"), ("ins", "↵\n"), ("del", "·↵\n"), ("ins", "↵\n")]
 
 
 def test_right_to_left_name_stands_alone() -> None:
     page = written(report([document(1, ("c", "\u05de.md"), "a", "b", title="\u05db")]))
-    assert [each.attributes.get("dir") for each in tree(page).css("h4 bdi")] == ["ltr", None]
+    assert [element.attributes.get("dir") for element in tree(page).css("h4 bdi")] == ["ltr", None]
 
 
 # -- what a browser may do
@@ -277,18 +277,18 @@ def test_nothing_of_the_page_comes_from_elsewhere_and_only_its_own_script_and_st
 
 
 def test_without_a_script_nothing_is_offered_that_needs_one() -> None:
-    found = tree(written(pages(tame)))
-    [tools] = found.css(".tools")
+    page = tree(written(pages(tame)))
+    [tools] = page.css(".tools")
     assert "hidden" in tools.attributes
-    inside = {each.mem_id for each in tools.css("*")}
-    assert all(each.mem_id in inside for each in found.css("button, input, output"))
+    inside = {element.mem_id for element in tools.css("*")}
+    assert all(element.mem_id in inside for element in page.css("button, input, output"))
 
 
 def browser() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not found:
+    result = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not result:
         pytest.skip("needs the program chromium on PATH")
-    return found
+    return result
 
 
 def opened(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -302,17 +302,17 @@ def opened(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("texts", [tame, lambda place: f"{place} {' '.join(HOSTILE)}"], ids=["tame", "hostile"])
 def test_browser_has_nothing_to_complain_of_and_runs_the_script(tmp_path: Path, texts: Texts) -> None:
-    done = opened(written(pages(texts)), tmp_path)
-    assert "CONSOLE" not in done.stderr
-    [tools] = tree(done.stdout).css(".tools")
+    result = opened(written(pages(texts)), tmp_path)
+    assert "CONSOLE" not in result.stderr
+    [tools] = tree(result.stdout).css(".tools")
     assert "hidden" not in tools.attributes
 
 
 def test_browser_refuses_another_script(tmp_path: Path) -> None:
     """So the test before would see a wrong hash."""
-    done = opened(written(pages(tame)).replace('"use strict";', '"use strict" ;'), tmp_path)
-    assert "CONSOLE" in done.stderr
-    [tools] = tree(done.stdout).css(".tools")
+    result = opened(written(pages(tame)).replace('"use strict";', '"use strict" ;'), tmp_path)
+    assert "CONSOLE" in result.stderr
+    [tools] = tree(result.stdout).css(".tools")
     assert "hidden" in tools.attributes
 
 
@@ -354,8 +354,8 @@ def test_two_thousand_documents_are_written_while_they_are_read() -> None:
     with report(many(2_000)) as shown:
         tracemalloc.start()
         try:
-            for each in html.render_page(shown):
-                length, most_at_once = length + len(each), max(most_at_once, len(each))
+            for item in html.render_page(shown):
+                length, most_at_once = length + len(item), max(most_at_once, len(item))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -364,10 +364,10 @@ def test_two_thousand_documents_are_written_while_they_are_read() -> None:
 
 
 def test_with_many_documents_all_are_closed_and_listed_by_collection() -> None:
-    found = tree(written(report(many(200))))
-    assert len(found.css("details.document")) == 200
-    assert not found.css("details[open]")
-    assert [len(each.css(".line")) for each in found.css("nav > details")] == [40, 40, 40, 40, 40]
+    page = tree(written(report(many(200))))
+    assert len(page.css("details.document")) == 200
+    assert not page.css("details[open]")
+    assert [len(element.css(".line")) for element in page.css("nav > details")] == [40, 40, 40, 40, 40]
     assert len(tree(written(report(many(3)))).css("details.document[open]")) == 3
     assert not tree(written(report(many(5)))).css("main details[open]")  # they have many words
 
@@ -378,23 +378,23 @@ def test_page_limits_documents_and_shares_them_among_collections(
     names = ["a"] * 2 + ["b"] * 50 + ["c"] * 9 + ["d"]
     some = [document(at, (name, f"{at}.md"), "x", "y") for at, name in enumerate(names, start=1)]
     monkeypatch.setattr(html, "MAX_DOCUMENTS", 20)
-    found = tree(written(report(some)))
-    shown = [len(each.css(".document")) for each in found.css(".collection")]
+    page = tree(written(report(some)))
+    shown = [len(element.css(".document")) for element in page.css(".collection")]
     assert (shown, sum(shown)) == ([2, 8, 8, 1], 19)
-    ids = [each.attributes["id"] for each in found.css(".document")]
+    ids = [element.attributes["id"] for element in page.css(".document")]
     assert ids == [f"d{at}" for at in (1, 2, *range(3, 11), *range(53, 61), 62)]
-    said = [each.text() for each in found.css(".collection > p")]
+    said = [element.text() for element in page.css(".collection > p")]
     assert said == [
         "42 more documents of this collection differ and would make this page too long.",
         "1 more document of this collection differs and would make this page too long.",
     ]
-    assert found.css_first("nav a[href='#documents'] .count").text() == "62"
+    assert page.css_first("nav a[href='#documents'] .count").text() == "62"
 
 
 def test_page_shows_missing_pin_and_advanced_base() -> None:
-    found = tree(written(beginning()))
-    assert [each.text() for each in found.css(".end .subject")] == ["This place has no pin.", "Rotation"]
-    assert found.css_first(".basis").text() == (
+    page = tree(written(beginning()))
+    assert [element.text() for element in page.css(".end .subject")] == ["This place has no pin.", "Rotation"]
+    assert page.css_first(".basis").text() == (
         "Compared: the merge base abababababab, where feature left main, with feature. main has moved on by 3 revisions, which the report leaves out."
     )
 
@@ -411,11 +411,11 @@ def test_page_shows_both_rankings_with_each_move() -> None:
     old = tuple(RankedChunk(f"c/{name}", 0, 1 / (at + 1)) for at, name in enumerate("abcd"))
     new = tuple(RankedChunk(f"c/{name}", 0, 1 / (at + 1)) for at, name in enumerate("bacxe"))
     changed = QueryChange("keys?", 3, "ranking", old, new, "", "", (), ("c/d is not among the first 5.",))
-    found = tree(written(report(queries=ComparedQueries(".vmrag/queries.yaml", 4, (changed,)))))
-    assert [each.text() for each in found.css(".ranking thead th")] == ["Place", "main", "feature"]
+    page = tree(written(report(queries=ComparedQueries(".vmrag/queries.yaml", 4, (changed,)))))
+    assert [element.text() for element in page.css(".ranking thead th")] == ["Place", "main", "feature"]
     rows = [
         [" ".join(cell.text().split()) for cell in row.css("th, td")]
-        for row in found.css_first(".ranking tbody").css("tr")
+        for row in page.css_first(".ranking tbody").css("tr")
     ]
     assert rows == [
         ["1", "c/a #0 1", "c/b #0 1 ▲ 1up 1"],
@@ -424,8 +424,8 @@ def test_page_shows_both_rankings_with_each_move() -> None:
         ["4", "c/d #0 0.25 gone", "c/x #0 0.25 new"],
         ["5", "", "c/e #0 0.2 new"],
     ]
-    assert found.css_first(".query h3").text().split("\n")[1] == "No longer as expected"
-    assert "feature: c/d is not among the first 5." in found.css_first(".misses").text()
+    assert page.css_first(".query h3").text().split("\n")[1] == "No longer as expected"
+    assert "feature: c/d is not among the first 5." in page.css_first(".misses").text()
 
 
 def test_chunk_with_another_number_is_compared_with_the_next_one_of_its_document_also_of_a_moved_one() -> None:
@@ -438,7 +438,7 @@ def test_chunk_with_another_number_is_compared_with_the_next_one_of_its_document
     page = written(
         report([document(1, ("c", "new"), "x", "x", old=("c", "b"))], queries=ComparedQueries("f", 1, (query,)))
     )
-    assert [each.text() for each in tree(page).css(".ranking .mark .unseen")] == [
+    assert [element.text() for element in tree(page).css(".ranking .mark .unseen")] == [
         "up 2",
         "same place, with another chunk",
         "down 2, with another chunk",
@@ -453,17 +453,22 @@ def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatc
     worse = msgspec.structs.replace(plain, query="worse", missed_after=("c/d is not the first.",))
     scores = msgspec.structs.replace(plain, query="scores", change="scores")
     given = ComparedQueries("f", 9, (plain, plain, worse, scores, scores, scores))
-    found = tree(written(report(queries=given)))
-    assert [each.text().split("\n")[0] for each in found.css(".query h3")] == ["worse", "plain", "scores", "scores"]
-    assert [len(each.css("tr")) for each in found.css(".ranking tbody")] == [3] * 4
+    page = tree(written(report(queries=given)))
+    assert [element.text().split("\n")[0] for element in page.css(".query h3")] == [
+        "worse",
+        "plain",
+        "scores",
+        "scores",
+    ]
+    assert [len(element.css("tr")) for element in page.css(".ranking tbody")] == [3] * 4
     places = "5 more places not shown"
-    assert [each.text() for each in found.css("#queries p.note")] == [
+    assert [element.text() for element in page.css("#queries p.note")] == [
         places, places, "1 more query not shown", places, places, "1 more query not shown",
     ]  # fmt: skip
 
 
 def test_answers_come_first_then_documents_then_revisions() -> None:
-    assert [each.text().partition(" ")[0] for each in tree(written(pages(tame))).css("main h2")] == [
+    assert [element.text().partition(" ")[0] for element in tree(written(pages(tame))).css("main h2")] == [
         "Findings", "Golden", "Notes", "Settings", "Documents", "Revisions", "Growth",
     ]  # fmt: skip
 
@@ -474,12 +479,12 @@ def test_page_shows_revisions_without_trailers_and_merged_subjects() -> None:
     joining = msgspec.structs.replace(
         revision(3, f"Merge x into y\n\n{trailers}"), parents=("a" * 32, brought.revision)
     )
-    found = tree(written(report(gained=[joining, brought])))
-    said = [[p.text() for p in each.css("p") if "Ada" not in p.text()] for each in found.css(".history li")]
+    page = tree(written(report(gained=[joining, brought])))
+    said = [[p.text() for p in element.css("p") if "Ada" not in p.text()] for element in page.css(".history li")]
     assert said == [["Merge x into y", "brings Add TLS"], ["Add TLS", "Note: it is new."]]
-    assert [p.text() for p in found.css(".end")[1].css("p")] == ["Merge x into y", "brings Add TLS"]
-    assert "Vmrag-" not in found.body.text()
-    assert "Signed-off" not in found.body.text()
+    assert [p.text() for p in page.css(".end")[1].css("p")] == ["Merge x into y", "brings Add TLS"]
+    assert "Vmrag-" not in page.body.text()
+    assert "Signed-off" not in page.body.text()
 
 
 def test_document_whose_id_tells_nothing_is_called_by_its_title() -> None:
@@ -487,14 +492,14 @@ def test_document_whose_id_tells_nothing_is_called_by_its_title() -> None:
     query = QueryChange("q", 1, "ranking", (), (RankedChunk(name, 2, 1.0), RankedChunk("c/d.md", 0, 0.5)))
     queries = ComparedQueries("f", 1, (query,), titles={name: "Rotation of keys"})
     some = [document(1, ("library", OPAQUE_ID), "a", "b", title="Rotation of keys")]
-    found = tree(written(report(some, queries=queries)))
-    assert found.css_first("nav .line bdi").text() == "Rotation of keys"
-    assert found.css_first(".document h4").text() == f"Rotation of keys {name}"
-    assert [each.text() for each in found.css(".hit .name")] == [f"Rotation of keys {name} #2", "c/d.md #0"]
+    page = tree(written(report(some, queries=queries)))
+    assert page.css_first("nav .line bdi").text() == "Rotation of keys"
+    assert page.css_first(".document h4").text() == f"Rotation of keys {name}"
+    assert [element.text() for element in page.css(".hit .name")] == [f"Rotation of keys {name} #2", "c/d.md #0"]
 
 
 def test_rank_that_rose_after_a_removal_is_the_same_place() -> None:
-    before, after = (tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in some) for some in ("gxy", "xy"))
+    before, after = (tuple(RankedChunk(f"c/{item}", 0, 1.0) for item in some) for some in ("gxy", "xy"))
     query = QueryChange("q", 1, "ranking", before, after)
     marks = tree(written(report(queries=ComparedQueries("f", 1, (query,))))).css(".mark")
     assert [mark.text() for mark in marks] == ["gone", "=same place", "=same place"]
@@ -502,35 +507,38 @@ def test_rank_that_rose_after_a_removal_is_the_same_place() -> None:
 
 @pytest.mark.parametrize("change", ["none", "scores"])
 def test_page_lists_changed_text_but_folds_changed_scores(change: Any) -> None:
-    chunks = tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in "ab")
+    chunks = tuple(RankedChunk(f"c/{character}", 0, 1.0) for character in "ab")
     one = QueryChange("one", 1, change, chunks, chunks)
     told = AnswerChange("one", 1, 2, AnswerText("c/b", "before"), AnswerText("c/b", "after"), below=True)
     queries = ComparedQueries(
         "f", 5, (one, msgspec.structs.replace(one, query="two", line=2, change="scores")), answers=(told,)
     )
-    found = tree(written(report(queries=queries)))
-    assert found.css_first(".figure:nth-child(3) dd").text() == "0 of 5"
-    listed, folded = found.css("#queries > .queries"), found.css("#queries > details .query h3 bdi")
-    assert [each.text() for each in listed[0].css(".mark")] == ["=same place", "≠same place, with another text"]
+    page = tree(written(report(queries=queries)))
+    assert page.css_first(".figure:nth-child(3) dd").text() == "0 of 5"
+    listed, folded = page.css("#queries > .queries"), page.css("#queries > details .query h3 bdi")
+    assert [element.text() for element in listed[0].css(".mark")] == ["=same place", "≠same place, with another text"]
     assert listed[0].css_first(".misses").text().strip() == "c/b has a different text at place 2."
-    assert [each.text() for each in folded] == ["two"]
+    assert [passage.text() for passage in folded] == ["two"]
 
 
 def test_queries_that_are_new_or_removed_are_named_and_not_compared() -> None:
     added = (ListedQuery("why?", 3, ("c/d is not the first.",)),)
     queries = ComparedQueries("f", 2, added=added, removed=(ListedQuery("who?", 4),))
-    found = tree(written(report(queries=queries)))
-    assert [" ".join(each.text().split()) for each in found.css(".listed > li")] == [
+    page = tree(written(report(queries=queries)))
+    assert [" ".join(element.text().split()) for element in page.css(".listed > li")] == [
         "New why? line 3 feature: c/d is not the first.",
         "Removed who? line 4",
     ]
-    assert found.css_first(".figure:nth-child(3) dd").text() == "0 of 1"
+    assert page.css_first(".figure:nth-child(3) dd").text() == "0 of 1"
 
 
 def test_page_counts_hidden_characters_next_to_words() -> None:
-    found = tree(written(report([document(1, ("a", "b"), None, "evil \u202e text")])))
-    [words] = [each for each in found.css(".figure") if each.css_first("dt").text() == "Words"]
-    assert [each.text() for each in words.css("dd")] == ["+3 \u22120", "inserted and deleted; 1 invisible character"]
+    page = tree(written(report([document(1, ("a", "b"), None, "evil \u202e text")])))
+    [words] = [element for element in page.css(".figure") if element.css_first("dt").text() == "Words"]
+    assert [element.text() for element in words.css("dd")] == [
+        "+3 \u22120",
+        "inserted and deleted; 1 invisible character",
+    ]
 
 
 def test_inserted_word_is_an_ins_a_deleted_one_a_del() -> None:

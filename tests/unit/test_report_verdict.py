@@ -126,13 +126,13 @@ DOCUMENTS = "feature adds 1 document, changes 2, moves 1 and removes 1 in 3 coll
     ],
 )  # fmt: skip
 def test_verdict_says_what_there_is_to_say(given: dict[str, Any], tone: str, sentences: list[str]) -> None:
-    found = judge_report(summary(**given))
-    assert (found.tone, list(found.sentences)) == (tone, [*sentences, "vmrag verify finds no error."])
+    report = judge_report(summary(**given))
+    assert (report.tone, list(report.sentences)) == (tone, [*sentences, "vmrag verify finds no error."])
 
 
 def test_verdict_puts_errors_first_and_ignores_information() -> None:
-    found = judge_report(summary(findings=(BACK, DROPPED, DROPPED)))
-    assert (found.tone, found.sentences) == ("bad", ("vmrag verify finds 2 errors: KNOWLEDGE_DROPPED.", DOCUMENTS))
+    report = judge_report(summary(findings=(BACK, DROPPED, DROPPED)))
+    assert (report.tone, report.sentences) == ("bad", ("vmrag verify finds 2 errors: KNOWLEDGE_DROPPED.", DOCUMENTS))
     assert judge_report(summary(findings=(BACK,))).tone == "good"
 
 
@@ -150,7 +150,7 @@ def test_query_is_worse_or_mended_by_what_it_lacks() -> None:
     both = msgspec.structs.replace(WORSE, missed_before=lacking)
     better = msgspec.structs.replace(both, missed_after=())
     unasked = msgspec.structs.replace(WORSE, missed_after=(), problem_after="There is no such collection.")
-    assert [(has_worsened(each), has_improved(each)) for each in (WORSE, both, better, unasked)] == [
+    assert [(has_worsened(item), has_improved(item)) for item in (WORSE, both, better, unasked)] == [
         (True, False),
         (False, False),
         (False, True),

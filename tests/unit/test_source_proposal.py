@@ -135,14 +135,14 @@ def test_proposal_for_many_kinds_of_files_keeps_the_limits():
     paths = [f"f{number}/a.{ending}" for number, ending in enumerate(languages._BY_SUFFIX)]
     paths += [f"f{number}/{name}" for number, name in enumerate(languages.NAMES)]
     paths += [f"p{number}/doc/a.txt" for number in range(300)] + [f"s{number}/tool" for number in range(300)]
-    found = proposal.propose_sources(paths, lambda asked: dict.fromkeys(asked, SCRIPT))
+    result = proposal.propose_sources(paths, lambda asked: dict.fromkeys(asked, SCRIPT))
     assert (
         sources_flaw(
-            [{"collection": source.collection, "paths": list(source.paths), "kind": source.kind} for source in found]
+            [{"collection": source.collection, "paths": list(source.paths), "kind": source.kind} for source in result]
         )
         is None
     )
-    assert next(source.paths for source in found if source.kind == "document") == ("**/doc/**/*.txt",)
+    assert next(source.paths for source in result if source.kind == "document") == ("**/doc/**/*.txt",)
 
 
 def test_hostile_names_are_not_proposed():

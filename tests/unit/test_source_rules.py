@@ -156,8 +156,8 @@ def test_attributes_are_not_matched_for_invalid_paths(monkeypatch):
     monkeypatch.setattr(attributes_module, "_MOST_MATCHES", 0)
     attributes = TreeAttributes({".gitattributes": b"*.md filter=x\n"}, FOR_LISTING)
     path = "a" * 300 + ".md"
-    found = _select({path: Candidate(path, "100644", "b")}, attributes)
-    assert found.left_out[0].reason.startswith("has a path that")
+    result = _select({path: Candidate(path, "100644", "b")}, attributes)
+    assert result.left_out[0].reason.startswith("has a path that")
 
 
 def test_one_blob_under_many_names_counts_as_often(monkeypatch):
@@ -304,9 +304,9 @@ def test_texts_are_normalised(data, text):
     ],
 )
 def test_files_without_text_are_left_out_with_a_reason(data, path, reason):
-    found = _read(data, path)
-    assert found.text is None
-    assert found.reason.startswith(reason)
+    result = _read(data, path)
+    assert result.text is None
+    assert result.reason.startswith(reason)
 
 
 def test_attributes_keep_what_looks_generated():
@@ -366,12 +366,12 @@ def test_sources_below_name_the_same_files_from_a_folder(pathspec):
     below = rules.select_sources_below([source], "vendor/lib")
     files = "a.md docs/a.md docs/x/a.md docs docs/docs/x/b.md lib/a.md x/docs/x/a.md tool.py".split()
     named = {file for file in files if rules.is_named(source, f"vendor/lib/{file}")}
-    assert {file for each in below for file in files if rules.is_named(each, file)} == named
+    assert {file for source in below for file in files if rules.is_named(source, file)} == named
     others = SourceSettings("docs", ("**",), (pathspec,))
     left = {
         file
-        for each in rules.select_sources_below([others], "vendor/lib")
+        for item in rules.select_sources_below([others], "vendor/lib")
         for file in files
-        if rules.is_named(each, file)
+        if rules.is_named(item, file)
     }
     assert left == {*files} - named

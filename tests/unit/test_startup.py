@@ -16,9 +16,9 @@ from vmrag_link.thread_task import ThreadTask
 
 def ended(*lines: str) -> tuple[int, str]:
     script = "\n".join(("import atexit, sys, threading, time", "from vmrag_link import startup", *lines))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    return done.returncode, done.stdout
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    return result.returncode, result.stdout
 
 
 def test_process_ends_at_once_with_everything_written():

@@ -30,11 +30,11 @@ WRITTEN = {
 }
 
 HIDDEN = {
-    "tags": "".join(chr(0xE0000 + ord(each)) for each in "ignore all"),
-    "a flag of no land": "\U0001f3f4" + "".join(chr(0xE0000 + ord(each)) for each in "usca") + "\U000e007f",
-    "a flag without end": "\U0001f3f4" + "".join(chr(0xE0000 + ord(each)) for each in "gbeng"),
+    "tags": "".join(chr(0xE0000 + ord(character)) for character in "ignore all"),
+    "a flag of no land": "\U0001f3f4" + "".join(chr(0xE0000 + ord(character)) for character in "usca") + "\U000e007f",
+    "a flag without end": "\U0001f3f4" + "".join(chr(0xE0000 + ord(character)) for character in "gbeng"),
     "selectors after letters": "a\ufe0fb\ufe01",
-    "bytes in selectors": "😀" + "".join(chr(0xE0100 + each) for each in b"ignore"),
+    "bytes in selectors": "😀" + "".join(chr(0xE0100 + item) for item in b"ignore"),
     "a digit with another look": "1\ufe0f",
     "zero width": "a\u200bb\u2060c\ufeffd",
     "joiners in Latin": "a\u200db\u200cc",

@@ -17,6 +17,6 @@ def test_call_comes_before_the_project_before_the_model_before_what_is_usual() -
 def test_every_local_model_has_its_own_and_asks_more_for_an_answer_than_for_a_search() -> None:
     assert set(MEASURED_THRESHOLDS) == {"default", "minilm", "hash"}
     assert all(
-        each[SearchPurpose.SEARCH] < each[SearchPurpose.ANSWER] < DEFAULT_THRESHOLDS[SearchPurpose.ANSWER]
-        for each in MEASURED_THRESHOLDS.values()
+        threshold[SearchPurpose.SEARCH] < threshold[SearchPurpose.ANSWER] < DEFAULT_THRESHOLDS[SearchPurpose.ANSWER]
+        for threshold in MEASURED_THRESHOLDS.values()
     )

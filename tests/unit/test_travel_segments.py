@@ -120,14 +120,14 @@ def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.
     file.write_bytes(bytes(range(5 * SIZE)))
     commit = segments.store_file(places, file, None, segment_size=SIZE)
     copy.write_bytes(file.read_bytes()[: 3 * SIZE] + b"x" * SIZE)
-    asked: list[str] = []
+    requests: list[str] = []
     real = objects.read_blobs
     monkeypatch.setattr(
-        objects, "read_blobs", lambda where, names: real(where, [asked.append(name) or name for name in names])
+        objects, "read_blobs", lambda where, names: real(where, [requests.append(name) or name for name in names])
     )
     segments.restore_file(places, commit, copy)
     assert copy.read_bytes() == file.read_bytes()
-    assert sorted(asked[1:]) == sorted(
+    assert sorted(requests[1:]) == sorted(
         blobs(places, commit)[f"{number:06d}"] for number in (3, 4)
     )  # the manifest is first
 
@@ -183,6 +183,6 @@ def test_memory_does_not_grow_with_the_file(places: Places) -> None:
         f"segments.restore_file(plumbing.locate_work_tree(Path({str(places.top)!r})), {commit!r}, Path({str(copy)!r}))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert copy.stat().st_size == file.stat().st_size == 200 * segments.SEGMENT_SIZE
-    assert int(done.stdout) < 40 * 1024  # KiB; a batch of blobs, twice
+    assert int(result.stdout) < 40 * 1024  # KiB; a batch of blobs, twice

@@ -95,19 +95,19 @@ def test_remote_is_contacted_only_where_its_exact_text_was_agreed_to(repo, remot
     ],
 )
 def test_accepted_folder_counts_below_an_allowed_root_only(repo, monkeypatch, remote, roots, trusted):
-    here = repo.top.parent
-    (here / "kbs" / "deep").mkdir(parents=True)
-    (here / "kbs" / "out").symlink_to("/")
-    (here / "kbs" / "ring").symlink_to("ring")
-    (here / "way-in").symlink_to("kbs")
-    monkeypatch.chdir(here)
-    remote = remote.format(here=here)
+    parent = repo.top.parent
+    (parent / "kbs" / "deep").mkdir(parents=True)
+    (parent / "kbs" / "out").symlink_to("/")
+    (parent / "kbs" / "ring").symlink_to("ring")
+    (parent / "way-in").symlink_to("kbs")
+    monkeypatch.chdir(parent)
+    remote = remote.format(here=parent)
     for root in roots:
-        repo.git("config", "--add", "vmrag.fileRoot", root.format(here=here))
-    found = refusal(repo, remote, accepted=remote)
-    assert (found is None) is trusted
-    if found:
-        assert "outside of the allowed folders" in found.message
+        repo.git("config", "--add", "vmrag.fileRoot", root.format(here=parent))
+    error = refusal(repo, remote, accepted=remote)
+    assert (error is None) is trusted
+    if error:
+        assert "outside of the allowed folders" in error.message
 
 
 def test_agreeing_to_one_folder_needs_no_root(repo, tmp_path):

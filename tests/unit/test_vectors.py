@@ -130,7 +130,7 @@ def test_scores_equal_the_products_of_whole_numbers(tmp_path_factory, data, dime
     vector = st.binary(min_size=dimensions, max_size=dimensions)
     rows, query = data.draw(st.lists(vector, min_size=1, max_size=5)), data.draw(vector)
     exact = ExactVectors([VectorPiece(row(0), b"".join(rows), len(rows), b"")], dimensions=dimensions)
-    numbers = [memoryview(each).cast("b") for each in rows]
+    numbers = [memoryview(row).cast("b") for row in rows]
     expected = [sum(map(operator.mul, number, memoryview(query).cast("b"))) for number in numbers]
     assert exact.score_slots(query).tolist() == expected
 
@@ -157,14 +157,14 @@ def test_best_are_the_same_however_they_are_selected(tmp_path, monkeypatch, many
 
 
 def test_best_come_with_all_that_tie_with_the_last(tmp_path):
-    exact = written(tmp_path, [signed(each) for each in (5, 3, 9, 3, 1, 3)], 1)
+    exact = written(tmp_path, [signed(number) for number in (5, 3, 9, 3, 1, 3)], 1)
     assert exact.select_best(signed(1), 3) == in_first({0: 5, 1: 3, 2: 9, 3: 3, 5: 3})
     assert exact.select_best(signed(1), 1) == in_first({2: 9})
     assert len(exact.select_best(signed(1), 6)) == len(exact.select_best(signed(1), 600)) == 6
 
 
 def test_dead_slots_and_those_not_asked_for_never_come(tmp_path):
-    exact = written(tmp_path, [signed(each) for each in (5, 3, 9, 3)], 1, dead=[2])
+    exact = written(tmp_path, [signed(number) for number in (5, 3, 9, 3)], 1, dead=[2])
     assert exact.select_best(signed(1), 2) == in_first({0: 5, 1: 3, 3: 3})
     assert exact.select_best(signed(1), 4) == in_first({0: 5, 1: 3, 3: 3})
     assert exact.select_best(signed(1), 2, among=[row(3)]) == in_first({3: 3})

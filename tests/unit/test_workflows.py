@@ -21,7 +21,7 @@ from clients import sbom
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS: dict[str, Any] = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yml"))}
-JOBS = {f"{name}.{job}": each for name, workflow in WORKFLOWS.items() for job, each in workflow["jobs"].items()}
+JOBS = {f"{name}.{job}": value for name, workflow in WORKFLOWS.items() for job, value in workflow["jobs"].items()}
 CHECKS = (ROOT / ".ci" / "run").read_text().splitlines()[-1]  # the README shows it, as another test says
 PINNED = re.compile(r"uses: ([\w.-]+/[\w./-]+)@([0-9a-f]{40}) # (v\d+\.\d+\.\d+)\n")
 
@@ -67,14 +67,14 @@ def test_no_other_job_runs_the_checks() -> None:
 def test_job_ends_and_says_what_it_may_do(name: str) -> None:
     job = JOBS[name]
     assert job["timeout-minutes"] <= 180
-    wanted = {"contents": "read"} if any("actions/checkout" in str(step) for step in steps(name)) else {}
+    expected = {"contents": "read"} if any("actions/checkout" in str(step) for step in steps(name)) else {}
     if name == "release.publish":
-        wanted = {"id-token": "write"}
+        expected = {"id-token": "write"}
     if name == "release.attest":
-        wanted = {"attestations": "write", "id-token": "write"}
+        expected = {"attestations": "write", "id-token": "write"}
     if name == "release.clients":
-        wanted = {"contents": "write"}  # it gives a release files
-    assert job["permissions"] == wanted
+        expected = {"contents": "write"}  # it gives a release files
+    assert job["permissions"] == expected
     assert "secrets." not in str(job)
 
 
@@ -97,12 +97,12 @@ def test_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used() -
         for line in path.read_text().splitlines(keepends=True):
             if "uses:" not in line or re.search(r"uses: (vmrag/vmrag-link(/action)?@SHA|\$/action)\b", line):
                 continue
-            found = PINNED.search(line)
-            if found is None:
+            match = PINNED.search(line)
+            if match is None:
                 assert path.suffix == ".md", f"{path.name}: {line}"
                 assert "uses: `" in line or not re.search(r"uses: \S+/", line), f"{path.name}: {line}"
                 continue
-            pins.setdefault(found[1], set()).add((found[2], found[3]))
+            pins.setdefault(match[1], set()).add((match[2], match[3]))
     assert {name: pin for name, pin in pins.items() if len(pin) > 1} == {}
     assert {"actions/checkout", "actions/setup-python", "pypa/gh-action-pypi-publish"} <= pins.keys()
 
@@ -186,7 +186,7 @@ def test_release_publishes_only_checked_and_built_files() -> None:
     assert JOBS["release.publish"]["needs"] == ["build"]
     assert JOBS["release.publish"]["environment"]["name"] == "pypi"
     assert not any(
-        "run" in each or "checkout" in each["uses"] for each in publish
+        "run" in item or "checkout" in item["uses"] for item in publish
     )  # no code of ours beside the identity
     attest = steps("release.attest")
     assert not any("run" in step or "checkout" in step["uses"] for step in attest)
