@@ -66,11 +66,11 @@ def test_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing(ci):
 @pytest.mark.hooks("on")
 @pytest.mark.usefixtures("ci_of_processes")
 def test_later_steps_have_the_command_and_the_knowledge(ci):
-    done = ci.on_push()
-    assert done.variables["VMRAG_INDEX_CHROMA"] == done.variables["VMRAG_CHROMA_SHARE"] == "off"
-    paths = os.pathsep.join([*done.paths, os.environ["PATH"]])
-    environ = os.environ | done.variables | {"PATH": paths, "GITHUB_ACTIONS": "true"}
-    asked = subprocess.run(
+    run = ci.on_push()
+    assert run.variables["VMRAG_INDEX_CHROMA"] == run.variables["VMRAG_CHROMA_SHARE"] == "off"
+    paths = os.pathsep.join([*run.paths, os.environ["PATH"]])
+    environ = os.environ | run.variables | {"PATH": paths, "GITHUB_ACTIONS": "true"}
+    result = subprocess.run(
         ["vmrag", "query", "certificates", "--json"],
         cwd=ci.workspace,
         env=environ,
@@ -78,11 +78,11 @@ def test_later_steps_have_the_command_and_the_knowledge(ci):
         text=True,
         check=True,
     )
-    answer = json.loads(asked.stdout)
+    answer = json.loads(result.stdout)
     assert answer["kb"]["in_sync"]
     assert answer["results"] == ci.ada.ask("query", "certificates")["results"]
-    assert asked.stderr == "warning: 3 stored copies of tracked files may be outdated: vmrag sources dedupe\n"
-    assert [Path(path).joinpath("python").exists() for path in done.paths] == [False]  # the job's own Python stays
+    assert result.stderr == "warning: 3 stored copies of tracked files may be outdated: vmrag sources dedupe\n"
+    assert [Path(path).joinpath("python").exists() for path in run.paths] == [False]  # the job's own Python stays
 
 
 @pytest.mark.hooks("on")
@@ -90,9 +90,9 @@ def test_cache_of_another_revision_is_a_warm_start(ci):
     ci.on_push()
     ci.ada.write_document("new.md", "Words that nobody had written before.")
     ci.ada.git("push", "-q")
-    done = ci.on_push()
-    assert done.outputs["cache-hit"] == "false"
-    assert "4 chunks added, 1 embedded" in done.log
+    run = ci.on_push()
+    assert run.outputs["cache-hit"] == "false"
+    assert "4 chunks added, 1 embedded" in run.log
     assert len(ci.cache.entries) == 2
 
 
@@ -101,11 +101,11 @@ def test_cache_of_another_revision_is_a_warm_start(ci):
 def test_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
     good = ci.on_push()
     spoil(ci.cache.root / ci.cache.entries[0])
-    done = ci.on_push()
-    assert done.passed
-    assert (done.outputs["cache-hit"], done.outputs["fingerprint"]) == ("false", good.outputs["fingerprint"])
-    assert len(done.said("notice")) == 1
-    assert done.said("notice")[0].startswith("The cache was not used: ")
+    run = ci.on_push()
+    assert run.passed
+    assert (run.outputs["cache-hit"], run.outputs["fingerprint"]) == ("false", good.outputs["fingerprint"])
+    assert len(run.said("notice")) == 1
+    assert run.said("notice")[0].startswith("The cache was not used: ")
     assert len(ci.cache.entries) == 2
     assert ci.on_push().outputs["cache-hit"] == "true"
 
@@ -115,11 +115,11 @@ def test_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
 def test_cache_without_usable_vector_is_replaced(ci, spoil):
     good = ci.on_push()
     spoil(ci.cache.root / ci.cache.entries[0])
-    done = ci.on_push()
-    assert done.passed
-    assert (done.outputs["cache-hit"], done.outputs["fingerprint"]) == ("false", good.outputs["fingerprint"])
-    assert ", 0 embedded" not in done.log
-    assert done.annotations == []
+    run = ci.on_push()
+    assert run.passed
+    assert (run.outputs["cache-hit"], run.outputs["fingerprint"]) == ("false", good.outputs["fingerprint"])
+    assert ", 0 embedded" not in run.log
+    assert run.annotations == []
     assert len(ci.cache.entries) == 2
     assert ci.on_push().outputs["cache-hit"] == "true"
 
@@ -127,11 +127,11 @@ def test_cache_without_usable_vector_is_replaced(ci, spoil):
 def test_unavailable_cache_service_does_not_fail_the_run(ci):
     """It is `actions/cache` that warns of it, and fails no step: `test_action_jobs.py`."""
     ci.cache.broken = True
-    done = ci.on_push()
-    assert done.passed
-    assert done.outputs["in-sync"] == "true"
-    assert done.step("save").outcome == "success"
-    assert (ci.cache.entries, done.annotations) == ([], [])
+    run = ci.on_push()
+    assert run.passed
+    assert run.outputs["in-sync"] == "true"
+    assert run.step("save").outcome == "success"
+    assert (ci.cache.entries, run.annotations) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -140,16 +140,16 @@ def test_unavailable_cache_service_does_not_fail_the_run(ci):
 )
 @pytest.mark.sample(1)
 def test_workflow_may_do_without_the_cache(ci, inputs, restored, saved):
-    done = ci.on_push(**inputs)
-    assert (done.step("restore").outcome == "success") is restored
+    run = ci.on_push(**inputs)
+    assert (run.step("restore").outcome == "success") is restored
     assert bool(ci.cache.entries) is saved
 
 
 def test_branch_that_is_not_the_default_one_writes_no_cache(ci):
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
-    done = ci.on_push(ref="refs/heads/topic")
-    assert done.passed
-    assert done.step("restore").outcome == "success"
+    run = ci.on_push(ref="refs/heads/topic")
+    assert run.passed
+    assert run.step("restore").outcome == "success"
     assert ci.cache.entries == []
 
 
@@ -160,14 +160,14 @@ def test_older_commit_in_the_same_workspace_gets_its_older_knowledge(ci):
     ci.ada.write_document("new.md", "Words that nobody had written before.")
     ci.ada.git("push", "-q")
     assert ci.on_push(depth=None).outputs["revision"] == ci.ada.pinned
-    done = ci.on_push(sha=old, again=True, first=lambda repo: repo.git("checkout", "-q", old))
-    assert (done.outputs["in-sync"], done.outputs["revision"]) == ("true", revision)
+    run = ci.on_push(sha=old, again=True, first=lambda repo: repo.git("checkout", "-q", old))
+    assert (run.outputs["in-sync"], run.outputs["revision"]) == ("true", revision)
 
 
 def test_sparse_checkout_has_its_knowledge(ci):
-    done = ci.on_push(sparse=True)
+    run = ci.on_push(sparse=True)
     assert not (ci.workspace / ".dolt-version").exists()
-    assert (done.outputs["in-sync"], done.outputs["revision"]) == ("true", ci.ada.pinned)
+    assert (run.outputs["in-sync"], run.outputs["revision"]) == ("true", ci.ada.pinned)
 
 
 # -- the packages, and their cache
@@ -209,9 +209,9 @@ def test_packages_are_kept_by_the_default_branch_and_restored_by_everybody(ci, m
 
     for again in (ci.on_push, lambda **given: ci.on_pull_request(ci.tip, ci.tip, source=FORK, **given)):
         shutil.rmtree(ci.folder / "index", ignore_errors=True)
-        done = again(mode="verify")
-        assert done.passed
-        assert done.step("install").outputs["fresh"] == "false"
+        result = again(mode="verify")
+        assert result.passed
+        assert result.step("install").outputs["fresh"] == "false"
         assert ci.cache.entries == [entry]
 
     shutil.rmtree(ci.folder / "index")
@@ -224,8 +224,8 @@ def test_broken_library_from_the_cache_is_replaced(ci, monkeypatch):
     fresh_machines(ci, monkeypatch)
     ci.on_push(mode="verify")
     (ci.cache.root / ci.cache.entries[0] / install.MARKER).unlink()
-    done = ci.on_push(mode="verify")
-    assert (done.passed, done.step("install").outputs["fresh"]) == (True, "true")
+    run = ci.on_push(mode="verify")
+    assert (run.passed, run.step("install").outputs["fresh"]) == (True, "true")
     assert len(ci.cache.entries) == 2
 
 
@@ -261,10 +261,10 @@ def pin(**changed: str) -> str:
 @pytest.mark.sample(3)
 def test_invalid_pin_is_annotated_at_the_pin_with_a_hint(ci, content, title, said):
     broken(content)(ci)
-    done = ci.on_push()
-    assert not done.passed
-    assert (done.outputs["in-sync"], done.outputs["findings"], done.outputs["revision"]) == ("false", "1", "")
-    [error] = [annotation for annotation in done.annotations if annotation.level == "error"]
+    run = ci.on_push()
+    assert not run.passed
+    assert (run.outputs["in-sync"], run.outputs["findings"], run.outputs["revision"]) == ("false", "1", "")
+    [error] = [annotation for annotation in run.annotations if annotation.level == "error"]
     assert (error.file, error.title) == (".dolt-version", title)
     message, hint = error.message.rsplit("\n", 1)
     assert said in message
@@ -276,17 +276,17 @@ def test_pin_with_crlf_is_followed(ci):
     """As a checkout with `core.autocrlf` leaves it."""
     ci.ada.commit("crlf", pin=(ci.ada.top / ".dolt-version").read_bytes().replace(b"\n", b"\r\n"))
     ci.ada.git("push", "-q", "--no-verify")
-    done = ci.on_push()
-    assert done.passed
-    assert done.outputs["revision"] == ci.ada.pinned
+    run = ci.on_push()
+    assert run.passed
+    assert run.outputs["revision"] == ci.ada.pinned
 
 
 def test_findings_may_be_warnings(ci):
     broken(pin())(ci)
-    done = ci.on_push(fail_on="never")
-    assert done.passed
-    assert (done.outputs["in-sync"], done.outputs["findings"]) == ("false", "1")
-    assert [annotation.title for annotation in done.annotations if annotation.level == "warning"] == [
+    run = ci.on_push(fail_on="never")
+    assert run.passed
+    assert (run.outputs["in-sync"], run.outputs["findings"]) == ("false", "1")
+    assert [annotation.title for annotation in run.annotations if annotation.level == "warning"] == [
         "PIN_MISSING_REVISION"
     ]
 
@@ -305,10 +305,10 @@ def test_findings_may_be_warnings(ci):
 )
 @pytest.mark.sample(2)
 def test_mistake_in_the_inputs_fails_before_anything_is_done(ci, inputs, said):
-    done = ci.on_push(**inputs)
-    assert not done.passed
-    assert said in done.said("error")[0]
-    assert done.step("sync").outcome == "skipped"
+    run = ci.on_push(**inputs)
+    assert not run.passed
+    assert said in run.said("error")[0]
+    assert run.step("sync").outcome == "skipped"
 
 
 # -- verify, by event
@@ -317,14 +317,14 @@ def test_mistake_in_the_inputs_fails_before_anything_is_done(ci, inputs, said):
 @pytest.mark.hooks("on")
 def test_merge_group_that_drops_knowledge_fails_from_a_shallow_checkout(ci):
     base, merge = drop(ci.ada)
-    done = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref="refs/heads/queue", mode="verify")
-    assert not done.passed
-    assert done.outputs["findings"] == "1"
-    [error] = [annotation for annotation in done.annotations if annotation.level == "error"]
+    result = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref="refs/heads/queue", mode="verify")
+    assert not result.passed
+    assert result.outputs["findings"] == "1"
+    [error] = [annotation for annotation in result.annotations if annotation.level == "error"]
     assert (error.file, error.title) == (".dolt-version", "KNOWLEDGE_DROPPED")
     assert "vmrag merge --repair" in error.message
-    assert "drops knowledge" in done.summary
-    assert done.step("sync").outcome == "skipped"
+    assert "drops knowledge" in result.summary
+    assert result.step("sync").outcome == "skipped"
 
 
 def test_pull_request_reads_the_cache_and_writes_nothing(ci):
@@ -333,11 +333,11 @@ def test_pull_request_reads_the_cache_and_writes_nothing(ci):
     head = ci.ada.commit("code", **{"code.py": "print()"})
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
     ci.cache.entries[:] = ci.cache.entries[:1]
-    done = ci.on_pull_request(base, head, mode="sync,verify")
-    assert done.passed
-    assert done.outputs["cache-hit"] == "true"
-    assert done.step("save").outcome == "skipped"
-    assert done.variables["VMRAG_SETTINGS_FROM"] == base
+    run = ci.on_pull_request(base, head, mode="sync,verify")
+    assert run.passed
+    assert run.outputs["cache-hit"] == "true"
+    assert run.step("save").outcome == "skipped"
+    assert run.variables["VMRAG_SETTINGS_FROM"] == base
     assert len(ci.cache.entries) == 1
 
 
@@ -345,24 +345,24 @@ def test_fork_that_pins_what_the_base_has_needs_no_secret(ci):
     base = ci.tip
     head = ci.ada.commit("code", **{"code.py": "print()"})
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
-    done = ci.on_pull_request(base, head, source=FORK, mode="sync,verify", token="")
-    assert done.passed
-    assert done.outputs["in-sync"] == "true"
-    assert len(done.said("notice")) == 1
-    assert "no cache is written" in done.said("notice")[0]
-    assert done.variables["VMRAG_NO_SERVICES"] == "1"
+    run = ci.on_pull_request(base, head, source=FORK, mode="sync,verify", token="")
+    assert run.passed
+    assert run.outputs["in-sync"] == "true"
+    assert len(run.said("notice")) == 1
+    assert "no cache is written" in run.said("notice")[0]
+    assert run.variables["VMRAG_NO_SERVICES"] == "1"
     assert ci.cache.entries == []
 
 
 def test_verify_of_fork_suggests_adopt_for_missing_revision(ci):
-    base, known = ci.tip, ci.ada.pinned
+    base, pinned = ci.tip, ci.ada.pinned
     revision = ci.ada.write_document("theirs.md", "Knowledge that is nowhere but in the fork.")
     head = ci.ada.git("rev-parse", "HEAD")
     ci.ada.git("push", "-q", "--no-verify", "origin", "main:refs/heads/topic")
-    assert revision != known
-    done = ci.on_pull_request(base, head, source=FORK, mode="verify")
-    assert not done.passed
-    [error] = [annotation for annotation in done.annotations if annotation.level == "error"]
+    assert revision != pinned
+    run = ci.on_pull_request(base, head, source=FORK, mode="verify")
+    assert not run.passed
+    [error] = [annotation for annotation in run.annotations if annotation.level == "error"]
     assert "vmrag adopt" in error.message
     assert "https://github.example/me/project" in error.message
 
@@ -371,22 +371,22 @@ def test_verify_of_fork_suggests_adopt_for_missing_revision(ci):
 def test_pull_request_target_reads_a_strangers_commits_and_checks_none_out(ci):
     base, merge = drop(ci.ada)
     head = ci.world.hub.git("commit-tree", f"{merge}^{{tree}}", "-p", merge, "-m", "head")
-    done = ci.on_pull_request(base, head, event="pull_request_target", source=FORK, mode="verify")
-    assert not done.passed
-    assert "KNOWLEDGE_DROPPED" in [annotation.title for annotation in done.annotations]
+    run = ci.on_pull_request(base, head, event="pull_request_target", source=FORK, mode="verify")
+    assert not run.passed
+    assert "KNOWLEDGE_DROPPED" in [annotation.title for annotation in run.annotations]
     assert Repo(ci.workspace).git("rev-parse", "HEAD") == base
     assert Repo(ci.workspace).git("status", "--porcelain") == ""
-    assert done.variables["VMRAG_SETTINGS_FROM"] == base
+    assert run.variables["VMRAG_SETTINGS_FROM"] == base
 
 
 @pytest.mark.hooks("on")
 def test_push_is_compared_with_what_was_there_before(ci):
     base, merge = drop(ci.ada)
     ci.ada.git("push", "-q", "--no-verify", "origin", f"{merge}:refs/heads/main")
-    done = ci.on_push(before=base, mode="verify", fail_on="never")
-    assert done.passed
-    assert done.outputs["findings"] == "1"
-    assert [annotation.title for annotation in done.annotations] == ["KNOWLEDGE_DROPPED"]
+    run = ci.on_push(before=base, mode="verify", fail_on="never")
+    assert run.passed
+    assert run.outputs["findings"] == "1"
+    assert [annotation.title for annotation in run.annotations] == ["KNOWLEDGE_DROPPED"]
 
 
 # -- golden queries, and what strangers write
@@ -400,19 +400,21 @@ def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
     ci.ada.git("add", ".vmrag")
     ci.ada.git("commit", "-q", "-m", "queries")
     ci.ada.git("push", "-q")
-    done = ci.on_push(mode="verify,check", results_path="out/vmrag")
-    assert not done.passed
+    run = ci.on_push(mode="verify,check", results_path="out/vmrag")
+    assert not run.passed
     files = {path.name: path.read_text() for path in (ci.workspace / "out" / "vmrag").iterdir()}
     assert sorted(files) == ["check.junit.xml", "check.sarif", "verify.junit.xml", "verify.sarif"]
     assert (files["check.junit.xml"].count("<failure"), files["verify.junit.xml"].count("<failure")) == (2, 0)
-    assert [each["ruleId"] for each in json.loads(files["check.sarif"])["runs"][0]["results"]] == ["QUERY_MISSED"] * 2
-    found = [annotation for annotation in done.annotations if annotation.level == "error"]
-    assert {each.file for each in found} == {".vmrag/queries.yaml"}
-    assert done.outputs["findings"] == str(len(found))
-    assert done.outputs["in-sync"] == "true"
-    assert "wanted: 1. handbook/tls.md\ngot:    1. handbook/" in found[0].message
-    assert "wanted: 1. handbook/tls.md<br>got:" in done.summary
-    assert "&#58;&#58;error&#58;&#58;" in done.summary
+    assert [result["ruleId"] for result in json.loads(files["check.sarif"])["runs"][0]["results"]] == [
+        "QUERY_MISSED"
+    ] * 2
+    annotations = [annotation for annotation in run.annotations if annotation.level == "error"]
+    assert {annotation.file for annotation in annotations} == {".vmrag/queries.yaml"}
+    assert run.outputs["findings"] == str(len(annotations))
+    assert run.outputs["in-sync"] == "true"
+    assert "wanted: 1. handbook/tls.md\ngot:    1. handbook/" in annotations[0].message
+    assert "wanted: 1. handbook/tls.md<br>got:" in run.summary
+    assert "&#58;&#58;error&#58;&#58;" in run.summary
     assert ci.cache.entries == []  # saved by what passed
 
 
@@ -431,17 +433,17 @@ def test_ids_and_branches_of_strangers_are_text(ci):
     ci.ada.git("add", ".vmrag")
     ci.ada.git("commit", "-q", "-m", "queries")
     ci.ada.git("push", "-q", "origin", "HEAD:main")
-    done = ci.on_push(mode="verify,check")
-    assert done.outputs["in-sync"] == "true"
+    run = ci.on_push(mode="verify,check")
+    assert run.outputs["in-sync"] == "true"
     assert not list(ci.workspace.glob("pwned"))
-    assert "<b>" not in done.summary
+    assert "<b>" not in run.summary
 
 
 def test_action_at_the_top_runs_the_same_modules(ci):
     """Its other steps are the same text."""
-    done = ci.on_push(action=ROOT / "action.yml", mode="destroy")
-    assert done.step("install").outcome == "success"
-    assert "the input mode must be" in done.said("error")[0]
+    run = ci.on_push(action=ROOT / "action.yml", mode="destroy")
+    assert run.step("install").outcome == "success"
+    assert "the input mode must be" in run.said("error")[0]
 
 
 # -- the same answers, and the installation
@@ -459,21 +461,21 @@ def test_answers_are_those_of_the_developers_machine_however_the_index_came_to_b
         ci.ada.vmrag("commit", "-m", str(number))
         ci.ada.git("commit", "-q", "-am", str(number))
     ci.ada.git("push", "-q")
-    wanted, fingerprint = ci.ada.answers(), ci.ada.fingerprint()
+    expected, fingerprint = ci.ada.answers(), ci.ada.fingerprint()
 
     built = ci.on_push(depth=None)
     assert (built.outputs["cache-hit"], built.outputs["fingerprint"]) == ("false", fingerprint)
-    assert answers(ci, built) == wanted
+    assert answers(ci, built) == expected
     restored = ci.on_push()
     assert (restored.outputs["cache-hit"], restored.outputs["fingerprint"]) == ("true", fingerprint)
-    assert answers(ci, restored) == wanted
+    assert answers(ci, restored) == expected
     for number, python in enumerate(newer_pythons(ci.folder)):
         shallow = events.checkout(ci.world.hub.top, ci.folder / f"shallow-{number}", ci.tip)
-        asked = subprocess.run(
+        result = subprocess.run(
             [python, "-I", "-c", ASK, json.dumps(QUERIES)], cwd=shallow.top, capture_output=True, check=False
         )
-        assert asked.returncode == 0, asked.stderr
-        assert json.loads(asked.stdout) == [fingerprint, [[list(hit) for hit in answer] for answer in wanted]]
+        assert result.returncode == 0, result.stderr
+        assert json.loads(result.stdout) == [fingerprint, [[list(hit) for hit in answer] for answer in expected]]
 
 
 def answers(ci: Ci, done: Finished) -> list[list[Any]]:
@@ -509,9 +511,9 @@ def newer_pythons(folder: Path) -> list[str]:
     beside = sorted(Path(sys.base_prefix).parent.glob("3.13*/bin/python3.13"))
     for python in (shutil.which("python3.13"), *map(str, beside)):
         if python and subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0:
-            told = {"RUNNER_TEMP": str(folder), "GITHUB_OUTPUT": str(folder / "output"), "INPUT_MODE": "check"}
-            subprocess.run([python, "-I", install.__file__, "install"], env=os.environ | told, check=True)
-            return [str(install.action_folder(told) / "venv" / "bin" / "python")]
+            environ = {"RUNNER_TEMP": str(folder), "GITHUB_OUTPUT": str(folder / "output"), "INPUT_MODE": "check"}
+            subprocess.run([python, "-I", install.__file__, "install"], env=os.environ | environ, check=True)
+            return [str(install.action_folder(environ) / "venv" / "bin" / "python")]
     return []
 
 
@@ -525,16 +527,16 @@ def test_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_tree
     ci.ada.git("commit", "-q", "-m", "hostile")
     ci.ada.git("push", "-q")
     monkeypatch.setattr(hosted, "installed", lambda *_: None)
-    done = ci.on_push(mode="verify,check", fail_on="never")
-    assert done.said("warning") == []
-    assert done.outputs["in-sync"] == "true"
-    assert done.outputs["vmrag-version"] == vmrag_link.__version__
+    run = ci.on_push(mode="verify,check", fail_on="never")
+    assert run.said("warning") == []
+    assert run.outputs["in-sync"] == "true"
+    assert run.outputs["vmrag-version"] == vmrag_link.__version__
     assert not list(ci.workspace.rglob("pwned"))
     environment = ci.workspace.parent / "temp" / "vmrag-action" / "venv"
     listed = subprocess.run([environment / "bin" / "vmrag", "--version"], capture_output=True, text=True, check=True)
     assert listed.stdout.startswith(f"vmrag, version {vmrag_link.__version__}\n")
 
     again = ci.on_push(mode="verify,check", fail_on="never")
-    assert again.outputs | {"index-path": "", "cache-hit": ""} == done.outputs | {"index-path": "", "cache-hit": ""}
+    assert again.outputs | {"index-path": "", "cache-hit": ""} == run.outputs | {"index-path": "", "cache-hit": ""}
     assert again.step("install").outputs["fresh"] == "false"
     assert again.step("save-packages").outcome == "skipped"

@@ -30,17 +30,17 @@ def test_of_more_findings_than_the_runner_shows_the_worst_come_first_and_the_ten
     for number in range(16):
         ci.ada.commit(f"broken {number}", pin=f"no pin {number}\n")
     ci.ada.git("push", "-q", "--no-verify")
-    done = ci.on_push(before=before, mode="verify")
-    assert not done.passed
-    assert done.outputs["findings"] == "17"
-    assert errors(done) == [("PIN_MALFORMED", ".dolt-version")] * 10
-    said = done.said("error")
-    assert [each for each in said if "more: see the summary" in each] == [said[9]]
+    run = ci.on_push(before=before, mode="verify")
+    assert not run.passed
+    assert run.outputs["findings"] == "17"
+    assert errors(run) == [("PIN_MALFORMED", ".dolt-version")] * 10
+    said = run.said("error")
+    assert [line for line in said if "more: see the summary" in line] == [said[9]]
     assert said[9].endswith("\nand 7 more: see the summary")
-    assert done.summary.count("| error |") == 17
-    assert "NOT_ON_REMOTE" in done.summary
+    assert run.summary.count("| error |") == 17
+    assert "NOT_ON_REMOTE" in run.summary
     assert "NOT_ON_REMOTE" not in "\n".join(said)  # the first in history, and not the worst
-    assert "does not have" in done.log
+    assert "does not have" in run.log
 
 
 def test_ten_findings_are_ten_annotations_also_of_a_repair_that_cannot_judge_them(ci):
@@ -48,24 +48,24 @@ def test_ten_findings_are_ten_annotations_also_of_a_repair_that_cannot_judge_the
     for number in range(10):
         ci.ada.commit(f"broken {number}", pin=f"no pin {number}\n")
     ci.ada.git("push", "-q", "--no-verify")
-    done = ci.on_push(before=before, mode="repair", fail_on="never")
-    assert done.passed
-    assert (done.outputs["repaired"], done.outputs["findings"]) == ("false", "10")
-    assert "Nothing to repair on main. 10 findings for you to fix." in done.log
-    assert len(done.said("warning")) == 10
-    assert "more: see the summary" not in done.log
+    run = ci.on_push(before=before, mode="repair", fail_on="never")
+    assert run.passed
+    assert (run.outputs["repaired"], run.outputs["findings"]) == ("false", "10")
+    assert "Nothing to repair on main. 10 findings for you to fix." in run.log
+    assert len(run.said("warning")) == 10
+    assert "more: see the summary" not in run.log
 
 
 @pytest.mark.parametrize("mode", ["sync", "verify", "repair"])
 @pytest.mark.sample(2)
 def test_unreachable_remote_is_not_annotated_at_the_pin(ci, mode):
     gone = lambda repo: repo.git("remote", "set-url", "origin", "http://127.0.0.1:1/them/project.git")  # noqa: E731
-    done = ci.on_push(mode=mode, first=gone, fail_on="never")
-    assert not done.passed  # what cannot be tried always fails
-    assert errors(done) == [(ENVIRONMENT + "REMOTE_UNREACHABLE", "")]
-    assert done.said("error")[0].endswith("The pin was not checked.")
+    run = ci.on_push(mode=mode, first=gone, fail_on="never")
+    assert not run.passed  # what cannot be tried always fails
+    assert errors(run) == [(ENVIRONMENT + "REMOTE_UNREACHABLE", "")]
+    assert run.said("error")[0].endswith("The pin was not checked.")
     if mode == "sync":
-        assert "Could not sync the knowledge base" in done.summary
+        assert "Could not sync the knowledge base" in run.summary
 
 
 def test_history_that_nobody_has_is_not_blamed_on_the_pin(ci):
@@ -80,11 +80,11 @@ def test_history_that_nobody_has_is_not_blamed_on_the_pin(ci):
     shutil.rmtree(ci.world.hub.top)
     cut.rename(ci.world.hub.top)
     assert Repo(ci.world.hub.top).git("rev-list", "--count", "main") == "1"
-    done = ci.on_push(before=ci.ada.git("rev-parse", "main~1"), sha=tip, mode="verify")
-    assert not done.passed
-    assert set(errors(done)) == {(ENVIRONMENT + "GIT_FAILED", "")}
+    run = ci.on_push(before=ci.ada.git("rev-parse", "main~1"), sha=tip, mode="verify")
+    assert not run.passed
+    assert set(errors(run)) == {(ENVIRONMENT + "GIT_FAILED", "")}
 
 
 def test_mistake_in_the_workflow_is_neither_the_pins_nor_the_environments(ci):
-    done = ci.on_push(mode="destroy")
-    assert errors(done) == [("INVALID_PARAMETER", "")]
+    run = ci.on_push(mode="destroy")
+    assert errors(run) == [("INVALID_PARAMETER", "")]

@@ -37,8 +37,8 @@ UV = "# Setup\n\nInstall the program with uv.\n"
 
 @pytest.fixture
 def api():
-    with serving(TOKEN, CommentsApi) as found:
-        yield found
+    with serving(TOKEN, CommentsApi) as server:
+        yield server
 
 
 @pytest.fixture
@@ -62,27 +62,27 @@ def push(ci: Ci, name: str, text: str, *, remote: str = "origin") -> str:
 
 def on_pull_request(ci: Ci, api: CommentsApi, base: str, head: str, *, source: Any = OWN, **more: Any) -> Finished:
     api.open(7, head, source=source, base=OWN)
-    done = ci.on_pull_request(base, head, source=source, mode="report", comment="true", environ=api.environ, **more)
-    assert done.passed
-    return done
+    run = ci.on_pull_request(base, head, source=source, mode="report", comment="true", environ=api.environ, **more)
+    assert run.passed
+    return run
 
 
 def after_run(ci: Ci, api: CommentsApi, run: int, head: str) -> Finished:
     """The job on `workflow_run`, in an empty folder."""
     ci.workspace = ci.folder / f"empty-{run}"
     ci.workspace.mkdir()
-    told = {"id": run, "event": "pull_request", "head_sha": head, "head_repository": FORK}
-    payload = {"action": "completed", "workflow_run": told, "repository": OWN}
+    fields = {"id": run, "event": "pull_request", "head_sha": head, "head_repository": FORK}
+    payload = {"action": "completed", "workflow_run": fields, "repository": OWN}
     given = {"mode": "report", "comment": "true", "again": True, "environ": api.environ}
-    done = ci.run("workflow_run", payload, sha=ci.tip, ref="refs/heads/main", **given)
-    assert done.passed
-    return done
+    result = ci.run("workflow_run", payload, sha=ci.tip, ref="refs/heads/main", **given)
+    assert result.passed
+    return result
 
 
 def test_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, api, base):
     head = push(ci, "setup.md", UV)
-    done = on_pull_request(ci, api, base, head)
-    assert "#7: The comment was written." in done.step("comment").log
+    run = on_pull_request(ci, api, base, head)
+    assert "#7: The comment was written." in run.step("comment").log
     [body] = api.ours(7)
     assert "### This pull request changes answers for agents\n" in body
     assert "1 of 2 questions has another answer. 1 document differs: 1 changed." in body
@@ -103,7 +103,7 @@ def test_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, api,
     ci.ada.git("checkout", "-q", base, "--", ".dolt-version", "docs")
     ci.ada.git("commit", "-q", "-m", "as it was")
     ci.ada.git("push", "-q", "origin", "HEAD:refs/heads/topic")
-    done = on_pull_request(ci, api, base, ci.ada.git("rev-parse", "HEAD"))
+    run = on_pull_request(ci, api, base, ci.ada.git("rev-parse", "HEAD"))
     [body] = api.ours(7)
     assert "### This pull request no longer changes answers for agents\n" in body
     assert "2 questions asked: no answer changes. No document differs." in body
@@ -136,8 +136,8 @@ def test_comment_names_a_conflict_of_pins_and_the_command(ci, api, base):
 def test_comment_is_not_written_for_code_changes(ci, api, base):
     ci.ada.commit("code", **{"main.py": "print()\n"})
     ci.ada.git("push", "-q", "origin", "HEAD:refs/heads/topic")
-    done = on_pull_request(ci, api, base, ci.ada.git("rev-parse", "HEAD"))
-    assert "no comment exists" in done.step("comment").log
+    run = on_pull_request(ci, api, base, ci.ada.git("rev-parse", "HEAD"))
+    assert "no comment exists" in run.step("comment").log
     assert (api.comments, ci.uploads) == ({}, {})
     assert not [call for call in api.calls if not call.startswith(("GET", "POST /api/v3/graphql"))]
 
@@ -147,8 +147,8 @@ def test_comment_reports_unpushed_revision_until_it_is_pushed(ci, api, base):
     ci.ada.git("push", "-q", "--no-verify", "origin", "HEAD:refs/heads/topic")
     head = ci.ada.git("rev-parse", "HEAD")
     api.open(7, head, source=OWN, base=OWN)
-    done = ci.on_pull_request(base, head, mode="report", comment="true", environ=api.environ)
-    assert not done.passed
+    run = ci.on_pull_request(base, head, mode="report", comment="true", environ=api.environ)
+    assert not run.passed
     [body] = api.ours(7)
     assert "### Could not compare answers\n" in body
     assert f"- the revision that `{head[:12]}` pins, which was not pushed\n" in body
@@ -165,14 +165,14 @@ def test_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, ba
     head = push(ci, "setup.md", UV, remote="fork")
     ci.ada.git("push", "-q", "--no-verify", "origin", f"{head}:refs/heads/seen-by-github")  # refs/pull/7/head
     api.may_write = False
-    done = on_pull_request(ci, api, base, head, source=FORK)
-    assert (done.step("comment").outcome, api.calls) == ("skipped", [])
+    run = on_pull_request(ci, api, base, head, source=FORK)
+    assert (run.step("comment").outcome, api.calls) == ("skipped", [])
     [(name, left)] = ci.uploads.items()
     api.keep(9, {left.name: left.read_bytes()}, name=name)
 
     api.may_write = True
-    done = after_run(ci, api, 9, head)
-    assert [step.name for step in done.steps if step.outcome == "success" and step.log] == ["prepare", "comment"]
+    run = after_run(ci, api, 9, head)
+    assert [step.name for step in run.steps if step.outcome == "success" and step.log] == ["prepare", "comment"]
     [body] = api.ours(7)
     assert "1 of 2 questions has another answer." in body
     assert "- the revision that" in body  # adopted by nobody yet
@@ -189,18 +189,18 @@ def test_no_child_of_the_report_has_the_token_but_as_git_needs_it(ci, api, base,
     monkeypatch.setenv("PATH", f"{git.parent}:{os.environ['PATH']}")
     on_pull_request(ci, api, base, head)
     of_report = [
-        each for each in log.read_text().split("\n--- ") if "INPUT_COMMENT=" in each and "INPUT_MODE=" not in each
+        part for part in log.read_text().split("\n--- ") if "INPUT_COMMENT=" in part and "INPUT_MODE=" not in part
     ]
     assert len(of_report) > 5
-    assert not [each for each in of_report if "INPUT_TOKEN=" in each or TOKEN in each]
+    assert not [line for line in of_report if "INPUT_TOKEN=" in line or TOKEN in line]
 
 
 def test_comment_needs_a_report(ci, api):
-    done = ci.on_push(mode="verify", comment="true", environ=api.environ)
-    assert "the input mode must be report, with comment: true" in "\n".join(done.said("error"))
+    run = ci.on_push(mode="verify", comment="true", environ=api.environ)
+    assert "the input mode must be report, with comment: true" in "\n".join(run.said("error"))
     payload = {"workflow_run": {}, "repository": OWN}
-    done = ci.run("workflow_run", payload, sha=ci.tip, ref="refs/heads/main", mode="sync,report", comment="true")
-    assert "the input mode must be report alone, with comment: true" in "\n".join(done.said("error"))
+    run = ci.run("workflow_run", payload, sha=ci.tip, ref="refs/heads/main", mode="sync,report", comment="true")
+    assert "the input mode must be report alone, with comment: true" in "\n".join(run.said("error"))
     assert api.calls == []
 
 

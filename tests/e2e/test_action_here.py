@@ -24,14 +24,14 @@ JOB = yaml.safe_load((ROOT / ".github/workflows/knowledge.yml").read_text())["jo
 
 
 def step(name: str) -> Any:
-    return next(each for each in JOB["steps"] if each.get("name") == name)
+    return next(step for step in JOB["steps"] if step.get("name") == name)
 
 
 def script(repo: Repo, name: str, **environ: str) -> None:
     """One `run:` of the job, as the runner starts it."""
     argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step(name)["run"]]
-    done = subprocess.run(argv, cwd=repo.top, env=os.environ | environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(argv, cwd=repo.top, env=os.environ | environ, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ def test_action_finds_in_this_repository_what_people_ask_for(hub: Repo, tmp_path
     (repo.top / ".venv").symlink_to(sys.prefix)  # what the step "Install vmrag" makes
     script(repo, "Pin the documents", **step("Pin the documents")["env"])
     temp = tmp_path / "temp"
-    [used] = [each for each in JOB["steps"] if each.get("uses") == "$/action"]
+    [used] = [step for step in JOB["steps"] if step.get("uses") == "$/action"]
     installed(temp, used["with"])
-    told = Job(tmp_path, "push", events.push(before, tip), sha=tip, ref="refs/heads/main").environ
+    environ = Job(tmp_path, "push", events.push(before, tip), sha=tip, ref="refs/heads/main").environ
     others = CacheService(tmp_path / "cache").actions | {"actions/setup-python": setup_python}
-    finished = Runner(temp, repo.top, told, others).run(ACTION, **used["with"])
+    finished = Runner(temp, repo.top, environ, others).run(ACTION, **used["with"])
     print(finished.log)
     assert finished.passed
     assert finished.outputs["findings"] == "0"

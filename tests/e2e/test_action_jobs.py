@@ -426,8 +426,8 @@ def github(
 ) -> Iterator[GitHub]:
     programs = actions_programs.require() if request.param == "programs" else None
     repos.isolate(monkeypatch, tmp_path / "home")
-    with hosting(people.arrive(template, tmp_path / "world"), tmp_path, programs) as found:
-        yield found
+    with hosting(people.arrive(template, tmp_path / "world"), tmp_path, programs) as github_server:
+        yield github_server
 
 
 def rows() -> list[object]:
@@ -439,38 +439,38 @@ def test_job_comes_to_what_the_pages_say(github: GitHub, job: CiJob) -> None:
     event = job.state(github)
     before, saved = refs(github), len(github.saved)
     github.access.asked.clear()
-    done = github.job(job.recipe, event, given=job.given, besides=job.besides)
-    assert done.ours is not None or not job.passes
-    assert (done.ours is None, done.passed) == (job.passes is None, job.passes is not False)
-    judge(github, job, done)
+    run = github.job(job.recipe, event, given=job.given, besides=job.besides)
+    assert run.ours is not None or not job.passes
+    assert (run.ours is None, run.passed) == (job.passes is None, job.passes is not False)
+    judge(github, job, run)
     assert same_names(moved(before, refs(github)), job.moves)
     assert len(github.saved) - saved == job.saves
-    if done.ours:
-        assert job.outputs.items() <= done.ours.outputs.items()
-        assert done.ours.outputs["revision"] in ("", pinned(github))
+    if run.ours:
+        assert job.outputs.items() <= run.ours.outputs.items()
+        assert run.ours.outputs["revision"] in ("", pinned(github))
         if job.as_ada:
             github.ada.git("fetch", "-q", "origin", event.sha)
             github.ada.git("checkout", "-q", "--detach", event.sha)
             github.ada.vmrag("sync", "-q")
-            assert done.ours.outputs["fingerprint"] == github.ada.fingerprint()
-            assert answers(github, done) == github.ada.answers()
+            assert run.ours.outputs["fingerprint"] == github.ada.fingerprint()
+            assert answers(github, run) == github.ada.answers()
     if job.again:
         before = refs(github)
         twice = github.job(job.recipe, event, given=job.given, besides=job.besides)
         judge(github, job, twice)
         assert (moved(before, refs(github)), len(github.saved) - saved) == (set(), job.saves)
         assert twice.ours
-        assert done.ours
-        assert told(twice) == told(done)
+        assert run.ours
+        assert told(twice) == told(run)
 
 
 def judge(github: GitHub, job: CiJob, done: Ran) -> None:
     comments = github.api.ours(7)
     said = "\n".join(script.stdout for script in done.scripts) + "\n".join(comments)
     if done.ours:
-        found = [annotation for annotation in done.ours.annotations if annotation.level == "error"]
-        assert {*job.errors} <= {each.title for each in found}
-        assert {each.file for each in found} == ({job.at} if job.errors else set())
+        annotations = [annotation for annotation in done.ours.annotations if annotation.level == "error"]
+        assert {*job.errors} <= {document.title for document in annotations}
+        assert {annotation.file for annotation in annotations} == ({job.at} if job.errors else set())
         said += (
             done.ours.log
             + html.unescape(done.ours.summary)
@@ -478,8 +478,8 @@ def judge(github: GitHub, job: CiJob, done: Ran) -> None:
         )
     for say in job.says:
         assert say in said
-    for each in job.unsaid:
-        assert each not in said
+    for document in job.unsaid:
+        assert document not in said
     assert len(comments) == job.comments
     strangers = [path for path, _ in github.access.asked if not path.startswith("/them/project/")]
     assert bool(strangers) is job.asks
@@ -508,13 +508,13 @@ def moved(before: dict[str, str], after: dict[str, str]) -> set[str]:
 
 def same_names(found: set[str], wanted: tuple[str, ...]) -> bool:
     """`wanted` may end where a hash begins."""
-    return {next((each for each in wanted if name.startswith(each)), name) for name in found} == set(wanted)
+    return {next((item for item in wanted if name.startswith(item)), name) for name in found} == set(wanted)
 
 
 def pinned(github: GitHub) -> str:
     pin = github.workspace / ".dolt-version"
-    found = re.search(r'"dolt_commit": "([0-9a-z]+)"', pin.read_text()) if pin.is_file() else None
-    return found[1] if found else ""
+    match = re.search(r'"dolt_commit": "([0-9a-z]+)"', pin.read_text()) if pin.is_file() else None
+    return match[1] if match else ""
 
 
 def answers(github: GitHub, done: Ran) -> list[list[object]]:
@@ -526,7 +526,7 @@ def answers(github: GitHub, done: Ran) -> list[list[object]]:
 
 
 def test_proven_jobs_name_existing_tests() -> None:
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     for job in JOBS.values():
         file, _, name = job.proven.partition("::")
-        assert not file or f"def {name}(" in (here / file).read_text(), job.proven
+        assert not file or f"def {name}(" in (folder / file).read_text(), job.proven

@@ -23,8 +23,8 @@ def links(ci: Ci, name: str) -> dict[str, tuple[str, str, str]]:
     """Of somebody who clones now: revision, branch and source by commit."""
     reader = ci.world.join(name)
     reader.vmrag("clone")
-    found = reader.ask("links", "list")["links"]
-    return {each["git_commit"]: (each["dolt_commit"], each["git_branch"], each["source"]) for each in found}
+    result = reader.ask("links", "list")["links"]
+    return {link["git_commit"]: (link["dolt_commit"], link["git_branch"], link["source"]) for link in result}
 
 
 def test_pushed_commits_are_linked_for_everybody_who_clones(ci):
@@ -35,8 +35,8 @@ def test_pushed_commits_are_linked_for_everybody_who_clones(ci):
     ada.git("commit", "-q", "-m", "code")
     second = ada.write_document("second.md", "two")
     ada.push("origin", "main")
-    done = link(ci, before, ci.tip)
-    assert (done.passed, done.outputs["linked"]) == (True, "2")
+    result = link(ci, before, ci.tip)
+    assert (result.passed, result.outputs["linked"]) == (True, "2")
     expected = {
         ada.git("rev-parse", "HEAD~2"): (first, "main", "pin"),
         ada.git("rev-parse", "HEAD"): (second, "main", "pin"),
@@ -60,8 +60,8 @@ def test_two_jobs_at_once_lose_no_links(ci, tmp_path):
         pushed[name] = ada.git("rev-parse", "HEAD")
     jobs = {name: Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in pushed}
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda name: link(jobs[name], start, pushed[name], name), pushed))
-    assert [(each.passed, each.outputs["linked"]) for each in done] == [(True, "1")] * 2
+        result = list(pool.map(lambda name: link(jobs[name], start, pushed[name], name), pushed))
+    assert [(item.passed, item.outputs["linked"]) for item in result] == [(True, "1")] * 2
     assert {commit: branch for commit, (_, branch, _) in links(ci, "bob").items()} == {
         commit: name for name, commit in pushed.items()
     }
@@ -71,16 +71,16 @@ def test_by_hand_the_history_of_the_checkout_is_linked(ci):
     ada = ci.ada
     ada.write_document("first.md", "one")
     ada.push("origin", "main")
-    done = ci.run(
+    result = ci.run(
         "workflow_dispatch", {"repository": events.OWN}, sha=ci.tip, ref="refs/heads/main", mode="link", depth=None
     )
-    assert (done.passed, done.outputs["linked"]) == (True, "2")
+    assert (result.passed, result.outputs["linked"]) == (True, "2")
     assert set(links(ci, "bob")) == set(ada.git("rev-list", "HEAD").split())
 
 
 def test_pull_request_is_not_linked(ci):
     before = ci.world.hub.git("for-each-ref", people.DATA)
-    done = ci.on_pull_request(ci.tip, ci.tip, mode="link", source=events.FORK)
-    assert (done.passed, done.outputs["linked"]) == (True, "0")
-    assert "nothing to do on pull_request" in done.log
+    run = ci.on_pull_request(ci.tip, ci.tip, mode="link", source=events.FORK)
+    assert (run.passed, run.outputs["linked"]) == (True, "0")
+    assert "nothing to do on pull_request" in run.log
     assert ci.world.hub.git("for-each-ref", people.DATA) == before

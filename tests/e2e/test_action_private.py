@@ -44,10 +44,10 @@ def run(
     installed(machine / "temp", {"mode": mode})
     tip = world.hub.git("rev-parse", "main")
     server = {"GITHUB_SERVER_URL": host.url, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
-    told = Job(machine, "push", events.push(before, tip), sha=tip, ref="refs/heads/main", **server).environ
+    environ = Job(machine, "push", events.push(before, tip), sha=tip, ref="refs/heads/main", **server).environ
     cache = CacheService(machine / "cache")
     others = cache.actions | {"actions/setup-python": setup_python}
-    finished = Runner(machine / "temp", checkout.workspace, told, others, token=token, forks=True).run(
+    finished = Runner(machine / "temp", checkout.workspace, environ, others, token=token, forks=True).run(
         ACTION, mode=mode
     )
     print(finished.log)
@@ -73,13 +73,13 @@ def test_it_gets_in_with_one_header(persist: bool, world: World, host: GitServer
 @pytest.mark.hooks("off")
 def test_repair_is_pushed_with_the_same_header(persist: bool, parted: Path, tmp_path: Path, monkeypatch) -> None:
     isolate(monkeypatch, tmp_path / "home")
-    there = people.arrive(parted, tmp_path / "world")
-    landed = dropping.squash(there.ada)
-    with git_server(there.top, user="x-access-token", password=TOKEN) as server:
+    world = people.arrive(parted, tmp_path / "world")
+    landed = dropping.squash(world.ada)
+    with git_server(world.top, user="x-access-token", password=TOKEN) as server:
         machine = tmp_path / "machine"
-        finished = run(there, server, machine, token=TOKEN, persist=persist, mode="repair", before=landed.before)
+        finished = run(world, server, machine, token=TOKEN, persist=persist, mode="repair", before=landed.before)
         assert finished.outputs["repaired"] == "true"
-        assert there.hub.git("rev-parse", "main^") == landed.after
+        assert world.hub.git("rev-parse", "main^") == landed.after
         assert set(filter(None, server.seen)) == {f"basic {basic(TOKEN)}"}
 
 

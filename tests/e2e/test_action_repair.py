@@ -51,14 +51,14 @@ def test_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed
     ada.git("commit", "-q", "--no-verify", "-m", "Squashed topic (#7)")
     landed = dropping.land(ada, before)
     assert ci.on_push(before=before, sha=landed.after, mode="verify").passed
-    told = events.pull_request(
+    comparison = events.pull_request(
         before, proposed, source=events.OWN, action="closed", merged=True, merge_commit_sha=landed.after
     )
     hub.git("update-ref", "refs/pull/7/head", proposed)
     hub.git("branch", "-q", "-D", "topic")
-    done = ci.run("pull_request", told, sha=landed.after, ref="refs/heads/main", mode="verify")
-    [said] = done.said("error")
-    assert (done.passed, "The pull request pinned" in said) == (False, True)
+    result = ci.run("pull_request", comparison, sha=landed.after, ref="refs/heads/main", mode="verify")
+    [said] = result.said("error")
+    assert (result.passed, "The pull request pinned" in said) == (False, True)
     unknown = hub.git("show", f"{proposed}:.dolt-version").replace(
         pinned(ci, proposed), "0" * len(pinned(ci, proposed))
     )
@@ -66,9 +66,9 @@ def test_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed
     ada.commit(pin=unknown + "\n")
     nowhere = ada.git("rev-parse", "HEAD")
     ada.git("push", "-q", "--no-verify", "origin", "HEAD:refs/pull/7/head")
-    told["pull_request"]["head"]["sha"] = nowhere
-    done = ci.run("pull_request", told, sha=landed.after, ref="refs/heads/main", mode="verify")
-    assert (done.passed, "cannot be compared" in done.said("error")[0]) == (False, True)
+    comparison["pull_request"]["head"]["sha"] = nowhere
+    result = ci.run("pull_request", comparison, sha=landed.after, ref="refs/heads/main", mode="verify")
+    assert (result.passed, "cannot be compared" in result.said("error")[0]) == (False, True)
     ada.git("switch", "-q", "main")
     ada.git("pull", "-q")
     ada.vmrag("merge", pinned(ci, proposed))
@@ -78,17 +78,17 @@ def test_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed
 
 def test_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone(ci):
     landed = dropping.squash(ci.ada)
-    done = repair(ci, landed, mode="repair,verify,link")
-    assert done.passed
-    assert (done.outputs["repaired"], done.outputs["repair-branch"]) == ("true", "")
-    assert done.outputs["linked"] == "2"  # of the repair, too, whose push starts no job
+    run = repair(ci, landed, mode="repair,verify,link")
+    assert run.passed
+    assert (run.outputs["repaired"], run.outputs["repair-branch"]) == ("true", "")
+    assert run.outputs["linked"] == "2"  # of the repair, too, whose push starts no job
     assert_repaired(ci, landed.after)
     message = ci.world.hub.git("log", "-1", "--format=%B", "main")
     assert "1 document modified" in message
     assert message.endswith(f"Vmrag-Repairs: {landed.after}")
     assert ci.world.hub.git("log", "-1", "--format=%an <%ae>", "main") == "Ada Lovelace <ada@example.com>"
-    assert "restores them" in done.summary
-    assert done.step("verify").outcome == "success"  # it looks at what was repaired
+    assert "restores them" in run.summary
+    assert run.step("verify").outcome == "success"  # it looks at what was repaired
 
     made = ci.tip
     again = ci.on_push(before=landed.after, sha=made, mode="repair")
@@ -105,9 +105,9 @@ def test_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alon
 def test_merge_that_was_resolved_in_the_web_editor_is_repaired_by_the_bot(ci):
     (ci.folder / "home" / "gitconfig").write_text('[protocol "file"]\n\tallow = always\n')
     landed = dropping.resolve_in_the_web_editor(ci.ada)
-    done = repair(ci, landed)
-    assert done.passed
-    assert done.outputs["repaired"] == "true"
+    run = repair(ci, landed)
+    assert run.passed
+    assert run.outputs["repaired"] == "true"
     assert_repaired(ci, landed.after)
     assert ci.world.hub.git("log", "-1", "--format=%an <%ae>", "main") == BOT
     assert ci.world.hub.git("log", "-1", "--format=%(trailers:key=Vmrag-Repairs,valueonly)", "main") == landed.dropping
@@ -125,11 +125,11 @@ def test_same_revision_as_that_of_a_person_who_repairs_by_hand(ci):
 def test_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided(ci):
     landed = dropping.squash(ci.ada, "clash")
     data = ci.world.hub.git("rev-parse", people.DATA)
-    done = repair(ci, landed)
-    assert not done.passed
-    assert done.outputs["repaired"] == "false"
+    run = repair(ci, landed)
+    assert not run.passed
+    assert run.outputs["repaired"] == "false"
     assert (ci.tip, ci.world.hub.git("rev-parse", people.DATA)) == (landed.after, data)
-    [error] = [annotation for annotation in done.annotations if annotation.level == "error"]
+    [error] = [annotation for annotation in run.annotations if annotation.level == "error"]
     assert (error.title, error.file) == ("MERGE_CONFLICT", ".dolt-version")
     assert "handbook/rest.md" in error.message
 
@@ -152,16 +152,16 @@ def test_protected_branch_leaves_the_repair_on_a_branch_with_the_command_for_a_p
     landed = dropping.squash(ci.ada)
     dropping.protect(ci.world.hub)
     branch = f"vmrag/repair-{landed.after[:8]}"
-    done = repair(ci, landed)
-    assert not done.passed  # main still lacks it, and somebody has to open the pull request
-    assert (done.outputs["repaired"], done.outputs["repair-branch"]) == ("false", branch)
+    run = repair(ci, landed)
+    assert not run.passed  # main still lacks it, and somebody has to open the pull request
+    assert (run.outputs["repaired"], run.outputs["repair-branch"]) == ("false", branch)
     assert ci.tip == landed.after
     assert_repaired(ci, landed.after, branch)
-    [error] = done.said("error")
+    [error] = run.said("error")
     assert "GH006: Protected branch update failed." in error
     command = error.splitlines()[-1]
     assert command.startswith(f"gh pr create --repo them/project --base main --head {branch} --title ")
-    assert f"https://github.example/them/project/compare/main...{branch}?expand=1" in done.summary
+    assert f"https://github.example/them/project/compare/main...{branch}?expand=1" in run.summary
 
 
 def test_repair_opens_pull_request_if_input_and_repository_allow(ci):
@@ -171,13 +171,13 @@ def test_repair_opens_pull_request_if_input_and_repository_allow(ci):
         api.refuses = True
         refused = repair(ci, landed, pull_request="true", environ={"GITHUB_API_URL": api.url})
         api.refuses = False
-        done = repair(ci, landed, pull_request="true", environ={"GITHUB_API_URL": api.url})
+        run = repair(ci, landed, pull_request="true", environ={"GITHUB_API_URL": api.url})
     [opened] = api.pulls
     assert (opened["head"], opened["base"]) == (f"vmrag/repair-{landed.after[:8]}", "main")
     assert "1 document modified" in opened["body"]
-    assert done.passed  # somebody sees the pull request
-    assert "https://github.example/them/project/pull/40" in done.summary
-    assert (done.said("error"), done.outputs["repaired"]) == ([], "false")
+    assert run.passed  # somebody sees the pull request
+    assert "https://github.example/them/project/pull/40" in run.summary
+    assert (run.said("error"), run.outputs["repaired"]) == ([], "false")
     assert not refused.passed
     assert "Allow GitHub Actions to create and approve pull requests" in refused.said("error")[0]
     assert "gh pr create" in refused.said("error")[1]
@@ -190,9 +190,9 @@ def test_of_two_runs_at_once_one_repairs_and_the_other_sees_it_done(ci, tmp_path
     landed = dropping.squash(ci.ada)
     jobs = [Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in ("one", "two")]
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda job: repair(job, landed), jobs))
-    assert [each.passed for each in done] == [True, True]
-    assert sorted(each.outputs["repaired"] for each in done) == ["false", "true"]
+        result = list(pool.map(lambda job: repair(job, landed), jobs))
+    assert [item.passed for item in result] == [True, True]
+    assert sorted(item.outputs["repaired"] for item in result) == ["false", "true"]
     assert_repaired(ci, landed.after)
 
 
@@ -244,18 +244,18 @@ def killing(folder: Path) -> Path:
 def test_repair_does_nothing_and_explains_on_other_events(ci, event, ref, given, said):
     landed = dropping.squash(ci.ada)
     if event == "pull_request":
-        done = ci.on_pull_request(landed.before, landed.after, mode="repair", **given)
+        run = ci.on_pull_request(landed.before, landed.after, mode="repair", **given)
     else:
         payload = {
             "push": events.push(landed.before, landed.after, ref=ref),
             "merge_group": events.merge_group(landed.before, landed.after),
             "schedule": {"schedule": "0 3 * * *", "repository": events.OWN},
         }[event]
-        done = ci.run(event, payload, sha=landed.after, ref=ref, mode="repair", **given)
-    assert done.passed
-    assert (done.outputs["repaired"], done.outputs["findings"]) == ("false", "0")
-    assert said in done.log
-    assert f"mode: repair has nothing to do on {event}: " in html.unescape(done.summary)
+        run = ci.run(event, payload, sha=landed.after, ref=ref, mode="repair", **given)
+    assert run.passed
+    assert (run.outputs["repaired"], run.outputs["findings"]) == ("false", "0")
+    assert said in run.log
+    assert f"mode: repair has nothing to do on {event}: " in html.unescape(run.summary)
     assert ci.tip == landed.after
 
 
@@ -265,7 +265,7 @@ def test_another_branch_is_repaired_if_the_workflow_names_it(ci):
     ci.world.hub.git("update-ref", "refs/heads/main", landed.before)
     dropping.protect(ci.world.hub, "-release;`id`".replace("`", "\\`"))
     ref = "refs/heads/-release;`id`"
-    done = ci.on_push(
+    run = ci.on_push(
         before=landed.before,
         sha=landed.after,
         ref=ref,
@@ -273,7 +273,7 @@ def test_another_branch_is_repaired_if_the_workflow_names_it(ci):
         repair_branches="main, -release;`id`",
         fail_on="never",
     )
-    assert done.passed
-    assert done.outputs["repair-branch"] == f"vmrag/repair-{landed.after[:8]}"
-    assert "--base '-release;`id`' --head" in done.said("warning")[0]
+    assert run.passed
+    assert run.outputs["repair-branch"] == f"vmrag/repair-{landed.after[:8]}"
+    assert "--base '-release;`id`' --head" in run.said("warning")[0]
     assert ci.world.hub.git("rev-parse", ref) == landed.after

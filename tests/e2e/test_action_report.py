@@ -50,8 +50,8 @@ class Shown:
 
     def cells(self, heading: str) -> list[list[str]]:
         """The rows of the table below a heading."""
-        found = next(each for each in self.page.css("h2, h3") if each.text() == heading)
-        table = found.next
+        element = next(element for element in self.page.css("h2, h3") if element.text() == heading)
+        table = element.next
         while table.tag != "table":
             table = table.next
         return [[cell.text(separator=" ") for cell in row.css("td")] for row in table.css("tbody tr")]
@@ -59,8 +59,8 @@ class Shown:
     def look_for_markup(self) -> None:
         """Nothing but ours, and not one attribute."""
         every = self.page.css("*")
-        assert {each.tag for each in every} <= OURS
-        assert not any(each.attributes for each in every)
+        assert {element.tag for element in every} <= OURS
+        assert not any(element.attributes for element in every)
 
 
 def queries(ci: Ci, text: str = QUERIES) -> None:
@@ -73,12 +73,12 @@ def queries(ci: Ci, text: str = QUERIES) -> None:
 def test_pull_request_shows_its_documents_and_answers(ci):
     """One answer has another document, one another text at the same place, one neither."""
     same = ("{query: install the program, mode: keyword, k: 1}", "{query: rest, mode: keyword, k: 1}")
-    queries(ci, QUERIES + "".join(f"  - {each}\n" for each in same))
+    queries(ci, QUERIES + "".join(f"  - {item}\n" for item in same))
     base, head = propose(ci, **{"otters.md": OTTERS, "setup.md": "# Setup\n\nInstall the program with uv.\n"})
-    done = ci.on_pull_request(base, head, mode="report")
-    assert done.passed
-    assert [done.outputs[name] for name in ("documents-changed", "queries-changed", "findings")] == ["2", "2", ""]
-    shown = Shown(done)
+    run = ci.on_pull_request(base, head, mode="report")
+    assert run.passed
+    assert [run.outputs[name] for name in ("documents-changed", "queries-changed", "findings")] == ["2", "2", ""]
+    shown = Shown(run)
     shown.look_for_markup()
     assert f"Compared: origin/main with {head[:12]}." in shown.text
     assert [row[:2] for row in shown.cells("Documents")] == [
@@ -93,10 +93,10 @@ def test_pull_request_shows_its_documents_and_answers(ci):
     assert told.startswith("handbook/setup.md has a different text at place 1.")
     assert "Otters eat fish" in shown.page.css_first("ins").text(separator=" ")
     assert len(shown.cells("Revisions")) == 2
-    assert "Otters eat fish" in Path(done.outputs["report-path"]).read_text()
-    [notice] = [annotation for annotation in done.annotations if annotation.title == "Changed documents"]
+    assert "Otters eat fish" in Path(run.outputs["report-path"]).read_text()
+    [notice] = [annotation for annotation in run.annotations if annotation.title == "Changed documents"]
     assert (notice.level, notice.file) == ("notice", ".dolt-version")
-    assert done.step("sync").outcome == "skipped"
+    assert run.step("sync").outcome == "skipped"
 
 
 def test_squash_that_drops_knowledge_shows_what_is_gone(ci):
@@ -112,9 +112,9 @@ def test_squash_that_drops_knowledge_shows_what_is_gone(ci):
     ci.ada.git("switch", "-q", "main")
     ci.ada.vmrag("push")
     ci.ada.git("push", "-q", "origin", f"{squashed}:refs/heads/main")
-    done = ci.on_push(before=before, mode="report")
-    assert done.passed  # what fails a job is for `verify` to say
-    shown = Shown(done)
+    run = ci.on_push(before=before, mode="report")
+    assert run.passed  # what fails a job is for `verify` to say
+    shown = Shown(run)
     assert [row[:2] for row in shown.cells("Documents")] == [
         ["removed", "handbook/main.md"],
         ["added", "handbook/topic.md"],
@@ -132,16 +132,16 @@ def test_names_and_texts_of_strangers_are_text(ci):
     queries(ci, f"queries:\n  - query: {json.dumps(HOSTILE)}\n")
     name = "::warning::<b>|`x`[a](javascript:b).md"
     base, head = propose(ci, "topic`id`", **{name: f"# {HOSTILE}\n\n{HOSTILE}\n::set-output name=report-path::x\n"})
-    done = ci.on_pull_request(base, head, mode="report", source=FORK)
-    assert done.passed
-    shown = Shown(done)
+    run = ci.on_pull_request(base, head, mode="report", source=FORK)
+    assert run.passed
+    shown = Shown(run)
     shown.look_for_markup()
     assert shown.cells("Documents")[0][1] == f"handbook/{name}"
     assert HOSTILE in shown.page.css_first("ins").text(separator=" ")
-    assert done.outputs["report-path"].endswith("/vmrag-report.html")
-    page = LexborHTMLParser(Path(done.outputs["report-path"]).read_text())
+    assert run.outputs["report-path"].endswith("/vmrag-report.html")
+    page = LexborHTMLParser(Path(run.outputs["report-path"]).read_text())
     assert not page.css("img, b, a[href^=javascript]")
-    assert len(done.said("error") + done.said("warning")) == 0  # the runner takes none from a text, and neither do we
+    assert len(run.said("error") + run.said("warning")) == 0  # the runner takes none from a text, and neither do we
 
 
 def test_merge_queue_gets_the_summary_alone(ci):
@@ -149,17 +149,17 @@ def test_merge_queue_gets_the_summary_alone(ci):
     merge = ci.world.hub.git("commit-tree", f"{head}^{{tree}}", "-p", base, "-p", head, "-m", "queue")
     ref = f"refs/heads/gh-readonly-queue/main/pr-7-{base}"
     ci.world.hub.git("update-ref", ref, merge)
-    done = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref=ref, mode="report")
-    assert done.passed
-    assert (done.outputs["documents-changed"], done.outputs["report-path"]) == ("1", "")
-    assert Shown(done).cells("Documents")[0][:2] == ["added", "handbook/otters.md"]
+    result = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref=ref, mode="report")
+    assert result.passed
+    assert (result.outputs["documents-changed"], result.outputs["report-path"]) == ("1", "")
+    assert Shown(result).cells("Documents")[0][:2] == ["added", "handbook/otters.md"]
 
 
 def test_event_without_a_base_has_nothing_to_compare(ci):
-    done = ci.run("schedule", {"schedule": "0 3 * * *"}, sha=ci.tip, ref="refs/heads/main", mode="report")
-    assert done.passed
-    assert "mode: report has nothing to do on schedule: there is no base to compare with." in Shown(done).text
-    assert done.outputs["documents-changed"] == ""
+    result = ci.run("schedule", {"schedule": "0 3 * * *"}, sha=ci.tip, ref="refs/heads/main", mode="report")
+    assert result.passed
+    assert "mode: report has nothing to do on schedule: there is no base to compare with." in Shown(result).text
+    assert result.outputs["documents-changed"] == ""
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_s
         ci.ada.git("remote", "add", "fork", str(fork.top))
         ci.ada.vmrag("push", "fork")
     ci.world.hub.git("config", "--global", f"url.file://{fork.top}.insteadOf", "https://github.example/me/project")
-    done = ci.on_pull_request(base, head, event=event, mode="report", source=FORK)
-    shown = Shown(done)
+    run = ci.on_pull_request(base, head, event=event, mode="report", source=FORK)
+    shown = Shown(run)
     assert said in shown.text
     taken = said == "check in quarantine"
-    assert done.passed is taken
+    assert run.passed is taken
     if taken:
         assert [row[:2] for row in shown.cells("Documents")] == [["added", "handbook/theirs.md"]]
         assert [row[1] for row in shown.cells("Pins of the git commits")] == ["NOT_ON_REMOTE"]
@@ -202,7 +202,7 @@ def test_private_fork_is_left_out_and_fails_nothing(ci: Ci) -> None:
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
     nowhere = ci.world.top / "nowhere.git"
     ci.world.hub.git("config", "--global", f"url.file://{nowhere}.insteadOf", "https://github.example/me/project")
-    done = ci.on_pull_request(base, head, mode="report", source=FORK)
-    assert done.passed
-    assert "in a fork that this job cannot read" in done.summary
-    assert f"vmrag adopt https://github.example/me/project {head}" in done.said("notice")[-1]
+    run = ci.on_pull_request(base, head, mode="report", source=FORK)
+    assert run.passed
+    assert "in a fork that this job cannot read" in run.summary
+    assert f"vmrag adopt https://github.example/me/project {head}" in run.said("notice")[-1]

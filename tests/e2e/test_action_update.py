@@ -33,15 +33,17 @@ HOSTILE = "a'b;$(touch${IFS}owned)`id`"
 
 @pytest.fixture
 def api() -> Iterator[GitHubApi]:
-    with github_api(TOKEN) as found:
-        yield found
+    with github_api(TOKEN) as server:
+        yield server
 
 
 def request(ci: Ci, number: int, branch: str, *, source: Any = OWN, base: str = "main", head: str = "") -> Any:
     """An open pull request, as GitHub's API tells of it."""
     sha = head or ci.world.hub.git("rev-parse", branch)
-    told = events.pull_request(ci.tip, sha, number=number, source=source, ref=base)["pull_request"]
-    return told | {"head": told["head"] | {"ref": branch, "label": f"{source['owner']['login']}:{branch}"}}
+    pull_request = events.pull_request(ci.tip, sha, number=number, source=source, ref=base)["pull_request"]
+    return pull_request | {
+        "head": pull_request["head"] | {"ref": branch, "label": f"{source['owner']['login']}:{branch}"}
+    }
 
 
 def update(ci: Ci, api: GitHubApi, **given: Any) -> Finished:
@@ -52,14 +54,14 @@ def update(ci: Ci, api: GitHubApi, **given: Any) -> Finished:
 
 def merged_by_the_host(hub: Repo, branch: str) -> str:
     """What plain git says of the merge button, without any driver or attributes."""
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "merge-tree", "--write-tree", "--name-only", "main", branch],
         cwd=hub.top,
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.stdout.split("\n", 1)[1].strip() if done.returncode else ""
+    return result.stdout.split("\n", 1)[1].strip() if result.returncode else ""
 
 
 def landed(hub: Repo, branch: str) -> str:
@@ -75,8 +77,8 @@ def test_after_the_first_has_landed_the_second_one_can_be_merged(ci, api):
     before, tip = hub.git("rev-parse", "topic"), ci.tip
     assert merged_by_the_host(hub, "topic").startswith(".dolt-version")
     api.listed = [request(ci, 7, "topic")]
-    done = update(ci, api)
-    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    run = update(ci, api)
+    assert (run.passed, run.outputs["updated"]) == (True, "1")
     assert merged_by_the_host(hub, "topic") == ""
     made = hub.git("rev-parse", "topic")
     assert hub.git("rev-parse", "topic^@").split() == [before, tip]
@@ -84,7 +86,7 @@ def test_after_the_first_has_landed_the_second_one_can_be_merged(ci, api):
     assert hub.git("diff", "--name-only", "main", "topic").split() == [".dolt-version", "docs/topic.md"]
     expected = {"topic.md": "Only the topic knows of otters.", "rest.md": "# Rest\n\nSleep at noon.\n"}
     assert dropping.documents(ci.world, made).items() >= expected.items()
-    assert f"main is merged into topic as {made[:12]}" in done.said("notice")[-1]
+    assert f"main is merged into topic as {made[:12]}" in run.said("notice")[-1]
 
     again = update(ci, api)
     assert (again.passed, again.outputs["updated"], hub.git("rev-parse", "topic")) == (True, "0", made)
@@ -129,10 +131,10 @@ def test_update_reports_conflicts_and_forks_without_pushing(ci, api):
         request(ci, 16, "unpinned"),
         request(ci, 15, "other", base="release", head=hub.git("rev-parse", "topic")),
     ]
-    done = update(ci, api)
-    assert (done.passed, done.outputs["updated"]) == (True, "0")
+    run = update(ci, api)
+    assert (run.passed, run.outputs["updated"]) == (True, "0")
     assert refs(hub) == before
-    said = {each[: each.index(":")]: each for each in (*done.said("warning"), *done.said("notice"))}
+    said = {item[: item.index(":")]: item for item in (*run.said("warning"), *run.said("notice"))}
     assert said.keys() == {"#8", "#9", "#11", "#12", "#16"}
     assert "conflicts with main in more than the pin, so nothing was pushed" in said["#8"]
     assert "docs/rest.md" in said["#8"]
@@ -142,11 +144,11 @@ def test_update_reports_conflicts_and_forks_without_pushing(ci, api):
     assert "fork me/project" in said["#11"]
     assert "git does not allow a branch of that name" in said["#12"]
     assert "unpinned has no pin" in said["#16"]
-    assert "calm merges into main without conflicts" in done.log
-    assert "main is the default branch" in done.log
-    assert "gone or main is gone" in done.log
-    assert "other" not in done.log
-    assert "`id`" not in done.summary  # as text: punctuation is written as character references
+    assert "calm merges into main without conflicts" in run.log
+    assert "main is the default branch" in run.log
+    assert "gone or main is gone" in run.log
+    assert "other" not in run.log
+    assert "`id`" not in run.summary  # as text: punctuation is written as character references
     assert not list(ci.workspace.glob("owned*"))
 
 
@@ -182,8 +184,8 @@ def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, ap
     assert len(ada.git("merge-base", "--all", "main", "topic").split()) == 2
     assert merged_by_the_host(hub, "topic").startswith(".dolt-version")
     api.listed = [request(ci, 7, "topic")]
-    done = update(ci, api)
-    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    run = update(ci, api)
+    assert (run.passed, run.outputs["updated"]) == (True, "1")
     expected = {"topic.md": "Only the topic knows of seals.", "rest.md": "# Rest\n\nSleep at two.\n"}
     assert dropping.documents(ci.world, hub.git("rev-parse", "topic")).items() >= expected.items()
 
@@ -194,13 +196,13 @@ def test_pull_request_is_updated_on_its_own_and_by_hand(event, ci, api):
     hub, api.listed = ci.world.hub, [request(ci, 7, "topic")]
     given = {"sha": ci.tip, "ref": "refs/heads/main", "mode": "update", "environ": {"GITHUB_API_URL": api.url}}
     if event == "workflow_dispatch":
-        done = ci.run(event, {"inputs": {"branch": "topic"}, "repository": OWN}, branch="topic", **given)
+        result = ci.run(event, {"inputs": {"branch": "topic"}, "repository": OWN}, branch="topic", **given)
     else:
-        told = events.pull_request(ci.tip, hub.git("rev-parse", "topic"), source=OWN)
-        told["pull_request"]["head"]["ref"] = "topic"
-        done = ci.run(event, told, **given)
+        comparison = events.pull_request(ci.tip, hub.git("rev-parse", "topic"), source=OWN)
+        comparison["pull_request"]["head"]["ref"] = "topic"
+        result = ci.run(event, comparison, **given)
         assert api.asked == []
-    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    assert (result.passed, result.outputs["updated"]) == (True, "1")
     assert merged_by_the_host(hub, "topic") == ""
 
 
@@ -214,9 +216,9 @@ def test_other_events_have_nothing_to_update(event, ci, api):
         "tag": (events.push(events.ZEROS, sha, ref="refs/tags/v1"), "refs/tags/v1"),
         "release": ({"repository": OWN}, "refs/tags/v1"),
     }[event]
-    done = ci.run("push" if event == "tag" else event, payload, sha=sha, ref=ref, mode="update,link")
-    assert (done.passed, done.outputs["updated"], done.outputs["linked"]) == (True, "0", "0")
-    assert done.log.count("has nothing to do on ") == 2
+    result = ci.run("push" if event == "tag" else event, payload, sha=sha, ref=ref, mode="update,link")
+    assert (result.passed, result.outputs["updated"], result.outputs["linked"]) == (True, "0", "0")
+    assert result.log.count("has nothing to do on ") == 2
     assert refs(hub) == before
     assert api.asked == []
 
@@ -226,9 +228,9 @@ def test_of_two_runs_at_once_one_updates_and_the_other_sees_it_done(ci, api, tmp
     before = ci.world.hub.git("rev-parse", "topic")
     jobs = [Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in ("one", "two")]
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda job: update(job, api), jobs))
-    assert [each.passed for each in done] == [True, True]
-    assert sorted(each.outputs["updated"] for each in done) == ["0", "1"]
+        result = list(pool.map(lambda job: update(job, api), jobs))
+    assert [item.passed for item in result] == [True, True]
+    assert sorted(item.outputs["updated"] for item in result) == ["0", "1"]
     assert ci.world.hub.git("rev-list", "--count", f"{before}..topic", "^main") == "1"
 
 
@@ -236,10 +238,10 @@ def test_host_that_refuses_the_branch_has_the_knowledge_and_the_job_fails(ci, ap
     hub, api.listed = ci.world.hub, [request(ci, 7, "topic"), request(ci, 8, "clash")]
     dropping.protect(hub, "topic")
     before = hub.git("rev-parse", "topic")
-    done = update(ci, api)
-    assert (done.passed, done.outputs["updated"], hub.git("rev-parse", "topic")) == (False, "0", before)
-    assert "GH006" in done.said("error")[0]
-    assert "clash conflicts with main" in done.log  # the others are looked at all the same
+    run = update(ci, api)
+    assert (run.passed, run.outputs["updated"], hub.git("rev-parse", "topic")) == (False, "0", before)
+    assert "GH006" in run.said("error")[0]
+    assert "clash conflicts with main" in run.log  # the others are looked at all the same
 
 
 def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
@@ -247,7 +249,7 @@ def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
     api.listed = [one | {"number": number} for number in range(1, 202)]
     api.listed.append(one | {"number": 300, "state": "closed"})
     github = GitHub(api.url, api.repository, TOKEN)
-    assert [each.number for each in github.list_pull_requests(base="main")] == list(range(1, 202))
+    assert [request.number for request in github.list_pull_requests(base="main")] == list(range(1, 202))
     assert api.asked == ["GET"] * 3
     assert github.list_pull_requests(base="release") == github.list_pull_requests(head="elsewhere") == []
     assert len(github.list_pull_requests(head="topic")) == 201
@@ -263,16 +265,16 @@ def test_stranger_has_no_branches_of_the_repository_merged(ci, api):
     before = refs(hub)
     theirs = request(ci, 7, "topic") | {"author_association": "CONTRIBUTOR", "user": {"login": "me", "type": "User"}}
     api.listed = [theirs, theirs | {"number": 8, "author_association": "", "user": None}]
-    done = update(ci, api)
-    assert (done.passed, done.outputs["updated"], refs(hub)) == (True, "0", before)
-    assert done.log.count("no write access to the repository") == 2
+    run = update(ci, api)
+    assert (run.passed, run.outputs["updated"], refs(hub)) == (True, "0", before)
+    assert run.log.count("no write access to the repository") == 2
 
     hub.git("branch", "evil", "main")
-    told = events.pull_request(ci.tip, hub.git("rev-parse", "topic"), source=OWN, ref="evil")
-    told["pull_request"]["head"]["ref"] = "topic"
-    done = ci.run("pull_request_target", told, sha=ci.tip, ref="refs/heads/main", mode="update")
-    assert (done.passed, done.outputs["updated"]) == (True, "0")
-    assert "base evil is not the default branch" in done.log
+    comparison = events.pull_request(ci.tip, hub.git("rev-parse", "topic"), source=OWN, ref="evil")
+    comparison["pull_request"]["head"]["ref"] = "topic"
+    run = ci.run("pull_request_target", comparison, sha=ci.tip, ref="refs/heads/main", mode="update")
+    assert (run.passed, run.outputs["updated"]) == (True, "0")
+    assert "base evil is not the default branch" in run.log
 
     api.listed = [theirs | {"user": {"login": "../../me", "type": "User"}}]
     api.people = {"me": "read"}
@@ -296,10 +298,10 @@ def test_update_handles_unrelated_fork_last_without_failing(ci, api):
     strange = hub.git("commit-tree", hub.git("mktree", stdin=""), "-m", "strange")
     hub.git("update-ref", "refs/pull/11/head", strange)
     api.listed = [request(ci, 11, "strange", source=FORK, head=strange), request(ci, 7, "topic")]
-    done = update(ci, api)
-    assert (done.passed, done.outputs["updated"], done.said("error")) == (True, "1", [])
-    assert done.said("warning")[0].startswith("#11: could not update strange.")
-    assert done.log.index("#7: main is merged") < done.log.index("#11: ")
+    run = update(ci, api)
+    assert (run.passed, run.outputs["updated"], run.said("error")) == (True, "1", [])
+    assert run.said("warning")[0].startswith("#11: could not update strange.")
+    assert run.log.index("#7: main is merged") < run.log.index("#11: ")
 
 
 HOOKS = ("pre-commit", "post-merge", "post-checkout", "pre-push", "pre-merge-commit", "commit-msg")
@@ -332,8 +334,8 @@ def test_nothing_of_a_branch_runs(ci, api, tmp_path):
     ada.git("commit", "-q", "-m", "evil")
     ada.push("origin", "topic")
     api.listed = [request(ci, 7, "topic")]
-    done = update(ci, api, first=plant(marker))
-    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    run = update(ci, api, first=plant(marker))
+    assert (run.passed, run.outputs["updated"]) == (True, "1")
     assert not marker.exists()
     assert hub.git("ls-tree", "topic", "evil").startswith("160000")
     assert hub.git("show", "topic:docs/rest.md") == "# Rest\n\nSleep at noon."
@@ -355,8 +357,8 @@ def test_branch_that_somebody_pushes_to_meanwhile_keeps_their_commits(ci, api, t
     )
     hook.chmod(0o755)
     api.listed = [request(ci, 7, "topic")]
-    done = update(ci, api)
-    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    run = update(ci, api)
+    assert (run.passed, run.outputs["updated"]) == (True, "1")
     assert (tmp_path / "once").exists()
     assert hub.git("rev-parse", "topic^1") == late
     assert merged_by_the_host(hub, "topic") == ""

@@ -29,16 +29,16 @@ services = pytest.mark.parametrize("service", SERVICES)
 
 
 def leaves_what_its_service_reads(service: str, top: Path) -> None:
-    found = sorted(top.rglob("vmrag-*.*"))
+    result = sorted(top.rglob("vmrag-*.*"))
     names = {"vmrag-check.xml", "vmrag-verify.xml"}
-    assert {each.name for each in found} == names | (
+    assert {item.name for item in result} == names | (
         {"vmrag-check.json", "vmrag-verify.json"} if service == "gitlab" else set()
     )
-    for each in found:
-        if each.suffix == ".xml":
-            assert list(ET.parse(each).getroot().iter("testcase"))
+    for path in result:
+        if path.suffix == ".xml":
+            assert list(ET.parse(path).getroot().iter("testcase"))
     if service == "bitbucket":
-        assert {each.parent.name for each in found} == {"test-results"}
+        assert {path.parent.name for path in result} == {"test-results"}
 
 
 def checkout(world: World, name: str) -> Repo:
@@ -123,10 +123,10 @@ def test_every_night_the_whole_history_is_looked_at(ci: Ci) -> None:
     squashed = hub.git("commit-tree", "topic^{tree}", "-p", "main", "-m", "Squash topic, with its own pin")
     hub.git("update-ref", "refs/heads/main", hub.git("commit-tree", "topic^{tree}", "-p", squashed, "-m", "later"))
     event = {"schedule": "23 3 * * *", "repository": events.OWN}
-    done = ci.run("schedule", event, sha=ci.tip, ref="refs/heads/main", depth=None, **ours["with"])
-    assert done.passed
-    path = os.pathsep.join([*done.paths, os.environ["PATH"]])
-    environ = os.environ | done.variables | {"PATH": path}
+    result = ci.run("schedule", event, sha=ci.tip, ref="refs/heads/main", depth=None, **ours["with"])
+    assert result.passed
+    path = os.pathsep.join([*result.paths, os.environ["PATH"]])
+    environ = os.environ | result.variables | {"PATH": path}
     looked = subprocess.run(
         ["bash", "-e", "-c", last["run"]], cwd=ci.workspace, env=environ, capture_output=True, text=True, check=False
     )

@@ -58,9 +58,9 @@ def test_every_command_explains_itself_and_takes_the_common_options(project, nam
 
 
 def test_mistyped_command_names_the_one_that_was_meant(project):
-    done = project.start("staus")
-    assert (done.code, done.out) == (2, "")
-    assert "Did you mean 'status'?" in done.err
+    result = project.start("staus")
+    assert (result.code, result.out) == (2, "")
+    assert "Did you mean 'status'?" in result.err
 
 
 def test_whole_loop_in_processes_of_their_own(project, tmp_path):
@@ -75,8 +75,8 @@ def test_whole_loop_in_processes_of_their_own(project, tmp_path):
         ["commit", "-m", "first"],
         ["status"],
     ):
-        done = home.start(*arguments)
-        assert (done.code, done.err) == (0, ""), done
+        result = home.start(*arguments)
+        assert (result.code, result.err) == (0, ""), result
     home.git("commit", "-q", "-m", "first")
     home.git("switch", "-q", "-c", "other")
     assert home.start("add", "-", "--collection", "handbook", "--id", "new", stdin="Grüße 🌍").code == 0
@@ -89,9 +89,9 @@ def test_whole_loop_in_processes_of_their_own(project, tmp_path):
 
 def test_output_is_plain_where_nobody_looks_and_errors_go_to_stderr(project):
     for arguments in (["status"], ["list"], ["query", "rest"], ["log"], ["diff", "main", "feature"]):
-        done = project.start(*arguments)
-        assert "\x1b" not in done.out
-        assert done.err == ""
+        result = project.start(*arguments)
+        assert "\x1b" not in result.out
+        assert result.err == ""
     failed = project.start("show", "handbook/setpu.md")
     assert (failed.code, failed.out) == (3, "")
     assert failed.err.splitlines() == [
@@ -112,7 +112,7 @@ def test_exit_codes(project, tmp_path):
 
 
 def test_log_accepts_a_closed_pipe(project):
-    done = subprocess.run(
+    result = subprocess.run(
         f"'{SCRIPT}' log | head -n 1; echo ${{PIPESTATUS[0]}}",
         shell=True,
         executable=shutil.which("bash"),
@@ -121,8 +121,8 @@ def test_log_accepts_a_closed_pipe(project):
         text=True,
         check=True,
     )
-    assert done.stderr == ""
-    assert done.stdout.splitlines()[-1] == "0"
+    assert result.stderr == ""
+    assert result.stdout.splitlines()[-1] == "0"
 
 
 def test_bug_leaves_a_log_and_a_way_to_report_it(project):
@@ -130,13 +130,13 @@ def test_bug_leaves_a_log_and_a_way_to_report_it(project):
         "import sys; from vmrag_link.ops.documents import listing; from vmrag_link.cli.main import main\n"
         "listing.list_documents = lambda *_: 1 / 0\nmain(sys.argv[1:])"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program, "list"], cwd=project.top, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 4
-    assert done.stderr.startswith("bug: ZeroDivisionError")
-    assert "Traceback" not in done.stderr
-    log = done.stderr.rsplit(": ", 1)[1].strip()
+    assert result.returncode == 4
+    assert result.stderr.startswith("bug: ZeroDivisionError")
+    assert "Traceback" not in result.stderr
+    log = result.stderr.rsplit(": ", 1)[1].strip()
     assert "ZeroDivisionError" in Path(log).read_text()
 
 
@@ -153,11 +153,11 @@ def test_directory_option_before_and_behind_the_command(project, tmp_path):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script_is_printed(project, shell):
-    done = project.start("completion", shell)
-    assert done.code == 0
-    assert "_VMRAG_COMPLETE" in done.out
+    result = project.start("completion", shell)
+    assert result.code == 0
+    assert "_VMRAG_COMPLETE" in result.out
     if shutil.which(shell):
-        checked = subprocess.run([shell, "-n"], input=done.out, capture_output=True, text=True, check=False)
+        checked = subprocess.run([shell, "-n"], input=result.out, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stderr
 
 
@@ -180,10 +180,10 @@ def test_bash_completes_commands_options_references_and_documents(project):
             f'eval "$SCRIPT"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; '
             '_vmrag_completion vmrag; printf "%s\\n" "${COMPREPLY[@]}"'
         )
-        done = subprocess.run(
+        result = subprocess.run(
             [bash, "-c", program], env=environ, cwd=project.top, capture_output=True, text=True, check=True
         )
-        return set(done.stdout.split())
+        return set(result.stdout.split())
 
     assert completed("vmrag", "qu") == {"query"}
     assert completed("vmrag", "i") == {"import", "init", "install", "issue"}
@@ -222,18 +222,18 @@ def test_any_chroma_client_opens_what_path_prints(project):
         "found = collection.get(where_document={'$contains': 'frequent'}, include=['documents', 'metadatas'])\n"
         "print(json.dumps([[each.name for each in client.list_collections()], collection.count(), found], default=str))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, lines["path"], lines["tenant"], lines["database"]],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    names, count, found = json.loads(done.stdout)
+    assert result.returncode == 0, result.stderr
+    names, count, content = json.loads(result.stdout)
     assert (names, count) == (["handbook"], 4)
-    assert found["documents"] == ["A frequent question."]
-    assert found["ids"] == ["faq.md_chunk_0"]
-    assert found["metadatas"][0]["source_id"] == "faq.md"
+    assert content["documents"] == ["A frequent question."]
+    assert content["ids"] == ["faq.md_chunk_0"]
+    assert content["metadatas"][0]["source_id"] == "faq.md"
     assert project.status()["state"] == "in_sync"
     assert project.consistent()
 

@@ -58,9 +58,9 @@ def newcomer(tmp_path_factory) -> Path:
 
 def _demonstrate(folder: Path) -> None:
     env = _newcomer(folder)
-    done = _run("demo", "--into", "kept", "--json", *FEW, env=env, cwd=folder, prefix=_offline())
-    assert (done.returncode, done.stderr) == (0, "")
-    (folder / "report.json").write_text(done.stdout)
+    result = _run("demo", "--into", "kept", "--json", *FEW, env=env, cwd=folder, prefix=_offline())
+    assert (result.returncode, result.stderr) == (0, "")
+    (folder / "report.json").write_text(result.stdout)
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def test_every_answer_comes_from_the_revision_that_the_branch_pins(kept):
 
 
 def _documents(answer) -> list[str]:
-    return list(dict.fromkeys(found["doc_id"] for found in answer["results"]))
+    return list(dict.fromkeys(result["doc_id"] for result in answer["results"]))
 
 
 def test_answers_differ_between_the_branches_as_designed(kept):
     json_main, options_main, limit_main = kept["visits"][0]["answers"]
     json_next, options_next, limit_next = kept["visits"][1]["answers"]
     assert "comments=True" in json_next["results"][0]["text"]
-    assert not any("comments=True" in found["text"] for found in json_main["results"])
+    assert not any("comments=True" in result["text"] for result in json_main["results"])
     assert {"getopt.md", "optparse.md"} <= set(_documents(options_main))
     assert {"getopt.md", "optparse.md"}.isdisjoint(_documents(options_next))
     assert {"getopt.md", "optparse.md"} <= set(options_next["compared"]["went"])
@@ -107,7 +107,7 @@ def test_answers_differ_between_the_branches_as_designed(kept):
 
 def test_going_back_gives_the_same_answers_from_the_index_that_was_there(kept):
     first, _, back = kept["visits"]
-    assert [each["results"] for each in back["answers"]] == [each["results"] for each in first["answers"]]
+    assert [answer["results"] for answer in back["answers"]] == [answer["results"] for answer in first["answers"]]
     assert back["snapshot"] == "reused"
 
 
@@ -122,9 +122,9 @@ def test_kept_repository_goes_on_working(kept, newcomer, tmp_path):
     top, env = copy_tree(newcomer / "kept", tmp_path / "kept"), _newcomer(tmp_path)
     for branch in ("next-release", "main"):
         subprocess.run(["git", "checkout", "-q", branch], cwd=top, env=env, check=True, capture_output=True)
-        done = _run("query", story.QUESTIONS[0].text, "--json", env=env, cwd=top)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert json.loads(done.stdout)["kb"]["commit"] == kept["branches"][branch]
+        result = _run("query", story.QUESTIONS[0].text, "--json", env=env, cwd=top)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert json.loads(result.stdout)["kb"]["commit"] == kept["branches"][branch]
     assert _run("status", env=env, cwd=top).returncode == 0
     status = subprocess.run(
         ["git", "status", "--porcelain"], cwd=top, env=env, check=True, capture_output=True, text=True
@@ -159,19 +159,19 @@ def test_folder_in_use_is_refused_and_left_alone(tmp_path):
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "thesis.txt").write_text("mine")
     for place in ("used", "used/thesis.txt"):
-        done = _run("demo", "--into", place, "--json", env=env, cwd=tmp_path)
-        error = json.loads(done.stderr)["error"]
-        assert (done.returncode, done.stdout, error["code"]) == (2, "", "INVALID_PARAMETER")
+        result = _run("demo", "--into", place, "--json", env=env, cwd=tmp_path)
+        error = json.loads(result.stderr)["error"]
+        assert (result.returncode, result.stdout, error["code"]) == (2, "", "INVALID_PARAMETER")
         assert error["message"] == f"{tmp_path / place} is not an empty folder."
     assert [path.name for path in (tmp_path / "used").iterdir()] == ["thesis.txt"]
 
 
 def test_person_sees_every_command_what_changed_and_what_to_do_next_in_a_hundred_columns(tmp_path):
     env = _newcomer(tmp_path)
-    done = _run("demo", *FEW, env=env | {"VMRAG": "0", "GIT_AUTHOR_NAME": "Somebody"}, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = _run("demo", *FEW, env=env | {"VMRAG": "0", "GIT_AUTHOR_NAME": "Somebody"}, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
     assert list((tmp_path / "tmp").iterdir()) == []
-    text = done.stdout
+    text = result.stdout
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "\x1b" not in text
     for line in (

@@ -132,16 +132,16 @@ def test_clone_that_waits_says_which_remotes_it_asks(forked):
     dora = forked.world.join("dora", url=str(forked.fork.top))
     assert "origin has no knowledge base yet" in dora.start("query", "certificates").err
     dora.git("remote", "add", "upstream", str(forked.upstream.top))
-    done = dora.start("query", "certificates", "--json")
-    assert done.code == 0
-    first = done.err.splitlines()[0]
+    result = dora.start("query", "certificates", "--json")
+    assert result.code == 0
+    first = result.err.splitlines()[0]
     assert first == "Fetching the knowledge base of this repository from origin or upstream."
 
 
 def test_remotes_are_asked_in_the_order_that_git_knows_them_by(forked):
     cleo = forked.cleo
     cleo.git("remote", "add", "colleague", str(forked.fork.top))
-    names = lambda: [each["name"] for each in cleo.ask("remote")["remotes"]]  # noqa: E731
+    names = lambda: [remote["name"] for remote in cleo.ask("remote")["remotes"]]  # noqa: E731
     cleo.git("branch", "--unset-upstream", "main")
     assert names() == ["upstream", "origin"]
     cleo.git("branch", "-u", "origin/main", "main")
@@ -217,9 +217,9 @@ def test_fork_synced_by_host_gets_hint_to_add_upstream(world):
 def test_pull_request_checked_out_answers_from_before_and_says_what_helps(proposed):
     before = proposed.ada.pinned
     proposed.checks_it_out()
-    done = proposed.ada.vmrag("query", "pears", "--json")
-    assert done.json["kb"]["commit"] == before
-    assert done.json["kb"]["in_sync"] is False
+    result = proposed.ada.vmrag("query", "pears", "--json")
+    assert result.json["kb"]["commit"] == before
+    assert result.json["kb"]["in_sync"] is False
     assert "vmrag adopt" in proposed.ada.vmrag("sync", code=1).err
     assert proposed.ada.status()["state"] == "missing"
 
@@ -227,10 +227,10 @@ def test_pull_request_checked_out_answers_from_before_and_says_what_helps(propos
 def test_verify_finds_it_names_the_command_and_is_content_afterwards(proposed):
     proposed.checks_it_out()
     proposed.ada.git("switch", "-q", "main")
-    asked = ("verify", "--pull-request", "origin/main", "pr-12", "--remote", "origin")
-    assert proposed.ada.vmrag(*asked, code=1).out.count("vmrag adopt") >= 1
+    command = ("verify", "--pull-request", "origin/main", "pr-12", "--remote", "origin")
+    assert proposed.ada.vmrag(*command, code=1).out.count("vmrag adopt") >= 1
     proposed.ada.vmrag("adopt", str(proposed.fork.top), "pr-12")
-    assert proposed.ada.vmrag(*asked).code == 0
+    assert proposed.ada.vmrag(*command).code == 0
 
 
 def test_workflow_that_a_label_starts_takes_what_was_labelled(proposed):
@@ -255,10 +255,10 @@ def test_workflow_that_a_label_starts_takes_what_was_labelled(proposed):
 def test_adopting_makes_what_was_proposed_reachable_upstream_and_usable_here(proposed):
     proposed.checks_it_out()
     proposed.ada.git("remote", "add", "cleo", str(proposed.fork.top))
-    done = proposed.ada.start("adopt", "cleo")
+    result = proposed.ada.start("adopt", "cleo")
     code = proposed.ada.git("rev-parse", "--short=7", "HEAD")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines() == [
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines() == [
         f"Took 2 revisions from cleo, 2 of them pinned up to {code}.",
         f"origin has them now: {code} can be merged.",
     ]
@@ -343,9 +343,9 @@ def test_hostile_fork_is_refused_and_the_pull_request_stays_unusable(forked):
     forked.opens_pull_request()
     forked.checks_it_out()
     before = data_of(forked.upstream), forked.ada.git("count-objects"), forked.ada.vmrag("log").out
-    done = forked.ada.start("adopt", str(forked.fork.top))
-    assert done.code == 3
-    assert "nothing was imported: the trigger 'poison'" in done.err
+    result = forked.ada.start("adopt", str(forked.fork.top))
+    assert result.code == 3
+    assert "nothing was imported: the trigger 'poison'" in result.err
     assert (data_of(forked.upstream), forked.ada.git("count-objects"), forked.ada.vmrag("log").out) == before
     assert forked.ada.status()["state"] == "missing"
 

@@ -99,9 +99,9 @@ def works(team: Team, doc_id: str) -> None:
     project, before = team.project, team.knowledge
     assert hooks.find_missing_hooks(plumbing.locate_work_tree(project.top)) is None
     project.record(f"about {doc_id}", **{doc_id: f"what is known of {doc_id}"})
-    done = project.run("push", "origin", "main")
-    assert done.returncode == 0, done
-    assert "pushed the knowledge that these commits pin to origin" in done.stderr + done.stdout
+    result = project.run("push", "origin", "main")
+    assert result.returncode == 0, result
+    assert "pushed the knowledge that these commits pin to origin" in result.stderr + result.stdout
     assert team.knowledge not in ("", before)
     assert team.told(project).split()[::2] == ["refs/heads/main", "refs/heads/main"]
     before = project.pinned
@@ -160,7 +160,7 @@ def test_colleague_without_our_program_notices_nothing(team: Team, tmp_path: Pat
     for arguments in (("push", "origin", "HEAD"), ("checkout", "-b", "other"), ("push", "origin", "HEAD")):
         colleague.write("code.txt", f"{arguments} {colleague.git('rev-parse', 'HEAD')}")
         for command in (("add", "-A"), ("commit", "-q", "-m", "work"), arguments):
-            done = colleague.run(*command)
-            assert done.returncode == 0, done
-            assert "vmrag" not in (done.stdout + done.stderr).replace(str(tmp_path), "")
+            result = colleague.run(*command)
+            assert result.returncode == 0, result
+            assert "vmrag" not in (result.stdout + result.stderr).replace(str(tmp_path), "")
     assert "refs/heads/other" in team.told(colleague)

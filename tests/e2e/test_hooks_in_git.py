@@ -17,10 +17,10 @@ template, project = terminal.template, terminal.project
 
 def said(project: Project, *arguments: str, env: dict[str, str] | None = None) -> list[str]:
     """Our lines on stderr; git itself must succeed."""
-    done = project.run(*arguments, env=env)
-    assert done.returncode == 0, done.stderr
-    assert "vmrag" not in done.stdout
-    return [line for line in done.stderr.splitlines() if "vmrag" in line]
+    result = project.run(*arguments, env=env)
+    assert result.returncode == 0, result.stderr
+    assert "vmrag" not in result.stdout
+    return [line for line in result.stderr.splitlines() if "vmrag" in line]
 
 
 @pytest.mark.parametrize("command", [["checkout", "feature"], ["switch", "feature"], ["checkout", "-f", "feature"]])
@@ -93,12 +93,12 @@ def test_merge_of_knowledge_says_one_line_and_holds_both_sides(project):
 def test_merge_in_conflict_says_in_one_line_what_is_in_conflict_and_what_to_type(project):
     project.put("rest.md", "Rest on Sundays.")
     project.record("rest")
-    done = project.run("merge", "--no-edit", "feature")
-    assert done.returncode == 1
-    assert [line for line in done.stderr.splitlines() if "vmrag" in line] == [
+    result = project.run("merge", "--no-edit", "feature")
+    assert result.returncode == 1
+    assert [line for line in result.stderr.splitlines() if "vmrag" in line] == [
         "vmrag: the knowledge bases of the two sides have a conflict in handbook/rest.md. (vmrag resolve)"
     ]
-    assert "CONFLICT (content): Merge conflict in .dolt-version" in done.stdout
+    assert "CONFLICT (content): Merge conflict in .dolt-version" in result.stdout
     assert said(project, "merge", "--abort") == []
     assert project.status()["state"] == "in_sync"
 
@@ -205,15 +205,15 @@ def test_uninstall_puts_back_the_hook_that_was_there(project, monkeypatch):
 
 def test_git_run_from_a_hook_or_a_script_with_its_own_environment_moves_the_right_repository(project, tmp_path):
     """git gives its hooks GIT_DIR and GIT_INDEX_FILE; `git -C` from elsewhere gives neither."""
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "--git-dir", project.top / ".git", "--work-tree", project.top, "switch", "feature"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0
-    assert f"vmrag: knowledge is at {project.pinned[:7]}" in done.stderr
+    assert result.returncode == 0
+    assert f"vmrag: knowledge is at {project.pinned[:7]}" in result.stderr
     assert project.status()["state"] == "in_sync"
 
 
@@ -222,10 +222,10 @@ def test_lines_are_in_colour_only_on_a_terminal(project, monkeypatch):
     def shown(branch: str, **environ: str) -> str:
         monkeypatch.setenv("TERM", "xterm")
         main, far = os.openpty()
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", "switch", "-q", branch], cwd=project.top, env=os.environ | environ, stderr=far, check=True
         )
-        assert done.returncode == 0
+        assert result.returncode == 0
         os.close(far)
         said = os.read(main, 10_000).decode()
         os.close(main)
@@ -260,9 +260,9 @@ def test_pre_commit_takes_the_pin_away_for_a_moment_and_no_document_moves(projec
     pinned = project.pinned
     project.write("code.py", "1")
     project.git("add", "code.py")
-    done = project.run("commit", "-m", "code")
-    assert done.returncode == 0, done.stderr
-    assert "Stashing unstaged files" in done.stderr
+    result = project.run("commit", "-m", "code")
+    assert result.returncode == 0, result.stderr
+    assert "Stashing unstaged files" in result.stderr
     assert project.pinned == pinned
     assert project.texts()["rest.md"] == "# Rest\n\nNot committed.\n"
     assert project.marks()["rest.md"] == "modified"

@@ -46,8 +46,8 @@ class Place:
         self._request = request
 
     def runs(self, *words: str | Path) -> None:
-        done = subprocess.run(words, cwd=self.repo.top, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = subprocess.run(words, cwd=self.repo.top, check=False, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
 
     def node(self, script: str, *arguments: str) -> None:
         self.runs(npm.node(), self._request.getfixturevalue("modules") / script, *arguments)

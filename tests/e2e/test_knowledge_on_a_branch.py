@@ -100,16 +100,16 @@ def test_branch_of_code_that_a_pin_names_all_the_same_is_never_replaced(world: W
     ada.write(".vmrag.yaml", f"{SETTINGS}remote: git:refs/heads/vmrag-setup\n")
     ada.vmrag("pin")
     assert "vmrag gc --remote --apply" in ada.vmrag("push", code=None).err
-    done = ada.vmrag("gc", "--remote", "--apply", code=None)
-    assert (done.code, "did not replace" in done.err) == (2, True)
+    result = ada.vmrag("gc", "--remote", "--apply", code=None)
+    assert (result.code, "did not replace" in result.err) == (2, True)
     assert world.hub.git("for-each-ref") == before
 
 
 @pytest.mark.parametrize("remote", ["git:refs/heads/main", "git:refs/heads/vmrag/../main", "git:refs/pull/7/head"])
 def test_branch_of_code_is_never_named(remote: str, world: World) -> None:
     before = world.hub.git("for-each-ref")
-    done = world.ada.vmrag("push", remote, code=None)
-    assert (done.code, "a branch that no code is on" in done.err) == (2, True)
+    result = world.ada.vmrag("push", remote, code=None)
+    assert (result.code, "a branch that no code is on" in result.err) == (2, True)
     world.ada.write(".vmrag.yaml", f"{SETTINGS}remote: {remote}\n")
     assert world.ada.vmrag("pin", "--json", code=2).error["code"] == "CONFIG_INVALID"
     assert world.hub.git("for-each-ref") == before

@@ -82,11 +82,15 @@ async def asked(client: Client, project: Project) -> Answer:
     result = await client.call_tool("chroma_get_documents", {"collection_name": "handbook", "limit": 1000})
     after = await anyio.to_thread.run_sync(moment, project)
     assert not result.is_error, result
-    found = result.structured_content
-    texts = {each["id"]: each["document"] for each in found["documents"]}
-    assert found["total_matching"] == len(texts)
+    structured_content = result.structured_content
+    texts = {document["id"]: document["document"] for document in structured_content["documents"]}
+    assert structured_content["total_matching"] == len(texts)
     return Answer(
-        before, after, found["kb"], texts, any(each["code"] == "NOT_IN_SYNC" for each in found.get("warnings", ()))
+        before,
+        after,
+        structured_content["kb"],
+        texts,
+        any(warning["code"] == "NOT_IN_SYNC" for warning in structured_content.get("warnings", ())),
     )
 
 
@@ -114,9 +118,9 @@ def test_every_answer_is_right_for_the_branch_at_that_moment(project: Project, e
     async def agent() -> None:
         server = StdioServerParameters(command=SERVER[0], args=list(SERVER[1:]), cwd=project.top, env=dict(os.environ))
         async with Client(server, mode=era) as client, anyio.create_task_group() as group:
-            done = anyio.Event()
-            group.start_soon(person, done)
-            while not done.is_set():
+            result = anyio.Event()
+            group.start_soon(person, result)
+            while not result.is_set():
                 answers.append(await asked(client, project))
                 searches.append(await searched(client))
                 await anyio.sleep(0.05)  # as an agent that also thinks; the server need not be asked all the time
@@ -153,7 +157,7 @@ def check(project: Project, answers: list[Answer], searches: list[dict[str, Any]
         for match in search["results"][0]["matches"]:
             assert search["kb"]["dirty"] or match["document"] in there[match["metadata"]["source_id"]]
     quiet = [answer for answer in answers if answer.before == answer.after and answer.kb["in_sync"]]
-    assert len({each.kb["commit"] for each in quiet}) >= 3 * ROUNDS  # an answer that the person waited for, each
+    assert len({answer.kb["commit"] for answer in quiet}) >= 3 * ROUNDS  # an answer that the person waited for, each
     last = answers[-1]
     assert last.kb["in_sync"]
     assert f"written on feature in round {ROUNDS - 1}" in last.texts.values()

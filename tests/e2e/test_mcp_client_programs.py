@@ -38,9 +38,9 @@ def client(programs, project: Project, monkeypatch):
             "PATH": f"{npm.node().parent}:{os.environ['PATH']}",
         }
         argv = [*programs[name], *arguments]
-        done = subprocess.run(argv, cwd=top, env=environ, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done
-        return done.stdout + done.stderr
+        result = subprocess.run(argv, cwd=top, env=environ, capture_output=True, text=True, check=False, timeout=120)
+        assert result.returncode == 0, result
+        return result.stdout + result.stderr
 
     return run
 

@@ -62,10 +62,10 @@ HELLO = {
 def reached(project, *arguments, at="0", env=None):
     with served(project.top, "--http", at, *arguments, env=env, begun=False) as process:
         until = time.monotonic() + PATIENCE
-        while not (found := re.search(r"http://\S+/mcp", process.said)) and time.monotonic() < until:
+        while not (match := re.search(r"http://\S+/mcp", process.said)) and time.monotonic() < until:
             assert process.popen.poll() is None, process.said
             time.sleep(0.02)
-        yield Reached(process, found[0])
+        yield Reached(process, match[0])
 
 
 @pytest.fixture(scope="module")
@@ -100,20 +100,20 @@ async def collections(client):
 def test_official_client_lists_and_calls_tools_in_both_eras(running, mode):
     names, result = talk(running.url, collections, mode)
     assert LIST in names
-    assert [each["name"] for each in result["collections"]] == ["handbook"]
+    assert [collection["name"] for collection in result["collections"]] == ["handbook"]
 
 
 def test_several_clients_of_both_eras_call_at_the_same_time(running):
     async def many(client):
-        found = []
+        result = []
 
         async def one():
-            found.append((await client.call_tool(LIST, {})).structured_content["total_count"])
+            result.append((await client.call_tool(LIST, {})).structured_content["total_count"])
 
         async with anyio.create_task_group() as group:
             for _ in range(8):
                 group.start_soon(one)
-        return found
+        return result
 
     with ThreadPoolExecutor() as pool:
         modes = ["legacy", "auto"]
@@ -181,8 +181,8 @@ def test_client_gets_instructions_of_its_chosen_toolsets(running, mode, by):
     url, headers = (
         (running.url, {"X-MCP-Toolsets": "essential"}) if by == "header" else (f"{running.url}?toolsets=essential", {})
     )
-    found, told = talk(url, look, mode, **headers)
-    assert found == ESSENTIAL
+    outcome, told = talk(url, look, mode, **headers)
+    assert outcome == ESSENTIAL
     assert "remember stores what the user wants to know" in told
     others, told = talk(running.url, look, mode)
     assert LIST in others
@@ -208,8 +208,8 @@ def test_enabled_toolset_is_limited_to_its_session(running):
                 for name in heard
             }
             before = await tools_of(clients["other"])
-            done = await clients["one"].call_tool("enable_toolset", {"toolset": "thinking"})
-            assert THOUGHTS in text_answer(done).switched_on
+            result = await clients["one"].call_tool("enable_toolset", {"toolset": "thinking"})
+            assert THOUGHTS in text_answer(result).switched_on
             with anyio.fail_after(PATIENCE):
                 await heard["one"].wait()
             assert THOUGHTS in await tools_of(clients["one"])
@@ -242,8 +242,8 @@ def test_without_a_session_nothing_is_switched_on_and_the_answer_says_how_to_cho
         enabled = await client.call_tool("enable_toolset", {"toolset": "thinking"})
         return enabled.content[0].text, await tools_of(client)
 
-    refused, there = talk(running.url, enable)
-    assert (refused.startswith("error ACCESS_DENIED: "), THOUGHTS in there) == (True, False)
+    refused, outcome = talk(running.url, enable)
+    assert (refused.startswith("error ACCESS_DENIED: "), THOUGHTS in outcome) == (True, False)
     header = re.search(r"X-MCP-Toolsets: (\S+) in", refused)[1]
     assert THOUGHTS in talk(running.url, tools_of, **{"X-MCP-Toolsets": header})
 
@@ -280,7 +280,7 @@ def test_toolset_that_there_is_not_is_refused_with_all_that_there_are(running, e
         running.path = path
     assert (status, said["content-type"], "mcp-session-id" in said) == (400, "application/json", False)
     message = json.loads(body)["error"]["message"]
-    assert all(each in message for each in ("'nonsense'", "essential", "default", "all", "X-MCP-Toolsets"))
+    assert all(name in message for name in ("'nonsense'", "essential", "default", "all", "X-MCP-Toolsets"))
 
 
 def test_toolsets_of_first_request_apply_to_the_session(running):
@@ -299,16 +299,16 @@ def test_toolsets_of_first_request_apply_to_the_session(running):
 
 def _listed(answer):
     _, _, body = answer
-    (line,) = (each for each in body.decode().splitlines() if each.startswith("data: {"))
-    return {each["name"] for each in json.loads(line.removeprefix("data: "))["result"]["tools"]}
+    (line,) = (line for line in body.decode().splitlines() if line.startswith("data: {"))
+    return {tool["name"] for tool in json.loads(line.removeprefix("data: "))["result"]["tools"]}
 
 
 def test_no_choice_of_a_client_goes_beyond_what_the_start_has_ruled_out(template, tmp_path, monkeypatch):
     project = terminal.copied(template, tmp_path, monkeypatch)
     with reached(project, "--read-only", "--exclude-tools", "dolt_status") as server:
-        found = talk(server.url, tools_of, "legacy", **{"X-MCP-Toolsets": "all"})
-    assert {"search", "read", "grep", "enable_toolset"} <= found
-    assert not {"remember", "forget", "dolt_commit", "dolt_status", "status", "get_branch_status"} & found
+        outcome = talk(server.url, tools_of, "legacy", **{"X-MCP-Toolsets": "all"})
+    assert {"search", "read", "grep", "enable_toolset"} <= outcome
+    assert not {"remember", "forget", "dolt_commit", "dolt_status", "status", "get_branch_status"} & outcome
 
 
 # -- who may
@@ -392,8 +392,8 @@ def guarded(template, tmp_path_factory):
 @pytest.mark.sample(8)
 def test_request_without_valid_token_is_unauthorized(guarded, said, method):
     headers = {} if said is None else {"Authorization": said.encode().decode("latin-1")}
-    status, found, body = guarded.request(method, json.dumps(HELLO).encode(), **headers)
-    assert (status, found["www-authenticate"][:6]) == (401, "Bearer")
+    status, response, body = guarded.request(method, json.dumps(HELLO).encode(), **headers)
+    assert (status, response["www-authenticate"][:6]) == (401, "Bearer")
     assert b"vmrag" not in body
 
 
@@ -410,11 +410,11 @@ def test_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
     named = {"Origin": "http://localhost:6274", "Sec-Fetch-Site": "cross-site"}
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
     with reached(project, "--allow-origin", "http://localhost:6274", env={"VMRAG_MCP_TOKEN": "abc"}) as server:
-        status, found, _ = server.request("OPTIONS", **named, **asks)
-        assert (status, found["access-control-allow-origin"]) == (200, "http://localhost:6274")
+        status, response, _ = server.request("OPTIONS", **named, **asks)
+        assert (status, response["access-control-allow-origin"]) == (200, "http://localhost:6274")
         assert server.post(HELLO, **named)[0] == 401  # the variable of the token needs no option
-        status, found, _ = server.post(HELLO, **named, Authorization="Bearer abc")
-        assert (status, found["access-control-allow-origin"]) == (200, "http://localhost:6274")
+        status, response, _ = server.post(HELLO, **named, Authorization="Bearer abc")
+        assert (status, response["access-control-allow-origin"]) == (200, "http://localhost:6274")
         for other in ("http://localhost:6275", "https://localhost:6274", "http://localhost:6274.evil.example", "null"):
             given = {"Origin": other, "Authorization": "Bearer abc"}
             assert server.post(HELLO, **given)[0] == 403
@@ -429,9 +429,9 @@ def test_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
 )
 @pytest.mark.sample(2)
 def test_allow_origin_rejects_invalid_origins(project, origin):
-    done = finished(project.top, "--http", "0", "--allow-origin", origin, "--json")
-    assert done.returncode == 2
-    assert b"--allow-origin http://localhost:6274" in done.stderr
+    result = finished(project.top, "--http", "0", "--allow-origin", origin, "--json")
+    assert result.returncode == 2
+    assert b"--allow-origin http://localhost:6274" in result.stderr
 
 
 def test_on_all_addresses_it_is_reached_under_any_name_by_who_says_the_token(project):
@@ -447,9 +447,9 @@ def test_on_all_addresses_it_is_reached_under_any_name_by_who_says_the_token(pro
 
 def test_port_in_use_ends_the_start_with_a_hint(project):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = finished(project.top, "--http", str(taken.getsockname()[1]), "--json")
-    assert done.returncode == 3
-    error = json.loads(done.stderr[done.stderr.index(b"{") :])["error"]
+        result = finished(project.top, "--http", str(taken.getsockname()[1]), "--json")
+    assert result.returncode == 3
+    error = json.loads(result.stderr[result.stderr.index(b"{") :])["error"]
     assert (error["code"], "--http 0" in error["hint"]) == ("BUSY", True)
 
 

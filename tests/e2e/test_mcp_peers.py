@@ -45,9 +45,9 @@ class Peers:
         return subprocess.run(argv, cwd=self._folder, capture_output=True, text=True, check=False, timeout=120)
 
     def inspect(self, url: str, method: str, *arguments: str, code: int = 0) -> Any:
-        done = self.run("mcp-inspector", "--cli", url, "--transport", "http", "--method", method, *arguments)
-        assert done.returncode == code, done
-        return json.loads(done.stdout)
+        result = self.run("mcp-inspector", "--cli", url, "--transport", "http", "--method", method, *arguments)
+        assert result.returncode == code, result
+        return json.loads(result.stdout)
 
     def call(self, url: str, tool: str, arguments: dict[str, Any], code: int = 0) -> dict[str, Any]:
         given = [
@@ -86,26 +86,26 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Peers:
 
 @pytest.fixture
 def url(world: World) -> Iterator[str]:
-    with serving(world.state("notes").top) as found:
-        yield found
+    with serving(world.state("notes").top) as server_url:
+        yield server_url
 
 
 def test_conformance_suite_finds_nothing_but_its_own_fixtures_missing(peers, url):
-    done = peers.run("conformance", "server", "--url", url, "--suite", "all", "--expected-failures", str(EXPECTED))
-    assert done.returncode == 0, done.stdout
-    assert "Baseline check passed" in done.stdout
+    result = peers.run("conformance", "server", "--url", url, "--suite", "all", "--expected-failures", str(EXPECTED))
+    assert result.returncode == 0, result.stdout
+    assert "Baseline check passed" in result.stdout
 
 
 def test_inspector_lists_every_tool_and_finds_no_schema_that_a_client_would_refuse(peers, url):
     listed = peers.inspect(url, "tools/list", "--strict")["tools"]
-    assert [each["name"] for each in listed] == list(load_catalogue())
+    assert [item["name"] for item in listed] == list(load_catalogue())
 
 
 def test_inspector_reads_resources_and_prompts(peers, url):
-    uris = [each["uri"] for each in peers.inspect(url, "resources/list")["resources"]]
+    uris = [resource["uri"] for resource in peers.inspect(url, "resources/list")["resources"]]
     assert "vmrag://collections/notes" in uris
-    found = peers.inspect(url, "resources/read", "--uri", "vmrag://documents/notes/a")
-    assert found["contents"][0]["text"] == "alpha rivers"
+    result = peers.inspect(url, "resources/read", "--uri", "vmrag://documents/notes/a")
+    assert result["contents"][0]["text"] == "alpha rivers"
     assert peers.inspect(url, "prompts/get", "--prompt-name", "prepare_knowledge_commit")["messages"]
 
 
@@ -123,15 +123,15 @@ def test_inspector_calls_every_tool(peers, world):
     for given, group in itertools.groupby(sorted(reading, key=lambda each: each.given), lambda each: each.given):
         state = world.state(given)
         with serving(state.top) as url:
-            for each in group:
-                assert called(peers, url, state, each.tool, each.call) == []
-    for each in changing:
-        state = world.state(each.given)
-        call = world.call(each.call, state)
+            for tool in group:
+                assert called(peers, url, state, tool.tool, tool.call) == []
+    for tool in changing:
+        state = world.state(tool.given)
+        call = world.call(tool.call, state)
         if "remote_url" in call:  # the inspector cannot ask its person
             state.git("config", "--add", "vmrag.trustedRemote", call["remote_url"])
         with serving(state.top) as url:
-            assert called(peers, url, state, each.tool, call) == []
+            assert called(peers, url, state, tool.tool, call) == []
 
 
 def called(peers: Peers, url: str, state: State, tool: str, arguments: dict[str, Any]) -> list[str]:

@@ -48,14 +48,14 @@ def test_every_answer_is_of_the_files_as_they_are_then(repo):
             async def answer() -> tuple[str, str, int]:
                 return told((await client.call_tool("chroma_query_documents", ASK)).structured_content)
 
-            found = [await answer()]
+            result = [await answer()]
             repo.write("docs/deploy.md", "# Deploying\n\nTo roll back a deployment, ask Ada.\n")
-            found.append(await answer())
+            result.append(await answer())
             repo.git("commit", "-qam", "Ada", "--no-verify")
-            found.append(await answer())
+            result.append(await answer())
             repo.git("checkout", "-q", "-b", "other", "HEAD~1")
-            found.append(await answer())
-            return found
+            result.append(await answer())
+            return result
 
     assert anyio.run(run) == [
         ("To roll back a deployment, run the script.", "", 0),
@@ -71,6 +71,8 @@ def test_server_where_nothing_is_set_up_reads_nothing_before_the_first_question_
         assert server.call("dolt_status")["error"] == "NOT_INITIALIZED"
         assert not (repo.top / ".git/vmrag/sources").exists()
         first, second = (server.call("chroma_query_documents", **ASK) for _ in range(2))
-        assert "vmrag init" in next(each["message"] for each in first["warnings"] if each["code"] == "NOT_SET_UP")
+        assert "vmrag init" in next(
+            warning["message"] for warning in first["warnings"] if warning["code"] == "NOT_SET_UP"
+        )
         assert "warnings" not in second
     assert repo.git("status", "--porcelain", "--ignored") == ""

@@ -83,7 +83,7 @@ def test_official_client_lists_and_calls_tools_in_both_eras(project, mode):
 
     names, result = anyio.run(run)
     assert LIST in names
-    assert [each["name"] for each in result.structured_content["collections"]] == ["handbook"]
+    assert [collection["name"] for collection in result.structured_content["collections"]] == ["handbook"]
     assert json.loads(result.content[0].text) == result.structured_content
 
 
@@ -112,9 +112,9 @@ def test_requests_that_are_piped_in_are_answered_although_the_input_ends(project
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
-    done = finished(project.top, stdin=b"".join(json.dumps(request).encode() + b"\n" for request in requests))
-    assert done.returncode == 0
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    result = finished(project.top, stdin=b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+    assert result.returncode == 0
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert [answer["id"] for answer in answers] == [1, 2]
     assert all("result" in answer for answer in answers)
 
@@ -320,8 +320,8 @@ def test_document_of_five_megabytes_comes_in_and_goes_out(project):
         assert server.call("chroma_create_collection", collection_name="long")["success"]
         added = server.call("chroma_add_documents", collection_name="long", documents=[text], ids=["long.md"])
         assert added["success"], added
-        found = server.call("chroma_get_documents", collection_name="long", ids=["long.md"])
-        assert text in json.dumps(found, ensure_ascii=False).replace("\\n", "\n")
+        answer = server.call("chroma_get_documents", collection_name="long", ids=["long.md"])
+        assert text in json.dumps(answer, ensure_ascii=False).replace("\\n", "\n")
 
 
 # -- the repository
@@ -337,7 +337,7 @@ def test_in_the_home_directory_it_starts_and_every_call_says_why_not(project, tm
             assert LIST in server.tools()
             envelope = server.call(LIST)
             assert envelope["error"] == "GIT_REPO_NOT_FOUND"
-            assert any("--repo" in each for each in envelope["suggestions"])
+            assert any("--repo" in suggestion for suggestion in envelope["suggestions"])
             assert "--repo" in server.said
     assert sorted(home.rglob("*")) == before
 
@@ -409,11 +409,11 @@ def test_two_servers_on_two_work_trees_answer_from_their_own_knowledge_whatever_
     with served(project.top, env=elsewhere) as here, served(tmp_path / "other") as there:
         for _ in range(3):
             numbers = here.start("dolt_status"), there.start("dolt_status")
-            found = [one.answer(number) for one, number in zip((here, there), numbers, strict=True)]
-            kbs = [each["result"]["structuredContent"]["kb"] for each in found]
-            assert [each["worktree"] for each in kbs] == [str(project.top), str(tmp_path / "other")]
-            assert len({each["commit"] for each in kbs}) == 2
-            assert all(each["in_sync"] for each in kbs)
+            result = [one.answer(number) for one, number in zip((here, there), numbers, strict=True)]
+            kbs = [item["result"]["structuredContent"]["kb"] for item in result]
+            assert [kb["worktree"] for kb in kbs] == [str(project.top), str(tmp_path / "other")]
+            assert len({kb["commit"] for kb in kbs}) == 2
+            assert all(kb["in_sync"] for kb in kbs)
 
 
 def test_server_and_the_command_line_write_at_once(project):
@@ -424,6 +424,6 @@ def test_server_and_the_command_line_write_at_once(project):
             project.start("add", "-", "--collection", "handbook", "--id", f"{number}.md", stdin="text")
         for number in numbers:
             assert server.answer(number)["result"]["structuredContent"]["success"]
-        found = {each["name"] for each in server.call(LIST, limit=0)["collections"]}
-    assert found == {"handbook", *names}
+        result = {collection["name"] for collection in server.call(LIST, limit=0)["collections"]}
+    assert result == {"handbook", *names}
     assert {f"{number}.md" for number in range(3)} <= project.marks().keys()

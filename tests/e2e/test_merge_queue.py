@@ -24,8 +24,8 @@ shared, parted, world, ci = people.shared, dropping.parted, dropping.world, host
 
 @pytest.fixture
 def api() -> Iterator[GitHubApi]:
-    with github_api(TOKEN) as found:
-        yield found
+    with github_api(TOKEN) as server:
+        yield server
 
 
 def queued(ci: Ci, api: GitHubApi, group: str, mode: str = ",".join(MODES)) -> Finished:
@@ -47,17 +47,17 @@ def test_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do(ci, api):
     ada.push("origin", "topic")
     group = hub.git("commit-tree", "topic^{tree}", "-p", "main", "-p", "topic", "-m", "Merge pull request #7")
     refs = hub.git("for-each-ref")
-    done = queued(ci, api, group)
-    assert done.passed
-    assert "nothing is lost" in done.step("verify").log
-    assert "Golden queries: 1; all as expected." in done.step("check").log
+    result = queued(ci, api, group)
+    assert result.passed
+    assert "nothing is lost" in result.step("verify").log
+    assert "Golden queries: 1; all as expected." in result.step("check").log
     for mode in ("repair", "update", "link"):
         said = f"mode: {mode} has nothing to do on merge_group: "
-        assert said in done.step(mode).log
-        assert said in html.unescape(done.step(mode).summary)
-    assert (done.outputs["repaired"], done.outputs["updated"], done.outputs["linked"]) == ("false", "0", "0")
-    assert "topic.md" in html.unescape(done.step("report").summary)
-    assert (done.outputs["documents-changed"], done.outputs["report-path"]) == ("1", "")
+        assert said in result.step(mode).log
+        assert said in html.unescape(result.step(mode).summary)
+    assert (result.outputs["repaired"], result.outputs["updated"], result.outputs["linked"]) == ("false", "0", "0")
+    assert "topic.md" in html.unescape(result.step("report").summary)
+    assert (result.outputs["documents-changed"], result.outputs["report-path"]) == ("1", "")
     refs_without_the_queue = [line for line in hub.git("for-each-ref").splitlines() if "queue" not in line]
     assert refs_without_the_queue == refs.splitlines()
     assert api.asked == []
@@ -69,12 +69,12 @@ def test_squashed_group_that_drops_knowledge_fails(ci, api):
     """
     hub = ci.world.hub
     group = hub.git("commit-tree", "topic^{tree}", "-p", "main", "-m", "Topic (#7)")
-    done = queued(ci, api, group, "repair,verify,report")
-    assert not done.passed
-    assert done.step("verify").outcome == "failure"
-    assert "KNOWLEDGE_DROPPED" in html.unescape(done.step("verify").summary)
-    assert [annotation.file for annotation in done.annotations if annotation.level == "error"] == [".dolt-version"]
-    assert done.step("report").outcome == "success"  # it tells what the group would do all the same
+    result = queued(ci, api, group, "repair,verify,report")
+    assert not result.passed
+    assert result.step("verify").outcome == "failure"
+    assert "KNOWLEDGE_DROPPED" in html.unescape(result.step("verify").summary)
+    assert [annotation.file for annotation in result.annotations if annotation.level == "error"] == [".dolt-version"]
+    assert result.step("report").outcome == "success"  # it tells what the group would do all the same
 
 
 def test_group_behind_another_is_compared_with_that_one(ci, api):
@@ -87,6 +87,6 @@ def test_group_behind_another_is_compared_with_that_one(ci, api):
     second = hub.git("commit-tree", "second^{tree}", "-p", first, "-p", "second", "-m", "Merge pull request #8")
     ref = f"refs/heads/gh-readonly-queue/main/pr-8-{first}"
     hub.git("update-ref", ref, second)
-    done = ci.run("merge_group", events.merge_group(first, second), sha=second, ref=ref, mode="verify,report")
-    assert done.passed
-    assert done.outputs["documents-changed"] == "1"
+    result = ci.run("merge_group", events.merge_group(first, second), sha=second, ref=ref, mode="verify,report")
+    assert result.passed
+    assert result.outputs["documents-changed"] == "1"

@@ -29,5 +29,5 @@ def test_this_project_answers_questions_about_itself(tmp_path):
     project.git("add", "-f", "-A")
     project.git("commit", "-q", "-m", "everything")
     checked = project.ask("check", code=None)
-    assert [each for each in checked["queries"] if each["misses"]] == []
+    assert [query for query in checked["queries"] if query["misses"]] == []
     assert len(checked["queries"]) > 20

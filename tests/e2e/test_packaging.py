@@ -86,7 +86,7 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 def requirements(wheel: Path) -> list[Requirement]:
     metadata = Parser().parsestr(zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/METADATA").decode())
-    return [Requirement(each) for each in metadata.get_all("Requires-Dist", [])]
+    return [Requirement(item) for item in metadata.get_all("Requires-Dist", [])]
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
 
 
 def _done(argv: list[str]) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
@@ -146,14 +146,14 @@ def test_people_install_the_wheel_with_pip_pipx_uv_tool_and_uvx(wheel: Path, tmp
     programs = tmp_path / "programs"
     venv.create(programs, with_pip=True, symlinks=True)
     uv = ["--require-hashes", "-r", str(ROOT / ".ci" / "uv.txt")]
-    for wanted in (uv, ["pipx"]):
-        _done([str(programs / "bin" / "pip"), "install", "-q", *wanted])
+    for expected in (uv, ["pipx"]):
+        _done([str(programs / "bin" / "pip"), "install", "-q", *expected])
     (tmp_path / "home").mkdir()  # pipx makes folders there
     environ = os.environ | {"PATH": f"{programs / 'bin'}:{os.environ['PATH']}", "HOME": str(tmp_path / "home")}
     argv = ["bash", str(ROOT / ".ci" / "try"), str(wheel)]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("timeouts.md") == 4
+    result = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("timeouts.md") == 4
 
 
 OWN_TOOLSETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["vmrag.toolsets"]
@@ -176,10 +176,10 @@ def test_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
 
 def test_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) -> None:
     required = requirements(wheel)
-    base = {canonicalize_name(each.name) for each in required if "extra" not in str(each.marker)}
+    base = {canonicalize_name(item.name) for item in required if "extra" not in str(item.marker)}
     assert "doltlite" in base
     assert base.isdisjoint(canonicalize_name(extra) for extra in OF_EXTRAS)
-    assert {"chromadb", "numpy"} <= {canonicalize_name(each.name) for each in required}
+    assert {"chromadb", "numpy"} <= {canonicalize_name(item.name) for item in required}
 
 
 def test_wheel_has_the_table_of_tools(wheel: Path) -> None:
@@ -208,25 +208,25 @@ def test_wheel_has_the_default_model_and_its_licence(wheel: Path) -> None:
 def test_sdist_has_what_the_checks_need(built: Path) -> None:
     with tarfile.open(built / f"vmrag_link-{VERSION}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/check.py", "docs/commands.md"}
-    assert wanted <= names
+    expected = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/check.py", "docs/commands.md"}
+    assert expected <= names
     assert not {name for name in names if name.startswith((".venv", "dist", ".hypothesis", ".mypy_cache"))}
 
 
 @pytest.mark.long
 def test_base_installation_leaves_the_index_out(base: Installed) -> None:
     program = f"import importlib.util as u; print([n for n in {OF_EXTRAS!r} if u.find_spec(n)])"
-    done = subprocess.run([base.python, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    result = subprocess.run([base.python, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_base_installation_starts(base: Installed, tmp_path: Path, option: str) -> None:
-    done = base.vmrag(option, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = base.vmrag(option, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
     version = f"vmrag, version {VERSION}\nextras: none\n"
-    assert done.stdout == version if option == "--version" else "status" in done.stdout
+    assert result.stdout == version if option == "--version" else "status" in result.stdout
 
 
 def test_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -> None:
@@ -234,10 +234,10 @@ def test_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -
         "import sys\nfrom vmrag_link.cli.main import run\nrun(['--version'])\n"
         "print(sorted({'msgspec', 'yaml', 'rich', 'sqlite3', 'subprocess'} & set(sys.modules)))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert result.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.long
@@ -249,9 +249,9 @@ def test_base_installation_keeps_documents_and_says_what_it_cannot_do(base: Inst
 
     repo.write("docs/a.md", "# A\n")
     for command in (("import", "docs", "--collection", "handbook", "--copy"), ("commit", "-m", "first")):
-        done = base.vmrag(*command, cwd=repo.top)
-        assert done.returncode == 0, done.stderr
-        assert "pip install 'vmrag-link[index]'" in done.stdout
+        outcome = base.vmrag(*command, cwd=repo.top)
+        assert outcome.returncode == 0, outcome.stderr
+        assert "pip install 'vmrag-link[index]'" in outcome.stdout
 
     status = base.vmrag("status", "--json", cwd=repo.top)
     assert (status.returncode, status.stderr) == (1, "")
@@ -259,9 +259,9 @@ def test_base_installation_keeps_documents_and_says_what_it_cannot_do(base: Inst
     assert (report["state"], report["in_sync"], report["kb"]["engine"]) == ("drift", False, "doltlite")
     assert (report["pin"]["dolt_commit"], report["kb"]["documents"]) == (report["kb"]["revision"], 1)
 
-    asked = base.vmrag("query", "anything", "--json", cwd=repo.top)
-    assert (asked.returncode, asked.stdout) == (2, "")
-    error = json.loads(asked.stderr)["error"]
+    result = base.vmrag("query", "anything", "--json", cwd=repo.top)
+    assert (result.returncode, result.stdout) == (2, "")
+    error = json.loads(result.stderr)["error"]
     assert (error["code"], error["hint"]) == ("INDEX_EXTRA_MISSING", "pip install 'vmrag-link[index]'")
 
 
@@ -278,9 +278,9 @@ def test_commands_without_doltlite_fail_and_create_nothing(
     without = Installed(build_once(tmp_path_factory, "without-doltlite", install))
     assert without.vmrag("--version", cwd=repo.top).returncode == 0
     for command in (("init", "--knowledge-base"), ("doctor",)):
-        done = without.vmrag(*command, cwd=repo.top)
-        said = done.stdout + done.stderr
-        assert done.returncode, said
+        result = without.vmrag(*command, cwd=repo.top)
+        said = result.stdout + result.stderr
+        assert result.returncode, said
         assert "the embedded engine is not installed" in said
         assert "pip install --force-reinstall doltlite==" in said
     assert not (repo.top / ".dolt-version").exists()
@@ -313,19 +313,19 @@ def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo
 def required_on(wheel: Path, version: str) -> list[str]:
     """What the extra `dolt` of the wheel requires of a Python, beside the base."""
     environment = {"python_version": version, "python_full_version": f"{version}.0", "extra": "dolt"}
-    found = [
+    result = [
         (f"{requirement.name}{requirement.specifier}", requirement.marker)
         for requirement in requirements(wheel)
         if "extra" in str(requirement.marker)
     ]
-    return [name for name, marker in found if marker and marker.evaluate(environment)]
+    return [name for name, marker in result if marker and marker.evaluate(environment)]
 
 
 @pytest.mark.parametrize(("version", "expected"), [("3.11", 1), ("3.12", 0), ("3.13", 0), ("3.14", 0)])
 def test_above_python_3_11_the_extra_requires_no_doltcli(wheel: Path, version: str, expected: int) -> None:
     needed = required_on(wheel, version)
     assert needed
-    assert sum(each.startswith("doltcli") for each in needed) == expected
+    assert sum(text.startswith("doltcli") for text in needed) == expected
 
 
 @pytest.mark.long

@@ -116,8 +116,8 @@ def _build(folder: Path, template: Path) -> None:
     )
     # A home directory: uv looks for interpreters there.
     running = [framework.start(*call, cwd=user.top, HOME=str(folder)) for call in calls]
-    tried, *prepared = [ended(each) for each in running]
-    assert [each.code for each in prepared] == [0, 0], prepared
+    tried, *prepared = [ended(process) for process in running]
+    assert [result.code for result in prepared] == [0, 0], prepared
     (folder / "tried.json").write_text(json.dumps([tried.code, tried.out, tried.err]))
 
 
@@ -152,16 +152,16 @@ class Stage:
 
     def install(self, manager: str) -> None:
         """The framework's hooks."""
-        done = self.framework.run(manager, "install", cwd=self.project.top)
-        assert done.code == 0, done
+        result = self.framework.run(manager, "install", cwd=self.project.top)
+        assert result.code == 0, result
 
     def install_ours(self) -> None:
         installer.install_hooks(self.places, python=str(self.interpreter))
 
     def git(self, *arguments: str, **environ: str) -> Done:
         """What git and its hooks said, on both streams."""
-        done = self.project.run(*arguments, env=environ)
-        return Done(done.returncode, done.stdout + done.stderr, "")
+        result = self.project.run(*arguments, env=environ)
+        return Done(result.returncode, result.stdout + result.stderr, "")
 
     def started(self) -> list[str]:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
@@ -209,9 +209,9 @@ def test_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stage,
     stage.install(manager)
     head = stage.project.git("rev-parse", "HEAD")
     stage_bad_pin(stage.project)
-    done = stage.git("commit", "-m", "bad")
-    assert done.code == 1
-    assert MISSING in said(done, times=1)[0]
+    result = stage.git("commit", "-m", "bad")
+    assert result.code == 1
+    assert MISSING in said(result, times=1)[0]
     assert stage.project.git("rev-parse", "HEAD") == head
 
     assert stage.git("commit", "-m", "bad", VMRAG="0").code == 0
@@ -219,17 +219,17 @@ def test_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stage,
 
     stage.project.put("new.md", "New.")
     stage.project.vmrag("commit", "-m", "new")
-    done = stage.git("commit", "-m", "good")
-    assert done.code == 0
-    said(done, times=0)
+    result = stage.git("commit", "-m", "good")
+    assert result.code == 0
+    said(result, times=0)
 
 
 @pytest.mark.long
 def test_merge_that_drops_knowledge_is_refused(stage):
     stage.install("pre-commit")
-    done = stage.git("merge", "--no-edit", "-s", "ours", "feature")
-    assert done.code == 1
-    assert "drops knowledge" in said(done, times=1)[0]
+    result = stage.git("merge", "--no-edit", "-s", "ours", "feature")
+    assert result.code == 1
+    assert "drops knowledge" in said(result, times=1)[0]
     stage.project.git("merge", "--abort")
     installer.install_hooks(stage.places, hooks=())  # the merge driver, and no shim
     assert stage.git("merge", "--no-edit", "feature").code == 0
@@ -246,9 +246,9 @@ def test_push_is_refused_for_a_bad_pin(stage, manager, tmp_path):
     stage_bad_pin(stage.project)
     stage.project.git("commit", "-q", "--no-verify", "-m", "bad")
     for name in ("origin", "empty"):  # the framework knows a range of commits, and none
-        done = stage.git("push", name, "main:new")
-        assert done.code == 1
-        assert MISSING in said(done, times=1)[0]
+        result = stage.git("push", name, "main:new")
+        assert result.code == 1
+        assert MISSING in said(result, times=1)[0]
         assert stage.project.git("ls-remote", name, "new") == ""
 
 
@@ -257,9 +257,9 @@ def test_push_is_refused_for_a_bad_pin(stage, manager, tmp_path):
 def test_knowledge_follows_the_code_by_the_recorded_interpreter(stage, manager):
     stage.install(manager)
     installer.install_hooks(stage.places, python=str(stage.interpreter), hooks=())
-    done = stage.git("switch", "feature")
-    assert (done.code, stage.started()) == (0, ["post-checkout"])
-    assert said(done, times=1) == [f"vmrag: knowledge is at {stage.project.pinned[:7]} (+1 ~1 -2 documents)"]
+    result = stage.git("switch", "feature")
+    assert (result.code, stage.started()) == (0, ["post-checkout"])
+    assert said(result, times=1) == [f"vmrag: knowledge is at {stage.project.pinned[:7]} (+1 ~1 -2 documents)"]
     assert stage.project.status()["state"] == "in_sync"
     assert stage.git("switch", "-q", "-c", "work", "first").code == 0
     assert stage.started() == ["post-checkout"]
@@ -277,9 +277,9 @@ def test_checkout_leaves_the_sync_to_the_next_command_without_an_interpreter(sta
     stage.install("pre-commit")
     if recorded:
         stage.places.interpreter.write_text(recorded + "\n")
-    done = stage.git("switch", "feature")
-    assert done.code == 0
-    said(done, times=0)
+    result = stage.git("switch", "feature")
+    assert result.code == 0
+    said(result, times=0)
     assert stage.project.status()["state"] == "drift"
 
 
@@ -304,32 +304,32 @@ def test_together_each_check_runs_once(both, tmp_path):
     project.put("new.md", "New.")
     project.write("code.py", "1")
     project.git("add", "code.py")
-    done = both.git("commit", "-m", "code")
-    assert (done.code, both.started()) == (0, ["pre-commit"])
-    assert UNCOMMITTED in said(done, times=1)[0]
+    result = both.git("commit", "-m", "code")
+    assert (result.code, both.started()) == (0, ["pre-commit"])
+    assert UNCOMMITTED in said(result, times=1)[0]
     project.drop("new.md")
 
     stage_bad_pin(both.project)
-    done = both.git("commit", "-m", "bad")
-    assert (done.code, both.started()) == (1, ["pre-commit"])
-    assert MISSING in said(done, times=1)[0]
+    result = both.git("commit", "-m", "bad")
+    assert (result.code, both.started()) == (1, ["pre-commit"])
+    assert MISSING in said(result, times=1)[0]
 
     both.remote(tmp_path / "remote")
     project.git("commit", "-q", "--no-verify", "-m", "bad")
     both.started()
-    done = both.git("push", "origin", "feature", "main")  # the framework sees the first one only
-    assert (done.code, both.started()) == (1, ["pre-push"])
-    assert MISSING in said(done, times=1)[0]
+    result = both.git("push", "origin", "feature", "main")  # the framework sees the first one only
+    assert (result.code, both.started()) == (1, ["pre-push"])
+    assert MISSING in said(result, times=1)[0]
     project.git("reset", "-q", "--hard", "HEAD~")
 
-    done = both.git("merge", "--no-edit", "-s", "ours", "feature")
-    assert (done.code, both.started()) == (1, ["pre-merge-commit"])
-    assert "drops knowledge" in said(done, times=1)[0]
+    result = both.git("merge", "--no-edit", "-s", "ours", "feature")
+    assert (result.code, both.started()) == (1, ["pre-merge-commit"])
+    assert "drops knowledge" in said(result, times=1)[0]
     project.git("merge", "--abort")
 
-    done = both.git("switch", "feature")
-    assert (done.code, both.started()) == (0, ["post-checkout"])
-    said(done, times=1)
+    result = both.git("switch", "feature")
+    assert (result.code, both.started()) == (0, ["post-checkout"])
+    said(result, times=1)
 
 
 @pytest.mark.long
@@ -339,14 +339,14 @@ def test_run_by_hand_checks_whoever_else_does(stage, manager):
     stage.install(manager)
     stage_bad_pin(stage.project)
     for arguments in (["run", "--all-files"], ["run", "vmrag-check"]):
-        done = stage.framework.run(manager, *arguments, cwd=stage.project.top)
-        assert (done.code, stage.started()) == (1, [])
-        assert MISSING in said(done, times=1)[0]
+        result = stage.framework.run(manager, *arguments, cwd=stage.project.top)
+        assert (result.code, stage.started()) == (1, [])
+        assert MISSING in said(result, times=1)[0]
     stage.project.git("commit", "-q", "--no-verify", "-m", "bad")
     stage.started()
-    done = stage.framework.run(manager, "run", "--hook-stage", "pre-push", "--all-files", cwd=stage.project.top)
-    assert (done.code, stage.started()) == (1, [])
-    assert MISSING in said(done, times=1)[0]
+    result = stage.framework.run(manager, "run", "--hook-stage", "pre-push", "--all-files", cwd=stage.project.top)
+    assert (result.code, stage.started()) == (1, [])
+    assert MISSING in said(result, times=1)[0]
 
 
 @pytest.mark.long
@@ -355,6 +355,6 @@ def test_framework_checks_if_shims_serve_other_worktrees(stage):
     stage.install("pre-commit")
     (stage.places.shared / "some-work-trees").touch()
     stage_bad_pin(stage.project)
-    done = stage.git("commit", "-m", "bad")
-    assert (done.code, stage.started()) == (1, [])
-    assert MISSING in said(done, times=1)[0]
+    result = stage.git("commit", "-m", "bad")
+    assert (result.code, stage.started()) == (1, [])
+    assert MISSING in said(result, times=1)[0]

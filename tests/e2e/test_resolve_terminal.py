@@ -54,7 +54,7 @@ def editor(tmp_path: Path, body: str) -> str:
 
 
 def open_conflicts(project: Project) -> list[str]:
-    return [each["id"] for each in project.ask("resolve", "--list", code=None)["conflicts"]]
+    return [conflict["id"] for conflict in project.ask("resolve", "--list", code=None)["conflicts"]]
 
 
 def test_ours_theirs_and_an_editor_decide_one_after_the_other(torn, resolve, tmp_path):

@@ -24,27 +24,27 @@ def asked(screens: list[Screen], project: Project, *arguments: str, answer: str,
 
 def test_person_says_whether_several_documents_are_removed(project, screens):
     before = project.texts()
-    told = asked(screens, project, "rm", "handbook/*.md", answer="no")
-    assert told.end() == 1
-    assert "this would remove 3 documents." in told.said
-    assert "Nothing was removed." in told.said
+    answer = asked(screens, project, "rm", "handbook/*.md", answer="no")
+    assert answer.end() == 1
+    assert "this would remove 3 documents." in answer.said
+    assert "Nothing was removed." in answer.said
     assert project.texts() == before
-    told = asked(screens, project, "rm", "handbook/*.md", answer="y")
-    assert told.end() == 0
-    assert "handbook: 3 documents removed" in told.said
+    answer = asked(screens, project, "rm", "handbook/*.md", answer="y")
+    assert answer.end() == 0
+    assert "handbook: 3 documents removed" in answer.said
     assert set(project.texts()) == {"deep/tls.txt"}
 
 
 def test_person_says_whether_everything_uncommitted_is_given_up(project, screens):
     project.put("new.md", "Never committed.")
-    told = asked(screens, project, "restore", answer="n")
-    assert told.end() == 1
-    assert "never committed of 1 document: handbook/new.md." in told.said
+    answer = asked(screens, project, "restore", answer="n")
+    assert answer.end() == 1
+    assert "never committed of 1 document: handbook/new.md." in answer.said
     assert "new.md" in project.texts()
-    told = asked(screens, project, "restore", answer="yes")
-    assert told.end() == 0
+    answer = asked(screens, project, "restore", answer="yes")
+    assert answer.end() == 0
     assert "new.md" not in project.texts()
-    way_back = re.search(r"back: vmrag (restore --source \w+ \.)", told.said)
+    way_back = re.search(r"back: vmrag (restore --source \w+ \.)", answer.said)
     assert way_back
     project.vmrag(*way_back[1].split())
     assert project.texts()["new.md"] == "Never committed."

@@ -44,20 +44,20 @@ def assert_alike(one: User, other: User, *, answers: bool = False) -> None:
 
 def test_install_after_git_clone_fetches_knowledge(world):
     bob = world.join("bob")
-    done = bob.start("install")
-    assert done.code == 0
-    assert done.err == COMING
-    assert done.out.splitlines()[0].startswith("Installed in ")
-    assert done.out.splitlines()[-1] == "Fetched the knowledge base that this code pins."
+    result = bob.start("install")
+    assert result.code == 0
+    assert result.err == COMING
+    assert result.out.splitlines()[0].startswith("Installed in ")
+    assert result.out.splitlines()[-1] == "Fetched the knowledge base that this code pins."
     assert_alike(world.ada, bob)
     assert bob.start("install").out == "Installed already.\n"
 
 
 def test_query_after_git_clone_fetches_knowledge(world):
     bob = world.join("bob")
-    done = bob.start("query", "certificates", "--json")
-    assert (done.code, done.err.replace(COPIES, "")) == (0, COMING + NO_HOOKS)
-    assert json.loads(done.out)["kb"]["commit"] == world.ada.pinned
+    result = bob.start("query", "certificates", "--json")
+    assert (result.code, result.err.replace(COPIES, "")) == (0, COMING + NO_HOOKS)
+    assert json.loads(result.out)["kb"]["commit"] == world.ada.pinned
     bob.vmrag("install")
     assert bob.start("query", "certificates").err == ""
     assert_alike(world.ada, bob)
@@ -65,9 +65,9 @@ def test_query_after_git_clone_fetches_knowledge(world):
 
 def test_after_git_clone_vmrag_clone_fetches_and_says_what_is_next(world):
     bob = world.join("bob")
-    done = bob.start("clone")
-    assert (done.code, done.err) == (0, COMING)
-    assert done.out.splitlines() == [
+    result = bob.start("clone")
+    assert (result.code, result.err) == (0, COMING)
+    assert result.out.splitlines() == [
         "Fetched the knowledge base from origin: main.",
         "hint: vmrag install   (git then updates it with the code, and a push also pushes it)",
     ]
@@ -77,9 +77,9 @@ def test_after_git_clone_vmrag_clone_fetches_and_says_what_is_next(world):
 
 def test_after_git_clone_init_fetches_in_place_of_starting_another_one(world):
     bob = world.join("bob")
-    done = bob.start("init", "--knowledge-base", "--no-sources")
-    assert (done.code, done.err) == (0, COMING)
-    assert "Fetched the knowledge base from origin" in done.out.splitlines()
+    result = bob.start("init", "--knowledge-base", "--no-sources")
+    assert (result.code, result.err) == (0, COMING)
+    assert "Fetched the knowledge base from origin" in result.out.splitlines()
     assert bob.git("status", "--porcelain") == ""
     assert_alike(world.ada, bob)
     bob.write_document("bob.md", "Bob was here.")
@@ -163,14 +163,14 @@ def story(ada: User, bob: User, how: str) -> None:
     ada.write_document("setup.md", "Install it with uv.\n")
     ada.git("push", "-q")
     bob.write_document("setup.md", "Install it with conda.\n")
-    done = bob.run(*pull)
-    assert done.returncode != 0
+    result = bob.run(*pull)
+    assert result.returncode != 0
     assert (
         "vmrag: the knowledge bases of the two sides have a conflict in handbook/setup.md. (vmrag resolve)"
-        in done.stderr
+        in result.stderr
     )
     report = bob.ask("resolve", "--list", code=1)
-    assert [each["id"] for each in report["conflicts"]] == ["handbook/setup.md"]
+    assert [conflict["id"] for conflict in report["conflicts"]] == ["handbook/setup.md"]
     both = "Install it with uv or conda.\n"
     bob.write("docs/setup.md", both)
     bob.vmrag("resolve", "handbook/setup.md", "--file", "docs/setup.md")
@@ -221,11 +221,11 @@ def test_remote_without_git_works_like_a_git_remote(world):
     assert ada.said("push", "-q") == [f"vmrag: pushed the knowledge that these commits pin to {url}"]
 
     bob = world.join("bob")
-    done = bob.vmrag("query", "where", code=2)
-    assert "did not contact the untrusted remote" in done.err
+    result = bob.vmrag("query", "where", code=2)
+    assert "did not contact the untrusted remote" in result.err
     bob.vmrag("trust", "--yes")
-    done = bob.vmrag("query", "where", code=2)  # the settings name it, but not on Bob's machine
-    assert f"git config --add vmrag.fileRoot {folder}" in done.err
+    result = bob.vmrag("query", "where", code=2)  # the settings name it, but not on Bob's machine
+    assert f"git config --add vmrag.fileRoot {folder}" in result.err
     bob.git("config", "vmrag.fileRoot", str(world.top))
     assert bob.start("install").err == COMING.replace("origin", url)
     assert_alike(ada, bob)
@@ -245,11 +245,11 @@ def test_without_a_network_everything_goes_on_from_what_is_here(world):
     first = bob.pinned
     world.hub.top.rename(world.top / "gone.git")
     assert bob.said("switch", "-q", "topic") == [LATER]
-    done = bob.vmrag("query", "certificates", "--json")
-    assert done.json["kb"] | {"commit": first, "in_sync": False} == done.json["kb"]
+    result = bob.vmrag("query", "certificates", "--json")
+    assert result.json["kb"] | {"commit": first, "in_sync": False} == result.json["kb"]
     assert bob.pinned == topic
     note = f"no git repository at origin); this answer comes from revision {first[:7]}. To fetch it: vmrag fetch"
-    assert done.json["notes"] == [f"The pinned revision is not in this knowledge base ({note}"]
+    assert result.json["notes"] == [f"The pinned revision is not in this knowledge base ({note}"]
     assert bob.status()["state"] == "missing"
     assert bob.vmrag("sync", code=1).err.splitlines()[0].endswith("no git repository at origin.")
     assert bob.vmrag("fetch", code=3).err.splitlines()[0] == "error: no git repository at origin."
@@ -290,9 +290,9 @@ def test_knowledge_that_nobody_pushed_is_missed_and_found_when_it_is_there(world
     assert (answer["kb"]["commit"], answer["kb"]["in_sync"]) == (first, False)
     assert "(the remote does not have it either)" in answer["notes"][0]
     assert bob.status()["state"] == "missing"
-    done = bob.vmrag(command, code=1)
-    assert f"{revision[:7]}" in done.out + done.err
-    assert "vmrag push" in done.out + done.err
+    result = bob.vmrag(command, code=1)
+    assert f"{revision[:7]}" in result.out + result.err
+    assert "vmrag push" in result.out + result.err
     assert bob.git("log", "-1", "--format=%an", "--", ".dolt-version") == "ada"
     ada.vmrag("push")
     assert bob.vmrag(command).code == 0
@@ -438,7 +438,7 @@ def test_every_kind_of_ref_takes_its_knowledge_along(world):
     assert branches_at_remote(ada) == {"main": ahead, "topic": topic}
     assert ada.said("push", "-q", "origin", ":renamed", ":v1", "v1:refs/tags/v2") == []
     assert ada.said("push", "-q", "origin", "--delete", "topic") == []
-    assert all(world.holds(each) for each in (topic, tagged, ahead))
+    assert all(world.holds(revision) for revision in (topic, tagged, ahead))
     kept = ada.write_document("rare.md", "Under a name of no branch.")
     assert ada.said("push", "-q", "origin", "HEAD:refs/for/main") == [SENT]
     assert world.holds(kept)
@@ -527,9 +527,9 @@ def test_pre_commit_framework_takes_it_along_too(world):
     ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: http://127.0.0.1:9/handbook\n")
     ada.vmrag("remote", "--trust", "http://127.0.0.1:9/handbook")
     ada.write_document("topic.md", "Nobody hears of it.")
-    done = ada.run("push", "-q", env=home)
-    assert done.returncode != 0
-    assert "The knowledge that these commits pin was not pushed" in done.stdout + done.stderr
+    result = ada.run("push", "-q", env=home)
+    assert result.returncode != 0
+    assert "The knowledge that these commits pin was not pushed" in result.stdout + result.stderr
 
 
 def test_push_of_code_is_stopped_if_server_rejects_knowledge(world):

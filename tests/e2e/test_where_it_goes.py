@@ -143,7 +143,7 @@ def test_password_in_a_url_is_not_shown(world):
     line = f"(delete) {'0' * 40} {DATA} {tip}\n"
     url = "https://user:s3cret@example.org/x.git"
     hook = ada.top / ".git" / "hooks" / "pre-push"
-    done = ada.run("-c", f"alias.told=!{hook}", "told", url, url, stdin=line)
-    assert done.returncode == 1
-    assert "would delete knowledge" in done.stderr
-    assert "s3cret" not in done.stderr
+    result = ada.run("-c", f"alias.told=!{hook}", "told", url, url, stdin=line)
+    assert result.returncode == 1
+    assert "would delete knowledge" in result.stderr
+    assert "s3cret" not in result.stderr
