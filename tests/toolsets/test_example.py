@@ -52,9 +52,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_it_brings_a_command_and_a_kind_of_document(project: Project, python: str) -> None:
     def vmrag(*arguments: str) -> str:
         argv = [python, "-m", "vmrag_link.cli.main", *arguments]
-        done = subprocess.run(argv, cwd=project.top, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        result = subprocess.run(argv, cwd=project.top, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     project.write("team.ics", CALENDAR)
     assert "notes: 1 document added" in vmrag("import", "team.ics", "--collection", "notes")
@@ -110,7 +110,7 @@ def test_its_table_of_tools_is_what_it_declares(python: str) -> None:
 def test_broken_toolset_is_reported_and_stops_nothing(project: Project, python: str, tmp_path: Path) -> None:
     _register(tmp_path, "nowhere = no_such_module:TOOLSET")
     argv = [python, "-m", "vmrag_link.cli.main", "doctor"]
-    done = subprocess.run(
+    result = subprocess.run(
         argv,
         cwd=project.top,
         capture_output=True,
@@ -118,6 +118,6 @@ def test_broken_toolset_is_reported_and_stops_nothing(project: Project, python: 
         check=False,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
     )
-    assert "The toolset 'nowhere' cannot be loaded (no_such_module:TOOLSET)" in done.stdout
+    assert "The toolset 'nowhere' cannot be loaded (no_such_module:TOOLSET)" in result.stdout
     argv = [python, "-m", "vmrag_link.cli.main", "agenda", "20261202"]
     subprocess.run(argv, cwd=project.top, check=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})

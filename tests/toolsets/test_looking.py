@@ -32,16 +32,16 @@ def run(project: Project, code: str, *arguments: str) -> subprocess.CompletedPro
 
 @pytest.mark.parametrize("arguments", [("--version",), ("query", "install the program"), ("status",), ("list",)])
 def test_core_commands_look_for_no_toolset(project: Project, arguments: tuple[str, ...]) -> None:
-    done = run(project, RUN, *arguments)
-    assert "looked for" not in done.stderr
-    assert done.stdout
+    result = run(project, RUN, *arguments)
+    assert "looked for" not in result.stderr
+    assert result.stdout
 
 
 def test_checkout_looks_for_nothing(project: Project) -> None:
     project.git("switch", "-q", "feature")
     before, after = project.git("rev-parse", "main", "feature").split()
-    done = run(project, HOOK, "post-checkout", before, after, "1")
-    assert (done.returncode, "looked for" in done.stdout + done.stderr) == (0, False)
+    result = run(project, HOOK, "post-checkout", before, after, "1")
+    assert (result.returncode, "looked for" in result.stdout + result.stderr) == (0, False)
 
 
 @pytest.mark.parametrize("arguments", [("help", "--all"), ("issue", "list"), ("no-such-command",)])

@@ -16,9 +16,9 @@ template, project = terminal.template, terminal.project
 
 ALL = build_schema(
     {
-        section: each.load(reference)
-        for each in toolset.installed().toolsets.values()
-        for section, reference in each.settings.items()
+        section: item.load(reference)
+        for item in toolset.installed().toolsets.values()
+        for section, reference in item.settings.items()
     }
 )
 
@@ -58,7 +58,9 @@ def test_core_passes_over_sections_of_others_and_doctor_names_those_that_nobody_
     (project.top / ".vmrag.yaml").write_text("llm:\n  timeout_s: 5\nweather:\n  units: metric\n")
     with terminal.opened(project) as ws:
         assert ws.settings.loaded.warnings == []
-    found = project.vmrag("doctor", "--json", code=None).json
-    unread = [each for topic in found["topics"] for each in topic["findings"] if each["code"] == "SECTION_UNREAD"]
-    assert [(each["subject"], each["level"]) for each in unread] == [("weather", "warning")]
+    answer = project.vmrag("doctor", "--json", code=None).json
+    unread = [
+        finding for topic in answer["topics"] for finding in topic["findings"] if finding["code"] == "SECTION_UNREAD"
+    ]
+    assert [(finding["subject"], finding["level"]) for finding in unread] == [("weather", "warning")]
     assert ".vmrag.yaml, line 3" in unread[0]["message"]

@@ -18,23 +18,27 @@ template, notes, tools = support.template, support.notes, support.tools
 
 def test_commit_says_what_the_index_got(notes, tools):
     put(notes, d="delta", a="\n\n".join(f"Paragraph {number} of a long text about rivers." for number in range(40)))
-    done = tools("commit", message="two")
-    assert done["changes_committed"] == {"added": 1, "modified": 1, "deleted": 0, "total": 2}
-    assert done["sync"] == done["sync"] | {"added": 1, "modified": 1, "deleted": 0}
-    assert done["sync"]["chunks"] > 3
-    assert (done["linked"], done["commit"]["hash"], done["kb"]["in_sync"]) == (None, notes.pinned, True)
+    answer = tools("commit", message="two")
+    assert answer["changes_committed"] == {"added": 1, "modified": 1, "deleted": 0, "total": 2}
+    assert answer["sync"] == answer["sync"] | {"added": 1, "modified": 1, "deleted": 0}
+    assert answer["sync"]["chunks"] > 3
+    assert (answer["linked"], answer["commit"]["hash"], answer["kb"]["in_sync"]) == (None, notes.pinned, True)
     assert notes.status()["state"] == "in_sync"
 
 
 def test_without_sync_an_index_that_lies_behind_is_left_to_the_next_call(notes, tools):
     put(notes, d="delta")
-    done = tools("commit", message="one", sync="false")
-    assert (warned(done), done["sync"]["chunks"], done["kb"]["in_sync"]) == (set(), 1, True)  # it did not lie behind
+    answer = tools("commit", message="one", sync="false")
+    assert (warned(answer), answer["sync"]["chunks"], answer["kb"]["in_sync"]) == (
+        set(),
+        1,
+        True,
+    )  # it did not lie behind
     put(notes, e="epsilon")
     shutil.rmtree(notes.shared / "uncommitted")
-    done = tools("commit", message="two", sync=False)
-    assert ("INDEX_PENDING" in warned(done), done["sync"]["chunks"]) == (True, 0)
-    assert (done["commit"]["hash"], done["kb"]["in_sync"]) == (notes.pinned, False)
+    answer = tools("commit", message="two", sync=False)
+    assert ("INDEX_PENDING" in warned(answer), answer["sync"]["chunks"]) == (True, 0)
+    assert (answer["commit"]["hash"], answer["kb"]["in_sync"]) == (notes.pinned, False)
     assert tools("get_log")["kb"]["in_sync"]
     assert notes.texts() == TEXTS | {"d": "delta", "e": "epsilon"}
 
@@ -52,8 +56,13 @@ def test_commit_refuses_what_dolt_commit_refuses(notes, tools, name):
 def test_create_branch_makes_one_and_stays(notes, tools):
     first, pin = notes.pinned, (notes.top / ".dolt-version").read_bytes()
     put(notes, d="delta")
-    done = tools("create_branch", name="topic")
-    assert (done["branch"], done["commit"], done["kb"]["branch"], done["kb"]["dirty"]) == ("topic", first, "main", True)
+    answer = tools("create_branch", name="topic")
+    assert (answer["branch"], answer["commit"], answer["kb"]["branch"], answer["kb"]["dirty"]) == (
+        "topic",
+        first,
+        "main",
+        True,
+    )
     assert (notes.top / ".dolt-version").read_bytes() == pin
     assert notes.texts() == TEXTS | {"d": "delta"}
     second = tools("dolt_commit", message="second")["commit"]["hash"]
@@ -80,12 +89,12 @@ def test_switch_branch_does_what_dolt_checkout_does(notes, tools):
     put(notes, d="delta")
     failed = tools.error("UNCOMMITTED_CHANGES", "switch_branch", branch="topic")
     assert failed["local_changes"]["documents"] == ["d"]
-    done = tools("switch_branch", name="topic", if_uncommitted="carry")
-    assert (done["checkout_result"]["to_commit"], done["detached"]) == (topic, False)
-    assert done["action_taken"] == {"uncommitted_handling": "carry", "branch_created": False}
+    answer = tools("switch_branch", name="topic", if_uncommitted="carry")
+    assert (answer["checkout_result"]["to_commit"], answer["detached"]) == (topic, False)
+    assert answer["action_taken"] == {"uncommitted_handling": "carry", "branch_created": False}
     assert notes.texts() == TEXTS | {"t": "tau", "d": "delta"}
-    done = tools("switch_branch", branch="fresh", create=True, if_uncommitted="commit_first")
-    assert done["action_taken"] == {"uncommitted_handling": "commit_first", "branch_created": True}
+    answer = tools("switch_branch", branch="fresh", create=True, if_uncommitted="commit_first")
+    assert answer["action_taken"] == {"uncommitted_handling": "commit_first", "branch_created": True}
     tools.error("BRANCH_EXISTS", "switch_branch", branch="topic", create=True)
     tools.error("BRANCH_NOT_FOUND", "switch_branch", branch="absent")
     tools.error("COMMIT_NOT_FOUND", "switch_branch", branch="0" * 40)
@@ -95,13 +104,13 @@ def test_switch_branch_does_what_dolt_checkout_does(notes, tools):
 def test_get_branch_status_says_what_dolt_status_says_and_the_branches(notes, tools):
     topic = branched(notes, tools, t="tau")
     put(notes, d="delta")
-    done = tools("get_branch_status")
+    result = tools("get_branch_status")
     same = tools("dolt_status")
-    for answer in (done, same):
+    for answer in (result, same):
         answer.pop("warnings", None)
-    assert {**done, "branches": None} == {**same, "branches": None}
-    assert done["local_changes"]["summary"]["added"] == 1
-    assert done["branches"] == [
+    assert {**result, "branches": None} == {**same, "branches": None}
+    assert result["local_changes"]["summary"]["added"] == 1
+    assert result["branches"] == [
         {"name": "main", "is_current": True, "short_hash": notes.pinned[:7]},
         {"name": "topic", "is_current": False, "short_hash": topic[:7]},
     ]
@@ -118,21 +127,21 @@ def test_get_branch_status_contacts_nobody(notes):
 
 def test_get_log_lists_the_commits_of_the_branch(notes, tools):
     changed(notes, tools, "second", d="delta")
-    done = tools("get_log", limit=500)
-    assert done["commits"] == tools("dolt_commits")["commits"]
-    assert done["commits"][0]["message"] == "second"
-    assert warned(done) == {"IGNORED_SETTING"}
+    answer = tools("get_log", limit=500)
+    assert answer["commits"] == tools("dolt_commits")["commits"]
+    assert answer["commits"][0]["message"] == "second"
+    assert warned(answer) == {"IGNORED_SETTING"}
     assert len(tools("get_log", limit=1)["commits"]) == 1
     tools.error("INVALID_PARAMETER", "get_log", limit=0)
-    assert done.keys() == {"success", "commits", "message", "warnings", "kb"}
+    assert answer.keys() == {"success", "commits", "message", "warnings", "kb"}
 
 
 def test_branch_that_was_merged_is_deleted_and_its_hash_brings_it_back(notes, tools):
     topic = branched(notes, tools, t="tau")
     tools.error("BRANCH_NOT_MERGED", "delete_branch", branch="topic")
     tools("merge_branch", source="topic")
-    done = tools("delete_branch", branch="topic")
-    assert (done["branch"], done["commit"]) == ("topic", topic)
+    answer = tools("delete_branch", branch="topic")
+    assert (answer["branch"], answer["commit"]) == ("topic", topic)
     assert "topic" not in kb_branches(notes)
     tools.error("BRANCH_NOT_FOUND", "delete_branch", branch="topic")
     assert notes.texts() == TEXTS | {"t": "tau"}
@@ -149,10 +158,10 @@ def test_branch_is_deleted_by_force_with_what_only_it_holds_and_nothing_is_lost(
         assert "vmrag branch --switch" in refused["suggestions"][-1]
     notes.vmrag("branch", "--switch", "main")  # what is uncommitted stays there
     tools.error("UNCOMMITTED_CHANGES", "delete_branch", branch="topic")
-    done = tools("delete_branch", branch="topic", force=True)
-    (note,) = (each["message"] for each in done["warnings"])
+    answer = tools("delete_branch", branch="topic", force=True)
+    (note,) = (warning["message"] for warning in answer["warnings"])
     assert "d" in note
-    assert (done["commit"], "topic" in kb_branches(notes)) == (topic, False)
+    assert (answer["commit"], "topic" in kb_branches(notes)) == (topic, False)
     held = re.search(r"source=(\w+)", note)[1]
     tools("merge_branch", source=held)
     assert notes.texts() == TEXTS | {"t": "tau", "d": "delta"}
@@ -172,9 +181,9 @@ def test_preview_of_a_merge_says_what_the_merge_then_does(notes, tools):
         assert (would["preview"], would["conflicts"], would["to_commit"]) == (True, [], notes.pinned)
         if would["merge_type"] == "fast_forward":
             changed(notes, tools, "ours", o="omega")
-    done = tools("merge_branch", source="topic")
+    answer = tools("merge_branch", source="topic")
     same = ("merge_type", "commits_merged", "sync_summary", "from_commit", "target")
-    assert {each: would[each] for each in same} == {each: done[each] for each in same}
+    assert {item: would[item] for item in same} == {item: answer[item] for item in same}
     assert tools("merge_branch", source="topic", preview=True)["merge_type"] == "already_up_to_date"
 
 
@@ -182,5 +191,5 @@ def test_preview_lists_what_would_be_in_conflict_and_opens_no_merge(notes, tools
     conflicting(notes, tools, "a", "b")
     before = everything(notes)
     would = tools("merge_branch", source="topic", preview=True)
-    assert sorted(each["doc_id"] for each in would["conflicts"]) == ["a", "b"]
+    assert sorted(conflict["doc_id"] for conflict in would["conflicts"]) == ["a", "b"]
     assert everything(notes) == before

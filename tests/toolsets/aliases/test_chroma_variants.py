@@ -20,8 +20,8 @@ NOTES = {"collection_name": "notes"}
 
 
 def got(tools: Tools) -> dict[str, str]:
-    found = tools("chroma_get_all_documents", **NOTES)
-    return dict(zip(found["ids"], found["documents"], strict=True))
+    answer = tools("chroma_get_all_documents", **NOTES)
+    return dict(zip(answer["ids"], answer["documents"], strict=True))
 
 
 def plain(answer: dict[str, Any], *but: str) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def test_one_document_is_added(tools, tool, given):
     doc_id = added["added_id"]
     assert plain(added) == {"status": "success", "documents_added": 1, "ids": [doc_id], "added_id": doc_id}
     assert doc_id == given.get("id") or uuid.UUID(doc_id).version == 4
-    found = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt at night"])["results"][0]["matches"][0]
-    assert (found["id"], found["metadata"].get("n")) == (doc_id, 9 if "metadata" in given else None)
+    match = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt at night"])["results"][0]["matches"][0]
+    assert (match["id"], match["metadata"].get("n")) == (doc_id, 9 if "metadata" in given else None)
 
 
 def test_add_tools_reject_invalid_documents(tools):
@@ -87,8 +87,8 @@ def test_index_that_is_not_incremented_is_pending_until_it_is_asked(tools, copie
     assert got(tools)["owl"] == "owls hunt"
     [status] = tools("get_sync_status")["collections"]
     assert status["sync_status"] == "pending"
-    found = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt"])
-    assert found["ids"][0][0] == "owl"
+    answer = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt"])
+    assert answer["ids"][0][0] == "owl"
     [status] = tools("get_sync_status")["collections"]
     assert status["sync_status"] == "synced"
 
@@ -96,8 +96,8 @@ def test_index_that_is_not_incremented_is_pending_until_it_is_asked(tools, copie
 def test_pending_document_is_committed_and_found(project, tools):
     tools("chroma_add_document_with_id", **NOTES, document="owls hunt", id="owl", increment_index=False)
     project.vmrag("commit", "-m", "owl")
-    found = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt"])
-    assert (found["ids"][0][0], found["kb"]["dirty"]) == ("owl", False)
+    answer = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt"])
+    assert (answer["ids"][0][0], answer["kb"]["dirty"]) == ("owl", False)
 
 
 def test_queries_with_one_filter_are_those_with_several(tools):
@@ -169,10 +169,10 @@ def test_all_documents_come_until_they_are_too_many(tools, monkeypatch):
 
 
 def test_one_document_is_changed(tools):
-    done = tools("chroma_update_document_content", **NOTES, id="a", document="owls")
-    assert plain(done) == {"status": "success", "documents_updated_request": 1, "updated_id": "a"}
-    done = tools("chroma_update_document_metadata", **NOTES, id="b_chunk_0", metadata={"m": 1})
-    assert done["updated_id"] == "b"
+    result = tools("chroma_update_document_content", **NOTES, id="a", document="owls")
+    assert plain(result) == {"status": "success", "documents_updated_request": 1, "updated_id": "a"}
+    result = tools("chroma_update_document_metadata", **NOTES, id="b_chunk_0", metadata={"m": 1})
+    assert result["updated_id"] == "b"
     answer = tools("chroma_get_documents_by_ids", **NOTES, ids=["a", "b"])
     assert answer["documents"] == ["owls", TEXTS["b"]]
     assert answer["metadatas"] == [{"n": 1}, {"m": 1}]
@@ -181,13 +181,13 @@ def test_one_document_is_changed(tools):
 
 
 def test_documents_are_deleted_by_id_and_by_filters(tools):
-    done = tools("chroma_delete_document_by_id", **NOTES, id="nobody")
-    assert plain(done) == {"status": "success", "documents_deleted_request": 1, "documents_deleted": 0}
+    answer = tools("chroma_delete_document_by_id", **NOTES, id="nobody")
+    assert plain(answer) == {"status": "success", "documents_deleted_request": 1, "documents_deleted": 0}
     assert tools("chroma_delete_document_by_id", **NOTES, id="a")["documents_deleted"] == 1
-    done = tools("chroma_delete_documents_by_where_filter", **NOTES, where='{"n": 2}')
-    assert plain(done) == {"status": "success", "filter_used": {"n": 2}, "documents_deleted": 1}
+    answer = tools("chroma_delete_documents_by_where_filter", **NOTES, where='{"n": 2}')
+    assert plain(answer) == {"status": "success", "filter_used": {"n": 2}, "documents_deleted": 1}
     tools.error("NO_SELECTION", "chroma_delete_documents_by_where_filter", **NOTES, where={})
     tools.error("NO_SELECTION", "chroma_delete_documents_by_document_filter", **NOTES, where_document={})
-    done = tools("chroma_delete_documents_by_document_filter", **NOTES, where_document={"$contains": "zebra"})
-    assert done["documents_deleted"] == 0
+    answer = tools("chroma_delete_documents_by_document_filter", **NOTES, where_document={"$contains": "zebra"})
+    assert answer["documents_deleted"] == 0
     assert list(got(tools)) == ["c"]

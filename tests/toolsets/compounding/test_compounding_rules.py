@@ -55,9 +55,9 @@ def test_folder_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (docs / "link.md").symlink_to("/etc/hosts")
     (docs / "folder").symlink_to(tmp_path)
     (docs / "x\ny.md").write_text("text")
-    found = scan_folder(docs, Patterns(exclude=("**/node_modules/**",)), lambda _: set())
-    assert [*found.stamps] == ["a.md", "deep/er/b.md"]
-    assert [(each.path, each.reason) for each in found.skipped] == [
+    files = scan_folder(docs, Patterns(exclude=("**/node_modules/**",)), lambda _: set())
+    assert [*files.stamps] == ["a.md", "deep/er/b.md"]
+    assert [(skipped_file.path, skipped_file.reason) for skipped_file in files.skipped] == [
         ("link.md", "is a symbolic link"),
         ("x\\ny.md", "its path has control characters"),
     ]
@@ -122,8 +122,8 @@ def test_front_matter_may_lack_what_is_usual_unless_that_is_wanted() -> None:
         flaw.partition(" ")[0] for flaw in doc_types.find_flaws({"promotion_level": "grand"}, problem, strict=False)
     ] == ["promotion_level"]
     whole = {"doc_type": "problem", "title": "T", "date": "2026-13-01", "summary": 5, "significance": "much"}
-    found = doc_types.find_flaws(whole, problem, strict=True)
-    assert [each.partition(" ")[0] for each in found] == ["summary", "date", "significance"]
+    flaws = doc_types.find_flaws(whole, problem, strict=True)
+    assert [text.partition(" ")[0] for text in flaws] == ["summary", "date", "significance"]
     assert len(doc_types.find_flaws({}, problem, strict=True)) == 5
 
 
@@ -248,8 +248,8 @@ def test_links_lead_from_beside_a_document_from_the_folder_and_from_the_root() -
 
 def test_links_are_followed_breadth_first_each_document_once() -> None:
     rows = {
-        each.doc_id: each
-        for each in (
+        stored_document.doc_id: stored_document
+        for stored_document in (
             document("a.md", "[](b.md) [](c.md)"),
             document("b.md", "[](d.md)"),
             document("c.md", "[](a.md)"),
@@ -287,14 +287,14 @@ echo "The battery froze in a program."
 
 
 def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
-    found = [*answer.split_sentences(PROSE)]
-    assert [each.text for each in found] == [
+    result = [*answer.split_sentences(PROSE)]
+    assert [passage.text for passage in result] == [
         "The gauge reported nothing in January\nbecause its battery froze.",
         "A third sentence says nothing about it!",
         "The first item of a list is prose, too.",
         "The second item speaks of frozen batteries.",
     ]
-    assert all(PROSE[each.start :].startswith(each.text) for each in found)
+    assert all(PROSE[passage.start :].startswith(passage.text) for passage in result)
     assert answer.find_nearest_sentences(HashModel(), "why did the battery freeze", PROSE)[0] in PROSE
     assert answer.find_nearest_sentences(HashModel(), "anything", "# Only a heading\n") == []
 

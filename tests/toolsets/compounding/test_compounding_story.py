@@ -32,8 +32,8 @@ def told(project: Project, body: Callable[[Call], Awaitable[None]]) -> None:
         async with Client(server) as client:
 
             async def call(name: str, **arguments: Any) -> dict[str, Any]:
-                found: dict[str, Any] = (await client.call_tool(name, arguments)).structured_content
-                return found
+                structured_content: dict[str, Any] = (await client.call_tool(name, arguments)).structured_content
+                return structured_content
 
             await body(call)
 
@@ -52,7 +52,7 @@ def test_files_and_rows_are_merged_alike_and_answers_follow_the_branch(project: 
     async def found(call: Call, query: str) -> dict[str, Any]:
         await anyio.sleep(0.5)  # the folder is looked at twice a second
         answer = await call("semantic_search", query=query, min_relevance_score=0)
-        return {each["path"].rpartition("/")[2]: each for each in answer["results"]} | {"kb": answer["kb"]}
+        return {result["path"].rpartition("/")[2]: result for result in answer["results"]} | {"kb": answer["kb"]}
 
     async def story(call: Call) -> None:
         assert (await call("rag_query", query="x"))["error"] == "PROJECT_NOT_ACTIVATED"
@@ -85,7 +85,7 @@ def test_files_and_rows_are_merged_alike_and_answers_follow_the_branch(project: 
         )
         assert "door of oak" in tower.read_text()
         assert "shutter" in tower.read_text()
-        types = {each["name"]: each["doc_count"] for each in (await call("list_doc_types"))["doc_types"]}
+        types = {item["name"]: item["doc_count"] for item in (await call("list_doc_types"))["doc_types"]}
         assert (types["problem"], types["insight"]) == (2, 2)
 
     told(project, story)

@@ -55,7 +55,7 @@ def rows(project: Project, at: str = "") -> dict[str, str]:
 
 
 def paths(answer: dict[str, Any], key: str = "results") -> list[str]:
-    return [each["path"].removeprefix(f"./{DOCS}/") for each in answer[key]]
+    return [file["path"].removeprefix(f"./{DOCS}/") for file in answer[key]]
 
 
 def test_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(tools, project):
@@ -71,7 +71,7 @@ def test_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(tools,
     tools("dolt_commit", message="drought")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "drought", env=ON)
-    there = tools("semantic_search", **query)
+    answer = tools("semantic_search", **query)
 
     project.git("switch", "-q", "main", env=ON)
     back = tools("semantic_search", **query)
@@ -80,17 +80,20 @@ def test_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(tools,
     assert (back["kb"]["dirty"], back["kb"]["in_sync"]) == (False, True), "rows and files moved together"
     project.git("switch", "-q", "drought", env=ON)
     again = tools("semantic_search", **query)
-    assert (again["results"], again["kb"]) == (there["results"], there["kb"])
-    assert [each["doc_count"] for each in tools("list_doc_types")["doc_types"]] == [2, 0, 1, 1, 0, 1]
+    assert (again["results"], again["kb"]) == (answer["results"], answer["kb"])
+    assert [item["doc_count"] for item in tools("list_doc_types")["doc_types"]] == [2, 0, 1, 1, 0, 1]
 
 
 def test_answer_without_a_model_is_quoted_word_for_word_and_its_citations_resolve(tools, project):
     answer = tools("rag_query", query=QUESTION)
     assert warned(answer) == {"LLM_NOT_CONFIGURED"}
     assert (answer["synthesis"], answer["model"]) == ("extractive", None)
-    assert [(each["citation"], each["included_as"]) for each in answer["sources"]] == [(1, "critical"), (2, "match")]
+    assert [(source["citation"], source["included_as"]) for source in answer["sources"]] == [
+        (1, "critical"),
+        (2, "match"),
+    ]
     assert paths(answer, "sources") == ["tools/gauge.md", "problems/flood.md"]
-    assert [(each["path"], each["linked_from"]) for each in answer["linked_docs"]] == [
+    assert [(doc["path"], doc["linked_from"]) for doc in answer["linked_docs"]] == [
         (f"./{DOCS}/codebase/box.md", f"./{DOCS}/problems/flood.md")
     ]
     texts, [opening, *parts] = rows(project), answer["answer"].split("\n\n")
@@ -99,7 +102,7 @@ def test_answer_without_a_model_is_quoted_word_for_word_and_its_citations_resolv
     for number, (source, path) in enumerate(zip(answer["sources"], paths(answer, "sources"), strict=True), start=1):
         assert listed[number - 1] == f"[{number}] {source['title']} — {source['path']}"
         assert source["char_count"] == len(texts[path])
-        own = [each.removesuffix(f" [{number}]") for each in quotes if each.endswith(f"[{number}]")]
+        own = [quote.removesuffix(f" [{number}]") for quote in quotes if quote.endswith(f"[{number}]")]
         assert 1 <= len(own) <= 3
         assert all(quote.startswith("> ") and quote.removeprefix("> ") in texts[path] for quote in own)
     assert activated(project)("rag_query", query=QUESTION) == answer
@@ -110,7 +113,7 @@ def test_answer_without_a_model_is_quoted_word_for_word_and_its_citations_resolv
     level = tools("rag_query", query=QUESTION, include_critical=False, min_promotion_level="important")
     assert set(paths(level, "sources")) <= {"tools/gauge.md"}
     none = tools("rag_query", query=QUESTION, include_critical=False, min_relevance_score=1)
-    best = max(each["relevance_score"] for each in answer["sources"])
+    best = max(source["relevance_score"] for source in answer["sources"])
     assert (none["synthesis"], none["sources"], warned(none)) == ("none", [], {"BELOW_THRESHOLD"})
     assert str(best) in none["answer"]
 
@@ -126,10 +129,10 @@ def test_model_that_a_person_configured_gets_numbered_passages(tools, project, c
     [(asked, key, body)] = chat.asked
     assert (asked, key, body["model"]) == (path, KEY if provider == "openai" else None, "river-1")
     assert (body.get("temperature", 1) == 0) or body["options"] == {"temperature": 0}
-    system, question = (each["content"] for each in body["messages"])
+    system, question = (message["content"] for message in body["messages"])
     assert "[1]" in system
-    for number, each in enumerate((*answer["sources"], *answer["linked_docs"]), start=1):
-        assert f"[{number}] {each['title']} ({each['path']})\n> " in question
+    for number, file in enumerate((*answer["sources"], *answer["linked_docs"]), start=1):
+        assert f"[{number}] {file['title']} ({file['path']})\n> " in question
     passages = question.partition("\n\n")[2].rpartition("\n\nQuestion: ")[0]
     assert all(line.startswith(("> ", "[")) or line in (">", "") for line in passages.split("\n"))
     assert question.endswith(f"Question: {QUESTION}")
@@ -191,8 +194,8 @@ def test_level_is_written_into_the_file_and_the_row_or_nowhere(tools, project):
     before = path.read_bytes()
     crlf = before.replace(b"\n", b"\r\n")
     path.write_bytes(crlf)
-    done = tools("update_promotion_level", document_path=f"./{DOCS}/problems/flood.md", promotion_level="critical")
-    assert (done["document_path"], done["previous_level"], done["new_level"]) == (
+    answer = tools("update_promotion_level", document_path=f"./{DOCS}/problems/flood.md", promotion_level="critical")
+    assert (answer["document_path"], answer["previous_level"], answer["new_level"]) == (
         "problems/flood.md",
         "standard",
         "critical",
@@ -213,7 +216,7 @@ def test_level_is_written_into_the_file_and_the_row_or_nowhere(tools, project):
     held = path.read_bytes()
     tools.error("GIT_BUSY", "update_promotion_level", document_path="problems/flood.md", promotion_level="important")
     assert path.read_bytes() == held
-    assert [each.name for each in path.parent.iterdir()] == ["flood.md"], "no temporary file stays"
+    assert [item.name for item in path.parent.iterdir()] == ["flood.md"], "no temporary file stays"
 
 
 def test_search_uses_existing_rows_if_rows_cannot_be_written(tools, project):
@@ -238,9 +241,9 @@ def test_search_uses_existing_rows_if_rows_cannot_be_written(tools, project):
 
 
 def test_other_documentation_is_indexed_and_never_stored(tools, project):
-    found = tools("search_external_docs", query="switch on the pump", min_relevance_score=0)
-    assert [each["path"] for each in found["results"]] == ["./manual/setup.md"], "drafts are left out"
-    assert found["external_docs_path"] == "./manual"
+    result = tools("search_external_docs", query="switch on the pump", min_relevance_score=0)
+    assert [result["path"] for result in result["results"]] == ["./manual/setup.md"], "drafts are left out"
+    assert result["external_docs_path"] == "./manual"
     project.write("manual/deep/oil.md", "---\nsummary: Which oil\n---\n# Oil\n\nThe pump wants oil of the thin kind.\n")
     oil = tools("search_external_docs", query="thin oil of the pump")
     assert (oil["results"][0]["path"], oil["results"][0]["summary"]) == ("./manual/deep/oil.md", "Which oil")
@@ -248,13 +251,13 @@ def test_other_documentation_is_indexed_and_never_stored(tools, project):
     assert "The pump wants oil of the thin kind. [1]" in answer["answer"]
     (project.top / "manual" / "setup.md").unlink()
     left = tools("search_external_docs", query="pump", min_relevance_score=0)
-    assert [each["path"] for each in left["results"]] == ["./manual/deep/oil.md"]
+    assert [result["path"] for result in left["results"]] == ["./manual/deep/oil.md"]
     external = project.own / "external"
     [_], [segment] = ([*external.glob(f"*/{kind}/*-*/seal.json")] for kind in ("views", "segments"))  # the former go
     segment.with_name("words-1.idx").write_bytes(b"\1" * 5000)
     assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == left["results"]
     [vectors] = external.glob("*/segments/*-*/vectors-1.i8")
-    vectors.write_bytes(bytes(-each & 255 for each in vectors.read_bytes()))  # what was near is far
+    vectors.write_bytes(bytes(-byte & 255 for byte in vectors.read_bytes()))  # what was near is far
     assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == left["results"]
     assert not tools("list_doc_types")["kb"]["dirty"]
     assert not any("oil" in text for text in rows(project).values())
@@ -274,7 +277,7 @@ def test_deleting_a_project_reaches_every_local_branch_and_no_file(tools, projec
     project.git("switch", "-q", "main", env=ON)
 
     preview = tools("delete_documents", project_name="rivers", dry_run=True)
-    by_branch = {each["branch"]: each["documents"] for each in preview["per_branch"]}
+    by_branch = {item["branch"]: item["documents"] for item in preview["per_branch"]}
     assert by_branch == {"main": 5, "shelf": 5, "topic": 6}
     assert (preview["would_delete_count"], preview["deleted_count"], preview["status"]) == (16, 16, "preview")
     project.git("switch", "-q", "topic", env=ON)
@@ -287,8 +290,8 @@ def test_deleting_a_project_reaches_every_local_branch_and_no_file(tools, projec
     project.git("commit", "-q", "-a", "-m", "mine", env=ON)
     project.git("switch", "-q", "main", env=ON)
 
-    done = tools("delete_documents", project_name="rivers")
-    assert [(each["branch"], bool(each["commit"])) for each in done["per_branch"]] == [
+    answer = tools("delete_documents", project_name="rivers")
+    assert [(item["branch"], bool(item["commit"])) for item in answer["per_branch"]] == [
         ("main", False),
         ("shelf", True),
         ("topic", False),
@@ -299,7 +302,7 @@ def test_deleting_a_project_reaches_every_local_branch_and_no_file(tools, projec
     project.git("switch", "-q", "topic", env=ON)
     assert rows(project) == {}, "the deletion stays with its branch"
     again = tools("list_doc_types")
-    assert sum(each["doc_count"] for each in again["doc_types"]) == 6, "the files bring them back"
+    assert sum(item["doc_count"] for item in again["doc_types"]) == 6, "the files bring them back"
     assert tools("delete_documents", project_name="rivers", path_hash="0" * 16)["deleted_count"] == 0
 
 
@@ -323,7 +326,7 @@ def test_strangers_project_stays_in_its_folder(tools, project, tmp_path):
     (docs / "insights" / "bytes.md").write_bytes(b"\xff\xfe\0")
     (docs / "insights" / "reserved.md").write_text("---\nsource_id: x\n---\nText\n")
     answer = tools("activate_project", config_path=str(project.top / compounding.CONFIG), branch_name="main")
-    reasons = {each["path"]: each["reason"] for each in answer["skipped"]}
+    reasons = {skipped_file["path"]: skipped_file["reason"] for skipped_file in answer["skipped"]}
     assert {
         "problems/key.md",
         "insights/pipe.md",
@@ -391,18 +394,18 @@ def test_ignored_files_are_not_documents_of_a_project(tools, project):
     assert tools("list_doc_types")["kb"]["dirty"] is False
     assert "styles/own.md" not in rows(project)
     tools.error("ACCESS_DENIED", "index_document", path="styles/own.md")
-    found = tools("search_external_docs", query="opensesame", min_relevance_score=0)
-    assert "./manual/own.md" not in [each["path"] for each in found["results"]]
+    answer = tools("search_external_docs", query="opensesame", min_relevance_score=0)
+    assert "./manual/own.md" not in [result["path"] for result in answer["results"]]
     assert "opensesame" not in project.vmrag("grep", "opensesame", code=1).out
     project.git("add", "--force", "private/problems/key.md", f"{DOCS}/styles/own.md")
     assert "styles/own.md" in paths(activated(project)("semantic_search", query="own style", min_relevance_score=0.0))
     compounding.write(project.top, project_name="keys", docs_path="private")
     activated(project)
     with opened(project) as ws:
-        found = [
+        answer = [
             header.doc_id for header in ws.engine.read_headers(ws.locate_documents(), collection="compounding_keys")
         ]
-    assert found == ["problems/key.md"], "what git tracks is taken, whatever is ignored beside it"
+    assert answer == ["problems/key.md"], "what git tracks is taken, whatever is ignored beside it"
 
 
 def test_collection_of_that_name_is_not_taken_over_and_the_mirror_takes_no_other_documents(tools, project):
@@ -426,8 +429,8 @@ def test_folder_that_was_looked_at_just_now_is_not_looked_at_again(tools, projec
     tools("semantic_search", **query)
     project.write(f"{DOCS}/problems/ice.md", "# Ice\n\nIce closed the lock for a week.\n")
     assert "problems/ice.md" not in paths(tools("semantic_search", **query))
-    done = tools("index_document", path="problems/ice.md")
-    assert (done["changed"], done["chunk_count"], done["embedding_dimensions"]) == (True, 1, 256)
+    answer = tools("index_document", path="problems/ice.md")
+    assert (answer["changed"], answer["chunk_count"], answer["embedding_dimensions"]) == (True, 1, 256)
     assert "problems/ice.md" in paths(tools("semantic_search", **query)), "what was indexed by name stays"
 
 
@@ -445,17 +448,17 @@ def test_long_document_is_found_by_its_section(tools, project):
 def test_person_asks_the_project_or_the_collections(tools, project):
     config = f"./{compounding.CONFIG}"
     project.write(f"{DOCS}/problems/ice.md", "# Ice\n\nIce closed the lock for a week.\n")
-    done = project.ask("ask", "what closed the lock", "--project", config, "--sources", "1")
-    assert [each["path"] for each in done["sources"]] == [f"./{DOCS}/tools/gauge.md", f"./{DOCS}/problems/ice.md"]
-    assert "Ice closed the lock for a week. [2]" in done["answer"]
+    report = project.ask("ask", "what closed the lock", "--project", config, "--sources", "1")
+    assert [source["path"] for source in report["sources"]] == [f"./{DOCS}/tools/gauge.md", f"./{DOCS}/problems/ice.md"]
+    assert "Ice closed the lock for a week. [2]" in report["answer"]
     other = project.vmrag("ask", "how is the pump switched on", "--project", config, "--external").out
     assert "The pump is switched on by the green button. [1]" in other
     assert "[1] Setup — ./manual/setup.md" in other
     project.put("long.md", "Mountains are higher than rivers are long.", collection="notes")
     both = project.ask("ask", "mountains and rivers", "--collection", "notes", "--sources", "2")
-    assert [each["path"].partition("/")[0] for each in both["sources"]] == ["notes", "notes"]
+    assert [source["path"].partition("/")[0] for source in both["sources"]] == ["notes", "notes"]
     assert "Mountains are higher than rivers are long." in both["answer"]
-    assert {each["path"].partition("/")[0] for each in project.ask("ask", "gauge battery")["sources"]} == {
+    assert {source["path"].partition("/")[0] for source in project.ask("ask", "gauge battery")["sources"]} == {
         "compounding_rivers"
     }
     project.vmrag("ask", "x", "--external", code=2)

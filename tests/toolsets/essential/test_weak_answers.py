@@ -94,8 +94,8 @@ def test_query_marks_weak_answer(project):
 def test_chroma_query_documents_marks_weak_answers(project):
     tools = Tools(project.top)
     answer = tools("chroma_query_documents", query_texts=[OTHER, OURS], n_results=4)
-    assert [each.get("weak") for each in answer["results"]] == [True, None]
-    assert all(len(each["matches"]) == 4 for each in answer["results"])
+    assert [result.get("weak") for result in answer["results"]] == [True, None]
+    assert all(len(result["matches"]) == 4 for result in answer["results"])
     assert tools("chroma_query_documents", query_texts=[OTHER], max_tokens=2000)["weak"] is True
     assert "weak" not in tools("chroma_query_documents", query_texts=[OURS], max_tokens=2000)
 

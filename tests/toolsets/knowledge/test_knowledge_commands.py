@@ -49,7 +49,7 @@ def test_log_is_named_by_its_issue_or_by_how_its_id_begins(project, tools):
         assert project.vmrag("issue", "show", name, code=None).code in (2, 3), name
     project.vmrag("issue", "add", "fish#1", "-m", "Pike.")
     assert project.vmrag("issue", "show", "1", "--json", code=2).error["code"] == "INVALID_PARAMETER"
-    assert [each["issue_number"] for each in project.ask("issue", "list", "--project", "fish")["logs"]] == [1]
+    assert [log["issue_number"] for log in project.ask("issue", "list", "--project", "fish")["logs"]] == [1]
     assert project.ask("--json", "issue", "search", "pike")["results"][0]["metadata"]["project_id"] == "fish"
 
 
@@ -76,7 +76,7 @@ def test_document_about_a_tool_is_named_by_how_its_id_begins(project, tmp_path: 
     assert project.vmrag("doc", "show", doc_id[:6]).out == text.read_text()
     edited = project.ask("doc", "edit", doc_id[:6], "--tool", "jj", "--tool-version", "0.9")
     assert (edited["tool_name"], edited["title"], edited["doc_id"]) == ("jj", "Worktrees", doc_id)
-    assert [each["doc_id"] for each in project.ask("doc", "list", "--tool", "jj")["docs"]] == [doc_id]
+    assert [doc["doc_id"] for doc in project.ask("doc", "list", "--tool", "jj")["docs"]] == [doc_id]
     assert project.ask("doc", "list", "--category", "api")["docs"] == []
     assert project.ask("doc", "search", "branch", "--category", "tooling")["results"][0]["doc_id"] == doc_id
     project.vmrag("doc", "show", "ffffffff-0000", code=3)

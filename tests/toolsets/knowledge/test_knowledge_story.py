@@ -16,7 +16,7 @@ CAUSE = "# Lost rows\n\nTwo writers filled the cache.\n\nNobody held the lock.\n
 
 
 async def found(call: Call, query: str) -> list[str]:
-    return [each["log_id"] for each in (await call("search_issues", query=query))["results"]]
+    return [result["log_id"] for result in (await call("search_issues", query=query))["results"]]
 
 
 def test_logs_belong_to_their_branch_and_the_same_one_of_two_is_merged_by_line(project: Project):
@@ -27,9 +27,9 @@ def test_logs_belong_to_their_branch_and_the_same_one_of_two_is_merged_by_line(p
         project.git("commit", "-q", "-a", "-m", message)
 
     async def logged(call: Call, text: str) -> str:
-        done = await call("add_issue_log", project_id="birds", issue_number=7, content=text)
-        assert done["success"], done
-        return str(done["log_id"])
+        answer = await call("add_issue_log", project_id="birds", issue_number=7, content=text)
+        assert answer["success"], answer
+        return str(answer["log_id"])
 
     async def story(call: Call) -> None:
         log_id = await logged(call, CAUSE)
@@ -49,9 +49,9 @@ def test_logs_belong_to_their_branch_and_the_same_one_of_two_is_merged_by_line(p
 
         conflict = await call("merge_branch", source="main")
         assert conflict["error"] == "MERGE_CONFLICT"
-        [each] = conflict["details"]["conflicts"]
-        assert (each["doc_id"], each["fields"], each["title"]) == (log_id, ["content"], "Lost rows")
-        [hunk, *_] = each["hunks"]
+        [document] = conflict["details"]["conflicts"]
+        assert (document["doc_id"], document["fields"], document["title"]) == (log_id, ["content"], "Lost rows")
+        [hunk, *_] = document["hunks"]
         assert hunk["ours"].startswith("Three writers"), "the heading, which is the same, is no conflict"
         assert hunk["theirs"].startswith("Two writers")
         listed = await call("resolve_conflicts", table="knowledge_docs", strategy="ours")

@@ -69,7 +69,7 @@ def test_issue_has_one_log_of_each_type_and_a_freed_type_takes_another_id(tools)
     second = logged(tools, content="again")["log_id"]
     assert len({first, resolved, second}) == 3
     listed = tools("list_issue_logs", filters={"issue_number": "7"})["logs"]
-    assert sorted(each["log_type"] for each in listed) == ["implementation", "investigation", "resolution"]
+    assert sorted(tool["log_type"] for tool in listed) == ["implementation", "investigation", "resolution"]
     assert logged(tools, issue_number=8)["log_id"] != first
     assert logged(tools, project_id="fish")["log_id"] != first
 
@@ -89,13 +89,13 @@ def test_lists_and_searches_take_the_filters_and_come_in_their_order(tools, monk
     names = {log_id: name for name, log_id in ids.items()}
 
     def listed(**arguments: Any) -> list[str]:
-        return [names[each["log_id"]] for each in tools("list_issue_logs", **arguments)["logs"]]
+        return [names[log["log_id"]] for log in tools("list_issue_logs", **arguments)["logs"]]
 
     assert listed() == ["new", "mid", "old"]
     assert listed(project_id="birds") == ["mid", "old"]
     assert listed(project_id="nobody") == []
     page = tools("list_issue_logs", limit=1, offset=1)
-    assert ([names[each["log_id"]] for each in page["logs"]], page["total_count"], page["has_more"]) == (
+    assert ([names[log["log_id"]] for log in page["logs"]], page["total_count"], page["has_more"]) == (
         ["mid"],
         3,
         True,
@@ -114,7 +114,7 @@ def test_lists_and_searches_take_the_filters_and_come_in_their_order(tools, monk
     for given, expected in filters:
         assert listed(filters=given) == expected, given
         among = found(tools, "search_issues", "cache of rivers", filters=given)
-        assert sorted(among) == sorted(ids[each] for each in expected), given
+        assert sorted(among) == sorted(ids[name] for name in expected), given
     for given in ({"colour": 1}, {"issue_number": "x"}, {"log_type": "x"}, {"since": "soon"}, {"author": 1}):
         tools.error("INVALID_FILTER", "list_issue_logs", filters=given)
         tools.error("INVALID_FILTER", "search_issues", query="x", filters=given)
@@ -138,12 +138,14 @@ def test_both_are_searched_together_and_nothing_else_and_chunks_say_their_table(
     tools("chroma_add_documents", collection_name="notes", documents=[CAUSE], ids=["n"])
     log_id, doc_id = logged(tools)["log_id"], written(tools, content="A cache of rows.")["doc_id"]
     both = tools("search_all", query="cache of rows")
-    assert {each["source_table"]: each.get("log_id") or each["doc_id"] for each in both["results"]} == {
+    assert {result["source_table"]: result.get("log_id") or result["doc_id"] for result in both["results"]} == {
         "issue_logs": log_id,
         "knowledge_docs": doc_id,
     }
     assert both["searched"] == ["issues_birds", "knowledge_git"]
-    assert [each["score"] for each in both["results"]] == sorted((e["score"] for e in both["results"]), reverse=True)
+    assert [result["score"] for result in both["results"]] == sorted(
+        (e["score"] for e in both["results"]), reverse=True
+    )
     where = {"where": {"source_table": "issue_logs"}, "include": ["metadatas", "provenance"]}
     hits = tools("chroma_query_documents", collection_name="issues_birds", query_texts=["cache"], **where)
     [match] = hits["results"][0]["matches"]
@@ -164,7 +166,7 @@ def test_nothing_but_their_own_tools_and_commands_writes_into_their_collections(
         tools.error("INVALID_PARAMETER", "chroma_update_documents", **target, ids=[log_id], documents=["x"]),
         tools.error("INVALID_PARAMETER", "chroma_modify_collection", **target, new_name="other-name"),
     ]
-    assert all("add_issue_log" in str(each["suggestions"]) for each in refused)
+    assert all("add_issue_log" in str(answer["suggestions"]) for answer in refused)
     tools.error("INVALID_PARAMETER", "chroma_add_documents", collection_name="knowledge_git", documents=["x"])
     tools.error("COLLECTION_EXISTS", "chroma_create_collection", **target)
     for command in (
@@ -203,7 +205,7 @@ def test_names_and_metadata_that_cannot_be_are_refused_and_strange_ones_keep_apa
         tools.error("INVALID_PARAMETER", "add_issue_log", project_id=project_id, issue_number=1, content="x")
     for key in ("project_id", "log_type", "content", "source_id", "collection", "title"):
         tools.error("INVALID_METADATA", "add_issue_log", project_id="p", issue_number=1, content="x", metadata={key: 1})
-    names = {logged(tools, project_id=each)["collection"] for each in ("a/b", "a b", "a-b", "ä", "../x", "A-B")}
+    names = {logged(tools, project_id=name)["collection"] for name in ("a/b", "a b", "a-b", "ä", "../x", "A-B")}
     assert len(names) == 6
     nested = {"files": [{"path": "a.py"}, 3], "deep": {"a": None}}
     log_id = logged(tools, project_id="a/b", issue_number=9, metadata=nested)["log_id"]

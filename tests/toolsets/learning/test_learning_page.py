@@ -46,8 +46,8 @@ def test_page_shows_what_the_commands_print(project):
         assert block in printed_before
     shown = re.split(r"^\$ ", printed_before, flags=re.MULTILINE)[1:]
     assert len(shown) == 7
-    for each in shown:
-        command, _, expected = each.partition("\n")
+    for document in shown:
+        command, _, expected = document.partition("\n")
         printed = project.vmrag(*shlex.split(now(command))[1:]).out
         ids |= dict(zip(ID.findall(expected), ID.findall(printed), strict=True))
         assert printed == now(expected), command

@@ -23,9 +23,9 @@ def test_learnings_belong_to_their_branch_and_survive_the_merge(project: Project
 
     async def story(call: Call) -> None:
         async def done(name: str, **arguments: Any) -> dict[str, Any]:
-            found = await call(name, **arguments)
-            assert found["success"], found
-            return found
+            answer = await call(name, **arguments)
+            assert answer["success"], answer
+            return answer
 
         async def keep(message: str) -> None:
             await done("dolt_commit", message=message)
@@ -33,12 +33,12 @@ def test_learnings_belong_to_their_branch_and_survive_the_merge(project: Project
 
         async def thought(session: str, number: int, text: str) -> list[str]:
             place = {"session_id": session, "thought_number": number, "total_thoughts": 2}
-            found = await done("chroma_sequential_thinking", thought=text, **place)
-            return [each["content"] for each in found["previous_thoughts"]]
+            result = await done("chroma_sequential_thinking", thought=text, **place)
+            return [thought["content"] for thought in result["previous_thoughts"]]
 
         async def sessions() -> list[str]:
-            found = await done("chroma_find_similar_sessions", query="scores of the ranking", threshold=0.0)
-            return sorted(each["session_id"] for each in found["similar_sessions"])
+            result = await done("chroma_find_similar_sessions", query="scores of the ranking", threshold=0.0)
+            return sorted(session["session_id"] for session in result["similar_sessions"])
 
         assert await thought("zeros", 1, "Why are all scores of the ranking zero?") == []
         assert await thought("zeros", 2, "A best score of zero weighs nothing.") != []

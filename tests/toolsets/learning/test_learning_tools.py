@@ -44,8 +44,8 @@ def stored(project: Project, collection: str) -> dict[str, Document]:
 
 
 def metadata(project: Project, collection: str, doc_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(stored(project, collection)[doc_id].metadata)
-    return found
+    content: dict[str, Any] = json.loads(stored(project, collection)[doc_id].metadata)
+    return content
 
 
 def log_chat(tools: Tools, **more: Any) -> dict[str, Any]:
@@ -73,15 +73,15 @@ def test_missing_fields_of_a_chat_are_derived(tools, project):
     used = [{"name": "read", "args": {"path": "x"}}, {"name": "read"}, {"name": "edit"}]
     absolute = CHANGE | {"file_path": str(project.top / "src" / "parser.py")}
     chat = log_chat(tools, tool_usage=used, file_changes=[absolute], involved_entities="parser, files,parser")
-    found = metadata(project, "chat_history_v1", chat["chat_id"])
+    fields = metadata(project, "chat_history_v1", chat["chat_id"])
     assert chat["bidirectional_links"] == {"chunk_ids": [], "files": [], "unmatched_files": ["src/parser.py"]}
-    assert (found["tool_sequence"], found["status"]) == ("read→edit", "captured")
-    assert found["diff_summary"] == "src/parser.py: changed, +2 -1 lines"
-    assert found["code_context"] == {"src/parser.py": {"line": 1, "before": "a\nb\nc", "after": "a\nB\nB\nc"}}
-    assert found["modification_type"] == "bugfix"
-    assert found["involved_entities"] == ["parser", "files"]
-    assert found["session_id"] == chat["session_id"]
-    assert 0.5 < found["confidence_score"] <= 1
+    assert (fields["tool_sequence"], fields["status"]) == ("read→edit", "captured")
+    assert fields["diff_summary"] == "src/parser.py: changed, +2 -1 lines"
+    assert fields["code_context"] == {"src/parser.py": {"line": 1, "before": "a\nb\nc", "after": "a\nB\nB\nc"}}
+    assert fields["modification_type"] == "bugfix"
+    assert fields["involved_entities"] == ["parser", "files"]
+    assert fields["session_id"] == chat["session_id"]
+    assert 0.5 < fields["confidence_score"] <= 1
     text = stored(project, "chat_history_v1")[chat["chat_id"]].content
     assert text == "Fix the crash of the parser\n\nIt reads empty files.\n\nsrc/parser.py: changed, +2 -1 lines"
 
@@ -155,8 +155,8 @@ def test_chats_and_code_name_each_other_and_two_branches_that_add_a_chat_keep_bo
         "files": ["src/parser.py"],
         "unmatched_files": ["gone.py"],
     }
-    found = metadata(project, "chat_history_v1", first["chat_id"])
-    assert found["related_code_chunks"] == ["mine", "one", "two"]
+    fields = metadata(project, "chat_history_v1", first["chat_id"])
+    assert fields["related_code_chunks"] == ["mine", "one", "two"]
     chats = [metadata(project, "codebase_v1", name).get("related_chat_ids") for name in ("one", "two", "else")]
     assert chats == [[first["chat_id"]], [first["chat_id"]], None]
     tools("dolt_commit", message="first")
@@ -171,7 +171,7 @@ def test_chats_and_code_name_each_other_and_two_branches_that_add_a_chat_keep_bo
     here = log_chat(tools, file_changes=[CHANGE])
     tools("dolt_commit", message="here")
     assert tools("merge_branch", source="aside")["conflicts"] == []
-    ids = sorted(each["chat_id"] for each in (first, aside, here))
+    ids = sorted(item["chat_id"] for item in (first, aside, here))
     assert metadata(project, "codebase_v1", "one")["related_chat_ids"] == ids
     assert sorted(stored(project, "chat_history_v1")) == ids
 
@@ -190,13 +190,13 @@ def test_code_is_indexed_by_its_files_and_a_chat_is_linked_with_those_that_it_ch
     project.write("top.py", "top = 1\n")
     project.git("add", "-A")
     project.write("src/secret.py", "password = 1\n")
-    done = project.ask("-C", "src", "learning", "index", ".")
-    assert (done["changes"], done["unchanged"]) == ({"added": 3, "modified": 0, "removed": 0}, 0)
-    assert {(each["name"], each["reason"]) for each in done["skipped"]} == {
+    report = project.ask("-C", "src", "learning", "index", ".")
+    assert (report["changes"], report["unchanged"]) == ({"added": 3, "modified": 0, "removed": 0}, 0)
+    assert {(skipped_file["name"], skipped_file["reason"]) for skipped_file in report["skipped"]} == {
         ("src/empty.py", "has no text"),
         ("src/logo.png", "has no text"),
     }
-    assert {each.doc_id: each.content for each in stored(project, "codebase_v1").values()} == code
+    assert {value.doc_id: value.content for value in stored(project, "codebase_v1").values()} == code
     assert metadata(project, "codebase_v1", "src/parser.py") == {"file_path": "src/parser.py"}
     with opened(project) as ws:
         [row] = [
@@ -217,8 +217,12 @@ def test_code_is_indexed_by_its_files_and_a_chat_is_linked_with_those_that_it_ch
         "files": ["src/parser.py"],
         "unmatched_files": ["top.py"],
     }
-    found = metadata(project, "chat_history_v1", chat["chat_id"])
-    assert (found["tool_sequence"], found["session_id"], found["involved_entities"]) == ("read→edit", "s", ["a", "b"])
+    fields = metadata(project, "chat_history_v1", chat["chat_id"])
+    assert (fields["tool_sequence"], fields["session_id"], fields["involved_entities"]) == (
+        "read→edit",
+        "s",
+        ["a", "b"],
+    )
     assert "swordfish" in stored(project, "chat_history_v1")[chat["chat_id"]].source_key
     wrong = project.run_quietly("learning", "log-chat", *said, "--file-changes-file", "out/wrong.json", "--json")
     assert error_of(wrong)["code"] == "INVALID_JSON"
@@ -229,9 +233,9 @@ def test_code_is_indexed_by_its_files_and_a_chat_is_linked_with_those_that_it_ch
     project.write("src/parser.py", "def parse(text):\n    return text\n")
     project.git("rm", "-q", "--cached", "src/old.py")
     (project.top / "top.py").unlink()
-    done = project.ask("learning", "index", "--repo-root", "src", "parser.py", "old.py", "../top.py")
-    assert (done["changes"], done["unchanged"]) == ({"added": 0, "modified": 1, "removed": 1}, 0)
-    assert [each["reason"] for each in done["skipped"]] == ["is not in the work tree"]
+    report = project.ask("learning", "index", "--repo-root", "src", "parser.py", "old.py", "../top.py")
+    assert (report["changes"], report["unchanged"]) == ({"added": 0, "modified": 1, "removed": 1}, 0)
+    assert [skipped_file["reason"] for skipped_file in report["skipped"]] == ["is not in the work tree"]
     assert "top.py" in stored(project, "codebase_v1"), "git tracks it still"
     linked = {"file_path": "src/parser.py", "related_chat_ids": [chat["chat_id"]]}
     assert metadata(project, "codebase_v1", "src/parser.py") == linked, "the chats of a file stay"
@@ -244,9 +248,11 @@ def test_code_is_indexed_by_its_files_and_a_chat_is_linked_with_those_that_it_ch
     (project.top / "src").rename(project.top.parent / "away")
     (project.top / "src").symlink_to(project.top.parent / "away")
     project.write("../away/parser.py", "password = 1\n")
-    done = project.ask("learning", "index", "--all")
-    assert {each["reason"] for each in done["skipped"] if each["name"].startswith("src/")} == {"lies behind a link"}
-    assert "password" not in "".join(each.content for each in stored(project, "codebase_v1").values())
+    report = project.ask("learning", "index", "--all")
+    assert {
+        skipped_file["reason"] for skipped_file in report["skipped"] if skipped_file["name"].startswith("src/")
+    } == {"lies behind a link"}
+    assert "password" not in "".join(value.content for value in stored(project, "codebase_v1").values())
     (project.top / "src").unlink()
     (project.top.parent / "away").rename(project.top / "src")
     project.write("src/parser.py", "def parse(text):\n    return text\n")
@@ -262,7 +268,7 @@ def test_learning_is_promoted_on_evidence_and_marks_its_chat(tools, outputs):
     chat = log_chat(tools, file_changes=[CHANGE])["chat_id"]
     run = tools("learning_log_test_results", xml_path="out/own-after.xml", before_xml="out/own-before.xml")
     assert (run["validation_score"], run["meets_threshold"], run["regressions"]) == (0.91, True, [])
-    done = tools(
+    answer = tools(
         "learning_promote",
         description="Empty files are legal.",
         tags=["parser", "a, b"],
@@ -272,17 +278,17 @@ def test_learning_is_promoted_on_evidence_and_marks_its_chat(tools, outputs):
         validation_evidence_id=run["transitions"][0]["evidence_id"],
         validation_score=0.1,
     )
-    assert done["validation"] == {
+    assert answer["validation"] == {
         "score": 0.7,
         "evidence_id": run["transitions"][0]["evidence_id"],
         "meets_threshold": True,
         "evidence_types": ["test_transition"],
     }, "evidence precedes a score"
-    found = metadata(outputs, "derived_learnings_v1", done["learning_id"])
-    assert found["tags"] == ["parser", "a", "b"]
+    fields = metadata(outputs, "derived_learnings_v1", answer["learning_id"])
+    assert fields["tags"] == ["parser", "a", "b"]
     before = metadata(outputs, "chat_history_v1", chat)
-    assert (before["status"], before["derived_learning_id"]) == ("promoted", done["learning_id"])
-    assert {name: found[name] for name in ("code_context", "modification_type", "diff_summary")} == {
+    assert (before["status"], before["derived_learning_id"]) == ("promoted", answer["learning_id"])
+    assert {name: fields[name] for name in ("code_context", "modification_type", "diff_summary")} == {
         name: before[name] for name in ("code_context", "modification_type", "diff_summary")
     }
     below = tools("learning_promote", description="Perhaps.", validation_score=0.69)
@@ -301,7 +307,7 @@ def test_learning_is_promoted_on_evidence_and_marks_its_chat(tools, outputs):
 
 def test_evidence_of_every_kind_is_put_together_and_each_item_counts_once(tools, outputs):
     run = tools("learning_log_test_results", xml_path="out/pytest-after.xml", before_xml="out/pytest-before.xml")
-    fixed = [each["evidence_id"] for each in run["transitions"]]
+    fixed = [transition["evidence_id"] for transition in run["transitions"]]
     assert (len(fixed), run["regressions"], run["validation_score"]) == (2, ["test_shapes.test_halve[0]"], 0.637)
     trace = (
         f'Traceback\n  File "{outputs.top}/src/a.py", line 3, in f\n    at g (web/b.js:7:2)\n  File "<string>", line 1'
@@ -377,7 +383,7 @@ def test_agent_reads_and_writes_only_where_it_may(tools, outputs, tmp_path, monk
         "ACCESS_DENIED", "learning_validate_evidence", evidence_file="out/evidence.json", output_file="../evidence.json"
     )
     assert json.loads((outputs.top / "package-evidence.json").read_text()) == {"name": "x"}
-    names = {each["name"] for each in tools("chroma_list_collections")["collections"]}
+    names = {collection["name"] for collection in tools("chroma_list_collections")["collections"]}
     assert names == {"notes"}, "a refused call has made nothing"
     outputs.git("config", "vmrag.ingest.allowed-roots", str(tmp_path))
     assert tools("learning_log_test_results", xml_path=str(secret))["tests"]["total"] == 0
@@ -388,10 +394,10 @@ def test_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(outpu
     path.write_text((DATA_FOLDER / "pytest-after.xml").read_text())
     outputs.vmrag("learning", "setup-collections", "-vv")
     alias = (sys.executable, "-c", "from vmrag_link.toolsets.learning.command import main; main()")
-    done = start(outputs, "setup-collections", "--json", program=alias).done()  # as `chroma-mcp-client`
-    assert (done.code, done.json["created"], len(done.json["existing"])) == (0, [], 6)
-    done = outputs.ask("learning", "log-test-results", str(path), "--before-xml", "out/pytest-before.xml")
-    ids = ("--test-transitions", done["evidence_id"], "--output-file", str(tmp_path / "x.json"))
+    result = start(outputs, "setup-collections", "--json", program=alias).done()  # as `chroma-mcp-client`
+    assert (result.code, result.json["created"], len(result.json["existing"])) == (0, [], 6)
+    result = outputs.ask("learning", "log-test-results", str(path), "--before-xml", "out/pytest-before.xml")
+    ids = ("--test-transitions", result["evidence_id"], "--output-file", str(tmp_path / "x.json"))
     outputs.vmrag("learning", "validate-evidence", *ids)
     outputs.vmrag("learning", "validate-evidence", *ids, "--fail-below", code=1)
     assert json.loads((tmp_path / "x.json").read_text())["meets_threshold"] is False
@@ -409,19 +415,21 @@ def test_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(outpu
     assert outputs.ask("learning", "log-quality-check", *check, "--metric-type", "linting")["score"] == 0.4
     outputs.vmrag("learning", "log-quality-check", *check, "--metric-type", "coverage", code=2)
     outputs.vmrag("learning", "log-test-results", "absent.xml", code=3)
-    assert [each["doc_id"] for each in outputs.ask("list", "--collection", "mine")["documents"]]
+    assert [document["doc_id"] for document in outputs.ask("list", "--collection", "mine")["documents"]]
 
 
 def test_search_that_names_no_collection_finds_what_was_learnt_and_no_chat(tools, outputs):
     log_chat(tools, prompt_summary="Why does the zebra parser crash?")
     learnt = tools("learning_promote", description="The zebra parser crashes on empty files.")["learning_id"]
-    found = tools("chroma_query_documents", query_texts=["zebra parser crash"], n_results=100)
-    assert {each["collection"] for each in found["results"][0]["matches"]} >= {"derived_learnings_v1"}
-    assert "chat_history_v1" not in {each["collection"] for each in found["results"][0]["matches"]}
-    assert learnt in found["ids"][0]
+    answer = tools("chroma_query_documents", query_texts=["zebra parser crash"], n_results=100)
+    assert {match["collection"] for match in answer["results"][0]["matches"]} >= {"derived_learnings_v1"}
+    assert "chat_history_v1" not in {match["collection"] for match in answer["results"][0]["matches"]}
+    assert learnt in answer["ids"][0]
     results = outputs.ask("query", "zebra parser crash")["results"]
     assert (results[0]["collection"], results[0]["doc_id"]) == ("derived_learnings_v1", learnt)
-    assert {each["collection"] for each in outputs.ask("grep", "zebra")["documents"]} == {"derived_learnings_v1"}
+    assert {document["collection"] for document in outputs.ask("grep", "zebra")["documents"]} == {
+        "derived_learnings_v1"
+    }
 
 
 @pytest.mark.parametrize("name", ["derived_learnings_v1", "chat_history_v1"])

@@ -68,7 +68,7 @@ def test_file_is_taken_skipped_and_replaced_and_stays_one_document(tools, guide)
     assert whole["content"] == guide.read_text()
     assert whole["title"] == "Guide"
     assert whole["metadata"] == {"team": "bats"}
-    assert [each["library"] for each in tools("list_documents")["documents"]] == ["default"]
+    assert [document["library"] for document in tools("list_documents")["documents"]] == ["default"]
     guide.write_text(GUIDE)
     took(tools, guide)
     assert tools("get_document", doc_id=first["doc_id"])["metadata"] == {"team": "bats"}, "given before, it stays"
@@ -129,8 +129,8 @@ def test_agent_reads_only_below_the_roots_whatever_links_say(tools, project, gui
         f"docs/../../{outside.name}/secret.md",
         outside / "no",
     ):
-        found = tools.error("ACCESS_DENIED", "ingest_file", path=str(path))
-        assert str(project.top) in found["details"]["allowed"]
+        error = tools.error("ACCESS_DENIED", "ingest_file", path=str(path))
+        assert str(project.top) in error["details"]["allowed"]
     for path in (".git/config", ".GIT/config"):  # the same file on macOS
         tools.error("ACCESS_DENIED", "ingest_file", path=path)
     tools.error("INVALID_PARAMETER", "ingest_file", path="docs/a\0b")
@@ -157,8 +157,8 @@ def test_agent_takes_nothing_that_git_ignores(tools, project, guide, tmp_path, l
         (project.top / list_).parent.mkdir(exist_ok=True)
         (project.top / list_).write_text("secrets.json\n")
     for path in ("docs/private/secrets.json", "docs/link.json"):
-        found = tools.error("ACCESS_DENIED", "ingest_file", path=path)
-        assert "secrets.json" in found["message"]
+        error = tools.error("ACCESS_DENIED", "ingest_file", path=path)
+        assert "secrets.json" in error["message"]
     assert "opensesame" not in project.vmrag("grep", "opensesame", code=1).out
     assert took(tools, guide)["status"] == "indexed"
     project.git("add", "--force", str(secret))
@@ -353,23 +353,23 @@ def stocked(tools, project, guide) -> Tools:
 def test_search_ranks_the_passages_of_libraries_alone_by_words_and_meaning(stocked, project):
     stocked("chroma_add_documents", collection_name="notes", documents=["owls and granite"])
     hits = found(stocked, "owls granite", top_k=100)
-    assert {each["library"] for each in hits} == {"birds", "rocks"}
+    assert {hit["library"] for hit in hits} == {"birds", "rocks"}
     assert hits[0]["title"] == "rocks.txt"
-    assert [each["score"] for each in hits] == sorted((each["score"] for each in hits), reverse=True)
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     with notes.opened(project) as ws:
         asked = Query("owls granite", ("birds", "rocks"), 100)
         ours = query.search_index(ws, lambda searcher, _: searcher.search(asked))
-    assert [(each["doc_id"], each["chunk_index"], each["score"]) for each in hits] == [
+    assert [(hit["doc_id"], hit["chunk_index"], hit["score"]) for hit in hits] == [
         (hit.doc_id, hit.chunk, hit.score) for hit in ours
     ]
-    assert [each["library"] for each in found(stocked, "owls granite", library="rocks")] == ["rocks"]
+    assert [item["library"] for item in found(stocked, "owls granite", library="rocks")] == ["rocks"]
     assert found(stocked, "owls", library="notes") == [], "no library"
     assert found(stocked, "owls", library="rocks", filter={"library": "birds"}) == []
 
 
 def test_filter_takes_every_key_of_the_specification(stocked, project):
-    long = next(each for each in found(stocked, "number 39", top_k=100) if each["chunk_index"] == 1)
-    [row] = [each for each in stocked("list_documents")["documents"] if each["doc_id"] == long["doc_id"]]
+    long = next(item for item in found(stocked, "number 39", top_k=100) if item["chunk_index"] == 1)
+    [row] = [document for document in stocked("list_documents")["documents"] if document["doc_id"] == long["doc_id"]]
     one = {
         "doc_id": long["doc_id"],
         "source": str(project.top / "docs" / "long.md"),
@@ -377,15 +377,19 @@ def test_filter_takes_every_key_of_the_specification(stocked, project):
         "title": "Long",
     }
     for key, value in one.items():
-        assert {each["doc_id"] for each in found(stocked, "owls", filter={key: value})} == {long["doc_id"]}, key
-    assert {each["doc_id"] for each in found(stocked, "owls", filter={"source": "docs/long.md"})} == {long["doc_id"]}
+        assert {document["doc_id"] for document in found(stocked, "owls", filter={key: value})} == {long["doc_id"]}, key
+    assert {document["doc_id"] for document in found(stocked, "owls", filter={"source": "docs/long.md"})} == {
+        long["doc_id"]
+    }
     whole = {"content": long["content"], "id": f"{long['doc_id']}_chunk_1"}
     for key, value in whole.items():
-        assert [each["chunk_index"] for each in found(stocked, "owls", filter={key: value})] == [1], key
-    assert {each["chunk_index"] for each in found(stocked, "owls", top_k=100, filter={"chunk_index": "1"})} == {1}
-    assert {each["file_type"] for each in found(stocked, "owls", top_k=100, filter={"file_type": "text"})} == {"text"}
+        assert [item["chunk_index"] for item in found(stocked, "owls", filter={key: value})] == [1], key
+    assert {item["chunk_index"] for item in found(stocked, "owls", top_k=100, filter={"chunk_index": "1"})} == {1}
+    assert {document["file_type"] for document in found(stocked, "owls", top_k=100, filter={"file_type": "text"})} == {
+        "text"
+    }
     same = {"created_at": row["created_at"].replace("Z", "+00:00"), "page": 0, "library": "birds"}
-    assert {each["library"] for each in found(stocked, "owls", filter=same)} == {"birds"}
+    assert {item["library"] for item in found(stocked, "owls", filter=same)} == {"birds"}
     for none in ({"page": 3}, {"title": "Absent"}, {"doc_id": "absent"}, {"last_modified": "yesterday"}):
         assert found(stocked, "owls", filter=none) == [], none
     for wrong in ({"team": "core"}, {"title": True}, {"title": 1.5}, {"title": {"$ne": "x"}}, {"title": None}):
@@ -399,11 +403,11 @@ def test_passage_knows_its_page_where_its_text_has_pages(tools, project):
     took(tools, "paper.txt")
     took(tools, "paper.pdf")
     paged = {
-        each["chunk_index"]: each["page"] for each in found(tools, "bats", top_k=100, filter={"title": "paper.txt"})
+        item["chunk_index"]: item["page"] for item in found(tools, "bats", top_k=100, filter={"title": "paper.txt"})
     }
     assert [page for _, page in sorted(paged.items())] == [1, 3, 3, 4]
     assert sorted(
-        each["chunk_index"] for each in found(tools, "bats", top_k=100, filter={"page": 3, "file_type": "text"})
+        item["chunk_index"] for item in found(tools, "bats", top_k=100, filter={"page": 3, "file_type": "text"})
     ) == [1, 2]
     herons = found(tools, "herons", filter={"file_type": "pdf"})
     assert {heron["page"]: heron["content"].strip() for heron in herons} == dict.fromkeys(
@@ -416,7 +420,7 @@ def test_passage_knows_its_page_where_its_text_has_pages(tools, project):
 def test_listings_count_pages_documents_and_chunks(stocked):
     listed = stocked("list_documents", library="birds")
     assert (listed["count"], listed["total"]) == (2, 2)
-    assert {each["source"].rpartition("/")[2]: each["chunk_count"] for each in listed["documents"]} == {
+    assert {document["source"].rpartition("/")[2]: document["chunk_count"] for document in listed["documents"]} == {
         "guide.md": 1,
         "long.md": 3,
     }
@@ -460,16 +464,16 @@ def test_person_imports_files_folders_and_pages_into_a_library_and_finds_them(pr
     with website() as site:
         site.pages["/page"] = (200, {"Content-Type": "text/html"}, b"<title>Web</title><p>Spiders sit in the web.")
         sources = ("docs", "docs/guide.md", str(elsewhere), site.url("/page"), site.url("/gone"))
-        done = project.vmrag("import", *sources, "--library", "shelf", "--metadata", '{"team": "core"}', code=1)
-        assert "shelf: 4 documents added, 0 unchanged" in done.out
-        assert "404" in done.out
-        assert "broken.md" in done.out
-        assert ".hidden.md: is hidden" in done.out
+        result = project.vmrag("import", *sources, "--library", "shelf", "--metadata", '{"team": "core"}', code=1)
+        assert "shelf: 4 documents added, 0 unchanged" in result.out
+        assert "404" in result.out
+        assert "broken.md" in result.out
+        assert ".hidden.md: is hidden" in result.out
         assert "4 unchanged" in project.vmrag("import", *sources, "--library", "shelf", code=1).out
         alone = project.vmrag("import", site.url("/page")).out
         assert "default: 1 document added" in alone, "pages have a library without being told"
     taken = project.ask("import", "docs", "--library", "shelf")["taken"]
-    assert {each["source"] for each in taken} == {str(guide), str(project.top / "docs" / "deep" / "rocks.txt")}
+    assert {passage["source"] for passage in taken} == {str(guide), str(project.top / "docs" / "deep" / "rocks.txt")}
     [best, *_] = project.ask("query", "spiders in the web", "--where", '{"team": "core"}')["results"]
     assert best["collection"] == "shelf"
     shown = project.ask("show", f"shelf/{best['doc_id']}")

@@ -19,7 +19,7 @@ GUIDE = "# Guide\n\nOwls sleep in hollow trees.\n\nThey hunt at night.\n"
 
 
 async def found(call: Call, query: str) -> list[str]:
-    return [each["content"] for each in (await call("search", query=query, library="handbook"))["results"]]
+    return [result["content"] for result in (await call("search", query=query, library="handbook"))["results"]]
 
 
 def test_library_belongs_to_its_branch_and_is_merged_resolved_and_found(project: Project):
@@ -65,8 +65,8 @@ def test_library_belongs_to_its_branch_and_is_merged_resolved_and_found(project:
         await keep(call, "dawn")
         conflict = await call("merge_branch", source="plain")
         assert conflict["error"] == "MERGE_CONFLICT"
-        assert [each["doc_id"] for each in conflict["details"]["conflicts"]] == [first["doc_id"]]
-        assert [each["fields"] for each in conflict["details"]["conflicts"]] == [["content"]], (
+        assert [document["doc_id"] for document in conflict["details"]["conflicts"]] == [first["doc_id"]]
+        assert [item["fields"] for item in conflict["details"]["conflicts"]] == [["content"]], (
             "what it was made of is none"
         )
         decided = await call("resolve_conflicts", table="documents", strategy="theirs", commit=True)

@@ -47,9 +47,9 @@ def internet(monkeypatch) -> Iterator[Website]:
 
 
 def asked(internet: Website) -> list[str]:
-    found = [each.path for each in internet.asked if not each.path.endswith("robots.txt")]
+    paths = [request.path for request in internet.asked if not request.path.endswith("robots.txt")]
     internet.asked.clear()
-    return found
+    return paths
 
 
 def named(project: Project, key: str) -> list[str]:
@@ -93,7 +93,7 @@ def test_agent_sends_nothing_to_a_host_that_nobody_agreed_to(project, internet):
 def test_command_that_the_refusal_names_is_the_way(project, internet):
     tools = Tools(project.top)
     refused = tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)
-    [command] = [each for each in refused["suggestions"] if each.startswith("git config")]
+    [command] = [suggestion for suggestion in refused["suggestions"] if suggestion.startswith("git config")]
     project.git(*shlex.split(command.partition("   ")[0])[1:])
     assert tools("ingest_url", url=SECRET)["status"] == "indexed"
     assert tools("ingest_url", url="http://COLLECTOR.example.:80/?d=secret")["status"] == "skipped"
@@ -109,8 +109,8 @@ def test_person_sees_host_and_address_and_their_yes_counts_once(project, interne
         assert "\ncollector.example\n" in questions[0]
         assert f"\n{SECRET}\n" in questions[0]
     assert asked(internet) == []
-    done, _ = talk(project, SECRET, YES, era=era)
-    assert done["success"], done
+    result, _ = talk(project, SECRET, YES, era=era)
+    assert result["success"], result
     assert (asked(internet), named(project, "trustedHost")) == ([SECRET], [])
     assert talk(project, SECRET, None, era=era)[0]["code"] == "REMOTE_NOT_TRUSTED"
 
@@ -157,8 +157,8 @@ def test_question_about_an_ignored_file_escapes_what_its_path_hides(project, era
 
 
 def test_always_this_host_is_remembered_outside_of_the_work_tree(project, internet):
-    done, _ = talk(project, "http://docs.example/guide", ALWAYS)
-    assert done["success"], done
+    result, _ = talk(project, "http://docs.example/guide", ALWAYS)
+    assert result["success"], result
     assert named(project, "trustedHost") == ["docs.example"]
     assert Tools(project.top)("ingest_url", url="http://docs.example/owls")["status"] == "indexed"
     assert "trustedHost" not in project.git("status", "--porcelain")
@@ -170,9 +170,9 @@ def test_redirection_to_another_host_is_asked_about_again(project, internet, era
     refused, questions = talk(project, "http://docs.example/moved", YES, None, era=era)
     assert (refused["code"], len(questions)) == ("REMOTE_NOT_TRUSTED", 2)
     assert "\nmirror.example\n" in questions[1]
-    assert not [each for each in asked(internet) if "mirror" in each]
-    done, questions = talk(project, "http://docs.example/moved", YES, YES, era=era)
-    assert (done.get("status"), len(questions)) == ("indexed", 2), done
+    assert not [request for request in asked(internet) if "mirror" in request]
+    result, questions = talk(project, "http://docs.example/moved", YES, YES, era=era)
+    assert (result.get("status"), len(questions)) == ("indexed", 2), result
     project.git("config", "--add", "vmrag.trustedHost", "docs.example")
     asked(internet)
     refused = Tools(project.top).error("REMOTE_NOT_TRUSTED", "ingest_url", url="http://docs.example/moved")
@@ -221,9 +221,9 @@ def test_url_that_a_person_types_is_agreed_to_and_opens_nothing_to_agents(projec
 
 def test_page_is_taken_although_its_host_cannot_be_remembered(project, internet):
     (project.top / ".git" / "config.lock").touch()
-    done = project.vmrag("import", "http://docs.example/guide")
-    assert "1 document added" in done.out
-    assert "could not be remembered that you asked docs.example" in done.err
+    result = project.vmrag("import", "http://docs.example/guide")
+    assert "1 document added" in result.out
+    assert "could not be remembered that you asked docs.example" in result.err
     (project.top / ".git" / "config.lock").unlink()
     assert "git config --add vmrag.pageHost docs.example" in project.vmrag("refresh", code=1).out
 
@@ -233,12 +233,12 @@ def test_refreshing_asks_no_host_that_only_the_knowledge_base_names(project, int
     Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/guide")
     Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/owls")
     asked(internet)
-    done = project.vmrag("refresh", code=1)  # of this machine's person nobody knows the host
+    result = project.vmrag("refresh", code=1)  # of this machine's person nobody knows the host
     assert asked(internet) == []
-    assert "2 failed" in done.out
-    [hint] = [line.partition(": ")[2] for line in done.out.splitlines() if line.startswith("To ask such a host")]
+    assert "2 failed" in result.out
+    [hint] = [line.partition(": ")[2] for line in result.out.splitlines() if line.startswith("To ask such a host")]
     project.git(*shlex.split(hint.partition("   ")[0])[1:])
-    refreshed = {each["url"]: each for each in project.ask("refresh", code=1)["pages"]}
+    refreshed = {page["url"]: page for page in project.ask("refresh", code=1)["pages"]}
     assert refreshed["http://docs.example/guide"]["status"] == "unchanged"
     assert refreshed["http://docs.example/owls"]["code"] == "REMOTE_NOT_TRUSTED"
     assert "redirects to http://collector.example/" in refreshed["http://docs.example/owls"]["problem"]
@@ -258,9 +258,9 @@ def test_url_that_is_typed_for_refreshing_is_agreed_to(project, internet):
 @pytest.mark.parametrize("old", ["true", "false", "yes", "1"])
 def test_true_and_false_of_before_are_errors_that_show_the_list_to_write(project, monkeypatch, old):
     def error() -> tuple[str, str]:
-        found = project.vmrag("status", "--json", code=2).error
-        assert found["code"] == "CONFIG_INVALID"
-        return found["message"], found["hint"]
+        result = project.vmrag("status", "--json", code=2).error
+        assert result["code"] == "CONFIG_INVALID"
+        return result["message"], result["hint"]
 
     project.write(".vmrag.yaml", f"ingest.allow_private_urls: {old}\n")
     message, hint = error()

@@ -64,7 +64,7 @@ def refreshed(project, *names, **more) -> RefreshReport:
 
 
 def statuses(report) -> dict[str, str]:
-    return {each.url.rpartition("/")[2]: each.status for each in report.pages}
+    return {page.url.rpartition("/")[2]: page.status for page in report.pages}
 
 
 def test_import_of_a_site_lists_its_failures(project, site):
@@ -73,14 +73,14 @@ def test_import_of_a_site_lists_its_failures(project, site):
     failed = report.pages[-1]
     assert (failed.code, failed.doc_id) == ("FETCH_FAILED", "")
     assert "404" in failed.problem
-    assert {each["title"] for each in project.ask("list", "--collection", "web")["documents"]} == {
+    assert {document["title"] for document in project.ask("list", "--collection", "web")["documents"]} == {
         "Owls",
         "Bats",
         "Notes",
     }
     again = took(project, site)
     assert set(statuses(again).values()) == {"unchanged", "failed"}
-    assert [each.doc_id for each in again.pages] == [each.doc_id for each in report.pages]
+    assert [page.doc_id for page in again.pages] == [page.doc_id for page in report.pages]
 
 
 def test_site_is_imported_by_its_sitemap(project, site):
@@ -97,7 +97,7 @@ def test_site_is_imported_by_its_sitemap(project, site):
     assert [document["metadata"]["of"] for document in documents] == ["animals", "animals"]
     report = project.ask(*arguments, "--most", "2")
     assert set(report) == REPORT
-    assert (report["sitemap"], report["more"], [each["status"] for each in report["pages"]]) == (
+    assert (report["sitemap"], report["more"], [page["status"] for page in report["pages"]]) == (
         url,
         2,
         ["unchanged", "unchanged"],
@@ -131,7 +131,7 @@ def test_refresh_stores_changes_uncommitted_and_diff_shows_words(project, site):
     said = project.vmrag("diff").out
     assert "{+old +}hollow" in said
     assert "origin" not in said, "of which bytes a document was made tells a person nothing"
-    assert [each["uncommitted"] for each in project.ask("list", "--collection", "web")["documents"]].count(
+    assert [document["uncommitted"] for document in project.ask("list", "--collection", "web")["documents"]].count(
         "modified"
     ) == 1
     answer = project.ask("refresh")
@@ -146,8 +146,8 @@ def test_libraries_documents_and_urls_can_be_named(project, site):
         take_site(ws, "other", site.url("/sitemap.txt"), most=1)
     site.asked.clear()
     assert len(refreshed(project, "web").pages) == 3
-    assert {each.library for each in refreshed(project, owls.url.replace("http", "HTTP")).pages} == {"web", "other"}
-    assert [each.url for each in refreshed(project, f"web/{owls.doc_id}", owls.url).pages] == [owls.url, owls.url]
+    assert {page.library for page in refreshed(project, owls.url.replace("http", "HTTP")).pages} == {"web", "other"}
+    assert [page.url for page in refreshed(project, f"web/{owls.doc_id}", owls.url).pages] == [owls.url, owls.url]
     for names, code, hint in (
         (["nothing"], "COLLECTION_NOT_FOUND", "vmrag list"),
         (["notes"], "INVALID_PARAMETER", "vmrag list"),
@@ -162,9 +162,9 @@ def test_refresh_keeps_document_of_a_failed_page_and_exits_with_1(project, site)
     took(project, site)
     before = project.ask("list", "--collection", "web")
     site.pages |= {"/owls": (500, {}, b""), "/bats": (200, {"Content-Type": "text/html"}, b"<p> ")}
-    done = project.vmrag("refresh", code=1)
-    assert "0 pages changed, 1 unchanged, 2 failed" in done.out
-    assert f"!  {site.url('/owls')} cannot be fetched: its server answered 500" in done.out
+    result = project.vmrag("refresh", code=1)
+    assert "0 pages changed, 1 unchanged, 2 failed" in result.out
+    assert f"!  {site.url('/owls')} cannot be fetched: its server answered 500" in result.out
     assert project.ask("list", "--collection", "web") == before
 
 
@@ -195,7 +195,7 @@ def test_killed_import_keeps_stored_batches(project, site):
     assert len(project.ask("list", "--collection", "web")["documents"]) == take_pages.BATCH_PAGES
     site.pages[paths[-1]] = (200, {"Content-Type": "text/plain"}, b"the last one")
     report = project.ask("import", "--sitemap", site.url("/sitemap.txt"), "--library", "web")
-    assert Counter(each["status"] for each in report["pages"]) == {"unchanged": take_pages.BATCH_PAGES, "indexed": 2}
+    assert Counter(page["status"] for page in report["pages"]) == {"unchanged": take_pages.BATCH_PAGES, "indexed": 2}
 
 
 def test_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):

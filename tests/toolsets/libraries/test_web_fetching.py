@@ -97,8 +97,8 @@ def test_page_that_did_not_change_is_not_sent_again(site):
 
     site.pages |= {"/": unless_known, "/old": redirect("/", 301)}
     for validators in ({"etag": '"v1"'}, {"last_modified": "2015-10-21T07:28:00Z"}):
-        found = fetch_page(site.url("/old"), limits=limits(), **validators)
-        assert (found.unchanged, found.data, found.etag, found.url) == (True, b"", '"v1"', site.url())
+        page = fetch_page(site.url("/old"), limits=limits(), **validators)
+        assert (page.unchanged, page.data, page.etag, page.url) == (True, b"", '"v1"', site.url())
     assert not fetch_page(site.url(), limits=limits(), etag='"v0"').unchanged
     # What a stranger's knowledge base says is sent only if it is an ETag.
     assert not fetch_page(site.url(), limits=limits(), etag='"v1"\r\nX-Evil: 1', last_modified="now").unchanged
@@ -136,8 +136,8 @@ def test_error_status_of_a_page_is_reported(site, answer, status, hint):
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirections_are_followed(site, status):
     site.pages |= {"/a": redirect("b c?\u00e9", status), "/b%20c?%C3%A9": "there"}
-    found = fetch_page(site.url("/a"), limits=limits())
-    assert (found.data, found.url) == (b"there", site.url("/b%20c?%C3%A9"))
+    page = fetch_page(site.url("/a"), limits=limits())
+    assert (page.data, page.url) == (b"there", site.url("/b%20c?%C3%A9"))
 
 
 def test_five_redirections_are_followed_and_not_six(site):
@@ -190,7 +190,7 @@ def test_private_addresses_are_refused_also_after_a_redirection(site, host):
     assert error.code == "ACCESS_DENIED"
     assert f"{site.url()} redirects to http://" in error.message
     assert "vmrag.ingest.allow-private-urls" in error.hint
-    assert [each.path for each in site.asked] == ["/"]
+    assert [request.path for request in site.asked] == ["/"]
 
 
 def test_this_machine_is_refused_unless_it_is_allowed(site):
@@ -259,15 +259,15 @@ def test_dns_that_changes_its_answer_leads_nowhere_else(site):
     assert answers == ["rebind.example"]
     answers.clear()
     refusal(site.url("/again", host="rebind.example"), AccessDenied, lookup=lookup)
-    assert [each.path for each in site.asked] == ["/", "/again"]
+    assert [request.path for request in site.asked] == ["/", "/again"]
     assert site.asked[0].headers["host"] == f"rebind.example:{site.port}"
 
 
 def test_next_address_is_tried_where_nobody_listens_at_one(site):
     site.pages["/"] = "there"
     resolver = Resolver(permits=is_anything, lookup=lambda _: ["127.0.0.3", str(HERE)])
-    found = fetch_page(site.url(host="two.example"), limits=FetchLimits(timeout_s=5, resolver=resolver))
-    assert found.data == b"there"
+    page = fetch_page(site.url(host="two.example"), limits=FetchLimits(timeout_s=5, resolver=resolver))
+    assert page.data == b"there"
 
 
 def test_unknown_host_is_reported():
@@ -285,11 +285,11 @@ def test_credentials_go_to_their_own_host_only_and_are_never_shown(site):
         site.pages |= {"/": redirect("/there"), "/there": redirect(other.url("/"))}
         other.pages["/"] = redirect(other.url("/end").replace("://", "://giver:given@"))
         other.pages["/end"] = "x"
-        found = fetch_page(site.url().replace("://", "://us%40er:s3cret@"), limits=limits())
-        assert found.url == other.url("/end")
+        page = fetch_page(site.url().replace("://", "://us%40er:s3cret@"), limits=limits())
+        assert page.url == other.url("/end")
         sent = "Basic " + base64.b64encode(b"us@er:s3cret").decode()
-        assert [each.headers.get("authorization") for each in site.asked] == [sent, sent]
-        assert [each.headers.get("authorization") for each in other.asked] == [None, None]
+        assert [request.headers.get("authorization") for request in site.asked] == [sent, sent]
+        assert [request.headers.get("authorization") for request in other.asked] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -452,8 +452,8 @@ def test_proxy_of_the_environment_is_used_and_private_names_are_refused_all_the_
     addresses = {"127.0.0.1": "127.0.0.1", "inside.example": "10.0.0.1"}
     site.pages["http://outside.example/x"] = "by the proxy"
     monkeypatch.setenv("http_proxy", site.url().replace("://", "://me:pw@"))
-    found = fetch_page("http://outside.example/x", limits=limits(lookup))
-    assert (found.data, found.url) == (b"by the proxy", "http://outside.example/x")
+    page = fetch_page("http://outside.example/x", limits=limits(lookup))
+    assert (page.data, page.url) == (b"by the proxy", "http://outside.example/x")
     assert site.asked[0].headers["proxy-authorization"].startswith("Basic ")
     for host in ("inside.example", "wiki", "metadata.google.internal", "127.0.0.2"):
         refusal(
@@ -484,11 +484,11 @@ def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, a
     site.tunnels = True
     monkeypatch.setenv("https_proxy", site.url())
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    found = fetch_page(
+    page = fetch_page(
         encrypted.url(host="docs.example"), limits=limits(lambda host: [host] if host == str(HERE) else [])
     )
-    assert found.data == b"private talk"
-    assert [each.path for each in site.asked] == [f"docs.example:{encrypted.port}"]
+    assert page.data == b"private talk"
+    assert [request.path for request in site.asked] == [f"docs.example:{encrypted.port}"]
     error = refusal(encrypted.url(host="other.example"), lookup=lambda host: [host] if host == str(HERE) else [])
     assert "another host's" in error.message
 

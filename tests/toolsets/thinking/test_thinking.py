@@ -25,17 +25,22 @@ def think(tools: Tools, text: str, number: int, **more: Any) -> dict[str, Any]:
 
 def told(tools: Tools, **more: Any) -> list[tuple[str, str]]:
     """The session's thoughts in order: where each stands, and what it says."""
-    found = tools("chroma_get_session_summary", session_id="plan", **more)["session_thoughts"]
-    return [(f"{each['metadata']['branch_id']}{each['metadata']['thought_number']}", each["content"]) for each in found]
+    session_thoughts = tools("chroma_get_session_summary", session_id="plan", **more)["session_thoughts"]
+    return [
+        (f"{thought['metadata']['branch_id']}{thought['metadata']['thought_number']}", thought["content"])
+        for thought in session_thoughts
+    ]
 
 
 def similar(tools: Tools, query: str, **more: Any) -> list[tuple[str, float]]:
-    found = tools("chroma_find_similar_thoughts", query=query, **{"threshold": 0.05} | more)["similar_thoughts"]
-    return [(each["id"], each["similarity"]) for each in found]
+    similar_thoughts = tools("chroma_find_similar_thoughts", query=query, **{"threshold": 0.05} | more)[
+        "similar_thoughts"
+    ]
+    return [(item["id"], item["similarity"]) for item in similar_thoughts]
 
 
 def leads(answer: dict[str, Any]) -> list[str]:
-    return [f"{each['branch_id']}{each['thought_number']}" for each in answer["previous_thoughts"]]
+    return [f"{thought['branch_id']}{thought['thought_number']}" for thought in answer["previous_thoughts"]]
 
 
 def test_session_has_a_trunk_and_branches_and_each_thought_says_what_leads_to_it(tools, project):
@@ -52,16 +57,16 @@ def test_session_has_a_trunk_and_branches_and_each_thought_says_what_leads_to_it
     assert told(tools, include_branches=False) == trunk
     long = think(tools, "word " * 200, 9)
     assert long["previous_thoughts_count"] == 3, "those of branches lead elsewhere"
-    assert max(len(each["content"]) for each in think(tools, "ten", 10)["previous_thoughts"]) == 300
+    assert max(len(thought["content"]) for thought in think(tools, "ten", 10)["previous_thoughts"]) == 300
 
     assert think(tools, "bats sleep in caves", 2, custom_data={"sure": 0.5, "why": ["a", {"b": 1}]})["replaced"]
     before = project.marks()
     again = think(tools, "bats sleep in caves", 2, custom_data={"sure": 0.5, "why": ["a", {"b": 1}]})
     assert (again["replaced"], project.marks()) == (True, before), "the very same thought is nothing new"
     [second] = [
-        each
-        for each in tools("chroma_get_session_summary", session_id="plan")["session_thoughts"]
-        if each["id"] == "thought_plan_2"
+        thought
+        for thought in tools("chroma_get_session_summary", session_id="plan")["session_thoughts"]
+        if thought["id"] == "thought_plan_2"
     ]
     assert second["content"] == "bats sleep in caves"
     assert second["metadata"]["custom_data"] == {"sure": 0.5, "why": ["a", {"b": 1}]}
@@ -102,19 +107,19 @@ def test_thoughts_are_found_by_what_they_are_about_and_sessions_by_the_mean_of_t
         given = ("--collection", "thinking_sessions_v1", "--id", name, "--metadata", json.dumps(metadata))
         project.vmrag("add", "-", *given, stdin="owls sleep by day")
 
-    found = similar(tools, "owls sleep by day")
-    assert found[0] == ("thought_plan_1", 1.0)
-    assert {"x", "y", "thought_plan_z", "thought_plan_7"}.isdisjoint(dict(found)), "of the same text, and no thoughts"
-    assert [each for each, _ in similar(tools, "owls sleep by day", n_results=1)] == ["thought_plan_1"]
-    assert "thought_plan_2_branch_aside" in dict(found)
+    hits = similar(tools, "owls sleep by day")
+    assert hits[0] == ("thought_plan_1", 1.0)
+    assert {"x", "y", "thought_plan_z", "thought_plan_7"}.isdisjoint(dict(hits)), "of the same text, and no thoughts"
+    assert [item for item, _ in similar(tools, "owls sleep by day", n_results=1)] == ["thought_plan_1"]
+    assert "thought_plan_2_branch_aside" in dict(hits)
     assert "thought_plan_2_branch_aside" not in dict(similar(tools, "owls sleep by day", include_branches=False))
-    assert [each for each, _ in similar(tools, "slow index", session_id="other")] == ["thought_other_1"]
+    assert [item for item, _ in similar(tools, "slow index", session_id="other")] == ["thought_other_1"]
     none = tools("chroma_find_similar_thoughts", query="bats", threshold=1)
     assert (none["similar_thoughts"], none["total_found"], none["threshold_used"]) == ([], 0, 1)
     assert f"threshold={none['best_similarity']}" in none["message"]
 
     answer = tools("chroma_find_similar_sessions", query="a slow index", threshold=0)
-    assert [each["session_id"] for each in answer["similar_sessions"]] == ["other", "plan"]
+    assert [session["session_id"] for session in answer["similar_sessions"]] == ["other", "plan"]
     assert answer["best_similarity"] == answer["similar_sessions"][0]["similarity_score"]
     plan = answer["similar_sessions"][1]
     assert (plan["thought_count"], plan["summary"]) == (4, "owls sleep by day … the index is too slow")
@@ -122,9 +127,9 @@ def test_thoughts_are_found_by_what_they_are_about_and_sessions_by_the_mean_of_t
     assert plan["similarity_score"] == pytest.approx(expected, abs=0.01)
     think(tools, "measure a slow index", 3)
     [new] = [
-        each
-        for each in tools("chroma_find_similar_sessions", query="a slow index", threshold=0)["similar_sessions"]
-        if each["session_id"] == "plan"
+        session
+        for session in tools("chroma_find_similar_sessions", query="a slow index", threshold=0)["similar_sessions"]
+        if session["session_id"] == "plan"
     ]
     assert new["similarity_score"] > plan["similarity_score"], "as the thoughts are now"
 
@@ -136,10 +141,10 @@ def test_thoughts_are_found_by_what_they_are_about_and_sessions_by_the_mean_of_t
 
 def mean_cosine(query: str, texts: list[str]) -> float:
     model = HashModel()
-    mean = [sum(each) for each in zip(*(floats(each) for each in model.embed(texts)), strict=True)]
+    mean = [sum(item) for item in zip(*(floats(entry) for entry in model.embed(texts)), strict=True)]
     [asked] = model.embed_queries([query])
     dot = sum(a * b for a, b in zip(mean, floats(asked), strict=True))
-    return dot / math.sqrt(sum(each * each for each in mean))
+    return dot / math.sqrt(sum(number * number for number in mean))
 
 
 def floats(vector: bytes) -> list[float]:
@@ -164,8 +169,8 @@ def test_thoughts_belong_to_their_branch_and_answer_no_question_about_the_projec
     project.git("switch", "-q", "main")
     assert told(tools) == [("1", "zebras have stripes")]
     conflict = tools.error("MERGE_CONFLICT", "merge_branch", source="aside")
-    assert [each["doc_id"] for each in conflict["details"]["conflicts"]] == ["thought_plan_1"]
+    assert [document["doc_id"] for document in conflict["details"]["conflicts"]] == ["thought_plan_1"]
     tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
     assert told(tools) == [("1", "lions have none"), ("2", "so do not ask them")]
-    kinds = {each["name"]: each["kind"] for each in tools("chroma_list_collections")["collections"]}
+    kinds = {collection["name"]: collection["kind"] for collection in tools("chroma_list_collections")["collections"]}
     assert kinds == {"notes": "chroma", "thinking_sessions_v1": "system"}

@@ -96,8 +96,8 @@ def test_kill_while_the_index_follows_leaves_one_that_is_made_again(tools, proje
     assert found(tools, "owls") == ["thought_plan_1"]
     think(tools, "bats sleep as well", 2)
     step = "from vmrag_link.index import draft as m; m.seal_view = die"
-    asked = ("query", "bats", "--collection", "thinking_sessions_v1")
-    assert driven(project, step, *asked).code == -signal.SIGKILL
+    command = ("query", "bats", "--collection", "thinking_sessions_v1")
+    assert driven(project, step, *command).code == -signal.SIGKILL
     assert found(tools, "bats") == ["thought_plan_2", "thought_plan_1"]
 
 
@@ -118,9 +118,9 @@ def test_several_processes_of_several_work_trees_write_and_search_at_once(projec
     project.git("worktree", "add", "-q", str(tmp_path / "aside"), "-b", "aside")
     trees = (project, Project(tmp_path / "aside"))
     running = [thinker(trees[number % 2], f"s{number}", 9) for number in range(4)]
-    done = [each.done() for each in running]
-    assert [each.err for each in done] == [""] * 4
-    assert {*"".join(each.out for each in done).split()} == {*kept(project)}
+    result = [process.done() for process in running]
+    assert [result.err for result in result] == [""] * 4
+    assert {*"".join(result.out for result in result).split()} == {*kept(project)}
     assert len(kept(project)) == 36
 
 
@@ -144,8 +144,8 @@ def test_full_disk_refuses_what_it_has_no_room_for_and_loses_nothing(tools, proj
             expected[result["thought_id"]] = "x" * 9000 + str(number)
         assert (failed, result["error"]) == (True, "DATABASE_ERROR"), result
         assert kept(project) == expected
-        asked = ("query", "owls", "--collection", "thinking_sessions_v1", "--json")
-        assert error_of(project.run_quietly(*asked))["code"] == "FILE_SYSTEM_ERROR"
+        command = ("query", "owls", "--collection", "thinking_sessions_v1", "--json")
+        assert error_of(project.run_quietly(*command))["code"] == "FILE_SYSTEM_ERROR"
         (project.shared / "local" / "filler").unlink()
         assert "thought_plan_1" in found(tools, "owls sleep")
         assert think(tools, "bats", 40)["previous_thoughts_count"] == len(expected)
@@ -177,11 +177,11 @@ def test_damage_that_no_other_copy_mends_is_found_and_there_is_a_way_on(project)
     file = project.shared / "local" / "kb" / "kb.doltlite"
     with file.open("r+b") as opened_file:
         opened_file.truncate(5000)
-    findings = [each for topic in project.ask("doctor", code=1)["topics"] for each in topic["findings"]]
-    [found] = [finding for finding in findings if finding["level"] == "error"]
-    assert "local/kb" in found["message"]
-    remedy, _, _ = found["fix"].partition("   (")
-    assert project.vmrag(*record, "--json", code=None).error["hint"] == found["fix"]
+    findings = [finding for topic in project.ask("doctor", code=1)["topics"] for finding in topic["findings"]]
+    [result] = [finding for finding in findings if finding["level"] == "error"]
+    assert "local/kb" in result["message"]
+    remedy, _, _ = result["fix"].partition("   (")
+    assert project.vmrag(*record, "--json", code=None).error["hint"] == result["fix"]
     subprocess.run(["sh", "-c", remedy], check=True)
     project.vmrag(*record)
     assert len(kept(project)) == 1

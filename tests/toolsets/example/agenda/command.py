@@ -14,5 +14,5 @@ from vmrag_link.cli.base import command as vmrag_command
 def command(invocation: Invocation, *, day: str) -> None:
     """Show what calendars hold for a day, YYYYMMDD."""
     with invocation.workspace() as ws:
-        found = events(ws, day)
-    invocation.emit_report({"events": found}, found or ["Nothing."])
+        result = events(ws, day)
+    invocation.emit_report({"events": result}, result or ["Nothing."])

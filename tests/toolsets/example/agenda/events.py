@@ -8,5 +8,5 @@ from vmrag_link.workspace.documents.reading import Pattern, grep_texts
 
 def events(ws: Workspace, day: str) -> list[str]:
     """What documents at the checked-out revision hold for a day (YYYYMMDD)."""
-    found = grep_texts(ws, Pattern(f"* {day} ", fixed=True))
-    return [line.text.removeprefix(f"* {day} ") for document in found.documents for line in document.lines]
+    result = grep_texts(ws, Pattern(f"* {day} ", fixed=True))
+    return [line.text.removeprefix(f"* {day} ") for document in result.documents for line in document.lines]

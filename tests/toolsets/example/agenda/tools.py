@@ -18,5 +18,5 @@ class AgendaResult(ToolResult, frozen=True):
 @tool("R")
 def show_agenda(call: Call, *, day: Annotated[str, Given("YYYYMMDD")]) -> AgendaResult:
     """Show what calendars hold for a day."""
-    found = events(call.ws, day)
-    return AgendaResult(events=found, message=f"{len(found)} on {day}.")
+    result = events(call.ws, day)
+    return AgendaResult(events=result, message=f"{len(result)} on {day}.")
