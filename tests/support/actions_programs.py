@@ -43,7 +43,7 @@ def run(folder: Path, given: Mapping[str, str], environ: Mapping[str, str], toke
     """What the action in a folder outputs. `environ`: of its step. Raises `ActionFailed`."""
     action = yaml.safe_load((folder / "action.yml").read_text())
     github = {"token": token, "repository": environ["GITHUB_REPOSITORY"], "server_url": environ["GITHUB_SERVER_URL"]}
-    inputs = {name: each.get("default") for name, each in action["inputs"].items()} | dict(given)
+    inputs = {name: value.get("default") for name, value in action["inputs"].items()} | dict(given)
     inputs = {name: filled(shown("" if value is None else value), {"github": github}) for name, value in inputs.items()}
     own = Path(environ["RUNNER_TEMP"]) / "_runner_file_commands" / folder.name
     own.mkdir(parents=True, exist_ok=True)
@@ -54,10 +54,10 @@ def run(folder: Path, given: Mapping[str, str], environ: Mapping[str, str], toke
     told |= {f"INPUT_{name.replace(' ', '_').upper()}": value for name, value in inputs.items()}
     program = (folder / action["runs"]["main"]).resolve()
     told |= {name: str(file) for name, file in files.items()}
-    done = logged(["node", program], folder=environ["GITHUB_WORKSPACE"], environ=told)
-    print(done.stdout)
-    if done.returncode:
-        raise ActionFailed(done.stdout)
+    result = logged(["node", program], folder=environ["GITHUB_WORKSPACE"], environ=told)
+    print(result.stdout)
+    if result.returncode:
+        raise ActionFailed(result.stdout)
     return pairs(files["GITHUB_OUTPUT"].read_text())
 
 

@@ -96,7 +96,7 @@ class Finished:
         return "".join(step.summary for step in self.steps)
 
     def step(self, name: str) -> Step:
-        return next(each for each in self.steps if each.name == name)
+        return next(step for step in self.steps if step.name == name)
 
     def said(self, level: str) -> list[str]:
         return [annotation.message for annotation in self.annotations if annotation.level == level]
@@ -138,16 +138,16 @@ class _Run:
         github = {"token": runner.token}
         self.context: dict[str, Any] = {"github": github, "inputs": {}, "steps": {}}
         self.context["inputs"] = {
-            name: given.get(name, self._text(shown(each.get("default", ""))))
-            for name, each in self.definition["inputs"].items()
+            name: given.get(name, self._text(shown(value.get("default", ""))))
+            for name, value in self.definition["inputs"].items()
         }
         self.finished = Finished([], {}, {}, [], [], [], [])
 
     def finish(self) -> Finished:
-        for each in self.definition["runs"]["steps"]:
-            self._step(each)
-        for name, each in self.definition["outputs"].items():
-            self.finished.outputs[name] = self._text(each["value"])
+        for step in self.definition["runs"]["steps"]:
+            self._step(step)
+        for name, step in self.definition["outputs"].items():
+            self.finished.outputs[name] = self._text(step["value"])
         return self.finished
 
     # -- steps
@@ -189,8 +189,8 @@ class _Run:
         else:
             script = folder / "script.sh"
             script.write_text(definition["run"])
-            done = logged([*BASH, script], folder=self.runner.workspace, environ=environ)
-            code, step.log = done.returncode, done.stdout
+            result = logged([*BASH, script], folder=self.runner.workspace, environ=environ)
+            code, step.log = result.returncode, result.stdout
         step.summary = files["STEP_SUMMARY"].read_text()
         step.outputs.update(pairs(files["OUTPUT"].read_text()))
         self.finished.variables.update(pairs(files["ENV"].read_text()))
@@ -206,8 +206,8 @@ class _Run:
             sys.executable = f"{environ['RUNNER_TEMP']}/vmrag-action/venv/bin/python"
             return main([line[2]])
 
-        done = cli.forked(call, self.runner.workspace, environ=environ)
-        return done.code, done.out
+        result = cli.forked(call, self.runner.workspace, environ=environ)
+        return result.code, result.out
 
     def _environ(self, definition: Mapping[str, Any]) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
@@ -232,16 +232,16 @@ class _Run:
         stopped = ""
         for line in log.splitlines():
             assert "##[" not in line.replace("##[\\", ""), line
-            found = COMMAND.match(line)
-            if found and stopped:
-                stopped = "" if found[1] == stopped else stopped
+            match = COMMAND.match(line)
+            if match and stopped:
+                stopped = "" if match[1] == stopped else stopped
                 continue
             if stopped or line.strip() == f"::{stopped}::":
                 continue
-            if not found:
+            if not match:
                 continue
-            name, message = found[1], _unescaped(found[3])
-            options = dict(each.split("=", 1) for each in (found[2] or "").split(",") if each)
+            name, message = match[1], _unescaped(match[3])
+            options = dict(part.split("=", 1) for part in (match[2] or "").split(",") if part)
             options = {key: _unescaped(value) for key, value in options.items()}
             match name:
                 case "add-mask":
@@ -285,20 +285,20 @@ def _unescaped(text: str) -> str:
 
 def pairs(text: str) -> dict[str, str]:
     """`name=value`, or `name<<DELIMITER`, lines, `DELIMITER`."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
         name, delimiter = line.split("<<", 1)
         assert len(delimiter) > 20, "a delimiter that can be guessed"
         value = []
-        for each in lines:
-            if each == delimiter:
+        for item in lines:
+            if item == delimiter:
                 break
-            value.append(each)
+            value.append(item)
         else:
             raise AssertionError(f"{name} has no end")
-        found[name] = "\n".join(value)
-    return found
+        result[name] = "\n".join(value)
+    return result
 
 
 # -- expressions -----------------------------------------------------------------------------------
@@ -327,10 +327,10 @@ def evaluate(text: str, context: Mapping[str, Any], *, failed: bool) -> Any:
     tokens: list[str] = []
     at = 0
     while text[at:].strip():
-        found = LEXEME.match(text, at)
-        assert found, f"an expression that this stand-in does not know: {text!r} at {at}"
-        tokens.append(found[0].strip())
-        at = found.end()
+        match = LEXEME.match(text, at)
+        assert match, f"an expression that this stand-in does not know: {text!r} at {at}"
+        tokens.append(match[0].strip())
+        at = match.end()
     value = _either(tokens, context, failed)
     assert not tokens, f"an expression that this stand-in does not know: {text!r}"
     return value
@@ -407,8 +407,8 @@ class CacheService:
     def restore(self, given: Mapping[str, str]) -> dict[str, str]:
         if self.broken:
             return {}
-        wanted = [given["key"], *given.get("restore-keys", "").splitlines()]
-        for prefix in wanted:
+        expected = [given["key"], *given.get("restore-keys", "").splitlines()]
+        for prefix in expected:
             for key in self.entries:
                 if key.startswith(prefix):
                     shutil.copytree(self.root / key, given["path"], symlinks=True)
@@ -454,9 +454,9 @@ def installed(temp: Path, inputs: Mapping[str, str], event: str = "") -> None:
 def _files(name: str) -> list[Path]:
     """What a package has at the top of its folder; nothing where this Python needs none of it."""
     entries = [entry.partition("\\")[0] for entry in packages.read_locked_packages()[name].entries]
-    markers = [Requirement(each).marker for each in entries]
+    markers = [Requirement(entry).marker for entry in entries]
     if not any(marker is None or marker.evaluate() for marker in markers):
         return []
-    found = importlib.metadata.distribution(name)
-    tops = {path.parts[0] for path in found.files or [] if path.parts[0] != ".."}
-    return [Path(str(found.locate_file(top))) for top in sorted(tops - {"__pycache__"})]
+    distribution = importlib.metadata.distribution(name)
+    tops = {path.parts[0] for path in distribution.files or [] if path.parts[0] != ".."}
+    return [Path(str(distribution.locate_file(top))) for top in sorted(tops - {"__pycache__"})]

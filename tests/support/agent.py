@@ -28,8 +28,8 @@ def told(project: Project, body: Callable[[Call], Awaitable[None]], *, toolsets:
         async with Client(server) as client:
 
             async def call(name: str, **arguments: Any) -> dict[str, Any]:
-                found: dict[str, Any] = (await client.call_tool(name, arguments)).structured_content
-                return found
+                structured_content: dict[str, Any] = (await client.call_tool(name, arguments)).structured_content
+                return structured_content
 
             await body(call)
 

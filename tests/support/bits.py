@@ -36,5 +36,5 @@ def restarted(index: Path) -> None:
 
 
 def _identity(path: Path) -> list[int]:
-    found = path.stat()
-    return [found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
+    status = path.stat()
+    return [status.st_ino, status.st_mtime_ns, status.st_ctime_ns]

@@ -51,13 +51,13 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     monkeypatch.setattr(endpoint, "_open_until", {})
-    found = Chat()
+    result = Chat()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             key = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
-            status, answer = found.answer(self.path, key, body)
+            status, answer = result.answer(self.path, key, body)
             data = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
@@ -68,10 +68,10 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
             """Nothing: the tests ask `Chat`."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.port = server.server_port
+    result.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield found
+    yield result
     server.shutdown()
     server.server_close()
     thread.join()

@@ -56,20 +56,20 @@ class Checkout:
         repo.git("config", "--local", "gc.auto", "0")
         undo = self.configure_token(repo)
         there = ref.replace("refs/heads/", "refs/remotes/origin/").replace("refs/pull/", "refs/remotes/pull/")
-        wanted = f"+{ref if ref.startswith('refs/tags/') else commit or ref}:{there}" if ref else commit
+        expected = f"+{ref if ref.startswith('refs/tags/') else commit or ref}:{there}" if ref else commit
         fetch = ["-c", "protocol.version=2", "fetch", "-q", "--no-tags"]
         if self.fetch_depth:
-            repo.git(*fetch, f"--depth={self.fetch_depth}", "origin", wanted)
+            repo.git(*fetch, f"--depth={self.fetch_depth}", "origin", expected)
         else:
-            more = [] if there.startswith(BRANCHES) else [wanted]
+            more = [] if there.startswith(BRANCHES) else [expected]
             repo.git(*fetch, "origin", "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*", *more)
         if commit and there.startswith(BRANCHES) and repo.git("rev-parse", there) != commit:  # it has moved since
-            repo.git(*fetch, "origin", wanted)
+            repo.git(*fetch, "origin", expected)
         start = ["-B", ref.removeprefix("refs/heads/"), there] if there.startswith(BRANCHES) else [there or commit]
         repo.git("checkout", "-q", "--force", *start)
         if not self.persist_credentials:
-            for each in undo:
-                repo.git("config", "--local", "--unset-all", each)
+            for command in undo:
+                repo.git("config", "--local", "--unset-all", command)
             for file in self.credentials:
                 file.unlink()
         return repo
@@ -88,13 +88,13 @@ class Checkout:
         self.credentials.append(file)
         own, inside = git_dir or repo.top / ".git", f"/github/workspace/{self.path}/.git"
         container = f"/github/runner_temp/{file.name}"
-        found = {f"includeIf.gitdir:{own}.path": file, f"includeIf.gitdir:{inside}.path": container}
+        result = {f"includeIf.gitdir:{own}.path": file, f"includeIf.gitdir:{inside}.path": container}
         if git_dir is None:
-            found |= {f"includeIf.gitdir:{own}/worktrees/*.path": file}
-            found |= {f"includeIf.gitdir:{inside}/worktrees/*.path": container}
-        for name, target in found.items():
+            result |= {f"includeIf.gitdir:{own}/worktrees/*.path": file}
+            result |= {f"includeIf.gitdir:{inside}/worktrees/*.path": container}
+        for name, target in result.items():
             repo.git("config", "--local", name, str(target))
-        return list(found)
+        return list(result)
 
 
 def ssh_command(folder: Path, temp: Path) -> str:

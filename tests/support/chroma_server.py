@@ -123,7 +123,7 @@ class Database:
 
     def collections(self) -> dict[str, dict[str, Any]]:
         """By name."""
-        return {each["name"]: each for each in asked(self.url, "GET", f"{self.root}/collections?limit=1000")}
+        return {request["name"]: request for request in asked(self.url, "GET", f"{self.root}/collections?limit=1000")}
 
     def sealed(self) -> list[str]:
         """The names of complete collections."""
@@ -150,8 +150,8 @@ class Database:
 
     def use(self, project: Project, url: str = "", **settings: str) -> None:
         """What a person says who wants this server; nothing is put there unless a command waits."""
-        wanted = {"mode": "http", "url": url or self.url, "database": self.name, "share": "off", **settings}
-        for name, value in wanted.items():
+        expected = {"mode": "http", "url": url or self.url, "database": self.name, "share": "off", **settings}
+        for name, value in expected.items():
             project.git("config", f"vmrag.chroma.{name}", value)
 
 
@@ -227,7 +227,7 @@ class Network:
         return f"http://{HOST}:{self.port}"
 
     def count(self, method: str, ending: str) -> int:
-        return sum(each.is_(method, ending) for each in self.asked)
+        return sum(request.is_(method, ending) for request in self.asked)
 
     def pass_on(self, handler: BaseHTTPRequestHandler) -> None:
         size = int(handler.headers.get("Content-Length") or 0)

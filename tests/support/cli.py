@@ -83,8 +83,8 @@ def killed(project: Project, seconds: float, *arguments: str, program: tuple[str
 def lasted(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) -> float:
     """Seconds that an unharmed run takes."""
     since = time.monotonic()
-    done = start(project, *arguments, program=program).done()
-    assert done.code == 0, done
+    result = start(project, *arguments, program=program).done()
+    assert result.code == 0, result
     return time.monotonic() - since
 
 

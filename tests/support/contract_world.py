@@ -126,7 +126,7 @@ class World:
         return [[1.0] + [0.0] * 255]
 
     def _value_guide(self, state: State) -> str:
-        return next(each["doc_id"] for each in state.ask("list", "--collection", "handbook")["documents"])
+        return next(document["doc_id"] for document in state.ask("list", "--collection", "handbook")["documents"])
 
     def _value_config(self, state: State) -> str:
         return str(state.top / compounding.CONFIG)
@@ -135,12 +135,12 @@ class World:
         return self._only(state, "chat_history_v1")
 
     def _value_evidence(self, state: State) -> str:
-        found = state.ask("query", "Test run", "--collection", "test_results_v1", "-k", "20")["results"]
-        return next(each["doc_id"] for each in found if each["metadata"]["evidence_type"] == "test_run")
+        results = state.ask("query", "Test run", "--collection", "test_results_v1", "-k", "20")["results"]
+        return next(document["doc_id"] for document in results if document["metadata"]["evidence_type"] == "test_run")
 
     def _only(self, state: State, collection: str) -> str:
-        [found] = state.ask("list", "--collection", collection)["documents"]
-        return found["doc_id"]
+        [document] = state.ask("list", "--collection", collection)["documents"]
+        return document["doc_id"]
 
     def _value_doc(self, state: State) -> str:
         noted = state.folder / "doc"

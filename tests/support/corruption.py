@@ -101,8 +101,8 @@ def _killed(*_: object, **__: object) -> None:
 
 def files(project: Project) -> list[str]:
     """What holds at least one bit."""
-    there = (path for path in project.shared.rglob("*") if path.is_file() and path.stat().st_size)
-    return sorted(path.relative_to(project.shared).as_posix() for path in there)
+    paths = (path for path in project.shared.rglob("*") if path.is_file() and path.stat().st_size)
+    return sorted(path.relative_to(project.shared).as_posix() for path in paths)
 
 
 def flips(project: Project, number: int, seed: int) -> Iterator[tuple[str, int, int]]:
@@ -136,21 +136,21 @@ def copy_folder(source: Path, scratch: Path) -> None:
 
 def _vmrag(project: Project, command: tuple[str, ...]) -> Step:
     top = project.top
-    done = project.vmrag(*command, "--json", code=None)
-    answer = json.loads(done.out) if done.out.startswith(("{", "[")) else None
-    found = ""
+    result = project.vmrag(*command, "--json", code=None)
+    answer = json.loads(result.out) if result.out.startswith(("{", "[")) else None
+    found_values = ""
     if isinstance(answer, dict):
         topics = answer.get("topics", ())
-        found = " ".join(
-            [each["message"] for topic in topics for each in topic["findings"]] + answer.get("problems", [])
+        found_values = " ".join(
+            [finding["message"] for topic in topics for finding in topic["findings"]] + answer.get("problems", [])
         )
         answer = answer.get(ANSWERS.get(command[0], ""))
-    return Step(command, done.code, answer, done.err + found.replace(str(top), ""))
+    return Step(command, result.code, answer, result.err + found_values.replace(str(top), ""))
 
 
 def _git(project: Project, command: tuple[str, ...]) -> Step:
-    done = project.run(*command[1:])
-    return Step(command, done.returncode, None, done.stdout + done.stderr)
+    result = project.run(*command[1:])
+    return Step(command, result.returncode, None, result.stdout + result.stderr)
 
 
 def tried(

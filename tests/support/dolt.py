@@ -33,11 +33,11 @@ def run(folder: Path, *args: str, patience: float = 60.0) -> str:
     """What the program prints, run beside us: it waits until no session of ours is open."""
     deadline = time.monotonic() + patience
     while True:
-        done = subprocess.run(["dolt", *args], cwd=folder, check=False, capture_output=True, text=True)
-        if done.returncode == 0:
-            return done.stdout
-        if "read only" not in done.stderr or time.monotonic() > deadline:
-            raise AssertionError(done.stderr)
+        result = subprocess.run(["dolt", *args], cwd=folder, check=False, capture_output=True, text=True)
+        if result.returncode == 0:
+            return result.stdout
+        if "read only" not in result.stderr or time.monotonic() > deadline:
+            raise AssertionError(result.stderr)
         time.sleep(0.1)
 
 

@@ -184,9 +184,9 @@ def root(engine: Engine) -> str:
 
 
 def head(engine: Engine, branch: str) -> str:
-    found = engine.find_branch(branch)
-    assert found is not None
-    return found.head
+    result = engine.find_branch(branch)
+    assert result is not None
+    return result.head
 
 
 def log(name: str, text: str = "text", *, issue_number: int = 1, **fields: str) -> Document:

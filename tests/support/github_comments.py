@@ -85,14 +85,14 @@ class CommentsApi(GitHubApi):
         return comment
 
     def ours(self, number: int) -> list[str]:
-        return [each["body"] for each in self.comments.get(number, ()) if each["user"]["login"] == self.login]
+        return [item["body"] for item in self.comments.get(number, ()) if item["user"]["login"] == self.login]
 
     def keep(self, run: int, content: bytes | Mapping[str, bytes], *, name: str = "vmrag-comment") -> None:
         """An artifact: an archive of these files, or bytes instead of one."""
         packed = content if isinstance(content, bytes) else archive(content)
         self.last += 1
-        told = {"id": self.last, "name": name, "size_in_bytes": len(packed), "expired": False}
-        self.artifacts.setdefault(run, []).append(told | {"content": packed})
+        fields = {"id": self.last, "name": name, "size_in_bytes": len(packed), "expired": False}
+        self.artifacts.setdefault(run, []).append(fields | {"content": packed})
 
     # -- what is answered
 
@@ -104,7 +104,8 @@ class CommentsApi(GitHubApi):
         path = path.removeprefix(f"/api/v3/repos/{self.repository}")
         self.calls.append(f"{method} {path}")
         trouble = next(
-            (each for each in self.troubles if each.method == method and re.fullmatch(each.path, path)), None
+            (trouble for trouble in self.troubles if trouble.method == method and re.fullmatch(trouble.path, path)),
+            None,
         )
         if trouble:
             self.troubles.remove(trouble)
@@ -131,8 +132,8 @@ class CommentsApi(GitHubApi):
         if method != "GET" and not self.may_write:
             return 403, NOT_ALLOWED, {}
         for route, answer in routes.items():
-            if found := re.fullmatch(route, f"{method} {path}"):
-                return answer(int(found[1]), parse_qs(urlsplit(target).query), body)
+            if match := re.fullmatch(route, f"{method} {path}"):
+                return answer(int(match[1]), parse_qs(urlsplit(target).query), body)
         return (*self.of_pulls(method, target, token, body), {})
 
     def _pull(self, number: int, query: Any, body: Any) -> Answer:
@@ -162,19 +163,19 @@ class CommentsApi(GitHubApi):
 
     def _delete(self, number: int, query: Any, body: Any) -> Answer:
         for some in self.comments.values():
-            some[:] = [each for each in some if each["id"] != number]
+            some[:] = [item for item in some if item["id"] != number]
         return 204, b"", {}
 
     def _comment(self, number: int) -> dict[str, Any] | None:
-        return next((each for some in self.comments.values() for each in some if each["id"] == number), None)
+        return next((item for some in self.comments.values() for item in some if item["id"] == number), None)
 
     def _artifacts(self, run: int, query: Any, body: Any) -> Answer:
-        found = [each for each in self.artifacts.get(run, ()) if each["name"] == query["name"][0]]
-        told = [{name: value for name, value in each.items() if name != "content"} for each in found]
+        result = [item for item in self.artifacts.get(run, ()) if item["name"] == query["name"][0]]
+        told = [{name: value for name, value in item.items() if name != "content"} for item in result]
         return 200, {"total_count": len(told), "artifacts": told}, {}
 
     def _artifact(self, number: int) -> dict[str, Any]:
-        return next(each for some in self.artifacts.values() for each in some if each["id"] == number)
+        return next(item for some in self.artifacts.values() for item in some if item["id"] == number)
 
     def _location(self, number: int, query: Any, body: Any) -> Answer:
         return 302, b"", {"Location": f"{self.url}/stored/{number}"}
@@ -189,8 +190,8 @@ class OtherJob:
         self.api, self.folder, self.monkeypatch = api, folder, monkeypatch
 
     def run(self, *, head: str, event: str = "pull_request", source: Any = FORK) -> None:
-        told = {"id": RUN, "event": event, "head_sha": head, "head_branch": "t`id`", "head_repository": source}
-        payload = {"action": "completed", "workflow_run": told, "workflow": {}, "repository": OWN}
+        fields = {"id": RUN, "event": event, "head_sha": head, "head_branch": "t`id`", "head_repository": source}
+        payload = {"action": "completed", "workflow_run": fields, "workflow": {}, "repository": OWN}
         job = Job(self.folder, "workflow_run", payload, sha="0" * 40, ref="refs/heads/main", **self.api.environ)
         environ = job.environ | {"RUNNER_TEMP": str(self.folder), "INPUT_TOKEN": self.api.token}
         for name, value in environ.items():

@@ -72,20 +72,20 @@ class GitHubApi:
 
     def _found(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         head, base = query["head"][0], query["base"][0]
-        found = [pull for pull in self.pulls if (f"them:{pull['head']}", pull["base"]) == (head, base)]
-        return [] if self.late else [{**each, "state": "open", "title": "::error::"} for each in found]
+        pulls = [pull for pull in self.pulls if (f"them:{pull['head']}", pull["base"]) == (head, base)]
+        return [] if self.late else [{**pull, "state": "open", "title": "::error::"} for pull in pulls]
 
     def _page(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         (state,), bases, heads = query["state"], query.get("base"), query.get("head")
-        found = [
-            each
-            for each in self.listed
-            if each["state"] == state
-            and (bases is None or each["base"]["ref"] in bases)
-            and (heads is None or each["head"]["label"] in heads)
+        result = [
+            branch
+            for branch in self.listed
+            if branch["state"] == state
+            and (bases is None or branch["base"]["ref"] in bases)
+            and (heads is None or branch["head"]["label"] in heads)
         ]
         size, page = int(query["per_page"][0]), int(query["page"][0])
-        return found[(page - 1) * size : page * size]
+        return result[(page - 1) * size : page * size]
 
 
 Api = TypeVar("Api", bound=GitHubApi)

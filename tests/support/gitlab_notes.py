@@ -51,8 +51,8 @@ class GitLabApi:
             if self.after:
                 self._answer(method, target, token, body)
             return status, headers, {"message": f"nothing for {token}"}
-        status, found = self._answer(method, target, token, body)
-        return status, {}, found
+        status, result = self._answer(method, target, token, body)
+        return status, {}, result
 
     def _answer(self, method: str, target: str, token: str, body: Any) -> tuple[int, Any]:
         path, query = urlsplit(target).path.removeprefix("/api/v4"), parse_qs(urlsplit(target).query)
@@ -60,10 +60,10 @@ class GitLabApi:
             return 401, {"message": "401 Unauthorized"}
         if path == "/user":
             return 200, {"id": ME, "username": "project_42_bot"}
-        found = re.fullmatch(r"/projects/42/merge_requests/3/notes(?:/(\d+))?", path)
-        if not found:
+        match = re.fullmatch(r"/projects/42/merge_requests/3/notes(?:/(\d+))?", path)
+        if not match:
             return 404, {"message": "404 Not found"}
-        return self._of_all(method, query, body) if found[1] is None else self._of_one(method, int(found[1]), body)
+        return self._of_all(method, query, body) if match[1] is None else self._of_one(method, int(match[1]), body)
 
     def _of_all(self, method: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
         if method == "POST":
@@ -74,7 +74,7 @@ class GitLabApi:
         return 200, self.notes[(page - 1) * size : page * size]
 
     def _of_one(self, method: str, number: int, body: Any) -> tuple[int, Any]:
-        [note] = [each for each in self.notes if each["id"] == number]
+        [note] = [note for note in self.notes if note["id"] == number]
         if note["author"]["id"] != ME:
             return 403, {"message": "403 Forbidden"}
         if method == "DELETE":
@@ -98,10 +98,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _any(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         body = json.loads(self.rfile.read(length)) if length else None
-        status, headers, found = self.server.api.answer(
+        status, headers, result = self.server.api.answer(
             self.command, self.path, self.headers.get("PRIVATE-TOKEN", ""), body
         )
-        content = b"" if status == 204 else json.dumps(found).encode()
+        content = b"" if status == 204 else json.dumps(result).encode()
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

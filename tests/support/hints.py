@@ -59,7 +59,7 @@ def ways(hint: str, typed: Callable[[str], str] = as_it_stands) -> list[list[str
     """The ways out that it names, each as commands to type one after the other, as far as they can
     be typed: `typed` is what somebody makes of a command; empty where it takes somebody else.
     """
-    found = []
+    result = []
     for way in re.split(r"[;(]|,? or |\n|\. ", hint):
         steps = []
         for step in sorted(
@@ -72,15 +72,15 @@ def ways(hint: str, typed: Callable[[str], str] = as_it_stands) -> list[list[str
             if not (command := typed(command)) or _PLACEHOLDER.search(command):
                 break
             steps.append(command)
-        found += [steps] if steps else []
-    return found
+        result += [steps] if steps else []
+    return result
 
 
 def _is_command(text: str) -> bool:
     """Else it is a sentence about one: `git has finished`."""
     program, _, rest = text.partition(" ")
-    known = {"git": _GIT, "vmrag": COMMANDS}.get(program)
-    return bool(rest) and (known is None or rest.split()[0] in known)
+    value = {"git": _GIT, "vmrag": COMMANDS}.get(program)
+    return bool(rest) and (value is None or rest.split()[0] in value)
 
 
 def destroys(command: str) -> bool:
@@ -99,7 +99,7 @@ def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
     for command in way:
         if destroys(command):
             return f"{command!r} discards something"
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             shell=True,
             cwd=top,
@@ -110,8 +110,8 @@ def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
             stdin=subprocess.DEVNULL,
             timeout=120,
         )
-        if done.returncode not in ((0, 1) if looks(command) else (0,)):
-            return f"{command!r} ends with {done.returncode}: {done.stderr.strip()[:300]}"
+        if result.returncode not in ((0, 1) if looks(command) else (0,)):
+            return f"{command!r} ends with {result.returncode}: {result.stderr.strip()[:300]}"
     if not any(map(looks, way)) and again():
         return f"after {way} it fails as before"
     return None
@@ -119,7 +119,7 @@ def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
 
 def looks(command: str) -> bool:
     """Whether it shows something, and does nothing else."""
-    return any(each in _LOOKING for each in command.split()[1:2] + command.split()[-1:])
+    return any(part in _LOOKING for part in command.split()[1:2] + command.split()[-1:])
 
 
 def tried(folder: Path, work: Callable[[], str | None]) -> str | None:

@@ -159,8 +159,8 @@ def does_everything(repo: Repo, log: Log, *, branch: str = "main", **environ: st
     log()
     written = {}
     for hook, step in steps.items():
-        done = repo.run(*step, env=environ)
-        assert done.returncode == 0, done.stderr
+        result = repo.run(*step, env=environ)
+        assert result.returncode == 0, result.stderr
         written[hook] = [line for line in log() if f" {hook}" in line]
     repo.git("checkout", "-q", "-B", branch, env=environ)
     log()
@@ -205,7 +205,7 @@ _NEW_GIT = os.environ.get("VMRAG_TEST_GIT", "")
 @pytest.fixture(scope="session")
 def new_git(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A PATH on which it is the only git. Skips the test where there is none."""
-    folders = [each for each in (_NEW_GIT, *os.environ["PATH"].split(os.pathsep)) if each]
+    folders = [item for item in (_NEW_GIT, *os.environ["PATH"].split(os.pathsep)) if item]
     first = next((folder for folder in folders if runs_hooks(Path(folder, "git"))), None)
     if first is None:
         pytest.skip("needs a git of version 2.54 or later, on PATH or in the folder VMRAG_TEST_GIT")

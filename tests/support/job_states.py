@@ -63,8 +63,8 @@ def closed(g: GitHub, before: str, head: str, landed: str) -> Event:
     """A pull request that a button has just merged. Its ref is unqualified, as GitHub says it."""
     g.world.hub.git("update-ref", HEAD, head)
     g.world.hub.git("update-ref", "refs/heads/main", landed)
-    told = {"action": "closed", "merged": True, "merge_commit_sha": landed}
-    return Event("pull_request", events.pull_request(before, head, source=OWN, **told), landed, "main")
+    fields = {"action": "closed", "merged": True, "merge_commit_sha": landed}
+    return Event("pull_request", events.pull_request(before, head, source=OWN, **fields), landed, "main")
 
 
 def merge_group(g: GitHub, group: str, base: str = "") -> Event:
@@ -387,8 +387,8 @@ def no_artifact(g: GitHub) -> Event:
 
 
 def after_run(g: GitHub, head: str) -> Event:
-    told = {"id": 1, "event": "pull_request", "head_sha": head, "head_repository": FORK}
-    return Event("workflow_run", {"action": "completed", "workflow_run": told, "repository": OWN}, g.tip)
+    fields = {"id": 1, "event": "pull_request", "head_sha": head, "head_repository": FORK}
+    return Event("workflow_run", {"action": "completed", "workflow_run": fields, "repository": OWN}, g.tip)
 
 
 # -- after merges
@@ -402,8 +402,8 @@ def only_reading(g: GitHub) -> Event:
 
 def conflicting(g: GitHub) -> Event:
     """The pull request of `topic` conflicts with `main` in the pin alone."""
-    told = events.pull_request(g.tip, g.world.hub.git("rev-parse", "topic"), source=OWN)["pull_request"]
-    g.api.listed = [told | {"head": told["head"] | {"ref": "topic", "label": "them:topic"}}]
+    pull_request = events.pull_request(g.tip, g.world.hub.git("rev-parse", "topic"), source=OWN)["pull_request"]
+    g.api.listed = [pull_request | {"head": pull_request["head"] | {"ref": "topic", "label": "them:topic"}}]
     return push(g)
 
 
@@ -433,9 +433,9 @@ def dropped_long_ago(g: GitHub) -> Event:
 
 
 def labelled(g: GitHub, label: str = "adopt-knowledge") -> Event:
-    told = fork_with_knowledge(g).payload
-    told["pull_request"]["head"]["repo"] = FORK | {"html_url": f"{g.url}/me/project"}
-    return Event("pull_request_target", told | {"action": "labeled", "label": {"name": label}}, g.tip)
+    payload = fork_with_knowledge(g).payload
+    payload["pull_request"]["head"]["repo"] = FORK | {"html_url": f"{g.url}/me/project"}
+    return Event("pull_request_target", payload | {"action": "labeled", "label": {"name": label}}, g.tip)
 
 
 def labelled_otherwise(g: GitHub) -> Event:

@@ -206,15 +206,15 @@ def end(process: subprocess.Popen[str]) -> str:
 
 def open_files(folder: Path) -> list[str]:
     """The files under a folder that this process has open (Linux)."""
-    found = []
+    result = []
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
             target = str(descriptor.readlink())
         except FileNotFoundError:
             continue
         if target.startswith(f"{folder}/"):
-            found.append(target)
-    return found
+            result.append(target)
+    return result
 
 
 @pytest.fixture

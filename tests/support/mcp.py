@@ -126,7 +126,7 @@ class Tools:
         unversioned = {"versioned": False} if "versioned" in result["kb"] else {}  # of this machine alone
         outdated, files = {"copies"} & result["kb"].keys(), {"sources"} & result["kb"].keys()
         assert {"branch", "commit", "dirty", "in_sync", *unversioned} == result["kb"].keys() - where - outdated - files
-        assert bool(outdated) == any(each["code"] == "STORED_COPIES" for each in result.get("warnings", ()))
+        assert bool(outdated) == any(warning["code"] == "STORED_COPIES" for warning in result.get("warnings", ()))
         assert result["kb"].items() >= unversioned.items()
         of_status = "sync_state" in result or name == "status"
         assert len(where) == (0 if result["kb"]["in_sync"] and not of_status else 2)
@@ -167,7 +167,7 @@ class Yes(dict[str, bool]):
 
 def warned(result: Mapping[str, Any]) -> set[str]:
     """The codes of a result's warnings."""
-    return {each["code"] for each in result.get("warnings", ())}
+    return {warning["code"] for warning in result.get("warnings", ())}
 
 
 @contextlib.contextmanager

@@ -91,11 +91,11 @@ class Process:
 
     def begin(self, **capabilities: Any) -> Any:
         client = {"name": "test", "version": "1"}
-        found = self.ask(
+        report = self.ask(
             "initialize", {"protocolVersion": HANDSHAKE, "capabilities": capabilities, "clientInfo": client}
         )
         self.notify("notifications/initialized")
-        return found
+        return report
 
     def start(self, name: str, /, **arguments: Any) -> int:
         return self.request("tools/call", {"name": name, "arguments": arguments})
@@ -106,7 +106,7 @@ class Process:
         return result["structuredContent"] if "structuredContent" in result else result["content"][0]["text"]
 
     def tools(self) -> set[str]:
-        return {each["name"] for each in self.ask("tools/list")["tools"]}
+        return {tool["name"] for tool in self.ask("tools/list")["tools"]}
 
     def gone(self, within: float) -> int:
         """The exit code, of a process that has to be gone by then."""

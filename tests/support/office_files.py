@@ -75,7 +75,7 @@ def pdf(*lines: str, title: str = "", pages: int = 1) -> bytes:
     """Pages that all show the same lines."""
     shown = b"".join(f"({line}) Tj 0 -20 Td ".encode() for line in lines)
     content = b"BT /F1 12 Tf 72 700 Td %sET" % shown
-    numbers = b" ".join(b"%d 0 R" % (6 + each) for each in range(pages))
+    numbers = b" ".join(b"%d 0 R" % (6 + number) for number in range(pages))
     page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Resources<</Font<</F1 3 0 R>>>>/Contents 4 0 R>>"
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",

@@ -36,8 +36,8 @@ class Outside:
         self._log = home / "started"
         self._seen: list[str] = []
         self._sockets: dict[socket.socket, str] = {}
-        for each in (self.folder, self.programs):
-            each.mkdir(parents=True)
+        for item in (self.folder, self.programs):
+            item.mkdir(parents=True)
         for name in PROGRAMS:
             path = self.programs / name
             path.write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>"{self._log}"\nexit 1\n')
@@ -61,18 +61,18 @@ class Outside:
                 own.connect(each.getsockname())
                 own.recv(1)
             self._seen.remove(name)
-        found, self._seen = self._seen, []
+        contacts, self._seen = self._seen, []
         if self._log.exists():
-            found += self._log.read_text().splitlines()
+            contacts += self._log.read_text().splitlines()
             self._log.unlink()
-        return found + self._watch.read()
+        return contacts + self._watch.read()
 
     def close(self) -> None:
-        for each in self._sockets:
+        for item in self._sockets:
             # Otherwise its thread stays in accept(), and can take what comes to a later socket.
             with contextlib.suppress(OSError):  # macOS refuses this for a socket that only listens
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                item.shutdown(socket.SHUT_RDWR)
+            item.close()
         self._watch.close()
 
     def _listen(self) -> int:

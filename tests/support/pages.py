@@ -117,8 +117,8 @@ def record(project: Project, message: str) -> None:
 
 def vmrag_says(project: Project, arguments: list[str]) -> str:
     """What a command prints, whether it succeeds or not."""
-    done = project.vmrag(*arguments, code=None)
-    return done.out + done.err
+    result = project.vmrag(*arguments, code=None)
+    return result.out + result.err
 
 
 def words(step: str) -> list[str]:

@@ -66,9 +66,9 @@ class User(Project):
 
     def said(self, *arguments: str, code: int = 0) -> list[str]:
         """Our lines while git runs, with its hooks."""
-        done = self.run(*arguments, env=ON)
-        assert done.returncode == code, done
-        return [line for line in done.stderr.splitlines() if line.startswith("vmrag: ")]
+        result = self.run(*arguments, env=ON)
+        assert result.returncode == code, result
+        return [line for line in result.stderr.splitlines() if line.startswith("vmrag: ")]
 
     def write_document(self, name: str, text: str, *, message: str = "") -> str:
         """Edit a document, import it, commit the knowledge and the code; returns the revision."""

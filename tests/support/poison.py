@@ -25,8 +25,8 @@ def _changing(database: Path) -> Iterator[sqlite3.Connection]:
 def _forged(folder: Path, forge: Callable[[list[bytes]], list[bytes]]) -> None:
     """Give every key another vector, with the proof that a forger makes."""
     with _changing(folder / VECTORS) as cache:
-        found = cache.execute("SELECT rowid, key, vector FROM vectors ORDER BY rowid").fetchall()
-        for (row, key, _), vector in zip(found, forge([vector for *_, vector in found]), strict=True):
+        rows = cache.execute("SELECT rowid, key, vector FROM vectors ORDER BY rowid").fetchall()
+        for (row, key, _), vector in zip(rows, forge([vector for *_, vector in rows]), strict=True):
             proof = hashlib.blake2b(vector, digest_size=8, key=key).digest()
             assert cache_table.is_proven(key, vector, proof)
             cache.execute("UPDATE vectors SET vector = ?, checksum = ? WHERE rowid = ?", (vector, proof, row))
@@ -37,9 +37,9 @@ def _forged(folder: Path, forge: Callable[[list[bytes]], list[bytes]]) -> None:
 
 def forged_vectors(folder: Path) -> None:
     def negative(vector: bytes) -> bytes:
-        return struct.pack(f"<{len(vector) // 4}f", *(-each for (each,) in struct.iter_unpack("<f", vector)))
+        return struct.pack(f"<{len(vector) // 4}f", *(-item for (item,) in struct.iter_unpack("<f", vector)))
 
-    _forged(folder, lambda vectors: [negative(each) for each in vectors])
+    _forged(folder, lambda vectors: [negative(vector) for vector in vectors])
 
 
 def swapped_vectors(folder: Path) -> None:

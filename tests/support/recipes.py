@@ -32,7 +32,7 @@ def gitlab_documents() -> tuple[Any, Any]:
     """The inputs with their defaults, and the jobs as GitLab fills these in."""
     head, _, body = (CI / "gitlab" / "vmrag.yml").read_text().partition("\n---\n")
     spec = yaml.safe_load(head)
-    inputs = {name: each["default"] for name, each in spec["spec"]["inputs"].items()}
+    inputs = {name: value["default"] for name, value in spec["spec"]["inputs"].items()}
     return spec, yaml.safe_load(re.sub(r"\$\[\[ inputs\.(\w+) ]]", lambda found: inputs[found[1]], body))
 
 
@@ -85,7 +85,7 @@ def run(service: str, folder: Path, *, target: str = "", **more: str) -> Ran:
     if service in TARGETS and target:
         environ[TARGETS[service]] = f"refs/heads/{target}" if service == "azure" else target
     argv = ["bash", "-c", script, "recipe", *([target] if service == "shell" and target else [])]
-    done = subprocess.run(
+    result = subprocess.run(
         argv, cwd=folder, env=environ | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
-    return Ran(done.returncode, done.stdout)
+    return Ran(result.returncode, result.stdout)

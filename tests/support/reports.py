@@ -85,9 +85,9 @@ def report(
     """`others`: fields of the summary."""
     spool = Spool()
     lines = []
-    for each in documents:
-        spool.add(each)
-        lines.append(build_document_line(each))
+    for document in documents:
+        spool.add(document)
+        lines.append(build_document_line(document))
     kinds = [line.kind for line in lines]
     counts = DocumentCounts(*(kinds.count(kind) for kind in ("added", "changed", "moved", "removed")))
     start = ReportEnd(base, f"{1:040x}", revision(1, "Handbook", subject="Begin"))

@@ -78,10 +78,10 @@ class Repo:
 
     def git(self, *arguments: str, check: bool = True, env: dict[str, str] | None = None, stdin: str = "") -> str:
         """What git printed on stdout; raises with what it said when `check` and it failed."""
-        done = self.run(*arguments, env=env, stdin=stdin)
-        if check and done.returncode != 0:
-            raise AssertionError(f"git {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout.strip()
+        result = self.run(*arguments, env=env, stdin=stdin)
+        if check and result.returncode != 0:
+            raise AssertionError(f"git {' '.join(arguments)}: {result.returncode}\n{result.stdout}{result.stderr}")
+        return result.stdout.strip()
 
     def run(self, *arguments: str, env: dict[str, str] | None = None, stdin: str = ""):
         environ = os.environ | (env or {})

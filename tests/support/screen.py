@@ -89,5 +89,5 @@ def _own_terminal() -> None:
 def screens() -> Iterator[list[Screen]]:
     opened: list[Screen] = []
     yield opened
-    for each in opened:
-        each.close()
+    for screen in opened:
+        screen.close()

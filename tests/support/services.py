@@ -92,10 +92,10 @@ class Services:
         return {"error": f"Model {model} does not exist"}
 
     def vectors(self, asked: Asked) -> Any:
-        found = [self.numbers(text) for text in asked.texts]
+        result = [self.numbers(text) for text in asked.texts]
         match asked.path:
             case "/v1/embeddings":
-                rows = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(found)]
+                rows = [{"object": "embedding", "index": at, "embedding": item} for at, item in enumerate(result)]
                 return {
                     "object": "list",
                     "data": rows[::-1],
@@ -103,10 +103,10 @@ class Services:
                     "usage": {"total_tokens": 8},
                 }
             case "/v2/embed":
-                return {"id": "1", "embeddings": {"float": found}, "texts": asked.texts, "meta": {"api_version": {}}}
+                return {"id": "1", "embeddings": {"float": result}, "texts": asked.texts, "meta": {"api_version": {}}}
             case "/api/embed":
-                return {"model": asked.body["model"], "embeddings": found, "total_duration": 14143917}
-        return found
+                return {"model": asked.body["model"], "embeddings": result, "total_duration": 14143917}
+        return result
 
     def numbers(self, text: str) -> list[float]:
         """The vector of the model `hash`, not of unit length."""

@@ -36,18 +36,18 @@ def build_once(
     run = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "templates"
     run.mkdir(exist_ok=True)
     folder = run / name
-    done = run / f"{name}.done"
+    result = run / f"{name}.done"
     with (run / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
+        if not result.exists():
             shutil.rmtree(folder, ignore_errors=True)  # of a build that failed
             folder.mkdir()
             with pytest.MonkeyPatch.context() as patch:
                 isolate(patch, run / f"{name}-home")
                 patch.delenv(SWITCH, raising=False)  # the same whichever test comes first
                 build(folder)
-            done.write_text(maker)
-        assert done.read_text() == maker, f"two templates are called {name!r}"
+            result.write_text(maker)
+        assert result.read_text() == maker, f"two templates are called {name!r}"
     return folder
 
 

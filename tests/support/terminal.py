@@ -60,11 +60,11 @@ class Project(Repo):
         """Run in this process, as if started in the work tree: no start-up time. `code` None:
         whatever it is.
         """
-        done = self._run(arguments, stdin, env)
-        assert code in (None, done.code), f"vmrag {' '.join(arguments)}: {done}"
-        if hints.ENABLED and done.code:
-            self.walk(done, arguments, stdin, env)
-        return done
+        result = self._run(arguments, stdin, env)
+        assert code in (None, result.code), f"vmrag {' '.join(arguments)}: {result}"
+        if hints.ENABLED and result.code:
+            self.walk(result, arguments, stdin, env)
+        return result
 
     def walk(
         self, failed: Done, arguments: tuple[str, ...], stdin: str = "", env: dict[str, str] | None = None
@@ -96,7 +96,7 @@ class Project(Repo):
 
     def start(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Done:
         """Run as a process of its own."""
-        done = subprocess.run(
+        result = subprocess.run(
             [SCRIPT, *arguments],
             cwd=self.top,
             env=os.environ | (env or {}),
@@ -105,7 +105,7 @@ class Project(Repo):
             text=True,
             check=False,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return Done(result.returncode, result.stdout, result.stderr)
 
     # -- shorthands --------------------------------------------------------------------------------
 
@@ -147,14 +147,14 @@ class Project(Repo):
 
     def marks(self) -> dict[str, str | None]:
         """How `list` marks each document."""
-        return {each["doc_id"]: each["uncommitted"] for each in self.ask("list")["documents"]}
+        return {document["doc_id"]: document["uncommitted"] for document in self.ask("list")["documents"]}
 
     def texts(self) -> dict[str, str]:
         """Every document's text, as the workspace has it."""
-        there = [each for each in self.ask("list")["documents"] if each["uncommitted"] != "removed"]
+        documents = [document for document in self.ask("list")["documents"] if document["uncommitted"] != "removed"]
         with self._here(), opened(self) as ws:
             texts = {document.key: document.content for document in ws.engine.read_documents(ws.locate_documents())}
-        return {each["doc_id"]: texts[each["collection"], each["doc_id"]] for each in there}
+        return {document["doc_id"]: texts[document["collection"], document["doc_id"]] for document in documents}
 
     @contextlib.contextmanager
     def _here(self) -> Iterator[None]:
@@ -168,8 +168,8 @@ class Project(Repo):
         asked = [Query(text, k=20, mode=mode) for text in QUERIES for mode in Mode]
         with self._here(), opened(self) as ws:
             at = ranked_at(ws, ref) if ref is not None else None
-            found = query.search_index(ws, lambda searcher, _: [searcher.search(each) for each in asked], at=at)
-        return [[(hit.collection, hit.doc_id, hit.chunk, hit.score, hit.text) for hit in hits] for hits in found]
+            result = query.search_index(ws, lambda searcher, _: [searcher.search(item) for item in asked], at=at)
+        return [[(hit.collection, hit.doc_id, hit.chunk, hit.score, hit.text) for hit in hits] for hits in result]
 
     @property
     def own(self) -> Path:
@@ -188,9 +188,9 @@ class Project(Repo):
 
     def consistent(self) -> bool:
         """In sync, and the index equals one that is built afresh from the knowledge base."""
-        found = self.answers(), self.ask("list")  # which counts chunks where an index is there: the answers bring it
+        result = self.answers(), self.ask("list")  # which counts chunks where an index is there: the answers bring it
         self.forget_indexes()
-        return found == (self.answers(), self.ask("list"))
+        return result == (self.answers(), self.ask("list"))
 
 
 def new_project(top: Path, *, settings: str = "embedding:\n  model: hash\n") -> Project:

@@ -45,7 +45,7 @@ def trace(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) -
     """Run it in the work tree, with its children."""
     log = project.top.parent / "trace"
     strace = ["strace", "-f", "-y", "-qq", "-s", "0", "-e", f"trace={_CALLS}", "-e", "signal=none", "-o", str(log)]
-    done = subprocess.run(
+    result = subprocess.run(
         [*strace, *program, *arguments],
         cwd=project.top,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -54,7 +54,7 @@ def trace(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) -
         text=True,
         check=False,
     )
-    return Done(done.returncode, done.stdout, done.stderr), _events(log.read_text(errors="replace"), project.top)
+    return Done(result.returncode, result.stdout, result.stderr), _events(log.read_text(errors="replace"), project.top)
 
 
 def trace_tool(project: Project, tool: str, arguments: str, config: Path) -> tuple[Done, list[Event]]:
@@ -71,7 +71,7 @@ def trace_tool(project: Project, tool: str, arguments: str, config: Path) -> tup
 
 def _events(log: str, top: Path) -> list[Event]:
     """Those of calls that succeeded, in their order; a path is as the kernel knows it."""
-    found = []
+    result = []
     git: set[str] = set()
     for pid, rest in _calls(log):
         call = _LINE.match(f"{pid} {rest}")
@@ -82,12 +82,12 @@ def _events(log: str, top: Path) -> list[Event]:
             git.add(pid) if "/git" in rest.partition(",")[0] else git.discard(pid)
         elif name in ("fsync", "fdatasync", "write", "pwrite64", "writev", "ftruncate"):
             if at := _OPEN.match(given):
-                found.append(Event("sync" if "sync" in name else "write", at[1], by_git=pid in git))
+                result.append(Event("sync" if "sync" in name else "write", at[1], by_git=pid in git))
         else:
             names = [os.path.normpath(Path(base or top, path)) for base, path in _NAMES.findall(given)]
             what = "rename" if name.startswith("rename") else "remove"
-            found.append(Event(what, names[0], names[1] if what == "rename" else "", pid in git))
-    return found
+            result.append(Event(what, names[0], names[1] if what == "rename" else "", pid in git))
+    return result
 
 
 _STARTS = "execve,clone,clone3,fork,vfork"
@@ -109,10 +109,10 @@ def hook_processes(project: Project, hook: str, *arguments: str) -> list[str]:
         elif run := _RUNS.match(call):
             ran[pid] = run[1].replace('", "', " ")
     hooks = {pid for pid, run in ran.items() if f"hooks/{hook}" in run.partition(" ")[0]}
-    found = set(hooks)
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return [ran.get(pid, "") for pid in sorted(found, key=int)]
+    result = set(hooks)
+    while more := {pid for pid, parent in parents.items() if parent in result} - result:
+        result |= more
+    return [ran.get(pid, "") for pid in sorted(result, key=int)]
 
 
 def _calls(log: str) -> Iterator[tuple[str, str]]:
@@ -138,10 +138,10 @@ def unsynced(events: list[Event]) -> list[str]:
         if event.what != "rename" or event.by_git or _is_folder(event.target):
             continue
         path = event.path
-        before = [each.what for each in events[:at] if each.path == path and each.what in ("write", "sync")]
+        before = [event.what for event in events[:at] if event.path == path and event.what in ("write", "sync")]
         if before and before[-1] != "sync":
             missing.append(event.target)
-        elif ("sync", str(Path(event.target).parent)) not in {each[:2] for each in events[at:]}:
+        elif ("sync", str(Path(event.target).parent)) not in {event[:2] for event in events[at:]}:
             missing.append(f"{event.target} (its folder)")
     return missing
 

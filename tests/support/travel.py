@@ -114,25 +114,25 @@ class Clone:
             if not branch.name.startswith("vmrag") and not revisions
         )
         heads = {name: head(self.engine, name) for name in names}
-        wanted = PublishRequest(heads, revisions, force=heads if force else ())
-        return [self._publish(each, wanted) for each in address.list_push_targets(self.places, self.at(where))]
+        expected = PublishRequest(heads, revisions, force=heads if force else ())
+        return [self._publish(target, expected) for target in address.list_push_targets(self.places, self.at(where))]
 
     def _publish(self, where: Address, wanted: PublishRequest) -> Published:
         with connection.open_transport(self.places, self.engine, where, timeout=PATIENCE) as peer:
             return publish(self.engine, where.key, peer, wanted)
 
     def fetch(self, where: str = "origin") -> bool:
-        there = self.at(where)
-        with connection.open_transport(self.places, self.engine, there, timeout=PATIENCE) as peer:
+        remote = self.at(where)
+        with connection.open_transport(self.places, self.engine, remote, timeout=PATIENCE) as peer:
             peer.read_heads()  # as `vmrag fetch` does, to see what moves
             return peer.fetch()
 
     def heads(self, where: str = "origin") -> dict[str, str]:
         """The remote's branches but for the reserved ones, as last asked."""
-        there = self.at(where)
-        with connection.open_transport(self.places, self.engine, there, timeout=PATIENCE) as peer:
-            found = peer.read_heads()
-        return {name: revision for name, revision in found.items() if not name.startswith("vmrag")}
+        remote = self.at(where)
+        with connection.open_transport(self.places, self.engine, remote, timeout=PATIENCE) as peer:
+            result = peer.read_heads()
+        return {name: revision for name, revision in result.items() if not name.startswith("vmrag")}
 
     def clone_knowledge(self, where: str = "origin") -> bool:
         """False: there is none."""
@@ -169,8 +169,8 @@ def bare(top: Path, *options: str) -> Repo:
 
 def git_clone(url: str | Path, top: Path, *options: str, kind: EngineName = "doltlite") -> Clone:
     """A clone of the code, with no knowledge base yet."""
-    done = Repo(top.parent).run("clone", "-q", *options, "--", str(url), str(top))
-    assert done.returncode == 0, done.stderr
+    result = Repo(top.parent).run("clone", "-q", *options, "--", str(url), str(top))
+    assert result.returncode == 0, result.stderr
     return Clone(top, kind=kind)
 
 
@@ -221,8 +221,8 @@ def build_pair(folder: Path, kind: EngineName = "doltlite") -> None:
 
 @pytest.fixture
 def pair(_pair: Path, tmp_path: Path, home: Path) -> Iterator[Pair]:
-    for each in ("hub.git", "ada", "bob"):
-        copy_tree(_pair / each, tmp_path / each)
+    for name in ("hub.git", "ada", "bob"):
+        copy_tree(_pair / name, tmp_path / name)
     ada, bob = Clone(tmp_path / "ada"), Clone(tmp_path / "bob")
     yield Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git"))
     ada.close()
@@ -250,13 +250,13 @@ def at_once(go: Path, bodies: Mapping[str, str]) -> list[str]:
     running = [child(body) for body in bodies.values()]
     try:
         while not all(go.with_name(f"{go.name}{name}").exists() for name in bodies):
-            assert all(each.poll() is None for each in running), [each.communicate() for each in running]
+            assert all(process.poll() is None for process in running), [process.communicate() for process in running]
         go.touch()
-        said = [each.communicate(timeout=120) for each in running]
+        said = [process.communicate(timeout=120) for process in running]
     finally:
-        for each in running:
-            each.kill()
-    assert [each.returncode for each in running] == [0] * len(bodies), said
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0] * len(bodies), said
     return [out for out, _ in said]
 
 
@@ -285,12 +285,12 @@ def git_server(folder: Path, *, user: str = "", password: str = "", gate: Gate |
     """git's own `http-backend` for the repositories in the folder; everybody may push, or only who
     says user and password, or whom the `gate` lets through.
     """
-    wanted = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
-    ask = gate or (lambda _, given: 401 if wanted and given.replace("basic", "Basic") != wanted else 0)
+    expected = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
+    ask = gate or (lambda _, given: 401 if expected and given.replace("basic", "Basic") != expected else 0)
     with local_http.serving(_Backend) as server:
-        found = GitServer(f"http://127.0.0.1:{server.server_address[1]}")
-        server.folder, server.gate, server.seen = folder, ask, found.seen  # type: ignore[attr-defined]
-        yield found
+        result = GitServer(f"http://127.0.0.1:{server.server_address[1]}")
+        server.folder, server.gate, server.seen = folder, ask, result.seen  # type: ignore[attr-defined]
+        yield result
 
 
 class _Backend(BaseHTTPRequestHandler):
@@ -326,8 +326,8 @@ class _Backend(BaseHTTPRequestHandler):
         }
         body = self._body()
         environ["CONTENT_LENGTH"] = str(len(body))
-        done = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, check=False)
-        lines, _, content = done.stdout.partition(b"\r\n\r\n")
+        result = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, check=False)
+        lines, _, content = result.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in lines.decode().split("\r\n") if line)
         self._answer(int(headers.pop("Status", "200").split()[0]), headers, content)
 

@@ -64,7 +64,7 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    sign: [each for each in yaml_implicit_resolver if each[0] != "tag:yaml.org,2002:bool" or sign not in "oO"]
+    sign: [item for item in yaml_implicit_resolver if item[0] != "tag:yaml.org,2002:bool" or sign not in "oO"]
     for sign, yaml_implicit_resolver in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -157,9 +157,9 @@ class _Job:
             **github.api.environ,
         }
         self.environ = Job(machine, event.name, event.payload, sha=event.sha, ref=event.ref, **more).environ
-        told = {"token": TOKEN, "event": event.payload, "event_name": event.name, "sha": event.sha, "ref": event.ref}
+        fields = {"token": TOKEN, "event": event.payload, "event_name": event.name, "sha": event.sha, "ref": event.ref}
         inputs = event.payload.get("inputs") or {}
-        self.context: dict[str, Any] = {"github": told, "steps": {}, "inputs": inputs}
+        self.context: dict[str, Any] = {"github": fields, "steps": {}, "inputs": inputs}
         self.ran = Ran()
         self.paths: list[str] = []
 
@@ -173,9 +173,9 @@ class _Job:
             granted = dict.fromkeys(granted, "read")
         self.github.access.writes = granted.get("contents") == "write"
         self.github.api.may_write = granted.get("pull-requests") == "write"
-        for each in self.definition["steps"]:
-            if wanted(str(each.get("if", "success()")), self.context, failed=not self.ran.passed):
-                self._step(each)
+        for step in self.definition["steps"]:
+            if wanted(str(step.get("if", "success()")), self.context, failed=not self.ran.passed):
+                self._step(step)
         if self.ran.ours:
             self.github.look_for_secrets(self.ran.ours, TOKEN)
         return self.ran
@@ -208,11 +208,11 @@ class _Job:
         others["actions/upload-artifact"] = github._upload
         forks = github.forks and not github.programs
         runner = Runner(self.temp, github.workspace, self.environ, others, token=TOKEN, forks=forks)
-        self.ran.ours = done = runner.run(ACTION, **inputs)
-        print(done.log)
-        self.paths[:0] = done.paths
+        self.ran.ours = result = runner.run(ACTION, **inputs)
+        print(result.log)
+        self.paths[:0] = result.paths
         if name := definition.get("id"):
-            self.context["steps"][name] = {"outputs": done.outputs}
+            self.context["steps"][name] = {"outputs": result.outputs}
 
     def _program(self, name: str) -> Any:
         root = self.github.programs
@@ -246,9 +246,9 @@ class _Job:
         path = os.pathsep.join([*self.paths, own["PATH"]])
         environ = own | self._of_runner | variables | {"PATH": path} | told
         script = DOWNLOADS.sub("", definition["run"])
-        done = logged([*BASH, "-c", script], folder=self.github.workspace, environ=environ)
-        print(done.stdout)
-        self.ran.scripts.append(done)
+        result = logged([*BASH, "-c", script], folder=self.github.workspace, environ=environ)
+        print(result.stdout)
+        self.ran.scripts.append(result)
 
 
 def _text(value: Any) -> str:
