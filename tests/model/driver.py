@@ -43,9 +43,9 @@ class Real:
         """`code` None: whatever it is."""
         self._note(("git", *arguments), env)
         ran = self.here.run(*arguments, env=dict(env or {}))
-        done = Done(ran.returncode, ran.stdout, ran.stderr)
-        assert code in (None, done.code), f"git {' '.join(arguments)}: {done}"
-        return done
+        result = Done(ran.returncode, ran.stdout, ran.stderr)
+        assert code in (None, result.code), f"git {' '.join(arguments)}: {result}"
+        return result
 
     def vmrag(self, *arguments: str, code: int | None = 0) -> Done:
         """In this process."""
@@ -57,9 +57,9 @@ class Real:
         children leave is removed.
         """
         self._note(("timeout", "-s", "KILL", f"{seconds:.3f}", "vmrag", *arguments))
-        done = killed(self.here, seconds, *arguments)
+        result = killed(self.here, seconds, *arguments)
         self.remove_locks()
-        return done
+        return result
 
     def remove_locks(self) -> None:
         for lock in (self.git_dir / "index.lock", self.common / "config.lock"):
@@ -149,25 +149,25 @@ class Real:
 
     def pins(self, commits: Sequence[str]) -> dict[str, str]:
         """The revision that each commit pins."""
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", "cat-file", "--batch"],
             cwd=self.here.top,
             input="".join(f"{commit}:{PIN}\n" for commit in commits).encode(),
             capture_output=True,
             check=True,
         )
-        found, rest = {}, done.stdout
+        found_values, rest = {}, result.stdout
         for commit in commits:
             header, _, rest = rest.partition(b"\n")
             size = int(header.split()[2])
-            found[commit] = json.loads(rest[:size])["dolt_commit"]
+            found_values[commit] = json.loads(rest[:size])["dolt_commit"]
             rest = rest[size + 1 :]
-        return found
+        return found_values
 
     def claims(self) -> list[tuple[str, str]]:
         """(code branch, KB branch) as git's configuration has them."""
-        done = self.here.run("config", "--null", "--get-regexp", r"^branch\..*\.vmragbranch$")
-        pairs = (entry.partition("\n") for entry in done.stdout.split("\0") if entry)
+        result = self.here.run("config", "--null", "--get-regexp", r"^branch\..*\.vmragbranch$")
+        pairs = (entry.partition("\n") for entry in result.stdout.split("\0") if entry)
         return [(key.removeprefix("branch.").removesuffix(".vmragbranch"), kb) for key, _, kb in pairs]
 
     @contextlib.contextmanager
@@ -205,7 +205,7 @@ class Real:
         with self.engine() as engine:
             base = engine.merge_base(one, other)
             assert base is not None
-            newer = all(engine.is_ancestor(each, base) for each in others)
+            newer = all(engine.is_ancestor(other, base) for other in others)
         return self.docs(base)[0] if newer else None
 
     def state(self) -> Any:

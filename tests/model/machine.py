@@ -109,13 +109,13 @@ class Sequences(RuleBasedStateMachine):
         return free[choice % len(free)]
 
     def commit(self, choice: int) -> str:
-        found = self.real.ask("rev-list", "--branches", "HEAD", "--topo-order")
-        return found[choice % len(found)]
+        report = self.real.ask("rev-list", "--branches", "HEAD", "--topo-order")
+        return report[choice % len(report)]
 
     def change(self, choice: int, *where: str) -> str | None:
         """A commit with a parent."""
-        found = self.real.ask("rev-list", "--min-parents=1", "--topo-order", *where)
-        return found[choice % len(found)] if found else None
+        report = self.real.ask("rev-list", "--min-parents=1", "--topo-order", *where)
+        return report[choice % len(report)] if report else None
 
     def document(self, choice: int) -> Key | None:
         """A document that is there."""
@@ -263,9 +263,9 @@ class Sequences(RuleBasedStateMachine):
     @step(choice=number, side=side, how=st.sampled_from(["reorder", "squash"]))
     def rebase_here(self, choice: int, side: str, how: str) -> None:
         """The last commits in another order, or as one."""
-        found = self.real.ask("rev-list", "--first-parent", "HEAD")[1 : 3 + choice % 3]
-        if found and self.real.ask("rev-list", "--no-merges", f"{found[-1]}..HEAD"):
-            self.world.rebase(found[-1], side, how)
+        result = self.real.ask("rev-list", "--first-parent", "HEAD")[1 : 3 + choice % 3]
+        if result and self.real.ask("rev-list", "--no-merges", f"{result[-1]}..HEAD"):
+            self.world.rebase(result[-1], side, how)
 
     # -- git: stash --------------------------------------------------------------------------------
 
@@ -356,4 +356,4 @@ class Sequences(RuleBasedStateMachine):
 
 
 def without(docs: Docs, key: Key) -> Docs:
-    return {each: text for each, text in docs.items() if each != key}
+    return {name: text for name, text in docs.items() if name != key}

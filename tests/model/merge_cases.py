@@ -137,8 +137,8 @@ class Histories:
             input=b"\n".join(stream) + b"\n",
             check=True,
         )
-        found = dict(line.split() for line in marks.read_text().splitlines())
-        return [found[f":{number + 1}"] for number in range(len(pins))]
+        result = dict(line.split() for line in marks.read_text().splitlines())
+        return [result[f":{number + 1}"] for number in range(len(pins))]
 
 
 class _Writer:

@@ -47,8 +47,8 @@ class Merging(World):
         before = self.real.pin
         pick = Pick(base, self.model.docs(other), other)
         join = three_way(base, self.model.docs(head), pick.theirs)
-        done = self.real.git("merge", "-q", "--no-edit", other, code=1 if join.conflicts else 0)
-        said = done.err
+        result = self.real.git("merge", "-q", "--no-edit", other, code=1 if join.conflicts else 0)
+        said = result.err
         docs = join.docs
         if join.conflicts:
             assert self.real.pin == before
@@ -99,10 +99,10 @@ class Merging(World):
         join = three_way(pick.base, self.model.revisions[before], pick.theirs)
         options = ["--no-edit"] if revert else ["--allow-empty", "--keep-redundant-commits"]
         options += ["-m", "1"] if len(parents) > 1 else []
-        done = self.real.git(verb, *options, commit, code=None)
-        said, docs = done.err, join.docs
+        result = self.real.git(verb, *options, commit, code=None)
+        said, docs = result.err, join.docs
         if join.conflicts:
-            assert done.code == 1, done
+            assert result.code == 1, result
             if side == "abort":
                 self.conflict(before)
                 said += self.real.git(verb, "--abort").err
@@ -113,9 +113,9 @@ class Merging(World):
                 said += told + ended.err
                 if ended.code:  # nothing is left of the change
                     self.real.git(verb, "--skip")
-        elif done.code:
-            assert docs == self.model.revisions[before], done
-            assert not self.real.unmerged, done
+        elif result.code:
+            assert docs == self.model.revisions[before], result
+            assert not self.real.unmerged, result
             self.real.git(verb, "--skip", code=None)
         self.arrived(verb, join, docs, said)
 
@@ -188,8 +188,8 @@ class Merging(World):
         before = self.real.pin
         pick = Pick(self.model.docs(f"{self.real.parents(stash)[0]}"), self.model.docs(stash), stash)
         join = three_way(pick.base, self.model.revisions[before], pick.theirs)
-        done = self.real.git("stash", "pop", "-q", code=1 if join.conflicts else 0)
-        docs, said = join.docs, done.err
+        result = self.real.git("stash", "pop", "-q", code=1 if join.conflicts else 0)
+        docs, said = join.docs, result.err
         if join.conflicts:
             self.stashing = True
             docs, told = self.resolve(pick, before, "ours" if side == "abort" else side)
@@ -214,18 +214,20 @@ class Merging(World):
         ours, theirs = self.real.pin, self.real.pins(self.real.ask("rev-parse", ref)).popitem()[1]
         dirty = self.model.kb_branch(self.real.branch) in self.model.unsaved
         bases = self.real.merge_bases("HEAD", ref)
-        base = self.real.kb_base(ours, theirs, [self.model.commits[each] for each in bases])
+        base = self.real.kb_base(ours, theirs, [self.model.commits[base] for base in bases])
         if base is None:
             base = virtual_base(bases, self.model.docs, self.real.merge_bases)
         pick = self.model.revisions[theirs]
         join = three_way(base, self.model.revisions[ours], pick)
-        done = self.real.vmrag("merge", ref, code=None)
-        self.put_aside(conflict, done.err)
-        if dirty or (done.code == 1 and "uncommitted" in done.err):  # what differs in times only may be in the way, too
-            assert done.code == 1
+        result = self.real.vmrag("merge", ref, code=None)
+        self.put_aside(conflict, result.err)
+        if dirty or (
+            result.code == 1 and "uncommitted" in result.err
+        ):  # what differs in times only may be in the way, too
+            assert result.code == 1
             assert self.real.pin == ours
             return
-        assert done.code == (1 if join.conflicts else 0), done
+        assert result.code == (1 if join.conflicts else 0), result
         self.seen["vmrag merge in conflict" if join.conflicts else "vmrag merge"] += 1
         docs = join.docs
         if join.conflicts and side == "abort":
@@ -248,8 +250,8 @@ class Merging(World):
         base, theirs = self.model.kept[name]
         before = self.model.revisions[base]
         join = three_way(before, self.docs, theirs)
-        done = self.real.vmrag("merge", name, code=1 if join.conflicts else 0)
-        self.put_aside(conflict, done.err)
+        result = self.real.vmrag("merge", name, code=1 if join.conflicts else 0)
+        self.put_aside(conflict, result.err)
         self.seen["brought back in conflict" if join.conflicts else "brought back"] += 1
         docs = join.docs
         if join.conflicts and side == "abort":

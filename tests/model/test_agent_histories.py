@@ -90,7 +90,7 @@ class World:
     def play(self) -> None:
         for number in range(self.random.randint(2, 6)):
             self.begins(f"agent-{number}")
-        turns = [each for each in self.agents for _ in range(STEPS)]
+        turns = [agent for agent in self.agents for _ in range(STEPS)]
         self.random.shuffle(turns)
         for number, agent in enumerate(turns):
             step = self.random.choices(
@@ -193,8 +193,8 @@ class World:
 
     def remove_locks(self, agent: Agent) -> None:
         refs = (self.project.top / ".git/refs").rglob("*.lock")
-        own = agent.tree.own.parent
-        for lock in (own / "index.lock", own / "HEAD.lock", self.project.top / ".git/config.lock", *refs):
+        parent = agent.tree.own.parent
+        for lock in (parent / "index.lock", parent / "HEAD.lock", self.project.top / ".git/config.lock", *refs):
             lock.unlink(missing_ok=True)
 
     def loses_its_tree(self, agent: Agent) -> None:
@@ -256,15 +256,15 @@ class World:
 
     def merge_commit(self, branch: str, *options: str) -> bool:
         self.host.git("pull", "-q", "--ff-only")
-        done = self.host.run("merge", "-q", "--no-ff", "--no-edit", *options, f"origin/{branch}")
-        if done.returncode:
+        result = self.host.run("merge", "-q", "--no-ff", "--no-edit", *options, f"origin/{branch}")
+        if result.returncode:
             self.host.git("merge", "--abort")
-        return done.returncode == 0
+        return result.returncode == 0
 
     def squash(self, branch: str) -> bool:
         self.host.git("pull", "-q", "--ff-only")
-        done = self.host.run("merge", "-q", "--squash", f"origin/{branch}")
-        if done.returncode:
+        result = self.host.run("merge", "-q", "--squash", f"origin/{branch}")
+        if result.returncode:
             self.host.git("reset", "-q", "--hard")
             return False
         self.host.git("commit", "-q", "-m", f"{branch}, squashed")
@@ -273,13 +273,13 @@ class World:
     def rebase(self, branch: str) -> bool:
         self.host.git("pull", "-q", "--ff-only")
         self.host.git("switch", "-q", "-C", "request", f"origin/{branch}")
-        done = self.host.run("rebase", "-q", "main")
-        if done.returncode:
+        result = self.host.run("rebase", "-q", "main")
+        if result.returncode:
             self.host.git("rebase", "--abort")
         self.host.git("switch", "-q", "main")
-        if done.returncode == 0:
+        if result.returncode == 0:
             self.host.git("merge", "-q", "--ff-only", "request")
-        return done.returncode == 0
+        return result.returncode == 0
 
     def human_commits(self, message: str) -> None:
         """In the main work tree."""
@@ -291,16 +291,16 @@ class World:
     # -- what has to hold
 
     def sees_its_memories(self, agent: Agent, said: str = "") -> None:
-        found = self.notes(agent.tree)
-        assert agent.memories.items() <= found.items(), (self.done, said, agent.memories, found)
+        notes = self.notes(agent.tree)
+        assert agent.memories.items() <= notes.items(), (self.done, said, agent.memories, notes)
 
     def nobody_else_sees(self, agent: Agent) -> None:
-        for tree in (self.project, *(each.tree for each in self.agents if each is not agent)):
+        for tree in (self.project, *(item.tree for item in self.agents if item is not agent)):
             assert not agent.ids & self.notes(tree).keys(), (self.done, tree.top.name, agent.ids)
 
     def on_main(self) -> None:
-        found = self.notes(self.project)
-        assert self.merged.items() <= found.items(), (self.done, self.merged, found)
+        notes = self.notes(self.project)
+        assert self.merged.items() <= notes.items(), (self.done, self.merged, notes)
 
     @staticmethod
     def notes(tree: Project) -> dict[str, str]:

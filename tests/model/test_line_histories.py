@@ -77,8 +77,8 @@ class Histories:
     # -- how ---------------------------------------------------------------------------------------
 
     def run(self, command: str, *arguments: str) -> None:
-        done = self.project.run(command, *arguments, env={"GIT_EDITOR": "true"})
-        if done.returncode == 0:
+        result = self.project.run(command, *arguments, env={"GIT_EDITOR": "true"})
+        if result.returncode == 0:
             self.seen[command] += 1
             return
         unmerged = set(self.git("diff", "--name-only", "--diff-filter=U").split())
@@ -121,9 +121,9 @@ class Histories:
 
     @property
     def document(self) -> str:
-        found = self.engine.find_document(self.pinned, "handbook", "page.md")
-        assert found is not None
-        return found.content
+        result = self.engine.find_document(self.pinned, "handbook", "page.md")
+        assert result is not None
+        return result.content
 
 
 @pytest.fixture

@@ -79,15 +79,15 @@ class Ledger:
                 if branch.name == LINKS_BRANCH:
                     continue
                 texts |= {document.content for document in engine.read_documents(WorkingSet(branch.name))}
-                for each in engine.log(branch.head):
-                    if each.revision not in self._read:
-                        self._read[each.revision] = {it.content for it in engine.read_documents(each.revision)}
-                    texts |= self._read[each.revision]
+                for revision in engine.log(branch.head):
+                    if revision.revision not in self._read:
+                        self._read[revision.revision] = {it.content for it in engine.read_documents(revision.revision)}
+                    texts |= self._read[revision.revision]
         return texts
 
     def _in_git(self) -> set[str]:
-        there = self.project.run("rev-list", "--objects", "--all", "--reflog", "--indexed-objects").stdout
-        ids = "".join(f"{line.split()[0]}\n" for line in there.splitlines())
+        output = self.project.run("rev-list", "--objects", "--all", "--reflog", "--indexed-objects").stdout
+        ids = "".join(f"{line.split()[0]}\n" for line in output.splitlines())
         argv = ["git", "cat-file", "--batch"]
         blobs = subprocess.run(
             argv, cwd=self.project.top, input=ids, capture_output=True, text=True, errors="replace", check=True
@@ -203,10 +203,10 @@ class Obedient:
     def stores(self) -> None:
         """What is acknowledged from here on has to be found."""
         text = f"Memory {self.next()}."
-        done = self.run_vmrag(f"add - --collection handbook --id memory-{self.number}.md", stdin=text)
-        if done.code == 0:
+        result = self.run_vmrag(f"add - --collection handbook --id memory-{self.number}.md", stdin=text)
+        if result.code == 0:
             self.ledger.documents.add(text)
-        self.obeys(done, DEPTH)
+        self.obeys(result, DEPTH)
 
     def edits(self) -> None:
         """A line of a file of the code's, which stays uncommitted, is staged, or is committed."""
@@ -229,7 +229,7 @@ class Obedient:
         self.note(f"{name} {arguments}")
         tools = Tools(self.project.top)
         answer, failed = tools.run(name, arguments)
-        said = [*answer.get("suggestions", ()), *(str(each) for each in answer.get("warnings", ()))]
+        said = [*answer.get("suggestions", ()), *(str(warning) for warning in answer.get("warnings", ()))]
         self.note(f"   {'failed' if failed else 'done'}: {answer['message'][:200]} {said}")
         if not said or not depth:
             return
@@ -266,10 +266,10 @@ class Obedient:
 
     def run_vmrag(self, line: str, stdin: str = "") -> Done:
         self.note(f"vmrag {line}")
-        done = self.project.vmrag(*shlex.split(line), code=None, stdin=stdin)
-        self.note(f"   {done.code}: {done.err.strip()}")
-        assert "Traceback" not in done.err
-        return done
+        result = self.project.vmrag(*shlex.split(line), code=None, stdin=stdin)
+        self.note(f"   {result.code}: {result.err.strip()}")
+        assert "Traceback" not in result.err
+        return result
 
     def run_shell(self, command: str, environ: dict[str, str]) -> Done:
         self.note(f"$ {command}")
@@ -374,8 +374,8 @@ class Obedient:
         for branch, text in ((side, "theirs"), ("main", "ours")):
             self.project.run("switch", "-q", *(["-c"] if branch == side else []), branch, env=OFF)
             stored = f"# Rest\n\n{text} {self.number}.\n"
-            done = self.run_vmrag("add - --collection handbook --id rest.md", stdin=stored)
-            if self.run_vmrag(f"commit -m {text}").code == done.code == 0:
+            result = self.run_vmrag("add - --collection handbook --id rest.md", stdin=stored)
+            if self.run_vmrag(f"commit -m {text}").code == result.code == 0:
                 self.ledger.documents.add(stored)
             self.project.run("commit", "-q", "-a", "-m", text, env=OFF)
         if merge:
@@ -390,15 +390,17 @@ class Obedient:
         self.project.run("remote", "set-url", "origin", str(url))
 
     def colleague_pushes(self) -> None:
-        there = self.colleague
-        there.run("fetch", "-q", "origin", env=ON)
-        there.run("reset", "-q", "--hard", "origin/main", env=ON)
-        done = there.vmrag(
+        colleague = self.colleague
+        colleague.run("fetch", "-q", "origin", env=ON)
+        colleague.run("reset", "-q", "--hard", "origin/main", env=ON)
+        result = colleague.vmrag(
             "add", "-", "--collection", "handbook", "--id", f"theirs-{self.next()}.md", stdin="Theirs.", code=None
         )
-        if done.code == 0 and there.vmrag("commit", "-m", "theirs", code=None).code == 0:
-            there.run("commit", "-q", "-a", "-m", "theirs", env=ON)
-            there.run("push", "-q", *(["--force"] if self.random.random() < 0.3 else []), "origin", "HEAD:main", env=ON)
+        if result.code == 0 and colleague.vmrag("commit", "-m", "theirs", code=None).code == 0:
+            colleague.run("commit", "-q", "-a", "-m", "theirs", env=ON)
+            colleague.run(
+                "push", "-q", *(["--force"] if self.random.random() < 0.3 else []), "origin", "HEAD:main", env=ON
+            )
 
     def tree_goes(self) -> None:
         """A work tree with an uncommitted document."""
@@ -406,10 +408,10 @@ class Obedient:
         if self.project.run("worktree", "add", "-q", "-b", tree.top.name, str(tree.top), env=OFF).returncode:
             return
         text = f"Memory {self.number}."
-        done = tree.vmrag(
+        result = tree.vmrag(
             "add", "-", "--collection", "handbook", "--id", f"memory-{self.number}.md", stdin=text, code=None
         )
-        if done.code == 0:
+        if result.code == 0:
             self.ledger.documents.add(text)
         self.project.run("worktree", "remove", "--force", str(tree.top))
 

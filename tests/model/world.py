@@ -50,9 +50,9 @@ class World:
         """
         self.real.remove_locks()
         conflict = self.follow()
-        done = self.real.vmrag("list", "--json")
-        self.put_aside(conflict, said + done.err, killed=killed)
-        assert listing(done) == self.expected()
+        result = self.real.vmrag("list", "--json")
+        self.put_aside(conflict, said + result.err, killed=killed)
+        assert listing(result) == self.expected()
         self.memories = self.real.memories()
 
     def follow(self) -> tuple[str, Unsaved] | None:
@@ -107,7 +107,7 @@ class World:
         self.model.commits |= pins
 
     def admit(self, revisions: Iterable[str], expected: Collection[Docs]) -> None:
-        unknown = sorted({each for each in revisions if each not in self.model.revisions})
+        unknown = sorted({revision for revision in revisions if revision not in self.model.revisions})
         for revision, docs in zip(unknown, self.real.docs(*unknown), strict=True):
             assert docs in expected, f"revision {revision} holds {docs}; expected {expected}"
             self.model.revisions[revision] = docs
@@ -187,8 +187,8 @@ class World:
             return
         conflict = self.follow()
         docs = after(self.docs)
-        done = self.real.vmrag(*arguments)
-        self.put_aside(conflict, done.err)
+        result = self.real.vmrag(*arguments)
+        self.put_aside(conflict, result.err)
         self.written(docs)
 
     def written(self, docs: Docs) -> None:
@@ -211,8 +211,8 @@ class World:
     def refused(self, *arguments: str, why: tuple[str, int] = ("GIT_BUSY", 3)) -> None:
         """Because git is in the middle of something: nothing changes."""
         before = self.real.state()
-        done = self.real.vmrag(*arguments, "--json", code=why[1])
-        assert done.error["code"] == why[0]
+        result = self.real.vmrag(*arguments, "--json", code=why[1])
+        assert result.error["code"] == why[0]
         assert self.real.state() == before
         self.seen["refused"] += 1
 
@@ -222,10 +222,10 @@ class World:
             return
         conflict = self.follow()
         docs, dirty = self.docs, self.model.kb_branch(self.real.branch) in self.model.unsaved
-        done = self.real.vmrag("commit", "-m", message, code=None)
-        self.put_aside(conflict, done.err)
-        assert done.code == 0 if dirty else done.code in (0, 1), done
-        if done.code == 0:  # what differs in times only may be committed, too
+        result = self.real.vmrag("commit", "-m", message, code=None)
+        self.put_aside(conflict, result.err)
+        assert result.code == 0 if dirty else result.code in (0, 1), result
+        if result.code == 0:  # what differs in times only may be committed, too
             self.committed(docs)
             assert self.real.ask("diff", "--name-only", "--", PIN) == []
 
@@ -254,9 +254,9 @@ class World:
     # -- kills -------------------------------------------------------------------------------------
 
     def killed(self, seconds: float, *arguments: str) -> Done:
-        done = self.real.kill(seconds, *arguments)
-        self.seen[f"killed {arguments[0]}" if done.code == -9 else f"{arguments[0]} that outran its killer"] += 1
-        return done
+        result = self.real.kill(seconds, *arguments)
+        self.seen[f"killed {arguments[0]}" if result.code == -9 else f"{arguments[0]} that outran its killer"] += 1
+        return result
 
     def killed_write(self, seconds: float, docs: Callable[[Docs], Docs], *arguments: str) -> None:
         """Afterwards it has happened, or it has not."""
@@ -265,11 +265,11 @@ class World:
         conflict = self.follow()
         before, after = self.docs, docs(self.docs)
         killed = self.killed(seconds, *arguments)
-        done = self.real.vmrag("list", "--json")
-        self.put_aside(conflict, killed.err + done.err, killed=True)
-        found = listing(done)
-        assert found in (self.expected(before), self.expected(after)), killed
-        happened = found == self.expected(after)
+        result = self.real.vmrag("list", "--json")
+        self.put_aside(conflict, killed.err + result.err, killed=True)
+        documents = listing(result)
+        assert documents in (self.expected(before), self.expected(after)), killed
+        happened = documents == self.expected(after)
         assert happened or killed.code != 0, killed
         self.claimed(required=False)
         if happened:
@@ -284,11 +284,11 @@ class World:
         conflict = self.follow()
         before, docs = self.real.pin, self.docs
         killed = self.killed(seconds, "commit", "-m", message)
-        done = self.real.vmrag("list", "--json")
-        self.put_aside(conflict, killed.err + done.err, killed=True)
+        result = self.real.vmrag("list", "--json")
+        self.put_aside(conflict, killed.err + result.err, killed=True)
         if self.real.pin != before:
             self.committed(docs)
-        assert listing(done) == self.expected()
+        assert listing(result) == self.expected()
 
 
 def _hash(text: str) -> str:
