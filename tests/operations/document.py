@@ -57,8 +57,8 @@ def page() -> str:
 def _rows(operations: tuple[Operation, ...]) -> list[str]:
     """Return the rows of a group. Operations with the same hooks and result share a row."""
     names: dict[tuple[tuple[str, ...], Follows, str], list[str]] = {}
-    for each in operations:
-        names.setdefault((each.hooks, each.follows, each.says), []).append(_shown(each.name))
+    for operation in operations:
+        names.setdefault((operation.hooks, operation.follows, operation.says), []).append(_shown(operation.name))
     return [
         f"| {'; '.join(shown)} | {', '.join(hooks) or 'none'} | {FOLLOWS[follows]} | {says} |"
         for (hooks, follows, says), shown in names.items()

@@ -49,7 +49,7 @@ def _pin_of(name: str) -> Does:
 
 def _patch(repo: pygit2.Repository) -> None:
     patch = repo.diff(_commit(repo, "main"), _commit(repo, "feature"))
-    only = "".join(each.text for each in patch if each.delta.new_file.path == PIN_NAME)
+    only = "".join(passage.text for passage in patch if passage.delta.new_file.path == PIN_NAME)
     repo.apply(pygit2.Diff.parse_diff(only), ApplyLocation.BOTH)
 
 

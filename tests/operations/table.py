@@ -1030,4 +1030,4 @@ TABLE = {
 }
 """All operations by group, as docs/git-operations.md shows them."""
 
-OPERATIONS = tuple(each for group in TABLE.values() for each in group)
+OPERATIONS = tuple(tool for group in TABLE.values() for tool in group)

@@ -113,14 +113,14 @@ def assert_answers(copy: Copy, prepared: World, scratch: Path) -> None:
     if operation.answers == "no work tree":
         assert where.vmrag("query", "winter", "--json", code=2).error["code"] == "GIT_REPO_NOT_FOUND"
         return
-    found = where.ask("query", "winter")
-    assert found["results"][0]["doc_id"] == "winter.md"
+    answer = where.ask("query", "winter")
+    assert answer["results"][0]["doc_id"] == "winter.md"
     if reason := REASONS.get(operation.answers):
-        assert reason in found["notes"][0]
-        assert not found["kb"]["in_sync"]
+        assert reason in answer["notes"][0]
+        assert not answer["kb"]["in_sync"]
         return
-    assert found["kb"]["in_sync"]
-    pinned = found["kb"]["commit"]
+    assert answer["kb"]["in_sync"]
+    pinned = answer["kb"]["commit"]
     assert prepared.revisions.get(operation.pin, pinned) == pinned
     assert copy.texts(pinned) == CONTENTS[operation.pin]
     stand = copy.stand()

@@ -51,12 +51,12 @@ def by_libgit2(copy: Copy) -> None:
 
 
 def by_jj(copy: Copy) -> None:
-    if any("git fetch" in each or "git clone" in each for each in jj.BY_NAME[copy.operation.name]) and GIT < FETCHES:
+    if any("git fetch" in item or "git clone" in item for item in jj.BY_NAME[copy.operation.name]) and GIT < FETCHES:
         pytest.skip("jj fetches by git 2.41 or later")
     for command in ("jj git init --colocate", *jj.BY_NAME[copy.operation.name]):
         line = command.replace("jj ", "jj --ignore-immutable ", 1) if command.startswith("jj ") else command
-        done = subprocess.run(line, shell=True, cwd=copy.project.top, env=os.environ | OF_JJ, capture_output=True, text=True, check=False)  # fmt: skip
-        assert done.returncode == 0, (command, done)
+        result = subprocess.run(line, shell=True, cwd=copy.project.top, env=os.environ | OF_JJ, capture_output=True, text=True, check=False)  # fmt: skip
+        assert result.returncode == 0, (command, result)
 
 
 def kinds(operation: Operation) -> tuple[object, ...]:

@@ -209,8 +209,8 @@ class Copy:
         copy = cls._of(world.root, root, operation)
         if operation.start != "main":
             copy.project.git("checkout", "-q", operation.start, env=WITHOUT_HOOKS)
-        for each in copy.run(operation.before, WITHOUT_HOOKS):
-            assert each.code == 0, each
+        for result in copy.run(operation.before, WITHOUT_HOOKS):
+            assert result.code == 0, result
         copy.project.vmrag("sync", code=None)
         return copy
 
@@ -221,8 +221,8 @@ class Copy:
     def _of(cls, source: Path, root: Path, operation: Operation) -> Copy:
         root.mkdir()
         named = " ".join(operation.commands)
-        wanted = [source / name for name in ("origin.git", "template", "outer") if name.removesuffix(".git") in named]
-        subprocess.run(["cp", "-a", source / "project", *wanted, root], check=True)
+        expected = [source / name for name in ("origin.git", "template", "outer") if name.removesuffix(".git") in named]
+        subprocess.run(["cp", "-a", source / "project", *expected, root], check=True)
         copy = cls(root, operation)
         copy.project.run(*REFRESH.split()[1:])
         return copy
@@ -238,8 +238,8 @@ class Copy:
 
     def _run(self, command: str, env: Mapping[str, str]) -> Step:
         if command.startswith("vmrag "):
-            done = self.project.vmrag(*command.split()[1:], code=None)
-            return Step(command, done.code, "", "", ())
+            result = self.project.vmrag(*command.split()[1:], code=None)
+            return Step(command, result.code, "", "", ())
         ran = self._shell(command, self.project, env)
         lines = self._named(ran.stderr).splitlines(keepends=True)
         ours = tuple(line.rstrip("\n") for line in lines if line.startswith(OURS))
@@ -276,14 +276,14 @@ class Copy:
     def uncommitted(self) -> dict[str, dict[str, str | None]]:
         """The uncommitted documents by KB branch, None for removed ones."""
         with self._engine() as engine:
-            found = {
+            result = {
                 branch.name: engine.diff(branch.head, WorkingSet(branch.name))
                 for branch in engine.list_branches()
                 if branch.dirty
             }
         return {
             name: {change.key[1]: change.after.content if change.after else None for change in difference.documents}
-            for name, difference in found.items()
+            for name, difference in result.items()
         }
 
     def texts(self, at: At) -> dict[str, str]:
