@@ -42,21 +42,21 @@ EVERYTHING = ("pyproject.toml", "constraints", "tests/conftest.py", "tests/check
 def tests_of(changed: Iterable[str]) -> list[str] | None:
     """The test files for changed files, as paths below the root; None: all tests."""
     files = list(changed)
-    if any(each.startswith(EVERYTHING) for each in files):
+    if any(file.startswith(EVERYTHING) for file in files):
         return None
     modules = {module for file in files for module in _modules(ROOT / file)}
-    texts = [each for each in files if not each.endswith(".py")]
-    found = [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if _stands_on(path, modules, texts)]
-    return sorted({ALWAYS, *(path.relative_to(ROOT).as_posix() for path in found)})
+    texts = [file for file in files if not file.endswith(".py")]
+    paths = [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if _stands_on(path, modules, texts)]
+    return sorted({ALWAYS, *(path.relative_to(ROOT).as_posix() for path in paths)})
 
 
 def changed_since(base: str) -> list[str]:
     """Files that differ from a commit, and those that git does not track."""
     commands = (["diff", "--name-only", "-z", base], ["ls-files", "-z", "--others", "--exclude-standard"])
-    done = [
+    result = [
         subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True) for command in commands
     ]
-    return [name for each in done for name in each.stdout.split("\0") if name]
+    return [name for item in result for name in item.stdout.split("\0") if name]
 
 
 def _stands_on(path: Path, modules: set[str], texts: list[str]) -> bool:
@@ -75,13 +75,13 @@ def _needed(path: Path) -> frozenset[str]:
     toolset drive it through the server and the command line, so they stand on all of it.
     """
     direct = _imported(path)
-    found = set(direct)
+    result = set(direct)
     parts = path.relative_to(ROOT / "tests").parts
     if parts[0] == "toolsets":
-        found |= {module for module in _graph().modules if module.startswith(f"vmrag_link.toolsets.{parts[1]}.")}
-    for each in direct:
-        found |= _below(each)
-    return frozenset(found)
+        result |= {module for module in _graph().modules if module.startswith(f"vmrag_link.toolsets.{parts[1]}.")}
+    for item in direct:
+        result |= _below(item)
+    return frozenset(result)
 
 
 @cache
@@ -95,8 +95,8 @@ def _below(module: str) -> frozenset[str]:
 
 def _named(module: str) -> frozenset[str]:
     beginnings = AT_RUN_TIME.get(module, ())
-    direct = {each for each in _graph().modules if each.startswith(beginnings)} if beginnings else set()
-    return frozenset(direct.union(*(_below(each) for each in direct)))
+    direct = {module for module in _graph().modules if module.startswith(beginnings)} if beginnings else set()
+    return frozenset(direct.union(*(_below(module) for module in direct)))
 
 
 @cache
@@ -114,20 +114,20 @@ def _graph() -> grimp.ImportGraph:
 
 @cache
 def _imported(path: Path) -> frozenset[str]:
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
+            result |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
-    return frozenset(each for each in found if each.startswith((*PACKAGES, "tests")))
+            result |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return frozenset(text for text in result if text.startswith((*PACKAGES, "tests")))
 
 
 def _modules(path: Path) -> set[str]:
     """The module that a file is; of a file that is none, those beside it."""
     if path.suffix == ".py":
         return {_module(path)}
-    return {_module(each) for each in path.parent.glob("*.py")}
+    return {_module(item) for item in path.parent.glob("*.py")}
 
 
 def _module(path: Path) -> str:

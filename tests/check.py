@@ -79,12 +79,12 @@ ROOM = 6 * 2**30
 
 def run_tool(name: str, arguments: Sequence[str]) -> tuple[str, bool]:
     begun = time.monotonic()
-    done = subprocess.run(
+    result = subprocess.run(
         [TOOLS / arguments[0], *arguments[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     took = f"{time.monotonic() - begun:.1f} s"
-    print(f"── {name} ({took}): {' '.join(arguments)}\n{done.stdout.strip()}\n", flush=True)
-    return name, done.returncode == 0
+    print(f"── {name} ({took}): {' '.join(arguments)}\n{result.stdout.strip()}\n", flush=True)
+    return name, result.returncode == 0
 
 
 def run_tests(arguments: Sequence[str]) -> bool:
@@ -110,10 +110,10 @@ def selected(base: str) -> list[str]:
     from tests import changed  # it reads all imports, which takes seconds
 
     files = changed.changed_since(base)
-    found = changed.tests_of(files)
+    tests = changed.tests_of(files)
     every = len(list(ROOT.glob("tests/**/test_*.py")))
-    print(f"{len(files)} files changed; test files: {every if found is None else len(found)} of {every}", flush=True)
-    return found or []
+    print(f"{len(files)} files changed; test files: {every if tests is None else len(tests)} of {every}", flush=True)
+    return tests or []
 
 
 def has_room(folder: Path) -> bool:

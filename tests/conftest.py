@@ -78,12 +78,12 @@ def _what_tests_begin_they_end() -> Iterator[None]:
 
 def _processes(variable: str) -> dict[int, str]:
     """Command lines, by number, of those that were started with this variable."""
-    found = {}
+    result = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ").strip()
-    return {number: line for number, line in found.items() if line and number != os.getpid()}
+                result[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ").strip()
+    return {number: line for number, line in result.items() if line and number != os.getpid()}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -91,9 +91,9 @@ def _signals_as_in_a_terminal() -> None:
     """A shell starts what it runs in the background with Ctrl-C ignored, `nohup` with the hangup.
     Programs inherit what is ignored; from this process they do not, as it has a handler instead.
     """
-    for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        if signal.getsignal(each) is signal.SIG_IGN:
-            signal.signal(each, lambda *_: None)
+    for item in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(item) is signal.SIG_IGN:
+            signal.signal(item, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)
@@ -134,10 +134,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sample"):
             cases.setdefault((item.path, item.originalname), []).append(item)
-    for each in cases.values():
-        [count] = each[0].get_closest_marker("sample").args
-        chosen = {round(number * (len(each) - 1) / max(1, count - 1)) for number in range(min(count, len(each)))}
-        for number, item in enumerate(each):
+    for case in cases.values():
+        [count] = case[0].get_closest_marker("sample").args
+        chosen = {round(number * (len(case) - 1) / max(1, count - 1)) for number in range(min(count, len(case)))}
+        for number, item in enumerate(case):
             if number not in chosen:
                 item.add_marker(pytest.mark.long)
 

@@ -77,13 +77,13 @@ def code_lines(source: bytes) -> int:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
-    tokens = (each for each in tokenize.tokenize(io.BytesIO(source).readline) if each.type not in _EMPTY)
+    tokens = (item for item in tokenize.tokenize(io.BytesIO(source).readline) if item.type not in _EMPTY)
     return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - text)
 
 
 def counted() -> str:
     lines, files = Counter[str](), Counter[str]()
-    for path in (path for each in PROGRAM for path in (ROOT / each).rglob("*.py")):
+    for path in (path for package in PROGRAM for path in (ROOT / package).rglob("*.py")):
         part = "toolsets" if TOOLSETS in path.parents else "core"
         lines[part] += code_lines(path.read_bytes())
         files[part] += 1

@@ -30,10 +30,10 @@ def at_the_top() -> str:
 def tables() -> str:
     definition = yaml.safe_load(SOURCE.read_text())
     inputs = [
-        f"| `{name}` | {_default(str(each.get('default', '')))} | {each['description'].strip()} |"
-        for name, each in definition["inputs"].items()
+        f"| `{name}` | {_default(str(value.get('default', '')))} | {value['description'].strip()} |"
+        for name, value in definition["inputs"].items()
     ]
-    outputs = [f"| `{name}` | {each['description'].strip()} |" for name, each in definition["outputs"].items()]
+    outputs = [f"| `{name}` | {output['description'].strip()} |" for name, output in definition["outputs"].items()]
     return "\n".join(
         [
             "| input | default | description |",

@@ -29,8 +29,8 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def _read(name: str) -> Any:
     """A file beside this one, or in the tests of its toolset."""
-    found = [FOLDER / f"{name}.yaml", *FOLDER.parent.glob(f"toolsets/*/{name}.yaml")]
-    return yaml.load(next(path for path in found if path.exists()).read_text(), LOADER)
+    result = [FOLDER / f"{name}.yaml", *FOLDER.parent.glob(f"toolsets/*/{name}.yaml")]
+    return yaml.load(next(path for path in result if path.exists()).read_text(), LOADER)
 
 
 COMMON: dict[str, Any] = _read("_common")
@@ -74,11 +74,11 @@ def refusals(tool: str) -> list[Expected]:
     Errors that take more than a call have tests of their own.
     """
     contract = TOOLS[tool]
-    found = list(_failing(tool, contract["errors"], examples(tool)[0].call, own=True))
+    result = list(_failing(tool, contract["errors"], examples(tool)[0].call, own=True))
     usual = contract.get("usual", examples(tool)[0].call)
     for group in contract["common_errors"]:
-        found += _failing(tool, COMMON["error_groups"][group], usual, own=False)
-    return found
+        result += _failing(tool, COMMON["error_groups"][group], usual, own=False)
+    return result
 
 
 def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any], *, own: bool) -> Iterator[Expected]:
@@ -102,7 +102,7 @@ def kind(tool: str) -> tuple[Any, ...]:
     return frozenset(contract["effect"]), frozenset(contract["common_errors"]) - {"json"}
 
 
-REPRESENTATIVES = frozenset({kind(each): each for each in reversed(TOOLS)}.values())
+REPRESENTATIVES = frozenset({kind(tool): tool for tool in reversed(TOOLS)}.values())
 """The first tool of each kind."""
 
 
@@ -116,11 +116,13 @@ def broken(tool: str, result: dict[str, Any] | str, prints: str = "") -> list[st
     if isinstance(result, str):
         return _broken_text(tool, result, prints)
     contract = TOOLS[tool]
-    found = [f"{error.json_path}: {error.message}" for error in _answers(tool).iter_errors(result)]
-    found += _broken(result, _tree(contract.get("result", {}), open=True), "")
+    found_values = [f"{error.json_path}: {error.message}" for error in _answers(tool).iter_errors(result)]
+    found_values += _broken(result, _tree(contract.get("result", {}), open=True), "")
     legal = {*contract["warnings"], *COMMON["own_warning_codes"]}
-    found += [f"warning {each['code']}" for each in result.get("warnings", ()) if each["code"] not in legal]
-    return found
+    found_values += [
+        f"warning {warning['code']}" for warning in result.get("warnings", ()) if warning["code"] not in legal
+    ]
+    return found_values
 
 
 _CHANGING = re.compile(r"(?m)(^ *(?=[a-v]*\d)|(?:commit|revision|--source) )[0-9a-v]{7,40}\b|\b\d{4}-\d\d-\d\d\b")
@@ -150,30 +152,30 @@ def declared(tool: str) -> type[ToolResult]:
 
 def result_shape(tool: str) -> dict[str, str | None]:
     """The keys of a tool's result, each with its condition in words; None: always there."""
-    found = {
+    result = {
         result_key.path: None if result_key.always else result_key.when for result_key in result_keys(declared(tool))
     }
     for key, says in TOOLS[tool].get("result", {}).items():
-        found[key] = says.get("when") if isinstance(says, dict) else None
-    return found
+        result[key] = says.get("when") if isinstance(says, dict) else None
+    return result
 
 
 def broken_failure(envelope: dict[str, Any], expected: Expected) -> list[str]:
     """What is wrong with the envelope of a call that failed."""
-    found = list(_broken(envelope, _tree(COMMON["failure"]), ""))
-    found += [f"details.{key} is missing" for key in expected.details if key not in envelope["details"]]
+    result = list(_broken(envelope, _tree(COMMON["failure"]), ""))
+    result += [f"details.{key} is missing" for key in expected.details if key not in envelope["details"]]
     if envelope["error"] != expected.code or envelope["code"] != expected.code:
-        found.append(f"{envelope['error']}: {envelope['message']}")
+        result.append(f"{envelope['error']}: {envelope['message']}")
     if envelope["error"] not in CODES:
-        found.append(f"{envelope['error']} is no code")
+        result.append(f"{envelope['error']} is no code")
     uncommitted = expected.code == "UNCOMMITTED_CHANGES"
     if uncommitted != ("local_changes" in envelope) or (uncommitted and "local_changes" not in envelope["details"]):
-        found.append("local_changes")
+        result.append("local_changes")
     if envelope["suggestions"] in ([], [LAST_RESORT]):
-        found.append("nothing is suggested")
+        result.append("nothing is suggested")
     if re.search(r"Traceback|File \"", envelope["message"]):
-        found.append("the message shows a stack trace")
-    return found
+        result.append("the message shows a stack trace")
+    return result
 
 
 def conditional(tool: str) -> set[str]:
@@ -184,11 +186,11 @@ def conditional(tool: str) -> set[str]:
 def seen(result: Any, where: str = "") -> set[str]:
     """All keys of a result, as the contract writes them."""
     if isinstance(result, list):
-        return {key for each in result for key in seen(each, f"{where}[]")}
+        return {key for item in result for key in seen(item, f"{where}[]")}
     if not isinstance(result, dict):
         return set()
     names = {key: f"{where}.{key}" if where else key for key in result}
-    return {*names.values(), *(key for each, name in names.items() for key in seen(result[each], name))}
+    return {*names.values(), *(key for item, name in names.items() for key in seen(result[item], name))}
 
 
 class _Node(msgspec.Struct):
@@ -204,8 +206,8 @@ def _tree(keys: dict[str, Any], *, open: bool = False) -> _Node:  # noqa: A002  
     for path, says in keys.items():
         node = root
         *above, last = path.replace("[]", "").split(".")
-        for each in above:
-            node = node.below[each]
+        for item in above:
+            node = node.below[item]
         node.below[last] = _Node(says if isinstance(says, dict) else {"type": says}, {})
     return root
 
@@ -254,7 +256,7 @@ def fits(kind: str, value: Any) -> bool:
     In `array of A|B` each element is one of them.
     """
     if kind.startswith("array of "):
-        return isinstance(value, list) and all(fits(kind.removeprefix("array of "), each) for each in value)
+        return isinstance(value, list) and all(fits(kind.removeprefix("array of "), item) for item in value)
     return any(_is(choice, value) for choice in _choices(kind))
 
 
@@ -265,5 +267,5 @@ def _is(kind: str, value: Any) -> bool:
         case "number":
             return isinstance(value, int | float) and not isinstance(value, bool)
         case "vector":
-            return isinstance(value, list) and all(_is("number", each) for each in value)
+            return isinstance(value, list) and all(_is("number", item) for item in value)
     return isinstance(value, _PLAIN[kind])

@@ -41,7 +41,7 @@ SHOWN = ("dolt branch", "dolt sql -q \"SELECT doc_id, title FROM documents AS OF
 def write() -> dict[Path, str]:
     """Return the pages with what the program prints today."""
     printed = said()
-    shown = [each for each in re.split(r"\n(?=\$ )", printed) if each.partition("\n")[0].removeprefix("$ ") in SHOWN]
+    shown = [part for part in re.split(r"\n(?=\$ )", printed) if part.partition("\n")[0].removeprefix("$ ") in SHOWN]
     parts = {PAGE: "\n".join(shown), STORIES: printed}
     return {page: pages.filled(page, {"dolt": pages.console(text)}) for page, text in parts.items()}
 
@@ -88,8 +88,8 @@ def _page(doc_id: str, title: str):
 
 def _printed(command: str, kb: Path) -> str:
     env = os.environ | {"DOLT_ROOT_PATH": str(kb.parent)}
-    done = subprocess.run(command, shell=True, cwd=kb, env=env, capture_output=True, text=True, check=True)
-    lines = re.sub(COLOR, "", done.stdout).strip("\n").splitlines()
+    result = subprocess.run(command, shell=True, cwd=kb, env=env, capture_output=True, text=True, check=True)
+    lines = re.sub(COLOR, "", result.stdout).strip("\n").splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

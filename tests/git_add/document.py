@@ -144,8 +144,8 @@ def _run(project: Project, step: str) -> str:
     program, *arguments = pages.words(step)
     if program == "vmrag":
         return pages.vmrag_says(project, arguments)
-    done = project.run(*arguments, env=ON)
-    lines = (done.stdout + done.stderr).splitlines(keepends=True)
+    result = project.run(*arguments, env=ON)
+    lines = (result.stdout + result.stderr).splitlines(keepends=True)
     return "".join(line for line in lines if line.startswith(("CONFLICT", "vmrag:")))
 
 

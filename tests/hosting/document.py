@@ -126,12 +126,12 @@ def _press(github: Repo, step: str) -> str:
     github.git("fetch", "-q")
     github.git("reset", "-q", "--hard", "origin/main")
     squashed = "Squash" in step
-    done = github.run("merge", *(["--squash"] if squashed else ["--no-ff", "--no-edit"]), f"origin/{branch}")
+    result = github.run("merge", *(["--squash"] if squashed else ["--no-ff", "--no-edit"]), f"origin/{branch}")
     if "web editor" in step:
         github.git("checkout", "--theirs", "--", ".dolt-version")
         github.git("add", "-A")
-    elif done.returncode != 0:
-        return "".join(f"  {line}\n" for line in done.stdout.splitlines() if line.startswith("CONFLICT"))
+    elif result.returncode != 0:
+        return "".join(f"  {line}\n" for line in result.stdout.splitlines() if line.startswith("CONFLICT"))
     if squashed:
         github.git("commit", "-q", "-m", branch)
     github.git("push", "-q", "origin", "HEAD:main")

@@ -96,7 +96,7 @@ def write() -> dict[Path, str]:
                     output, folder = _type(step, folder)
                     lines.append(f"$ {step}\n{output}")
                 printed.append((page, mark, "".join(lines)))
-        text = re.sub(pages.TIME, "2026-01-31T12:00:00Z", _BETWEEN.join(each[2] for each in printed))
+        text = re.sub(pages.TIME, "2026-01-31T12:00:00Z", _BETWEEN.join(item[2] for item in printed))
         told = pages.steady(text).replace(str(home), "/home/ada").split(_BETWEEN)
     made: dict[Path, str] = {}
     for page in PAGES:
@@ -112,7 +112,7 @@ _END = "\0 folder: "
 def _type(step: str, folder: Path) -> tuple[str, Path]:
     """Return what a step prints in a shell, and the folder in which it ends."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", f"{step}\nprintf '\\0 folder: %s' \"$PWD\""],
         cwd=folder,
         env=os.environ | ON | {"PATH": path, "PYTHONUNBUFFERED": "1"},
@@ -121,7 +121,7 @@ def _type(step: str, folder: Path) -> tuple[str, Path]:
         text=True,
         check=True,
     )
-    output, _, ended = done.stdout.rpartition(_END)
+    output, _, ended = result.stdout.rpartition(_END)
     if output and not output.endswith("\n"):
         output += "\n"
     return output, Path(ended)

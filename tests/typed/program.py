@@ -26,9 +26,9 @@ from vmrag_link.errors import DocumentMissing, VmragError
 def read_documents() -> str:
     with vmrag.open(".", at="v2.0", follow=False) as kb:
         assert_type(kb, KnowledgeBase)
-        found = kb.search("How do sessions expire?", k=5, mode="hybrid", path=["src/", "docs/"], max_tokens=2000)
-        assert_type(found, SearchResults)
-        for passage in found:
+        match = kb.search("How do sessions expire?", k=5, mode="hybrid", path=["src/", "docs/"], max_tokens=2000)
+        assert_type(match, SearchResults)
+        for passage in match:
             assert_type(passage, FoundPassage)
             assert_type(passage.lines, tuple[int, int] | None)
         assert_type(kb.position, AnswerPosition)
