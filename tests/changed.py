@@ -56,7 +56,7 @@ def changed_since(base: str) -> list[str]:
     result = [
         subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True) for command in commands
     ]
-    return [name for item in result for name in item.stdout.split("\0") if name]
+    return [name for completed in result for name in completed.stdout.split("\0") if name]
 
 
 def _stands_on(path: Path, modules: set[str], texts: list[str]) -> bool:
@@ -64,9 +64,9 @@ def _stands_on(path: Path, modules: set[str], texts: list[str]) -> bool:
     if _module(path) in modules or modules & needed:
         return True
     source = path.read_text()
-    here = path.parent.relative_to(ROOT).as_posix()
+    folder = path.parent.relative_to(ROOT).as_posix()
     # A page, a table of tools, data: by name, or because they lie beside the test.
-    return any(Path(text).name in source or text.startswith(f"{here}/") for text in texts)
+    return any(Path(text).name in source or text.startswith(f"{folder}/") for text in texts)
 
 
 @cache
@@ -127,7 +127,7 @@ def _modules(path: Path) -> set[str]:
     """The module that a file is; of a file that is none, those beside it."""
     if path.suffix == ".py":
         return {_module(path)}
-    return {_module(item) for item in path.parent.glob("*.py")}
+    return {_module(module_path) for module_path in path.parent.glob("*.py")}
 
 
 def _module(path: Path) -> str:

@@ -68,12 +68,12 @@ def _what_tests_begin_they_end() -> Iterator[None]:
     yield
     del os.environ[name]
     until = time.monotonic() + 20  # a sync in the background may be at work
-    while (left := _processes(f"{name}={mark}")) and time.monotonic() < until:
+    while (remaining := _processes(f"{name}={mark}")) and time.monotonic() < until:
         time.sleep(0.2)
-    for number in left:
+    for number in remaining:
         with contextlib.suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)
-    assert not left, f"Tests left behind: {', '.join(left.values())}"
+    assert not remaining, f"Tests left behind: {', '.join(remaining.values())}"
 
 
 def _processes(variable: str) -> dict[int, str]:
@@ -91,9 +91,9 @@ def _signals_as_in_a_terminal() -> None:
     """A shell starts what it runs in the background with Ctrl-C ignored, `nohup` with the hangup.
     Programs inherit what is ignored; from this process they do not, as it has a handler instead.
     """
-    for item in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        if signal.getsignal(item) is signal.SIG_IGN:
-            signal.signal(item, lambda *_: None)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

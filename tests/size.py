@@ -77,7 +77,7 @@ def code_lines(source: bytes) -> int:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
-    tokens = (item for item in tokenize.tokenize(io.BytesIO(source).readline) if item.type not in _EMPTY)
+    tokens = (token for token in tokenize.tokenize(io.BytesIO(source).readline) if token.type not in _EMPTY)
     return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - text)
 
 
@@ -169,7 +169,7 @@ def list_functions(tree: ast.AST, *, exempt: set[str]) -> Iterator[tuple[int, st
     """Yield (line, name) of each function, except special methods, methods with a name in `exempt`,
     properties (they are values) and click commands.
     """
-    methods = {id(item) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for item in node.body}
+    methods = {id(method) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for method in node.body}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
             decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
@@ -184,7 +184,9 @@ def list_protocol_methods(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.ClassDef) and {"Protocol", "ABC"} & {
             ast.unparse(base).split("[")[0].rpartition(".")[2] for base in node.bases
         }:
-            yield from (item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef))
+            yield from (
+                method.name for method in node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
 
 
 def main() -> int:

@@ -206,7 +206,7 @@ def write_lines(groups: dict[str, Any]) -> str:
     """Return JSON with a line for each key of the innermost objects."""
 
     def write(value: Any, indent: str) -> str:
-        nested = isinstance(value, dict) and any(isinstance(item, dict) for item in value.values())
+        nested = isinstance(value, dict) and any(isinstance(field, dict) for field in value.values())
         if not (nested or (isinstance(value, dict) and indent and value)) or len(indent) > 2:
             return json.dumps(value, ensure_ascii=False)
         rows = (f"{indent} {json.dumps(key)}: {write(part, indent + ' ')}" for key, part in value.items())

@@ -186,11 +186,11 @@ def conditional(tool: str) -> set[str]:
 def seen(result: Any, where: str = "") -> set[str]:
     """All keys of a result, as the contract writes them."""
     if isinstance(result, list):
-        return {key for item in result for key in seen(item, f"{where}[]")}
+        return {key for element in result for key in seen(element, f"{where}[]")}
     if not isinstance(result, dict):
         return set()
     names = {key: f"{where}.{key}" if where else key for key in result}
-    return {*names.values(), *(key for item, name in names.items() for key in seen(result[item], name))}
+    return {*names.values(), *(key for key_name, name in names.items() for key in seen(result[key_name], name))}
 
 
 class _Node(msgspec.Struct):
@@ -206,8 +206,8 @@ def _tree(keys: dict[str, Any], *, open: bool = False) -> _Node:  # noqa: A002  
     for path, says in keys.items():
         node = root
         *above, last = path.replace("[]", "").split(".")
-        for item in above:
-            node = node.below[item]
+        for key in above:
+            node = node.below[key]
         node.below[last] = _Node(says if isinstance(says, dict) else {"type": says}, {})
     return root
 
@@ -222,9 +222,9 @@ def _broken(value: Any, node: _Node, where: str) -> Iterator[str]:
     if "equals" in node.says and value != node.says["equals"]:
         yield f"{where} is {value!r}, not {node.says['equals']!r}"
     if isinstance(value, list):
-        for at, each in enumerate(value):
-            if node.below and isinstance(each, dict):
-                yield from _object(each, node, f"{where}[{at}]")
+        for at, element in enumerate(value):
+            if node.below and isinstance(element, dict):
+                yield from _object(element, node, f"{where}[{at}]")
     elif isinstance(value, dict) and node.below:
         yield from _object(value, node, where)
 
@@ -256,7 +256,7 @@ def fits(kind: str, value: Any) -> bool:
     In `array of A|B` each element is one of them.
     """
     if kind.startswith("array of "):
-        return isinstance(value, list) and all(fits(kind.removeprefix("array of "), item) for item in value)
+        return isinstance(value, list) and all(fits(kind.removeprefix("array of "), element) for element in value)
     return any(_is(choice, value) for choice in _choices(kind))
 
 
@@ -267,5 +267,5 @@ def _is(kind: str, value: Any) -> bool:
         case "number":
             return isinstance(value, int | float) and not isinstance(value, bool)
         case "vector":
-            return isinstance(value, list) and all(_is("number", item) for item in value)
+            return isinstance(value, list) and all(_is("number", element) for element in value)
     return isinstance(value, _PLAIN[kind])

@@ -243,8 +243,13 @@ def broken(content: str | bytes | None):
 
 
 def pin(**changed: str) -> str:
-    known = {"dolt_remote": "git:", "dolt_branch": "main", "dolt_commit": "f" * 40, "linked_at": "2026-01-02T03:04:05Z"}
-    return json.dumps(known | changed, indent=2) + "\n"
+    fields = {
+        "dolt_remote": "git:",
+        "dolt_branch": "main",
+        "dolt_commit": "f" * 40,
+        "linked_at": "2026-01-02T03:04:05Z",
+    }
+    return json.dumps(fields | changed, indent=2) + "\n"
 
 
 @pytest.mark.parametrize(

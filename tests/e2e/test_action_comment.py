@@ -167,8 +167,8 @@ def test_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, ba
     api.may_write = False
     run = on_pull_request(ci, api, base, head, source=FORK)
     assert (run.step("comment").outcome, api.calls) == ("skipped", [])
-    [(name, left)] = ci.uploads.items()
-    api.keep(9, {left.name: left.read_bytes()}, name=name)
+    [(name, uploaded)] = ci.uploads.items()
+    api.keep(9, {uploaded.name: uploaded.read_bytes()}, name=name)
 
     api.may_write = True
     run = after_run(ci, api, 9, head)

@@ -508,7 +508,7 @@ def moved(before: dict[str, str], after: dict[str, str]) -> set[str]:
 
 def same_names(found: set[str], wanted: tuple[str, ...]) -> bool:
     """`wanted` may end where a hash begins."""
-    return {next((item for item in wanted if name.startswith(item)), name) for name in found} == set(wanted)
+    return {next((prefix for prefix in wanted if name.startswith(prefix)), name) for name in found} == set(wanted)
 
 
 def pinned(github: GitHub) -> str:

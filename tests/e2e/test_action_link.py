@@ -61,7 +61,7 @@ def test_two_jobs_at_once_lose_no_links(ci, tmp_path):
     jobs = {name: Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in pushed}
     with ThreadPoolExecutor(2) as pool:
         result = list(pool.map(lambda name: link(jobs[name], start, pushed[name], name), pushed))
-    assert [(item.passed, item.outputs["linked"]) for item in result] == [(True, "1")] * 2
+    assert [(run.passed, run.outputs["linked"]) for run in result] == [(True, "1")] * 2
     assert {commit: branch for commit, (_, branch, _) in links(ci, "bob").items()} == {
         commit: name for name, commit in pushed.items()
     }

@@ -191,8 +191,8 @@ def test_of_two_runs_at_once_one_repairs_and_the_other_sees_it_done(ci, tmp_path
     jobs = [Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in ("one", "two")]
     with ThreadPoolExecutor(2) as pool:
         result = list(pool.map(lambda job: repair(job, landed), jobs))
-    assert [item.passed for item in result] == [True, True]
-    assert sorted(item.outputs["repaired"] for item in result) == ["false", "true"]
+    assert [run.passed for run in result] == [True, True]
+    assert sorted(run.outputs["repaired"] for run in result) == ["false", "true"]
     assert_repaired(ci, landed.after)
 
 

@@ -73,7 +73,7 @@ def queries(ci: Ci, text: str = QUERIES) -> None:
 def test_pull_request_shows_its_documents_and_answers(ci):
     """One answer has another document, one another text at the same place, one neither."""
     same = ("{query: install the program, mode: keyword, k: 1}", "{query: rest, mode: keyword, k: 1}")
-    queries(ci, QUERIES + "".join(f"  - {item}\n" for item in same))
+    queries(ci, QUERIES + "".join(f"  - {query}\n" for query in same))
     base, head = propose(ci, **{"otters.md": OTTERS, "setup.md": "# Setup\n\nInstall the program with uv.\n"})
     run = ci.on_pull_request(base, head, mode="report")
     assert run.passed
@@ -85,12 +85,12 @@ def test_pull_request_shows_its_documents_and_answers(ci):
         ["added", "handbook/otters.md"],
         ["changed", "handbook/setup.md"],
     ]
-    [[query, before, after], [other, *_, told]] = shown.cells("Golden queries that change")
+    [[query, before, after], [other, *_, changed_answer]] = shown.cells("Golden queries that change")
     assert query.startswith("what do otters eat?")
     assert "handbook/otters.md is not among the first" in before
     assert after.startswith("1. handbook/otters.md")
     assert other.startswith("install the program")
-    assert told.startswith("handbook/setup.md has a different text at place 1.")
+    assert changed_answer.startswith("handbook/setup.md has a different text at place 1.")
     assert "Otters eat fish" in shown.page.css_first("ins").text(separator=" ")
     assert len(shown.cells("Revisions")) == 2
     assert "Otters eat fish" in Path(run.outputs["report-path"]).read_text()

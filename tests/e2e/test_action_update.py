@@ -134,7 +134,9 @@ def test_update_reports_conflicts_and_forks_without_pushing(ci, api):
     run = update(ci, api)
     assert (run.passed, run.outputs["updated"]) == (True, "0")
     assert refs(hub) == before
-    said = {item[: item.index(":")]: item for item in (*run.said("warning"), *run.said("notice"))}
+    said = {
+        annotation[: annotation.index(":")]: annotation for annotation in (*run.said("warning"), *run.said("notice"))
+    }
     assert said.keys() == {"#8", "#9", "#11", "#12", "#16"}
     assert "conflicts with main in more than the pin, so nothing was pushed" in said["#8"]
     assert "docs/rest.md" in said["#8"]
@@ -229,8 +231,8 @@ def test_of_two_runs_at_once_one_updates_and_the_other_sees_it_done(ci, api, tmp
     jobs = [Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in ("one", "two")]
     with ThreadPoolExecutor(2) as pool:
         result = list(pool.map(lambda job: update(job, api), jobs))
-    assert [item.passed for item in result] == [True, True]
-    assert sorted(item.outputs["updated"] for item in result) == ["0", "1"]
+    assert [run.passed for run in result] == [True, True]
+    assert sorted(run.outputs["updated"] for run in result) == ["0", "1"]
     assert ci.world.hub.git("rev-list", "--count", f"{before}..topic", "^main") == "1"
 
 

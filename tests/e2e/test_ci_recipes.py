@@ -31,7 +31,7 @@ services = pytest.mark.parametrize("service", SERVICES)
 def leaves_what_its_service_reads(service: str, top: Path) -> None:
     result = sorted(top.rglob("vmrag-*.*"))
     names = {"vmrag-check.xml", "vmrag-verify.xml"}
-    assert {item.name for item in result} == names | (
+    assert {file.name for file in result} == names | (
         {"vmrag-check.json", "vmrag-verify.json"} if service == "gitlab" else set()
     )
     for path in result:

@@ -39,9 +39,9 @@ def _newcomer(folder: Path) -> dict[str, str]:
 
 def _offline() -> list[str]:
     """A prefix that takes the network away, where the system lets us."""
-    asked = ["unshare", "--map-root-user", "--net"]
-    if shutil.which("unshare") and subprocess.run([*asked, "true"], capture_output=True, check=False).returncode == 0:
-        return asked
+    wrapper = ["unshare", "--map-root-user", "--net"]
+    if shutil.which("unshare") and subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0:
+        return wrapper
     return []
 
 

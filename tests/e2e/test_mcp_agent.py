@@ -132,30 +132,30 @@ def test_every_answer_is_right_for_the_branch_at_that_moment(project: Project, e
 
 def check(project: Project, answers: list[Answer], searches: list[dict[str, Any]]) -> None:
     engine = DoltliteEngine.open(project.shared / "kb")
-    known: dict[str, dict[str, str]] = {}
+    documents_by_revision: dict[str, dict[str, str]] = {}
 
     def documents(revision: str) -> dict[str, str]:
-        if revision not in known:
-            known[revision] = {
+        if revision not in documents_by_revision:
+            documents_by_revision[revision] = {
                 document.doc_id: document.content for document in engine.read_documents(revision, collection="handbook")
             }
-        return known[revision]
+        return documents_by_revision[revision]
 
     for answer in answers:
-        there = documents(answer.kb["commit"])
+        pinned_documents = documents(answer.kb["commit"])
         if answer.kb["dirty"]:
-            assert there.items() <= answer.texts.items()  # a document that is written and not committed yet
+            assert pinned_documents.items() <= answer.texts.items()  # a document that is written and not committed yet
         else:
-            assert answer.texts == there
+            assert answer.texts == pinned_documents
         assert answer.kb["in_sync"] != answer.warned
         # Nobody moved anything meanwhile, and git or another command was not in the middle of
         # something, which the answer says.
         if answer.before == answer.after and answer.kb["in_sync"] and not answer.kb["dirty"]:
             assert answer.kb["commit"] == answer.before[1], answer
     for search in searches:
-        there = documents(search["kb"]["commit"])
+        pinned_documents = documents(search["kb"]["commit"])
         for match in search["results"][0]["matches"]:
-            assert search["kb"]["dirty"] or match["document"] in there[match["metadata"]["source_id"]]
+            assert search["kb"]["dirty"] or match["document"] in pinned_documents[match["metadata"]["source_id"]]
     quiet = [answer for answer in answers if answer.before == answer.after and answer.kb["in_sync"]]
     assert len({answer.kb["commit"] for answer in quiet}) >= 3 * ROUNDS  # an answer that the person waited for, each
     last = answers[-1]

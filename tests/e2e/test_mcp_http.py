@@ -181,13 +181,13 @@ def test_client_gets_instructions_of_its_chosen_toolsets(running, mode, by):
     url, headers = (
         (running.url, {"X-MCP-Toolsets": "essential"}) if by == "header" else (f"{running.url}?toolsets=essential", {})
     )
-    outcome, told = talk(url, look, mode, **headers)
+    outcome, instructions = talk(url, look, mode, **headers)
     assert outcome == ESSENTIAL
-    assert "remember stores what the user wants to know" in told
-    others, told = talk(running.url, look, mode)
+    assert "remember stores what the user wants to know" in instructions
+    others, instructions = talk(running.url, look, mode)
     assert LIST in others
     assert not ESSENTIAL - {"enable_toolset"} & others
-    assert "remember stores" not in told
+    assert "remember stores" not in instructions
 
 
 def test_enabled_toolset_is_limited_to_its_session(running):
@@ -287,14 +287,14 @@ def test_toolsets_of_first_request_apply_to_the_session(running):
     begun = running.post(HELLO, X_MCP_Toolsets=" essential , ")
     session = {"Mcp_Session_Id": begun[1]["mcp-session-id"], "MCP_Protocol_Version": HANDSHAKE}
     running.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **session)
-    asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    assert _listed(running.post(asked, **session)) == ESSENTIAL
-    assert _listed(running.post(asked, **session, X_MCP_Toolsets="dolt")) == ESSENTIAL
+    list_request = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    assert _listed(running.post(list_request, **session)) == ESSENTIAL
+    assert _listed(running.post(list_request, **session, X_MCP_Toolsets="dolt")) == ESSENTIAL
     assert running.request("DELETE", **session)[0] == 200
-    assert running.post(asked, **session)[0] == 404
+    assert running.post(list_request, **session)[0] == 404
     begun = running.post(HELLO, X_MCP_Toolsets=" ")
     session = {"Mcp_Session_Id": begun[1]["mcp-session-id"], "MCP_Protocol_Version": HANDSHAKE}
-    assert LIST in _listed(running.post(asked, **session))
+    assert LIST in _listed(running.post(list_request, **session))
 
 
 def _listed(answer):

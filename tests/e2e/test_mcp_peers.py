@@ -98,7 +98,7 @@ def test_conformance_suite_finds_nothing_but_its_own_fixtures_missing(peers, url
 
 def test_inspector_lists_every_tool_and_finds_no_schema_that_a_client_would_refuse(peers, url):
     listed = peers.inspect(url, "tools/list", "--strict")["tools"]
-    assert [item["name"] for item in listed] == list(load_catalogue())
+    assert [tool["name"] for tool in listed] == list(load_catalogue())
 
 
 def test_inspector_reads_resources_and_prompts(peers, url):

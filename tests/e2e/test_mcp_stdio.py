@@ -374,10 +374,10 @@ def test_clients_roots_say_which_repository_and_its_settings_decide_about_the_to
     with served(tmp_path / "nowhere", begun=False) as server:
         server.begin(roots={})
         number = server.start("chroma_create_collection", collection_name="new")
-        asked = server.next()
-        assert asked["method"] == "roots/list"
+        roots_request = server.next()
+        assert roots_request["method"] == "roots/list"
         roots = [{"uri": (tmp_path / "nowhere").as_uri()}, {"uri": (project.top / "docs").as_uri()}]
-        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": roots}})
+        server.send({"jsonrpc": "2.0", "id": roots_request["id"], "result": {"roots": roots}})
         assert server.next()["method"] == "notifications/tools/list_changed"
         assert server.answer(number)["result"]["structuredContent"]["error"] == "ACCESS_DENIED"
         assert "chroma_create_collection" not in server.tools()
@@ -406,11 +406,11 @@ def test_with_settings_that_cannot_be_read_it_starts_and_every_call_names_the_li
 def test_two_servers_on_two_work_trees_answer_from_their_own_knowledge_whatever_git_told_a_hook(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "other"), "feature")
     elsewhere = {"GIT_DIR": str(tmp_path / "nowhere"), "GIT_INDEX_FILE": "x", "GIT_WORK_TREE": str(tmp_path)}
-    with served(project.top, env=elsewhere) as here, served(tmp_path / "other") as there:
+    with served(project.top, env=elsewhere) as server, served(tmp_path / "other") as other_server:
         for _ in range(3):
-            numbers = here.start("dolt_status"), there.start("dolt_status")
-            result = [one.answer(number) for one, number in zip((here, there), numbers, strict=True)]
-            kbs = [item["result"]["structuredContent"]["kb"] for item in result]
+            numbers = server.start("dolt_status"), other_server.start("dolt_status")
+            result = [one.answer(number) for one, number in zip((server, other_server), numbers, strict=True)]
+            kbs = [answer["result"]["structuredContent"]["kb"] for answer in result]
             assert [kb["worktree"] for kb in kbs] == [str(project.top), str(tmp_path / "other")]
             assert len({kb["commit"] for kb in kbs}) == 2
             assert all(kb["in_sync"] for kb in kbs)

@@ -86,7 +86,7 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 def requirements(wheel: Path) -> list[Requirement]:
     metadata = Parser().parsestr(zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/METADATA").decode())
-    return [Requirement(item) for item in metadata.get_all("Requires-Dist", [])]
+    return [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
 
 
 @pytest.fixture
@@ -176,10 +176,10 @@ def test_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
 
 def test_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) -> None:
     required = requirements(wheel)
-    base = {canonicalize_name(item.name) for item in required if "extra" not in str(item.marker)}
+    base = {canonicalize_name(requirement.name) for requirement in required if "extra" not in str(requirement.marker)}
     assert "doltlite" in base
     assert base.isdisjoint(canonicalize_name(extra) for extra in OF_EXTRAS)
-    assert {"chromadb", "numpy"} <= {canonicalize_name(item.name) for item in required}
+    assert {"chromadb", "numpy"} <= {canonicalize_name(requirement.name) for requirement in required}
 
 
 def test_wheel_has_the_table_of_tools(wheel: Path) -> None:

@@ -89,9 +89,10 @@ STORIES = {
 def write() -> dict[Path, str]:
     """Return the pages with what the program prints today."""
     with pages.folder() as folder:
-        told = pages.told(STORIES, _project(folder), _run, folder, _begin)
+        stories = pages.told(STORIES, _project(folder), _run, folder, _begin)
     return {
-        page: pages.filled(page, {name: pages.console(told[name]) for name in names}) for page, names in PAGES.items()
+        page: pages.filled(page, {name: pages.console(stories[name]) for name in names})
+        for page, names in PAGES.items()
     }
 
 

@@ -331,9 +331,9 @@ def test_one_that_is_too_large_is_not_read(api, other):
 def test_no_bytes_make_unpacking_fail_otherwise(content: bytes, at: int, flip: int) -> None:
     packed = bytearray(archive({step.FILE: content}))
     packed[at % len(packed)] ^= flip
-    for item in (bytes(packed), content, bytes(packed[: at % len(packed)])):
+    for data in (bytes(packed), content, bytes(packed[: at % len(packed)])):
         try:
-            step.unpack_artifact(item)
+            step.unpack_artifact(data)
         except UsageInvalid:
             continue
 

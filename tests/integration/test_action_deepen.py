@@ -139,16 +139,16 @@ def test_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monkeypa
     host.git("-C", str(tmp_path / "host.git"), "config", "uploadpack.allowFilter", "true")
     with git_server(tmp_path, user="x-access-token", password=TOKEN) as server:
         action = Checkout(tmp_path / "work", tmp_path / "temp", server.url, TOKEN, version, persist_credentials=persist)
-        there = places(action.run("host.git", "refs/heads/topic"))
+        clone_places = places(action.run("host.git", "refs/heads/topic"))
         if not persist:
             with pytest.raises(HistoryMissing) as caught:
-                deepen.make_comparable(there, base, head)
+                deepen.make_comparable(clone_places, base, head)
             assert "fetch-depth: 0" in caught.value.hint
             monkeypatch.setenv("GITHUB_SERVER_URL", server.url)
-        for name, value in github_api.build_git_environment(there, TOKEN).items():
+        for name, value in github_api.build_git_environment(clone_places, TOKEN).items():
             monkeypatch.setenv(name, value)
-        deepen.make_comparable(there, base, head)
-        assert is_comparable(there, base, head)
+        deepen.make_comparable(clone_places, base, head)
+        assert is_comparable(clone_places, base, head)
         assert len(set(filter(None, server.seen))) == 1
 
 
@@ -223,19 +223,19 @@ def test_merge_bases_of_shallow_clone_match_whole_history(host, tmp_path, seed):
     for number, tip in enumerate((left, right)):
         host.git("update-ref", f"refs/heads/tip{number}", tip)
     whole = MergeBases(places(host), left, right)
-    told = settled = 0
+    answered = settled = 0
     for depth in (1, 2, 3, 4, 6, 9, 13):
         repo = make_repo(tmp_path / f"clone{depth}")
         repo.git("remote", "add", "origin", f"file://{host.top}")
         repo.git("fetch", "-q", f"--depth={depth}", "origin", left, right)
-        here = MergeBases(places(repo), left, right)
+        shallow_bases = MergeBases(places(repo), left, right)
         for one, other in ((left, right), (right, left)):
-            bases = here.find_bases(one, other)
+            bases = shallow_bases.find_bases(one, other)
             if bases is not None:
                 assert sorted(bases) == sorted(whole.find_bases(one, other) or []), depth
-                told += 1
+                answered += 1
                 commits = history.list_commits(places(repo), [one], without=other)
-                if here.is_settled(one, other, commits):
+                if shallow_bases.is_settled(one, other, commits):
                     assert commits.keys() == history.list_commits(places(host), [one], without=other).keys(), depth
                     settled += 1
-    assert told >= settled >= 2
+    assert answered >= settled >= 2

@@ -197,8 +197,8 @@ def test_no_step_of_a_pull_request_asks_a_service(host):
 
 def test_no_step_sees_a_key_where_no_service_may_be_asked(host, tmp_path, monkeypatch):
     added = ("GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0")  # by the step, and gone with the test
-    told = dict.fromkeys(added, "") | dict.fromkeys(env.SERVICE_KEYS, "secret") | {env.NO_SERVICES: "1"}
-    for name, value in told.items():
+    environ = dict.fromkeys(added, "") | dict.fromkeys(env.SERVICE_KEYS, "secret") | {env.NO_SERVICES: "1"}
+    for name, value in environ.items():
         monkeypatch.setenv(name, value)
     job = WorkflowJob.from_environment({"RUNNER_TEMP": str(tmp_path), "GITHUB_WORKSPACE": str(host.repo.top)})
     with findings.open_workspace(Runner(), job):

@@ -48,9 +48,9 @@ def test_mode_needs_these_packages_and_no_others(modes: set[str], there: set[str
 def brought(name: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, frozenset[str]]]:
     """What an installed package requires here, by its own metadata."""
     result = set()
-    for item in map(Requirement, importlib.metadata.requires(name) or []):
-        if item.marker is None or any(item.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            result.add((canonicalize_name(item.name), frozenset(item.extras)))
+    for requirement in map(Requirement, importlib.metadata.requires(name) or []):
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            result.add((canonicalize_name(requirement.name), frozenset(requirement.extras)))
     return result
 
 
@@ -61,7 +61,7 @@ def test_package_names_match_installed_metadata(mode: str) -> None:
     result: set[tuple[str, frozenset[str]]] = set()
     while new:
         result |= new
-        new = {item for name, extras in new for item in brought(name, extras)} - result
+        new = {package for name, extras in new for package in brought(name, extras)} - result
     expected = {name for name, _ in result} | {"actions-toolkit"}
     listed = set(packages.list_package_names(packages.list_mode_extras([mode])))
     assert expected <= listed
@@ -104,8 +104,12 @@ class Machine:
     def step(self, name: str, **environ: str) -> tuple[int, dict[str, str]]:
         output = self.folder / "output"
         output.unlink(missing_ok=True)
-        told = {"RUNNER_TEMP": str(self.folder), "GITHUB_OUTPUT": str(output), "RUNNER_ENVIRONMENT": "github-hosted"}
-        code = install.main([name], told | {"INPUT_MODE": "verify"} | environ)
+        step_environ = {
+            "RUNNER_TEMP": str(self.folder),
+            "GITHUB_OUTPUT": str(output),
+            "RUNNER_ENVIRONMENT": "github-hosted",
+        }
+        code = install.main([name], step_environ | {"INPUT_MODE": "verify"} | environ)
         return code, pairs(output.read_text()) if output.exists() else {}
 
     @property

@@ -275,8 +275,8 @@ def test_without_push_it_stays_here_until_somebody_pushes(world):
     report = world.adopts("topic", "--no-push")
     assert (report["remote"], report["pushed"]) == (None, False)
     assert world.pair.tip == tip
-    known = world.ada.engine.remote_heads(world.ada.at().key).values()
-    assert world.ada.engine.find_unreachable([revision], heads=known) == [revision]
+    heads = world.ada.engine.remote_heads(world.ada.at().key).values()
+    assert world.ada.engine.find_unreachable([revision], heads=heads) == [revision]
     assert world.ada.engine.has_revision(revision)
     world.ada.engine.collect_garbage()
     assert world.ada.engine.has_revision(revision)
@@ -477,10 +477,10 @@ def _beginning(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture
 def strangers(_beginning: tuple[Path, str], tmp_path: Path) -> Iterator[Strangers]:
-    folder, known = _beginning
+    folder, known_revision = _beginning
     shutil.copytree(folder, tmp_path / "theirs")
     engine = DoltliteEngine.open(folder)
-    yield Strangers(tmp_path, engine, known)
+    yield Strangers(tmp_path, engine, known_revision)
     engine.close()
 
 

@@ -94,10 +94,10 @@ def test_of_a_pin_that_dolt_made_a_server_may_have_the_knowledge(world):
     bob = world.join("bob")
     pin = bob.top / ".dolt-version"
     pin.write_text(json.dumps(json.loads(pin.read_text()) | {"dolt_commit": "v" * 32}))
-    asked = "git config vmrag.dolt.server HOST:PORT && vmrag clone"
-    assert asked in refused(bob, "query", "certificates")["hint"]
+    hint_text = "git config vmrag.dolt.server HOST:PORT && vmrag clone"
+    assert hint_text in refused(bob, "query", "certificates")["hint"]
     bob.git("config", "vmrag.dolt.server", "127.0.0.1:9")
-    assert asked not in refused(bob, "query", "certificates")["hint"]
+    assert hint_text not in refused(bob, "query", "certificates")["hint"]
 
 
 def test_as_long_as_one_of_several_remotes_has_not_answered_nobody_knows(world):

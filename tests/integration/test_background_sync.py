@@ -250,13 +250,15 @@ def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
 @pytest.mark.parametrize("why", ["too much", "a lock", "nothing"])
 def test_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project, monkeypatch, capsys, why):
     project.git("switch", "-q", "feature", env={"VMRAG": "0"})
-    told = background.WatchedProgress(background.get_sync_job(plumbing.locate_work_tree(project.top)), lambda _: None)
+    progress = background.WatchedProgress(
+        background.get_sync_job(plumbing.locate_work_tree(project.top)), lambda _: None
+    )
     for note in (
         "'main' left revision 1, which is kept.",
         "Back: vmrag merge vmrag/wip/a",
         "Back: vmrag merge vmrag/wip/b",
     ):
-        told.note(note)
+        progress.note(note)
     monkeypatch.setenv("VMRAG_HOOKS_QUIET", "1")
     with contextlib.ExitStack() as stack:
         if why == "too much":
@@ -277,20 +279,20 @@ def test_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project, 
 def test_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(project):
     project.git("worktree", "add", "-q", "../linked", "feature", env={"VMRAG": "0"})
     linked = Project(project.top.parent / "linked")
-    own = linked.own
-    own.mkdir()
-    with locks.hold_exclusive(own / "workspace.lock", purpose="test", timeout=1):
+    own_folder = linked.own
+    own_folder.mkdir()
+    with locks.hold_exclusive(own_folder / "workspace.lock", purpose="test", timeout=1):
         linked.git("checkout", "-q", "feature", env=ASIDE)
-        pid = holder(own)
+        pid = holder(own_folder)
         deadline = time.monotonic() + 20
-        report = own / "sync.json"  # written by who holds the lock, a moment later
+        report = own_folder / "sync.json"  # written by who holds the lock, a moment later
         while not report.exists() or json.loads(report.read_text())["pid"] != pid or "started" not in log(linked):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         time.sleep(0.5)  # it waits for the lock now
         project.git("worktree", "remove", "--force", "../linked")
     assert ended_process(pid)
-    assert not own.parent.exists()
+    assert not own_folder.parent.exists()
     assert not linked.top.exists()
 
 

@@ -87,10 +87,10 @@ def test_in_a_merge_the_conflict_comes_back_and_no_side_alone(project, added):
     project.write(".dolt-version", "<<<<<<< ours\n")
     if added:
         project.git("add", ".dolt-version")
-    told = hint(project) if added else "vmrag resolve"
-    assert "vmrag resolve" in told
-    assert "HEAD" not in told
-    obey(project, f"{told} --ours")
+    hint_text = hint(project) if added else "vmrag resolve"
+    assert "vmrag resolve" in hint_text
+    assert "HEAD" not in hint_text
+    obey(project, f"{hint_text} --ours")
     assert project.git("diff", "--name-only", "--diff-filter=U") == ""
     project.git("commit", "-q", "--no-edit", "--no-verify")
     assert project.vmrag("verify", code=None).code == 0

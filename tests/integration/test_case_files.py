@@ -199,8 +199,8 @@ def test_problem_is_known_again_where_lines_scores_and_places_are_others(golden)
     text = (golden.top / FILE).read_text()
     golden.write(FILE, f"# One line more.\n{text}")
     after = entries_of(written(golden, "check")[2])
-    assert [item["fingerprint"] for item in after] == [item["fingerprint"] for item in before]
-    assert [item["description"] for item in after] != [item["description"] for item in before]
+    assert [issue["fingerprint"] for issue in after] == [issue["fingerprint"] for issue in before]
+    assert [issue["description"] for issue in after] != [issue["description"] for issue in before]
 
 
 def test_queries_of_one_text_have_names_of_their_own_and_an_id_counts_once(golden):

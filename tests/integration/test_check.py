@@ -89,7 +89,7 @@ def test_recorded_order_stays_where_a_line_of_another_document_moves_all_scores(
     faq = project.ask("show", "handbook/faq.md")["content"]
     project.put("faq.md", f"{faq}\nNothing in particular.\n", collection="handbook")
     kinds = missed(project)
-    assert {item for query in kinds for item in query} == {"ranking"}
+    assert {kind for query in kinds for kind in query} == {"ranking"}
 
 
 def test_thresholds_decide_in_place_of_single_misses(golden):

@@ -475,10 +475,10 @@ def test_two_work_trees_have_a_store_each_the_newest_first(project, alone, clien
     log = build(project)
     assert [line.split()[1].partition("-")[0] for line in log] == [other.pinned, project.pinned]
     assert (chroma(project)["state"], chroma(other)["state"]) == ("ready", "ready")
-    for item in (project, other):
-        item.vmrag("gc", "--apply")
-        item.vmrag("sync")
-        assert stripped(seen(client, item.ask("path", "chroma"))) == pinned(item)
+    for user in (project, other):
+        user.vmrag("gc", "--apply")
+        user.vmrag("sync")
+        assert stripped(seen(client, user.ask("path", "chroma"))) == pinned(user)
     project.git("worktree", "remove", "--force", "../other")
     for lease in (project.shared / "chroma").glob("*.lease"):
         os.utime(lease, (0, 0))

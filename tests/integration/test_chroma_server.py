@@ -340,7 +340,11 @@ def test_missing_database_is_reported_and_not_treated_as_empty(paid, database):
 @pytest.mark.parametrize("what", ["text", "vector", "record", "collection"])
 def test_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(paid, database, what):
     share(paid)
-    name = next(item for item in database.sealed() if database.collections()[item]["metadata"]["collection"] == "api")
+    name = next(
+        sealed_name
+        for sealed_name in database.sealed()
+        if database.collections()[sealed_name]["metadata"]["collection"] == "api"
+    )
     before = database.records(name)
     one = next(iter(before))
     if what == "text":

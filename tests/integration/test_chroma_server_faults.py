@@ -202,7 +202,11 @@ def test_sync_waits_for_another_client_that_uploads(shared, network, services, m
     monkeypatch.setattr(shared_vectors, "_POLL_SECONDS", 0.05)
     database = network.database
     client = database.client()
-    api = next(item for item in database.sealed() if database.collections()[item]["metadata"]["collection"] == "api")
+    api = next(
+        sealed_name
+        for sealed_name in database.sealed()
+        if database.collections()[sealed_name]["metadata"]["collection"] == "api"
+    )
     collection = client.find(api)
     client.change(
         collection, name=api + contents.BUILDING, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}
@@ -309,7 +313,7 @@ def test_two_clients_at_once_put_it_there_once(paid, database, network, tmp_path
     for process in (paid, other):
         database.use(process, network.url)
     network.rule = answering("/add", Fault(slow=0.3))
-    both = [start(item) for item in (paid, other)]
+    both = [start(user) for user in (paid, other)]
     assert [process.wait(60) for process in both] == [0, 0]
     assert len(database.sealed()) == 2
     assert set(database.collections()) == set(database.sealed())

@@ -265,7 +265,7 @@ def test_cutter_bounds_time_for_hostile_code(cutter: CodeCutter, language: str) 
     texts = list(hostile(20_000))
     for text, result in zip(texts, cutter.cut_all(CodeTask(text, language) for text in texts), strict=True):
         assert isinstance(result, list), (text[:20], result)
-        assert "".join(text[item.start : item.end] for item in result) == text
+        assert "".join(text[piece.start : piece.end] for piece in result) == text
 
 
 def test_five_megabytes_of_brackets_take_no_time(cutter: CodeCutter) -> None:

@@ -59,8 +59,8 @@ def text(topic: str, fact: int, *, tail: str = "") -> str:
     words = random.Random(topic)
     lines = [" ".join("".join(words.choices("bcdfghjklmnpqrstvwxz", k=9)) for _ in range(12)) for _ in range(10)]
     rest = "\n".join(lines[1:])
-    told = f"{topic}. " * 12
-    return f"# {topic}\n\nNote {fact}: {told}\n\n## {lines[0]}\n\n{rest} {tail}\n"
+    sentences = f"{topic}. " * 12
+    return f"# {topic}\n\nNote {fact}: {sentences}\n\n## {lines[0]}\n\n{rest} {tail}\n"
 
 
 def name(topic: str) -> str:

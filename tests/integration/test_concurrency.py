@@ -94,7 +94,7 @@ def test_two_imports_of_the_same_collection_that_is_new_make_it_once(stocked, tm
         pages(stocked, range(first, first + 10), folder=name)
     for result in all_done(*[start(stocked, "import", name, "--collection", "fresh") for name in ("one", "two")]):
         assert result.code == 0, result
-    assert len([item for item in assert_whole(stocked, scratch(tmp_path)) if item[0] == "fresh"]) == 20
+    assert len([key for key in assert_whole(stocked, scratch(tmp_path)) if key[0] == "fresh"]) == 20
 
 
 def test_of_two_commits_at_once_one_commits_and_the_other_finds_nothing_to_do(stocked, tmp_path):
@@ -102,11 +102,11 @@ def test_of_two_commits_at_once_one_commits_and_the_other_finds_nothing_to_do(st
     before = stocked.pinned
     result = all_done(*[start(stocked, "commit", "-m", name, "--json") for name in ("one", "two")])
     assert sorted(result.code for result in result) == [0, 1], result
-    for item in result:
-        if item.code:
-            assert error_of(item)["code"] in ("NO_CHANGES", "KB_MOVED")
+    for commit_result in result:
+        if commit_result.code:
+            assert error_of(commit_result)["code"] in ("NO_CHANGES", "KB_MOVED")
         else:
-            assert (item.json["parent"], item.json["revision"]) == (before, stocked.pinned)
+            assert (commit_result.json["parent"], commit_result.json["revision"]) == (before, stocked.pinned)
     assert ("handbook", "note.md") in assert_whole(stocked, scratch(tmp_path))
 
 
@@ -151,8 +151,8 @@ def test_first_writes_in_two_linked_worktrees_at_once_get_branches_of_their_own(
     for result in all_done(*[start(tree, *IMPORT) for tree in trees]):
         assert result.code == 0, result
     for number, tree in enumerate(trees):
-        new = {item for _, item in assert_whole(tree, scratch(tmp_path)) if int(item[5:-3]) >= 700}
-        assert new == {f"page-{item}.md" for item in range(number * 100 + 700, number * 100 + 710)}
+        new = {doc_id for _, doc_id in assert_whole(tree, scratch(tmp_path)) if int(doc_id[5:-3]) >= 700}
+        assert new == {f"page-{page}.md" for page in range(number * 100 + 700, number * 100 + 710)}
     for result in all_done(*[start(tree, "commit", "-m", "pages", "--json") for tree in trees]):
         assert result.code == 0, result
     for tree in trees:

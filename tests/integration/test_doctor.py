@@ -726,7 +726,7 @@ def test_fix_mends_what_is_safe_and_leaves_the_rest_to_the_user(project, broken)
     broken.breaks(project)
     before = findings(project)
     report = examined(project, "--fix")
-    mended = {item["finding"]["code"]: item["done"] for item in report["mended"]}
+    mended = {repair["finding"]["code"]: repair["done"] for repair in report["mended"]}
     codes = {finding["code"] for finding in findings_of(report)}
     assert (broken.code in mended, broken.code in codes) == (broken.fixed, not broken.fixed)
     assert mended.keys() | codes <= before.keys() | {"JOURNAL_SET_ASIDE"}
@@ -1035,8 +1035,8 @@ def test_doctor_suggests_supported_chromadb_version(project, tmp_path, monkeypat
 
 def test_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):
     real = shutil.which("git")
-    asked = 'case "$*" in *" version") echo git version 2.30.1 ;; *) exec REAL "$@" ;; esac'
-    script(tmp_path / "bin" / "git", asked.replace("REAL", str(real)))
+    script_body = 'case "$*" in *" version") echo git version 2.30.1 ;; *) exec REAL "$@" ;; esac'
+    script(tmp_path / "bin" / "git", script_body.replace("REAL", str(real)))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     finding = findings(project)["GIT_TOO_OLD"]
     assert "2.30" in finding["message"]

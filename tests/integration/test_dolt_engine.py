@@ -129,11 +129,11 @@ def test_long_texts_that_follow_many_short_ones_are_read(engine: DoltEngine) -> 
     engine = DoltEngine.open(engine.folder, limits=Limits(text_bytes=100_000))
     documents = [document(f"{number:02}", "x" * (10 if number < 20 else 60_000)) for number in range(40)]
     engine.write("main", Write(put_documents=documents), expected=before)
-    for item in (
+    for doc_ids in (
         [stored.doc_id for stored in engine.read_documents(WorkingSet("main"))],
         [change.after.doc_id for change in engine.diff(before, WorkingSet("main")).documents if change.after] + ["a"],
     ):
-        assert item == [document.doc_id for document in documents] + ["a"]
+        assert doc_ids == [document.doc_id for document in documents] + ["a"]
     engine.close()
 
 

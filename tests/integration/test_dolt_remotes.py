@@ -253,11 +253,11 @@ STRANGE = {
 
 @pytest.mark.parametrize("what", STRANGE)
 def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two: Two, what: str) -> None:
-    statements, told = STRANGE[what]
+    statements, reason = STRANGE[what]
     remote_heads = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", *statements)
     strangers_push(two.ada, two.url, strange)
-    with pytest.raises(KnowledgeRefused, match=told):
+    with pytest.raises(KnowledgeRefused, match=reason):
         two.bob.fetch("there", two.url)
     assert not two.bob.has_revision(strange)
     assert two.bob.remote_heads("there") == remote_heads
@@ -371,14 +371,14 @@ def test_rejected_revision_is_rejected_again_and_not_cloned(two: Two) -> None:
 def test_more_than_is_taken_is_refused_and_does_not_stay(two: Two) -> None:
     many = store(two.ada, "main", *(document(f"d{number}", "text " * 200) for number in range(20)))
     two.ada.push("there", two.url, {"main": many, "side": many})
-    for limits, told in {
+    for limits, reason in {
         Limits(documents=20): "more than 20 documents",
         Limits(text_bytes=999): "MB",
         Limits(branches=2): "branches",
         Limits(file_bytes=1000): "MB",
     }.items():
         bob = two.refetch(limits)
-        with pytest.raises(KnowledgeRefused, match=told):
+        with pytest.raises(KnowledgeRefused, match=reason):
             bob.fetch("there", two.url)
         assert not bob.has_revision(many)
     bob = two.refetch(USUAL_LIMITS)
@@ -407,7 +407,7 @@ def no_objection(row: Row) -> None:
 
 
 def test_sound_revisions_leave_the_quarantine(two: Two, tmp_path: Path) -> None:
-    known = head(two.ada, "main")
+    known_head = head(two.ada, "main")
     first = store(two.ada, "main", document("two"))
     second = store(two.ada, "main", document("three"))
     two.ada.push("there", two.url, {"main": second})
@@ -415,10 +415,10 @@ def test_sound_revisions_leave_the_quarantine(two: Two, tmp_path: Path) -> None:
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     new = two.bob.vet_revisions(
-        two.url, [second, "v" * 32], known_heads=[known], into=into, limits=USUAL_LIMITS, sound=seen.append
+        two.url, [second, "v" * 32], known_heads=[known_head], into=into, limits=USUAL_LIMITS, sound=seen.append
     )
     assert sorted(new) == sorted([first, second])
-    assert {item.key for item in seen} == {("guide", "one"), ("guide", "two"), ("guide", "three")}
+    assert {header.key for header in seen} == {("guide", "one"), ("guide", "two"), ("guide", "three")}
     assert not two.bob.has_revision(second)
     two.bob.fetch("quarantine", f"file://{into}")
     two.bob.anchor_revision(second, reason="adopted")
@@ -429,7 +429,7 @@ def test_sound_revisions_leave_the_quarantine(two: Two, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["a foreign table", "a row that is no record", "no version", "the first is strange"])
 def test_strange_revisions_do_not_leave_the_quarantine(two: Two, tmp_path: Path, what: str) -> None:
-    known = head(two.ada, "main")
+    known_head = head(two.ada, "main")
     if what == "the first is strange":
         raw(two.ada, "main", *STRANGE["a foreign table"][0])
         strange = raw(two.ada, "main", "DROP TABLE theirs")
@@ -440,7 +440,7 @@ def test_strange_revisions_do_not_leave_the_quarantine(two: Two, tmp_path: Path,
     into.parent.mkdir()
     with pytest.raises(KnowledgeRefused):
         two.bob.vet_revisions(
-            two.url, [strange], known_heads=[known], into=into, limits=USUAL_LIMITS, sound=no_objection
+            two.url, [strange], known_heads=[known_head], into=into, limits=USUAL_LIMITS, sound=no_objection
         )
     assert not into.exists()
     assert not two.bob.has_revision(strange)

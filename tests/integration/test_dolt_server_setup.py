@@ -90,8 +90,8 @@ def test_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, fol
     server_database.join_database(tmp_path / "other", access)
     joined = DoltEngine.open(tmp_path / "other", access=access)
     assert [document.doc_id for document in joined.read_documents(WorkingSet("main"))] == ["a"]
-    for item in (engine, joined):
-        item.close()
+    for member in (engine, joined):
+        member.close()
 
 
 def test_there_is_nothing_to_join_where_nothing_was_made(tmp_path, dolt_server, access):
@@ -359,10 +359,10 @@ def test_while_the_server_is_down_and_the_pin_stays_the_index_answers(on_own_ser
     before = [answers(project.ask(*command)) for command in ASKED]
     assert [len(documents) for _, documents in before[2:]] == [2, 2]
     server.stop()
-    for asked, was in zip(ASKED, before, strict=True):
-        now = project.ask(*asked)
-        assert answers(now) == was, asked
-        if "--at" not in asked:
+    for arguments, was in zip(ASKED, before, strict=True):
+        now = project.ask(*arguments)
+        assert answers(now) == was, arguments
+        if "--at" not in arguments:
             assert "cannot reach" in now["notes"][0]
             assert not now["kb"]["in_sync"], "what is not committed is not known"
     project.vmrag("add", "-", "--collection", "handbook", "--id", "new", stdin="New.", code=3)

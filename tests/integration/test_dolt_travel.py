@@ -54,9 +54,11 @@ def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(
     assert refs == {"refs/heads/main", DOLT_DATA_REF}
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
     theirs = pair.bob.record("two")
-    assert [(branch.branch, branch.new) for item in pair.bob.push("origin", "main") for branch in item.branches] == [
-        ("main", theirs)
-    ]
+    assert [
+        (branch.branch, branch.new)
+        for destination in pair.bob.push("origin", "main")
+        for branch in destination.branches
+    ] == [("main", theirs)]
     assert pair.ada.fetch()
     assert pair.ada.heads()["main"] == theirs
     assert pair.ada.engine.find_document(theirs, "guide", "two") == document("two", "text")

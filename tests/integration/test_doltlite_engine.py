@@ -483,23 +483,23 @@ def test_kill_between_two_statements_of_an_operation_lets_no_revision_go(engine:
     theirs = store(engine, "theirs", document("t"))
     store(engine, "main", document("first"))
     engine.move_branch("main", root(engine), expected=head(engine, "main"))  # something is kept already
-    left = []
+    revisions = []
     for statements in range(1, 200, 3 if LONG else 12):
-        left.append(store(engine, "main", document("a", str(statements))))
-        values = {"statements": statements, "revision": left[-1], "theirs": theirs}
+        revisions.append(store(engine, "main", document("a", str(statements))))
+        values = {"statements": statements, "revision": revisions[-1], "theirs": theirs}
         body = KILLED_AT.format(what=what.format(statements=statements), **values)
         with DOLTLITE.child(engine.folder, body) as child:
             code = child.wait(30)
-        if head(engine, "main") == left[-1]:
-            engine.move_branch("main", root(engine), expected=left[-1])
-        assert engine.find_unreachable(left) == []
+        if head(engine, "main") == revisions[-1]:
+            engine.move_branch("main", root(engine), expected=revisions[-1])
+        assert engine.find_unreachable(revisions) == []
         if code == 0:
             break
         assert code == -signal.SIGKILL
-    assert (code, len(left) > 5) == (0, True)
+    assert (code, len(revisions) > 5) == (0, True)
     engine.commit_onto(root(engine), [], joining=theirs, message="the next merge", author=AUTHOR, date=DATE)
     engine.collect_garbage()
-    assert [engine.count_documents(revision) for revision in left] == [1] * len(left)
+    assert [engine.count_documents(revision) for revision in revisions] == [1] * len(revisions)
 
 
 def test_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteEngine) -> None:

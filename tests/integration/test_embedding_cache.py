@@ -242,10 +242,10 @@ def test_beyond_its_size_the_oldest_go_first(tmp_path, days):
     assert cache.prune(megabytes=100, days=0).number == 0
     cache.prune(megabytes=2, days=0)
     assert 1_500_000 < path.stat().st_size <= 2_000_000
-    left = [len(cache.read_vectors("model", list(group), dimensions=256)) for group in groups]
-    assert left[1] <= 64
-    assert left[0] > 600
-    assert left[4] > 0
+    counts = [len(cache.read_vectors("model", list(group), dimensions=256)) for group in groups]
+    assert counts[1] <= 64
+    assert counts[0] > 600
+    assert counts[4] > 0
 
 
 def test_uses_are_noted_once_a_day(tmp_path, days):

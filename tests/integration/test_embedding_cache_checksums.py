@@ -55,8 +55,8 @@ def test_no_flipped_bit_in_the_file_makes_another_vector(cache: EmbeddingCache, 
         flip(path, number // 8, number % 8)
         notes = Notes()
         seen = EmbeddingCache(path, progress=notes)
-        there = found(seen)
-        assert there.items() <= VECTORS.items()
+        vectors = found(seen)
+        assert vectors.items() <= VECTORS.items()
         seen.store_vectors("model", VECTORS)
         assert found(seen) == VECTORS
         seen.prune(megabytes=1000, days=1)

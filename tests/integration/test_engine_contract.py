@@ -792,12 +792,12 @@ def test_anchored_revision_outlives_garbage_collection_and_an_unreachable_one_do
         (kept if number % 2 else dropped).append(engines.forget(engine, "main"))
         if number % 2:
             engine.anchor_revision(kept[-1], reason="pinned in git history")
-    asked = [*dropped, *kept, "0" * 40, "main", root(engine)]
-    assert engine.find_unreachable(asked) == dropped
-    assert engine.find_unreachable(reversed(asked)) == dropped[::-1]
+    candidates = [*dropped, *kept, "0" * 40, "main", root(engine)]
+    assert engine.find_unreachable(candidates) == dropped
+    assert engine.find_unreachable(reversed(candidates)) == dropped[::-1]
     assert all(map(engine.has_revision, dropped))
     engine.collect_garbage()
-    assert engine.find_unreachable(asked) == []
+    assert engine.find_unreachable(candidates) == []
     assert [next(engine.read_documents(revision)).content for revision in kept] == [
         "version 1",
         "version 3",
@@ -807,16 +807,18 @@ def test_anchored_revision_outlives_garbage_collection_and_an_unreachable_one_do
 
 
 def test_revisions_left_by_branches_survive_garbage_collection(engine: Engine) -> None:
-    left = []
+    revisions = []
     for number in range(4):
-        left.append(store(engine, "main", document("a", f"version {number}")))
+        revisions.append(store(engine, "main", document("a", f"version {number}")))
         if number % 2:
-            engine.move_branch("main", root(engine), expected=left[-1])
+            engine.move_branch("main", root(engine), expected=revisions[-1])
         else:
-            engine.delete_branch("main", expected=left[-1])
+            engine.delete_branch("main", expected=revisions[-1])
     engine.collect_garbage()
-    assert engine.find_unreachable(left) == []
-    assert [next(engine.read_documents(revision)).content for revision in left] == [f"version {n}" for n in range(4)]
+    assert engine.find_unreachable(revisions) == []
+    assert [next(engine.read_documents(revision)).content for revision in revisions] == [
+        f"version {n}" for n in range(4)
+    ]
 
 
 def test_branch_that_moves_forward_leaves_nothing_to_anchor(engine: Engine) -> None:
@@ -1146,8 +1148,8 @@ def test_equal_joins_give_equal_revisions(engines: Engines, engine: Engine, tmp_
     shutil.copytree(engine.folder, tmp_path / "copy")
     copy = engines.open(tmp_path / "copy")
     made = {
-        _onto(item, ours, Write(put_documents=[document("d")]), joining=theirs)
-        for item in (engine, copy)
+        _onto(store_engine, ours, Write(put_documents=[document("d")]), joining=theirs)
+        for store_engine in (engine, copy)
         for _ in range(2)
     }
     copy.close()

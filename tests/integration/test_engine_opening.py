@@ -130,10 +130,10 @@ def test_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines)
     assert opening.read_stamp(engine.folder) == before
     store(engine, "main", document("a"))
     after = opening.read_stamp(engine.folder)
-    here = not (engine.folder / SERVER_FILE).exists()  # what a server stores changes nothing in the folder
-    assert (after != before) is here
+    is_local = not (engine.folder / SERVER_FILE).exists()  # what a server stores changes nothing in the folder
+    assert (after != before) is is_local
     engine.collect_garbage()
-    assert (opening.read_stamp(engine.folder) != after) is here
+    assert (opening.read_stamp(engine.folder) != after) is is_local
     engine.close()
 
 

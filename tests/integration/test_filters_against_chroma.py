@@ -205,7 +205,7 @@ def converted(normal: filters.NormalFilter, values: Mapping[str, Any]) -> filter
     """
     [(key, condition)] = normal.items()
     if key in filters.JUNCTIONS:
-        return {key: [converted(item, values) for item in condition]}
+        return {key: [converted(part, values) for part in condition]}
     [(name, operand)] = condition.items()
     if "contains" in name:
         return normal
@@ -215,7 +215,7 @@ def converted(normal: filters.NormalFilter, values: Mapping[str, Any]) -> filter
             return number
         return float(number) if isinstance(values[key], float) else max(-(2**63), min(2**63 - 1, int(number)))
 
-    return {key: {name: [convert(item) for item in operand] if isinstance(operand, list) else convert(operand)}}
+    return {key: {name: [convert(value) for value in operand] if isinstance(operand, list) else convert(operand)}}
 
 
 def test_index_passes_the_chunks_that_chroma_passes(both):
@@ -228,10 +228,10 @@ def test_index_passes_the_chunks_that_chroma_passes(both):
         some += 0 < len(ours) < len(both.values)
         for name in ours ^ chromas:
             assert where is not None, (where_document, name)
-            there = converted(where, both.values[name])
-            assert there != where, (where, where_document, name)
-            columns = {key: [both.values[name].get(key)] for key in list_keys(there)}
-            assert compile_where(there)(columns) == [name in chromas], (where, where_document, name)
+            chroma_condition = converted(where, both.values[name])
+            assert chroma_condition != where, (where, where_document, name)
+            columns = {key: [both.values[name].get(key)] for key in list_keys(chroma_condition)}
+            assert compile_where(chroma_condition)(columns) == [name in chromas], (where, where_document, name)
             by_ruling += 1
     assert some > FILTERS / 3
     assert by_ruling > 0
@@ -258,11 +258,11 @@ def test_strings_are_ordered_by_code_points(both, name):
         normal = filters.normalize_where({"s": {name: operand}})
         with pytest.raises(Refused):
             both.chromas(normal, None)
-        points = [ord(item) for item in operand]
+        points = [ord(character) for character in operand]
         expected = set()
         for chunk, values in both.values.items():
             if isinstance(value := values.get("s"), str):
-                others = [ord(item) for item in value]
+                others = [ord(character) for character in value]
                 less, equal = others < points, others == points
                 if {"$lt": less, "$lte": less or equal, "$gt": not less and not equal, "$gte": not less}[name]:
                     expected.add(chunk)

@@ -119,10 +119,10 @@ def test_init_asks_a_person_at_a_terminal(project, screens):
     first, second = pinned(project, "first"), pinned(project, "main")
     opened = screen.Screen(project, "init", "--knowledge-base", "--no-sources")
     screens.append(opened)
-    asked = opened.expect("Which?")
-    assert f"1  {second[:7]}: 2 documents, of main" in asked
-    assert f"2  {first[:7]}: 1 document, of commit" in asked
-    assert "0  no documents" in asked
+    prompt = opened.expect("Which?")
+    assert f"1  {second[:7]}: 2 documents, of main" in prompt
+    assert f"2  {first[:7]}: 1 document, of commit" in prompt
+    assert "0  no documents" in prompt
     opened.answer("2\n")
     assert opened.end() == 0
     assert f"instead: vmrag pin {second} (2 documents, of main)" in opened.said

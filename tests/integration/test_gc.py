@@ -68,16 +68,16 @@ def rewrite_history(project: Project) -> None:
 
 def test_every_commit_that_git_knows_can_be_queried_after_branches_were_deleted_and_history_rewritten(project):
     rewrite_history(project)
-    known = pins(project)
-    assert len(set(known.values())) >= 7
-    before = {commit: project.ask("query", ASKED, "-k", "20", "--at", commit) for commit in known}
+    known_pins = pins(project)
+    assert len(set(known_pins.values())) >= 7
+    before = {commit: project.ask("query", ASKED, "-k", "20", "--at", commit) for commit in known_pins}
     answers = project.answers()
     project.git("config", "vmrag.index.keep-mb", "0")
     report = project.ask("gc", "--apply")
     assert report["applied"] is True
     assert project.status()["state"] == "in_sync"
     assert project.answers() == answers
-    for commit, revision in known.items():
+    for commit, revision in known_pins.items():
         project.git("checkout", "-q", "--detach", commit)
         answer = project.ask("query", ASKED, "-k", "20")
         assert answer["results"] == before[commit]["results"]
@@ -421,10 +421,10 @@ def test_segments_that_no_view_counts_any_more_go(project):
         counted = {path for view in folders(project.shared / "views") for path in segments_of(view)}
         return {path.name for path in {*folders(project.shared / "segments")} - counted}
 
-    left = uncounted()
-    assert left
-    assert {*project.ask("gc")["leftovers"]["snapshots"]["names"]} == left
-    assert {*project.ask("gc", "--apply")["leftovers"]["snapshots"]["names"]} == left
+    unused_segments = uncounted()
+    assert unused_segments
+    assert {*project.ask("gc")["leftovers"]["snapshots"]["names"]} == unused_segments
+    assert {*project.ask("gc", "--apply")["leftovers"]["snapshots"]["names"]} == unused_segments
     assert uncounted() == set()
     assert project.consistent()
 
@@ -544,9 +544,9 @@ class History:
         made.
         """
         project = self.project
-        known = pins(project)
-        assert self.documents.keys() <= known.keys()
-        for commit in known:
+        known_pins = pins(project)
+        assert self.documents.keys() <= known_pins.keys()
+        for commit in known_pins:
             project.git("checkout", "-q", "--detach", commit)
             project.vmrag("sync")
             assert project.status()["state"] == "in_sync"

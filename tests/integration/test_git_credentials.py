@@ -223,7 +223,7 @@ def test_git_beside_the_code_s_repository_says_what_git_in_it_says(
     repo.git("config", "extensions.worktreeConfig", "true")
     places = plumbing.locate_work_tree(repo.top)
     for number, (where, *setting) in enumerate(settings):
-        key, value = (item.replace("{url}", host.server.url) for item in setting)
+        key, value = (text.replace("{url}", host.server.url) for text in setting)
         scope, _, condition = where.rpartition(" ")
         if condition in ("global", "worktree"):
             repo.git("config", f"--{condition}", "--add", key, value)

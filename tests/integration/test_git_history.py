@@ -132,11 +132,11 @@ def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_
         monkeypatch.setenv(name, value)
 
     assert plumbing.read_blob(places, "HEAD:.dolt-version") == b"one"
-    own = log.read_text().count("\n== ")
+    call_count = log.read_text().count("\n== ")
     walk = history.walk_range(places, "HEAD")
     assert set(walk.contents.values()) == set(history.list_pins(places)) == {b"one"}
     assert [described.subject for described in history.describe_commits(places, walk.parents).values()] == ["1"]
-    assert log.read_text().count("\n== ") > own > 0
+    assert log.read_text().count("\n== ") > call_count > 0
     inherited = {line.split("=")[0] for line in log.read_text().splitlines()}
     assert inherited & hostile.keys() == set()
     assert setting.keys() <= inherited, "a person's own configuration holds everywhere"

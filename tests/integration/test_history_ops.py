@@ -65,7 +65,7 @@ def test_equal_text_far_from_a_change_is_left_out(project):
     assert " word499 [-word500-]{+other+} word501 " in line
     assert line.endswith(" word512 …")
     (document,) = project.ask("diff")["documents"]
-    assert [item["op"] for item in document["text"]] == ["omitted", "equal", "delete", "insert", "equal", "omitted"]
+    assert [piece["op"] for piece in document["text"]] == ["omitted", "equal", "delete", "insert", "equal", "omitted"]
     assert document["words"] == {"inserted": 1, "deleted": 1, "hidden": 0}
 
 

@@ -167,7 +167,7 @@ def test_first_commit_starts_python_only_to_check_its_pin(stage):
 
 @pytest.mark.parametrize("how", ["staged", "unstaged", "uncommitted documents", "open merge", "removed"])
 def test_commit_asks_where_the_pin_or_documents_are_not_as_committed(stage, how):
-    repo, own = stage.repo, stage.repo.top / ".git"
+    repo, git_folder = stage.repo, stage.repo.top / ".git"
     repo.write("code", "2")
     repo.git("add", "code")
     if how == "staged":
@@ -178,9 +178,9 @@ def test_commit_asks_where_the_pin_or_documents_are_not_as_committed(stage, how)
     elif how == "removed":
         repo.git("rm", "-q", ".dolt-version")
     elif how == "uncommitted documents":
-        (own / "vmrag" / "kb" / "uncommitted").touch()
+        (git_folder / "vmrag" / "kb" / "uncommitted").touch()
     else:
-        (own / "MERGE_HEAD").write_text(repo.git("rev-parse", "side") + "\n")
+        (git_folder / "MERGE_HEAD").write_text(repo.git("rev-parse", "side") + "\n")
     repo.git("commit", "-q", "-m", "x")
     assert asked(stage) == ["pre-commit .git/index"]
 

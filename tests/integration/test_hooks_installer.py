@@ -489,17 +489,19 @@ def acting(log, *repos):
 
 def test_hooks_for_one_work_tree_leave_the_others_alone(repo, places, linked, log, hooks):
     before = tree(hooks)
-    there = plumbing.locate_work_tree(linked.top)
-    assert installer.install_hooks(there, python=str(log.recorder), worktree=True).limited
+    linked_places = plumbing.locate_work_tree(linked.top)
+    assert installer.install_hooks(linked_places, python=str(log.recorder), worktree=True).limited
     assert list(acting(log, repo, linked)) == ["linked"]
-    assert installer.install_hooks(there, python=str(log.recorder), worktree=True).unchanged == hook_config.HOOKS
-    assert installer.install_hooks(there, python=str(log.recorder)).limited  # as it was
+    assert (
+        installer.install_hooks(linked_places, python=str(log.recorder), worktree=True).unchanged == hook_config.HOOKS
+    )
+    assert installer.install_hooks(linked_places, python=str(log.recorder)).limited  # as it was
     installer.install_hooks(places, python=str(log.recorder), worktree=True)
     assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]
     assert installer.uninstall_hooks(places, worktree=True).elsewhere
     assert installer.uninstall_hooks(places, worktree=True).elsewhere
     assert list(acting(log, repo, linked)) == ["linked"]
-    assert installer.uninstall_hooks(there, worktree=True).removed == hook_config.HOOKS
+    assert installer.uninstall_hooks(linked_places, worktree=True).removed == hook_config.HOOKS
     assert tree(hooks) == before
     assert not list(repo.top.glob(".git/**/hooked"))
     assert not (places.shared / "some-work-trees").exists()
@@ -520,8 +522,8 @@ def test_plain_install_ends_what_was_for_some_work_trees(repo, places, linked, l
 
 def test_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
     before = tree(hooks)
-    for item in (places, plumbing.locate_work_tree(linked.top)):
-        installer.install_hooks(item, worktree=True)
+    for worktree in (places, plumbing.locate_work_tree(linked.top)):
+        installer.install_hooks(worktree, worktree=True)
     assert installer.uninstall_hooks(places).removed == hook_config.HOOKS
     assert tree(hooks) == before
     assert not list(repo.top.glob(".git/**/hooked"))
@@ -539,21 +541,21 @@ def test_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, lo
 
 
 def test_commands_say_what_they_did(repo, linked):
-    here, there = Project(repo.top), Project(linked.top)
-    assert "'post-checkout'" in here.vmrag("install", "--hooks", "post-chekout", code=2).err
-    said = here.vmrag("install", "--worktree", "--hooks", "post-checkout").out
+    project, linked_project = Project(repo.top), Project(linked.top)
+    assert "'post-checkout'" in project.vmrag("install", "--hooks", "post-chekout", code=2).err
+    said = project.vmrag("install", "--worktree", "--hooks", "post-checkout").out
     assert "/hooks: post-checkout\n" in said
     assert "They act only in work trees in which `vmrag install --worktree` was run" in said
-    assert here.ask("install", "--worktree")["limited"] is True
-    there.vmrag("install", "--worktree")
-    assert "Other work trees still use them." in here.vmrag("uninstall", "--worktree").out
-    here.vmrag("uninstall", "--worktree", "--hooks", "post-merge", code=2)
-    assert "Removed from" in there.vmrag("uninstall", "--worktree").out
-    assert "Nothing to remove." in there.vmrag("uninstall", "--worktree").out
-    here.vmrag("install")
-    assert "They still act in all work trees." in here.vmrag("install", "--worktree").out
-    assert here.vmrag("uninstall", "--worktree", code=3).err
-    assert "Removed from" in here.vmrag("uninstall").out
+    assert project.ask("install", "--worktree")["limited"] is True
+    linked_project.vmrag("install", "--worktree")
+    assert "Other work trees still use them." in project.vmrag("uninstall", "--worktree").out
+    project.vmrag("uninstall", "--worktree", "--hooks", "post-merge", code=2)
+    assert "Removed from" in linked_project.vmrag("uninstall", "--worktree").out
+    assert "Nothing to remove." in linked_project.vmrag("uninstall", "--worktree").out
+    project.vmrag("install")
+    assert "They still act in all work trees." in project.vmrag("install", "--worktree").out
+    assert project.vmrag("uninstall", "--worktree", code=3).err
+    assert "Removed from" in project.vmrag("uninstall").out
 
 
 @pytest.fixture

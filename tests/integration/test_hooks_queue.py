@@ -60,7 +60,7 @@ def test_picked_and_a_reverted_commit_are_queued(stage):
     stage.repo.git("cherry-pick", "side~1", "side")
     picked = stage.repo.git("rev-list", "--reverse", "twin..main").split()
     stage.repo.git("revert", "--no-edit", "HEAD")
-    assert stage.queue() == [f"commit {item} main" for item in [*picked, commit_of(stage.repo)]]
+    assert stage.queue() == [f"commit {commit_id} main" for commit_id in [*picked, commit_of(stage.repo)]]
 
 
 def test_checkout_queues_nothing(stage):

@@ -53,7 +53,7 @@ def others(hub: Repo, commit: str) -> list[str]:
 def work_state(repo: Repo) -> list[str]:
     """HEAD, the branches, and what is changed."""
     command = (("rev-parse", "HEAD"), ("for-each-ref", "refs/heads"), ("status", "--porcelain"))
-    return [repo.git(*item) for item in command]
+    return [repo.git(*arguments) for arguments in command]
 
 
 def moved(hub: Repo, name: str = "main") -> str:

@@ -212,15 +212,15 @@ def _commit(branch: str, parent: str, changes: list[tuple[str, str, bytes]]) -> 
     lines = [
         f"commit refs/heads/{branch}\ncommitter Mallory <m@mallory.example> 1700000000 +0000\ndata 3\npr\nfrom {parent}\n"
     ]
-    told = [line.encode() for line in lines]
+    encoded_lines = [line.encode() for line in lines]
     for path, mode, data in changes:
         if mode == "D":
-            told.append(f"D {path}\n".encode())
+            encoded_lines.append(f"D {path}\n".encode())
         elif mode == "160000":
-            told.append(f"M 160000 {parent} {path}\n".encode())
+            encoded_lines.append(f"M 160000 {parent} {path}\n".encode())
         else:
-            told.append(f"M {mode} inline {path}\ndata {len(data)}\n".encode() + data + b"\n")
-    return b"".join(told)
+            encoded_lines.append(f"M {mode} inline {path}\ndata {len(data)}\n".encode() + data + b"\n")
+    return b"".join(encoded_lines)
 
 
 EXIT_CODES = {

@@ -45,7 +45,7 @@ def sources(project: Project, collection: str = "fresh") -> dict[str, str]:
 
 def base(project: Project, collection: str = "fresh") -> str:
     with opened(project) as ws:
-        return next(item.import_base for item in ws.engine.list_collections(place(ws)) if item.name == collection)
+        return next(row.import_base for row in ws.engine.list_collections(place(ws)) if row.name == collection)
 
 
 def set_base(project: Project, recorded: str, *, collection: str = "fresh", **sources: str) -> None:
@@ -55,7 +55,7 @@ def set_base(project: Project, recorded: str, *, collection: str = "fresh", **so
     with opened(project) as ws:
         branch = ws.find_kb_branch()
         at = place(ws)
-        row = next(item for item in ws.engine.list_collections(at) if item.name == collection)
+        row = next(stored for stored in ws.engine.list_collections(at) if stored.name == collection)
         given = {name.replace("__", "/").replace("_md", ".md"): source for name, source in sources.items()}
         documents = [
             msgspec.structs.replace(document, source=given[document.doc_id], source_key=given[document.doc_id])

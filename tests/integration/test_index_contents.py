@@ -49,7 +49,9 @@ def segments(folder: Path) -> list[Path]:
 def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
     folder, rng = kb.views.path(revision), random.Random(13)
     [segment] = segments(folder)
-    files = [path for item in (folder, segment) for path in sorted(item.iterdir()) if path.name != seal.VERIFIED]
+    files = [
+        path for directory in (folder, segment) for path in sorted(directory.iterdir()) if path.name != seal.VERIFIED
+    ]
     names = {
         "vectors-1.i8",
         "lengths-1.u32",

@@ -166,7 +166,7 @@ def test_any_metadata_becomes_something_that_chroma_takes(metadata):
     for key, value in row.items():
         assert not key.startswith(("$", "#", "chroma:"))
         assert key
-        assert isinstance(value, str | bool | float | int) or (value and len({type(item) for item in value}) == 1)
+        assert isinstance(value, str | bool | float | int) or (value and len({type(element) for element in value}) == 1)
         for number in value if isinstance(value, list) else [value]:
             assert isinstance(number, str | float) or -(2**63) <= number < 2**63
 
@@ -235,12 +235,12 @@ def test_view_whose_totals_are_not_those_of_its_segments_is_never_published(kb, 
     revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "changed")
-    there = view.read_view(path)
-    held = {"guide": structs.replace(there.collections["guide"], **{wrong: 3})}
-    changed = structs.replace(there, collections=held)
+    stored_view = view.read_view(path)
+    held = {"guide": structs.replace(stored_view.collections["guide"], **{wrong: 3})}
+    changed = structs.replace(stored_view, collections=held)
     with Draft(segments_folder(path), changed) as draft, pytest.raises(IndexFailed, match=r"hold \(2, 2\)"):
         draft.publish(path, revision=revision)
-    assert view.read_view(path) == there
+    assert view.read_view(path) == stored_view
     assert find_index_problem(path, revision=revision) == ""
 
 

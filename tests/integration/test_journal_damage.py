@@ -92,11 +92,11 @@ def test_work_tree_that_lost_its_repository_gets_the_command_that_joins_them(pro
     else:
         linked = linked.rename(tmp_path / "moved tree")
         (linked / ".git").write_text(f"gitdir: {tmp_path / 'project'}/.git/worktrees/nothing\n")
-    asked = terminal.Project(linked)
-    error = asked.run_quietly("list", "--json").error
+    linked_project = terminal.Project(linked)
+    error = linked_project.run_quietly("list", "--json").error
     assert error["code"] == "GIT_REPO_NOT_FOUND"
     assert error["hint"] == f"git -C PATH_OF_THE_REPOSITORY worktree repair '{linked}'"
     if moved == "main":
         hint = error["hint"].replace("PATH_OF_THE_REPOSITORY", f"'{main}'")
         subprocess.run(hint, shell=True, check=True)
-        asked.vmrag("list")
+        linked_project.vmrag("list")

@@ -264,7 +264,7 @@ def test_report(project):
     [query] = queries["changed"]
     assert (query["change"], len(query["missed_after"])) == ("ranking", 1)
     assert [answer["query"] for answer in queries["answers"]] == ["uv"]
-    assert [item["query"] for item in (*queries["added"], *queries["removed"])] == ["new", "gone"]
+    assert [query["query"] for query in (*queries["added"], *queries["removed"])] == ["new", "gone"]
 
 
 def test_diff(project):

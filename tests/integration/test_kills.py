@@ -99,9 +99,9 @@ def test_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part
     stocked.put("note.md", "An uncommitted note on the last branch.")
     kept, duration = BRANCHES[-1], 0.0
     for number in dice.rounds():
-        here = stocked.git("branch", "--show-current")
-        there = dice.random.choice([branch for branch in BRANCHES if branch != here])
-        stocked.git("switch", "-q", there, env={"VMRAG": "0"})
+        branch_before = stocked.git("branch", "--show-current")
+        branch_after = dice.random.choice([branch for branch in BRANCHES if branch != branch_before])
+        stocked.git("switch", "-q", branch_after, env={"VMRAG": "0"})
         if not duration:
             duration = lasted(stocked, "sync")
             continue
@@ -109,7 +109,7 @@ def test_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part
         if dice.count(result) and dice.left and dice.random.random() < 0.3:
             dice.count(killed(stocked, dice.moment(duration), "sync"))  # a second one on top of the first
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
-        assert ("note.md" in documents(stocked)) == (there == kept)
+        assert ("note.md" in documents(stocked)) == (branch_after == kept)
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -299,17 +299,17 @@ def test_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(sto
     stocked.git("switch", "-q", BRANCHES[-1])
     duration = 0.0
     for number in dice.rounds():
-        here = stocked.git("branch", "--show-current")
-        there = dice.random.choice([branch for branch in BRANCHES if branch != here])
+        branch_before = stocked.git("branch", "--show-current")
+        branch_after = dice.random.choice([branch for branch in BRANCHES if branch != branch_before])
         if not duration:
-            duration = lasted(stocked, there, program=("git", "checkout"))
+            duration = lasted(stocked, branch_after, program=("git", "checkout"))
             continue
-        running = start(stocked, there, program=("git", "checkout"))
+        running = start(stocked, branch_after, program=("git", "checkout"))
         hit = kill_the_hook(running.process.pid, dice.moment(duration))
         dice.left -= hit
         result = running.done()
         assert result.code == 0
-        assert stocked.git("branch", "--show-current") == there
+        assert stocked.git("branch", "--show-current") == branch_after
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
 
 

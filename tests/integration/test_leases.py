@@ -254,8 +254,8 @@ def test_writer_can_switch_while_readers_read_their_pin(project, tmp_path):
 def test_leases_that_hold_nothing_are_swept_and_those_that_hold_stay(project, tmp_path):
     one, two = linked(project, tmp_path / "one", "feature"), linked(project, tmp_path / "two", "first")
     two.git("switch", "-q", "-c", "own", env=OFF)
-    for item in (one, two):
-        writes(item, "draft.md")
+    for tree in (one, two):
+        writes(tree, "draft.md")
     project.put("draft.md", "Text of draft.md.")
     leases = project.shared / "leases"
     assert len(list(leases.iterdir())) == 3

@@ -174,10 +174,10 @@ def grown(project: Project, number: int) -> list[str]:
     """So many commits on `many`, each with a pin of its own; made without hooks."""
     pin = (project.top / ".dolt-version").read_text()
     stream = [f"reset refs/heads/many\nfrom {commit_of(project)}\n"]
-    for item in range(number):
-        content = pin.replace(project.pinned, f"{item:040x}")
+    for index in range(number):
+        content = pin.replace(project.pinned, f"{index:040x}")
         stream.append(
-            f"commit refs/heads/many\ncommitter A <a@example.com> {1_800_000_000 + item} +0000\ndata 1\nx\n"
+            f"commit refs/heads/many\ncommitter A <a@example.com> {1_800_000_000 + index} +0000\ndata 1\nx\n"
             f"M 100644 inline .dolt-version\ndata {len(content)}\n{content}\n"
         )
     project.git("fast-import", "--quiet", stdin="".join(stream))

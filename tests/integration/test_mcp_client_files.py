@@ -307,7 +307,7 @@ def test_all_and_back_leaves_every_file_as_it_was_and_one_broken_file_stops_none
         path.write_text(SAMPLES["jsonc"].replace("SECTION", CLIENTS[name].section))
     before = snapshot(home), snapshot(project.top)
     first = project.ask("mcp", "install", "--all", code=1)
-    assert [item["client"] for item in first["refused"]] == ["zed"]
+    assert [client["client"] for client in first["refused"]] == ["zed"]
     assert len(first["clients"]) == len(CLIENTS) - 1 - (not install.is_installed(CLIENTS["claude-code"]))
     assert "zed" in project.vmrag("mcp", "install", "--all", "--user", code=0).out
     assert (snapshot(home), snapshot(project.top)) != before

@@ -87,14 +87,14 @@ def test_command_that_is_written_starts_the_server_of_this_project(project, clie
     }
     environ = os.environ | ({"CLAUDE_PROJECT_DIR": str(project.top)} if client == "claude-code" else {})
     with subprocess.Popen(
-        [filled(item) for item in (server["command"], *server["args"])],
+        [filled(argument) for argument in (server["command"], *server["args"])],
         cwd=tmp_path / "elsewhere",
         env=environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        for item in (request, call):
-            process.stdin.write(json.dumps(item).encode() + b"\n")
+        for message in (request, call):
+            process.stdin.write(json.dumps(message).encode() + b"\n")
         process.stdin.flush()
         process.stdout.readline()
         answer = json.loads(process.stdout.readline())

@@ -64,11 +64,11 @@ def test_contract_of_each_tool_is_consistent(name):
     assert texts == ("json" in contract["common_errors"])
     for item in [*examples(name), *refusals(name)]:
         assert item.given in COMMON["given"]
-        known = {
+        parameter_names = {
             *contract["parameters"],
             *(alias for p in contract["parameters"].values() for alias in p.get("aliases", ())),
         }
-        assert item.call.keys() <= known
+        assert item.call.keys() <= parameter_names
         assert all(value[1:-1] in COMMON["values"] for value in item.call.values() if re.fullmatch("<.+>", str(value)))
     assert all({"call", "cannot", "provoke"} & error.keys() for error in contract["errors"].values())
 
@@ -224,8 +224,8 @@ def legal(says: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "a value", value
     if not says.get("required"):
         yield from (("null", None), ("empty", ""))
-    for item in (*says.get("choices", ()), *says.get("tolerated", ())):
-        yield f"{item!r}", [item] if array else item
+    for choice in (*says.get("choices", ()), *says.get("tolerated", ())):
+        yield f"{choice!r}", [choice] if array else choice
     if "unset" in says:
         yield from (("none", says["unset"]), ("none as a text", f"{says['unset']}.0"))
     match kind:
@@ -248,9 +248,10 @@ def legal(says: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def test_tool_refuses_illegal_arguments_and_says_which(name, tmp_path):
     tools = Tools(tmp_path)
     cases = [("one more", usual(name) | {"no_such": 1}, BAD, {"unknown", "allowed"})]
-    for each, says in TOOLS[name]["parameters"].items():
+    for parameter, says in TOOLS[name]["parameters"].items():
         cases += [
-            (f"{each}: {what}", with_value(name, each, value), code, keys) for what, value, code, keys in illegal(says)
+            (f"{parameter}: {what}", with_value(name, parameter, value), code, keys)
+            for what, value, code, keys in illegal(says)
         ]
     for what, arguments, code, keys in cases:
         envelope, failed = tools.run(name, arguments)
@@ -267,10 +268,10 @@ def test_tool_takes_legal_arguments_in_every_form(name, tmp_path):
     tools = Tools(tmp_path)
     contract = TOOLS[name]["parameters"]
     cases = [("the least", usual(name)), ("everything", {name: sample(says) for name, says in contract.items()})]
-    for each, says in contract.items():
-        cases += [(f"{each}: {what}", with_value(name, each, value)) for what, value in legal(says)]
+    for parameter, says in contract.items():
+        cases += [(f"{parameter}: {what}", with_value(name, parameter, value)) for what, value in legal(says)]
         for alias in says.get("aliases", ()):
-            cases.append((alias, with_value(name, each, MISSING) | {alias: sample(says)}))
+            cases.append((alias, with_value(name, parameter, MISSING) | {alias: sample(says)}))
     for what, arguments in cases:
         envelope, failed = tools.run(name, arguments)
         if "server" in TOOLS[name]["common_errors"]:  # it gets by without a repository
@@ -283,13 +284,13 @@ def test_tool_takes_legal_arguments_in_every_form(name, tmp_path):
 @pytest.mark.parametrize("name", TOOLS)
 def test_arguments_above_a_maximum_are_clamped_with_a_warning(name):
     declared = read_parameters(import_function(load_catalogue()[name]))
-    for each, says in TOOLS[name]["parameters"].items():
+    for parameter, says in TOOLS[name]["parameters"].items():
         if says.get("above_maximum") == "clamped":
             warned: list[tuple[str, str]] = []
             taken = parse_arguments(
-                declared, usual(name) | {each: says["maximum"] + 1}, lambda *each, to=warned: to.append(each)
+                declared, usual(name) | {parameter: says["maximum"] + 1}, lambda *each, to=warned: to.append(each)
             )
-            assert taken[each] == says["maximum"]
+            assert taken[parameter] == says["maximum"]
             assert [code for code, _ in warned] == [RULES["above_maximum"]["clamped"]["warning"]]
 
 
@@ -297,10 +298,10 @@ def test_arguments_above_a_maximum_are_clamped_with_a_warning(name):
 def test_empty_or_null_argument_means_what_a_missing_one_means(name):
     declared = read_parameters(import_function(load_catalogue()[name]))
     plain = parse_arguments(declared, usual(name), _no_warning)
-    for each, says in TOOLS[name]["parameters"].items():
+    for parameter, says in TOOLS[name]["parameters"].items():
         nothing = [*RULES["optional_null_like"], *([says["unset"]] if "unset" in says else [])]
         for absent in nothing if not says.get("required") else ():
-            assert parse_arguments(declared, usual(name) | {each: absent}, _no_warning) == plain
+            assert parse_arguments(declared, usual(name) | {parameter: absent}, _no_warning) == plain
 
 
 def _no_warning(code: str, sentence: str) -> None:

@@ -58,8 +58,8 @@ def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any],
     """The call's result, and whether it failed. The person says yes to whatever the call asks, but
     where that is the error.
     """
-    asked = expected.code not in STRANGERS and (state.top / ".git").exists()
-    tools = tools_in(state, expected.tool, given=expected.given, agreed=Yes(state) if asked else NOTHING)
+    asks_user = expected.code not in STRANGERS and (state.top / ".git").exists()
+    tools = tools_in(state, expected.tool, given=expected.given, agreed=Yes(state) if asks_user else NOTHING)
     return tools.run(expected.tool, world.call(expected.call, state))
 
 

@@ -373,7 +373,9 @@ def embedding_of(tools: Tools, doc_id: str) -> list[float]:
 def swapped(tools: Tools) -> list[float]:
     """`b` gets the embedding of `a`, three times as long; returns what it had."""
     before, other = embedding_of(tools, "b"), embedding_of(tools, "a")
-    answer = tools("chroma_update_documents", **NOTES, ids=["b", "c"], embeddings=[[3 * item for item in other], None])
+    answer = tools(
+        "chroma_update_documents", **NOTES, ids=["b", "c"], embeddings=[[3 * number for number in other], None]
+    )
     assert (warned(answer), answer["ids"], answer["unchanged_ids"]) == ({"CUSTOM_EMBEDDING"}, ["b"], ["c"])
     return before
 

@@ -279,8 +279,8 @@ def talk(
             outcome = await client.call_tool("enable_toolset", {"toolset": toolset})
             return TextAnswer(outcome.content[0].text), {tool.name for tool in (await client.list_tools()).tools}
 
-    result, there = anyio.run(run)
-    return result, questions, there
+    result, tools = anyio.run(run)
+    return result, questions, tools
 
 
 @both_eras
@@ -375,7 +375,7 @@ def test_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools):
         "chroma_get_documents": [DOCUMENT, "vmrag://collections/notes"],
         "get_document": [DOCUMENT, "vmrag://collections/notes"],
     }
-    every = {uri for item in uris.values() for uri in item}
+    every = {uri for found_uris in uris.values() for uri in found_uris}
     with connected(KnowledgeServer(Session(notes.top, Behaviour()), select_tools(ALL))) as client:
         for uri in every:
             assert client.read_resource(uri).contents
@@ -424,6 +424,6 @@ def test_proposals_and_prompts_name_nothing_that_is_excluded(notes):
     assert proposed(ALL) == (["notes"], ["a", "b", "c"])
     assert proposed(ToolChoice(toolsets="all", exclude_tools="chroma_get_documents")) == ([], [])
     assert list_prompts(select_tools(ToolChoice(exclude_tools="get_diff"))) == []
-    assert [item.name for item in list_prompts(select_tools(ToolChoice(exclude_tools="commit")))] == [
+    assert [prompt.name for prompt in list_prompts(select_tools(ToolChoice(exclude_tools="commit")))] == [
         "knowledge_changes"
     ]

@@ -179,14 +179,14 @@ def expected(line: bytes) -> tuple[bool, Any]:
 def test_thousand_malformed_messages_are_all_answered_and_none_ends_the_server(project):
     chance = random.Random(7)
     with served(project.top) as server:
-        wanted = 0
+        expected_count = 0
         answers = []
         for number in range(MESSAGES):
             line = mangled(chance)
             must, about = expected(line)
             server.raw(line + b"\n")
             if must:
-                wanted += 1
+                expected_count += 1
                 answer = server.next()
                 while "method" in answer:  # progress that it asked for
                     answer = server.next()
@@ -199,7 +199,7 @@ def test_thousand_malformed_messages_are_all_answered_and_none_ends_the_server(p
     codes = {answer["error"]["code"] for answer in answers if "error" in answer}
     assert {PARSE, INVALID, UNKNOWN, PARAMETERS} <= codes
     assert codes <= {PARSE, INVALID, UNKNOWN, PARAMETERS}
-    assert wanted > MESSAGES // 2
+    assert expected_count > MESSAGES // 2
     assert "Traceback" not in server.said
 
 

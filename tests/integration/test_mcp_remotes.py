@@ -310,7 +310,9 @@ def test_fetch_from_shared_folder_reports_updates(world, ada, bob):
     assert bobs("dolt_fetch", remote=place)["updates"]["new_branches"] == ["main"]
     ada.write_document("one.md", "one")
     tools("dolt_push", remote=place)
-    assert [item["commits_fetched"] for item in bobs("dolt_fetch", remote=place)["updates"]["branches_updated"]] == [1]
+    assert [
+        update["commits_fetched"] for update in bobs("dolt_fetch", remote=place)["updates"]["branches_updated"]
+    ] == [1]
 
 
 @pytest.mark.long  # test_mcp_status counts a hundred
@@ -328,8 +330,8 @@ def _many(user: Project, number: int) -> None:
     branch = engine.find_branch("main")
     assert branch is not None
     head = branch.head
-    for item in range(number):
-        engine.write("main", Write(put_documents=[_document("handbook", f"n{item}")]), expected=head)
+    for index in range(number):
+        engine.write("main", Write(put_documents=[_document("handbook", f"n{index}")]), expected=head)
         head = engine.commit("main", message="n", author="A <a@b>", date="2026-01-02T03:04:05Z", expected=head)
     engine.close()
     user.vmrag("pin")

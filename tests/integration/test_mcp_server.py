@@ -222,7 +222,7 @@ def test_prompt_of_many_changes_is_cut_and_names_the_tool_that_shows_the_rest(pr
     project.vmrag("commit", "-m", "long")
     project.git("commit", "-qm", "long")
     for number in range(4):
-        project.put(f"long-{number}.md", " ".join(f"word{number}-{item}" for item in range(2000)))
+        project.put(f"long-{number}.md", " ".join(f"word{number}-{index}" for index in range(2000)))
 
     async def body(client):
         text = (await client.get_prompt("prepare_knowledge_commit")).messages[0].content.text
@@ -299,7 +299,7 @@ def test_listener_of_the_stateless_era_hears_of_a_write(project):
         return result
 
     outcome = talk(project, "auto", body)
-    assert {type(item) for item in outcome} == {ResourcesListChanged, ResourceUpdated}
+    assert {type(event) for event in outcome} == {ResourcesListChanged, ResourceUpdated}
 
 
 @pytest.mark.filterwarnings("ignore:resources/.* is removed")
@@ -371,7 +371,7 @@ def test_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(projec
         off = await client.call_tool(reads, {"query": "rivers"})
         assert "enable_toolset with the toolset 'thinking'" in off.structured_content["suggestions"][0]
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
-        (state,) = (item for item in listed if item["name"] == "thinking")
+        (state,) = (toolset for toolset in listed if toolset["name"] == "thinking")
         answer = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
         assert (state["enabled"], answer.switched_on) == (False, state["tools"])
         again = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
@@ -603,11 +603,11 @@ def test_bug_is_an_internal_error_with_its_log_and_without_its_text(project, mon
 def test_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, era, monkeypatch):
     """Building an index contains embedding, which expects steps of its own."""
     monkeypatch.setattr(server, "PROGRESS_SECONDS", 0)
-    told: list[tuple[float, float | None]] = []
+    reports: list[tuple[float, float | None]] = []
 
     async def body(client):
         async def progress(done: float, total: float | None, _: str | None) -> None:
-            told.append((done, total))
+            reports.append((done, total))
 
         documents = [f"Document {number} about rivers." for number in range(40)]
         added = {"collection_name": "handbook", "documents": documents, "ids": [f"r{number}" for number in range(40)]}
@@ -618,7 +618,7 @@ def test_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, 
         await anyio.sleep(0.2)
 
     talk(project, era, body)
-    outcome = [item for item, _ in told]
+    outcome = [progress for progress, _ in reports]
     assert len(outcome) > 3
     assert outcome == sorted(set(outcome))
-    assert all(total is not None and item <= total for item, total in told)
+    assert all(total is not None and progress <= total for progress, total in reports)

@@ -448,4 +448,4 @@ def test_questions_at_the_same_time_are_all_answered(plain):
     tools = Tools(plain.top)
     with ThreadPoolExecutor(4) as pool:
         result = [*pool.map(lambda text: asked(tools, text), ["how to roll back", "rotate keys"] * 4)]
-    assert [item[0]["path"] for item in result] == ["docs/deploy.md", "src/keys.py"] * 4
+    assert [matches[0]["path"] for matches in result] == ["docs/deploy.md", "src/keys.py"] * 4

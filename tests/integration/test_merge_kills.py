@@ -258,8 +258,8 @@ def test_killed_pull_loses_nothing_and_the_next_one_brings_both_sides(world: Wor
         settle(bob)
         assert_kept(bob, before, draft=False)
         bob.vmrag("pull", code=None)  # nothing is left to do where the killed one was done
-        own = {f"{name}-{item}.md" for name in ("ada", "bob") for item in range(1, number + 1)}
-        assert own <= set(bob.texts())
+        written = {f"{name}-{index}.md" for name in ("ada", "bob") for index in range(1, number + 1)}
+        assert written <= set(bob.texts())
         bob.git("commit", "-q", "-a", "-m", f"pulled {number}")
 
 

@@ -311,8 +311,8 @@ def test_unrelated_histories_do_not_merge(project, tmp_path):
     other.vmrag("commit", "-m", "other")
     theirs = other.pinned
     url = f"file://{tmp_path}/bare.db"
-    for each, call in ((other, "dolt_push('r', 'main')"), (project, "dolt_fetch('r')")):
-        with Connection(each.shared / "kb" / FILE_NAME, access="write") as connection:
+    for side, call in ((other, "dolt_push('r', 'main')"), (project, "dolt_fetch('r')")):
+        with Connection(side.shared / "kb" / FILE_NAME, access="write") as connection:
             connection.execute("SELECT dolt_remote('add', 'r', ?)", (url,))
             connection.execute(f"SELECT {call}")
     refused(project, "merge", theirs, code=3)
@@ -682,7 +682,7 @@ def test_two_work_trees_merge_at_once(torn, tmp_path):
     for project, side in ((torn, "--ours"), (second, "--theirs")):
         project.vmrag("merge", "feature", code=1)
         project.vmrag("resolve", side)
-    running = [start(item, "merge", "--continue") for item in (torn, second)]
+    running = [start(tree, "merge", "--continue") for tree in (torn, second)]
     assert [process.done().code for process in running] == [0, 0]
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"rest.md": OFTEN})
     merged(second, tmp_path, ours=ours, theirs=theirs, texts=BOTH)

@@ -330,11 +330,11 @@ class Killed(BaseException):
 
 def _until(user: User, patch: pytest.MonkeyPatch, what: str, step: int) -> bool:
     """Run it up to a rename or a written file of the exchange; whether it ended before."""
-    left = iter(range(step))
+    remaining = iter(range(step))
 
     def counted(function: Callable[..., object]) -> Callable[..., object]:
         def run(*args: object, **keywords: object) -> object:
-            if next(left, None) is None:
+            if next(remaining, None) is None:
                 raise Killed
             return function(*args, **keywords)
 

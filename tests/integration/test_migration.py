@@ -75,10 +75,10 @@ class History:
         put = [document(f"d{dice.randint(1, 9)}", text, updated_at=f"2026-01-0{dice.randint(1, 9)}") for text in texts]
         put += [log(f"i{dice.randint(1, 3)}", texts[0], issue_number=dice.randint(1, 9))]
         put += [knowledge(f"k{dice.randint(1, 3)}", texts[1], tool_name=dice.choice("ab"))]
-        keys = {item.key for item in put}
+        keys = {row.key for row in put}
         gone = {("guide", f"d{dice.randint(1, 9)}") for _ in range(3)} - keys
         return Write(
-            put_documents=list({item.key: item for item in put}.values()),
+            put_documents=list({row.key: row for row in put}.values()),
             remove_documents=sorted(gone),
             put_collections=[Collection(dice.choice(["guide", "spare"]), metadata=f'{{"n":{dice.randint(1, 3)}}}')],
             remove_collections=["spare"] if dice.random() < 0.2 else [],
@@ -119,27 +119,33 @@ def rows(engine: Engine, revision: str) -> object:
 @pytest.mark.parametrize("seed", range(examples(6)))
 def test_history_goes_there_and_back_and_every_revision_holds_the_same(old: Engine, tmp_path: Path, seed: int) -> None:
     history = History(old, seed)
-    there, result = carried(old, tmp_path / "there")
-    with closing(there):
-        back, again = carried(there, tmp_path / "back")
+    migrated, result = carried(old, tmp_path / "there")
+    with closing(migrated):
+        back, again = carried(migrated, tmp_path / "back")
         with closing(back):
             assert set(planned(old).revisions) | {root(old)} == set(result.entries)
             assert set(history.heads) <= set(result.entries)
             for name, entry in result.entries.items():
                 last = again.entries[entry.revision]
-                assert rows(old, name) == rows(there, entry.revision) == rows(back, last.revision)
-                assert contents.read_row_set(there, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
+                assert rows(old, name) == rows(migrated, entry.revision) == rows(back, last.revision)
+                assert (
+                    contents.read_row_set(migrated, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
+                )
                 if name == root(old):
                     continue
-                infos = old.read_revision(name), there.read_revision(entry.revision), back.read_revision(last.revision)
+                infos = (
+                    old.read_revision(name),
+                    migrated.read_revision(entry.revision),
+                    back.read_revision(last.revision),
+                )
                 assert len(set(map(signature, infos))) == 1
                 mapped = tuple(result.entries[parent].revision for parent in infos[0].parents)
                 assert mapped == infos[1].parents
-                assert tuple(again.entries[item].revision for item in mapped) == infos[2].parents
+                assert tuple(again.entries[parent].revision for parent in mapped) == infos[2].parents
             heads = {branch.name: branch.head for branch in old.list_branches() if not branch.name.startswith("vmrag")}
             for name, head in heads.items():
-                assert there.find_branch(name).head == result.entries[head].revision  # type: ignore[union-attr]
-            assert there.find_unreachable(entry.revision for entry in result.entries.values()) == []
+                assert migrated.find_branch(name).head == result.entries[head].revision  # type: ignore[union-attr]
+            assert migrated.find_unreachable(entry.revision for entry in result.entries.values()) == []
             # What a revision was called twice before is known as well.
             assert revision_map.read_map(back).keys() == {*again.entries, *result.entries}
 
@@ -158,7 +164,7 @@ def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp
 def test_another_knowledge_base_becomes_one_that_has_nothing_in_common_with_it(old: Engine, tmp_path: Path) -> None:
     twin = MAKERS[old.name].create(tmp_path / "twin" / "kb", author=AUTHOR, date="2026-01-02T03:04:06Z")
     with closing(twin):
-        made = [carried(item, tmp_path / f"new-{number}")[0] for number, item in enumerate((old, twin))]
+        made = [carried(engine, tmp_path / f"new-{number}")[0] for number, engine in enumerate((old, twin))]
     assert root(made[0]) != root(made[1])
     for engine in made:
         engine.close()

@@ -27,15 +27,17 @@ def moves(engine: Engine, gone: list[Document], new: list[Document]) -> dict[str
     `gone`.
     """
     before = store(engine, "main", *gone)
-    keys = [item.key for item in gone]
+    keys = [removed.key for removed in gone]
     engine.write("main", Write(put_documents=new, remove_documents=keys), expected=head(engine, "main"))
     after = commit(engine, "main")
     result = with_moves(stored_texts(engine, before, after), diff_documents(engine, before, after))
     assert sorted(document.key for document in result.documents) == [document.key for document in result.documents]
     kept = [document for document in result.documents if document.before and document.after]
-    assert all(item.kind == "modified" for item in kept)
+    assert all(change.kind == "modified" for change in kept)
     assert len(result.documents) == len(gone) + len(new) - len(kept)
-    return {"/".join(item.after.key): "/".join(item.before.key) for item in kept if item.after and item.before}
+    return {
+        "/".join(change.after.key): "/".join(change.before.key) for change in kept if change.after and change.before
+    }
 
 
 def lines(*words: str) -> str:

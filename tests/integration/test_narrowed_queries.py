@@ -104,7 +104,7 @@ def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str,
 def test_files_are_narrowed_by_what_is_typed(project, narrowed, there, mode):
     answers = paths(project, f"session {narrowed}", "--mode", mode)
     assert answers <= there
-    assert answers >= {item for item in there if item in FILES}, "which have the word"
+    assert answers >= {file for file in there if file in FILES}, "which have the word"
     if mode == "hybrid":
         assert answers == there
 
@@ -328,7 +328,7 @@ def test_definition_without_own_piece_has_its_line_as_signature(project):
 
 
 def test_file_is_outlined_whole(project):
-    assert [item[1:] for item in defined(project, "*", "--path", "store.ts", "--path", "Shape.java")] == [
+    assert [definition[1:] for definition in defined(project, "*", "--path", "store.ts", "--path", "Shape.java")] == [
         (1, 8, "Shape", "class"),
         (2, 4, "Shape.area", "method"),
         (5, 7, "Shape.area", "method"),
@@ -343,10 +343,10 @@ def test_overloads_in_several_languages_are_listed_those_of_the_same_case_first(
         ("src/Shape.java", 5, 7, "Shape.area", "method"),
         ("src/area.go", 3, 5, "Area", "function"),
     ]
-    assert [item[0] for item in defined(project, "Area")] == ["src/area.go"]
-    assert [item[3] for item in defined(project, "session_*")] == ["session_open", "session_close"]
-    assert [item[3] for item in defined(project, "shape::AREA".lower())] == ["Shape.area", "Shape.area"]
-    assert {item[3] for item in defined(project, "*sess*")} == {
+    assert [definition[0] for definition in defined(project, "Area")] == ["src/area.go"]
+    assert [definition[3] for definition in defined(project, "session_*")] == ["session_open", "session_close"]
+    assert [definition[3] for definition in defined(project, "shape::AREA".lower())] == ["Shape.area", "Shape.area"]
+    assert {definition[3] for definition in defined(project, "*sess*")} == {
         "Session",
         "SessionStore",
         "session_close",
@@ -356,13 +356,13 @@ def test_overloads_in_several_languages_are_listed_those_of_the_same_case_first(
 
 
 def test_lists_are_narrowed_too(project):
-    assert [item[0] for item in defined(project, "area", "--lang", "go")] == ["src/area.go"]
-    assert [item[0] for item in defined(project, "area", "--path", "*.java", "--kind", "code")] == [
+    assert [definition[0] for definition in defined(project, "area", "--lang", "go")] == ["src/area.go"]
+    assert [definition[0] for definition in defined(project, "area", "--path", "*.java", "--kind", "code")] == [
         "src/Shape.java"
     ] * 2
-    assert [item[0] for item in defined(project, "area", "--kind", "function")] == ["src/area.go"]
+    assert [definition[0] for definition in defined(project, "area", "--kind", "function")] == ["src/area.go"]
     assert defined(project, "area", "--kind", "document") == []
-    assert [item[3] for item in defined(project, "*", "--symbol", "Token")] == ["Token", "Token.expire"]
+    assert [definition[3] for definition in defined(project, "*", "--symbol", "Token")] == ["Token", "Token.expire"]
     assert defined(project, "area", "--collection", "docs") == []
     assert project.vmrag("query", "--symbols", "a", "--collection", "absent", "--json", code=3).error["code"] == (
         "COLLECTION_NOT_FOUND"
@@ -399,7 +399,7 @@ def test_from_a_folder_paths_are_those_from_there(project):
 def test_before_anything_is_set_up_definitions_are_listed(project):
     project.git("rm", "-q", ".vmrag.yaml")
     project.git("commit", "-qm", "nothing is set up")
-    assert [item[:2] for item in defined(project, "Session")] == [("src/auth/session.py", 4)]
+    assert [definition[:2] for definition in defined(project, "Session")] == [("src/auth/session.py", 4)]
     assert found(project, "symbol:Session.refresh") == {f"{OWN} Session.refresh"}
 
 

@@ -194,9 +194,11 @@ def test_parts_of_a_long_class_have_its_name_and_neighbours_complete_them(projec
 
 def test_neighbours_of_single_answers_are_whole_chunks_with_their_numbers(project):
     command = ("query", "groom", "--mode", "keyword", "-k", "1", "--collection", "code")
-    own, wider = (project.ask(*command, *more)["results"][0]["excerpt"] for more in (["--full"], ["--neighbours", "1"]))
-    assert own["first"] > wider["first"]
-    assert len(wider["lines"]) > len(own["lines"])
+    excerpt, wider = (
+        project.ask(*command, *more)["results"][0]["excerpt"] for more in (["--full"], ["--neighbours", "1"])
+    )
+    assert excerpt["first"] > wider["first"]
+    assert len(wider["lines"]) > len(excerpt["lines"])
     assert wider["lines"] == OTTERS.split("\n")[wider["first"] - 1 :][: len(wider["lines"])]
     more = project.ask(*command, "--neighbours", "1", "-U", "2")["results"][0]["excerpt"]
     assert more["first"] == max(1, wider["first"] - 2)
@@ -234,7 +236,7 @@ def test_byte_order_mark_and_line_ends_of_another_system_change_no_lines(project
     (project.top / "src/walrus.py").write_bytes(b"\xef\xbb\xbfdef walrus():\r\n    return 'tusk'\r\n")
     commit(project, "walrus")
     report = packed(project, "walrus", 400)
-    assert [item["lines"] for item in found(report, "docs/walrus.md")] == [[1, 3]]
+    assert [passage["lines"] for passage in found(report, "docs/walrus.md")] == [[1, 3]]
     assert [passage["text"] for passage in found(report, "src/walrus.py")] == ["def walrus():\n    return 'tusk'"]
 
 
@@ -426,7 +428,7 @@ def test_over_standard_streams_one_call_answers_with_code(project):
                 await client.call_tool("chroma_query_documents", arguments | {"kind": ["verb"]}),
             ]
 
-    whole, matches, refused = (item.structured_content for item in anyio.run(run))
+    whole, matches, refused = (answer.structured_content for answer in anyio.run(run))
     [passage] = whole["passages"]
     assert (passage["path"], passage["symbol"], whole["mode"]) == ("src/otters.py", "Otters.groom", "hybrid")
     assert passage["text"] == lines_of(project.top, passage)

@@ -37,7 +37,7 @@ def _traceable() -> None:
 
 
 def promised(events: list[Event]) -> list[str]:
-    return [item for item in unsynced(events) if not DERIVED.search(item)]
+    return [path for path in unsynced(events) if not DERIVED.search(path)]
 
 
 def run(project: Project, *arguments: str) -> list[Event]:
@@ -69,7 +69,7 @@ def assert_journal_waits(project: Project, events: list[Event]) -> None:
     ]
     assert entries, "there was no entry"
     before = events[: entries[-1]]
-    pinned = [at for at, item in enumerate(before) if item.target == str(project.top / ".dolt-version")]
+    pinned = [at for at, event in enumerate(before) if event.target == str(project.top / ".dolt-version")]
     assert pinned, "no pin was written"
     assert Event("sync", str(project.top)) in before[pinned[-1] :]
     index = str(project.top / ".git" / "index")

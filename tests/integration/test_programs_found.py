@@ -111,9 +111,9 @@ def test_repository_around_the_home_folder_hides_no_program(tmp_path, monkeypatc
     """Programs of the person lie in their home; theirs is another work tree than the project's."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "project" / ".git").mkdir(parents=True)
-    own = tmp_path / "bin" / "own"
-    own.parent.mkdir()
-    own.symlink_to(sys.executable)
-    monkeypatch.setenv("PATH", str(own.parent))
-    assert proc.find_program("own", tmp_path / "project") == str(own)
+    program = tmp_path / "bin" / "own"
+    program.parent.mkdir()
+    program.symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert proc.find_program("own", tmp_path / "project") == str(program)
     assert proc.find_program("own", tmp_path) is None

@@ -77,7 +77,7 @@ def keep(monkeypatch: pytest.MonkeyPatch, spares: int) -> None:
     assert made is not None
 
     def limited(workspace: Workspace) -> SyncContext:
-        sizes = [sum(list_segments(item).values()) for item in built(workspace)]
+        sizes = [sum(list_segments(index_path).values()) for index_path in built(workspace)]
         return made(workspace)._replace(keep_bytes=spares * max(sizes))
 
     monkeypatch.setattr(Workspace, "sync_context", property(limited))
@@ -123,7 +123,7 @@ def test_limit_of_spares_holds_after_every_query_and_the_bound_view_stays(projec
     for number, ref in enumerate(refs):
         answer_query(workspace, Query("uv"), at=ranked_at(workspace, ref))
         last = list(dict.fromkeys(reversed(refs[: number + 1])))[:spares]
-        assert built(workspace) == {bound, *(path_of(workspace, item) for item in last)}
+        assert built(workspace) == {bound, *(path_of(workspace, name) for name in last)}
         counted = {part for view in built(workspace) for part in list_segments(view)}
         assert {path.name for path in workspace.views.segments.newest()} == counted
 

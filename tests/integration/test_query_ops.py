@@ -57,7 +57,7 @@ def test_at_a_ref_answers_as_on_that_branch_and_touches_nothing(project):
     assert project.answers() == at_feature
     project.git("switch", "-q", "--detach", "first")
     assert project.answers() == at_first
-    assert len({json.dumps(item) for item in (at_feature, at_first, project.answers("main"))}) == 3
+    assert len({json.dumps(answers) for answers in (at_feature, at_first, project.answers("main"))}) == 3
 
 
 @pytest.mark.parametrize("ref", ["feature", "HEAD~1", "first", "refs/heads/feature", "@{u}"])
@@ -94,7 +94,7 @@ def test_modes_rank_by_words_by_meaning_and_by_both(project):
     assert [document["doc_id"] for document in keyword] == ["deep/tls.txt"]
     vector = project.ask("query", "certificates", "--mode", "vector")["results"]
     assert len(vector) == 4
-    assert [item["score"] for item in vector] == sorted((item["score"] for item in vector), reverse=True)
+    assert [result["score"] for result in vector] == sorted((result["score"] for result in vector), reverse=True)
     hybrid = project.ask("query", "certificates", "--mode", "hybrid")
     assert hybrid["results"] == project.ask("query", "certificates")["results"]
     project.git("config", "vmrag.retrieval.mode", "keyword")
@@ -213,9 +213,9 @@ def test_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project):
     (project.top / "whole.json").write_text(json.dumps(report))
     for given in (report["fingerprint"], "hash.txt", "whole.json", str(project.top / "whole.json")):
         assert project.ask("-C", ".", "fingerprint", "--check", given)["equal"] is True
-    there = project.vmrag("fingerprint", "--check", "whole.json", "--at", "feature", code=1).out.splitlines()
-    assert there[1] == f"{report['fingerprint']} is expected"
-    assert there[2].startswith(f"the revision was {project.pinned[:7]} and is ")
+    output_lines = project.vmrag("fingerprint", "--check", "whole.json", "--at", "feature", code=1).out.splitlines()
+    assert output_lines[1] == f"{report['fingerprint']} is expected"
+    assert output_lines[2].startswith(f"the revision was {project.pinned[:7]} and is ")
     heavier = {"VMRAG_RETRIEVAL_VECTOR_WEIGHT": "0.9"}
     said = project.vmrag("fingerprint", "--check", "whole.json", code=1, env=heavier).out
     assert "ranking.vector_weight was 0.4 and is 0.9" in said

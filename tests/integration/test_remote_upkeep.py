@@ -348,7 +348,7 @@ def test_sync_in_the_background_asks_by_no_dialog(project, bare):
     dialog = bare.with_name("dialog")
     dialog.write_text('#!/bin/sh\ntouch "$0.asked"\necho phrase\n')
     dialog.chmod(0o755)
-    asked = bare.with_name("dialog.asked")
+    marker = bare.with_name("dialog.asked")
     with git_server(bare.parent, user="ada", password="phrase") as server:
         other.git("remote", "set-url", "origin", f"{server.with_user('ada')}/{bare.name}")
         result = other.run(
@@ -358,7 +358,7 @@ def test_sync_in_the_background_asks_by_no_dialog(project, bare):
         other.run("checkout", "-q", "-b", "x", env={"GIT_ASKPASS": str(dialog), "VMRAG_HOOKS_SYNC": "background"})
         assert background.wait_for_end(background.get_sync_job(plumbing.locate_work_tree(other.top)), within=60)
         assert server.seen
-        assert not asked.exists()
+        assert not marker.exists()
         other.start("fetch", env={"GIT_ASKPASS": str(dialog)})
-        assert asked.exists()
+        assert marker.exists()
     assert DoltliteEngine.open(other.shared / "kb").has_revision(revision)

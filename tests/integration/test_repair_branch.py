@@ -86,8 +86,8 @@ def host(world: World) -> Iterator[Host]:
 
 
 def once(act: Callable[[], object]) -> Callable[[], None]:
-    left = [act]
-    return lambda: left.pop()() and None if left else None
+    remaining = [act]
+    return lambda: remaining.pop()() and None if remaining else None
 
 
 def test_branch_that_moved_meanwhile_is_looked_at_again_and_repaired_where_it_is(host):
@@ -119,7 +119,7 @@ def test_repair_does_nothing_after_a_concurrent_manual_repair(host):
 
     run = host.repair(landed, once(by_hand))
     assert (run.result, run.dropped) == ("nothing", ())
-    assert [item.mended_by for item in run.mended] == [host.tip]
+    assert [repair.mended_by for repair in run.mended] == [host.tip]
     assert host.tip == bob.git("rev-parse", "HEAD")
 
 
@@ -317,7 +317,7 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
     hub, names = host.hub, ("main", "topic", "clash")
     layer = [host.tip]
     for _ in range(12):
-        parents = [word for item in layer for word in ("-p", item)]
+        parents = [word for parent in layer for word in ("-p", parent)]
         layer = [hub.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "crossed") for name in names]
     ada = host.world.ada
     for name, commit in zip(names, layer, strict=True):
@@ -325,7 +325,7 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
     ada.git("fetch", "-q", "origin")
     one, other = (host.pin(name)["dolt_commit"] for name in ("main", "topic"))
     with opened(ada) as ws:
-        parents = [word for item in layer for word in ("-p", item)]
+        parents = [word for parent in layer for word in ("-p", parent)]
         ends = [ada.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "end") for name in ("main", "origin/topic")]
         assert ranges.find_base(ws, one, other, (ends[0], ends[1]))
     assert merges

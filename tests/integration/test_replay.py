@@ -95,8 +95,8 @@ def went_along(project: Project, tmp_path: Path, *, branch: str = "main", **edit
         if text is not None:
             expected[f"handbook/{name}.md"] = text
     project.vmrag("list")  # whoever reads comes to the pin first
-    there = branches(project)
-    assert (there[branch].head, there[branch].dirty) == (project.pinned, True)
+    stashed = branches(project)
+    assert (stashed[branch].head, stashed[branch].dirty) == (project.pinned, True)
     assert texts(project, WorkingSet(branch)) == expected
     assert aside(project) == {}
     whole(project, tmp_path)
@@ -169,9 +169,9 @@ def test_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_pat
     silently(project, "switch", "-q", "-c", "behind", "first")
     project.put("draft.md", "A draft.")
     said = project.run(*command).stderr
-    here = project.pinned[:7]
-    along = f"1 uncommitted document of 'behind' moved to revision {here}."
-    assert said == f"vmrag: knowledge is at {here} (+1 ~0 -0 documents); {along}\n"
+    revision = project.pinned[:7]
+    along = f"1 uncommitted document of 'behind' moved to revision {revision}."
+    assert said == f"vmrag: knowledge is at {revision} (+1 ~0 -0 documents); {along}\n"
     went_along(project, tmp_path, branch="behind", draft="A draft.")
 
 

@@ -240,7 +240,7 @@ def test_answers_that_change_stand_side_by_side(project):
     queries = report(project, *asked(project, "first", "feature"))["queries"]
     assert (queries["total"], queries["not_compared"]) == (1, "")
     [query] = queries["changed"]
-    assert [item["document"] for item in query["before"]] == ["handbook/rest.md"]
+    assert [chunk["document"] for chunk in query["before"]] == ["handbook/rest.md"]
     assert query["change"] in ("ranking", "scores")
     project.git("switch", "-q", "feature")
     project.vmrag("sync")
@@ -334,7 +334,7 @@ def test_report_folds_changes_at_lower_ranks_unless_expected(project):
 def test_queries_that_one_end_has_alone_are_named_and_compared_with_nothing(project):
     kept, gone = "{query: sleep, mode: keyword}", "{query: TLS, mode: keyword}"
     new = "{query: certificates for TLS, mode: keyword, expect: [handbook/deep/tls.txt]}"
-    before, after = (f"queries:\n  - {kept}\n  - {item}\n" for item in (gone, new))
+    before, after = (f"queries:\n  - {kept}\n  - {query}\n" for query in (gone, new))
     ends = asked(project, "first", "feature", after, before=before)  # which removes deep/tls.txt
     queries = report(project, *ends)["queries"]
     assert [(document["query"], document["line"], document["missed"]) for document in queries["removed"]] == [
@@ -347,7 +347,7 @@ def test_queries_that_one_end_has_alone_are_named_and_compared_with_nothing(proj
         1,
         2,
     )
-    assert {item["query"] for item in (*queries["changed"], *queries["answers"])} == {"sleep"}
+    assert {change["query"] for change in (*queries["changed"], *queries["answers"])} == {"sleep"}
     said = project.vmrag("report", *ends).out
     assert "1 new golden query is not answered as expected." in said
     assert "1 golden query is new, 1 is removed." in said

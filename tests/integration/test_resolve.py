@@ -476,7 +476,7 @@ def expected(project: Project, base: str, ours: str, theirs: str, **decided: str
 
 @pytest.mark.parametrize(
     ("command", "decision"),
-    [*((item, "by hand") for item in GIT), ("revert", "ours")],
+    [*((command, "by hand") for command in GIT), ("revert", "ours")],
 )
 @pytest.mark.sample(2)
 def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tmp_path, command, decision):
@@ -520,7 +520,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("command", [item for item in GIT if item != "checkout -m"])
+@pytest.mark.parametrize("command", [command for command in GIT if command != "checkout -m"])
 @pytest.mark.sample(3)
 @pytest.mark.hooks("on")
 def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path, command):
@@ -568,7 +568,7 @@ def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(pa
     assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
     with opened(parted) as workspace:
         before = workspace.engine.log(workspace.engine.find_branch("vmrag_keep").head, limit=3)
-        made = [item for item in before for parent in item.parents]
+        made = [revision_info for revision_info in before for parent in revision_info.parents]
     assert made
     parted.vmrag("resolve", "--list")
     signed = info(parted, parted.pinned)

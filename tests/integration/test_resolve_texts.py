@@ -150,9 +150,9 @@ def test_choice_that_does_not_fit_is_refused_and_decides_nothing(two_hunks, argu
 
 
 def test_metadata_merges_by_key_and_keys_are_decided_apart(project):
-    for branch, status, owner, own in (("topic", "done", "bea", "t"), ("main", "open", "ada", "m")):
+    for branch, status, owner, letter in (("topic", "done", "bea", "t"), ("main", "open", "ada", "m")):
         project.git("switch", "-q", *(["-C"] if branch == "topic" else []), branch)
-        project.write("docs/page.md", f"---\nstatus: {status}\nowner: {owner}\nonly_{own}: true\n---\n{PAGE}")
+        project.write("docs/page.md", f"---\nstatus: {status}\nowner: {owner}\nonly_{letter}: true\n---\n{PAGE}")
         project.vmrag("import", "docs", "--collection", "handbook", "--copy")
         project.vmrag("commit", "-m", branch)
         project.git("add", ".dolt-version")

@@ -197,13 +197,13 @@ def test_rm_of_several_documents_requires_confirmation(project, names, gone):
     before = texts(project)
     listed = project.vmrag("rm", "-n", *names).out.splitlines()
     assert [line for line in listed if not line.endswith("(the collection)")] == [
-        f"rm handbook/{item}" for item in gone
+        f"rm handbook/{doc_id}" for doc_id in gone
     ]
     assert project.vmrag("rm", *names, "--json", code=2).error["code"] == "CONFIRMATION_REQUIRED"
     assert texts(project) == before
     removed = project.ask("rm", *names, "--yes")["removed"]
     assert [document["doc_id"] for document in removed] == gone
-    assert set(before) - set(texts(project)) == {f"handbook/{item}" for item in gone}
+    assert set(before) - set(texts(project)) == {f"handbook/{doc_id}" for doc_id in gone}
 
 
 def test_removed_collection_is_gone_and_comes_back_as_a_whole(project):

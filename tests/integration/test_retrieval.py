@@ -42,9 +42,9 @@ def reference(kb: Knowledge, query: Query, texts: dict[tuple[str, str, int], str
     def whole(text: str) -> list[int]:
         return [byte - 256 if byte > 127 else byte for byte in flat_files.quantise(model.embed([text])[0])]
 
-    asked = whole(query.text)
+    vector = whole(query.text)
     scored = sorted(
-        (-sum(a * b for a, b in zip(asked, whole(text), strict=True)), place) for place, text in texts.items()
+        (-sum(a * b for a, b in zip(vector, whole(text), strict=True)), place) for place, text in texts.items()
     )
     return [(*place, round(-negative / UNIT, 6)) for negative, place in scored[: query.k]]
 
@@ -57,10 +57,10 @@ def test_embeddings_are_those_of_the_model_with_the_cache_of_vectors_and_without
     cut = {f"long_chunk_{chunk.number}": chunk.text for chunk in split_text(texts[0], SMALL)} | {"b_chunk_0": "owl"}
     made = kb.models["hash"].embed([*cut.values()])
     expected = {name: list(struct.unpack("<256f", vector)) for name, vector in zip(cut, made, strict=True)}
-    asked = [*cut, "long_chunk_99", "nobody_chunk_0", "no chunk"]
+    names = [*cut, "long_chunk_99", "nobody_chunk_0", "no chunk"]
     with contextlib.closing(Searcher(path, kb.model_for)) as searcher:
-        assert searcher.read_embeddings("guide", asked, kb.cache) == expected
-        assert searcher.read_embeddings("guide", asked, EmbeddingCache(kb.folder / "another.sqlite")) == expected
+        assert searcher.read_embeddings("guide", names, kb.cache) == expected
+        assert searcher.read_embeddings("guide", names, EmbeddingCache(kb.folder / "another.sqlite")) == expected
         assert searcher.read_embeddings("guide", [], kb.cache) == {}
 
 
@@ -211,9 +211,9 @@ def test_queries_to_one_searcher_share_no_filter_that_is_not_the_same(kb):
         doc("ssh", "keys of SSH rotate", metadata={"n": 2}),
     ]
     path = kb.index(kb.commit(*documents, collections=[collection()])).path
-    asked = [
-        (Query("keys", where=where, where_document=text), item)
-        for where, text, item in (
+    queries = [
+        (Query("keys", where=where, where_document=text), mode)
+        for where, text, mode in (
             (None, {"$contains": "TLS"}, {"tls"}),
             (None, {"$contains": "SSH"}, {"ssh"}),
             ({"n": 1}, None, {"tls"}),
@@ -223,8 +223,8 @@ def test_queries_to_one_searcher_share_no_filter_that_is_not_the_same(kb):
         )
     ]
     with contextlib.closing(Searcher(path, kb.model_for)) as searcher:
-        for query, there in asked:
-            assert {hit.doc_id for hit in searcher.search(query)} == there
+        for query, expected in queries:
+            assert {hit.doc_id for hit in searcher.search(query)} == expected
 
 
 # -- how many chunks of one document ---------------------------------------------------------------
@@ -293,9 +293,9 @@ def test_change_in_one_collection_keeps_ranking_of_others(kb, mode):
         alone = [places(kb.search(path, text, k=1000, mode=mode, collections=("guide",))) for path in paths]
         assert alone[0] == alone[1]
         both = [places(kb.search(path, text, k=1000, mode=mode)) for path in paths]
-        assert {item[0] for item in both[1]} == {"guide", "notes"}
+        assert {place[0] for place in both[1]} == {"guide", "notes"}
         for answer in both:
-            assert [item[:3] for item in answer if item[0] == "guide"] == [item[:3] for item in alone[0]]
+            assert [place[:3] for place in answer if place[0] == "guide"] == [place[:3] for place in alone[0]]
 
 
 @pytest.mark.parametrize("mode", [Mode.KEYWORD, Mode.HYBRID])
@@ -494,9 +494,9 @@ def test_filters_on_a_chunks_place_and_text_mean_that_chunk(kb):
     assert found(where={"chunk_index": {"$lt": 2}, "total_chunks": len(whole)}) == [("long", 0), ("long", 1)]
     assert found(where={"chunk_index": 0}, where_document={"$contains": "owl0 "}) == [("long", 0), ("short", 0)]
     for word in ("owl0 ", "owl30 ", "owl59 "):
-        [*there] = [("long", number) for number, value in whole.items() if word in value]
-        assert found(where={"source_id": "long"}, where_document={"$contains": word}) == there != []
-    others = [("long", number) for number, item in sorted(whole.items()) if "owl30" not in item]
+        [*places_with_word] = [("long", number) for number, value in whole.items() if word in value]
+        assert found(where={"source_id": "long"}, where_document={"$contains": word}) == places_with_word != []
+    others = [("long", number) for number, text in sorted(whole.items()) if "owl30" not in text]
     assert found(where_document={"$not_contains": "owl30"}) == [*others, ("short", 0)]
 
 

@@ -64,9 +64,9 @@ Entry = Project | Document
 def rows_of(*put: Entry, remove: tuple[Entry, ...] = ()) -> dict[str, list]:
     """What writes and removes entries, as arguments of `Write`."""
     return {
-        "put_projects": [item for item in put if isinstance(item, Project)],
-        "put_documents": [item for item in put if isinstance(item, Document)],
-        "remove_projects": [item.key for item in remove if isinstance(item, Project)],
+        "put_projects": [row for row in put if isinstance(row, Project)],
+        "put_documents": [row for row in put if isinstance(row, Document)],
+        "remove_projects": [row.key for row in remove if isinstance(row, Project)],
         "remove_documents": [item.key for item in remove if isinstance(item, Document)],
     }
 
@@ -197,8 +197,8 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
     clone = DoltliteEngine.clone(tmp_path / "clone", "there", url)
     clone.create_branch("main", base)
     same = [
-        item.commit_onto(base, [Write(put_projects=[project()])], message="same", author=AUTHOR, date=DATE)
-        for item in (engine, clone)
+        member.commit_onto(base, [Write(put_projects=[project()])], message="same", author=AUTHOR, date=DATE)
+        for member in (engine, clone)
     ]
     assert same[0] == same[1]
     ours = write(engine, "main", **rows_of(project(), log("a")), put_collections=[guide(import_base=".")])
@@ -208,20 +208,20 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
     engine.fetch("there", url)
     clone.fetch("there", url)
     results = []
-    for item in (engine, clone):
-        outcome = merge_revisions(item, base=base, ours=ours, theirs=theirs, joins=True)
+    for member in (engine, clone):
+        outcome = merge_revisions(member, base=base, ours=ours, theirs=theirs, joins=True)
         assert outcome.conflicts == ()
         assert outcome.revision is not None
         results.append(outcome.revision)
-        assert [row.key for row in entries(item, outcome.revision)] == [
+        assert [row.key for row in entries(member, outcome.revision)] == [
             "vmrag",
             ("issues_vmrag", "a"),
             ("issues_vmrag", "b"),
         ]
-        assert [row.import_base for row in item.list_collections(outcome.revision)] == [".", ""]
-        assert [row.doc_id for row in item.read_documents(outcome.revision)] == ["first", "second", "a", "b"]
-        assert item.read_revision(outcome.revision).parents == (ours, theirs)
-        assert item.find_damage() == ""
+        assert [row.import_base for row in member.list_collections(outcome.revision)] == [".", ""]
+        assert [row.doc_id for row in member.read_documents(outcome.revision)] == ["first", "second", "a", "b"]
+        assert member.read_revision(outcome.revision).parents == (ours, theirs)
+        assert member.find_damage() == ""
     assert results[0] == results[1]
     clone.close()
 
@@ -303,12 +303,12 @@ def test_merge_of_any_versions_is_what_sets_say(
         left, right = flat(of_old), flat(of_new)
         assert names_changed == {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
     outcome = merge_revisions(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
-    wanted = expected(base, ours, theirs)
+    expected_rows = expected(base, ours, theirs)
     if outcome.revision is None:
-        assert isinstance(wanted, set)
-        if "guide/" in wanted:  # what is in a collection is merged when its settings are decided
-            wanted = {text for text in wanted if text == "guide/" or not text.startswith("guide/")}
-        assert {conflict.id for conflict in outcome.conflicts} == wanted
+        assert isinstance(expected_rows, set)
+        if "guide/" in expected_rows:  # what is in a collection is merged when its settings are decided
+            expected_rows = {text for text in expected_rows if text == "guide/" or not text.startswith("guide/")}
+        assert {conflict.id for conflict in outcome.conflicts} == expected_rows
         for side in ("ours", "theirs"):
             decisions: dict[str, Mapping[str, Choice]] = {}
             while outcome.conflicts:
@@ -317,11 +317,11 @@ def test_merge_of_any_versions_is_what_sets_say(
                     engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins, decisions=decisions
                 )
             assert outcome.revision is not None
-            chosen, there = flat(ours if side == "ours" else theirs), flat(state(engine, outcome.revision))
-            assert all(there.get(name) == chosen.get(name) for name in decisions)
+            chosen, merged_rows = flat(ours if side == "ours" else theirs), flat(state(engine, outcome.revision))
+            assert all(merged_rows.get(name) == chosen.get(name) for name in decisions)
             outcome = merge_revisions(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
     else:
-        assert flat(state(engine, outcome.revision)) == wanted
+        assert flat(state(engine, outcome.revision)) == expected_rows
         assert version(engine, outcome.revision) <= max(version(engine, item) for item in (at_ours, at_theirs))
     assert engine.find_refusal(outcome.revision or at_ours) is None
 

@@ -66,9 +66,9 @@ def history(kb: Knowledge, rng: random.Random, revisions: int) -> Iterator[str]:
             doc(name, text(rng), collection=rng.choice(("guide", "notes")), metadata={"even": rng.random() < 0.5})
             for name in dict.fromkeys(names)
         ]
-        there = [(header.collection, header.doc_id) for header in kb.engine.read_headers(before)] if before else []
+        keys = [(header.collection, header.doc_id) for header in kb.engine.read_headers(before)] if before else []
         put = {document.key for document in documents}
-        gone = [key for key in rng.sample(there, min(len(there), rng.randrange(4))) if key not in put]
+        gone = [key for key in rng.sample(keys, min(len(keys), rng.randrange(4))) if key not in put]
         sizes = rng.choice((400, 400, 400, 90))
         again = [collection(), collection("notes", chunking=Chunking(size=sizes, overlap=10))]
         revision = kb.commit(*documents, collections=again if number % 4 == 0 else (), remove=gone)
@@ -134,11 +134,11 @@ def test_change_of_another_collection_reorders_nothing(kb):
     ]
     assert kb.answers(kb.views.path(first), alone) == kb.answers(kb.views.path(second), alone)
     for query in QUERIES[:9]:
-        asked = Query(query.text, k=200, mode=query.mode)
+        long_query = Query(query.text, k=200, mode=query.mode)
         ours = [
             [
                 (hit.doc_id, hit.chunk)
-                for hit in kb.search(kb.views.path(at), asked.text, k=200, mode=asked.mode)
+                for hit in kb.search(kb.views.path(at), long_query.text, k=200, mode=long_query.mode)
                 if hit.collection == "guide"
             ]
             for at in (first, second)
@@ -357,9 +357,9 @@ def test_views_that_share_little_are_not_joined(kb, small):
         revision = kb.commit(*rows, collections=[collection()] if before is None else ())
         kb.index(revision)
         before = revision
-    there = segments(kb)
+    segments_before = segments(kb)
     assert upkeep.rewrite_segments(kb.views) == []
-    assert segments(kb) == there
+    assert segments(kb) == segments_before
 
 
 def test_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(kb, monkeypatch):
@@ -408,8 +408,8 @@ def test_views_that_nobody_is_bound_to_stay_as_long_as_their_segments_take_littl
         at = 1_000_000_000 + number
         os.utime(kb.views.path(revisions[-1]), (at, at))
     bound = kb.views.path(revisions[0])
-    each = [sum(measure_size(kb.views.segments.root / name) for name in parts(kb, revision)) for revision in revisions]
-    spare = kb.views.list_spare(bound=[bound], keep_bytes=each[3] + each[2])
+    sizes = [sum(measure_size(kb.views.segments.root / name) for name in parts(kb, revision)) for revision in revisions]
+    spare = kb.views.list_spare(bound=[bound], keep_bytes=sizes[3] + sizes[2])
     assert spare == [kb.views.path(revisions[1])]
     assert kb.views.evict_spare(bound=lambda: [bound], keep_bytes=0) == [
         kb.views.path(revision) for revision in reversed(revisions[1:])

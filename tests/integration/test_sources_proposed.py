@@ -111,8 +111,8 @@ def test_questions_reach_the_file_of_each_kind_before_anything_is_set_up(project
 
 
 def test_commit_without_settings_answers_as_its_work_tree(project):
-    report, there = project.ask("sources"), project.ask("sources", "--at", "HEAD")
-    assert [row["paths"] for row in report["sources"]] == [row["paths"] for row in there["sources"]]
+    report, report_at_head = project.ask("sources"), project.ask("sources", "--at", "HEAD")
+    assert [row["paths"] for row in report["sources"]] == [row["paths"] for row in report_at_head["sources"]]
     results = project.ask("query", "weasel hunts voles", "--mode", "keyword", "--at", "HEAD")["results"]
     assert results[0]["doc_id"] == "cmd/weasel.8"
 

@@ -52,7 +52,7 @@ Documents = dict[tuple[str, str], dict[str, Any]]
 def documents(project: Project) -> Documents:
     with opened(project) as ws:
         result = [*ws.engine.read_documents(ws.locate_documents())]
-    return {item.key: parse_metadata(item) | {"text": item.content} for item in result}
+    return {document.key: parse_metadata(document) | {"text": document.content} for document in result}
 
 
 @dataclass
@@ -187,10 +187,10 @@ def test_killed_promotion_leaves_a_whole_file_that_its_row_follows_with_the_next
     tools("activate_project", config_path=str(config), branch_name="main")
     level = of(documents(project), "compounding_rivers")["problems/flood.md"]["promotion_level"]
     assert level == ("critical" if written else "standard")
-    leftover = [item for item in path.parent.iterdir() if item != path]
+    leftover = [file for file in path.parent.iterdir() if file != path]
     assert len(leftover) == (not written)
-    for item in leftover:
-        os.utime(item, (0, 0))
+    for path_left in leftover:
+        os.utime(path_left, (0, 0))
     again = tools("update_promotion_level", **arguments)
     assert again["previous_level"] == level
     assert [*path.parent.iterdir()] == [path], "a promotion removes what a killed one left"

@@ -79,7 +79,7 @@ def test_chroma_servers_folder_that_was_copied_while_it_was_stopped_serves_as_be
     try:
         Database(first.url, "default_database").use(paid_project, first.url)
         share(paid_project)
-        there = Database(first.url, "default_database").sealed()
+        sealed = Database(first.url, "default_database").sealed()
         first.stop()
         shutil.copytree(first.folder, second.folder)
         second.start()
@@ -88,7 +88,7 @@ def test_chroma_servers_folder_that_was_copied_while_it_was_stopped_serves_as_be
         services.asked.clear()
         other.vmrag("sync")
         assert paid_texts(services) == [], "the vectors came from the copy"
-        assert Database(second.url, "default_database").sealed() == there != []
+        assert Database(second.url, "default_database").sealed() == sealed != []
     finally:
         first.stop()
         second.stop()

@@ -88,7 +88,7 @@ def test_merge_is_what_sets_say(engine: Engine, base: State, ours: State, theirs
 def test_decisions_for_one_side_take_its_documents(
     engine: Engine, base: State, ours: State, theirs: State, side: str
 ) -> None:
-    at = [revision(engine, item) for item in (base, ours, theirs)]
+    at = [revision(engine, texts) for texts in (base, ours, theirs)]
     conflicts = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
     decisions = {conflict.id: dict.fromkeys(conflict.fields, Choice(side)) for conflict in conflicts}
     result = merged(engine, *at, decisions)
@@ -126,7 +126,7 @@ def test_field_that_both_changed_is_in_conflict_alone(engine: Engine) -> None:
 
 def test_edited_text_is_the_content_whichever_side_removed_the_document(engine: Engine) -> None:
     for ours, theirs in ({"a": "ours"}, {}), ({}, {"a": "theirs"}), ({"a": "ours"}, {"a": "theirs"}):
-        at = [revision(engine, item) for item in ({"a": "base"}, ours, theirs)]
+        at = [revision(engine, texts) for texts in ({"a": "base"}, ours, theirs)]
         (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
         decisions = {conflict.id: {conflict.fields[0]: Choice("edited", "by hand")}}
         assert merged(engine, *at, decisions) == {"a": "by hand"}
@@ -197,7 +197,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize(("left", "right"), list(itertools.permutations(SETTINGS, 2)))
 def test_different_settings_of_a_collection_merge(engine: Engine, left: str, right: str) -> None:
-    at = [revision(engine, {}, collections=(item,)) for item in (guide(), SETTINGS[left], SETTINGS[right])]
+    at = [revision(engine, {}, collections=(row,)) for row in (guide(), SETTINGS[left], SETTINGS[right])]
     outcome = merge_revisions(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
     assert outcome.revision
     (collection,) = engine.list_collections(outcome.revision)
@@ -358,15 +358,15 @@ CROSSED: dict[str, tuple[Document | Collection | None, ...]] = {
 
 @pytest.mark.parametrize("what", CROSSED)
 def test_conflict_between_two_bases_returns_unless_both_sides_agree(engine: Engine, what: str) -> None:
-    base, left, right = (_row(engine, item) for item in CROSSED[what])
+    base, left, right = (_row(engine, row) for row in CROSSED[what])
     (inner,) = merge(engine, base=base, ours=left, theirs=right).conflicts
     made = make_virtual_base(engine, base=base, ours=left, theirs=right)
     assert made == make_virtual_base(engine, base=base, ours=left, theirs=right)
     for ours, theirs in ((left, right), (right, left)):
         (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
         assert (conflict.id, conflict.fields) == (inner.id, inner.fields)
-    for item in (left, right):
-        same = merge(engine, base=made, ours=item, theirs=item)
+    for side in (left, right):
+        same = merge(engine, base=made, ours=side, theirs=side)
         assert (same.is_empty, same.conflicts) == (True, ())
 
 
@@ -381,8 +381,8 @@ def test_collection_that_one_base_removed_conflicts_again_unless_both_sides_sett
         for ours, theirs in (pair, pair[::-1]):
             (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
             assert (conflict.id, conflict.fields) == ("notes/", (COLLECTION,))
-        for item in pair:
-            assert merge(engine, base=made, ours=item, theirs=item).is_empty
+        for side in pair:
+            assert merge(engine, base=made, ours=side, theirs=side).is_empty
 
 
 def test_virtual_base_keeps_changes_without_conflict(engine: Engine) -> None:

@@ -106,13 +106,13 @@ def noted(user: User, number: int) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_killed_push_has_pushed_or_the_next_one_does(world, part):
-    dice, known = Moments(f"push {part}", share(0, part)), Durations()
+    dice, durations = Moments(f"push {part}", share(0, part)), Durations()
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
     acknowledged: set[str] = {ada.pinned}
     for number in dice.rounds():
         revision = noted(ada, number)
-        result = hit(dice, ada, known, *((VMRAG, "push") if number % 2 else (GIT, "push", "-q")))
+        result = hit(dice, ada, durations, *((VMRAG, "push") if number % 2 else (GIT, "push", "-q")))
         put_right(world, ada)
         if result.code == 0:
             acknowledged.add(revision)
@@ -131,32 +131,32 @@ def test_killed_push_has_pushed_or_the_next_one_does(world, part):
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_killed_fetch_is_made_good_by_the_next_command(world, part):
-    dice, known = Moments(f"fetch {part}", share(1, part)), Durations()
+    dice, durations = Moments(f"fetch {part}", share(1, part)), Durations()
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
-    own = noted(bob, 0)
+    revision = noted(bob, 0)
     bob.put("draft.md", "Not committed.")
-    acknowledged = {own}
+    acknowledged = {revision}
     for number in dice.rounds():
         acknowledged.add(noted(ada, number))
         ada.git("push", "-q")
-        hit(dice, bob, known, VMRAG, "fetch")
+        hit(dice, bob, durations, VMRAG, "fetch")
         bob.vmrag(*dice.random.choice([("fetch",), ("sync",), ("query", "note")]), code=None)
         bob.vmrag("fetch", code=None)
         assert not missing(bob, acknowledged)
-        assert bob.pinned == own
+        assert bob.pinned == revision
         assert bob.marks()["draft.md"] == "added"
         assert_tidy(world, bob)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_killed_clone_is_made_good_by_the_next_command(world, part):
-    dice, known = Moments(f"clone {part}", share(2, part)), Durations()
+    dice, durations = Moments(f"clone {part}", share(2, part)), Durations()
     noted(world.ada, 0)
     world.ada.git("push", "-q")
     for number in dice.rounds():
         bob = world.join(f"bob-{number}")
-        hit(dice, bob, known, VMRAG, "clone")
+        hit(dice, bob, durations, VMRAG, "clone")
         bob.vmrag(
             *dice.random.choice(
                 [
@@ -182,7 +182,7 @@ def test_killed_clone_is_made_good_by_the_next_command(world, part):
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_killed_pull_is_whole_after_the_next_one(world, part):
-    dice, known = Moments(f"pull {part}", share(3, part)), Durations()
+    dice, durations = Moments(f"pull {part}", share(3, part)), Durations()
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
     texts = {}
@@ -198,11 +198,11 @@ def test_killed_pull_is_whole_after_the_next_one(world, part):
             bob.git("commit", "-q", "-m", "bob")
             ada.git("commit", "-q", "-m", "ada")
             ada.git("push", "-q")
-            hit(dice, bob, known, GIT, "pull", "-q", "--no-rebase", "--no-edit")
+            hit(dice, bob, durations, GIT, "pull", "-q", "--no-rebase", "--no-edit")
             put_right(world, bob)
             bob.git("pull", "-q", "--no-rebase", "--no-edit")
         else:
-            hit(dice, bob, known, VMRAG, "pull", "--branch", "main")
+            hit(dice, bob, durations, VMRAG, "pull", "--branch", "main")
             (bob.top / ".git" / "index.lock").unlink(missing_ok=True)
             bob.vmrag("pull", "--branch", "main")
             bob.git("commit", "-q", "-a", "-m", "bob")

@@ -105,8 +105,8 @@ def test_forced_push_keeps_what_somebody_else_pushed_a_moment_before(
     pair.ada.push(where, "main", force=True)
     pair.bob.fetch(where)
     assert pair.bob.heads(where)["main"] == mine
-    there = pair.bob.engine.remote_heads(pair.bob.at(where).key).values()
-    assert pair.bob.engine.find_unreachable([first, theirs], heads=there) == []
+    heads = pair.bob.engine.remote_heads(pair.bob.at(where).key).values()
+    assert pair.bob.engine.find_unreachable([first, theirs], heads=heads) == []
 
 
 # -- killed between two steps ----------------------------------------------------------------------
@@ -124,11 +124,11 @@ def after(where: object, name: str, times: int = 1) -> Callable[[], None]:
     """Dies when that was called so many times."""
 
     def arm() -> None:
-        real, left = getattr(where, name), iter(range(times - 1))
+        real, remaining = getattr(where, name), iter(range(times - 1))
 
         def then(*arguments: object, **options: object) -> object:
             result = real(*arguments, **options)
-            if next(left, None) is None:
+            if next(remaining, None) is None:
                 die()
             return result
 

@@ -140,8 +140,8 @@ def test_after_whatever_git_did_the_documents_are_the_files(project, seed):
         git("add", name)
 
     def move() -> None:
-        if there := sorted(on_disk(project)):
-            path = chance.choice([item for item in there if "/" in item] or there)
+        if existing := sorted(on_disk(project)):
+            path = chance.choice([file for file in existing if "/" in file] or existing)
             git("mv", "-k", path, f"{path.partition('/')[0]}/moved{chance.randrange(99)}.{path[-2:]}", check=False)
 
     operations = [
@@ -313,10 +313,10 @@ def segments(repo: Repo) -> set[str]:
 def test_another_work_tree_and_a_way_back_build_nothing(project, tmp_path):
     project.git("branch", "other")
     first(project, "port")
-    there = segments(project)
+    segments_before = segments(project)
     project.git("worktree", "add", "-q", str(tmp_path / "wt"), "other")
     assert "eighty" in first(Project(tmp_path / "wt"), "port")["text"]
-    assert segments(project) == there
+    assert segments(project) == segments_before
     project.write("docs/setup.md", "# Setup\n\nThe port is ninety.\n")
     project.git("commit", "-qam", "second")
     first(project, "port")

@@ -23,8 +23,10 @@ DISCARD = "vmrag uninstall --all --discard-knowledge"
 
 def files(folder: Path) -> dict[str, bytes]:
     """All of a git directory that is not git's own business."""
-    own = ("objects", "logs", "refs", "worktrees")
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in own)
+    git_folders = ("objects", "logs", "refs", "worktrees")
+    paths = (
+        path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in git_folders
+    )
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.name not in ("index", "HEAD")}
 
 

@@ -89,7 +89,7 @@ def test_every_work_tree_and_branch_has_the_same_and_git_may_be_in_the_middle_of
     project.git("checkout", "-q", "--detach")
     assert think(tools, "foxes do not", 3)["previous_thoughts_count"] == 2
     similar_thoughts = other("chroma_find_similar_thoughts", query="foxes", threshold=0.1)["similar_thoughts"]
-    assert [item["id"] for item in similar_thoughts] == ["thought_plan_3"]
+    assert [thought["id"] for thought in similar_thoughts] == ["thought_plan_3"]
 
 
 def test_gc_leaves_no_trace_of_what_was_removed_and_not_looked_for_since(tools, project):

@@ -144,7 +144,7 @@ def test_octopus_must_contain_every_side_that_moved_since_it_left_the_others(wor
     abc = world.on(r.ab, joining=c, c="C.")
     older = world.code(r.old)
     root = world.code(r.base, older)
-    sides = [world.code(item, root) for item in (r.a, r.b, c)]
+    sides = [world.code(revision, root) for revision in (r.a, r.b, c)]
     assert world.found(world.code(abc, *sides)) == []
     finding = world.only(world.code(r.ab, *sides))
     assert c[:12] in finding["message"]
@@ -719,7 +719,7 @@ class Tangle:
         codes = [self._code(world, self.made[0])]
         for _ in range(25):
             before = chance.sample(codes[-6:], k=min(len(codes), chance.choice([1, 1, 2, 2, 3])))
-            pin = chance.choice([*self.made, None, *[self.pinned[item] for item in before] * 5])
+            pin = chance.choice([*self.made, None, *[self.pinned[commit_id] for commit_id in before] * 5])
             codes.append(self._code(world, pin, *before))
         self.tip = self._code(world, self.made[0], *codes[-6:])
 
@@ -742,7 +742,7 @@ def test_random_histories_are_judged_as_the_rules_say(world, seed):
         if result := naively(world, commit, tangle.parents[commit], tangle.pinned, contains):
             code, needs = result
             later = world.git("rev-list", "--ancestry-path", f"{commit}..{tangle.tip}").split()
-            mended = any(all((tangle.pinned[item], need) in contains for need in needs) for item in later)
+            mended = any(all((tangle.pinned[commit_id], need) in contains for need in needs) for commit_id in later)
             expected.add((commit, code, "information" if code == "MOVED_BACK" or mended else "error"))
     got = {(finding["commit"], finding["code"], finding["level"]) for finding in world.verified(tangle.tip)["findings"]}
     assert got == expected
@@ -773,7 +773,7 @@ def naively(
     sides = {parent: pin for parent in parents if (pin := pinned[parent])}
     moved = set()
     for parent, side in sides.items():
-        others = [item for item in parents if item != parent]
+        others = [parent_id for parent_id in parents if parent_id != parent]
         if others and side not in {pinned[part] for part in world.git("merge-base", "--all", parent, *others).split()}:
             moved.add(side)
     pin = pinned[commit]

@@ -264,8 +264,8 @@ def test_segments_that_no_view_counts_are_removed_wherever_the_views_lie(kb, rev
     kb.index(later, base=revision)
     [whole, added] = segments(kb, later)
     copied = kb.copied(later, "elsewhere")
-    for item in (revision, later):
-        assert kb.views.discard(kb.views.path(item))
+    for head in (revision, later):
+        assert kb.views.discard(kb.views.path(head))
     roots = [kb.views.root, copied.parent, kb.folder / "absent"]
     assert kb.views.segments.collect(roots) == []
     assert {*kb.views.segments.list_spare(roots, without=[copied])} == {whole, added}

@@ -57,8 +57,8 @@ class Merging(World):
                 said += self.real.git("merge", "--abort").err
                 docs = self.model.docs(head)
             else:
-                docs, told = self.resolve(pick, before, side)
-                said += told + self.real.git("commit", "-q", "--no-edit").err
+                docs, outcome = self.resolve(pick, before, side)
+                said += outcome + self.real.git("commit", "-q", "--no-edit").err
         self.arrived("merge", join, docs, said)
 
     def arrived(self, what: str, join: Join, docs: Docs, said: str, *between: Docs) -> None:
@@ -108,9 +108,9 @@ class Merging(World):
                 said += self.real.git(verb, "--abort").err
                 docs = self.model.revisions[before]
             else:
-                docs, told = self.resolve(pick, before, side)
+                docs, outcome = self.resolve(pick, before, side)
                 ended = self.real.git(verb, "--continue", code=None)
-                said += told + ended.err
+                said += outcome + ended.err
                 if ended.code:  # nothing is left of the change
                     self.real.git(verb, "--skip")
         elif result.code:
@@ -163,9 +163,9 @@ class Merging(World):
                     self.observe(*between)
                     self.arrived("rebase", join, self.model.revisions[start], text)
                     return
-                docs, told = self.resolve(pick, self.real.pin, side)
+                docs, outcome = self.resolve(pick, self.real.pin, side)
                 between.append(docs)
-                text += told + self.real.git("rebase", "--continue", code=None).err
+                text += outcome + self.real.git("rebase", "--continue", code=None).err
             between.append(docs)
         if self.emptied(how):
             text += self.real.git("rebase", "--abort").err
@@ -192,8 +192,8 @@ class Merging(World):
         docs, said = join.docs, result.err
         if join.conflicts:
             self.stashing = True
-            docs, told = self.resolve(pick, before, "ours" if side == "abort" else side)
-            said += told
+            docs, outcome = self.resolve(pick, before, "ours" if side == "abort" else side)
+            said += outcome
             self.stashing = False
             self.real.git("stash", "drop", "-q")
         self.seen["stash pop in conflict" if join.conflicts else "stash pop"] += 1

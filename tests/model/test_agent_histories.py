@@ -295,7 +295,7 @@ class World:
         assert agent.memories.items() <= notes.items(), (self.done, said, agent.memories, notes)
 
     def nobody_else_sees(self, agent: Agent) -> None:
-        for tree in (self.project, *(item.tree for item in self.agents if item is not agent)):
+        for tree in (self.project, *(colleague.tree for colleague in self.agents if colleague is not agent)):
             assert not agent.ids & self.notes(tree).keys(), (self.done, tree.top.name, agent.ids)
 
     def on_main(self) -> None:
@@ -316,6 +316,6 @@ class World:
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_each_acknowledged_memory_is_on_main_after_its_pull_request_and_nowhere_before(project, tmp_path, seed):
     world = World(project, tmp_path, seed)
-    with contextlib.ExitStack() as told:
-        told.callback(lambda: print("\n".join(world.done)))
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: print("\n".join(world.done)))
         world.play()

@@ -464,6 +464,6 @@ class Obedient:
 @pytest.mark.parametrize("seed", range(-(-FAULTS // AT_ONCE)))
 def test_agent_that_obeys_each_hint_loses_nothing(project: Project, tmp_path: Path, seed: int) -> None:
     agent = Obedient(project, tmp_path, seed)
-    with contextlib.ExitStack() as told:
-        told.callback(lambda: print("\n".join(agent.script)))
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: print("\n".join(agent.script)))
         agent.play(min(AT_ONCE, FAULTS - seed * AT_ONCE))

@@ -119,14 +119,14 @@ class World:
         self.memories = self.real.memories()
         assert self.real.claims() == self.model.claims
         with self.real.engine() as engine:
-            there = {branch.name: branch for branch in engine.list_branches()}
+            branches = {branch.name: branch for branch in engine.list_branches()}
             for kb, held in self.model.unsaved.items():
                 assert {
                     document.key: document.content for document in engine.read_documents(WorkingSet(kb))
                 } == held.docs, kb
             for kb, held in self.model.kept.items():
                 assert {
-                    document.key: document.content for document in engine.read_documents(there[kb].head)
+                    document.key: document.content for document in engine.read_documents(branches[kb].head)
                 } == held.docs, kb
 
     def finish(self) -> None:

@@ -51,7 +51,7 @@ def by_libgit2(copy: Copy) -> None:
 
 
 def by_jj(copy: Copy) -> None:
-    if any("git fetch" in item or "git clone" in item for item in jj.BY_NAME[copy.operation.name]) and GIT < FETCHES:
+    if any("git fetch" in line or "git clone" in line for line in jj.BY_NAME[copy.operation.name]) and GIT < FETCHES:
         pytest.skip("jj fetches by git 2.41 or later")
     for command in ("jj git init --colocate", *jj.BY_NAME[copy.operation.name]):
         line = command.replace("jj ", "jj --ignore-immutable ", 1) if command.startswith("jj ") else command

@@ -96,11 +96,11 @@ def write() -> dict[Path, str]:
                     output, folder = _type(step, folder)
                     lines.append(f"$ {step}\n{output}")
                 printed.append((page, mark, "".join(lines)))
-        text = re.sub(pages.TIME, "2026-01-31T12:00:00Z", _BETWEEN.join(item[2] for item in printed))
-        told = pages.steady(text).replace(str(home), "/home/ada").split(_BETWEEN)
+        text = re.sub(pages.TIME, "2026-01-31T12:00:00Z", _BETWEEN.join(output[2] for output in printed))
+        outputs = pages.steady(text).replace(str(home), "/home/ada").split(_BETWEEN)
     made: dict[Path, str] = {}
     for page in PAGES:
-        blocks = {mark: pages.console(text) for (of, mark, _), text in zip(printed, told, strict=True) if of == page}
+        blocks = {mark: pages.console(text) for (of, mark, _), text in zip(printed, outputs, strict=True) if of == page}
         made[pages.DOCS / page] = pages.filled(pages.DOCS / page, blocks)
     return made
 

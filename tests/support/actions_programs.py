@@ -45,16 +45,16 @@ def run(folder: Path, given: Mapping[str, str], environ: Mapping[str, str], toke
     github = {"token": token, "repository": environ["GITHUB_REPOSITORY"], "server_url": environ["GITHUB_SERVER_URL"]}
     inputs = {name: value.get("default") for name, value in action["inputs"].items()} | dict(given)
     inputs = {name: filled(shown("" if value is None else value), {"github": github}) for name, value in inputs.items()}
-    own = Path(environ["RUNNER_TEMP"]) / "_runner_file_commands" / folder.name
-    own.mkdir(parents=True, exist_ok=True)
-    files = {f"GITHUB_{name}": own / name for name in ("OUTPUT", "ENV", "PATH", "STATE", "STEP_SUMMARY")}
+    command_folder = Path(environ["RUNNER_TEMP"]) / "_runner_file_commands" / folder.name
+    command_folder.mkdir(parents=True, exist_ok=True)
+    files = {f"GITHUB_{name}": command_folder / name for name in ("OUTPUT", "ENV", "PATH", "STATE", "STEP_SUMMARY")}
     for file in files.values():
         file.write_text("")
-    told = {name: value for name, value in (os.environ | environ).items() if name not in NOT_OF_A_RUNNER}
-    told |= {f"INPUT_{name.replace(' ', '_').upper()}": value for name, value in inputs.items()}
+    inherited = {name: value for name, value in (os.environ | environ).items() if name not in NOT_OF_A_RUNNER}
+    inherited |= {f"INPUT_{name.replace(' ', '_').upper()}": value for name, value in inputs.items()}
     program = (folder / action["runs"]["main"]).resolve()
-    told |= {name: str(file) for name, file in files.items()}
-    result = logged(["node", program], folder=environ["GITHUB_WORKSPACE"], environ=told)
+    inherited |= {name: str(file) for name, file in files.items()}
+    result = logged(["node", program], folder=environ["GITHUB_WORKSPACE"], environ=inherited)
     print(result.stdout)
     if result.returncode:
         raise ActionFailed(result.stdout)
@@ -63,12 +63,12 @@ def run(folder: Path, given: Mapping[str, str], environ: Mapping[str, str], toke
 
 def tool_cache(folder: Path) -> Path:
     """RUNNER_TOOL_CACHE with the Python that runs the tests, as the images of runners have it."""
-    there = folder / "Python" / platform.python_version() / "x64"
-    if not there.exists():
-        (there / "bin").mkdir(parents=True)
+    python_folder = folder / "Python" / platform.python_version() / "x64"
+    if not python_folder.exists():
+        (python_folder / "bin").mkdir(parents=True)
         for name in ("python", "python3"):
-            (there / "bin" / name).symlink_to(Path(sys.executable).resolve())
-        there.with_name("x64.complete").touch()
+            (python_folder / "bin" / name).symlink_to(Path(sys.executable).resolve())
+        python_folder.with_name("x64.complete").touch()
     return folder
 
 

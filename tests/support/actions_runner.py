@@ -213,7 +213,7 @@ class _Run:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
         path = os.pathsep.join([*self.finished.paths, inherited["PATH"]])
         mapped = {name: self._text(shown(value)) for name, value in definition.get("env", {}).items()}
-        own = {
+        runner_environ = {
             "CI": "true",
             "GITHUB_ACTIONS": "true",
             "GITHUB_ACTION_PATH": str(self.action.parent),
@@ -225,7 +225,9 @@ class _Run:
             "GITHUB_RUN_ID": "1",
             "GITHUB_RUN_ATTEMPT": "1",
         }
-        return inherited | own | dict(self.runner.environ) | self.finished.variables | {"PATH": path} | mapped
+        return (
+            inherited | runner_environ | dict(self.runner.environ) | self.finished.variables | {"PATH": path} | mapped
+        )
 
     def _obey(self, log: str) -> None:
         """The commands in a step's log, as the runner reads them."""

@@ -33,7 +33,7 @@ def signed_certificate(folder, name, address):
     def named(text):
         return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
-    authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     signer = made(
         named("authority"),
@@ -50,11 +50,13 @@ def signed_certificate(folder, name, address):
         held = x509.DNSName(address)
     alternative = x509.SubjectAlternativeName([held])
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
-    server = made(named(name), named("authority"), own, authority, (alternative, False), (issuer, False))
+    server = made(named(name), named("authority"), server_key, authority, (alternative, False), (issuer, False))
     files = folder / f"{name}-ca.pem", folder / f"{name}.pem", folder / f"{name}-key.pem"
     files[0].write_bytes(signer.public_bytes(serialization.Encoding.PEM))
     files[1].write_bytes(server.public_bytes(serialization.Encoding.PEM))
     files[2].write_bytes(
-        own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        server_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
     )
     return files

@@ -55,17 +55,23 @@ class Checkout:
         repo.git("remote", "add", "origin", f"{self.server}/{repository}")
         repo.git("config", "--local", "gc.auto", "0")
         undo = self.configure_token(repo)
-        there = ref.replace("refs/heads/", "refs/remotes/origin/").replace("refs/pull/", "refs/remotes/pull/")
-        expected = f"+{ref if ref.startswith('refs/tags/') else commit or ref}:{there}" if ref else commit
+        tracking_ref = ref.replace("refs/heads/", "refs/remotes/origin/").replace("refs/pull/", "refs/remotes/pull/")
+        expected = f"+{ref if ref.startswith('refs/tags/') else commit or ref}:{tracking_ref}" if ref else commit
         fetch = ["-c", "protocol.version=2", "fetch", "-q", "--no-tags"]
         if self.fetch_depth:
             repo.git(*fetch, f"--depth={self.fetch_depth}", "origin", expected)
         else:
-            more = [] if there.startswith(BRANCHES) else [expected]
+            more = [] if tracking_ref.startswith(BRANCHES) else [expected]
             repo.git(*fetch, "origin", "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*", *more)
-        if commit and there.startswith(BRANCHES) and repo.git("rev-parse", there) != commit:  # it has moved since
+        if (
+            commit and tracking_ref.startswith(BRANCHES) and repo.git("rev-parse", tracking_ref) != commit
+        ):  # it has moved since
             repo.git(*fetch, "origin", expected)
-        start = ["-B", ref.removeprefix("refs/heads/"), there] if there.startswith(BRANCHES) else [there or commit]
+        start = (
+            ["-B", ref.removeprefix("refs/heads/"), tracking_ref]
+            if tracking_ref.startswith(BRANCHES)
+            else [tracking_ref or commit]
+        )
         repo.git("checkout", "-q", "--force", *start)
         if not self.persist_credentials:
             for command in undo:
@@ -86,11 +92,11 @@ class Checkout:
         file = self.temp / f"git-credentials-{uuid.uuid4()}.config"
         repo.git("config", "--file", str(file), key, value)
         self.credentials.append(file)
-        own, inside = git_dir or repo.top / ".git", f"/github/workspace/{self.path}/.git"
+        git_folder, inside = git_dir or repo.top / ".git", f"/github/workspace/{self.path}/.git"
         container = f"/github/runner_temp/{file.name}"
-        result = {f"includeIf.gitdir:{own}.path": file, f"includeIf.gitdir:{inside}.path": container}
+        result = {f"includeIf.gitdir:{git_folder}.path": file, f"includeIf.gitdir:{inside}.path": container}
         if git_dir is None:
-            result |= {f"includeIf.gitdir:{own}/worktrees/*.path": file}
+            result |= {f"includeIf.gitdir:{git_folder}/worktrees/*.path": file}
             result |= {f"includeIf.gitdir:{inside}/worktrees/*.path": container}
         for name, target in result.items():
             repo.git("config", "--local", name, str(target))

@@ -35,7 +35,7 @@ def passing(
     where_document: Mapping[str, Any] | None = None,
 ) -> set[str]:
     """The ids of the rows that pass, as Chroma decides. Raises `Refused`."""
-    filters = [msgspec.json.encode(item).decode() if item else None for item in (where, where_document)]
+    filters = [msgspec.json.encode(condition).decode() if condition else None for condition in (where, where_document)]
     try:
         rows = store._rust.get(collection_id, None, filters[0], None, 0, filters[1], [], TENANT, DATABASE)
     except Exception as error:  # its classes take two seconds to import: told by name

@@ -171,11 +171,11 @@ def judged(steps: list[Step], sound: list[Step]) -> Verdict:
     so is a stack trace.
     """
     kinds = {"harmless"}
-    told = said_here = ""
+    message = said_here = ""
     for step, right in zip(steps, sound, strict=True):
         command = " ".join(step.command)
         news = step.said if step.said != right.said else ""
-        told += news
+        message += news
         said_here = "" if step.command[0] == "git" else said_here
         if step.command[0] != "doctor":
             said_here += news
@@ -187,7 +187,7 @@ def judged(steps: list[Step], sound: list[Step]) -> Verdict:
             kinds.add("detected")
         if "built again" in news:
             kinds.add("rebuilt")
-    return Verdict(next(kind for kind in ("detected", "rebuilt", "harmless") if kind in kinds), told)
+    return Verdict(next(kind for kind in ("detected", "rebuilt", "harmless") if kind in kinds), message)
 
 
 # -- whole files

@@ -85,7 +85,7 @@ class CommentsApi(GitHubApi):
         return comment
 
     def ours(self, number: int) -> list[str]:
-        return [item["body"] for item in self.comments.get(number, ()) if item["user"]["login"] == self.login]
+        return [comment["body"] for comment in self.comments.get(number, ()) if comment["user"]["login"] == self.login]
 
     def keep(self, run: int, content: bytes | Mapping[str, bytes], *, name: str = "vmrag-comment") -> None:
         """An artifact: an archive of these files, or bytes instead of one."""
@@ -163,19 +163,19 @@ class CommentsApi(GitHubApi):
 
     def _delete(self, number: int, query: Any, body: Any) -> Answer:
         for some in self.comments.values():
-            some[:] = [item for item in some if item["id"] != number]
+            some[:] = [comment for comment in some if comment["id"] != number]
         return 204, b"", {}
 
     def _comment(self, number: int) -> dict[str, Any] | None:
-        return next((item for some in self.comments.values() for item in some if item["id"] == number), None)
+        return next((comment for some in self.comments.values() for comment in some if comment["id"] == number), None)
 
     def _artifacts(self, run: int, query: Any, body: Any) -> Answer:
-        result = [item for item in self.artifacts.get(run, ()) if item["name"] == query["name"][0]]
-        told = [{name: value for name, value in item.items() if name != "content"} for item in result]
-        return 200, {"total_count": len(told), "artifacts": told}, {}
+        result = [artifact for artifact in self.artifacts.get(run, ()) if artifact["name"] == query["name"][0]]
+        listed = [{name: value for name, value in artifact.items() if name != "content"} for artifact in result]
+        return 200, {"total_count": len(listed), "artifacts": listed}, {}
 
     def _artifact(self, number: int) -> dict[str, Any]:
-        return next(item for some in self.artifacts.values() for item in some if item["id"] == number)
+        return next(artifact for some in self.artifacts.values() for artifact in some if artifact["id"] == number)
 
     def _location(self, number: int, query: Any, body: Any) -> Answer:
         return 302, b"", {"Location": f"{self.url}/stored/{number}"}

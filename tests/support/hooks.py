@@ -205,7 +205,7 @@ _NEW_GIT = os.environ.get("VMRAG_TEST_GIT", "")
 @pytest.fixture(scope="session")
 def new_git(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A PATH on which it is the only git. Skips the test where there is none."""
-    folders = [item for item in (_NEW_GIT, *os.environ["PATH"].split(os.pathsep)) if item]
+    folders = [folder for folder in (_NEW_GIT, *os.environ["PATH"].split(os.pathsep)) if folder]
     first = next((folder for folder in folders if runs_hooks(Path(folder, "git"))), None)
     if first is None:
         pytest.skip("needs a git of version 2.54 or later, on PATH or in the folder VMRAG_TEST_GIT")

@@ -89,9 +89,13 @@ class Ci:
         if first:
             first(Repo(self.workspace))
         installed(temp, inputs, event)
-        told = Job(machine, event, payload, sha=sha, ref=ref, GITHUB_RUN_ID=str(self.jobs), **(environ or {})).environ
+        job_environ = Job(
+            machine, event, payload, sha=sha, ref=ref, GITHUB_RUN_ID=str(self.jobs), **(environ or {})
+        ).environ
         others = self.cache.actions | {"actions/setup-python": setup_python, "actions/upload-artifact": self._upload}
-        finished = Runner(temp, self.workspace, told, others, token=TOKEN, forks=self.forks).run(action, **inputs)
+        finished = Runner(temp, self.workspace, job_environ, others, token=TOKEN, forks=self.forks).run(
+            action, **inputs
+        )
         print(finished.log)
         self.look_for_secrets(finished, inputs.get("token", TOKEN))
         return finished

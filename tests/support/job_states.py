@@ -371,8 +371,8 @@ def fork_reported(g: GitHub) -> Event:
     """Its own job could not comment, and has left what to say."""
     event = fork_with_knowledge(g)
     assert g.job("knowledge report", event, given={"comment": "true"}).passed
-    [(name, left)] = g.uploads.items()
-    g.api.keep(1, {left.name: left.read_bytes()}, name=name)
+    [(name, uploaded)] = g.uploads.items()
+    g.api.keep(1, {uploaded.name: uploaded.read_bytes()}, name=name)
     return after_run(g, event.payload["pull_request"]["head"]["sha"])
 
 

@@ -59,14 +59,14 @@ def picture(target: str, *, inside: bool) -> tuple[str, str]:
 
 def epub(title: str, *chapters: str) -> bytes:
     items = range(len(chapters))
-    manifest = "".join(f'<item id="c{item}" href="{item}.xhtml"/>' for item in items)
-    spine = "".join(f'<itemref idref="c{item}"/>' for item in items)
+    manifest = "".join(f'<item id="c{chapter}" href="{chapter}.xhtml"/>' for chapter in items)
+    spine = "".join(f'<itemref idref="c{chapter}"/>' for chapter in items)
     return archive(
         {
             "META-INF/container.xml": '<container><rootfiles><rootfile full-path="book.opf"/></rootfiles></container>',
             "book.opf": f'<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>{title}</dc:title></metadata>'
             f"<manifest>{manifest}</manifest><spine>{spine}</spine></package>",
-            **{f"{item}.xhtml": f"<html><body>{chapters[item]}</body></html>" for item in items},
+            **{f"{chapter}.xhtml": f"<html><body>{chapters[chapter]}</body></html>" for chapter in items},
         }
     )
 
@@ -86,9 +86,9 @@ def pdf(*lines: str, title: str = "", pages: int = 1) -> bytes:
         *[page] * pages,
     ]
     written, places = bytearray(b"%PDF-1.4\n"), []
-    for number, each in enumerate(objects, 1):
+    for number, pdf_object in enumerate(objects, 1):
         places.append(len(written))
-        written += b"%d 0 obj\n%s\nendobj\n" % (number, each)
+        written += b"%d 0 obj\n%s\nendobj\n" % (number, pdf_object)
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
     trailer = b"trailer<</Size %d/Root 1 0 R/Info 5 0 R>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(written))
     return bytes(written) + b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table) + trailer

@@ -36,8 +36,8 @@ class Outside:
         self._log = home / "started"
         self._seen: list[str] = []
         self._sockets: dict[socket.socket, str] = {}
-        for item in (self.folder, self.programs):
-            item.mkdir(parents=True)
+        for directory in (self.folder, self.programs):
+            directory.mkdir(parents=True)
         for name in PROGRAMS:
             path = self.programs / name
             path.write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>"{self._log}"\nexit 1\n')
@@ -56,10 +56,10 @@ class Outside:
         """Connections, programs with their arguments, and files; of all that happened since the
         last call.
         """
-        for each, name in self._sockets.items():  # in turn: once ours is closed, all before it are noted
-            with socket.socket(each.family) as own:
-                own.connect(each.getsockname())
-                own.recv(1)
+        for server, name in self._sockets.items():  # in turn: once ours is closed, all before it are noted
+            with socket.socket(server.family) as client:
+                client.connect(server.getsockname())
+                client.recv(1)
             self._seen.remove(name)
         contacts, self._seen = self._seen, []
         if self._log.exists():
@@ -68,11 +68,11 @@ class Outside:
         return contacts + self._watch.read()
 
     def close(self) -> None:
-        for item in self._sockets:
+        for server in self._sockets:
             # Otherwise its thread stays in accept(), and can take what comes to a later socket.
             with contextlib.suppress(OSError):  # macOS refuses this for a socket that only listens
-                item.shutdown(socket.SHUT_RDWR)
-            item.close()
+                server.shutdown(socket.SHUT_RDWR)
+            server.close()
         self._watch.close()
 
     def _listen(self) -> int:

@@ -37,7 +37,7 @@ def _forged(folder: Path, forge: Callable[[list[bytes]], list[bytes]]) -> None:
 
 def forged_vectors(folder: Path) -> None:
     def negative(vector: bytes) -> bytes:
-        return struct.pack(f"<{len(vector) // 4}f", *(-item for (item,) in struct.iter_unpack("<f", vector)))
+        return struct.pack(f"<{len(vector) // 4}f", *(-number for (number,) in struct.iter_unpack("<f", vector)))
 
     _forged(folder, lambda vectors: [negative(vector) for vector in vectors])
 

@@ -38,11 +38,11 @@ class ScriptedModel:
             names = [tool["function"]["name"] for tool in body.get("tools", [])]
             return _chat_events(*self._next_call(results, names))
         if path.endswith("/responses"):
-            outputs = [item for item in body["input"] if item["type"] == "function_call_output"]
+            outputs = [entry for entry in body["input"] if entry["type"] == "function_call_output"]
             spaces = [(tool["name"], tool["tools"]) for tool in body["tools"] if tool["type"] == "namespace"]
             names = [f"{space}__{tool['name']}" for space, tools in spaces for tool in tools]
             names += [tool["type"] for tool in body["tools"]]
-            return _response_events(*self._next_call([item["output"] for item in outputs], names))
+            return _response_events(*self._next_call([output["output"] for output in outputs], names))
         parts = [part for content in body["contents"] for part in content["parts"]]
         results = [part["functionResponse"]["response"] for part in parts if "functionResponse" in part]
         declared = [one for tool in body.get("tools", []) for one in tool.get("functionDeclarations", [])]

@@ -95,7 +95,7 @@ class Services:
         result = [self.numbers(text) for text in asked.texts]
         match asked.path:
             case "/v1/embeddings":
-                rows = [{"object": "embedding", "index": at, "embedding": item} for at, item in enumerate(result)]
+                rows = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(result)]
                 return {
                     "object": "list",
                     "data": rows[::-1],

@@ -165,10 +165,12 @@ class Project(Repo):
         """Ids, order, scores and texts of all answers in every mode: equal for equal knowledge,
         whatever way it went. As `vmrag query` finds them, in an index that is opened once for all.
         """
-        asked = [Query(text, k=20, mode=mode) for text in QUERIES for mode in Mode]
+        queries = [Query(text, k=20, mode=mode) for text in QUERIES for mode in Mode]
         with self._here(), opened(self) as ws:
             at = ranked_at(ws, ref) if ref is not None else None
-            result = query.search_index(ws, lambda searcher, _: [searcher.search(item) for item in asked], at=at)
+            result = query.search_index(
+                ws, lambda searcher, _: [searcher.search(query_request) for query_request in queries], at=at
+            )
         return [[(hit.collection, hit.doc_id, hit.chunk, hit.score, hit.text) for hit in hits] for hits in result]
 
     @property

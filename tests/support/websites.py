@@ -81,10 +81,10 @@ class Website:
         if not self.tunnels:
             request.send_error(403)
             return
-        with socket.create_connection((str(HERE), int(request.path.rpartition(":")[2]))) as there:
+        with socket.create_connection((str(HERE), int(request.path.rpartition(":")[2]))) as upstream:
             request.send_response(200)
             request.end_headers()
-            ends = {request.connection: there, there: request.connection}
+            ends = {request.connection: upstream, upstream: request.connection}
             while True:
                 for end in select.select(list(ends), [], [])[0]:
                     data = end.recv(65536)

@@ -64,7 +64,9 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    sign: [item for item in yaml_implicit_resolver if item[0] != "tag:yaml.org,2002:bool" or sign not in "oO"]
+    sign: [
+        resolver for resolver in yaml_implicit_resolver if resolver[0] != "tag:yaml.org,2002:bool" or sign not in "oO"
+    ]
     for sign, yaml_implicit_resolver in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -108,10 +110,10 @@ class Access:
     def gate(self, path: str, given: str) -> int:
         """As GitHub answers: a private repository is not there for whoever may not see it."""
         self.asked.append((path, given))
-        known = given.lower() == f"basic {basic(TOKEN)}".lower()
+        is_authorized = given.lower() == f"basic {basic(TOKEN)}".lower()
         if not path.startswith(f"/{OWN['full_name']}/"):
-            return 0 if self.forks and "receive-pack" not in path else 404 if known else 401
-        return 401 if not known else 403 if "receive-pack" in path and not self.writes else 0
+            return 0 if self.forks and "receive-pack" not in path else 404 if is_authorized else 401
+        return 401 if not is_authorized else 403 if "receive-pack" in path and not self.writes else 0
 
 
 @dataclass(kw_only=True)
@@ -223,10 +225,10 @@ class _Job:
 
     @property
     def _of_runner(self) -> dict[str, str]:
-        own = {"CI": "true", "GITHUB_ACTIONS": "true", "RUNNER_OS": "Linux", "RUNNER_ARCH": "X64"}
+        runner_environ = {"CI": "true", "GITHUB_ACTIONS": "true", "RUNNER_OS": "Linux", "RUNNER_ARCH": "X64"}
         tools = actions_programs.tool_cache(self.github.folder / "tools") if self.github.programs else ""
         places = {"GITHUB_WORKSPACE": self.github.workspace, "RUNNER_TEMP": self.temp, "RUNNER_TOOL_CACHE": tools}
-        return self.environ | own | {name: str(value) for name, value in places.items()}
+        return self.environ | runner_environ | {name: str(value) for name, value in places.items()}
 
     def _checkout(self, with_: Mapping[str, str]) -> None:
         github, depth = self.github, int(with_.get("fetch-depth", "1"))
@@ -240,11 +242,11 @@ class _Job:
 
     def _script(self, definition: Mapping[str, Any]) -> None:
         assert "${{" not in definition["run"], "a value of an expression in a script is code"
-        own = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
-        told = {name: filled(_text(value), self.context) for name, value in definition.get("env", {}).items()}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
+        step_environ = {name: filled(_text(value), self.context) for name, value in definition.get("env", {}).items()}
         variables = self.ran.ours.variables if self.ran.ours else {}
-        path = os.pathsep.join([*self.paths, own["PATH"]])
-        environ = own | self._of_runner | variables | {"PATH": path} | told
+        path = os.pathsep.join([*self.paths, inherited["PATH"]])
+        environ = inherited | self._of_runner | variables | {"PATH": path} | step_environ
         script = DOWNLOADS.sub("", definition["run"])
         result = logged([*BASH, "-c", script], folder=self.github.workspace, environ=environ)
         print(result.stdout)

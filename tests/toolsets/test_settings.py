@@ -16,9 +16,9 @@ template, project = terminal.template, terminal.project
 
 ALL = build_schema(
     {
-        section: item.load(reference)
-        for item in toolset.installed().toolsets.values()
-        for section, reference in item.settings.items()
+        section: installed.load(reference)
+        for installed in toolset.installed().toolsets.values()
+        for section, reference in installed.settings.items()
     }
 )
 

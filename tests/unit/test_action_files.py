@@ -34,11 +34,11 @@ def test_step_gets_every_input_that_it_reads_and_no_other() -> None:
     """A composite's steps see only what is mapped; what is not mapped would silently be the
     default.
     """
-    known = {f"INPUT_{name.replace('-', '_').upper()}" for name in ACTION["inputs"]}
+    variables = {f"INPUT_{name.replace('-', '_').upper()}" for name in ACTION["inputs"]}
     mapped = {name: value for script in SCRIPTS for name, value in script.get("env", {}).items()}
     of_steps = {"INPUT_EARLIER_FINDINGS", "INPUT_BRANCH_HEAD"}
-    assert {name for name in mapped if name.startswith("INPUT_")} == known - {"INPUT_PYTHON_VERSION"} | of_steps
-    for name in known & mapped.keys():
+    assert {name for name in mapped if name.startswith("INPUT_")} == variables - {"INPUT_PYTHON_VERSION"} | of_steps
+    for name in variables & mapped.keys():
         assert mapped[name] == f"${{{{ inputs.{name.removeprefix('INPUT_').replace('_', '-').lower()} }}}}"
 
 

@@ -80,9 +80,10 @@ class Corpus:
 
     def scores(self, query: str, weight: float, by: type[WordScores] = WordScores) -> WordScores:
         query_terms = keywords.find_query_terms(query)
-        own = [(terms, self.reader.find_occurrences(terms, [GUIDE])[GUIDE]) for terms in query_terms]
+        occurrences = [(terms, self.reader.find_occurrences(terms, [GUIDE])[GUIDE]) for terms in query_terms]
         words = [
-            self.reader.add_compounds(terms, GUIDE, holdings, alone=len(query_terms) == 1) for terms, holdings in own
+            self.reader.add_compounds(terms, GUIDE, holdings, alone=len(query_terms) == 1)
+            for terms, holdings in occurrences
         ]
         return bm25.score_collection(self.held, words, self.reader.read_lengths(GUIDE), document_weight=weight, by=by)
 
@@ -188,7 +189,7 @@ def test_scores_depend_on_the_contents_only(corpora, documents):
         assert all(part.pieces[GUIDE].dead for part in corpus.reader.view.parts)
         answers.append(
             [
-                [scores.score_row(first + place) for item, first in sorted(corpus.first.items()) for place in range(len(documents[item]))]
+                [scores.score_row(first + place) for number, first in sorted(corpus.first.items()) for place in range(len(documents[number]))]
                 for scores in (corpus.scores(query, 0.6) for query in QUERIES)
             ]
         )  # fmt: skip

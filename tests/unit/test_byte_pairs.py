@@ -58,12 +58,12 @@ def library() -> Any:
 
 
 def expected(texts: list[str]) -> list[list[int]]:
-    return [item.ids for item in library().encode_batch_fast(texts, add_special_tokens=False)]
+    return [encoding.ids for encoding in library().encode_batch_fast(texts, add_special_tokens=False)]
 
 
 def assert_alike(texts: list[str]) -> None:
-    for text, wanted in zip(texts, expected(texts), strict=True):
-        assert OURS.encode(text) == wanted, text
+    for text, expected_ids in zip(texts, expected(texts), strict=True):
+        assert OURS.encode(text) == expected_ids, text
 
 
 def test_no_token_reaches_across_what_texts_are_cut_at() -> None:

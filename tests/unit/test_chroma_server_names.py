@@ -55,9 +55,9 @@ def test_names_and_ids_are_short_and_plain_whatever_a_document_is_called(doc_id,
     assert len(given_up) <= 63
     assert contents.is_sealed_name(name)
     assert not contents.is_sealed_name(given_up)
-    for item in (name, name + contents.BUILDING, given_up):
-        assert contents.belongs_to(item, contents.make_owner_mark(root))
-        assert not contents.belongs_to(item, contents.make_owner_mark(root + "x"))
+    for collection_name in (name, name + contents.BUILDING, given_up):
+        assert contents.belongs_to(collection_name, contents.make_owner_mark(root))
+        assert not contents.belongs_to(collection_name, contents.make_owner_mark(root + "x"))
 
 
 @pytest.mark.parametrize(

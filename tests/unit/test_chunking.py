@@ -143,7 +143,7 @@ def test_headings_above_a_place_are_those_whose_sections_hold_it(lines: list[str
         mark, _, title = line.strip().removesuffix(" #").partition(" ")
         if not fenced and mark and not mark.strip("#"):
             headings.append((len(mark), title))
-            above = [*(item for item in above if item[0] < len(mark)), (len(mark), title)]
+            above = [*(heading for heading in above if heading[0] < len(mark)), (len(mark), title)]
         expected.append((range(at, at + len(line)), " > ".join(title for _, title in above if title)))
         at += len(line)
     has_title = bool(headings) and all(level > headings[0][0] for level, _ in headings[1:])
@@ -157,9 +157,9 @@ def test_no_chunk_has_text_of_two_pages(strategy):
     text = "\n\n\f".join(pages)
     result = split_text(text, Chunking(strategy, size=100, overlap=20 if strategy == "characters" else 0))
     assert all(passage.text == text[passage.start : passage.end] for passage in result)
-    assert [item.number for item in result] == list(range(len(result)))
+    assert [chunk.number for chunk in result] == list(range(len(result)))
     assert all(one.start < two.start and one.end < two.end for one, two in itertools.pairwise(result))
-    assert {*range(len(text))} == {place for item in result for place in range(item.start, item.end)}
+    assert {*range(len(text))} == {place for chunk in result for place in range(chunk.start, chunk.end)}
     for passage in result:
         assert "\f" not in passage.text.strip("\f\n ")
     assert [passage.text.strip() for passage in result if "First" in passage.text] == ["First page."]

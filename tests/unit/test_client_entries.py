@@ -171,7 +171,7 @@ def test_any_json_is_edited_without_touching_the_rest(drawn, indent, tail):
 def test_any_json_with_comments_between_its_tokens_is_edited_or_left(drawn, remarks, random):
     text = json.dumps(rooted(drawn), indent=2)
     for remark in remarks:
-        places = [number for number, item in enumerate(text) if item == "\n"] or [len(text)]
+        places = [number for number, character in enumerate(text) if character == "\n"] or [len(text)]
         place = random.choice(places)
         text = text[:place] + remark + text[place:]
     try:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def texts(text: str, language: str, size: int = 1500) -> list[str]:
-    return [text[item.start : item.end] for item in cut_code(text, language, size)]
+    return [text[piece.start : piece.end] for piece in cut_code(text, language, size)]
 
 
 def named(text: str, language: str = "python", size: int = 1500) -> list[tuple[str, str]]:
@@ -91,7 +91,7 @@ def test_small_neighbours_at_the_top_have_the_name_of_the_first() -> None:
 
 def test_small_neighbours_are_not_joined_beyond_the_size() -> None:
     text = "".join(f"def f{number}():\n    return {number}\n\n" for number in range(40))
-    assert all(len(item) <= 200 for item in texts(text, "python", 200))
+    assert all(len(piece_text) <= 200 for piece_text in texts(text, "python", 200))
     assert len(texts(text, "python", 200)) > 5
 
 
@@ -158,7 +158,7 @@ def test_without_a_grammar_lines_are_cut_where_a_block_begins() -> None:
 
 def test_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
     text = f"a = 1\n{'x' * 2001}\nb = 2\n"
-    assert [len(item) for item in texts(text, "lua", 500)] == [6, 500, 500, 500, 500, 2, 6]
+    assert [len(piece_text) for piece_text in texts(text, "lua", 500)] == [6, 500, 500, 500, 500, 2, 6]
     assert [len(text) for text in texts(f"a = 1\n{'x' * 1999}\nb = 2\n", "lua", 500)] == [6, 2000, 6]
 
 

@@ -40,7 +40,7 @@ def after():
 
 
 def declared(text: str, language: str, size: int = 1500) -> list[SymbolDeclaration]:
-    return [item for piece in cut_code(text, language, size) for item in piece.declared]
+    return [symbol for piece in cut_code(text, language, size) for symbol in piece.declared]
 
 
 def lines(text: str, language: str, size: int = 1500) -> dict[str, tuple[int, int]]:
@@ -88,9 +88,9 @@ def test_declaration_below_a_long_comment_is_in_the_piece_that_has_its_line() ->
     text = "".join(f"# Line {row} of what is to be known.\n" for row in range(30)) + "def f():\n    return 1\n"
     pieces = cut_code(text, "python", 200)
     assert {piece.symbol for piece in pieces} == {"f"}
-    (there,) = (piece for piece in pieces if piece.declared)
-    assert "def f():" in text[there.start : there.end]
-    assert there.declared == (("f", "function", 31, 32),)
+    (declaring_piece,) = (piece for piece in pieces if piece.declared)
+    assert "def f():" in text[declaring_piece.start : declaring_piece.end]
+    assert declaring_piece.declared == (("f", "function", 31, 32),)
 
 
 def test_blank_lines_are_behind_a_symbol() -> None:
@@ -111,13 +111,13 @@ def test_all_symbols_are_declared_once_whatever_the_size(sample: str) -> None:
     assert {name: kind for name, (kind, _) in expected.items()}.items() <= {
         piece.symbol: piece.kind for piece in reversed(symbols)
     }.items()
-    assert [item.line for item in symbols] == sorted(item.line for item in symbols)
+    assert [symbol.line for symbol in symbols] == sorted(symbol.line for symbol in symbols)
     for size in (1, 60, 160, 400):
         pieces = cut_code(text, sample, size)
-        assert [item for piece in pieces for item in piece.declared] == symbols
+        assert [symbol for piece in pieces for symbol in piece.declared] == symbols
         for piece in pieces:
             rows = range(text.count("\n", 0, piece.start) + 1, text.count("\n", 0, piece.end - 1) + 2)
-            assert all(item.line in rows for item in piece.declared)
+            assert all(symbol.line in rows for symbol in piece.declared)
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -236,7 +236,7 @@ def test_small_symbols_have_their_own_limit(monkeypatch: pytest.MonkeyPatch) -> 
     before = cut_code(text, "python", 60)
     monkeypatch.setattr(symbols, "MOST_NODES", 60)
     after = cut_code(text, "python", 60)
-    assert [item[:5] for item in after] == [item[:5] for item in before]
+    assert [piece[:5] for piece in after] == [piece[:5] for piece in before]
     assert "A0.f" in {piece.symbol for piece in after[0].declared}
     assert [piece.symbol for piece in after[-1].declared] == ["A19"]
 
@@ -245,4 +245,4 @@ def test_symbols_deep_within_symbols_are_the_outer_ones() -> None:
     text = "".join(f"{'  ' * depth}class A{depth} {{\n" for depth in range(40)) + "}\n" * 40
     result = kinds(text, "java", 10_000)
     assert len(result) == 16
-    assert all(len(item) <= 200 for item in result)
+    assert all(len(name) <= 200 for name in result)

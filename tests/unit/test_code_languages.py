@@ -98,6 +98,6 @@ def test_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch
 def test_every_grammar_has_rules_and_is_in_the_extra_exactly() -> None:
     assert set(GRAMMAR_RULES) == set(GRAMMARS)
     extra = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]["code"]
-    required = {item.name: next(iter(item.specifier)) for item in map(Requirement, extra)}
+    required = {requirement.name: next(iter(requirement.specifier)) for requirement in map(Requirement, extra)}
     assert set(required) == {"tree-sitter", *(grammar.distribution for grammar in GRAMMARS.values())}
     assert {value.operator for value in required.values()} == {"=="}

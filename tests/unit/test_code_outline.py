@@ -22,7 +22,11 @@ sealed trait Shape {
 
 
 def declared(text: str, language: str) -> list[tuple[str, str, int]]:
-    return [(item.symbol, item.kind, item.line) for piece in cut_code(text, language, 1500) for item in piece.declared]
+    return [
+        (symbol.symbol, symbol.kind, symbol.line)
+        for piece in cut_code(text, language, 1500)
+        for symbol in piece.declared
+    ]
 
 
 @pytest.mark.parametrize(

@@ -204,9 +204,9 @@ SOME = st.lists(st.sampled_from("Session session sessions sess Handler handle ru
 def test_question_is_compared_with_names_as_if_with_each_of_them(words, symbol, others, is_name):
     question = CodeQuestion(".".join(words) if is_name else " ".join([*words, f"{'.'.join(words[:2])}.x"]))
     lower = [text.lower() for text in symbol]
-    last = [(item, symbol[-len(item) :]) for item in map(list, question.names)]
-    exact = any(item == ends for item, ends in last)
-    alike = question.is_name and any([*map(str.lower, item)] == [*map(str.lower, ends)] for item, ends in last)
+    last = [(name, symbol[-len(name) :]) for name in map(list, question.names)]
+    exact = any(name == ends for name, ends in last)
+    alike = question.is_name and any([*map(str.lower, name)] == [*map(str.lower, ends)] for name, ends in last)
     share = code_ranking.DECLARED if question.is_name else code_ranking.MENTIONED
     share = share if exact else share // 2 if alike else 0
     expected = share * code_ranking.OUTERMOST // code_ranking.FULL_FACTOR if len(symbol) == 1 else share

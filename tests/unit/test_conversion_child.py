@@ -113,15 +113,15 @@ _UNSHARE = "import ctypes, sys; l = ctypes.CDLL(None); sys.exit(bool(l.unshare(1
 
 def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: Path) -> None:
     """Code in C is kept from the network only where the kernel lets this user make a namespace."""
-    outside, own = tmp_path / "outside", tmp_path / "own"
+    outside, own_folder = tmp_path / "outside", tmp_path / "own"
     outside.mkdir()
-    own.mkdir()
+    own_folder.mkdir()
     (outside / "kept").touch()
     for name in ("mine", "removable"):
-        (own / name).touch()
+        (own_folder / name).touch()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         argv = [sys.executable, "-P", "-c", _ATTEMPTS, str(listener.getsockname()[1]), str(outside)]
-        content = json.loads(subprocess.run(argv, cwd=own, capture_output=True, text=True, check=True).stdout)
+        content = json.loads(subprocess.run(argv, cwd=own_folder, capture_output=True, text=True, check=True).stdout)
     network, native = content.pop("network"), content.pop("native")
     allowed = {"own file", "removing its own file", "module"}
     assert {name for name, outcome in content.items() if outcome == "done"} == allowed
@@ -235,14 +235,14 @@ def home(tmp_path: Path) -> Path:
 
 def natively_done(home: Path, without: str = "") -> list[str]:
     """What code in C can do after the confinement; `without`: the part of it that is left out."""
-    own = home.parent / "own"
-    own.mkdir()
-    (own / "mine").touch()
+    own_folder = home.parent / "own"
+    own_folder.mkdir()
+    (own_folder / "mine").touch()
     module, _, name = without.rpartition(".")
     left_out = f"import vmrag_link.conversion.child.{module} as part\npart.{name} = lambda *_: False\n" if name else ""
     argv = [sys.executable, "-P", "-c", left_out + _NATIVE, str(home)]
-    with (own / "stderr").open("wb") as complaints:
-        ended = subprocess.run(argv, cwd=own, stdout=subprocess.PIPE, stderr=complaints, text=True, check=True)
+    with (own_folder / "stderr").open("wb") as complaints:
+        ended = subprocess.run(argv, cwd=own_folder, stdout=subprocess.PIPE, stderr=complaints, text=True, check=True)
     return ended.stdout.splitlines()
 
 

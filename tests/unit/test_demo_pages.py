@@ -202,9 +202,9 @@ def test_pages_are_read_without_running_the_library_and_the_same_each_time(runs)
 
 
 def test_story_changes_exactly_what_it_says(rendered):
-    told = [pages.ModulePage(*item) for item in rendered.items()]
-    story.check_pages(told)
-    after = {page.name: page.text for page in story.revise_pages(told)}
+    module_pages = [pages.ModulePage(*page) for page in rendered.items()]
+    story.check_pages(module_pages)
+    after = {page.name: page.text for page in story.revise_pages(module_pages)}
     assert rendered.keys() - after.keys() == set(story.REMOVED)
     assert after.keys() - rendered.keys() == story.ADDED.keys()
     assert {name for name in rendered.keys() & after.keys() if rendered[name] != after[name]} == story.EDITED.keys()

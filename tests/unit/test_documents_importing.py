@@ -35,7 +35,7 @@ def ids(base: Path, *sources: Path) -> list[str]:
 
 
 def reasons(base: Path) -> dict[str, str]:
-    return {item.name: item.reason for item in scan_sources([base], root(base)).skipped}
+    return {skipped_file.name: skipped_file.reason for skipped_file in scan_sources([base], root(base)).skipped}
 
 
 def imported(path: Path) -> ImportedDocument:

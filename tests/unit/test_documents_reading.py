@@ -212,13 +212,13 @@ def node(draw: st.DrawFn, anchors: list[str], depth: int) -> Iterator[yaml.Event
         return
     given = properties(draw, anchors)
     if kind in ("sequence", "mapping"):
-        start, end, each = (
+        start, end, element = (
             (yaml.SequenceStartEvent, yaml.SequenceEndEvent, 1)
             if kind == "sequence"
             else (yaml.MappingStartEvent, yaml.MappingEndEvent, 2)
         )
         yield start(**given, implicit=given["tag"] is None, flow_style=draw(st.booleans()))
-        for _ in range(draw(st.integers(0, 3)) * each):
+        for _ in range(draw(st.integers(0, 3)) * element):
             yield from node(draw, anchors, depth - 1)
         yield end()
     else:

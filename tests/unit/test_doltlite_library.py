@@ -39,12 +39,12 @@ def requirements() -> dict[str, str]:
 
 @pytest.mark.parametrize(("system", "machine"), WHERE)
 def test_library_is_required_where_it_has_a_wheel(system: str, machine: str) -> None:
-    there = WHERE[system, machine]
-    assert has_wheel_for(system, machine, glibc=system == "linux") == there
+    is_required = WHERE[system, machine]
+    assert has_wheel_for(system, machine, glibc=system == "linux") == is_required
     for name, line in requirements().items():
         marker = Requirement(line.removesuffix("\\")).marker
         assert marker is not None
-        assert marker.evaluate({"sys_platform": system, "platform_machine": machine}) == there, name
+        assert marker.evaluate({"sys_platform": system, "platform_machine": machine}) == is_required, name
 
 
 def test_musl_has_none_though_no_marker_can_say_so() -> None:

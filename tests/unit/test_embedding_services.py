@@ -108,9 +108,9 @@ def close(one: bytes, other: bytes) -> bool:
 )
 def test_each_service_is_asked_in_its_own_words_with_its_own_key(services, key, name, path, body):
     load(services, name).embed(["x"])
-    (asked,) = services.asked
-    assert (asked.path, asked.body) == (path, body)
-    assert asked.key == (None if name == "ollama" else KEY)
+    (request,) = services.asked
+    assert (request.path, request.body) == (path, body)
+    assert request.key == (None if name == "ollama" else KEY)
 
 
 def test_only_cohere_hears_what_is_a_query(services, key):
@@ -463,11 +463,11 @@ def test_only_https_and_this_machine_are_private(url, private):
 
 
 def test_redirection_carries_the_key_nowhere(services, key):
-    there: list[str | None] = []
+    keys: list[str | None] = []
 
     class Elsewhere(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            there.append(self.headers.get("Authorization"))
+            keys.append(self.headers.get("Authorization"))
             self.send_response(200)
             self.end_headers()
 
@@ -482,4 +482,4 @@ def test_redirection_carries_the_key_nowhere(services, key):
             services.script = [(status, {"Location": f"http://127.0.0.1:{other.server_port}/v1/embeddings"}, {})]
             failure(load(services, "openai"))
         other.shutdown()
-    assert there == []
+    assert keys == []

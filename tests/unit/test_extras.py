@@ -24,7 +24,7 @@ ELSEWHERE = {"doltcli"}
 
 
 def own(extra: str) -> list[Requirement]:
-    return [item for item in map(Requirement, DECLARED[extra]) if item.name != "vmrag-link"]
+    return [requirement for requirement in map(Requirement, DECLARED[extra]) if requirement.name != "vmrag-link"]
 
 
 def test_every_extra_that_installs_something_is_known_by_its_modules() -> None:
@@ -46,12 +46,12 @@ def test_modules_of_an_extra_are_those_that_its_requirements_install(
     if missing:
         pytest.skip(f"{missing[0]} is not installed")
     result = {canonicalize_name(ONLY_FILES.get(module, by_module[module][0])) for module in extras.MODULES[extra]}
-    assert result == {canonicalize_name(item.name) for item in own(extra)} - ELSEWHERE
+    assert result == {canonicalize_name(requirement.name) for requirement in own(extra)} - ELSEWHERE
 
 
 def test_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {"pypdfium2", "numpy", "tokenizers"}
-    monkeypatch.setattr(extras, "find_spec", lambda name: name if name in there else None)
+    installed = {"pypdfium2", "numpy", "tokenizers"}
+    monkeypatch.setattr(extras, "find_spec", lambda name: name if name in installed else None)
     assert extras.list_installed_extras() == ["pdf"]
 
 
@@ -117,11 +117,11 @@ def brought(extra: str) -> set[str]:
     """The names of all packages that come with an extra here, ours not counted."""
     result: set[str] = set()
     base = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    left = [Requirement(item) for item in (*base, *DECLARED[extra])]
-    while left:
-        requirement = left.pop()
+    requirements = [Requirement(text) for text in (*base, *DECLARED[extra])]
+    while requirements:
+        requirement = requirements.pop()
         if requirement.name == "vmrag-link":
-            left += [Requirement(item) for other in requirement.extras for item in DECLARED[other]]
+            requirements += [Requirement(text) for other in requirement.extras for text in DECLARED[other]]
             continue
         key = f"{canonicalize_name(requirement.name)}[{','.join(sorted(requirement.extras))}]"
         if key in result or (requirement.marker and not requirement.marker.evaluate()):
@@ -131,7 +131,7 @@ def brought(extra: str) -> set[str]:
             chosen = [{"extra": name} for name in (*requirement.extras, "")]
             if text.marker is None or any(text.marker.evaluate(one) for one in chosen):
                 text.marker = None
-                left.append(text)
+                requirements.append(text)
     return {text.partition("[")[0] for text in result}
 
 
@@ -158,8 +158,8 @@ def test_pages_name_every_extra_and_its_cost() -> None:
         counted = {row[0]: 1 + len(brought(row[0])) for row in rows if row[0] in ("index", "mcp", "all")}
     except PackageNotFoundError as missing:
         pytest.skip(f"{missing.name} is not installed")
-    told = {row[0]: int(row[2]) for row in rows if row[0] in counted}
-    assert all(abs(told[extra] - counted[extra]) <= 2 for extra in counted), (told, counted)
+    counts = {row[0]: int(row[2]) for row in rows if row[0] in counted}
+    assert all(abs(counts[extra] - counted[extra]) <= 2 for extra in counted), (counts, counted)
 
 
 def test_hints_name_extras_that_there_are() -> None:

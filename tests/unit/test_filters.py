@@ -202,8 +202,8 @@ def test_filter_columns_match_the_metadata_in_chroma(keys, headers):
         [0] * count,
         [header.metadata for header in headers],
         *(
-            [*item]
-            for item in zip(*((header.title, header.doc_id, header.content_hash) for header in headers), strict=True)
+            [*column]
+            for column in zip(*((header.title, header.doc_id, header.content_hash) for header in headers), strict=True)
         ),
     )
     held = [build_document_metadata(header, "issue_logs") for header in headers]

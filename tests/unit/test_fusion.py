@@ -22,7 +22,7 @@ def fused(vectors: dict[int, int], words: dict[int, int], weight: float) -> dict
 
 def exact(vectors: dict[int, int], words: dict[int, int], weight: int) -> dict[int, Fraction]:
     """The scores of a single collection, not rounded; `weight` in thousandths."""
-    nearest, wordiest = (max(map(abs, item.values()), default=0) or 1 for item in (vectors, words))
+    nearest, wordiest = (max(map(abs, scores.values()), default=0) or 1 for scores in (vectors, words))
     return {
         row: Fraction(weight * near, FULL_WEIGHT * nearest)
         + Fraction((FULL_WEIGHT - weight) * words[row], FULL_WEIGHT * wordiest)

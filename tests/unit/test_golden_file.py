@@ -209,8 +209,8 @@ def test_describe_changes_lists_changed_ranking_settings():
 
 
 def lines_removed(before: str, after: str) -> list[str]:
-    there = after.splitlines()
-    return [line for line in before.splitlines() if line not in there]
+    lines_after = after.splitlines()
+    return [line for line in before.splitlines() if line not in lines_after]
 
 
 def record(text: str, **rankings: tuple[RankedChunk, ...]) -> str:
@@ -299,7 +299,7 @@ def test_recorded_answers_are_read_again_and_comments_stay(parts, newline):
     queries = file.parse_queries(after, LABEL)
     assert queries.recorded == (NOW if rankings else None)
     assert [query.ranking for query in queries.queries] == [
-        rankings.get(number, item.ranking) for number, item in enumerate(read(before))
+        rankings.get(number, query.ranking) for number, query in enumerate(read(before))
     ]
     assert comments(after.decode()) == comments(before)
     assert rewrite.record_answers(after, rewrite.RecordedAnswers(rankings), NOW, LABEL) == after

@@ -28,13 +28,15 @@ FOLDERS = st.one_of(st.just(ROOT), PATHS)
 
 @given(FOLDERS, PATHS)
 def test_recorded_base_gives_the_same_ids_on_each_machine(folder: str, file: str) -> None:
-    base, there = (
+    base, restored = (
         make_base(TOP / folder, TOP),
         restore_base(make_base(TOP / folder, TOP).recorded, Path("/home/ada/clone")),
     )
     assert find_base_problem(base.recorded) is None
-    assert base.make_doc_id(TOP / folder / file) == there.make_doc_id(Path("/home/ada/clone") / folder / file) == file
-    assert base.make_source(TOP / folder / file) == there.make_source(Path("/home/ada/clone") / folder / file)
+    assert (
+        base.make_doc_id(TOP / folder / file) == restored.make_doc_id(Path("/home/ada/clone") / folder / file) == file
+    )
+    assert base.make_source(TOP / folder / file) == restored.make_source(Path("/home/ada/clone") / folder / file)
     assert TOP / base.make_source(TOP / folder / file) == TOP / folder / file
 
 

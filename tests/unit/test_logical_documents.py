@@ -37,7 +37,7 @@ def test_collection_name_replaces_characters_and_appends_a_hash(project: str, co
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_two_projects_never_share_a_collection_and_every_name_is_legal(one: str, other: str) -> None:
-    first, second = (logical.collection_name("issues", item) for item in (one, other))
+    first, second = (logical.collection_name("issues", project_name) for project_name in (one, other))
     collections.require_name(first)
     assert (first == second) == (one == other)
     assert logical.implied_table(first) is ISSUE_LOGS
@@ -53,11 +53,11 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text("abc", max_size=3), JSON, max_size=4), st.integers(0, 2**31))
 def test_row_holds_all_of_a_document(metadata: dict, number: int) -> None:
     given = json.dumps(metadata)
-    for item in (log("i", "text", issue_number=number, metadata=given), knowledge("k", metadata=given)):
-        table = find_table(item)
-        row = logical.row_from_document(item)
+    for document in (log("i", "text", issue_number=number, metadata=given), knowledge("k", metadata=given)):
+        table = find_table(document)
+        row = logical.row_from_document(document)
         assert len(row) == len(table.columns)
-        assert logical.document_from_row(table, row) == item == logical.normalize_document(item)
+        assert logical.document_from_row(table, row) == document == logical.normalize_document(document)
         stored = dict(zip(table.columns, row, strict=True))
         assert json.loads(str(stored["metadata"])) == metadata, "what is a column is not stored twice"
 

@@ -45,7 +45,7 @@ DECLARED = read_parameters(handler)
 def take(**arguments: Any) -> dict[str, Any]:
     """The keywords of a call, without those that have their default."""
     taken = parse_arguments(DECLARED, {"text": "x"} | arguments, no_warning)
-    defaults = {item.keyword: item.default for item in DECLARED if not item.required}
+    defaults = {parameter.keyword: parameter.default for parameter in DECLARED if not parameter.required}
     return {key: value for key, value in taken.items() if key not in defaults or value != defaults[key]}
 
 
@@ -60,7 +60,7 @@ def refuse(kind: type[Exception] = UsageInvalid, **arguments: Any) -> Any:
 
 
 def schema(name: str) -> dict[str, Any]:
-    (result,) = (item.build_schema() for item in DECLARED if item.name == name)
+    (result,) = (parameter.build_schema() for parameter in DECLARED if parameter.name == name)
     return result
 
 
@@ -68,7 +68,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("absent", [None, ""])
-@pytest.mark.parametrize("name", [item.name for item in DECLARED if not item.required])
+@pytest.mark.parametrize("name", [parameter.name for parameter in DECLARED if not parameter.required])
 def test_null_and_an_empty_text_are_as_good_as_nothing(name, absent):
     assert take(**{name: absent}) == {"text": "x"}
 
@@ -96,7 +96,7 @@ def test_default_that_is_a_tuple_is_a_list_as_json_has_it():
 def test_unknown_name_is_refused_with_all_that_are_known_and_the_nearest():
     error = refuse(limits=5, Zebra=1)
     assert error.details["unknown"] == ["Zebra", "limits"]
-    assert error.details["allowed"] == sorted(item.name for item in DECLARED)
+    assert error.details["allowed"] == sorted(parameter.name for parameter in DECLARED)
     assert "'limit'" in refuse(limits=5).message
 
 
@@ -429,14 +429,14 @@ def place_order(_call: None, request: Order, *, number: int) -> tuple[Order, int
 
 def test_fields_of_a_request_are_parameters_behind_the_keywords_of_the_function():
     result = read_parameters(place_order)
-    assert [(item.name, item.required) for item in result] == [
+    assert [(parameter.name, parameter.required) for parameter in result] == [
         ("number", True),
         ("item", True),
         ("share", False),
         ("parts", False),
         ("about", False),
     ]
-    assert {item.name: item.build_schema() for item in result} == {
+    assert {parameter.name: parameter.build_schema() for parameter in result} == {
         "number": {"type": "integer"},
         "item": {"type": "string", "maxLength": 4096, "description": "what"},
         "share": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5},

@@ -30,7 +30,7 @@ SERVERS = [
 
 def texts(server: ToolSelection) -> list[str]:
     """All that a client of the server is told before it calls anything, and what errors suggest."""
-    result = [server.write_instructions(), *(item.about for item in list_prompts(server))]
+    result = [server.write_instructions(), *(prompt.about for prompt in list_prompts(server))]
     for protocol_tool in protocol_tools(server):
         shapes = protocol_tool.input_schema["properties"].values()
         result += [protocol_tool.description, *(shape["description"] for shape in shapes if "description" in shape)]
@@ -43,7 +43,7 @@ def texts(server: ToolSelection) -> list[str]:
 def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
     server = select_tools(chosen)
     result = texts(server)
-    assert {name for item in result for name in find_mentioned(item)} <= server.tools.keys()
+    assert {name for text in result for name in find_mentioned(text)} <= server.tools.keys()
     assert all(result), "no text is empty"
     assert not any(text.endswith((";", ",", ":")) for text in result)
 
@@ -117,8 +117,8 @@ def test_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_that
 
 
 def test_prompt_that_needs_a_tool_is_not_listed_without_it():
-    assert [item.name for item in listed(selection(Chosen()))] == [*PROMPTS]
-    assert "prepare_knowledge_commit" not in {item.name for item in listed(selection(Chosen(read_only=True)))}
+    assert [prompt.name for prompt in listed(selection(Chosen()))] == [*PROMPTS]
+    assert "prepare_knowledge_commit" not in {prompt.name for prompt in listed(selection(Chosen(read_only=True)))}
 
 
 @pytest.mark.parametrize("kind", [NoChanges, IndexFailed, VmragError])

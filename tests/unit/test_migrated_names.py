@@ -27,7 +27,7 @@ def kb(tmp_path: Path) -> Path:
 
 
 def test_revision_that_was_migrated_is_called_by_its_new_name_and_no_other(kb: Path) -> None:
-    assert [migrated.translate_revision(kb, item) for item in (OLD, NEW, OTHER)] == [NEW, NEW, OTHER]
+    assert [migrated.translate_revision(kb, revision) for revision in (OLD, NEW, OTHER)] == [NEW, NEW, OTHER]
     assert migrated.read_map_head(kb, "dolt") == OTHER
 
 
@@ -35,7 +35,7 @@ def test_names_count_for_the_engine_whose_knowledge_base_is_there(kb: Path) -> N
     (kb / DOLTLITE_FILE).touch()  # it has taken Dolt's place
     assert migrated.translate_revision(kb, OLD) == OLD
     migrated.write_map(kb, "doltlite", OTHER, {NEW: OLD})
-    assert [migrated.translate_revision(kb, item) for item in (OLD, NEW)] == [OLD, OLD]
+    assert [migrated.translate_revision(kb, revision) for revision in (OLD, NEW)] == [OLD, OLD]
 
 
 def test_without_a_migration_every_name_is_itself(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_file_of_another_form_counts_as_empty(kb: Path, content: bytes) -> None:
 def test_file_that_changes_is_read_again(kb: Path) -> None:
     assert migrated.translate_revision(kb, OLD) == NEW
     migrated.write_map(kb, "dolt", NEW, {OTHER: NEW})
-    assert [migrated.translate_revision(kb, item) for item in (OLD, OTHER)] == [OLD, NEW]
+    assert [migrated.translate_revision(kb, revision) for revision in (OLD, OTHER)] == [OLD, NEW]
 
 
 def test_pin_names_the_new_revision_and_is_otherwise_as_it_was(kb: Path) -> None:
@@ -91,13 +91,13 @@ def test_way_to_some_rows_does_not_matter() -> None:
 def test_reverted_changes_leave_the_row_set_unchanged() -> None:
     start = RowSet().apply_step(added(header("a")))
     collection = Collection("guide")
-    there = HeaderDifference(
+    forward = HeaderDifference(
         (CollectionChange("added", None, collection),), (HeaderChange("modified", header("a"), header("a", "2")),)
     )
     back = HeaderDifference(
         (CollectionChange("removed", collection, None),), (HeaderChange("modified", header("a", "2"), header("a")),)
     )
-    changed = start.apply_step(RowStep(there, (Project("p"),), ()))
+    changed = start.apply_step(RowStep(forward, (Project("p"),), ()))
     assert changed != start
     assert changed.apply_step(RowStep(back, (), (Project("p"),))) == start
 

@@ -188,7 +188,7 @@ def test_every_kind_that_a_grammar_tells_is_a_kind():
 )
 def test_path_is_a_part_or_a_glob(wanted, meant, others):
     passes = compile_path(wanted)
-    assert [item for item in (*meant, *others) if passes(item)] == meant
+    assert [path for path in (*meant, *others) if passes(path)] == meant
 
 
 def test_no_pattern_takes_exponential_time():
@@ -218,9 +218,9 @@ def test_no_pattern_takes_exponential_time():
     ],
 )
 def test_symbol_ends_in_a_name_or_lies_within_one_that_does(name, within, ending):
-    there = ["Session", "auth.Session", "Session.refresh", "a.session", "Sessions", "mysession"]
-    assert [item for item in there if compile_symbol(name, within=True).search(item)] == within
-    assert [item for item in there if compile_symbol(name, within=False).search(item)] == ending
+    symbols = ["Session", "auth.Session", "Session.refresh", "a.session", "Sessions", "mysession"]
+    assert [symbol for symbol in symbols if compile_symbol(name, within=True).search(symbol)] == within
+    assert [symbol for symbol in symbols if compile_symbol(name, within=False).search(symbol)] == ending
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_no_document_is_passed_over_that_has_a_symbol_that_is_meant(symbol, othe
     for expected in (
         (SymbolFilter(name, within=True), SymbolFilter(name, within=False)) if normalize_symbol(name) else ()
     ):
-        meant = [item for item in (symbol, other) if expected.accepts_symbol(item)]
+        meant = [candidate for candidate in (symbol, other) if expected.accepts_symbol(candidate)]
         assert expected.may_be_in_metadata(metadata) or not meant
 
 

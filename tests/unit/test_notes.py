@@ -65,9 +65,9 @@ def test_note_comes_back_as_it_was(doc_id, text, beginning, metadata):
     try:
         whole = notes.render_note(SOURCE, path, doc_id, metadata, content)
     except ContentRefused:
-        assert any("\x85" in str(item) or not str(item).isprintable() for item in [*metadata, *metadata.values()]) or (
-            any("\n" in key for key in metadata)
-        )
+        assert any(
+            "\x85" in str(value) or not str(value).isprintable() for value in [*metadata, *metadata.values()]
+        ) or (any("\n" in key for key in metadata))
         return
     claim = notes.read_claimed_id(decode_file_text(whole.encode()))
     assert notes.assign_ids(SOURCE, [path], {path: claim}) == {path: doc_id}

@@ -113,22 +113,22 @@ def required(extra: str) -> Iterator[Requirement]:
     ],
 )
 def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tuple[str, ...]) -> None:
-    there = pinned(name)
-    assert [package for package, (_, hashes) in there.items() if not hashes] == []
+    pinned_version = pinned(name)
+    assert [package for package, (_, hashes) in pinned_version.items() if not hashes] == []
     expected = [
         Requirement(dependency)
         for dependency in PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"]
     ]
-    for requirement in [*expected, *(item for extra in extras for item in required(extra))]:
-        versions, _ = there[canonicalize_name(requirement.name)]
+    for requirement in [*expected, *(extra_requirement for extra in extras for extra_requirement in required(extra))]:
+        versions, _ = pinned_version[canonicalize_name(requirement.name)]
         outside = [str(version) for version in versions if version not in requirement.specifier]
         assert not outside, f"{name} has {requirement.name} {outside}: renew it as CONTRIBUTING says"
 
 
 def test_action_has_its_own_dependency_by_hash_and_nothing_that_it_brings() -> None:
     [(package, ([version], hashes))] = pinned("action/requirements.txt").items()
-    [own] = required("action")
-    assert (package, str(own.specifier)) == (own.name, f"=={version}")
+    [requirement] = required("action")
+    assert (package, str(requirement.specifier)) == (requirement.name, f"=={version}")
     assert hashes
 
 
@@ -148,10 +148,10 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
     command = commands.find_command(name)
     assert isinstance(command, click.Command)
     assert command.name == name
-    for item in [command, *getattr(command, "commands", {}).values()]:
-        assert item.help
-        assert {"--json", "-C", "-q", "-v"} <= {option for parameter in item.params for option in parameter.opts}
-        for parameter in item.params:
+    for subcommand in [command, *getattr(command, "commands", {}).values()]:
+        assert subcommand.help
+        assert {"--json", "-C", "-q", "-v"} <= {option for parameter in subcommand.params for option in parameter.opts}
+        for parameter in subcommand.params:
             assert not isinstance(parameter, click.Option) or parameter.help, f"{parameter.name} has no help"
 
 

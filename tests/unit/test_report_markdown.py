@@ -91,8 +91,8 @@ def test_untrusted_text_adds_no_markup_to_the_summary(word: str) -> None:
 
 def many(number: int, length: int) -> KnowledgeReport:
     return report(
-        document(item, ("guide", f"page-{item:05}.md"), None if item % 3 else "<old> ", "word-<x> " * length)
-        for item in range(1, number + 1)
+        document(index, ("guide", f"page-{index:05}.md"), None if index % 3 else "<old> ", "word-<x> " * length)
+        for index in range(1, number + 1)
     )
 
 
@@ -155,7 +155,7 @@ def test_answers_come_first_then_documents_then_revisions_without_trailers() -> 
     [("gxyz", "zxy", ["▲ 2", "=", "="]), ("gx", "x", ["="]), ("xy", "nx", ["new", "▼ 1"]), ("xyz", "zxy", ["▲ 2", "▼ 1", "▼ 1"])],
 )  # fmt: skip
 def test_chunk_that_rose_after_a_removal_has_no_arrow(before: str, after: str, marks: list[str]) -> None:
-    sides = [tuple(RankedChunk(f"c/{item}", 0, 0.5) for item in some) for some in (before, after)]
+    sides = [tuple(RankedChunk(f"c/{letter}", 0, 0.5) for letter in some) for some in (before, after)]
     assert [
         rank_row.mark for rank_row in build_rank_rows(QueryChange("q", 1, "ranking", *sides), {}) if rank_row.after
     ] == marks

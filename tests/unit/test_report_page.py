@@ -104,7 +104,7 @@ def pages(texts: Texts) -> KnowledgeReport:
         (texts("missed"),),
     )
     return report(
-        [msgspec.structs.replace(item, words=Words(3, 1)) for item in (*some, both)],
+        [msgspec.structs.replace(changed_document, words=Words(3, 1)) for changed_document in (*some, both)],
         base=texts("base"),
         head=texts("head"),
         queries=ComparedQueries(
@@ -224,7 +224,7 @@ def test_headings_leave_out_no_level() -> None:
 
 def test_page_has_only_known_elements_and_attributes() -> None:
     result = elements(written(pages(tame)))
-    assert {str(item.tag) for item in result} == set(TAGS.split())
+    assert {str(element.tag) for element in result} == set(TAGS.split())
     assert {name for element in result for name in element.attributes} == set(ATTRIBUTES.split())
 
 
@@ -354,8 +354,8 @@ def test_two_thousand_documents_are_written_while_they_are_read() -> None:
     with report(many(2_000)) as shown:
         tracemalloc.start()
         try:
-            for item in html.render_page(shown):
-                length, most_at_once = length + len(item), max(most_at_once, len(item))
+            for part in html.render_page(shown):
+                length, most_at_once = length + len(part), max(most_at_once, len(part))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -499,7 +499,7 @@ def test_document_whose_id_tells_nothing_is_called_by_its_title() -> None:
 
 
 def test_rank_that_rose_after_a_removal_is_the_same_place() -> None:
-    before, after = (tuple(RankedChunk(f"c/{item}", 0, 1.0) for item in some) for some in ("gxy", "xy"))
+    before, after = (tuple(RankedChunk(f"c/{letter}", 0, 1.0) for letter in some) for some in ("gxy", "xy"))
     query = QueryChange("q", 1, "ranking", before, after)
     marks = tree(written(report(queries=ComparedQueries("f", 1, (query,))))).css(".mark")
     assert [mark.text() for mark in marks] == ["gone", "=same place", "=same place"]
@@ -509,9 +509,9 @@ def test_rank_that_rose_after_a_removal_is_the_same_place() -> None:
 def test_page_lists_changed_text_but_folds_changed_scores(change: Any) -> None:
     chunks = tuple(RankedChunk(f"c/{character}", 0, 1.0) for character in "ab")
     one = QueryChange("one", 1, change, chunks, chunks)
-    told = AnswerChange("one", 1, 2, AnswerText("c/b", "before"), AnswerText("c/b", "after"), below=True)
+    answer_change = AnswerChange("one", 1, 2, AnswerText("c/b", "before"), AnswerText("c/b", "after"), below=True)
     queries = ComparedQueries(
-        "f", 5, (one, msgspec.structs.replace(one, query="two", line=2, change="scores")), answers=(told,)
+        "f", 5, (one, msgspec.structs.replace(one, query="two", line=2, change="scores")), answers=(answer_change,)
     )
     page = tree(written(report(queries=queries)))
     assert page.css_first(".figure:nth-child(3) dd").text() == "0 of 5"

@@ -150,7 +150,7 @@ def test_query_is_worse_or_mended_by_what_it_lacks() -> None:
     both = msgspec.structs.replace(WORSE, missed_before=lacking)
     better = msgspec.structs.replace(both, missed_after=())
     unasked = msgspec.structs.replace(WORSE, missed_after=(), problem_after="There is no such collection.")
-    assert [(has_worsened(item), has_improved(item)) for item in (WORSE, both, better, unasked)] == [
+    assert [(has_worsened(change), has_improved(change)) for change in (WORSE, both, better, unasked)] == [
         (True, False),
         (False, False),
         (False, True),

@@ -368,10 +368,10 @@ def test_sources_below_name_the_same_files_from_a_folder(pathspec):
     named = {file for file in files if rules.is_named(source, f"vendor/lib/{file}")}
     assert {file for source in below for file in files if rules.is_named(source, file)} == named
     others = SourceSettings("docs", ("**",), (pathspec,))
-    left = {
+    selected = {
         file
-        for item in rules.select_sources_below([others], "vendor/lib")
+        for below_source in rules.select_sources_below([others], "vendor/lib")
         for file in files
-        if rules.is_named(item, file)
+        if rules.is_named(below_source, file)
     }
-    assert left == {*files} - named
+    assert selected == {*files} - named

@@ -34,7 +34,7 @@ HIDDEN = {
     "a flag of no land": "\U0001f3f4" + "".join(chr(0xE0000 + ord(character)) for character in "usca") + "\U000e007f",
     "a flag without end": "\U0001f3f4" + "".join(chr(0xE0000 + ord(character)) for character in "gbeng"),
     "selectors after letters": "a\ufe0fb\ufe01",
-    "bytes in selectors": "😀" + "".join(chr(0xE0100 + item) for item in b"ignore"),
+    "bytes in selectors": "😀" + "".join(chr(0xE0100 + byte) for byte in b"ignore"),
     "a digit with another look": "1\ufe0f",
     "zero width": "a\u200bb\u2060c\ufeffd",
     "joiners in Latin": "a\u200db\u200cc",
@@ -74,13 +74,13 @@ SHAPED = {chr(number) for number in (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 
 @given(st.text(st.sampled_from(IGNORABLE + AROUND) | st.characters(codec="utf-8"), max_size=30))
 def test_no_format_character_is_left_but_where_the_writing_needs_it(text: str) -> None:
     shown = escape_controls(text)
-    for at, each in enumerate(shown):
-        if unicodedata.category(each) != "Cf" or each in SHAPED or 0x13430 <= ord(each) < 0x13460:
+    for at, character in enumerate(shown):
+        if unicodedata.category(character) != "Cf" or character in SHAPED or 0x13430 <= ord(character) < 0x13460:
             continue
-        if 0xE0000 <= ord(each) < 0xE0080:
+        if 0xE0000 <= ord(character) < 0xE0080:
             assert "\U0001f3f4" in shown[max(0, at - 6) : at], ascii(shown)
             continue
-        assert each in NEEDED, ascii(shown)
+        assert character in NEEDED, ascii(shown)
         assert not shown[max(0, at - 20) : at + 21].isascii(), "nothing around it needs it"
     assert escape_controls(shown) == shown
     assert json.loads(escape_json(json.dumps(text, ensure_ascii=False))) == text

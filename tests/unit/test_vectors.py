@@ -217,16 +217,16 @@ def test_best_of_several_segments_have_their_rows(segments):
 
 
 def test_rows_that_are_asked_for_are_found_in_their_segments_in_their_order(segments):
-    asked = [row(0, 5, 2), row(1, 2, 7), row(0), row(0, 2, 7), row(1)]
-    assert segments.score_rows(signed(0, 1), asked) == [6, 4, 1, 3, 2]
+    rows = [row(0, 5, 2), row(1, 2, 7), row(0), row(0, 2, 7), row(1)]
+    assert segments.score_rows(signed(0, 1), rows) == [6, 4, 1, 3, 2]
     assert segments.score_rows(signed(0, 1), []) == []
-    assert segments.select_best(signed(1, 0), 9, among=asked[:2]) == {row(0, 5, 2): 7, row(1, 2, 7): 3}
-    assert segments.select_best(signed(1, 0), 1, among=asked[1:3]) == {row(0): 5}
+    assert segments.select_best(signed(1, 0), 9, among=rows[:2]) == {row(0, 5, 2): 7, row(1, 2, 7): 3}
+    assert segments.select_best(signed(1, 0), 1, among=rows[1:3]) == {row(0): 5}
     assert segments.select_best(signed(1, 0), 9, among=[row(2, 2, 7)]) == {}
     expected = [(7 * 1 + 6 * 2) / math.sqrt((49 + 36) * 5), (5 * 1 + 1 * 2) / math.sqrt((25 + 1) * 5)]
-    assert segments.cosines(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(expected, abs=1e-15)
+    assert segments.cosines(signed(1, 2), [rows[0], rows[2]]) == pytest.approx(expected, abs=1e-15)
     mean = (12 * 1 + 7 * 2) / math.sqrt((144 + 49) * 5)
-    assert segments.compute_mean_cosine(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(mean, abs=1e-15)
+    assert segments.compute_mean_cosine(signed(1, 2), [rows[0], rows[2]]) == pytest.approx(mean, abs=1e-15)
 
 
 def test_how_rows_are_shared_out_to_segments_does_not_show(tmp_path):

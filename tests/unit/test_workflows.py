@@ -186,7 +186,7 @@ def test_release_publishes_only_checked_and_built_files() -> None:
     assert JOBS["release.publish"]["needs"] == ["build"]
     assert JOBS["release.publish"]["environment"]["name"] == "pypi"
     assert not any(
-        "run" in item or "checkout" in item["uses"] for item in publish
+        "run" in step or "checkout" in step["uses"] for step in publish
     )  # no code of ours beside the identity
     attest = steps("release.attest")
     assert not any("run" in step or "checkout" in step["uses"] for step in attest)

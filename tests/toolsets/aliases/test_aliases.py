@@ -183,7 +183,7 @@ def test_preview_of_a_merge_says_what_the_merge_then_does(notes, tools):
             changed(notes, tools, "ours", o="omega")
     answer = tools("merge_branch", source="topic")
     same = ("merge_type", "commits_merged", "sync_summary", "from_commit", "target")
-    assert {item: would[item] for item in same} == {item: answer[item] for item in same}
+    assert {field: would[field] for field in same} == {field: answer[field] for field in same}
     assert tools("merge_branch", source="topic", preview=True)["merge_type"] == "already_up_to_date"
 
 

@@ -231,19 +231,19 @@ def document(doc_id: str, text: str, **metadata: Any) -> Document:
 
 
 def test_links_lead_from_beside_a_document_from_the_folder_and_from_the_root() -> None:
-    known = {"a.md", "deep/b.md", "deep/c d.md", "e.md", "f.md"}
+    documents = {"a.md", "deep/b.md", "deep/c d.md", "e.md", "f.md"}
     text = (
         "[b](deep/b.md#part) ![c](<deep/c%20d.md>) [up](../../../etc/passwd) [web](https://x.example/a.md)\n"
         '[root](/e.md) [docs](./docs/f.md "title") [none](absent.md) [self](a.md)\n\n[ref]: deep/b\n'
     )
-    assert retrieval.list_references(document("a.md", text, related_docs=["f.md", 5]), known, docs="docs") == [
+    assert retrieval.list_references(document("a.md", text, related_docs=["f.md", 5]), documents, docs="docs") == [
         "f.md",
         "deep/b.md",
         "deep/c d.md",
         "e.md",
     ]
     back = document("deep/b.md", "[a](../a.md) [c](c%20d.md)")
-    assert retrieval.list_references(back, known, docs="docs") == ["a.md", "deep/c d.md"]
+    assert retrieval.list_references(back, documents, docs="docs") == ["a.md", "deep/c d.md"]
 
 
 def test_links_are_followed_breadth_first_each_document_once() -> None:

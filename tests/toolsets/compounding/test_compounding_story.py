@@ -85,7 +85,7 @@ def test_files_and_rows_are_merged_alike_and_answers_follow_the_branch(project: 
         )
         assert "door of oak" in tower.read_text()
         assert "shutter" in tower.read_text()
-        types = {item["name"]: item["doc_count"] for item in (await call("list_doc_types"))["doc_types"]}
+        types = {doc_type["name"]: doc_type["doc_count"] for doc_type in (await call("list_doc_types"))["doc_types"]}
         assert (types["problem"], types["insight"]) == (2, 2)
 
     told(project, story)

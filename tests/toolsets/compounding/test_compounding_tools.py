@@ -81,7 +81,7 @@ def test_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(tools,
     project.git("switch", "-q", "drought", env=ON)
     again = tools("semantic_search", **query)
     assert (again["results"], again["kb"]) == (answer["results"], answer["kb"])
-    assert [item["doc_count"] for item in tools("list_doc_types")["doc_types"]] == [2, 0, 1, 1, 0, 1]
+    assert [doc_type["doc_count"] for doc_type in tools("list_doc_types")["doc_types"]] == [2, 0, 1, 1, 0, 1]
 
 
 def test_answer_without_a_model_is_quoted_word_for_word_and_its_citations_resolve(tools, project):
@@ -102,9 +102,9 @@ def test_answer_without_a_model_is_quoted_word_for_word_and_its_citations_resolv
     for number, (source, path) in enumerate(zip(answer["sources"], paths(answer, "sources"), strict=True), start=1):
         assert listed[number - 1] == f"[{number}] {source['title']} — {source['path']}"
         assert source["char_count"] == len(texts[path])
-        own = [quote.removesuffix(f" [{number}]") for quote in quotes if quote.endswith(f"[{number}]")]
-        assert 1 <= len(own) <= 3
-        assert all(quote.startswith("> ") and quote.removeprefix("> ") in texts[path] for quote in own)
+        quoted = [quote.removesuffix(f" [{number}]") for quote in quotes if quote.endswith(f"[{number}]")]
+        assert 1 <= len(quoted) <= 3
+        assert all(quote.startswith("> ") and quote.removeprefix("> ") in texts[path] for quote in quoted)
     assert activated(project)("rag_query", query=QUESTION) == answer
 
     alone = tools("rag_query", query=QUESTION, include_critical=False, doc_types=["problem"], max_sources=1)
@@ -126,8 +126,8 @@ def test_model_that_a_person_configured_gets_numbered_passages(tools, project, c
     answer = tools("rag_query", query=QUESTION)
     assert (answer["answer"], answer["synthesis"], answer["model"]) == ("The battery froze [2].", "llm", "river-1")
     assert "warnings" not in answer
-    [(asked, key, body)] = chat.asked
-    assert (asked, key, body["model"]) == (path, KEY if provider == "openai" else None, "river-1")
+    [(model_url, key, body)] = chat.asked
+    assert (model_url, key, body["model"]) == (path, KEY if provider == "openai" else None, "river-1")
     assert (body.get("temperature", 1) == 0) or body["options"] == {"temperature": 0}
     system, question = (message["content"] for message in body["messages"])
     assert "[1]" in system
@@ -216,7 +216,7 @@ def test_level_is_written_into_the_file_and_the_row_or_nowhere(tools, project):
     held = path.read_bytes()
     tools.error("GIT_BUSY", "update_promotion_level", document_path="problems/flood.md", promotion_level="important")
     assert path.read_bytes() == held
-    assert [item.name for item in path.parent.iterdir()] == ["flood.md"], "no temporary file stays"
+    assert [file.name for file in path.parent.iterdir()] == ["flood.md"], "no temporary file stays"
 
 
 def test_search_uses_existing_rows_if_rows_cannot_be_written(tools, project):
@@ -250,15 +250,15 @@ def test_other_documentation_is_indexed_and_never_stored(tools, project):
     answer = tools("rag_query_external", query="which oil does the pump want", max_sources=1)
     assert "The pump wants oil of the thin kind. [1]" in answer["answer"]
     (project.top / "manual" / "setup.md").unlink()
-    left = tools("search_external_docs", query="pump", min_relevance_score=0)
-    assert [result["path"] for result in left["results"]] == ["./manual/deep/oil.md"]
+    remaining = tools("search_external_docs", query="pump", min_relevance_score=0)
+    assert [result["path"] for result in remaining["results"]] == ["./manual/deep/oil.md"]
     external = project.own / "external"
     [_], [segment] = ([*external.glob(f"*/{kind}/*-*/seal.json")] for kind in ("views", "segments"))  # the former go
     segment.with_name("words-1.idx").write_bytes(b"\1" * 5000)
-    assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == left["results"]
+    assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == remaining["results"]
     [vectors] = external.glob("*/segments/*-*/vectors-1.i8")
     vectors.write_bytes(bytes(-byte & 255 for byte in vectors.read_bytes()))  # what was near is far
-    assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == left["results"]
+    assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == remaining["results"]
     assert not tools("list_doc_types")["kb"]["dirty"]
     assert not any("oil" in text for text in rows(project).values())
 
@@ -277,7 +277,7 @@ def test_deleting_a_project_reaches_every_local_branch_and_no_file(tools, projec
     project.git("switch", "-q", "main", env=ON)
 
     preview = tools("delete_documents", project_name="rivers", dry_run=True)
-    by_branch = {item["branch"]: item["documents"] for item in preview["per_branch"]}
+    by_branch = {branch["branch"]: branch["documents"] for branch in preview["per_branch"]}
     assert by_branch == {"main": 5, "shelf": 5, "topic": 6}
     assert (preview["would_delete_count"], preview["deleted_count"], preview["status"]) == (16, 16, "preview")
     project.git("switch", "-q", "topic", env=ON)
@@ -291,7 +291,7 @@ def test_deleting_a_project_reaches_every_local_branch_and_no_file(tools, projec
     project.git("switch", "-q", "main", env=ON)
 
     answer = tools("delete_documents", project_name="rivers")
-    assert [(item["branch"], bool(item["commit"])) for item in answer["per_branch"]] == [
+    assert [(branch["branch"], bool(branch["commit"])) for branch in answer["per_branch"]] == [
         ("main", False),
         ("shelf", True),
         ("topic", False),
@@ -302,7 +302,7 @@ def test_deleting_a_project_reaches_every_local_branch_and_no_file(tools, projec
     project.git("switch", "-q", "topic", env=ON)
     assert rows(project) == {}, "the deletion stays with its branch"
     again = tools("list_doc_types")
-    assert sum(item["doc_count"] for item in again["doc_types"]) == 6, "the files bring them back"
+    assert sum(doc_type["doc_count"] for doc_type in again["doc_types"]) == 6, "the files bring them back"
     assert tools("delete_documents", project_name="rivers", path_hash="0" * 16)["deleted_count"] == 0
 
 

@@ -97,14 +97,14 @@ def test_symbol_finds_definitions_and_read_returns_their_code_at_a_ref(tools, pr
     (exact,) = tools("read", symbol="refresh").shown
     assert exact.place == "src/session.py:10-11", "the one that has no other name goes first"
     project.write("src/session.py", CODE.replace("return token", "return token + 1"))
-    here, then = (tools("read", symbol="Session.refresh", **at).shown[0] for at in ({}, {"ref": "v1.0"}))
-    assert ("token + 1" in here.text, here.about) == (True, ["modified, not committed"])
+    current, then = (tools("read", symbol="Session.refresh", **at).shown[0] for at in ({}, {"ref": "v1.0"}))
+    assert ("token + 1" in current.text, current.about) == (True, ["modified, not committed"])
     assert ("token + 1" in then.text, then.about) == (False, [f"commit {project.git('rev-parse', 'v1.0')[:7]}"])
 
 
 def test_tools_answer_from_files_and_documents_of_a_release(tools):
-    asked = {"query": "when do requests time out", "path": "docs/"}
-    texts = [tools("search", **asked, **at).shown[0].text for at in ({}, {"ref": "v1.0"})]
+    arguments = {"query": "when do requests time out", "path": "docs/"}
+    texts = [tools("search", **arguments, **at).shown[0].text for at in ({}, {"ref": "v1.0"})]
     assert ["5 seconds" in text for text in texts] == [True, False]
     assert ["30 seconds" in text for text in texts] == [False, True]
     assert tools("grep", pattern="30 seconds").body == []

@@ -32,7 +32,10 @@ def test_real_run_of_pytest_is_read_and_compared_with_the_one_before():
     }
     assert runs.count_results(before) == RunCounts(8, 4, 1, 2, 1)
     compared = runs.compare_runs(before, after)
-    assert [item.test_id for item in compared.fixed] == ["test_shapes.test_circle", "test_shapes.test_database"]
+    assert [transition.test_id for transition in compared.fixed] == [
+        "test_shapes.test_circle",
+        "test_shapes.test_database",
+    ]
     assert compared.regressions == ["test_shapes.test_halve[0]"]
 
 
@@ -133,7 +136,8 @@ def test_evidence_scores_match_the_documented_weights():
     assert evidence_records.combined_score([0.7] * 1000, 0) == 1
     assert evidence_records.transition_weight("error", "pass") == 0.7
     assert [
-        evidence_records.transition_weight(*item) for item in (("pass", "pass"), ("skip", "pass"), ("fail", "error"))
+        evidence_records.transition_weight(*outcomes)
+        for outcomes in (("pass", "pass"), ("skip", "pass"), ("fail", "error"))
     ] == [0, 0, 0]
     assert [
         evidence_records.resolution_weight("x", verified=True),
@@ -144,7 +148,7 @@ def test_evidence_scores_match_the_documented_weights():
     assert evidence_records.compute_improvement(10, 20, points=False) == -100
     assert [evidence_records.compute_improvement(0, after, points=False) for after in (0, 1)] == [0, -100]
     assert evidence_records.compute_improvement(80, 75, points=True) == -5, "falling coverage is no improvement"
-    assert [evidence_records.quality_weight(item, points=False) for item in (None, -5, 0, 10, 20, 90)] == [
+    assert [evidence_records.quality_weight(change, points=False) for change in (None, -5, 0, 10, 20, 90)] == [
         0,
         0,
         0,

@@ -168,10 +168,10 @@ def test_chats_and_code_name_each_other_and_two_branches_that_add_a_chat_keep_bo
     project.git("switch", "-q", "main")
     tools("dolt_status")
     assert metadata(project, "codebase_v1", "one")["related_chat_ids"] == [first["chat_id"]]
-    here = log_chat(tools, file_changes=[CHANGE])
+    main_chat = log_chat(tools, file_changes=[CHANGE])
     tools("dolt_commit", message="here")
     assert tools("merge_branch", source="aside")["conflicts"] == []
-    ids = sorted(item["chat_id"] for item in (first, aside, here))
+    ids = sorted(chat["chat_id"] for chat in (first, aside, main_chat))
     assert metadata(project, "codebase_v1", "one")["related_chat_ids"] == ids
     assert sorted(stored(project, "chat_history_v1")) == ids
 

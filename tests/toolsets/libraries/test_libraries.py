@@ -213,11 +213,11 @@ def test_only_regular_files_of_a_bearable_size_are_read(tools, project, guide, m
 
 def test_file_that_changes_while_it_is_read_is_read_again(project, guide, monkeypatch):
     """Its bytes, its time and its hash are of one moment, or nothing is taken."""
-    fstat, left = os.fstat, [3]
+    fstat, remaining = os.fstat, [3]
 
     def growing(descriptor: int) -> os.stat_result:
-        if left[0] and os.path.realpath(f"/proc/self/fd/{descriptor}") == str(guide):
-            left[0] -= 1
+        if remaining[0] and os.path.realpath(f"/proc/self/fd/{descriptor}") == str(guide):
+            remaining[0] -= 1
             guide.write_text(guide.read_text() + "More.\n")
         return fstat(descriptor)
 
@@ -225,7 +225,7 @@ def test_file_that_changes_while_it_is_read_is_read_again(project, guide, monkey
         monkeypatch.setattr(os, "fstat", growing)
         whole = files.read_file(ws, files.resolve_file(guide))
         assert whole.data == guide.read_bytes()
-        left[0] = 100
+        remaining[0] = 100
         with pytest.raises(FileFailed):
             files.read_file(ws, files.resolve_file(guide))
 
@@ -362,13 +362,13 @@ def test_search_ranks_the_passages_of_libraries_alone_by_words_and_meaning(stock
     assert [(hit["doc_id"], hit["chunk_index"], hit["score"]) for hit in hits] == [
         (hit.doc_id, hit.chunk, hit.score) for hit in ours
     ]
-    assert [item["library"] for item in found(stocked, "owls granite", library="rocks")] == ["rocks"]
+    assert [passage["library"] for passage in found(stocked, "owls granite", library="rocks")] == ["rocks"]
     assert found(stocked, "owls", library="notes") == [], "no library"
     assert found(stocked, "owls", library="rocks", filter={"library": "birds"}) == []
 
 
 def test_filter_takes_every_key_of_the_specification(stocked, project):
-    long = next(item for item in found(stocked, "number 39", top_k=100) if item["chunk_index"] == 1)
+    long = next(passage for passage in found(stocked, "number 39", top_k=100) if passage["chunk_index"] == 1)
     [row] = [document for document in stocked("list_documents")["documents"] if document["doc_id"] == long["doc_id"]]
     one = {
         "doc_id": long["doc_id"],
@@ -383,13 +383,13 @@ def test_filter_takes_every_key_of_the_specification(stocked, project):
     }
     whole = {"content": long["content"], "id": f"{long['doc_id']}_chunk_1"}
     for key, value in whole.items():
-        assert [item["chunk_index"] for item in found(stocked, "owls", filter={key: value})] == [1], key
-    assert {item["chunk_index"] for item in found(stocked, "owls", top_k=100, filter={"chunk_index": "1"})} == {1}
+        assert [passage["chunk_index"] for passage in found(stocked, "owls", filter={key: value})] == [1], key
+    assert {passage["chunk_index"] for passage in found(stocked, "owls", top_k=100, filter={"chunk_index": "1"})} == {1}
     assert {document["file_type"] for document in found(stocked, "owls", top_k=100, filter={"file_type": "text"})} == {
         "text"
     }
     same = {"created_at": row["created_at"].replace("Z", "+00:00"), "page": 0, "library": "birds"}
-    assert {item["library"] for item in found(stocked, "owls", filter=same)} == {"birds"}
+    assert {passage["library"] for passage in found(stocked, "owls", filter=same)} == {"birds"}
     for none in ({"page": 3}, {"title": "Absent"}, {"doc_id": "absent"}, {"last_modified": "yesterday"}):
         assert found(stocked, "owls", filter=none) == [], none
     for wrong in ({"team": "core"}, {"title": True}, {"title": 1.5}, {"title": {"$ne": "x"}}, {"title": None}):
@@ -403,11 +403,12 @@ def test_passage_knows_its_page_where_its_text_has_pages(tools, project):
     took(tools, "paper.txt")
     took(tools, "paper.pdf")
     paged = {
-        item["chunk_index"]: item["page"] for item in found(tools, "bats", top_k=100, filter={"title": "paper.txt"})
+        passage["chunk_index"]: passage["page"]
+        for passage in found(tools, "bats", top_k=100, filter={"title": "paper.txt"})
     }
     assert [page for _, page in sorted(paged.items())] == [1, 3, 3, 4]
     assert sorted(
-        item["chunk_index"] for item in found(tools, "bats", top_k=100, filter={"page": 3, "file_type": "text"})
+        passage["chunk_index"] for passage in found(tools, "bats", top_k=100, filter={"page": 3, "file_type": "text"})
     ) == [1, 2]
     herons = found(tools, "herons", filter={"file_type": "pdf"})
     assert {heron["page"]: heron["content"].strip() for heron in herons} == dict.fromkeys(

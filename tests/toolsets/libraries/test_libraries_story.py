@@ -66,7 +66,7 @@ def test_library_belongs_to_its_branch_and_is_merged_resolved_and_found(project:
         conflict = await call("merge_branch", source="plain")
         assert conflict["error"] == "MERGE_CONFLICT"
         assert [document["doc_id"] for document in conflict["details"]["conflicts"]] == [first["doc_id"]]
-        assert [item["fields"] for item in conflict["details"]["conflicts"]] == [["content"]], (
+        assert [document["fields"] for document in conflict["details"]["conflicts"]] == [["content"]], (
             "what it was made of is none"
         )
         decided = await call("resolve_conflicts", table="documents", strategy="theirs", commit=True)

@@ -42,12 +42,12 @@ def page(text, etag='"1"'):
     """A page that is not sent to whoever has it."""
 
     def answer(request):
-        known = request.headers["If-None-Match"] == etag
-        request.send_response(304 if known else 200)
+        is_unchanged = request.headers["If-None-Match"] == etag
+        request.send_response(304 if is_unchanged else 200)
         request.send_header("Content-Type", "text/html")
         request.send_header("ETag", etag)
         request.end_headers()
-        if not known:
+        if not is_unchanged:
             request.wfile.write(text.encode())
 
     return answer

@@ -61,10 +61,10 @@ def test_page_comes_with_what_its_server_says_of_it(site):
         etag='"v1"',
         last_modified="2015-10-21T07:28:00Z",
     )
-    [asked] = site.asked
-    assert asked.headers["user-agent"].startswith("vmrag-link/")
-    assert "authorization" not in asked.headers
-    assert "if-none-match" not in asked.headers
+    [request] = site.asked
+    assert request.headers["user-agent"].startswith("vmrag-link/")
+    assert "authorization" not in request.headers
+    assert "if-none-match" not in request.headers
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_headers_that_say_nonsense_say_nothing(site):
 
 def test_page_that_did_not_change_is_not_sent_again(site):
     def unless_known(request):
-        known = request.headers["If-None-Match"] == '"v1"' or request.headers["If-Modified-Since"] == DATE
-        request.send_response(304 if known else 200)
+        is_unchanged = request.headers["If-None-Match"] == '"v1"' or request.headers["If-Modified-Since"] == DATE
+        request.send_response(304 if is_unchanged else 200)
         request.send_header("ETag", '"v1"')
         request.end_headers()
 

@@ -36,7 +36,7 @@ def similar(tools: Tools, query: str, **more: Any) -> list[tuple[str, float]]:
     similar_thoughts = tools("chroma_find_similar_thoughts", query=query, **{"threshold": 0.05} | more)[
         "similar_thoughts"
     ]
-    return [(item["id"], item["similarity"]) for item in similar_thoughts]
+    return [(thought["id"], thought["similarity"]) for thought in similar_thoughts]
 
 
 def leads(answer: dict[str, Any]) -> list[str]:
@@ -110,10 +110,10 @@ def test_thoughts_are_found_by_what_they_are_about_and_sessions_by_the_mean_of_t
     hits = similar(tools, "owls sleep by day")
     assert hits[0] == ("thought_plan_1", 1.0)
     assert {"x", "y", "thought_plan_z", "thought_plan_7"}.isdisjoint(dict(hits)), "of the same text, and no thoughts"
-    assert [item for item, _ in similar(tools, "owls sleep by day", n_results=1)] == ["thought_plan_1"]
+    assert [thought for thought, _ in similar(tools, "owls sleep by day", n_results=1)] == ["thought_plan_1"]
     assert "thought_plan_2_branch_aside" in dict(hits)
     assert "thought_plan_2_branch_aside" not in dict(similar(tools, "owls sleep by day", include_branches=False))
-    assert [item for item, _ in similar(tools, "slow index", session_id="other")] == ["thought_other_1"]
+    assert [thought for thought, _ in similar(tools, "slow index", session_id="other")] == ["thought_other_1"]
     none = tools("chroma_find_similar_thoughts", query="bats", threshold=1)
     assert (none["similar_thoughts"], none["total_found"], none["threshold_used"]) == ([], 0, 1)
     assert f"threshold={none['best_similarity']}" in none["message"]
@@ -141,9 +141,9 @@ def test_thoughts_are_found_by_what_they_are_about_and_sessions_by_the_mean_of_t
 
 def mean_cosine(query: str, texts: list[str]) -> float:
     model = HashModel()
-    mean = [sum(item) for item in zip(*(floats(entry) for entry in model.embed(texts)), strict=True)]
-    [asked] = model.embed_queries([query])
-    dot = sum(a * b for a, b in zip(mean, floats(asked), strict=True))
+    mean = [sum(column) for column in zip(*(floats(entry) for entry in model.embed(texts)), strict=True)]
+    [query_vector] = model.embed_queries([query])
+    dot = sum(a * b for a, b in zip(mean, floats(query_vector), strict=True))
     return dot / math.sqrt(sum(number * number for number in mean))
 
 

@@ -65,10 +65,10 @@ def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project):
         running.signal(signal.SIGKILL)
         acknowledged = {*"".join(lines).split(), *running.done().out.split()}
         assert acknowledged, "it was at work"
-        there = {*kept(project)}
-        assert expected | acknowledged <= there
-        assert len(there - expected - acknowledged) <= 1, "at most one was stored and not acknowledged yet"
-        expected = there
+        kept_before = {*kept(project)}
+        assert expected | acknowledged <= kept_before
+        assert len(kept_before - expected - acknowledged) <= 1, "at most one was stored and not acknowledged yet"
+        expected = kept_before
         assert {*found(tools, "thought", session_id=f"s{number}")} >= acknowledged
     with opened(project) as ws:
         assert ws.local.engine.find_damage() == ""
