@@ -117,6 +117,4 @@ def test_doctor_says_who_can_look_into_a_damaged_database(ada: Project, monkeypa
     monkeypatch.setattr(DoltEngine, "find_damage", lambda _: "A checksum differs.")
     report = ada.ask("doctor", code=1)
     findings_by_code = {finding["code"]: finding for topic in report["topics"] for finding in topic["findings"]}
-    assert (
-        findings_by_code["KB_DAMAGED"]["fix"] == "dolt fsck   (on the server, in the folder of the database)"
-    )
+    assert findings_by_code["KB_DAMAGED"]["fix"] == "dolt fsck   (on the server, in the folder of the database)"

@@ -170,9 +170,9 @@ def test_key_of_a_checkout_lets_the_knowledge_base_in(
         shutil.rmtree(bob.places.kb)
         bob.repo.git("config", "core.sshCommand", ssh_command(tmp_path / "sshd", tmp_path / "temp"))
         travels(bob, "by-key")
-        environment = credentials.build_environment(bob.places, credentials.read_credentials(bob.places), may_ask=False)[
-            "GIT_SSH_COMMAND"
-        ]
+        environment = credentials.build_environment(
+            bob.places, credentials.read_credentials(bob.places), may_ask=False
+        )["GIT_SSH_COMMAND"]
         assert environment.startswith(f'"{shutil.which("ssh")}" -i "$RUNNER_TEMP/')
         assert environment.endswith("-o ServerAliveCountMax=3 -o BatchMode=yes")
 

@@ -44,7 +44,9 @@ def test_stashed_documents_come_back_with_their_marks(dirty, workspace, how):
         branch = workspace.kb_branch()
         assert branch is not None
         assert (result.handling, branch.dirty, wip(workspace)) == (how, False, [result.aside])
-        assert {document.doc_id: document.content for document in workspace.engine.read_documents(result.held)} == EDITED
+        assert {
+            document.doc_id: document.content for document in workspace.engine.read_documents(result.held)
+        } == EDITED
     assert dirty.texts() == EDITED
     assert dirty.marks() == {"a": "modified", "b": "removed", "c": None, "d": "added"}
     assert wip(workspace) == []

@@ -117,8 +117,10 @@ def test_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_that
 
 
 def test_prompt_that_needs_a_tool_is_not_listed_without_it():
-    assert [prompt.name for prompt in listed(selection(Chosen()))] == [*PROMPTS]
-    assert "prepare_knowledge_commit" not in {prompt.name for prompt in listed(selection(Chosen(read_only=True)))}
+    assert [prompt.name for prompt in list_prompts(select_tools(ToolChoice()))] == [*PROMPTS]
+    assert "prepare_knowledge_commit" not in {
+        prompt.name for prompt in list_prompts(select_tools(ToolChoice(read_only=True)))
+    }
 
 
 @pytest.mark.parametrize("kind", [NoChanges, IndexFailed, VmragError])
