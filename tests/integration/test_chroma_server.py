@@ -387,7 +387,7 @@ def test_gc_drops_only_unreachable_collections_of_its_repository(paid, database)
         (building, {"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}),
         (abandoned, {"vmrag_holder": "x", "vmrag_until": int(time.time()) - 60}),
     ):
-        client.create(name, metadata)
+        client.create_collection(name, metadata)
     before = set(database.collections())
     said = paid.vmrag("gc", "--server").out
     assert f"Would delete {gone} (old, 0 records)." in said

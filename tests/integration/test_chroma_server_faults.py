@@ -207,7 +207,7 @@ def test_sync_waits_for_another_client_that_uploads(shared, network, services, m
         for sealed_name in database.sealed()
         if database.collections()[sealed_name]["metadata"]["collection"] == "api"
     )
-    collection = client.find(api)
+    collection = client.find_collection(api)
     client.change(
         collection, name=api + contents.BUILDING, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}
     )
@@ -327,7 +327,7 @@ def test_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
     slow, quick = sharing.Lease(client, name), sharing.Lease(database.client(), name)
     assert slow.acquire()
     assert not quick.acquire()
-    assert client.change(slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1})
+    assert client.update_collection(slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1})
     assert quick.acquire()
     slow._renewed = 0.0
     with pytest.raises(sharing.LeaseLost):
@@ -339,7 +339,7 @@ def test_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
 def test_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
     client = database.client()
     name = contents.collection_name("0" * 12, "1" * 32)
-    client.create(name + contents.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
+    client.create_collection(name + contents.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
     assert sharing.Lease(client, name).acquire()
 
 
@@ -347,14 +347,14 @@ def test_silent_server_is_asked_once_and_not_for_every_request(database, monkeyp
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     client = database.client(f"http://127.0.0.1:{free_port()}", seconds=1)
     with pytest.raises(ChromaServerFailed):
-        client.find("vmrag-x")
+        client.find_collection("vmrag-x")
     with pytest.raises(ChromaServerFailed, match="is not contacted for 30 s"):
         client.collections()
 
 
 def test_list_of_collections_that_never_ends_is_given_up(database, network):
     client = database.client(network.url)
-    result = {"id": client.create("vmrag-x", {"a": 1}).id, "name": "vmrag-x"}
+    result = {"id": client.create_collection("vmrag-x", {"a": 1}).id, "name": "vmrag-x"}
     network.rule = lambda request: Fault(told=lambda _: [result] * 100) if "?limit=" in request.path else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vmrag_link.chroma_server.client.MOST_COLLECTIONS", 500)
@@ -366,7 +366,7 @@ def test_client_ignores_collection_configuration_of_the_server(database, network
     """Chroma's own client would make the embedding function that it names."""
     hostile = {"hnsw": None, "embedding_function": {"type": "known", "name": "default", "config": {"__import__": "os"}}}
     client = database.client(network.url)
-    client.create("vmrag-x", {"a": 1})
+    client.create_collection("vmrag-x", {"a": 1})
     network.rule = lambda _: Fault(told=lambda found: found | {"configuration_json": hostile, "schema": [[]]})
     collection = client.find("vmrag-x")
     assert msgspec.to_builtins(collection) == {"id": collection.id, "name": "vmrag-x", "metadata": {"a": 1}}

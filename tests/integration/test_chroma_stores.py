@@ -75,7 +75,7 @@ def held(path: Path) -> dict[str, dict[str, tuple[str | None, dict, list[float]]
 
 
 def page_rows(store, each: str):
-    for page in store.pages(each, BATCH, with_vectors=True):
+    for page in store.read_pages(each, BATCH, with_vectors=True):
         yield from page
 
 
@@ -230,7 +230,7 @@ def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
 def test_store_comparison_finds_each_kind_of_difference(kb, change):
     first, _ = grown(kb)
     path = make(kb, first).path
-    with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
+    with contextlib.closing(OpenIndex(kb.views.view_path(first))) as index:
         assert check.find_difference(path, index, with_texts=True) == ""
         with contextlib.closing(open_store(path)) as store:
             guide = store.list_collection_ids()["guide"]
@@ -258,7 +258,7 @@ def test_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
     with kb.draft(copied) as draft:
         draft.note_unembedded({"old": "nobody answers"})
         stand_in = make_uniform_vector(collection().embedding_dimensions)
-        draft.embed("old", {f"o{n}": stand_in for n in range(3)})
+        draft.replace_vectors("old", {f"o{n}": stand_in for n in range(3)})
         draft._given_vectors = False
         draft.publish(copied, revision=first)
     made = make(kb, first, folder=copied)
@@ -297,7 +297,7 @@ def test_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     assert said(killed) == "there"
     assert killed.wait() == -signal.SIGKILL
     kept = shelf(kb)
-    assert problem(kept, kept.store_path(second), kb.views.path(second)) == "it does not exist"
+    assert problem(kept, kept.store_path(second), kb.views.view_path(second)) == "it does not exist"
     assert len(kept.remove_unfinished()) == 1
     assert {path.name for path in kept.root.iterdir() if path.is_dir()} == {kept.store_path(first).name}
     assert make(kb, second).how == "delta"
@@ -368,7 +368,7 @@ def test_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, tmp
 def test_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):
     first, _ = grown(kb)
     path = make(kb, first).path
-    index = kb.views.path(first)
+    index = kb.views.view_path(first)
     size = (path / stores.CONTENTS_FILE).stat().st_size
     (path / stores.CONTENTS_FILE).unlink()
     assert problem(shelf(kb), path, index) == f"{stores.CONTENTS_FILE} has -1 bytes instead of {size}"
@@ -390,7 +390,7 @@ def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
         " guide.metadata['revision'], guide.get(where={'source_id': 'd3'})['documents'])\n"
     )
     assert end(reader).strip() == f"20 ['d7_chunk_0'] ['d11_chunk_0'] {first} ['text number 3']"
-    assert problem(shelf(kb), path, kb.views.path(first)) == ""
+    assert problem(shelf(kb), path, kb.views.view_path(first)) == ""
     with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
         assert check.find_difference(path, index, with_texts=True) == ""
 

@@ -63,7 +63,7 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
                 text, file = message or "", None
                 if planned:
                     contents = "\n".join(_list_contents(ws, planned, with_git=with_git))
-                    text, file = drafts.enter_context(_import_editor().edited_message(ws.places, contents))
+                    text, file = drafts.enter_context(_import_editor().open_edited_message(ws.places, contents))
                 signed = operation.resolve_author(ws, author) if author else None
                 report = operation.commit(ws, text, author=author, planned=planned)
             later = operation.list_unplanned(ws, planned, report) if planned else ()
@@ -71,7 +71,7 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
         # The session of the engine is closed now: git's hooks can open the knowledge base.
         if with_git:
             if file is None and "\n" in text.strip():  # an error names a file, because a hint has one line
-                file = drafts.enter_context(_import_editor().written_message(ws.places, text))
+                file = drafts.enter_context(_import_editor().open_written_message(ws.places, text))
             commit = commit_to_git(ws.places, report, text, file=file, author=signed, show=not hidden)
     lines = [f"[{report.branch} {report.revision[:7]}] {read_subject(text)}", f" {report.changes.text}"]
     lines += [f" also {change}, stored while you wrote the message" for change in later]
