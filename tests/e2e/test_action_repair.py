@@ -212,7 +212,7 @@ def test_job_that_is_killed_before_it_pushes_the_branch_leaves_no_pin_without_kn
 def killing(folder: Path) -> Path:
     """The Action, whose repair dies when it is about to push the branch."""
     code = (
-        "import os, sys; from vmrag_link.ops.hosting import update_branch; "
+        "import os, sys; from vmrag_link.ops.pull_requests import update_branch; "
         "update_branch.push_branch = lambda *a, **k: os.kill(os.getpid(), 9); "
         'from vmrag_action.__main__ import main; sys.exit(main([\\"repair\\"]))'
     )

@@ -127,7 +127,7 @@ def test_log_accepts_a_closed_pipe(project):
 
 def test_bug_leaves_a_log_and_a_way_to_report_it(project):
     program = (
-        "import sys; from vmrag_link.ops.documents import listing; from vmrag_link.cli.main import main\n"
+        "import sys; from vmrag_link.ops import listing; from vmrag_link.cli.main import main\n"
         "listing.list_documents = lambda *_: 1 / 0\nmain(sys.argv[1:])"
     )
     result = subprocess.run(

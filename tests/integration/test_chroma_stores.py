@@ -391,7 +391,7 @@ def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
     )
     assert end(reader).strip() == f"20 ['d7_chunk_0'] ['d11_chunk_0'] {first} ['text number 3']"
     assert problem(shelf(kb), path, kb.views.view_path(first)) == ""
-    with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
+    with contextlib.closing(OpenIndex(kb.views.view_path(first))) as index:
         assert check.find_difference(path, index, with_texts=True) == ""
 
 

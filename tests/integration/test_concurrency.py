@@ -233,7 +233,7 @@ BETWEEN = {
         "_refuse_sources",
         ("add", "-m", "Paused.", "--collection", "handbook", "--id", "paused.md"),
     ),
-    "query": ("vmrag_link.workspace.follow.follow_pin", "pending", ("query", "garden")),
+    "query": ("vmrag_link.workspace.follow.follow_pin", "list_pending", ("query", "garden")),
 }
 """By command: the function that it calls between its read of HEAD and the pin and its use of
 them.

@@ -66,7 +66,7 @@ def test_clone_without_a_knowledge_base_shows_what_it_pins(project):
     [("raise ZeroDivisionError('x')", 4, "INTERNAL_ERROR"), ("raise KeyboardInterrupt", 130, "INTERRUPTED")],
 )
 def test_bugs_and_interruptions_are_json_for_programs_too(project, failure, code, name):
-    body = f"from vmrag_link.ops.documents import listing\ndef broken(*_): {failure}\nlisting.list_documents = broken"
+    body = f"from vmrag_link.ops import listing\ndef broken(*_): {failure}\nlisting.list_documents = broken"
     result = driven(project, body, "list", "--json")
     assert result.code == code
     error = error_of(result)
@@ -193,7 +193,7 @@ def test_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypatc
 @pytest.mark.parametrize(
     ("body", "staged"),
     [
-        ("from vmrag_link.ops.pins import pinning; pinning.plumbing.stage = die", False),
+        ("from vmrag_link.workspace.pins import pinning; pinning.plumbing.stage = die", False),
         ("from vmrag_hooks import installer; installer.install_hooks = die", True),
     ],
 )

@@ -106,7 +106,7 @@ def test_move_that_is_killed_has_all_documents_and_is_made_again(tools, project)
     for number in (1, 2):
         think(tools, f"thought {number}", number)
     project.git("config", SETTING, "false")
-    step = "from vmrag_link.ops.system import relocation as m; m._plan_removing = die"
+    step = "from vmrag_link.ops.stores import relocation as m; m._plan_removing = die"
     assert driven(project, step, "learning", "move").code == -signal.SIGKILL
     texts = {f"thought_plan_{number}": f"thought {number}" for number in (1, 2)}
     assert kept(project) == texts
