@@ -363,7 +363,7 @@ def uncommitted_noted_in_vain(project: Project) -> None:
 
 DIES = {
     "unpinned": "import vmrag_link.workspace.pins.pinning as m; m.write_pin = die",
-    "replaying": f"from {ENGINE_CLASS} as m; m.take_back = die",
+    "replaying": f"from {ENGINE_CLASS} as m; m.discard_saved_rows = die",
 }
 
 
