@@ -74,18 +74,18 @@ def refusals(tool: str) -> list[Expected]:
     Errors that take more than a call have tests of their own.
     """
     contract = TOOLS[tool]
-    result = list(_failing(tool, contract["errors"], examples(tool)[0].call, own=True))
+    result = list(_failing(tool, contract["errors"], examples(tool)[0].call, case_errors_only=True))
     usual = contract.get("usual", examples(tool)[0].call)
     for group in contract["common_errors"]:
-        result += _failing(tool, COMMON["error_groups"][group], usual, own=False)
+        result += _failing(tool, COMMON["error_groups"][group], usual, case_errors_only=False)
     return result
 
 
-def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any], *, own: bool) -> Iterator[Expected]:
+def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any], *, case_errors_only: bool) -> Iterator[Expected]:
     for code, error in errors.items():
         if "cannot" in error or "provoke" in error:
             continue
-        states = _states(error.get("given", "notes" if own else ()))
+        states = _states(error.get("given", "notes" if case_errors_only else ()))
         if tool in REPRESENTATIVES:
             states += _states(error.get("given_kinds", ()))
         for state in states:

@@ -483,9 +483,9 @@ def test_answers_are_those_of_the_developers_machine_however_the_index_came_to_b
         assert json.loads(result.stdout) == [fingerprint, [[list(hit) for hit in answer] for answer in expected]]
 
 
-def answers(ci: Ci, done: Finished) -> list[list[Any]]:
+def answers(ci: Ci, run: Finished) -> list[list[Any]]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in done.variables.items():
+        for name, value in run.variables.items():
             patch.setenv(name, value)
         return Project(ci.workspace).answers()
 

@@ -19,8 +19,8 @@ shared, world, ci = people.shared, people.world, hosted.ci
 ENVIRONMENT = "The job's environment: "
 
 
-def errors(done: Finished) -> list[tuple[str, str]]:
-    return [(annotation.title, annotation.file) for annotation in done.annotations if annotation.level == "error"]
+def errors(run: Finished) -> list[tuple[str, str]]:
+    return [(annotation.title, annotation.file) for annotation in run.annotations if annotation.level == "error"]
 
 
 def test_of_more_findings_than_the_runner_shows_the_worst_come_first_and_the_tenth_names_the_rest(ci):

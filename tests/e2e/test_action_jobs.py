@@ -438,7 +438,7 @@ def rows() -> list[object]:
 def test_job_comes_to_what_the_pages_say(github: GitHub, job: CiJob) -> None:
     event = job.state(github)
     before, saved = refs(github), len(github.saved)
-    github.access.asked.clear()
+    github.access.requests.clear()
     run = github.job(job.recipe, event, given=job.given, besides=job.besides)
     assert run.ours is not None or not job.passes
     assert (run.ours is None, run.passed) == (job.passes is None, job.passes is not False)
@@ -464,36 +464,36 @@ def test_job_comes_to_what_the_pages_say(github: GitHub, job: CiJob) -> None:
         assert told(twice) == told(run)
 
 
-def judge(github: GitHub, job: CiJob, done: Ran) -> None:
+def judge(github: GitHub, job: CiJob, run: Ran) -> None:
     comments = github.api.ours(7)
-    said = "\n".join(script.stdout for script in done.scripts) + "\n".join(comments)
-    if done.ours:
-        annotations = [annotation for annotation in done.ours.annotations if annotation.level == "error"]
+    said = "\n".join(script.stdout for script in run.scripts) + "\n".join(comments)
+    if run.ours:
+        annotations = [annotation for annotation in run.ours.annotations if annotation.level == "error"]
         assert {*job.errors} <= {document.title for document in annotations}
         assert {annotation.file for annotation in annotations} == ({job.at} if job.errors else set())
         said += (
-            done.ours.log
-            + html.unescape(done.ours.summary)
-            + "\n".join(str(annotation) for annotation in done.ours.annotations)
+            run.ours.log
+            + html.unescape(run.ours.summary)
+            + "\n".join(str(annotation) for annotation in run.ours.annotations)
         )
     for say in job.says:
         assert say in said
     for document in job.unsaid:
         assert document not in said
     assert len(comments) == job.comments
-    strangers = [path for path, _ in github.access.asked if not path.startswith("/them/project/")]
+    strangers = [path for path, _ in github.access.requests if not path.startswith("/them/project/")]
     assert bool(strangers) is job.asks
     assert not list(github.workspace.rglob("owned*"))
 
 
-def told(done: Ran) -> tuple[object, ...]:
+def told(run: Ran) -> tuple[object, ...]:
     """What a job says that does not tell which of two equal ones it was."""
-    assert done.ours
+    assert run.ours
     varies = {"index-path": "", "report-path": "", "cache-hit": "", "linked": ""}
     return (
-        done.passed,
-        done.ours.outputs | varies,
-        [(annotation.level, annotation.title, annotation.message) for annotation in done.ours.annotations],
+        run.passed,
+        run.ours.outputs | varies,
+        [(annotation.level, annotation.title, annotation.message) for annotation in run.ours.annotations],
     )
 
 
@@ -506,9 +506,9 @@ def moved(before: dict[str, str], after: dict[str, str]) -> set[str]:
     return {name for name, _ in before.items() ^ after.items()}
 
 
-def same_names(found: set[str], wanted: tuple[str, ...]) -> bool:
+def same_names(names: set[str], expected: tuple[str, ...]) -> bool:
     """`wanted` may end where a hash begins."""
-    return {next((prefix for prefix in wanted if name.startswith(prefix)), name) for name in found} == set(wanted)
+    return {next((prefix for prefix in expected if name.startswith(prefix)), name) for name in names} == set(expected)
 
 
 def pinned(github: GitHub) -> str:
@@ -517,10 +517,10 @@ def pinned(github: GitHub) -> str:
     return match[1] if match else ""
 
 
-def answers(github: GitHub, done: Ran) -> list[list[object]]:
-    assert done.ours
+def answers(github: GitHub, run: Ran) -> list[list[object]]:
+    assert run.ours
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in done.ours.variables.items():
+        for name, value in run.ours.variables.items():
             patch.setenv(name, value)
         return Project(github.workspace).answers()
 

@@ -42,9 +42,9 @@ class Shown:
     like.
     """
 
-    def __init__(self, done: Finished) -> None:
-        assert len(done.summary.encode()) <= MAX_BYTES
-        html = MarkdownIt("commonmark").enable("table").render(done.summary)
+    def __init__(self, run: Finished) -> None:
+        assert len(run.summary.encode()) <= MAX_BYTES
+        html = MarkdownIt("commonmark").enable("table").render(run.summary)
         self.page = LexborHTMLParser(html)
         self.text = self.page.body.text(separator=" ")
 

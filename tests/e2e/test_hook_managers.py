@@ -86,7 +86,7 @@ class Team:
         return self.project.git("ls-remote", "origin", DATA).partition("\t")[0]
 
 
-@pytest.fixture(params=MANAGERS, ids=lambda each: each.package)
+@pytest.fixture(params=MANAGERS, ids=lambda manager: manager.package)
 def team(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
     isolate(monkeypatch, tmp_path / "home")
     return Team(tmp_path, request.param)

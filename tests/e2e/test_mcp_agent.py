@@ -111,9 +111,9 @@ def test_every_answer_is_right_for_the_branch_at_that_moment(project: Project, e
         while len(answers) < seen + 2 and time.monotonic() < until:  # the first one may have been asked before
             time.sleep(0.01)
 
-    async def person(done: anyio.Event) -> None:
+    async def person(finished: anyio.Event) -> None:
         await anyio.to_thread.run_sync(busy_person, project, read_an_answer)
-        done.set()
+        finished.set()
 
     async def agent() -> None:
         server = StdioServerParameters(command=SERVER[0], args=list(SERVER[1:]), cwd=project.top, env=dict(os.environ))

@@ -120,7 +120,9 @@ def test_inspector_calls_every_tool(peers, world):
     reading, changing = [], []
     for name, listed in load_catalogue().items():
         (reading if listed.reads else changing).append(examples(name)[0])
-    for given, group in itertools.groupby(sorted(reading, key=lambda each: each.given), lambda each: each.given):
+    for given, group in itertools.groupby(
+        sorted(reading, key=lambda example: example.given), lambda example: example.given
+    ):
         state = world.state(given)
         with serving(state.top) as url:
             for tool in group:

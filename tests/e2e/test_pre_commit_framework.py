@@ -180,10 +180,10 @@ def stage(project: Project, framework: Framework, tmp_path: Path, monkeypatch: p
     return Stage(project, framework, tmp_path)
 
 
-def said(done: Done, *, times: int) -> list[str]:
+def said(result: Done, *, times: int) -> list[str]:
     """Our lines: so many, wherever the frameworks have put them."""
-    lines = [line.strip() for line in done.out.splitlines() if line.lstrip().startswith("vmrag: ")]  # prek indents
-    assert len(lines) == times, done.out
+    lines = [line.strip() for line in result.out.splitlines() if line.lstrip().startswith("vmrag: ")]  # prek indents
+    assert len(lines) == times, result.out
     return lines
 
 

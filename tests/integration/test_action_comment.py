@@ -179,10 +179,10 @@ def test_comment_deleted_during_the_edit_is_created_again(api):
     api.troubles.append(Trouble("PATCH", EDIT, 404))
     real = api._right
 
-    def deleted(*asked: Any) -> Any:
+    def deleted(*arguments: Any) -> Any:
         if api.troubles == []:
             api.comments[7] = [comment for comment in api.comments[7] if comment is not gone]
-        return real(*asked)
+        return real(*arguments)
 
     api._right = deleted
     assert settle(api) == "created"
@@ -215,8 +215,8 @@ def data(**more: Any) -> CommentData:
 
 @pytest.fixture
 def other(api: CommentsApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
-    def run(**told: Any) -> str:
-        OtherJob(api, tmp_path, monkeypatch).run(**{"head": HEAD} | told)
+    def run(**fields: Any) -> str:
+        OtherJob(api, tmp_path, monkeypatch).run(**{"head": HEAD} | fields)
         said: str = capsys.readouterr().out
         assert TOKEN not in re.sub(r"(?m)^::add-mask::.*$", "", said)
         return said
@@ -257,8 +257,8 @@ def told(api: CommentsApi, other: Any) -> tuple[CommentsApi, Any]:
         "closed", "moved on", "of another pull request", "another base",
     ],
 )  # fmt: skip
-def test_data_that_do_not_belong_to_the_run_are_not_told_of(told, handed, run, pull, said):
-    api, other = told
+def test_data_that_do_not_belong_to_the_run_are_not_told_of(fields, handed, run, pull, said):
+    api, other = fields
     api.keep(RUN, {step.FILE: msgspec.json.encode(data(**handed))})
     request = api.requests[7]
     request["state"] = pull.get("state", "open")
@@ -295,7 +295,7 @@ def changed(**more: Any) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "left",
+    "files",
     [
         None, b"", b"PK", bomb(), lying(), encrypted(), {}, {"other.json": b"{}"}, {f"../{step.FILE}": b"{}"},
         {step.FILE: b"{}", "more": b""}, archive({step.FILE: json.dumps(GOOD).encode()}, zipfile.ZIP_LZMA),
@@ -305,9 +305,9 @@ def changed(**more: Any) -> dict[str, bytes]:
         changed(missing=[{"code": "::error::", "name": "x"}]), changed(documents_changed={"added": -4, "changed": 9}),
     ],
 )  # fmt: skip
-def test_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail(api, other, left):
-    if left is not None:
-        api.keep(RUN, left)
+def test_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail(api, other, files):
+    if files is not None:
+        api.keep(RUN, files)
     said = other()
     assert "has nothing to do on workflow_run" in said
     assert api.comments == {}

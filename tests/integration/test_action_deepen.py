@@ -219,17 +219,17 @@ def test_merge_bases_of_shallow_clone_match_whole_history(host, tmp_path, seed):
         recent = commits[-6:] if chance.random() < 0.8 else commits
         parents = chance.sample(recent, min(len(recent), chance.choice((1, 1, 1, 2, 2, 3))))
         commits.append(host.git("commit-tree", tree, *[f"-p{parent}" for parent in parents], "-m", str(number)))
-    left, right = commits[-1], chance.choice(commits[-6:-1])
-    for number, tip in enumerate((left, right)):
+    left_tip, right_tip = commits[-1], chance.choice(commits[-6:-1])
+    for number, tip in enumerate((left_tip, right_tip)):
         host.git("update-ref", f"refs/heads/tip{number}", tip)
-    whole = MergeBases(places(host), left, right)
+    whole = MergeBases(places(host), left_tip, right_tip)
     answered = settled = 0
     for depth in (1, 2, 3, 4, 6, 9, 13):
         repo = make_repo(tmp_path / f"clone{depth}")
         repo.git("remote", "add", "origin", f"file://{host.top}")
-        repo.git("fetch", "-q", f"--depth={depth}", "origin", left, right)
-        shallow_bases = MergeBases(places(repo), left, right)
-        for one, other in ((left, right), (right, left)):
+        repo.git("fetch", "-q", f"--depth={depth}", "origin", left_tip, right_tip)
+        shallow_bases = MergeBases(places(repo), left_tip, right_tip)
+        for one, other in ((left_tip, right_tip), (right_tip, left_tip)):
             bases = shallow_bases.find_bases(one, other)
             if bases is not None:
                 assert sorted(bases) == sorted(whole.find_bases(one, other) or []), depth

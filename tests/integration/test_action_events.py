@@ -136,8 +136,8 @@ def test_settings_of_the_base_can_be_read_afterwards_and_nothing_else_has_change
     assert top.git("status", "--porcelain") == ""
 
 
-def settings_named(top: Repo, found: Comparison, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in found.environment.items():
+def settings_named(top: Repo, comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in comparison.environment.items():
         monkeypatch.setenv(name, value)
     return agreements.load_settings(plumbing.locate_work_tree(top.top)).config.hooks.on_dirty
 

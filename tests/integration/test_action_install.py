@@ -29,7 +29,7 @@ NEVER = {"pygithub", "requests", "cryptography", "chromadb", "hatchling", "pytes
 
 
 @pytest.mark.parametrize(
-    ("modes", "there", "missing"),
+    ("modes", "installed", "missing"),
     [
         ({"link", "verify"}, set(), OF_THE_INDEX | OF_THE_WEB | OF_REPORTS),
         ({"repair", "update"}, OF_THE_WEB, OF_THE_INDEX | OF_REPORTS),
@@ -37,11 +37,11 @@ NEVER = {"pygithub", "requests", "cryptography", "chromadb", "hatchling", "pytes
         ({"report"}, OF_THE_INDEX | OF_THE_WEB | OF_REPORTS, set()),
     ],
 )
-def test_mode_needs_these_packages_and_no_others(modes: set[str], there: set[str], missing: set[str]) -> None:
+def test_mode_needs_these_packages_and_no_others(modes: set[str], installed: set[str], missing: set[str]) -> None:
     """The tests of each mode's step run with them alone (`tests.support.actions_runner`)."""
     for mode in modes:
         package_names = set(packages.list_package_names(packages.list_mode_extras([mode])))
-        assert there | {"actions-toolkit", "doltlite", "msgspec"} <= package_names
+        assert installed | {"actions-toolkit", "doltlite", "msgspec"} <= package_names
         assert package_names.isdisjoint(missing | NEVER)
 
 
@@ -99,7 +99,7 @@ class Machine:
     """A runner whose index is a folder: `brick`, of which the mode needs nothing else."""
 
     folder: Path
-    asked: install.InstallRequest
+    request: install.InstallRequest
 
     def step(self, name: str, **environ: str) -> tuple[int, dict[str, str]]:
         output = self.folder / "output"
@@ -196,7 +196,7 @@ def test_settings_in_the_work_tree_do_not_lead_uv_elsewhere(machine: Machine, mo
 
 def test_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine: Machine, monkeypatch) -> None:
     machine.shelf.mkdir()
-    install.mark_packages(machine.shelf, machine.asked)
+    install.mark_packages(machine.shelf, machine.request)
     monkeypatch.setattr(install, "_install_with", lambda *given: pytest.fail("it was installed again"))
     assert machine.step("choose")[1]["restore"] == "false"
     assert machine.step("install") == (0, {"fresh": "false"})
@@ -228,7 +228,7 @@ def test_later_use_in_the_job_keeps_what_an_earlier_one_installed(machine: Machi
 
 def test_another_checkout_of_the_action_in_the_same_job_runs_itself(machine: Machine, monkeypatch) -> None:
     machine.shelf.mkdir()
-    install.mark_packages(machine.shelf, machine.asked)
+    install.mark_packages(machine.shelf, machine.request)
     environment = install.action_folder({"RUNNER_TEMP": str(machine.folder)}) / "venv"
     for root in (packages.ROOT, machine.folder / "other"):
         monkeypatch.setattr(packages, "ROOT", root)

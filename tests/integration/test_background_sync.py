@@ -296,10 +296,10 @@ def test_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(proj
     assert not linked.top.exists()
 
 
-def holder(own: Path) -> int:
+def holder(own_folder: Path) -> int:
     """The process that syncs a work tree."""
     deadline = time.monotonic() + 20
-    while (result := locks.read_holder(own / "sync.lock")) is None or not (own / "sync.log").exists():
+    while (result := locks.read_holder(own_folder / "sync.lock")) is None or not (own_folder / "sync.log").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return result[0]

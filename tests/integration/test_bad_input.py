@@ -347,7 +347,7 @@ def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_
 
 
 @pytest.mark.parametrize(
-    ("left", "imports", "commits"),
+    ("free", "imports", "commits"),
     [
         (0, "DATABASE_ERROR", "FILE_SYSTEM_ERROR"),
         (40_000, "DATABASE_ERROR", ""),
@@ -359,13 +359,13 @@ def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_
 @pytest.mark.sample(2)
 @pytest.mark.hooks("on")
 def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_goes_on(
-    stocked, tmp_path, left, imports, commits
+    stocked, tmp_path, free, imports, commits
 ):
     stocked.put("note.md", "A note about zebras.")
     pages(stocked, range(500, 540), folder="more")
     expected = stocked.texts()
     with small_disk(stocked.shared, kilobytes=16_000) as fill:
-        fill(left)
+        fill(free)
         result = stocked.run_quietly("import", "more", "--collection", "handbook", "--base", "more", "--json")
         if imports:
             _says_that_the_disk_is_full(result, imports)
@@ -394,9 +394,9 @@ def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_go
         assert stocked.status()["kb"]["dirty"] is False
 
 
-def _says_that_the_disk_is_full(done: Done, code: str) -> None:
-    error = error_of(done)
-    assert (done.code, error["code"]) == (3, code)
+def _says_that_the_disk_is_full(result: Done, code: str) -> None:
+    error = error_of(result)
+    assert (result.code, error["code"]) == (3, code)
     assert "full" in error["message"] or "No space" in error["message"]
 
 

@@ -26,10 +26,10 @@ def hint(project: Project) -> str:
     return error["hint"]
 
 
-def obey(project: Project, told: str) -> None:
+def obey(project: Project, hint_text: str) -> None:
     """Type what a hint shows, without the remark behind it."""
     vmrag = shlex.join([str(Path(sys.executable).parent / "vmrag")])
-    line = told.partition("   (")[0].replace("vmrag ", f"{vmrag} ")
+    line = hint_text.partition("   (")[0].replace("vmrag ", f"{vmrag} ")
     result = subprocess.run(["sh", "-c", line], cwd=project.top, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result
 

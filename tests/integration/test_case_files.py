@@ -242,9 +242,9 @@ HOSTILE = "\x00\x1b[31m\x85\u2028\u202e\ufffe\uffff\ud800 ]]> <&\"' ok 2 - x\n  
 @pytest.mark.parametrize("name", FORMATS)
 def test_strangers_texts_break_no_format(name):
     problem = CaseProblem(QUERY_MISSED, "error", HOSTILE, (HOSTILE,), (HOSTILE, "#"))
-    told = CaseProblem(QUERY_MISSED, "information", HOSTILE, ("b",))
+    case_problem = CaseProblem(QUERY_MISSED, "information", HOSTILE, ("b",))
     cases = [
-        CheckCase(HOSTILE, FILE, 7, (problem, told)),
+        CheckCase(HOSTILE, FILE, 7, (problem, case_problem)),
         CheckCase("#", FILE, 7, (CaseProblem(QUERY_MISSED, "information", "c", ("c",)),)),
         CheckCase("s", FILE, 1, (), HOSTILE),
     ]

@@ -51,7 +51,7 @@ def test_index_of_the_pin_is_put_on_the_server_once_sealed_and_under_a_name_that
     assert {record["metadata"]["source_id"] for record in records.values()} == set(TEXTS)
     assert TEXTS["river"] in {record["text"] for record in records.values()}
 
-    network.asked.clear()
+    network.requests.clear()
     paid.vmrag("sync", "--wait")
     assert network.count("POST", "/add") == network.count("POST", "/collections") == 0
 
@@ -91,7 +91,7 @@ def test_files_are_in_the_local_store_and_never_sent_to_a_server(paid, database,
     assert len(database.sealed()) == 2
     records = [row for name in database.sealed() for row in database.records(name).values()]
     assert {"pages"}.isdisjoint(row["metadata"]["collection"] for row in records)
-    assert not [request for request in network.asked if b"pangolins" in request.body]
+    assert not [request for request in network.requests if b"pangolins" in request.body]
 
 
 def test_process_in_the_background_puts_it_there(paid, database):
@@ -132,12 +132,12 @@ def test_only_records_that_are_lacking_are_downloaded(paid, database, services, 
     paid.vmrag("commit", "-m", "salt")
     paid.git("commit", "-q", "-a", "-m", "salt")
     share(paid)
-    services.asked.clear()
+    services.requests.clear()
     later = another_machine(paid, tmp_path / "later")
     (other.shared / "embeddings.sqlite").rename(later.shared / "embeddings.sqlite")
     database.use(later, network.url)
     later.vmrag("sync")
-    assert [len(request.json["ids"]) for request in network.asked if request.is_("POST", "/get")] == [1]
+    assert [len(request.json["ids"]) for request in network.requests if request.is_("POST", "/get")] == [1]
     assert paid_texts(services) == []
     assert later.answers() == paid.answers()
 
@@ -163,7 +163,7 @@ def test_without_a_voucher_the_server_is_not_even_asked(paid, database, services
     other = another_machine(paid, tmp_path / "other")
     database.use(other, network.url)
     other.vmrag("sync")
-    assert network.asked == []
+    assert network.requests == []
     assert len(paid_texts(services)) > len(TEXTS)
 
 
@@ -172,7 +172,7 @@ def test_vectors_that_this_machine_can_compute_are_never_asked_for(project, data
     project.forget_indexes()
     (project.shared / "embeddings.sqlite").unlink()
     project.vmrag("sync", "--rebuild")
-    assert network.asked == []
+    assert network.requests == []
 
 
 def test_vouchers_travel_with_pushes_and_a_colleague_downloads_what_was_paid_for_once(
@@ -200,17 +200,17 @@ def test_vouchers_travel_with_pushes_and_a_colleague_downloads_what_was_paid_for
 
     joins(ada)
     publishes(**TEXTS)
-    services.asked.clear()
+    services.requests.clear()
     bo = world.join("bo")
     joins(bo)
     bo.vmrag("sync")
     assert paid_texts(services) == []
     assert bo.answers() == ada.answers()
 
-    services.asked.clear()
+    services.requests.clear()
     publishes(salt="the sea is salty")
     assert [text for text in paid_texts(services) if text == "the sea is salty"] == ["the sea is salty"]
-    services.asked.clear()
+    services.requests.clear()
     bo.git("pull", "-q")
     bo.vmrag("sync")
     assert paid_texts(services) == []
@@ -255,7 +255,7 @@ def test_strangers_settings_send_nothing_anywhere_until_somebody_agrees(project,
     project.vmrag("query", "setup")
     assert "chroma.mode" in project.vmrag("status").out
     project.vmrag("doctor", code=None)
-    assert network.asked == []
+    assert network.requests == []
     project.vmrag("trust", "--yes")
     project.vmrag("sync")
     assert len(database.sealed()) == 1
@@ -266,11 +266,13 @@ def test_stranger_cannot_exchange_the_server_that_somebody_agreed_to(project, da
     project.vmrag("trust", "--yes")
     project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
     project.vmrag("sync", "--wait")
-    assert network.asked == []
+    assert network.requests == []
 
 
 def keys(network: Network) -> set[tuple[str | None, str | None]]:
-    return {(request.headers.get("X-Chroma-Token"), request.headers.get("Authorization")) for request in network.asked}
+    return {
+        (request.headers.get("X-Chroma-Token"), request.headers.get("Authorization")) for request in network.requests
+    }
 
 
 def test_key_of_the_environment_goes_to_an_address_that_this_machine_names_alone(project, database, network):
@@ -279,7 +281,7 @@ def test_key_of_the_environment_goes_to_an_address_that_this_machine_names_alone
     project.vmrag("trust", "--yes")
     project.vmrag("sync", env=given)
     assert keys(network) == {(None, None)}
-    network.asked.clear()
+    network.requests.clear()
     database.use(project, network.url)
     project.vmrag("sync", "--wait", env=given | {"VMRAG_CHROMA_SHARE": "wait"})
     assert keys(network) == {("ck-secret", "Basic YWRhOnB3")}
@@ -309,7 +311,7 @@ def test_invalid_api_key_is_rejected_and_not_printed(project, database):
 def test_no_services_setting_includes_the_chroma_server(paid, database, network):
     database.use(paid, network.url, share="wait")
     paid.vmrag("sync", env={"VMRAG_NO_SERVICES": "1"})
-    assert network.asked == []
+    assert network.requests == []
 
 
 # -- how it stands

@@ -42,7 +42,7 @@ def answering(ending: str, fault: Fault, method: str = "POST") -> Callable[[Requ
 
 
 def told(ending: str, change: Callable[[Any], Any], method: str = "POST") -> Callable[[Request], Fault | None]:
-    return answering(ending, Fault(told=change), method)
+    return answering(ending, Fault(rewrite=change), method)
 
 
 def vectors(page: dict[str, Any], change: Callable[[list[Any]], Any]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def last_only(page: dict[str, Any]) -> dict[str, Any]:
 
 
 def sealed(metadata: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda found: found | {"metadata": found["metadata"] | metadata}
+    return lambda collection: collection | {"metadata": collection["metadata"] | metadata}
 
 
 NAMED = "collections/vmrag-"
@@ -76,29 +76,29 @@ FAULTS: dict[str, Callable[[Request], Fault | None]] = {
     "it nests": answering("/get", Fault(status=200, said=b"[" * 200_000)),
     "records are missing": told("/get", last_only),
     "a text is another": told("/get", lambda page: page | {"documents": ["lies", *page["documents"][1:]]}),
-    "vectors are others": told("/get", lambda page: vectors(page, lambda each: each[::-1])),
+    "vectors are others": told("/get", lambda page: vectors(page, lambda vector: vector[::-1])),
     "one vector is another": told(
         "/get", lambda page: page | {"embeddings": [page["embeddings"][1], *page["embeddings"][1:]]}
     ),
-    "vectors are shorter": told("/get", lambda page: vectors(page, lambda each: each[:-1])),
+    "vectors are shorter": told("/get", lambda page: vectors(page, lambda vector: vector[:-1])),
     "vectors are missing": told("/get", lambda page: vectors(page, lambda _: None)),
-    "numbers are none": told("/get", lambda page: vectors(page, lambda each: [1e300, *each[1:]])),
+    "numbers are none": told("/get", lambda page: vectors(page, lambda vector: [1e300, *vector[1:]])),
     "the count is another": told("/count", lambda _: 3, "GET"),
     "the id leads elsewhere": lambda request: (
-        Fault(told=lambda found: found | {"id": "../../x"})
+        Fault(rewrite=lambda collection: collection | {"id": "../../x"})
         if NAMED in request.path and request.method == "GET"
         else None
     ),
     "the seal is another's": lambda request: (
-        Fault(told=sealed({"vmrag_count": 1})) if NAMED in request.path and request.method == "GET" else None
+        Fault(rewrite=sealed({"vmrag_count": 1})) if NAMED in request.path and request.method == "GET" else None
     ),
     "nothing is sealed": lambda request: (
-        Fault(told=lambda found: found | {"metadata": None})
+        Fault(rewrite=lambda collection: collection | {"metadata": None})
         if NAMED in request.path and request.method == "GET"
         else None
     ),
     "the name is another's": lambda request: (
-        Fault(told=lambda found: found | {"name": "other"})
+        Fault(rewrite=lambda collection: collection | {"name": "other"})
         if NAMED in request.path and request.method == "GET"
         else None
     ),
@@ -109,7 +109,7 @@ FAULTS: dict[str, Callable[[Request], Fault | None]] = {
 def shared(paid: Project, tmp_path, services) -> Project:
     """Another machine, whose index is on the server."""
     share(paid)
-    services.asked.clear()
+    services.requests.clear()
     return another_machine(paid, tmp_path / "other")
 
 
@@ -190,7 +190,7 @@ def test_vouched_vectors_replace_different_local_vectors(paid, shared, database,
         )
         odd = model.embed_queries(["something else"])[0]
         ws.embedding_cache.store_vectors(model.fingerprint, {content_hash(TEXTS["river"]): odd})
-    services.asked.clear()
+    services.requests.clear()
     database.use(shared, network.url)
     shared.vmrag("sync")
     assert paid_texts(services) == []
@@ -355,7 +355,7 @@ def test_silent_server_is_asked_once_and_not_for_every_request(database, monkeyp
 def test_list_of_collections_that_never_ends_is_given_up(database, network):
     client = database.client(network.url)
     result = {"id": client.create_collection("vmrag-x", {"a": 1}).id, "name": "vmrag-x"}
-    network.rule = lambda request: Fault(told=lambda _: [result] * 100) if "?limit=" in request.path else None
+    network.rule = lambda request: Fault(rewrite=lambda _: [result] * 100) if "?limit=" in request.path else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vmrag_link.chroma_server.client.MOST_COLLECTIONS", 500)
         with pytest.raises(ChromaServerFailed, match="lists more than 500 collections"):
@@ -367,6 +367,8 @@ def test_client_ignores_collection_configuration_of_the_server(database, network
     hostile = {"hnsw": None, "embedding_function": {"type": "known", "name": "default", "config": {"__import__": "os"}}}
     client = database.client(network.url)
     client.create_collection("vmrag-x", {"a": 1})
-    network.rule = lambda _: Fault(told=lambda found: found | {"configuration_json": hostile, "schema": [[]]})
+    network.rule = lambda _: Fault(
+        rewrite=lambda collection: collection | {"configuration_json": hostile, "schema": [[]]}
+    )
     collection = client.find("vmrag-x")
     assert msgspec.to_builtins(collection) == {"id": collection.id, "name": "vmrag-x", "metadata": {"a": 1}}

@@ -89,7 +89,7 @@ def test_index_of_many_records_long_ids_and_long_texts_goes_to_the_cloud_and_com
     texts = {record["metadata"]["source_id"]: record["text"] for record in database.records(big).values()}
     assert texts == {"big": None, "small": "short"}, "larger texts stay in the knowledge base"
 
-    services.asked.clear()
+    services.requests.clear()
     other = another_machine(paid, tmp_path / "other")
     other.vmrag("sync")
     assert paid_texts(services) == []
@@ -114,11 +114,11 @@ def test_server_of_ones_own_says_how_much_it_takes(database, network):
     assert database.client(network.url).limits == ServerLimits(1000)
     network.rule = lambda _: Fault(status=200, said=b'{"max_batch_size": 7}')
     assert database.client(network.url).limits == ServerLimits(7)
-    network.asked.clear()
+    network.requests.clear()
     mine = database.client(network.url)
     in_the_cloud = ChromaClient(type(mine.address)("cloud", network.url, "t" * 3, "d" * 3, 5.0))
     assert in_the_cloud.limits == CLOUD
-    assert network.asked == []
+    assert network.requests == []
 
 
 def test_clouds_own_address_gets_the_key_and_any_other_only_from_this_machine(project, monkeypatch):
@@ -127,13 +127,13 @@ def test_clouds_own_address_gets_the_key_and_any_other_only_from_this_machine(pr
 
     monkeypatch.setenv("CHROMA_API_KEY", "ck-1")
 
-    def headers(url: str = "", *, here: bool = False) -> Any:
+    def headers(url: str = "", *, is_trusted: bool = False) -> Any:
         config = Config(chroma=ChromaSettings(mode="cloud", url=url))
-        server = trusted.choose_server(LoadedSettings(config, [], frozenset({"chroma.url"} if here else ())))
+        server = trusted.choose_server(LoadedSettings(config, [], frozenset({"chroma.url"} if is_trusted else ())))
         assert server is not None
         return server.headers
 
     assert headers() == {"X-Chroma-Token": "ck-1"}
     assert headers("https://elsewhere.example.org") == {}
-    assert headers("https://elsewhere.example.org", here=True) == {"X-Chroma-Token": "ck-1"}
-    assert headers("http://elsewhere.example.org", here=True) == {}
+    assert headers("https://elsewhere.example.org", is_trusted=True) == {"X-Chroma-Token": "ck-1"}
+    assert headers("http://elsewhere.example.org", is_trusted=True) == {}

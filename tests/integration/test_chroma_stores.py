@@ -74,8 +74,8 @@ def held(path: Path) -> dict[str, dict[str, tuple[str | None, dict, list[float]]
         }
 
 
-def page_rows(store, each: str):
-    for page in store.read_pages(each, BATCH, with_vectors=True):
+def page_rows(store, collection_id: str):
+    for page in store.read_pages(collection_id, BATCH, with_vectors=True):
         yield from page
 
 
@@ -215,8 +215,8 @@ def test_unchanged_store_is_compared_once_after_each_boot(kb):
 def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
     first, _ = grown(kb)
 
-    def wrong(index: IndexReader, each: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
-        result = dict(vectors(kb)(index, each, texts))
+    def wrong(index: IndexReader, indexed: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
+        result = dict(vectors(kb)(index, indexed, texts))
         first = index.find_rows([("guide", "d0")])
         return result | {row: result[max(result)] for rows in first.values() for row in rows if row in result}
 

@@ -63,8 +63,8 @@ def test_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch)
     pinned = json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"]
     searched = Searcher.search
 
-    def interrupted(self, asked):
-        result = searched(self, asked)
+    def interrupted(self, queries):
+        result = searched(self, queries)
         project.git("switch", "-q", "--detach", "first")
         return result
 

@@ -721,7 +721,7 @@ def test_doctor_finds_broken_states_and_prints_the_repair(project, tmp_path, bro
         assert not finding["fix"].startswith(("vmrag ", "git ", "rm "))
 
 
-@pytest.mark.parametrize("broken", one_of_each(BROKEN, lambda each: each.code if each.fixed else each.level), ids=every)
+@pytest.mark.parametrize("broken", one_of_each(BROKEN, lambda case: case.code if case.fixed else case.level), ids=every)
 def test_fix_mends_what_is_safe_and_leaves_the_rest_to_the_user(project, broken):
     broken.breaks(project)
     before = findings(project)

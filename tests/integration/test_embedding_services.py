@@ -43,7 +43,7 @@ def filled(project: Project, services: Services, name: str = "openai") -> Tools:
     tools = Tools(project.top)
     tools("chroma_create_collection", collection_name="api", embedding_function=name)
     tools("chroma_add_documents", collection_name="api", documents=list(TEXTS.values()), ids=list(TEXTS))
-    services.asked.clear()
+    services.requests.clear()
     return tools
 
 
@@ -81,13 +81,13 @@ def test_collection_of_a_service_is_made_filled_and_queried(project, services, m
     address(project, services, name)
     tools = Tools(project.top)
     tools("chroma_create_collection", collection_name="api", embedding_function=name)
-    assert len(services.asked) == 1
+    assert len(services.requests) == 1
     tools("chroma_add_documents", collection_name="api", documents=list(TEXTS.values()), ids=list(TEXTS))
-    assert services.asked[1].texts == list(TEXTS.values())
+    assert services.requests[1].texts == list(TEXTS.values())
     assert (nearest(tools, "the sea"), nearest(tools, "an oven")) == ("river", "bread")
     info = tools("chroma_get_collection_info", collection_name="api")
     assert (info["embedding_function"], info["embedding_dimensions"]) == (name, 256)
-    assert {request.key for request in services.asked} == {KEY if name in KEYS else None}
+    assert {request.key for request in services.requests} == {KEY if name in KEYS else None}
     assert all(KEY.encode() not in path.read_bytes() for path in project.shared.rglob("*") if path.is_file())
 
 
@@ -96,7 +96,7 @@ def test_project_may_choose_a_service_for_new_collections(project, services):
     project.git("config", "vmrag.embedding.model", "ollama")
     project.put("river", TEXTS["river"], collection="api")
     assert project.ask("query", "sea", "--collection", "api")["results"][0]["doc_id"] == "river"
-    assert {request.path for request in services.asked} == {"/api/embed"}
+    assert {request.path for request in services.requests} == {"/api/embed"}
 
 
 def test_embedded_text_is_never_sent_again(project, services):
@@ -106,9 +106,9 @@ def test_embedded_text_is_never_sent_again(project, services):
     project.ask("query", "x", "--collection", "handbook")
     project.git("switch", "-q", "main")
     Tools(project.top)("chroma_modify_collection", collection_name="api", new_name="renamed")
-    assert services.asked == []
+    assert services.requests == []
     project.ask("query", "sea", "--collection", "renamed")
-    assert [request.texts for request in services.asked] == [["sea"]]
+    assert [request.texts for request in services.requests] == [["sea"]]
 
 
 def test_collection_keeps_its_model_when_the_settings_name_another(project, services):
@@ -118,7 +118,7 @@ def test_collection_keeps_its_model_when_the_settings_name_another(project, serv
     assert nearest(tools, "the sea") == "river"
     tools("chroma_create_collection", collection_name="newer", embedding_function="openai")
     tools("chroma_add_documents", collection_name="api", documents=["cheese"])
-    assert [request.body["model"] for request in services.asked] == [
+    assert [request.body["model"] for request in services.requests] == [
         "text-embedding-3-small",
         "text-embedding-3-large",
         "text-embedding-3-small",
@@ -140,7 +140,7 @@ def test_index_keeps_the_vectors_that_a_service_made_and_no_service_is_asked_for
     (project.shared / "embeddings.sqlite").unlink()
     [after] = Tools(project.top)("chroma_get_documents", **expected)["documents"]
     assert (len(after["embedding"][0]), after) == (256, before)
-    assert services.asked == []
+    assert services.requests == []
 
 
 # -- who has none
@@ -195,7 +195,7 @@ def test_here_where_the_index_is_a_missing_key_costs_queries_by_meaning_only(pro
     assert project.ask("query", "rest", "--collection", "handbook")["results"]
     project.forget_indexes()
     assert found_by_words(project) == ["river"]
-    assert services.asked == []
+    assert services.requests == []
 
 
 def found_by_words(project: Project) -> list[str]:
@@ -224,7 +224,7 @@ def test_on_a_machine_without_a_key_everything_works_that_needs_no_vectors(proje
         assert error["details"]["variable"] == "OPENAI_API_KEY"
     tools.error("EMBEDDING_SERVICE_ERROR", "chroma_get_documents", collection_name="api", include=["embeddings"])
     tools.error("EMBEDDING_SERVICE_ERROR", "chroma_add_documents", collection_name="api", documents=["x"])
-    assert services.asked == []
+    assert services.requests == []
 
 
 def test_when_the_key_is_there_the_next_query_by_meaning_finds_everything(project, services, tmp_path):
@@ -236,9 +236,9 @@ def test_when_the_key_is_there_the_next_query_by_meaning_finds_everything(projec
     result = other.vmrag("query", "sea", "--collection", "api", "--mode", "vector", "--json")
     assert "could not be embedded when the index was made. It is built again." in result.err
     assert result.json["results"] == expected
-    services.asked.clear()
+    services.requests.clear()
     assert other.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"] == expected
-    assert [request.texts for request in services.asked] == [["sea"]]
+    assert [request.texts for request in services.requests] == [["sea"]]
     assert other.consistent()
 
 
@@ -260,9 +260,9 @@ def test_index_without_vectors_gets_them_with_the_next_revision(project, service
     assert found_by_words(other) == ["river"]
     address(other, services, "openai")
     other.record("more", more="One more page.")
-    services.asked.clear()
+    services.requests.clear()
     assert other.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"][0]["doc_id"] == "river"
-    assert [request.texts for request in services.asked] == [["sea"]]
+    assert [request.texts for request in services.requests] == [["sea"]]
 
 
 def test_service_with_another_model_of_that_name_is_never_mixed_in(project, services):
@@ -303,7 +303,7 @@ def test_service_settings_of_a_branch_are_ignored(project, services, line, key):
     project.write(".vmrag.yaml", line.format(url=services.url) + "\n")
     result = project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.")
     assert f"ignoring untrusted setting {key} (line 1) of .vmrag.yaml" in result.err
-    assert services.asked == []
+    assert services.requests == []
 
 
 def test_local_model_needs_no_agreement(project):

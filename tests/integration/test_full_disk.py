@@ -15,9 +15,9 @@ from tests.support.cli import error_of, small_disk, start
 template, project = terminal.template, terminal.project
 
 
-@pytest.mark.parametrize("left", [0, 4096])
+@pytest.mark.parametrize("free", [0, 4096])
 @pytest.mark.sample(1)
-def test_gc_makes_its_own_room_on_a_full_disk(project, left):
+def test_gc_makes_its_own_room_on_a_full_disk(project, free):
     project.git("switch", "-q", "feature")
     project.git("switch", "-q", "main")
     project.put("note.md", "A note about zebras.")
@@ -25,7 +25,7 @@ def test_gc_makes_its_own_room_on_a_full_disk(project, left):
     spare = [path for path in (project.shared / "views").iterdir() if path.is_dir()]
     assert len(spare) > 1
     with small_disk(project.shared, kilobytes=12_000) as fill:
-        fill(left)
+        fill(free)
         result = project.run_quietly("gc", "--apply", "--json")
         assert result.code == 0, result
         assert result.json["leftovers"]["snapshots"]["names"]

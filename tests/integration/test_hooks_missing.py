@@ -151,7 +151,7 @@ GONE = {
 }
 
 
-@pytest.mark.parametrize("breaks", GONE, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("breaks", GONE, ids=lambda function: function.__name__)
 def test_lost_hooks_are_reported_and_restored_by_printed_command(project: Project, breaks) -> None:
     breaks(project)
     [sentence] = said(project)

@@ -363,13 +363,13 @@ def test_modules_of_another_environment_are_not_imported_in_place_of_ours(stage)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("there", [True, False], ids=["", "no knowledge base"])
-def test_with_nothing_to_do_no_program_is_needed(stage, shell, there, tmp_path):
+@pytest.mark.parametrize("existing", [True, False], ids=["", "no knowledge base"])
+def test_with_nothing_to_do_no_program_is_needed(stage, shell, existing, tmp_path):
     """Not even git, but for what a commit says of the pin, or a push of new commits."""
     (tmp_path / "empty").mkdir()
-    if not there:
+    if not existing:
         (stage.repo.top / ".git" / "vmrag" / "kb").rmdir()
-    for hook in hook_config.SYNCING if there else [hook for hook in hook_config.HOOKS if hook != "pre-push"]:
+    for hook in hook_config.SYNCING if existing else [hook for hook in hook_config.HOOKS if hook != "pre-push"]:
         result = stage.run(shell, hook, "a", "b", "1", PATH=str(tmp_path / "empty"))
         assert (result.returncode, result.stdout, result.stderr) == (0, "", ""), hook
     assert stage.starts() == []

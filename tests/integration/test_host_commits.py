@@ -87,13 +87,13 @@ def test_branch_gets_the_pin_and_keeps_every_other_entry(hub, tmp_path, options)
     assert work_state(repo) == state
 
 
-@pytest.mark.parametrize("there", ["nothing", "link", "folder"])
-def test_commit_with_pin_replaces_links_and_folders(hub, tmp_path, there):
+@pytest.mark.parametrize("existing", ["nothing", "link", "folder"])
+def test_commit_with_pin_replaces_links_and_folders(hub, tmp_path, existing):
     repo, places = job(hub, tmp_path)
     repo.git("rm", "-q", ".dolt-version")
-    if there == "link":
+    if existing == "link":
         (repo.top / ".dolt-version").symlink_to("bin/run")
-    if there == "folder":
+    if existing == "folder":
         repo.write(".dolt-version/file", "x")
     repo.git("add", "-A")
     tip = repo.commit("other")

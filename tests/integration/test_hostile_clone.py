@@ -75,7 +75,7 @@ def victim(project: Project, services: Services, outside: Outside, tmp_path: Pat
     project.git("commit", "-q", "-a", "-m", "the same again")
     project.git("push", "-q", "origin", "pull-request")
     project.git("clone", "-q", str(tmp_path / "origin.git"), str(tmp_path / "victim"))
-    services.asked.clear()
+    services.requests.clear()
     for variable in KEYS.values():
         monkeypatch.setenv(variable, KEY)
     monkeypatch.setattr(endpoint, "post_json", lambda url, *_, **__: pytest.fail(f"asked {url}"))

@@ -216,7 +216,7 @@ BREAKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", BREAKS, ids=lambda each: each.__name__.strip("_"))
+@pytest.mark.parametrize("damage", BREAKS, ids=lambda function: function.__name__.strip("_"))
 def test_parts_that_disagree_are_never_sealed(kb, damage):
     revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
     path = kb.folder / "copies" / "index"

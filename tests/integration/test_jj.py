@@ -148,7 +148,7 @@ def nothing_there(second: Project, repo: Path) -> None:
 HOSTILE = (cut_off, endless, of_another_name, no_commit, a_commit_that_is_gone, a_way_out, no_operation, a_pipe, no_git_directory, a_file, nothing_there)  # fmt: skip
 
 
-@pytest.mark.parametrize("breaks", HOSTILE, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("breaks", HOSTILE, ids=lambda function: function.__name__)
 def test_files_of_jj_that_cannot_be_read_are_an_error_and_change_nothing(project, breaks):
     second = workspace(project, "feature")
     breaks(second, project.top / ".jj/repo")

@@ -51,10 +51,10 @@ class Dice:
     def moment(self, duration: float) -> float:
         return self.random.uniform(0, 1.1 * duration)
 
-    def count(self, done: Done) -> bool:
+    def count(self, result: Done) -> bool:
         """Whether the kill hit."""
-        self.left -= done.code == KILLED
-        return done.code == KILLED
+        self.left -= result.code == KILLED
+        return result.code == KILLED
 
 
 def documents(project: Project) -> dict[str, str]:

@@ -136,7 +136,7 @@ def backwards(project: Project) -> dict[str, str]:
         in_a_work_tree,
         backwards,
     ],
-    ids=lambda each: each.__name__.replace("<lambda>", "rebase --apply"),
+    ids=lambda function: function.__name__.replace("<lambda>", "rebase --apply"),
 )
 @pytest.mark.sample(7)
 def test_hooks_write_down_what_history_tells(project: Project, happens: Callable[[Project], dict[str, str]]) -> None:

@@ -299,13 +299,13 @@ def test_another_installation_on_the_path_is_not_taken_for_this_one(project, scr
 
 
 @pytest.mark.parametrize(
-    ("client", "here"),
+    ("client", "in_project"),
     [("claude-code", "${CLAUDE_PROJECT_DIR:-.}"), ("cursor", "${workspaceFolder}"), ("vscode", "${workspaceFolder}")],
 )
-def test_one_in_the_project_is_named_from_there(project, script, client, here):
+def test_one_in_the_project_is_named_from_there(project, script, client, in_project):
     script(project.top / ".venv" / "bin")
     report = install(project, client)
-    assert (report["server"]["command"], report["portable"]) == (f"{here}/.venv/bin/vmrag-mcp", True)
+    assert (report["server"]["command"], report["portable"]) == (f"{in_project}/.venv/bin/vmrag-mcp", True)
 
 
 @pytest.mark.parametrize("client", FILES)

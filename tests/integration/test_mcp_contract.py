@@ -288,7 +288,7 @@ def test_arguments_above_a_maximum_are_clamped_with_a_warning(name):
         if says.get("above_maximum") == "clamped":
             warned: list[tuple[str, str]] = []
             taken = parse_arguments(
-                declared, usual(name) | {parameter: says["maximum"] + 1}, lambda *each, to=warned: to.append(each)
+                declared, usual(name) | {parameter: says["maximum"] + 1}, lambda *warning, to=warned: to.append(warning)
             )
             assert taken[parameter] == says["maximum"]
             assert [code for code, _ in warned] == [RULES["above_maximum"]["clamped"]["warning"]]

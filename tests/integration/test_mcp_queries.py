@@ -156,7 +156,7 @@ def test_without_a_collection_all_are_asked_and_ranked_together(tools):
             for collection in ("notes", "birds")
             for request in asked(tools, name, collection_name=collection, n_results=10)
         ]
-        order = sorted(alone, key=lambda each: (-each["similarity"], each["collection"] != "birds", each["id"]))
+        order = sorted(alone, key=lambda match: (-match["similarity"], match["collection"] != "birds", match["id"]))
         assert matches == order[:3], "as each collection answers alone, distances in its own space"
     assert answer["collection_name"] is None
 

@@ -242,9 +242,9 @@ def test_completion_suggests_names_of_the_knowledge_base(project, era):
     prompt = types.PromptReference(name="knowledge_changes")
 
     async def body(client):
-        async def values(ref, name, typed, **known):
+        async def values(ref, name, typed, **context):
             argument = {"name": name, "value": typed}
-            return (await client.complete(ref, argument, context_arguments=known or None)).completion.values
+            return (await client.complete(ref, argument, context_arguments=context or None)).completion.values
 
         assert await values(collection, "collection", "Ha") == ["handbook"]
         assert await values(collection, "collection", "x") == []
@@ -606,8 +606,8 @@ def test_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, 
     reports: list[tuple[float, float | None]] = []
 
     async def body(client):
-        async def progress(done: float, total: float | None, _: str | None) -> None:
-            reports.append((done, total))
+        async def progress(current: float, total: float | None, _: str | None) -> None:
+            reports.append((current, total))
 
         documents = [f"Document {number} about rivers." for number in range(40)]
         added = {"collection_name": "handbook", "documents": documents, "ids": [f"r{number}" for number in range(40)]}

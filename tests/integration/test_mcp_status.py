@@ -280,17 +280,17 @@ def test_server_that_the_engine_reaches_itself_does_not_say_whether_it_moved(wor
     assert ada("dolt_status")["remote"]["connected"] is False
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_folder_that_the_engine_reaches_itself(world: World, ada: Tools, there: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_folder_that_the_engine_reaches_itself(world: World, ada: Tools, exists: bool) -> None:
     url = f"file://{world.top}/kb.doltlite"
-    if there:
+    if exists:
         world.ada.vmrag("push", url)
     pin = world.ada.top / ".dolt-version"
     pin.write_text(pin.read_text().replace('"git:"', f'"{url}"'))
     world.ada.vmrag("remote", "--trust", url)
     result = ada("dolt_status")
-    assert result["remote"] == {"name": url, "url": url, "connected": there}
-    assert warned(ada("dolt_branches")) == (set() if there else {"STALE_REFS"})
+    assert result["remote"] == {"name": url, "url": url, "connected": exists}
+    assert warned(ada("dolt_branches")) == (set() if exists else {"STALE_REFS"})
 
 
 # -- dolt_branches ---------------------------------------------------------------------------------

@@ -155,22 +155,22 @@ MERGED = {"a": "Our a.", "b": "Their b.", "new": "Theirs.", "more": "More."}
 
 
 @pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "merge-driver", lambda folder: build(folder / "project")) / "project"
 
 
 @pytest.fixture
-def story(told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
+def story(template_repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
     """A copy. Whatever a test does, no branch that a user sees moves, and no hidden one is left."""
     isolate(monkeypatch, tmp_path / "home")
-    story = copied(told, tmp_path / "project")
+    story = copied(template_repo, tmp_path / "project")
     before = story.heads()
     yield story
     assert story.heads() == before
 
 
-def copied(told: Path, top: Path) -> Story:
-    story = Story(copy_tree(told, top))
+def copied(template_folder: Path, top: Path) -> Story:
+    story = Story(copy_tree(template_folder, top))
     story.git("update-index", "-q", "--refresh")
     return story
 
@@ -660,8 +660,8 @@ def test_from_a_folder_below_and_with_git_dir_given(story):
     assert story.texts() == MERGED
 
 
-def test_equal_merges_on_two_machines_give_the_same_bytes(told, story, tmp_path):
-    other = copied(told, tmp_path / "other")
+def test_equal_merges_on_two_machines_give_the_same_bytes(template_repo, story, tmp_path):
+    other = copied(template_repo, tmp_path / "other")
     other.vmrag("gc", "--apply")
     for machine in (story, other):
         machine.git("config", "user.name", machine.top.name)
@@ -840,8 +840,8 @@ def test_after_uninstall_git_merges_lines_and_never_dies(story):
     story.does("merge", "-q", "--no-edit", "side")
 
 
-def test_attributes_without_a_driver_are_harmless(told, story, tmp_path):
-    subprocess.run(["git", "clone", "-q", told, tmp_path / "clone"], check=True)
+def test_attributes_without_a_driver_are_harmless(template_repo, story, tmp_path):
+    subprocess.run(["git", "clone", "-q", template_repo, tmp_path / "clone"], check=True)
     clone = Project(tmp_path / "clone")
     assert clone.git("check-attr", "merge", ".dolt-version").endswith(": vmrag")
     assert clone.run("merge", "--no-edit", "origin/side").returncode == 1

@@ -80,7 +80,7 @@ def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str,
 
 
 @pytest.mark.parametrize(
-    ("narrowed", "there"),
+    ("narrowed", "expected"),
     [
         ("path:src/auth", {"src/auth/session.py", "src/auth/test_session.py"}),
         ("path:/docs", {"docs/session.md", "docs/my notes/session.txt", "docs/page.md"}),
@@ -101,19 +101,19 @@ def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str,
     ],
 )
 @pytest.mark.parametrize("mode", ["hybrid", "keyword"])
-def test_files_are_narrowed_by_what_is_typed(project, narrowed, there, mode):
+def test_files_are_narrowed_by_what_is_typed(project, narrowed, expected, mode):
     answers = paths(project, f"session {narrowed}", "--mode", mode)
-    assert answers <= there
-    assert answers >= {file for file in there if file in FILES}, "which have the word"
+    assert answers <= expected
+    assert answers >= {file for file in expected if file in FILES}, "which have the word"
     if mode == "hybrid":
-        assert answers == there
+        assert answers == expected
 
 
 OWN, PARTS = "src/auth/session.py", {"src/auth/session.py Session", "src/auth/session.py Session.refresh"}
 
 
 @pytest.mark.parametrize(
-    ("narrowed", "there"),
+    ("narrowed", "expected"),
     [
         ("symbol:Session", PARTS),
         ("symbol:session", PARTS),
@@ -152,8 +152,8 @@ OWN, PARTS = "src/auth/session.py", {"src/auth/session.py Session", "src/auth/se
         ("kind:class path:web", {"src/web/store.ts SessionStore"}),
     ],
 )
-def test_code_is_narrowed_by_its_symbols(project, narrowed, there):
-    assert found(project, f"session {narrowed}") == there
+def test_code_is_narrowed_by_its_symbols(project, narrowed, expected):
+    assert found(project, f"session {narrowed}") == expected
 
 
 def test_options_ask_the_same_and_are_joined_with_what_is_typed(project):

@@ -369,7 +369,7 @@ def remember_with_commit(project: Project, answer: bool | None) -> tuple[str, in
 
 
 @pytest.mark.parametrize(
-    ("setting", "answer", "asked", "committed"),
+    ("setting", "answer", "is_asked", "committed"),
     [
         ("allow", None, 0, True),
         ("ask", True, 1, True),
@@ -378,11 +378,11 @@ def remember_with_commit(project: Project, answer: bool | None) -> tuple[str, in
         ("off", True, 0, False),
     ],
 )
-def test_remember_commits_if_the_user_allows_it(plain, setting, answer, asked, committed):
+def test_remember_commits_if_the_user_allows_it(plain, setting, answer, is_asked, committed):
     plain.git("config", "vmrag.mcp.commit", setting)
     before = plain.git("rev-parse", "HEAD")
     result, questions = remember_with_commit(plain, answer)
-    assert questions == asked
+    assert questions == is_asked
     assert result.startswith(f"added notes/uv ({FOLDER}/uv.md)\n")
     after = plain.git("rev-parse", "HEAD")
     assert after != before if committed else after == before

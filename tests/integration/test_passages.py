@@ -32,8 +32,8 @@ def best(project: Project, *arguments: str):
     return project.ask("query", *arguments, "-k", "1")["results"][0]
 
 
-def place(found) -> tuple:
-    return found["header_path"], found["line"], found["file"] and Path(found["file"]).name, found["file_line"]
+def place(result) -> tuple:
+    return result["header_path"], result["line"], result["file"] and Path(result["file"]).name, result["file_line"]
 
 
 # -- where -----------------------------------------------------------------------------------------

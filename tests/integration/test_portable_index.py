@@ -67,7 +67,7 @@ def test_without_a_store_it_is_built(world, tmp_path):
     assert provided.sync.chunks.embedded == provided.verified.chunks
 
 
-@pytest.mark.parametrize("spoil", poison.FORGED, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("spoil", poison.FORGED, ids=lambda function: function.__name__)
 def test_forged_vectors_are_found_and_the_index_is_built_again_without_them(world, folder, tmp_path, spoil):
     spoil(folder)
     bob = world.join("bob")
@@ -81,7 +81,7 @@ def test_forged_vectors_are_found_and_the_index_is_built_again_without_them(worl
     assert brought(world.join("carol"), tmp_path / "next").reused
 
 
-@pytest.mark.parametrize("spoil", poison.LEFT_OUT, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("spoil", poison.LEFT_OUT, ids=lambda function: function.__name__)
 @pytest.mark.sample(5)
 def test_unusable_portable_vectors_are_ignored(world, folder, spoil):
     spoil(folder)

@@ -66,8 +66,8 @@ def test_rows_are_read_and_removed_without_an_index_and_without_what_builds_one(
     assert [code for code, _ in result] == [0, 0, 1, 0, 0, 0, 0, 0], (
         "status says that there is no index, the rest does not care"
     )
-    listed, shown, status, logged, changed, told, removed, after = (report for _, report in result)
-    assert told["summary"]["counts"]["added"] == 1
+    listed, shown, status, logged, changed, difference_report, removed, after = (report for _, report in result)
+    assert difference_report["summary"]["counts"]["added"] == 1
     assert {row["doc_id"] for row in listed["documents"]} == {
         "setup.md",
         "rest.md",

@@ -94,9 +94,9 @@ def test_rewritten_remote_holds_the_same_heads_in_one_commit(project, bare):
 
 
 def _reachable(project: Project) -> set[str]:
-    known = heads(project).values()
+    head_revisions = heads(project).values()
     engine = DoltliteEngine.open(project.shared / "kb")
-    revisions = {revision.revision for head in known for revision in engine.log(head)}
+    revisions = {revision.revision for head in head_revisions for revision in engine.log(head)}
     engine.close()
     return revisions
 

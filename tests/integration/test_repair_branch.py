@@ -229,14 +229,14 @@ def test_repair_keeps_commits_of_others_on_its_branch(host):
     assert host.hub.git("rev-parse", name) == theirs
 
 
-@pytest.mark.parametrize("there", ["main", "strange"])
-def test_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, there):
+@pytest.mark.parametrize("existing", ["main", "strange"])
+def test_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, existing):
     """`strange`: it could be where a pin, `git:refs/heads/vmrag…`, lets the knowledge lie."""
     landed = dropping.squash(host.world.ada)
     dropping.protect(host.hub)
     name = f"vmrag/repair-{landed.after[:8]}"
     empty = host.hub.git("mktree", stdin="")
-    at = host.tip if there == "main" else host.hub.git("commit-tree", empty, "-m", "strange")
+    at = host.tip if existing == "main" else host.hub.git("commit-tree", empty, "-m", "strange")
     host.hub.git("update-ref", f"refs/heads/{name}", at)
     with pytest.raises(RemoteRejected, match=f"{name} already exists on the host"):
         host.repair(landed)

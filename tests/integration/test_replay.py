@@ -580,7 +580,7 @@ def removed_under_edits(project: Project) -> None:
 CONFLICTS = (edit_edit, delete_edit, edit_delete, both_added, different_settings, removed_under_edits)
 
 
-@pytest.mark.parametrize("make", CONFLICTS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("make", CONFLICTS, ids=lambda function: function.__name__)
 @pytest.mark.sample(3)
 def test_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_documents_are(project, tmp_path, make):
     if make is not removed_under_edits:

@@ -123,11 +123,11 @@ KINDS: dict[str, tuple[Write, Write, list[str]]] = {
 def torn(project: Project, ours: Write, theirs: Write, *, base: Write | None = None) -> tuple[str, str]:
     """HEAD pins `ours`; returns both revisions. Each side adds a document of its own, too."""
     origin = revision(project, project.pinned, put(BASE), *([base] if base else []))
-    left = revision(project, origin, ours, put(document("only-ours")))
+    left_side = revision(project, origin, ours, put(document("only-ours")))
     right = revision(project, origin, theirs, put(document("only-theirs")))
-    project.vmrag("pin", left)
+    project.vmrag("pin", left_side)
     project.git("commit", "-q", "-m", "ours", env=OFF)
-    return left, right
+    return left_side, right
 
 
 def renamed(write: Write, doc_id: str) -> Write:
@@ -142,7 +142,7 @@ def renamed(write: Write, doc_id: str) -> Write:
 def test_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
     base = [msgspec.structs.replace(BASE, doc_id=kind) for kind in KINDS]
     origin = revision(project, project.pinned, put(*base))
-    left, right = (
+    left_side, right_side = (
         revision(
             project,
             origin,
@@ -151,8 +151,8 @@ def test_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
         )
         for place in (0, 1)
     )
-    project.vmrag("pin", left)
-    project.vmrag("merge", right, code=1)
+    project.vmrag("pin", left_side)
+    project.vmrag("merge", right_side, code=1)
     listed = project.ask("resolve", code=1)
     assert {conflict["id"]: conflict["open"] for conflict in listed["conflicts"]} == {
         f"handbook/{kind}": fields for kind, (_, _, fields) in KINDS.items()
@@ -160,21 +160,21 @@ def test_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
     report = project.ask("resolve", f"--{side}")
     assert (report["conflicts"], report["decided"], report["next"]) == ([], len(KINDS), "vmrag merge --continue")
     project.vmrag("merge", "--continue")
-    taken, other = (left, right) if side == "ours" else (right, left)
+    taken, other = (left_side, right_side) if side == "ours" else (right_side, left_side)
     only = {name: row for name, row in at(project, other).items() if name.startswith("handbook/only")}
     assert at(project, project.pinned) == at(project, taken) | only
-    assert info(project, project.pinned).parents == (left, right)
+    assert info(project, project.pinned).parents == (left_side, right_side)
 
 
 def test_document_that_both_added_with_other_texts(project):
-    left, right = torn(project, put(document("new", "ours")), put(document("new", "theirs")))
-    project.vmrag("merge", right, code=1)
+    left_side, right_side = torn(project, put(document("new", "ours")), put(document("new", "theirs")))
+    project.vmrag("merge", right_side, code=1)
     row = project.ask("resolve", code=1)["conflicts"][0]
     assert (row["id"], row["open"], row["conflict"]["base"]) == ("handbook/new", ["content"], None)
     project.vmrag("resolve", "handbook/new", "--file", "-", stdin="both")
     project.vmrag("merge", "--continue")
     assert texts(project, project.pinned)["handbook/new"] == "both"
-    assert info(project, project.pinned).parents == (left, right)
+    assert info(project, project.pinned).parents == (left_side, right_side)
 
 
 def test_fields_are_decided_one_by_one_and_the_others_are_left(project):
@@ -210,8 +210,8 @@ SETTINGS = [Collection("handbook"), *(Collection("handbook", chunking=Chunking(s
 def test_settings_of_a_collection(project, tmp_path, side):
     row = collections(project, project.pinned)["handbook"]
     rows = [msgspec.structs.replace(row, chunking=setting.chunking) for setting in SETTINGS]
-    left, right = torn(project, Write(put_collections=rows[1:2]), Write(put_collections=rows[2:]))
-    project.vmrag("merge", right, code=1)
+    left_side, right_side = torn(project, Write(put_collections=rows[1:2]), Write(put_collections=rows[2:]))
+    project.vmrag("merge", right_side, code=1)
     assert [(conflict["id"], conflict["open"]) for conflict in project.ask("resolve", code=1)["conflicts"]] == [
         ("handbook/", ["chunking"])
     ]
@@ -219,7 +219,7 @@ def test_settings_of_a_collection(project, tmp_path, side):
     project.vmrag("resolve", "handbook/", f"--{side}")
     project.vmrag("merge", "--continue")
     assert collections(project, project.pinned)["handbook"].chunking == rows[1 if side == "ours" else 2].chunking
-    assert info(project, project.pinned).parents == (left, right)
+    assert info(project, project.pinned).parents == (left_side, right_side)
     whole(project, tmp_path)
 
 
@@ -323,8 +323,8 @@ def test_text_keeps_a_document_that_one_side_removed(project, removing):
 
 def test_decided_conflict_can_be_decided_again(project):
     ours, theirs = (put(changed(content=side), document("e", side)) for side in ("ours", "theirs"))
-    left, right = torn(project, ours, theirs)
-    assert start(project, "merge", right).done().code == 1
+    left_side, right_side = torn(project, ours, theirs)
+    assert start(project, "merge", right_side).done().code == 1
     assert start(project, "resolve", "handbook/d", "--ours").done().code == 1
     assert [conflict["id"] for conflict in project.ask("resolve", code=1)["conflicts"]] == ["handbook/e"]
     project.vmrag("resolve", "handbook/e", "--theirs")
@@ -336,7 +336,7 @@ def test_decided_conflict_can_be_decided_again(project):
         "handbook/d": "by hand",
         "handbook/e": "theirs",
     }
-    assert info(project, project.pinned).parents == (left, right)
+    assert info(project, project.pinned).parents == (left_side, right_side)
 
 
 WRONG = {
@@ -403,9 +403,9 @@ def parted(_parted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pr
 def part(project: Project) -> None:
     ours, theirs, _ = KINDS["both edited"]
     origin = revision(project, project.pinned, put(BASE))
-    left = revision(project, origin, ours, put(document("only-ours")))
+    left_side = revision(project, origin, ours, put(document("only-ours")))
     right = revision(project, origin, theirs, put(document("only-theirs")))
-    for branch, name, place in (("main", "fork", origin), ("topic", "theirs", right), ("main", "ours", left)):
+    for branch, name, place in (("main", "fork", origin), ("topic", "theirs", right), ("main", "ours", left_side)):
         project.git("switch", "-q", *(["-c"] if name == "theirs" else []), branch, env=OFF)
         project.commit(name, pin=pinning(project, place))
         project.git("tag", name)
@@ -464,13 +464,13 @@ GIT: dict[str, tuple[Callable[[Project], None], str, str, str]] = {
 
 def expected(project: Project, base: str, ours: str, theirs: str, **decided: str) -> dict[str, str]:
     """The union of both sides' changes, by sets."""
-    before, left, right = (texts(project, revision) for revision in (base, ours, theirs))
-    result = dict(left)
-    for name in before.keys() | right.keys():
-        if right.get(name) != before.get(name):
+    before, our_texts, their_texts = (texts(project, revision) for revision in (base, ours, theirs))
+    result = dict(our_texts)
+    for name in before.keys() | their_texts.keys():
+        if their_texts.get(name) != before.get(name):
             result.pop(name, None)
-            if name in right:
-                result[name] = right[name]
+            if name in their_texts:
+                result[name] = their_texts[name]
     return result | {f"handbook/{name}": text for name, text in decided.items()}
 
 
@@ -482,18 +482,18 @@ def expected(project: Project, base: str, ours: str, theirs: str, **decided: str
 def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tmp_path, command, decision):
     begin, following, ours, theirs = GIT[command]
     begin(parted)
-    left, right = pinned_by(parted, ours), pinned_by(parted, theirs)
+    left_side, right_side = pinned_by(parted, ours), pinned_by(parted, theirs)
     base = pinned_by(parted, "ours" if command == "revert" else "fork")
     assert parted.git("ls-files", "--unmerged")
     listed = parted.ask("resolve", "--list", code=1)
-    assert (listed["kind"], listed["base"], listed["ours"], listed["theirs"]) == ("git", base, left, right)
+    assert (listed["kind"], listed["base"], listed["ours"], listed["theirs"]) == ("git", base, left_side, right_side)
     assert [conflict["id"] for conflict in listed["conflicts"]] == ["handbook/d"]
     if decision == "by hand":
         report = parted.ask("resolve", "handbook/d", "--file", "-", stdin="by hand")
         text = "by hand"
     else:
         report = parted.ask("resolve", f"--{decision}")
-        text = texts(parted, left if decision == "ours" else right)["handbook/d"]
+        text = texts(parted, left_side if decision == "ours" else right_side)["handbook/d"]
     assert (report["conflicts"], report["decided"], report["staged"], report["next"]) == ([], 1, True, following)
     assert parted.git("ls-files", "--unmerged") == ""
     assert parted.git("show", ":.dolt-version") == (parted.top / ".dolt-version").read_text().strip()
@@ -502,9 +502,9 @@ def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tm
     if following != "git status":
         assert parted.git("status", "--porcelain") == ""
         assert pinned_by(parted, "HEAD") == report["pin"]["dolt_commit"]
-    assert texts(parted, parted.pinned) == expected(parted, base, left, right, d=text)
+    assert texts(parted, parted.pinned) == expected(parted, base, left_side, right_side, d=text)
     joins = command in ("merge", "pull")
-    assert info(parted, parted.pinned).parents == ((left, right) if joins else (left,))
+    assert info(parted, parted.pinned).parents == ((left_side, right_side) if joins else (left_side,))
     assert parted.status()["state"] == "in_sync"
     whole(parted, tmp_path)
 
@@ -529,7 +529,7 @@ def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path,
     """
     begin, following, ours, theirs = GIT[command]
     begin(parted)
-    left, right = pinned_by(parted, ours), pinned_by(parted, theirs)
+    left_side, right_side = pinned_by(parted, ours), pinned_by(parted, theirs)
     base = pinned_by(parted, "ours" if command == "revert" else "fork")
     names = {side: parted.git("rev-parse", "--short=7", side) for side in ("ours", "theirs")}
     said = SAID[command].format(ours=names["ours"], theirs=names["ours" if command == "rebase" else "theirs"])
@@ -551,7 +551,9 @@ def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path,
         assert refused(parted, "resolve", "--ours")["hint"].startswith("git commit (git status ")
     result = parted.run(*shlex.split(following)[1:])
     assert result.returncode == 0, result
-    assert texts(parted, parted.pinned) == expected(parted, base, left, right, d=texts(parted, right)["handbook/d"])
+    assert texts(parted, parted.pinned) == expected(
+        parted, base, left_side, right_side, d=texts(parted, right_side)["handbook/d"]
+    )
     whole(parted, tmp_path)
 
 
@@ -646,9 +648,11 @@ def test_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body
     assert result.code == 0 or "no merge is open" in result.err
     parted.vmrag("sync")
     parted.git("commit", "-q", "--no-edit")
-    left, right = pinned_by(parted, "ours"), pinned_by(parted, "theirs")
-    assert info(parted, parted.pinned).parents == (left, right)
-    assert texts(parted, parted.pinned) == expected(parted, pinned_by(parted, "fork"), left, right, d="theirs")
+    left_side, right_side = pinned_by(parted, "ours"), pinned_by(parted, "theirs")
+    assert info(parted, parted.pinned).parents == (left_side, right_side)
+    assert texts(parted, parted.pinned) == expected(
+        parted, pinned_by(parted, "fork"), left_side, right_side, d="theirs"
+    )
     assert pinned_by(parted, "HEAD") == parted.pinned
     whole(parted, tmp_path)
 
@@ -658,8 +662,10 @@ def test_without_the_driver_git_leaves_markers_and_resolve_merges_all_the_same(p
     assert any("vmrag resolve" in reason for reason in parted.status()["reasons"])
     parted.vmrag("resolve", "--theirs")
     parted.git("commit", "-q", "--no-edit")
-    left, right = pinned_by(parted, "ours"), pinned_by(parted, "theirs")
-    assert texts(parted, parted.pinned) == expected(parted, pinned_by(parted, "fork"), left, right, d="theirs")
+    left_side, right_side = pinned_by(parted, "ours"), pinned_by(parted, "theirs")
+    assert texts(parted, parted.pinned) == expected(
+        parted, pinned_by(parted, "fork"), left_side, right_side, d="theirs"
+    )
     whole(parted, tmp_path)
 
 
@@ -684,16 +690,16 @@ def test_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project)
     here.
     """
     ours, theirs, _ = KINDS["both edited"]
-    left, right = torn(project, ours, theirs, base=put(document("e")))
-    left = revision(project, left, put(document("e", "ours")))
-    right = revision(project, right, put(document("e", "theirs")))
-    project.vmrag("pin", left)
+    left_side, right_side = torn(project, ours, theirs, base=put(document("e")))
+    left_side = revision(project, left_side, put(document("e", "ours")))
+    right_side = revision(project, right_side, put(document("e", "theirs")))
+    project.vmrag("pin", left_side)
     project.git("commit", "-q", "-m", "ours", env=OFF)
     project.git("branch", "-q", "done")
-    project.vmrag("merge", right, code=1)
+    project.vmrag("merge", right_side, code=1)
     project.vmrag("resolve", "handbook/d", "--theirs", code=1)
     with opened(project) as workspace:
-        both = workspace.engine.commit_onto(left, [], joining=right, message="both", author=AUTHOR, date=DATE)
+        both = workspace.engine.commit_onto(left_side, [], joining=right_side, message="both", author=AUTHOR, date=DATE)
     project.git("switch", "-q", "done", env=OFF)
     project.commit("both", pin=pinning(project, both))
     error = refused(project, "resolve")
@@ -708,7 +714,7 @@ def test_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project)
     project.vmrag("resolve", "--ours")
     project.vmrag("merge", "--continue")
     assert texts(project, project.pinned).items() >= {"handbook/d": "theirs", "handbook/e": "ours"}.items()
-    assert info(project, project.pinned).parents == (left, right)
+    assert info(project, project.pinned).parents == (left_side, right_side)
 
 
 def test_merge_of_ours_stays_open_while_git_merges_and_its_second_parent_is_not_lost(parted, tmp_path):

@@ -162,7 +162,7 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda each: ascii(" ".join(each)))
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda arguments: ascii(" ".join(arguments)))
 @pytest.mark.sample(7)
 def test_argument_that_is_not_utf8_is_an_error_with_a_hint(project, arguments):
     result = project.vmrag(*arguments, "--json", code=None, stdin="A text.")

@@ -71,10 +71,10 @@ def rows_of(*put: Entry, remove: tuple[Entry, ...] = ()) -> dict[str, list]:
     }
 
 
-def changed(found: Difference) -> list:
+def changed(difference: Difference) -> list:
     """The changes of entries."""
-    logs = [document for document in found.documents if document.key[0].startswith(("issues_", "knowledge_"))]
-    return [*found.projects, *logs]
+    logs = [document for document in difference.documents if document.key[0].startswith(("issues_", "knowledge_"))]
+    return [*difference.projects, *logs]
 
 
 def write(engine: DoltliteEngine, branch: str, **rows) -> str:
@@ -269,13 +269,13 @@ def flat(state: State) -> dict[str, str]:
 
 def expected(base: State, ours: State, theirs: State) -> dict[str, str] | set[str]:
     """What results, or the ids of what is in conflict."""
-    before, left, right = flat(base), flat(ours), flat(theirs)
+    before, our_rows, their_rows = flat(base), flat(ours), flat(theirs)
     result, conflicts = {}, set()
-    for name in before.keys() | left.keys() | right.keys():
-        if right.get(name) in (left.get(name), before.get(name)):
-            text = left.get(name)
-        elif left.get(name) == before.get(name):
-            text = right.get(name)
+    for name in before.keys() | our_rows.keys() | their_rows.keys():
+        if their_rows.get(name) in (our_rows.get(name), before.get(name)):
+            text = our_rows.get(name)
+        elif our_rows.get(name) == before.get(name):
+            text = their_rows.get(name)
         else:
             conflicts.add(name)
             continue
@@ -300,8 +300,10 @@ def test_merge_of_any_versions_is_what_sets_say(
         result = engine.diff(old, new)
         names_changed = {"/".join(document.key) for document in result.documents}
         names_changed |= {f"{collection.key}/" for collection in result.collections}
-        left, right = flat(of_old), flat(of_new)
-        assert names_changed == {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
+        our_rows, their_rows = flat(of_old), flat(of_new)
+        assert names_changed == {
+            name for name in our_rows.keys() | their_rows.keys() if our_rows.get(name) != their_rows.get(name)
+        }
     outcome = merge_revisions(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
     expected_rows = expected(base, ours, theirs)
     if outcome.revision is None:
@@ -402,8 +404,8 @@ def test_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(eng
     moved = knowledge("a", tool_name="jj")
     ours = revised(engine, base, knowledge("a", "new text"))
     theirs = revised(engine, base, moved, remove=(knowledge("a"),))
-    for left, right in ((ours, theirs), (theirs, ours)):
-        outcome = decided(engine, base, left, right)
+    for left_side, right_side in ((ours, theirs), (theirs, ours)):
+        outcome = decided(engine, base, left_side, right_side)
         assert outcome.revision is not None
         assert entries(engine, outcome.revision) == [knowledge("b"), knowledge("a", "new text", tool_name="jj")]
     result = engine.diff(base, theirs)
@@ -421,11 +423,11 @@ def test_entry_that_one_side_removed_and_the_other_changed_is_in_conflict(engine
     base = write(engine, "main", **rows_of(row))
     changed_row = _with_metadata(row)
     ours, theirs = revised(engine, base, changed_row), revised(engine, base, remove=(row,))
-    for left, right, kept in ((ours, theirs, "ours"), (theirs, ours, "theirs")):
-        outcome = decided(engine, base, left, right)
+    for left_side, right_side, kept in ((ours, theirs, "ours"), (theirs, ours, "theirs")):
+        outcome = decided(engine, base, left_side, right_side)
         assert [conflict.is_whole for conflict in outcome.conflicts] == [True]
         for take in ("ours", "theirs"):
-            made = decided(engine, base, left, right, decide_all(outcome.conflicts, Choice(take)))
+            made = decided(engine, base, left_side, right_side, decide_all(outcome.conflicts, Choice(take)))
             assert made.revision is not None
             assert entries(engine, made.revision) == ([changed_row] if take == kept else [])
 

@@ -303,8 +303,8 @@ def test_init_with_pin_names_sync(project):
 
 
 def test_settings_of_a_persons_own_keep_every_byte_and_are_theirs_to_stage(project):
-    own = b"# Mine\r\nretrieval:\r\n  k: 7   # more"
-    project.write(".vmrag.yaml", own)
+    own_settings = b"# Mine\r\nretrieval:\r\n  k: 7   # more"
+    project.write(".vmrag.yaml", own_settings)
     shown = project.vmrag("init").out
     settings = (project.top / ".vmrag.yaml").read_bytes()
     comment = b"# An older version of vmrag-link stops here, and prints how to upgrade it."
@@ -321,7 +321,7 @@ def test_settings_of_a_persons_own_keep_every_byte_and_are_theirs_to_stage(proje
         b"    write: true",
         b"",
     ]
-    assert settings == own + b"\r\n" + b"\r\n".join(added)
+    assert settings == own_settings + b"\r\n" + b"\r\n".join(added)
     assert ".vmrag.yaml" not in project.git("diff", "--cached", "--name-only")
     assert "git add .vmrag.yaml" in shown
     assert by_name(project.ask("sources"))["docs"]["documents"] == 2

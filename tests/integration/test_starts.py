@@ -108,11 +108,11 @@ def load(project: Project, *arguments: str, kind: str = "command", stdin: str = 
     return json.loads(said.read_text()) | {"answers": result.stdout.splitlines()}
 
 
-def require(found: dict[str, Any], budget: Budget) -> None:
-    libraries = set(found["libraries"]) - NOT_COUNTED
-    numbers = (len(found["ours"]), len(found["processes"]), " ".join(sorted(libraries)))
-    detail = "\n".join((*found["ours"], *found["processes"]))
-    assert found["code"] in (0, None), detail
+def require(counts: dict[str, Any], budget: Budget) -> None:
+    libraries = set(counts["libraries"]) - NOT_COUNTED
+    numbers = (len(counts["ours"]), len(counts["processes"]), " ".join(sorted(libraries)))
+    detail = "\n".join((*counts["ours"], *counts["processes"]))
+    assert counts["code"] in (0, None), detail
     assert numbers[0] <= budget.modules, f"{numbers}\n{detail}"
     assert numbers[1] <= budget.processes, f"{numbers}\n{detail}"
     assert libraries <= set(budget.libraries.split()), f"{numbers}\n{detail}"

@@ -69,26 +69,26 @@ class Call:
     """What is done to the work tree first."""
 
 
-def of(found: Documents, collection: str) -> dict[str, dict[str, Any]]:
-    return {doc_id: value for (name, doc_id), value in found.items() if name == collection}
+def of(documents: Documents, collection: str) -> dict[str, dict[str, Any]]:
+    return {doc_id: value for (name, doc_id), value in documents.items() if name == collection}
 
 
 PARSER = {"file_path": "src/parser.py", "before_content": "a\n", "after_content": "b\n"}
 
 
-def linked(found: Documents) -> bool:
+def linked(documents: Documents) -> bool:
     """The chat is there, and both chunks of code and it name each other."""
-    chats, code = of(found, "chat_history_v1"), of(found, "codebase_v1")
+    chats, code = of(documents, "chat_history_v1"), of(documents, "codebase_v1")
     [new] = [name for name, chat in chats.items() if chat["text"].startswith("Rename")]
     return chats[new]["related_code_chunks"] == ["one", "two"] and all(
         value["related_chat_ids"] == [new] for value in code.values()
     )
 
 
-def promoted(found: Documents) -> bool:
+def promoted(documents: Documents) -> bool:
     """The learning is there, and its chat says so."""
-    [(learning, _)] = of(found, "derived_learnings_v1").items()
-    [chat] = [value for value in of(found, "chat_history_v1").values() if value["text"].startswith("Fix")]
+    [(learning, _)] = of(documents, "derived_learnings_v1").items()
+    [chat] = [value for value in of(documents, "chat_history_v1").values() if value["text"].startswith("Fix")]
     return (chat["status"], chat["derived_learning_id"]) == ("promoted", learning)
 
 
@@ -99,8 +99,8 @@ def rewritten(project: Project) -> None:
     (project.top / DOCS / "insights" / "ferry.md").unlink()
 
 
-def mirrored(found: Documents) -> bool:
-    rows = of(found, "compounding_rivers")
+def mirrored(documents: Documents) -> bool:
+    rows = of(documents, "compounding_rivers")
     steel = "steel" in rows["codebase/box.md"]["text"]
     return steel and "problems/mud.md" in rows and "insights/ferry.md" not in rows
 
@@ -117,13 +117,15 @@ def calls(chat: str) -> list[Call]:
             "chroma_sequential_thinking",
             THOUGHT,
             1,
-            lambda found: "thought_plan_1" in of(found, "thinking_sessions_v1"),
+            lambda documents: "thought_plan_1" in of(documents, "thinking_sessions_v1"),
         ),
         Call("chroma_log_chat", rename, 3, linked),
         Call("learning_promote", learning, 2, promoted),
-        Call("learning_log_test_results", RUN, 3, lambda found: len(of(found, "test_results_v1")) == 3),
+        Call("learning_log_test_results", RUN, 3, lambda documents: len(of(documents, "test_results_v1")) == 3),
         Call("semantic_search", {"query": "mud"}, 2, mirrored, rewritten),
-        Call("delete_documents", {"project_name": "rivers"}, 0, lambda found: not of(found, "compounding_rivers")),
+        Call(
+            "delete_documents", {"project_name": "rivers"}, 0, lambda documents: not of(documents, "compounding_rivers")
+        ),
     ]
 
 

@@ -85,7 +85,7 @@ def test_chroma_servers_folder_that_was_copied_while_it_was_stopped_serves_as_be
         second.start()
         other = another_machine(paid_project, tmp_path / "other")
         Database(second.url, "default_database").use(other, second.url)
-        services.asked.clear()
+        services.requests.clear()
         other.vmrag("sync")
         assert paid_texts(services) == [], "the vectors came from the copy"
         assert Database(second.url, "default_database").sealed() == sealed != []

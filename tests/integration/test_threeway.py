@@ -358,14 +358,14 @@ CROSSED: dict[str, tuple[Document | Collection | None, ...]] = {
 
 @pytest.mark.parametrize("what", CROSSED)
 def test_conflict_between_two_bases_returns_unless_both_sides_agree(engine: Engine, what: str) -> None:
-    base, left, right = (_row(engine, row) for row in CROSSED[what])
-    (inner,) = merge(engine, base=base, ours=left, theirs=right).conflicts
-    made = make_virtual_base(engine, base=base, ours=left, theirs=right)
-    assert made == make_virtual_base(engine, base=base, ours=left, theirs=right)
-    for ours, theirs in ((left, right), (right, left)):
+    base, left_side, right_side = (_row(engine, row) for row in CROSSED[what])
+    (inner,) = merge(engine, base=base, ours=left_side, theirs=right_side).conflicts
+    made = make_virtual_base(engine, base=base, ours=left_side, theirs=right_side)
+    assert made == make_virtual_base(engine, base=base, ours=left_side, theirs=right_side)
+    for ours, theirs in ((left_side, right_side), (right_side, left_side)):
         (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
         assert (conflict.id, conflict.fields) == (inner.id, inner.fields)
-    for side in (left, right):
+    for side in (left_side, right_side):
         same = merge(engine, base=made, ours=side, theirs=side)
         assert (same.is_empty, same.conflicts) == (True, ())
 
@@ -387,8 +387,8 @@ def test_collection_that_one_base_removed_conflicts_again_unless_both_sides_sett
 
 def test_virtual_base_keeps_changes_without_conflict(engine: Engine) -> None:
     base = revision(engine, {"a": "base", "b": "base"})
-    left, right = revision(engine, {"a": "left", "b": "base"}), revision(engine, {"a": "right", "b": "right"})
-    made = make_virtual_base(engine, base=base, ours=left, theirs=right)
+    left_side, right_side = revision(engine, {"a": "left", "b": "base"}), revision(engine, {"a": "right", "b": "right"})
+    made = make_virtual_base(engine, base=base, ours=left_side, theirs=right_side)
     ours, theirs = revision(engine, {"a": "settled", "b": "right"}), revision(engine, {"a": "settled", "b": "new"})
     assert merged(engine, made, ours, theirs) == {"a": "settled", "b": "new"}
 

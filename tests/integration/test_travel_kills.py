@@ -48,13 +48,13 @@ Durations = dict[tuple[str, ...], float]
 """Seconds that an unharmed run of a command takes."""
 
 
-def hit(dice: Dice, user: User, known: Durations, program: tuple[str, ...], *arguments: str) -> Done:
+def hit(dice: Dice, user: User, durations: Durations, program: tuple[str, ...], *arguments: str) -> Done:
     """The command, killed on its way; the first one of its kind is measured and left alone."""
     command = (*program, *arguments)
-    if command not in known:
-        known[command] = lasted(user, *arguments, program=program)
+    if command not in durations:
+        durations[command] = lasted(user, *arguments, program=program)
         return Done(0, "", "")
-    result = killed(user, dice.moment(known[command]), *arguments, program=program)
+    result = killed(user, dice.moment(durations[command]), *arguments, program=program)
     dice.count(result)
     return result
 

@@ -93,7 +93,7 @@ def unpushed(_: Project) -> str:
 UNPUSHED = "commits of the knowledge base on 'feature', 'main' (as of the last fetch: This repository has no git remote"
 
 
-@pytest.mark.parametrize("lose", [uncommitted, set_aside, unpushed], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("lose", [uncommitted, set_aside, unpushed], ids=lambda function: function.__name__)
 def test_uninstall_all_requires_confirmation_to_discard_knowledge(project: Project, lose) -> None:
     what = lose(project)
     before = files(project.top / ".git"), project.git("status", "--porcelain")

@@ -132,8 +132,8 @@ MERGES = {
 def test_merge_must_contain_what_its_sides_moved_to(world, r, case):
     base, ours, theirs, merged, expected = case
     root = world.code(getattr(r, base))
-    left, right = world.code(getattr(r, ours), root), world.code(getattr(r, theirs), root)
-    merge = world.code(getattr(r, merged), left, right)
+    left_side, right_side = world.code(getattr(r, ours), root), world.code(getattr(r, theirs), root)
+    merge = world.code(getattr(r, merged), left_side, right_side)
     assert sorted(world.found(merge)) == sorted(expected)
     if DROPPED in expected and ours != "beside":
         assert world.verified(merge)["findings"][-1]["commit"] == merge
@@ -155,8 +155,8 @@ def test_octopus_must_contain_every_side_that_moved_since_it_left_the_others(wor
 
 def test_criss_cross_merge_has_several_bases(world, r):
     root = world.code(r.base)
-    left, right = world.code(r.a, root), world.code(r.b, root)
-    one, two = world.code(r.ab, left, right), world.code(r.ab, right, left)
+    left_side, right_side = world.code(r.a, root), world.code(r.b, root)
+    one, two = world.code(r.ab, left_side, right_side), world.code(r.ab, right_side, left_side)
     ours, theirs = world.on(r.ab, ours="O."), world.on(r.ab, theirs="T.")
     both = world.on(ours, joining=theirs, theirs="T.")
     tops = world.code(ours, one), world.code(theirs, two)
@@ -344,10 +344,10 @@ def said(base: str, theirs: str) -> str:
 
 def test_trailer_hides_nothing_that_the_documents_do_not_hold(world, r):
     root = world.code(r.base)
-    left, right = world.code(r.a, root), world.code(r.b, root)
+    left_side, right_side = world.code(r.a, root), world.code(r.b, root)
 
     def merged(on: str, message: str, **texts: str) -> list[tuple[str, str]]:
-        return world.found(world.code(world.on(on, message=message, **texts), left, right))
+        return world.found(world.code(world.on(on, message=message, **texts), left_side, right_side))
 
     assert merged(r.a, said(r.base, r.b), b="B.") == []
     assert merged(r.a, "without", b="B.") == [DROPPED]
@@ -360,12 +360,12 @@ def test_trailer_hides_nothing_that_the_documents_do_not_hold(world, r):
 def test_pick_of_one_change_is_not_the_whole_that_it_was_picked_from(world, r):
     second = world.on(r.b, c="C.")
     root = world.code(r.base)
-    left, right = world.code(r.a, root), world.code(second, root)
+    left_side, right_side = world.code(r.a, root), world.code(second, root)
     picked = world.on(r.a, message=said(r.b, second), c="C.")
-    assert world.found(world.code(picked, left, right)) == [DROPPED]
+    assert world.found(world.code(picked, left_side, right_side)) == [DROPPED]
     first = world.on(r.a, message=said(r.base, r.b), b="B.")
     both = world.on(first, message=said(r.b, second), c="C.")
-    assert world.found(world.code(both, left, right)) == []
+    assert world.found(world.code(both, left_side, right_side)) == []
 
 
 # -- pull requests ---------------------------------------------------------------------------------

@@ -218,9 +218,9 @@ class Real:
         return self.docs(WorkingSet(kb_branch))[0]
 
 
-def listing(done: Done) -> dict[Key, tuple[str, str | None]]:
+def listing(result: Done) -> dict[Key, tuple[str, str | None]]:
     """What `vmrag list --json` says: content hash and mark of each document."""
-    rows = done.json["documents"]
+    rows = result.json["documents"]
     return {(row["collection"], row["doc_id"]): (row["content_hash"], row["uncommitted"]) for row in rows}
 
 

@@ -243,9 +243,9 @@ class Obedient:
         else:
             self.obeys(Done(1, "", f"hint: {suggestion}"), depth)
 
-    def obeys(self, done: Done, depth: int) -> None:
+    def obeys(self, result: Done, depth: int) -> None:
         """One of the ways out that an answer names, whole, as it stands there."""
-        ways = [way for line in (done.err + done.out).splitlines() for way in hints.ways(line, self.by_itself)]
+        ways = [way for line in (result.err + result.out).splitlines() for way in hints.ways(line, self.by_itself)]
         if not ways or not depth:
             return
         for command in self.random.choice(ways):

@@ -154,9 +154,9 @@ def _vmrag_resolve(repo: pygit2.Repository) -> None:
     subprocess.run(["vmrag", "resolve"], cwd=repo.workdir, check=True, capture_output=True)
 
 
-def _all(*each: Does) -> Does:
+def _all(*steps: Does) -> Does:
     def does(repo: pygit2.Repository) -> None:
-        for one in each:
+        for one in steps:
             one(repo)
             repo = pygit2.Repository(repo.workdir)  # another program may have written the index
 

@@ -56,7 +56,9 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "operation", one_of_each(OPERATIONS, lambda each: each.hooks, outcome, refused), ids=lambda each: each.name
+    "operation",
+    one_of_each(OPERATIONS, lambda operation: operation.hooks, outcome, refused),
+    ids=lambda operation: operation.name,
 )
 def test_git_does_as_without_hooks_and_the_knowledge_follows(
     operation: Operation, prepared: World, tmp_path: Path

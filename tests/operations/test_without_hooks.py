@@ -64,14 +64,16 @@ def kinds(operation: Operation) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(
-    "operation", one_of_each(operations(libgit2.BY_NAME), kinds, refused), ids=lambda each: each.name
+    "operation", one_of_each(operations(libgit2.BY_NAME), kinds, refused), ids=lambda operation: operation.name
 )
 def test_after_libgit2_the_next_command_and_call_are_right(operation, prepared, tmp_path):
     are_right(operation, prepared, tmp_path, by_libgit2)
 
 
 @pytest.mark.skipif(shutil.which("jj") is None, reason="jj is not installed")
-@pytest.mark.parametrize("operation", one_of_each(operations(jj.BY_NAME), kinds, refused), ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "operation", one_of_each(operations(jj.BY_NAME), kinds, refused), ids=lambda operation: operation.name
+)
 def test_after_jj_the_next_command_and_call_are_right(operation, prepared, tmp_path):
     are_right(operation, prepared, tmp_path, by_jj)
 

@@ -308,7 +308,7 @@ def pairs(text: str) -> dict[str, str]:
 
 def filled(text: str, context: Mapping[str, Any], *, failed: bool = False) -> str:
     """A text with the values of its expressions."""
-    return re.sub(r"\$\{\{(.*?)\}\}", lambda found: shown(evaluate(found[1], context, failed=failed)), text)
+    return re.sub(r"\$\{\{(.*?)\}\}", lambda match: shown(evaluate(match[1], context, failed=failed)), text)
 
 
 def wanted(condition: str, context: Mapping[str, Any], *, failed: bool = False) -> bool:

@@ -26,7 +26,7 @@ class Chat:
     """
 
     port: int = 0
-    asked: list[tuple[str, str | None, dict[str, Any]]] = field(default_factory=list)
+    requests: list[tuple[str, str | None, dict[str, Any]]] = field(default_factory=list)
     script: list[tuple[int, Any]] = field(default_factory=list)
 
     @property
@@ -34,7 +34,7 @@ class Chat:
         return f"http://127.0.0.1:{self.port}"
 
     def answer(self, path: str, key: str | None, body: dict[str, Any]) -> tuple[int, Any]:
-        self.asked.append((path, key, body))
+        self.requests.append((path, key, body))
         if self.script:
             return self.script.pop(0)
         if key not in (None, KEY):  # as OpenAI does it, which quotes the key

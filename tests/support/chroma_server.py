@@ -191,7 +191,7 @@ class Request:
 class Fault:
     """What happens to one request. `lost`: it never arrives; `unanswered`: its answer is lost;
     `cut`: only so many bytes of the answer come; `slow`: seconds before it does; `dripping`:
-    seconds between its bytes; `status` and `said`: what comes in its place; `told`: how the answer
+    seconds between its bytes; `status` and `said`: what comes in its place; `rewrite`: how the answer
     is changed.
     """
 
@@ -202,7 +202,7 @@ class Fault:
     dripping: float = 0.0
     status: int | None = None
     said: bytes = b""
-    told: Callable[[Any], Any] | None = None
+    rewrite: Callable[[Any], Any] | None = None
 
 
 NO_FAULT = Fault()
@@ -216,7 +216,7 @@ class Network:
 
     database: Database
     rule: Callable[[Request], Fault | None] = lambda _: None
-    asked: list[Request] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     port: int = 0
     most_at_once: int = 0
     _now: int = 0
@@ -227,13 +227,13 @@ class Network:
         return f"http://{HOST}:{self.port}"
 
     def count(self, method: str, ending: str) -> int:
-        return sum(request.is_(method, ending) for request in self.asked)
+        return sum(request.is_(method, ending) for request in self.requests)
 
     def pass_on(self, handler: BaseHTTPRequestHandler) -> None:
         size = int(handler.headers.get("Content-Length") or 0)
         request = Request(handler.command, handler.path, handler.rfile.read(size), dict(handler.headers))
         with self._lock:
-            self.asked.append(request)
+            self.requests.append(request)
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)
         try:
@@ -253,8 +253,8 @@ class Network:
         if fault.unanswered:
             self._hang_up(handler)
             return
-        if fault.told:
-            said = json.dumps(fault.told(json.loads(said))).encode()
+        if fault.rewrite:
+            said = json.dumps(fault.rewrite(json.loads(said))).encode()
         handler.send_response(status)
         handler.send_header("Content-Type", "application/json")
         handler.send_header("Content-Length", str(len(said)))

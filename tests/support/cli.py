@@ -163,11 +163,11 @@ def _become(call: Callable[[], int], folder: Path, environ: dict[str, str], out:
         os._exit(code)
 
 
-def error_of(done: Done) -> dict[str, Any]:
+def error_of(result: Done) -> dict[str, Any]:
     """The error that a failed command printed for a program: JSON on stderr, nothing on stdout."""
-    assert done.code != 0, done
-    assert done.out == "", done
-    error = json.loads(done.err[done.err.index("{") :])["error"]
+    assert result.code != 0, result
+    assert result.out == "", result
+    error = json.loads(result.err[result.err.index("{") :])["error"]
     assert error["message"]
     return error
 

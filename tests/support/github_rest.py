@@ -39,7 +39,7 @@ class GitHubApi:
     pulls: list[dict[str, Any]] = field(default_factory=list)
     listed: list[dict[str, Any]] = field(default_factory=list)
     people: dict[str, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     refuses: bool = False
     late: bool = False
 
@@ -48,7 +48,7 @@ class GitHubApi:
         return (*self.of_pulls(method, target, token, body), {})
 
     def of_pulls(self, method: str, target: str, token: str, body: Any) -> tuple[int, Any]:
-        self.asked.append(method)
+        self.requests.append(method)
         path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
         if token != f"Bearer {self.token}":
             return 401, {"message": f"Bad credentials {token}", "status": "401"}

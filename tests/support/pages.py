@@ -143,7 +143,7 @@ def steady(
     """
     names: dict[str, str] = {}
 
-    def name(found: re.Match[str]) -> str:
-        return names.setdefault(found[0][:7], made(str(len(names)).encode()))[: len(found[0])]
+    def name(match: re.Match[str]) -> str:
+        return names.setdefault(match[0][:7], made(str(len(names)).encode()))[: len(match[0])]
 
     return re.sub(revision, name, text)

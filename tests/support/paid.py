@@ -81,4 +81,4 @@ def unvouched(project: Project) -> None:
 
 def paid_texts(services: Services) -> list[str]:
     """What the service was asked to embed."""
-    return [text for request in services.asked for text in request.texts]
+    return [text for request in services.requests for text in request.texts]

@@ -33,7 +33,7 @@ def gitlab_documents() -> tuple[Any, Any]:
     head, _, body = (CI / "gitlab" / "vmrag.yml").read_text().partition("\n---\n")
     spec = yaml.safe_load(head)
     inputs = {name: value["default"] for name, value in spec["spec"]["inputs"].items()}
-    return spec, yaml.safe_load(re.sub(r"\$\[\[ inputs\.(\w+) ]]", lambda found: inputs[found[1]], body))
+    return spec, yaml.safe_load(re.sub(r"\$\[\[ inputs\.(\w+) ]]", lambda match: inputs[match[1]], body))
 
 
 def lines(service: str) -> str:

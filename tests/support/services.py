@@ -48,7 +48,7 @@ class Services:
     """
 
     port: int = 0
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
     script: list[tuple[int, dict[str, str], Any]] = field(default_factory=list)
     dimensions: int = 256
     hang: float = 0.0
@@ -65,21 +65,21 @@ class Services:
         """The lines of a settings file; it has to be a trusted one."""
         return f"embedding:\n  model: {name}\n  {name}_url: {self.base(name)}\n"
 
-    def answer(self, asked: Asked) -> tuple[int, dict[str, str], Any]:
-        self.asked.append(asked)
+    def answer(self, request: Asked) -> tuple[int, dict[str, str], Any]:
+        self.requests.append(request)
         time.sleep(self.hang)
         if self.script:
             return self.script.pop(0)
-        if asked.key not in (None, KEY):  # as OpenAI does it, which quotes the key
+        if request.key not in (None, KEY):  # as OpenAI does it, which quotes the key
             return (
                 401,
                 {},
-                {"error": {"message": f"Incorrect API key provided: {asked.key}.", "code": "invalid_api_key"}},
+                {"error": {"message": f"Incorrect API key provided: {request.key}.", "code": "invalid_api_key"}},
             )
-        model = asked.body.get("model") or asked.path.removeprefix("/models/").partition("/pipeline/")[0]
+        model = request.body.get("model") or request.path.removeprefix("/models/").partition("/pipeline/")[0]
         if model not in self.models:
-            return 404, {}, self.unknown(asked.path, model)
-        return 200, {}, self.vectors(asked)
+            return 404, {}, self.unknown(request.path, model)
+        return 200, {}, self.vectors(request)
 
     def unknown(self, path: str, model: str) -> Any:
         match path:
@@ -91,21 +91,21 @@ class Services:
                 return {"error": f'model "{model}" not found, try pulling it first'}
         return {"error": f"Model {model} does not exist"}
 
-    def vectors(self, asked: Asked) -> Any:
-        result = [self.numbers(text) for text in asked.texts]
-        match asked.path:
+    def vectors(self, request: Asked) -> Any:
+        result = [self.numbers(text) for text in request.texts]
+        match request.path:
             case "/v1/embeddings":
                 rows = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(result)]
                 return {
                     "object": "list",
                     "data": rows[::-1],
-                    "model": asked.body["model"],
+                    "model": request.body["model"],
                     "usage": {"total_tokens": 8},
                 }
             case "/v2/embed":
-                return {"id": "1", "embeddings": {"float": result}, "texts": asked.texts, "meta": {"api_version": {}}}
+                return {"id": "1", "embeddings": {"float": result}, "texts": request.texts, "meta": {"api_version": {}}}
             case "/api/embed":
-                return {"model": asked.body["model"], "embeddings": result, "total_duration": 14143917}
+                return {"model": request.body["model"], "embeddings": result, "total_duration": 14143917}
         return result
 
     def numbers(self, text: str) -> list[float]:

@@ -117,9 +117,9 @@ class Clone:
         expected = PublishRequest(heads, revisions, force=heads if force else ())
         return [self._publish(target, expected) for target in address.list_push_targets(self.places, self.at(where))]
 
-    def _publish(self, where: Address, wanted: PublishRequest) -> Published:
+    def _publish(self, where: Address, request: PublishRequest) -> Published:
         with connection.open_transport(self.places, self.engine, where, timeout=PATIENCE) as peer:
-            return publish(self.engine, where.key, peer, wanted)
+            return publish(self.engine, where.key, peer, request)
 
     def fetch(self, where: str = "origin") -> bool:
         remote = self.at(where)

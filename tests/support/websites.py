@@ -53,14 +53,14 @@ class Website:
     scheme: str = "http"
     port: int = 0
     pages: dict[str, Page] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
     tunnels: bool = False
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"{self.scheme}://{host}:{self.port}{path}"
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        self.asked.append(Asked(request.path, {name.lower(): value for name, value in request.headers.items()}))
+        self.requests.append(Asked(request.path, {name.lower(): value for name, value in request.headers.items()}))
         page = self.pages.get(request.path, (404, {}, b"nothing here"))
         if callable(page):
             with contextlib.suppress(OSError):  # the client may have gone
@@ -77,7 +77,7 @@ class Website:
 
     def tunnel(self, request: BaseHTTPRequestHandler) -> None:
         """As a proxy does: to this machine, whatever the host is called."""
-        self.asked.append(Asked(request.path, {name.lower(): value for name, value in request.headers.items()}))
+        self.requests.append(Asked(request.path, {name.lower(): value for name, value in request.headers.items()}))
         if not self.tunnels:
             request.send_error(403)
             return

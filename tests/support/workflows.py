@@ -105,11 +105,11 @@ class Access:
 
     writes: bool = False
     forks: bool = True
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
 
     def gate(self, path: str, given: str) -> int:
         """As GitHub answers: a private repository is not there for whoever may not see it."""
-        self.asked.append((path, given))
+        self.requests.append((path, given))
         is_authorized = given.lower() == f"basic {basic(TOKEN)}".lower()
         if not path.startswith(f"/{OWN['full_name']}/"):
             return 0 if self.forks and "receive-pack" not in path else 404 if is_authorized else 401

@@ -131,7 +131,7 @@ def test_line_of_a_declaration_is_where_its_signature_begins(sample: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("language", "text", "there"),
+    ("language", "text", "symbols"),
     [
         (
             "python",
@@ -175,8 +175,8 @@ def test_line_of_a_declaration_is_where_its_signature_begins(sample: str) -> Non
         ("bash", "f() { a; }\ng() { b; }\n", "f g"),
     ],
 )
-def test_symbols_too_small_for_a_piece_are_declared(language: str, text: str, there: str) -> None:
-    assert [piece.symbol for piece in declared(text, language)] == there.split()
+def test_symbols_too_small_for_a_piece_are_declared(language: str, text: str, symbols: str) -> None:
+    assert [piece.symbol for piece in declared(text, language)] == symbols.split()
 
 
 def test_method_outside_of_its_class_has_its_own_lines() -> None:
@@ -196,15 +196,15 @@ def test_overloads_are_each_declared(size: int) -> None:
 
 @pytest.mark.parametrize("size", [40, 1500])
 @pytest.mark.parametrize(
-    ("language", "text", "there"),
+    ("language", "text", "symbols"),
     [
         ("kotlin", "class A {\n  val a = 1\n  fun f() {\n    val b = 2\n    val c = 3\n  }\n}\n", "A A.a A.f"),
         ("swift", "class A {\n  var a = 1\n  func f() {\n    let b = 2\n    var c = 3\n  }\n}\n", "A A.a A.f"),
         ("cpp", "int f() {\n  Guard lock(mutex);\n  int g(int);\n  return 1;\n}\nint h(int);\n", "f h"),
     ],
 )
-def test_variables_of_functions_are_not_declared(language: str, text: str, there: str, size: int) -> None:
-    assert [*kinds(text, language, size)] == there.split()
+def test_variables_of_functions_are_not_declared(language: str, text: str, symbols: str, size: int) -> None:
+    assert [*kinds(text, language, size)] == symbols.split()
 
 
 def test_text_with_errors_declares_what_can_be_read() -> None:

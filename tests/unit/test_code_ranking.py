@@ -62,7 +62,7 @@ def test_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "names"),
     [
         ("Session.refresh", ([("Session", "refresh")], True)),
         ("class Mount", ([("Mount",)], True)),
@@ -75,9 +75,9 @@ def test_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
         ("", ([], False)),
     ],
 )
-def test_names_are_found_in_questions(text, found):
+def test_names_are_found_in_questions(text, names):
     question = CodeQuestion(text)
-    assert (question.names, question.is_name) == found
+    assert (question.names, question.is_name) == names
 
 
 def test_definition_goes_before_its_uses_and_before_all_other_collections():
@@ -104,7 +104,7 @@ def test_names_of_files_and_symbols_count():
 
 
 @pytest.mark.parametrize(
-    ("aside", "asked"),
+    ("aside", "question"),
     [
         ("tests/test_auth.py", "tests of auth"),
         ("src/auth.spec.ts", "auth specs"),
@@ -119,10 +119,10 @@ def test_names_of_files_and_symbols_count():
         ("src/auth.g.dart", "generated auth"),
     ],
 )
-def test_tests_examples_and_the_like_are_lower_unless_asked_for(aside, asked):
+def test_tests_examples_and_the_like_are_lower_unless_asked_for(aside, question):
     usual = piece("src/auth.py")
     assert ranked("auth", piece(aside), usual)[0] == [1, 0]
-    assert CodeQuestion(asked).compute_path_factor(aside) == code_ranking.FULL_FACTOR
+    assert CodeQuestion(question).compute_path_factor(aside) == code_ranking.FULL_FACTOR
     assert CodeQuestion("auth", of_paths=True).compute_path_factor(aside) == code_ranking.FULL_FACTOR
 
 

@@ -235,11 +235,11 @@ _TEXTS = {
 }
 
 
-def leaf(found, name):
-    found = msgspec.to_builtins(found)
+def leaf(config, name):
+    config = msgspec.to_builtins(config)
     for part in name.split("."):
-        found = found[part]
-    return found
+        config = config[part]
+    return config
 
 
 @pytest.mark.parametrize(

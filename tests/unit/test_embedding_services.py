@@ -75,7 +75,7 @@ def test_vectors_of_a_service_are_those_of_its_texts_at_unit_length(services, ke
     assert model.dimensions == 256
     assert model.fingerprint == f"{name} {MODELS[name]} 256 unit v1"
     assert model.local is False
-    assert len(services.asked) == 1
+    assert len(services.requests) == 1
 
 
 def close(one: bytes, other: bytes) -> bool:
@@ -108,7 +108,7 @@ def close(one: bytes, other: bytes) -> bool:
 )
 def test_each_service_is_asked_in_its_own_words_with_its_own_key(services, key, name, path, body):
     load(services, name).embed(["x"])
-    (request,) = services.asked
+    (request,) = services.requests
     assert (request.path, request.body) == (path, body)
     assert request.key == (None if name == "ollama" else KEY)
 
@@ -116,65 +116,65 @@ def test_each_service_is_asked_in_its_own_words_with_its_own_key(services, key, 
 def test_only_cohere_hears_what_is_a_query(services, key):
     for name in NAMES:
         load(services, name).embed_queries(["x"])
-    assert [request.body.get("input_type") for request in services.asked] == [None, "search_query", None, None]
+    assert [request.body.get("input_type") for request in services.requests] == [None, "search_query", None, None]
 
 
 def test_server_that_is_not_the_services_own_needs_no_key(services):
     load(services, "openai").embed(TEXTS)
-    assert services.asked[0].key is None
+    assert services.requests[0].key is None
 
 
 def test_many_texts_are_sent_in_batches_and_keep_their_order(services, key):
     texts = [f"text number {number}" for number in range(200)]
     assert load(services, "cohere").embed(texts) == [load(services, "cohere").embed([text])[0] for text in texts]
-    assert [len(request.texts) for request in services.asked[:3]] == [96, 96, 8]
+    assert [len(request.texts) for request in services.requests[:3]] == [96, 96, 8]
 
 
 def test_long_texts_share_fewer_requests(services):
     load(services, "ollama").embed(["word " * 790] * 30)
-    assert [len(request.texts) for request in services.asked] == [25, 5]
+    assert [len(request.texts) for request in services.requests] == [25, 5]
 
 
 def test_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services):
     model = load(services, "ollama")
     text = "one " * 1000 + "two " * 1000 + "three"
     (vector,) = model.embed([text])
-    assert "".join(services.asked[0].texts) == text
-    assert max(map(len, services.asked[0].texts)) == model.window
+    assert "".join(services.requests[0].texts) == text
+    assert max(map(len, services.requests[0].texts)) == model.window
     assert math.isclose(math.hypot(*struct.unpack("<256f", vector)), 1, abs_tol=1e-6)
 
 
 def test_empty_text_is_sent_to_nobody(services):
     model = load(services, "openai")
     assert model.embed(["", "  \n", "x"])[:2] == [make_uniform_vector(256)] * 2
-    assert [request.texts for request in services.asked] == [["x"]]
+    assert [request.texts for request in services.requests] == [["x"]]
     assert model.embed([]) == []
 
 
 def test_half_a_surrogate_pair_is_refused_before_anything_is_sent(services):
     with pytest.raises(EmbeddingFailed, match="offset 2"):
         load(services, "openai").embed(["ab\ud800"])
-    assert services.asked == []
+    assert services.requests == []
 
 
 def test_dimensions_of_a_new_model_are_asked_once(services):
     model = load(services, "openai")
-    assert services.asked == []
+    assert services.requests == []
     assert (model.dimensions, model.fingerprint, model.dimensions) == (
         256,
         "openai text-embedding-3-small 256 unit v1",
         256,
     )
-    assert len(services.asked) == 1
+    assert len(services.requests) == 1
 
 
 def test_no_text_is_sent_twice_to_a_service(services, tmp_path):
     cache, texts = EmbeddingCache(tmp_path / "vectors.sqlite"), {"a" * 64: "one", "b" * 64: "two"}
     first, _ = embed_texts(cache, load(services, "ollama"), texts)
     model = registry.choose_stored_model(made(services, "ollama"), settings(services, "ollama"), ALLOWED).load()
-    services.asked.clear()
+    services.requests.clear()
     again, counts = embed_texts(cache, model, texts | {"c" * 64: "three"})
-    assert [request.texts for request in services.asked] == [["three"]]
+    assert [request.texts for request in services.requests] == [["three"]]
     assert (counts.embedded, counts.cached) == (1, 2)
     assert {name: again[name] for name in texts} == first
 
@@ -196,13 +196,13 @@ def made(services: Services, name: str, **others: Any) -> Collection:
 @pytest.mark.parametrize("name", NAMES)
 def test_collection_is_read_with_the_model_that_it_names_whatever_the_settings_say(services, key, name):
     collection = made(services, name)
-    services.asked.clear()
+    services.requests.clear()
     other = {f"{name}_model": "another", "model": "hash"}
     model = registry.choose_stored_model(collection, settings(services, name, **other), ALLOWED).load()
     assert (model.fingerprint, model.dimensions) == (collection.embedding_model, 256)
-    assert services.asked == []
+    assert services.requests == []
     model.embed(["x"])
-    assert MODELS[name] in (services.asked[0].body.get("model"), services.asked[0].path.split("/pipeline")[0][8:])
+    assert MODELS[name] in (services.requests[0].body.get("model"), services.requests[0].path.split("/pipeline")[0][8:])
 
 
 @pytest.mark.parametrize(
@@ -259,13 +259,13 @@ def test_invalid_api_key_is_neither_sent_nor_shown(services, monkeypatch, value)
     error = failure(load(services, "openai"))
     assert "OPENAI_API_KEY is not a valid key" in error.message
     assert value not in error.message
-    assert services.asked == []
+    assert services.requests == []
 
 
 def test_spaces_around_a_key_are_not_part_of_it(services, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
     load(services, "openai").embed(["x"])
-    assert services.asked[0].key == KEY
+    assert services.requests[0].key == KEY
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -276,7 +276,7 @@ def test_key_that_is_refused_is_named_by_its_variable_and_never_shown(services, 
     assert f"rejected the key in {KEYS[name]}" in error.message
     assert error.details["status"] == 401
     assert "sk-wrong" not in f"{error.message}{error.hint}{error.details}{caplog.text}"
-    assert len(services.asked) == 1
+    assert len(services.requests) == 1
 
 
 def test_key_is_hidden_in_whatever_else_a_service_says(services, key):
@@ -293,7 +293,7 @@ def test_unknown_model_of_a_service_leads_to_a_hint(services, key, name):
         if name == "ollama"
         else f"Check that it has the model no/such-model, or set another one for new collections: git config vmrag.embedding.{name}-model MODEL"
     )
-    assert len(services.asked) == 1
+    assert len(services.requests) == 1
 
 
 def test_too_many_requests_are_tried_again_when_the_service_says(services, monkeypatch):
@@ -304,7 +304,7 @@ def test_too_many_requests_are_tried_again_when_the_service_says(services, monke
         (503, {"Retry-After": formatdate(time.time() + 14, usegmt=True)}, {}),
     ]
     load(services, "openai").embed(TEXTS)
-    assert len(services.asked) == 3
+    assert len(services.requests) == 3
     assert slept[0] == 7
     assert 3 < slept[1] <= 14
 
@@ -329,11 +329,11 @@ def test_after_three_failures_nobody_asks_for_half_a_minute(services, monkeypatc
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: now[0]))
     services.script = [(500, {}, b"<html>")] * 3
     assert "answered 500 Internal Server Error" in failure(load(services, "openai")).message
-    assert len(services.asked) == 3
+    assert len(services.requests) == 3
     now[0] += 29.5
     assert "did not answer recently, and is not contacted for 1 s" in failure(load(services, "openai")).message
     load(services, "ollama").embed(["x"])  # another address
-    assert len(services.asked) == 4
+    assert len(services.requests) == 4
     now[0] += 1
     load(services, "openai").embed(["x"])
 
@@ -342,7 +342,7 @@ def test_service_that_hangs_is_given_up(services, monkeypatch):
     monkeypatch.setattr(endpoint, "ANSWER_SECONDS", 0.05)
     services.hang = 0.1
     failure(load(services, "openai"))
-    assert len(services.asked) == 3
+    assert len(services.requests) == 3
 
 
 @pytest.mark.parametrize(("name", "hint"), [("openai", "Run the command again later."), ("ollama", "ollama serve")])
@@ -391,7 +391,7 @@ def test_undecodable_error_of_a_service_is_reported_by_status(services):
 def test_redirection_is_not_followed(services):
     services.script = [(307, {"Location": f"{services.url}/elsewhere"}, {})]
     assert "answered 307" in failure(load(services, "openai")).message
-    assert len(services.asked) == 1
+    assert len(services.requests) == 1
 
 
 def test_unknown_function_names_those_that_there_are():
@@ -424,14 +424,14 @@ def test_service_that_nobody_agreed_to_is_not_asked(services, key, name):
     model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(), frozenset(NAMES)))
     error = failure(model, ServiceNotTrusted)
     assert error.hint == f"vmrag trust --service {name}"
-    assert services.asked == []
+    assert services.requests == []
 
 
 @pytest.mark.parametrize("name", KEYS)
 def test_address_that_only_the_file_names_gets_texts_without_the_key(services, key, name):
     model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(NAMES)))
     model.embed(TEXTS)
-    assert [request.key for request in services.asked] == [None]
+    assert [request.key for request in services.requests] == [None]
     services.script = [(401, {}, {})]
     error = failure(model)
     assert f"{KEYS[name]} was not sent, because only .vmrag.yaml sets this address" in error.message

@@ -148,7 +148,7 @@ def test_unknown_field_names_those_that_there_are():
 
 
 @pytest.mark.parametrize(
-    ("query", "found", "kinds"),
+    ("query", "answers", "kinds"),
     [
         ({"expect": ("handbook/b.md",)}, (A, B), []),
         ({"expect": ("handbook/b.md", "handbook/c.md", "handbook/d.md")}, (A, B), ["expect", "expect"]),
@@ -163,16 +163,16 @@ def test_unknown_field_names_those_that_there_are():
         ({"ranking": ()}, (A,), ["ranking"]),
     ],
 )
-def test_find_misses_lists_each_kind_of_miss(query, found, kinds):
+def test_find_misses_lists_each_kind_of_miss(query, answers, kinds):
     golden = GoldenQuery("x", 1, **query)
-    assert [miss.kind for miss in find_misses(golden, found, 5, comparable=True)] == kinds
-    assert [miss.kind for miss in find_misses(golden, found, 5, comparable=False)] == [
+    assert [miss.kind for miss in find_misses(golden, answers, 5, comparable=True)] == kinds
+    assert [miss.kind for miss in find_misses(golden, answers, 5, comparable=False)] == [
         k for k in kinds if k != "ranking"
     ]
 
 
 @pytest.mark.parametrize(
-    ("within", "found", "message"),
+    ("within", "answers", "message"),
     [
         (0, "ab", ""),
         (0, "aabbc", ""),
@@ -184,9 +184,9 @@ def test_find_misses_lists_each_kind_of_miss(query, found, kinds):
         (9, "a", "handbook/b.md is no longer found"),
     ],
 )
-def test_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes_behind(within, found, message):
+def test_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes_behind(within, answers, message):
     query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md"), within=within)
-    answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate(found)]
+    answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate(answers)]
     missed = find_misses(query, answer, 9, comparable=True)
     assert [finding.message for finding in missed] == ([message] if message else [])
     assert all(query.wanted and query.got for query in missed)

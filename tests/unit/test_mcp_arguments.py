@@ -145,7 +145,7 @@ def test_number_that_no_engine_holds_is_out_of_range(value):
 @pytest.mark.parametrize("value", [101, 10**25])
 def test_number_above_a_limit_of_ours_is_brought_down_to_it_with_a_warning(value):
     warned = []
-    taken = parse_arguments(DECLARED, {"text": "x", "limit": value}, lambda *each: warned.append(each))
+    taken = parse_arguments(DECLARED, {"text": "x", "limit": value}, lambda *warning: warned.append(warning))
     assert taken["limit"] == 100
     assert [code for code, _ in warned] == ["IGNORED_SETTING"]
     assert str(value) in warned[0][1]

@@ -39,7 +39,9 @@ def texts(server: ToolSelection) -> list[str]:
     return result
 
 
-@pytest.mark.parametrize("chosen", SERVERS, ids=lambda each: f"{each.toolsets}-{each.exclude_tools}-{each.read_only}")
+@pytest.mark.parametrize(
+    "chosen", SERVERS, ids=lambda chosen: f"{chosen.toolsets}-{chosen.exclude_tools}-{chosen.read_only}"
+)
 def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
     server = select_tools(chosen)
     result = texts(server)

@@ -18,7 +18,7 @@ from vmrag_link.ops.resolve.worktree_texts import count_git_conflicts
 
 TRIPLES = 5000 if LONG else 800  # git merges each, too
 RECORDED = Path(__file__).parents[1] / "data" / "merged-texts.jsonl"
-LINES = st.lists(st.sampled_from("abcdef"), max_size=12).map(lambda each: "".join(f"{line}\n" for line in each))
+LINES = st.lists(st.sampled_from("abcdef"), max_size=12).map(lambda letters: "".join(f"{line}\n" for line in letters))
 ANY = st.text(st.sampled_from("ab<=>| \r\n\x0b\u2028"), max_size=30)
 
 
@@ -141,16 +141,16 @@ def test_matching_blocks_are_equal_and_ordered(left, right):
 
 def test_many_equal_lines_are_given_up_by_their_number():
     """A stranger's page of one line a million times must not take minutes."""
-    left, right = ["x\n"] * 3000, ["y\n", *["x\n"] * 2500, "z\n"]
-    assert find_matching_blocks(["a\n", *left], ["b\n", *right]) == [(3001, 2503, 0)]
+    left_lines, right_lines = ["x\n"] * 3000, ["y\n", *["x\n"] * 2500, "z\n"]
+    assert find_matching_blocks(["a\n", *left_lines], ["b\n", *right_lines]) == [(3001, 2503, 0)]
 
 
 def test_lines_between_unique_ones_are_given_up_by_the_work_that_they_make():
     """difflib takes minutes for 8 KB of them: it finds one pair at a time, and looks at all the
     others for each.
     """
-    left, right = ([line for n in range(1000) for line in ("x\n", f"{side}{n}\n")] for side in "ab")
-    a, b = [*left, "anchor\n", *left, "end\n"], [*right, "anchor\n", *right, "end\n"]
+    left_lines, right_lines = ([line for n in range(1000) for line in ("x\n", f"{side}{n}\n")] for side in "ab")
+    a, b = [*left_lines, "anchor\n", *left_lines, "end\n"], [*right_lines, "anchor\n", *right_lines, "end\n"]
     blocks = find_matching_blocks(a, b)
     assert {(2000, 2000, 1), (4001, 4001, 1)} <= {*blocks}
     assert sum(n for _, _, n in blocks) < 20
@@ -182,8 +182,8 @@ def test_both_texts_of_a_hunk_are_apart_even_without_a_last_line_end():
     assert resolved(texts, "ours") == "b"
 
 
-def resolved(found: MergedText, take: str) -> str:
-    return found.resolve_text({hunk.key: hunk.get_side(take) for hunk in found.hunks})
+def resolved(merged: MergedText, take: str) -> str:
+    return merged.resolve_text({hunk.key: hunk.get_side(take) for hunk in merged.hunks})
 
 
 def test_carriage_return_belongs_to_its_line():

@@ -170,7 +170,7 @@ def test_every_kind_that_a_grammar_tells_is_a_kind():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "meant", "others"),
+    ("pattern", "meant", "others"),
     [
         ("src/auth", ["src/auth/a.py", "lib/src/auth", "src/authority.py"], ["src/a/auth", "Src/auth/a.py"]),
         ("/src", ["src/a.py", "/src/a.py"], ["lib/src/a.py"]),
@@ -186,8 +186,8 @@ def test_every_kind_that_a_grammar_tells_is_a_kind():
         ("**", ["a", "a/b"], []),
     ],
 )
-def test_path_is_a_part_or_a_glob(wanted, meant, others):
-    passes = compile_path(wanted)
+def test_path_is_a_part_or_a_glob(pattern, meant, others):
+    passes = compile_path(pattern)
     assert [path for path in (*meant, *others) if passes(path)] == meant
 
 

@@ -26,8 +26,8 @@ COMMIT = "1a2b3c4d" * 5
 
 
 def document(text: str, doc_id: str = "src/a.py", **fields: Any) -> PackableDocument:
-    known = {"collection": "code", "path": doc_id, "above": 0, "commit": COMMIT}
-    return PackableDocument(doc_id=doc_id, text=text, **known | fields)
+    header_fields = {"collection": "code", "path": doc_id, "above": 0, "commit": COMMIT}
+    return PackableDocument(doc_id=doc_id, text=text, **header_fields | fields)
 
 
 def part(start: int, symbol: str = "", kind: str = "", signature: str = "") -> IndexedPiece:
@@ -41,8 +41,8 @@ def spans(text: str, size: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts if cuts[-1] == len(text) else [*cuts, len(text)]))
 
 
-def ranked(*found: tuple[str, tuple[int, int]]) -> list[PackableHit]:
-    return [PackableHit(rank, key, (span,)) for rank, (key, span) in enumerate(found, start=1)]
+def ranked(*pieces: tuple[str, tuple[int, int]]) -> list[PackableHit]:
+    return [PackableHit(rank, key, (span,)) for rank, (key, span) in enumerate(pieces, start=1)]
 
 
 def places(packed: Packed) -> list[tuple[str | None, tuple[int, int] | None]]:

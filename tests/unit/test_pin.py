@@ -396,10 +396,10 @@ def gives_a_pin_or_a_refusal(data: bytes) -> None:
     assert complaint.message.isprintable()
 
 
-def keeps_its_bytes(found: Pin) -> None:
-    once = pin.format_pin(found)
+def keeps_its_bytes(pin_value: Pin) -> None:
+    once = pin.format_pin(pin_value)
     assert len(once) <= pin.MAX_BYTES
-    assert pin.parse_pin(once) == found
+    assert pin.parse_pin(once) == pin_value
     assert pin.format_pin(pin.parse_pin(once)) == once
 
 

@@ -63,8 +63,8 @@ def summary(*answers: AnswerChange, documents: int = 0, findings: tuple[PinFindi
         return result.summary
 
 
-def said(found: ReportSummary) -> str:
-    return format_comment(build_comment_data(7, found, HEAD), RUN)
+def said(report_summary: ReportSummary) -> str:
+    return format_comment(build_comment_data(7, report_summary, HEAD), RUN)
 
 
 def test_both_texts_begin_shortly_before_what_differs():

@@ -38,9 +38,9 @@ HOSTILE = (
 )
 
 
-def shown_of(found: KnowledgeReport, limit: int = MAX_BYTES) -> str:
-    with found:
-        return format_markdown(found, limit=limit)
+def shown_of(knowledge_report: KnowledgeReport, limit: int = MAX_BYTES) -> str:
+    with knowledge_report:
+        return format_markdown(knowledge_report, limit=limit)
 
 
 def rendered(markdown_text: str) -> LexborHTMLParser:

@@ -18,9 +18,9 @@ SCRIPT = b"#!/bin/sh\necho run\n"
 def propose(*paths: str, **contents: bytes) -> dict[str, tuple[str, ...]]:
     """Return the paths of the proposed sources. `contents`: first bytes by name without ending."""
 
-    def beginnings(asked):
+    def beginnings(paths):
         return {
-            path: contents[name] for path in asked if (name := path.rpartition("/")[2].partition(".")[0]) in contents
+            path: contents[name] for path in paths if (name := path.rpartition("/")[2].partition(".")[0]) in contents
         }
 
     return {source.collection: source.paths for source in proposal.propose_sources(paths, beginnings)}
@@ -97,9 +97,9 @@ def test_files_whose_beginnings_are_read_are_few_and_likely_ones_first():
     paths = [f"chart{number}/values.yaml" for number in range(2000)] + ["x/y/z-openapi.yaml"]
     read: list[str] = []
 
-    def beginnings(asked):
-        read.extend(asked)
-        return {path: b"openapi: 3.1.0\n" for path in asked if path.startswith("x/")}
+    def beginnings(paths):
+        read.extend(paths)
+        return {path: b"openapi: 3.1.0\n" for path in paths if path.startswith("x/")}
 
     (docs,) = proposal.propose_sources(paths, beginnings)
     assert docs.paths == ("x/y/z-openapi.yaml",)
@@ -135,7 +135,7 @@ def test_proposal_for_many_kinds_of_files_keeps_the_limits():
     paths = [f"f{number}/a.{ending}" for number, ending in enumerate(languages._BY_SUFFIX)]
     paths += [f"f{number}/{name}" for number, name in enumerate(languages.NAMES)]
     paths += [f"p{number}/doc/a.txt" for number in range(300)] + [f"s{number}/tool" for number in range(300)]
-    result = proposal.propose_sources(paths, lambda asked: dict.fromkeys(asked, SCRIPT))
+    result = proposal.propose_sources(paths, lambda names: dict.fromkeys(names, SCRIPT))
     assert (
         sources_flaw(
             [{"collection": source.collection, "paths": list(source.paths), "kind": source.kind} for source in result]

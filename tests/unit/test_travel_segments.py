@@ -74,12 +74,12 @@ def stored_anew(places: Places, file: Path, parent: str | None) -> tuple[str, li
 
 
 @FEW
-@given(content=CONTENTS, edits=EDITS, there=st.none() | st.binary(max_size=6 * SIZE))
-def test_restored_file_equals_the_stored_file(places: Places, content, edits, there) -> None:
+@given(content=CONTENTS, edits=EDITS, existing=st.none() | st.binary(max_size=6 * SIZE))
+def test_restored_file_equals_the_stored_file(places: Places, content, edits, existing) -> None:
     file, copy = places.top / "file", places.top / "copy"
     copy.unlink(missing_ok=True)
-    if there is not None:
-        copy.write_bytes(there)
+    if existing is not None:
+        copy.write_bytes(existing)
     parent, stored = None, set()
     for edit in [None, *edits]:
         before, content = content, edited(content, edit) if edit else content

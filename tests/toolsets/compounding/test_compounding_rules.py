@@ -127,9 +127,9 @@ def test_front_matter_may_lack_what_is_usual_unless_that_is_wanted() -> None:
     assert len(doc_types.find_flaws({}, problem, strict=True)) == 5
 
 
-def checked(schema: dict[str, Any], found: dict[str, Any]) -> list[str]:
+def checked(schema: dict[str, Any], fields: dict[str, Any]) -> list[str]:
     text = doc_types.read_schema(encode_canonical_json(schema), is_json=True)
-    return doc_types.find_flaws(found, DocType("x", "", "x", text), strict=False)
+    return doc_types.find_flaws(fields, DocType("x", "", "x", text), strict=False)
 
 
 def test_schema_of_a_stranger_reaches_nothing_and_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ UNEVALUATED = functools.reduce(lambda inner, _: {"anyOf": [inner], "unevaluatedP
 
 
 @pytest.mark.parametrize(
-    ("schema", "found", "said"),
+    ("schema", "fields", "said"),
     [
         ({"$defs": LAYERS | {"l40": {}}, "$ref": "#/$defs/l0"}, {"a": 1}, "a part of it has another $schema"),
         ({"$schema": DRAFT_7, "$defs": LAYERS | {"l40": {}}, "allOf": [{"$ref": "#/$defs/l0"}]}, {"a": 1}, "steps"),
@@ -169,10 +169,10 @@ UNEVALUATED = functools.reduce(lambda inner, _: {"anyOf": [inner], "unevaluatedP
     ],
     ids=["another draft", "its own draft", "unevaluated", "beside", "beside, nested", "overflow", "no address"],
 )
-def test_no_part_of_a_schema_leaves_its_bounds(schema: dict[str, Any], found: dict[str, Any], said: str) -> None:
+def test_no_part_of_a_schema_leaves_its_bounds(schema: dict[str, Any], fields: dict[str, Any], said: str) -> None:
     """They took 2^40 steps, or ended in the library's own error."""
     started = time.perf_counter()
-    assert said in checked(schema, found)[0]
+    assert said in checked(schema, fields)[0]
     assert time.perf_counter() - started < 10 * slack()
 
 

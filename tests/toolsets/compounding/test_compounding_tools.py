@@ -126,7 +126,7 @@ def test_model_that_a_person_configured_gets_numbered_passages(tools, project, c
     answer = tools("rag_query", query=QUESTION)
     assert (answer["answer"], answer["synthesis"], answer["model"]) == ("The battery froze [2].", "llm", "river-1")
     assert "warnings" not in answer
-    [(model_url, key, body)] = chat.asked
+    [(model_url, key, body)] = chat.requests
     assert (model_url, key, body["model"]) == (path, KEY if provider == "openai" else None, "river-1")
     assert (body.get("temperature", 1) == 0) or body["options"] == {"temperature": 0}
     system, question = (message["content"] for message in body["messages"])
@@ -180,10 +180,10 @@ def test_strangers_settings_send_nothing_anywhere(tools, project, chat, monkeypa
     before = (project.top / ".vmrag.yaml").read_text()
     project.write(".vmrag.yaml", before + stated)
     assert tools("rag_query", query=QUESTION)["synthesis"] == "extractive"
-    assert chat.asked == []
+    assert chat.requests == []
     project.vmrag("trust", "--yes")
     assert tools("rag_query", query=QUESTION)["synthesis"] == "llm"
-    assert [key for _, key, _ in chat.asked] == [None], "an agreed address gets texts, and no key"
+    assert [key for _, key, _ in chat.requests] == [None], "an agreed address gets texts, and no key"
     monkeypatch.setenv("VMRAG_NO_SERVICES", "1")
     assert tools("rag_query", query=QUESTION)["synthesis"] == "extractive"
 

@@ -40,7 +40,7 @@ def test_real_run_of_pytest_is_read_and_compared_with_the_one_before():
 
 
 @pytest.mark.parametrize(
-    ("xml", "found"),
+    ("xml", "outcomes"),
     [
         ('<testsuite><testcase classname="a" name="b"/></testsuite>', {"a.b": "pass"}),
         ("<testsuites><testsuite><testcase name='b'><skipped/></testcase></testsuite></testsuites>", {"b": "skip"}),
@@ -51,8 +51,8 @@ def test_real_run_of_pytest_is_read_and_compared_with_the_one_before():
         ("<testsuite>" + "<x>" * 100_000 + "</x>" * 100_000 + "</testsuite>", {}),
     ],
 )
-def test_other_runners_write_other_files(xml, found):
-    assert runs.parse_report(xml.encode()) == found
+def test_other_runners_write_other_files(xml, outcomes):
+    assert runs.parse_report(xml.encode()) == outcomes
 
 
 LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><testsuite><testcase name="&b;"/></testsuite>'

@@ -39,7 +39,7 @@ def test_page_shows_what_the_commands_print(project):
     """Those that the page shows, and those of now."""
 
     def now(text: str) -> str:
-        return ID.sub(lambda found: ids.get(found[0], found[0]), text)
+        return ID.sub(lambda match: ids.get(match[0], match[0]), text)
 
     printed_before = PRINTED.read_text()
     for block in re.findall(r"^```console\n(.*?)^```", section, re.MULTILINE | re.DOTALL):

@@ -318,7 +318,7 @@ def test_page_is_asked_whether_it_changed_and_converted_by_its_type(tools, proje
         assert (first["status"], first["source"]) == ("indexed", site.url("/guide"))
         site.pages["/guide"] = (304, {}, b"")
         assert tools("ingest_url", url=url)["status"] == "skipped"
-        assert site.asked[-1].headers["if-none-match"] == '"1"'
+        assert site.requests[-1].headers["if-none-match"] == '"1"'
         site.pages["/guide"] = page("# Führer\n\nEulen schlafen.\n")
         assert tools("ingest_url", url=url)["status"] == "skipped", "the same bytes, although they were sent"
         stamps["ETag"] = '"2"'
@@ -357,8 +357,8 @@ def test_search_ranks_the_passages_of_libraries_alone_by_words_and_meaning(stock
     assert hits[0]["title"] == "rocks.txt"
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     with notes.opened(project) as ws:
-        asked = Query("owls granite", ("birds", "rocks"), 100)
-        ours = query.search_index(ws, lambda searcher, _: searcher.search(asked))
+        both_libraries = Query("owls granite", ("birds", "rocks"), 100)
+        ours = query.search_index(ws, lambda searcher, _: searcher.search(both_libraries))
     assert [(hit["doc_id"], hit["chunk_index"], hit["score"]) for hit in hits] == [
         (hit.doc_id, hit.chunk, hit.score) for hit in ours
     ]

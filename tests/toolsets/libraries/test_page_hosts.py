@@ -47,8 +47,8 @@ def internet(monkeypatch) -> Iterator[Website]:
 
 
 def asked(internet: Website) -> list[str]:
-    paths = [request.path for request in internet.asked if not request.path.endswith("robots.txt")]
-    internet.asked.clear()
+    paths = [request.path for request in internet.requests if not request.path.endswith("robots.txt")]
+    internet.requests.clear()
     return paths
 
 

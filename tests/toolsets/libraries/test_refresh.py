@@ -144,7 +144,7 @@ def test_libraries_documents_and_urls_can_be_named(project, site):
     owls, *_ = took(project, site).pages
     with notes.opened(project) as ws:
         take_site(ws, "other", site.url("/sitemap.txt"), most=1)
-    site.asked.clear()
+    site.requests.clear()
     assert len(refreshed(project, "web").pages) == 3
     assert {page.library for page in refreshed(project, owls.url.replace("http", "HTTP")).pages} == {"web", "other"}
     assert [page.url for page in refreshed(project, f"web/{owls.doc_id}", owls.url).pages] == [owls.url, owls.url]

@@ -61,7 +61,7 @@ def test_page_comes_with_what_its_server_says_of_it(site):
         etag='"v1"',
         last_modified="2015-10-21T07:28:00Z",
     )
-    [request] = site.asked
+    [request] = site.requests
     assert request.headers["user-agent"].startswith("vmrag-link/")
     assert "authorization" not in request.headers
     assert "if-none-match" not in request.headers
@@ -102,7 +102,7 @@ def test_page_that_did_not_change_is_not_sent_again(site):
     assert not fetch_page(site.url(), limits=limits(), etag='"v0"').unchanged
     # What a stranger's knowledge base says is sent only if it is an ETag.
     assert not fetch_page(site.url(), limits=limits(), etag='"v1"\r\nX-Evil: 1', last_modified="now").unchanged
-    assert "if-none-match" not in site.asked[-1].headers
+    assert "if-none-match" not in site.requests[-1].headers
 
 
 DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
@@ -190,14 +190,14 @@ def test_private_addresses_are_refused_also_after_a_redirection(site, host):
     assert error.code == "ACCESS_DENIED"
     assert f"{site.url()} redirects to http://" in error.message
     assert "vmrag.ingest.allow-private-urls" in error.hint
-    assert [request.path for request in site.asked] == ["/"]
+    assert [request.path for request in site.requests] == ["/"]
 
 
 def test_this_machine_is_refused_unless_it_is_allowed(site):
     site.pages["/"] = "mine"
     for host in ("127.0.0.1", "LocalHost"):
         refusal(site.url(host=host), AccessDenied, limits=allowing(""))
-    assert site.asked == []
+    assert site.requests == []
     assert fetch_page(site.url(), limits=allowing("127.1")).data == b"mine"
 
 
@@ -210,11 +210,11 @@ def test_only_the_hosts_that_are_listed_may_be_private_however_they_are_spelled(
     for host in ("localhost", "LOCALHOST.", "127.0.0.2", "0x7f.2", "[::1]"):
         error = refusal(site.url(host=host), AccessDenied, limits=allowing("127.0.0.1, wiki.corp.example"))
         assert "vmrag.ingest.allow-private-urls 127.0.0.1,wiki.corp.example," in error.hint
-    assert site.asked == []
+    assert site.requests == []
     for host in ("127.0.0.1", "127.1", "0177.0.0.1", "2130706433", "0x7f000001", "127.0.0.1."):
         assert fetch_page(site.url(host=host), limits=allowing("127.0.0.1")).data == b"mine"
         assert fetch_page(site.url(), limits=allowing(host)).data == b"mine"
-        assert site.asked[-1].headers["host"] == f"127.0.0.1:{site.port}"
+        assert site.requests[-1].headers["host"] == f"127.0.0.1:{site.port}"
     assert fetch_page(site.url(host="LocalHost."), limits=allowing("localhost")).data == b"mine"
     site.pages["/on"] = redirect(site.url("/", host="localhost"))
     refusal(site.url("/on"), AccessDenied, limits=allowing("127.0.0.1"))
@@ -243,7 +243,7 @@ def test_name_is_refused_if_any_of_its_addresses_is_private(site):
     assert (
         "docs.example leads to 10.0.0.1" in refusal(site.url(host="docs.example"), AccessDenied, lookup=lookup).message
     )
-    assert site.asked == []
+    assert site.requests == []
 
 
 def test_dns_that_changes_its_answer_leads_nowhere_else(site):
@@ -259,8 +259,8 @@ def test_dns_that_changes_its_answer_leads_nowhere_else(site):
     assert answers == ["rebind.example"]
     answers.clear()
     refusal(site.url("/again", host="rebind.example"), AccessDenied, lookup=lookup)
-    assert [request.path for request in site.asked] == ["/", "/again"]
-    assert site.asked[0].headers["host"] == f"rebind.example:{site.port}"
+    assert [request.path for request in site.requests] == ["/", "/again"]
+    assert site.requests[0].headers["host"] == f"rebind.example:{site.port}"
 
 
 def test_next_address_is_tried_where_nobody_listens_at_one(site):
@@ -288,8 +288,8 @@ def test_credentials_go_to_their_own_host_only_and_are_never_shown(site):
         page = fetch_page(site.url().replace("://", "://us%40er:s3cret@"), limits=limits())
         assert page.url == other.url("/end")
         sent = "Basic " + base64.b64encode(b"us@er:s3cret").decode()
-        assert [request.headers.get("authorization") for request in site.asked] == [sent, sent]
-        assert [request.headers.get("authorization") for request in other.asked] == [None, None]
+        assert [request.headers.get("authorization") for request in site.requests] == [sent, sent]
+        assert [request.headers.get("authorization") for request in other.requests] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_proxy_of_the_environment_is_used_and_private_names_are_refused_all_the_
     monkeypatch.setenv("http_proxy", site.url().replace("://", "://me:pw@"))
     page = fetch_page("http://outside.example/x", limits=limits(lookup))
     assert (page.data, page.url) == (b"by the proxy", "http://outside.example/x")
-    assert site.asked[0].headers["proxy-authorization"].startswith("Basic ")
+    assert site.requests[0].headers["proxy-authorization"].startswith("Basic ")
     for host in ("inside.example", "wiki", "metadata.google.internal", "127.0.0.2"):
         refusal(
             f"http://{host}/", AccessDenied, lookup=lambda host: ["127.0.0.2"] if host == "127.0.0.2" else lookup(host)
@@ -463,7 +463,7 @@ def test_proxy_of_the_environment_is_used_and_private_names_are_refused_all_the_
     addresses["direct.example"] = "127.0.0.1"
     site.pages["/direct"] = "direct"
     assert fetch_page(site.url("/direct", host="direct.example"), limits=limits(lookup)).data == b"direct"
-    assert len(site.asked) == 2
+    assert len(site.requests) == 2
 
 
 def test_unusable_proxy_is_reported_without_credentials(site, monkeypatch):
@@ -488,7 +488,7 @@ def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, a
         encrypted.url(host="docs.example"), limits=limits(lambda host: [host] if host == str(HERE) else [])
     )
     assert page.data == b"private talk"
-    assert [request.path for request in site.asked] == [f"docs.example:{encrypted.port}"]
+    assert [request.path for request in site.requests] == [f"docs.example:{encrypted.port}"]
     error = refusal(encrypted.url(host="other.example"), lookup=lambda host: [host] if host == str(HERE) else [])
     assert "another host's" in error.message
 

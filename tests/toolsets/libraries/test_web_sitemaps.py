@@ -53,7 +53,7 @@ def test_sitemap_leaves_out_and_counts_disallowed_pages(site):
     paths = ("/a", "/private/x", "/private/open", "/private-too/x")
     site.pages["/sitemap.xml"] = urlset(*map(site.url, paths))
     assert found(site) == Sitemap([site.url("/a"), site.url("/private/open")], disallowed=2, delay_s=7.0)
-    assert [request.path for request in site.asked] == ["/sitemap.xml", "/robots.txt"]
+    assert [request.path for request in site.requests] == ["/sitemap.xml", "/robots.txt"]
     site.pages["/robots.txt"] = "User-agent: *\nCrawl-delay: 3600\n"
     assert found(site).delay_s == LONGEST_DELAY
 
@@ -83,7 +83,7 @@ def test_sitemap_index_is_followed_and_failures_are_listed(site):
     gone, page = answer.failures
     assert "answered 404" in gone
     assert "begins with <html>" in page
-    assert [request.path for request in site.asked].count("/sitemap.xml") == 1
+    assert [request.path for request in site.requests].count("/sitemap.xml") == 1
 
 
 def test_missing_sitemap_hint_names_that_of_robots_txt(site):
@@ -109,14 +109,14 @@ def test_pages_sitemaps_and_levels_are_limited(site, monkeypatch):
     assert found(site, most=3) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
     site.pages |= {f"/level{step}.xml": index(site.url(f"/level{step + 1}.xml")) for step in range(1, 9)}
     assert found(site, "/level1.xml") == Sitemap([], more=1)
-    assert "/level4.xml" not in [request.path for request in site.asked]
+    assert "/level4.xml" not in [request.path for request in site.requests]
     monkeypatch.setattr(sitemap, "MOST_SITEMAPS", 3)
     site.pages |= {f"/part{part}.xml": urlset(site.url(f"/{part}")) for part in range(4)}
     site.pages["/many.xml"] = index(*(site.url(f"/part{part}.xml") for part in range(4)))
     assert found(site, "/many.xml") == Sitemap([site.url("/0"), site.url("/1")], more=2)
-    site.asked.clear()
+    site.requests.clear()
     assert found(site, "/many.xml", most=1) == Sitemap([site.url("/0")], more=3)
-    assert [request.path for request in site.asked] == ["/many.xml", "/part0.xml", "/robots.txt"]
+    assert [request.path for request in site.requests] == ["/many.xml", "/part0.xml", "/robots.txt"]
     monkeypatch.setattr(sitemap, "MOST_LOCATIONS", 3)
     assert found(site, most=9) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
 
