@@ -850,7 +850,7 @@ def test_no_commit_killed_at_any_step_goes_on_with_continue_or_commit(project, t
 ABORTING = {
     "before merge.json goes": DIES["before merge.json goes"],
     "before the documents are kept": DIES["before the revision is made"],
-    "before they are taken back": f"from {ENGINE_CLASS} as m; m.take_back = die",
+    "before they are taken back": f"from {ENGINE_CLASS} as m; m.discard_saved_rows = die",
     "before the journal's entry goes": "import vmrag_link.journal as m; m.Journal.remove_entry = die",
 }
 
