@@ -701,7 +701,7 @@ def test_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world):
 
 DEATHS = {
     "while it fetches": "from vmrag_link.transport import segments\nsegments.restore_file = die",
-    "while it looks": "from vmrag_link.ops import adopt\nadopt.check = die",
+    "while it looks": "from vmrag_link.ops import adopt\nadopt.check_row = die",
     "before what came is anchored": "from vmrag_link.engines.doltlite.engine import DoltliteEngine\nDoltliteEngine.anchor_revision = die",
     "before it pushes": "from vmrag_link.ops import adopt\nadopt.publish_to = die",
 }

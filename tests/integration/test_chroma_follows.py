@@ -408,7 +408,7 @@ def test_process_that_fails_before_any_store_is_shown_with_its_reason(project):
     assert background.wait_for_end(job(project), within=60)
     state = chroma(project)
     assert (state["state"], state["hint"]) == ("failed", "vmrag sync --wait")
-    assert f"{project.shared / 'chroma'} is no folder" in state["error"]
+    assert f"{project.shared / 'chroma'} is not a folder" in state["error"]
     (project.shared / "chroma").unlink()
     assert project.ask(*state["hint"].split()[1:])["chroma"]["state"] == "ready"
 
@@ -567,7 +567,7 @@ def test_queries_and_existing_stores_work_in_a_read_only_folder(project, alone):
         assert result.json["kb"]["in_sync"] is True
         state = without_rights(project, "status", "--json").json["chroma"]
         assert state["state"] == "failed"
-        assert "cannot be written" in state["error"]
+        assert "is not writable" in state["error"]
         assert error_of(without_rights(project, "path", "chroma", "--json"))["hint"]
     path = project.ask("path", "chroma")["chroma"]
     with read_only(project.shared):

@@ -426,7 +426,7 @@ def test_gc_drops_nothing_while_a_pinned_revision_is_not_here(paid, database):
     paid.git("commit", "-q", "-a", "-m", "pins what is nowhere")
     paid.git("reset", "-q", "--hard", "HEAD~1")
     result = paid.vmrag("gc", "--server", "--apply", code=3)
-    assert "Nothing was dropped" in result.err
+    assert "Nothing was deleted" in result.err
     assert len(database.sealed()) == 2
 
 

@@ -163,7 +163,7 @@ def test_without_texts_and_with_them_are_different_stores(kb):
     made = make(kb, first, kept=bare)
     assert {text for text, *_ in held(made.path)["guide"].values()} == {None}
     assert made.path != shelf(kb).store_path(first)
-    assert problem(bare, made.path, kb.views.path(first)) == ""
+    assert problem(bare, made.path, kb.views.view_path(first)) == ""
     assert make(kb, first).how == "fresh"
 
 
@@ -264,11 +264,11 @@ def test_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
     made = make(kb, first, folder=copied)
     assert problem(shelf(kb), made.path, copied) == ""
     assert "is invalid" in problem(shelf(kb), made.path, kb.folder / "gone")
-    assert problem(shelf(kb), made.path, kb.views.path(first)) == "vectors were computed in the meantime"
+    assert problem(shelf(kb), made.path, kb.views.view_path(first)) == "vectors were computed in the meantime"
     again = make(kb, first)
     assert again.how == "delta"  # from itself: two collections stay
     assert again.added == 3
-    assert problem(shelf(kb), made.path, kb.views.path(first)) == ""
+    assert problem(shelf(kb), made.path, kb.views.view_path(first)) == ""
 
 
 # -- kills, readers, removal -----------------------------------------------------------------------
@@ -276,9 +276,9 @@ def test_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
 STEPS = {
     "before anything": "building.BATCH_CHUNKS = 5; die_at = 1",
     "between batches": "building.BATCH_CHUNKS = 5; die_at = 3",
-    "before it is compared": "building.check.difference = die",
-    "before it is sealed": "building.Stores.seal = die",
-    "before it is named": "building.Stores.name = die",
+    "before it is compared": "building.check.find_difference = die",
+    "before it is sealed": "building.Stores.seal_store = die",
+    "before it is named": "building.Stores.move_into_place = die",
 }
 
 

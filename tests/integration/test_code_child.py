@@ -145,7 +145,7 @@ def test_one_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
 def test_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
     code = (
         "import os\nfrom vmrag_link.code.cutter import CodeCutter\n"
-        "c = CodeCutter(); c.cut('a = 1\\n', 'python', 9); print(c._children[0]._process._process.pid, flush=True); os._exit(0)"
+        "c = CodeCutter(); c.cut_text('a = 1\\n', 'python', 9); print(c._children[0]._process._process.pid, flush=True); os._exit(0)"
     )
     argv = [sys.executable, "-c", code]
     said = subprocess.run(

@@ -54,7 +54,7 @@ def coded(project: Project) -> Project:
 
 @pytest.mark.parametrize(
     ("bad", "said"),
-    [("{", "is not JSON"), ("<<<<<<< ours\n", "merge conflict"), (NOWHERE, "not in this knowledge base")],
+    [("{", "is not JSON"), ("<<<<<<< ours\n", "merge conflict"), (NOWHERE, "this knowledge base does not have")],
     ids=["malformed", "conflict", "missing"],
 )
 def test_bad_pin_is_not_committed_and_the_line_says_why(project, bad, said):
@@ -77,7 +77,7 @@ def test_pin_that_is_committed_is_the_one_that_answers_here(project):
     pin_naming(project, json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"])
     code, lines = commit(project, "commit", "-m", "x")
     assert (code, len(lines)) == (1, 1)
-    assert "not the one that goes into the commit. (git add .dolt-version)" in lines[0]
+    assert "differs from the staged one. (git add .dolt-version)" in lines[0]
     project.git("add", ".dolt-version")
     assert commit(project, "commit", "-m", "x")[0] == 0
 
@@ -342,7 +342,7 @@ def test_pushed_branch_must_pin_what_is_there(remote):
     remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")
     code, lines = commit(remote, "push", "origin", "main")
     assert (code, len(lines)) == (1, 1)
-    assert "000000000000, which is not in this knowledge base" in lines[0]
+    assert "000000000000, which this knowledge base does not have" in lines[0]
     remote.git("revert", "--no-edit", "HEAD")
     code, lines = commit(remote, "push", "origin", "main")
     assert (code, len(lines)) == (0, 1), "an old mistake is mentioned; nobody can mend it"

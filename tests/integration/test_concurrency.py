@@ -298,7 +298,7 @@ def test_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_non
 def test_query_rebuilds_bound_index_that_disappeared(stocked, tmp_path):
     body = (
         "import shutil\nfrom vmrag_link.workspace import Workspace as m\nbring = m.bring_to_pin\n"
-        "def then(ws, **options):\n    done = bring(ws, **options)\n    shutil.rmtree(ws.views.path(ws.revision()))\n    return done\nm.bring_to_pin = then"
+        "def then(ws, **options):\n    done = bring(ws, **options)\n    shutil.rmtree(ws.views.view_path(ws.require_revision()))\n    return done\nm.bring_to_pin = then"
     )
     result = driven(stocked, body, "query", "garden", "--json")
     assert result.code == 0, result

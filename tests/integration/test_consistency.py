@@ -120,7 +120,7 @@ def test_leaving_a_branch_with_uncommitted_documents_says_where_they_are(project
     said = subprocess.run(["git", "switch", "-c", "topic"], cwd=project.top, capture_output=True, text=True, check=True)
     assert "uncommitted documents stay with 'main'" in said.stderr
     result = project.vmrag("commit", "-m", "nothing", code=1)
-    assert "stay with 'main'" in result.err
+    assert "Other branches have uncommitted documents: 'main'" in result.err
 
 
 @pytest.mark.parametrize("command", [("query", "x", "--at", ""), ("log", ""), ("fingerprint", "--at", "")])

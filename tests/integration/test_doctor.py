@@ -780,7 +780,7 @@ def test_several_things_are_found_and_mended_at_once(project):
     assert "/gone/bin/python" in result.out
     assert result.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 7 findings."
     result = project.vmrag("doctor", "--fix")
-    assert result.out.count("mended") == 6
+    assert result.out.count("fixed  ") == 6
     assert result.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 1 finding."
     assert project.status()["state"] == "in_sync"
     assert not project.vmrag("doctor", "--quiet").out

@@ -125,7 +125,7 @@ def test_several_documents_by_folder_collection_and_pattern(engine, names, docum
 
 def test_dot_means_everything(engine):
     named = document_names.select_named(engine[0], [engine[1]], ["."])
-    assert len(named.documents) == engine[0].count(engine[1])
+    assert len(named.documents) == engine[0].count_documents(engine[1])
     assert named.collections == ("a", "a/b", "handbook", "notes")
 
 

@@ -93,8 +93,8 @@ def test_files_of_all_formats_become_documents_and_one_that_breaks_stops_no_othe
     report = imported(project, "docs")
     assert report["changes"] == {"added": 4, "modified": 0, "removed": 0}
     assert {skipped_file["name"]: skipped_file["reason"].partition(" (")[0] for skipped_file in report["skipped"]} == {
-        "broken.json": "is no JSON",
-        "feed.xml": "declares entities, which are not read",
+        "broken.json": "is not JSON",
+        "feed.xml": "declares entities, which are not supported",
         "old.doc": "its type .doc is not supported",
     }
     texts = project.texts()

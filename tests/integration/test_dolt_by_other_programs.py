@@ -267,7 +267,7 @@ def test_push_rejects_rows_that_cannot_be_fetched(kettle: Known, tmp_path: Path)
     kettle.sql("UPDATE documents SET metadata = 'x' WHERE doc_id = 'kettle.md'", COMMIT)
     refused = kettle.vmrag("push", "--json", code=None).error
     assert refused["message"].startswith(
-        "Nothing was pushed, because nobody could fetch it. The row 'handbook/kettle.md'"
+        "nothing was pushed, because no clone could fetch it: invalid row 'handbook/kettle.md'"
     )
     assert "vmrag restore handbook/kettle.md" in refused["hint"]
     kettle.vmrag("restore", "handbook/kettle.md", "--yes", code=None)

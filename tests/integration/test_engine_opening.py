@@ -166,7 +166,7 @@ def test_knowledge_base_that_is_there_keeps_its_engine(project, git_alone):
     assert project.status()["kb"]["engine"] == "doltlite"
     refused = project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--json", code=2).error
     assert refused["code"] == "ALREADY_INITIALIZED"
-    assert "is stored by doltlite already" in refused["message"]
+    assert "is already doltlite" in refused["message"]
 
 
 def test_cloned_file_names_no_program_and_no_server(project, git_alone):

@@ -242,7 +242,7 @@ def test_program_of_version_1_refuses_what_was_upgraded_and_goes_on_with_what_wa
     with program(1):
         engine = knowledge(bob)
         assert engine.count_documents(old) == 4
-        with pytest.raises(SchemaTooNew, match="schema version 2; this program knows versions up to 1"):
+        with pytest.raises(SchemaTooNew, match="schema version 2; this program supports versions up to 1"):
             engine.list_collections(new)
         engine.close()
         for command in (["list"], ["diff", old], ["add", "-", "--collection", "faq", "--id", "x"]):

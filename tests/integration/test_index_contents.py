@@ -47,7 +47,7 @@ def segments(folder: Path) -> list[Path]:
 
 
 def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
-    folder, rng = kb.views.path(revision), random.Random(13)
+    folder, rng = kb.views.view_path(revision), random.Random(13)
     [segment] = segments(folder)
     files = [
         path for directory in (folder, segment) for path in sorted(directory.iterdir()) if path.name != seal.VERIFIED
@@ -77,7 +77,7 @@ def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb
 
 
 def test_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revision):
-    folder = kb.views.path(revision)
+    folder = kb.views.view_path(revision)
     flip(folder / seal.SEAL, (folder / seal.SEAL).read_bytes().index(b'"segments"') + 3, 0)
     restarted(folder)
     assert problem(kb, folder, revision) != ""
@@ -86,18 +86,18 @@ def test_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revision
 
 def test_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path):
     copied = tmp_path / "elsewhere" / "views" / "copied"
-    shutil.copytree(kb.views.path(revision), copied)
-    [segment] = segments(kb.views.path(revision))
+    shutil.copytree(kb.views.view_path(revision), copied)
+    [segment] = segments(kb.views.view_path(revision))
     [damaged] = segments(copied)
     shutil.copytree(segment, damaged)
     flip(damaged / flat_files.vectors_name(1), 100, 2)
     assert "vectors-1.i8 is not what was written" in problem(kb, copied, revision)
-    assert problem(kb, kb.views.path(revision), revision) == ""
+    assert problem(kb, kb.views.view_path(revision), revision) == ""
 
 
 @pytest.mark.parametrize("of", ["view", "segment"])
 def test_index_without_seal_is_rebuilt(kb, revision, of):
-    folder = kb.views.path(revision)
+    folder = kb.views.view_path(revision)
     bare = folder if of == "view" else segments(folder)[0]
     for name in (seal.SEAL, seal.VERIFIED):
         (bare / name).unlink()
@@ -108,7 +108,7 @@ def test_index_without_seal_is_rebuilt(kb, revision, of):
 
 def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
     """It is proven when it becomes part of another one."""
-    folder = kb.views.path(revision)
+    folder = kb.views.view_path(revision)
     [segment] = segments(folder)
     flip(segment / flat_files.vectors_name(1), 100, 2)
     unnoticed(segment)
@@ -125,7 +125,7 @@ def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
 
 def test_segment_with_invalid_text_is_not_reused(kb, revision):
     """Python's own module refuses it, without a code of SQLite's."""
-    [segment] = segments(kb.views.path(revision))
+    [segment] = segments(kb.views.view_path(revision))
     with contextlib.closing(sqlite3.connect(segment / flat_files.MANIFEST_FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE documents SET title = CAST(X'ff' AS TEXT)")
     unnoticed(segment)
@@ -137,7 +137,7 @@ def test_segment_with_invalid_text_is_not_reused(kb, revision):
 
 def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(kb, revision):
     """What is read of it fails first, with any error."""
-    folder = kb.views.path(revision)
+    folder = kb.views.view_path(revision)
     [segment] = segments(folder)
     with contextlib.closing(sqlite3.connect(segment / flat_files.MANIFEST_FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE documents SET first = 'nowhere' || first")
@@ -153,7 +153,7 @@ def test_damaged_segment_that_is_large_enough_to_stay_is_not_read_and_found_with
     kb, revision, monkeypatch
 ):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 0)
-    folder = kb.views.path(revision)
+    folder = kb.views.view_path(revision)
     [segment] = segments(folder)
     flip(segment / flat_files.vectors_name(1), 100, 2)
     unnoticed(segment)

@@ -125,7 +125,7 @@ def test_collections_come_go_and_change_their_definition(kb):
         assert_whole(kb, path, revision)
         assert brought.plan.drop == (("guide",) if "about" not in str(fields) else ())
         before = revision
-        path.rename(kb.views.path(revision))
+        path.rename(kb.views.view_path(revision))
     dropped = kb.commit(drop=["notes"])
     last = kb.index(dropped, base=before)
     assert_whole(kb, last.path, dropped)
@@ -140,7 +140,7 @@ def test_uncommitted_documents_are_followed_and_their_revert_too(kb):
     assert set(chunk_ids(path)) == {"a_chunk_0", "new_chunk_0"}
     kb.write(doc("a", LONG), doc("b", LONG), remove=[("guide", "new")])
     kb.bring_working(path, revision)
-    assert chunk_ids(path) == chunk_ids(kb.views.path(revision))
+    assert chunk_ids(path) == chunk_ids(kb.views.view_path(revision))
     assert_whole(kb, path, revision)
 
 

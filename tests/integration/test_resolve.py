@@ -577,7 +577,7 @@ def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(pa
     assert signed.author == "Ada Lovelace <ada@example.com>"
     assert signed.date > DATE
     assert "Vmrag-Merge: lines-1" in signed.message
-    assert any(signed.revision in engine.parents for engine in made), "the revision that was made before the kill"
+    assert any(signed.revision in engine.map_parents for engine in made), "the revision that was made before the kill"
 
 
 def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):

@@ -132,13 +132,13 @@ def test_change_of_another_collection_reorders_nothing(kb):
         for query in QUERIES
         if query.collections is None
     ]
-    assert kb.answers(kb.views.path(first), alone) == kb.answers(kb.views.path(second), alone)
+    assert kb.answers(kb.views.view_path(first), alone) == kb.answers(kb.views.view_path(second), alone)
     for query in QUERIES[:9]:
         long_query = Query(query.text, k=200, mode=query.mode)
         ours = [
             [
                 (hit.doc_id, hit.chunk)
-                for hit in kb.search(kb.views.path(at), long_query.text, k=200, mode=long_query.mode)
+                for hit in kb.search(kb.views.view_path(at), long_query.text, k=200, mode=long_query.mode)
                 if hit.collection == "guide"
             ]
             for at in (first, second)
@@ -172,8 +172,8 @@ def test_removal_writes_no_segment(kb):
     second = kb.commit(remove=[("guide", "d7")])
     kb.index(second, base=first)
     assert parts(kb, second) == parts(kb, first)
-    assert kb.search(kb.views.path(second), "text", where={"source_id": "d7"}) == []
-    assert len(kb.search(kb.views.path(first), "text", where={"source_id": "d7"})) == 1
+    assert kb.search(kb.views.view_path(second), "text", where={"source_id": "d7"}) == []
+    assert len(kb.search(kb.views.view_path(first), "text", where={"source_id": "d7"})) == 1
 
 
 def test_first_uncommitted_document_copies_nothing(kb):
@@ -199,18 +199,18 @@ def test_damaged_segment_is_built_again_alone(kb, small):
     kb.index(first)
     second = kb.commit(*[doc(f"e{number}", f"word{number} more") for number in range(10)])
     kb.index(second, base=first)
-    answers = kb.answers(kb.views.path(second), QUERIES)
+    answers = kb.answers(kb.views.view_path(second), QUERIES)
     base, added = parts(kb, second)
     flip(kb.views.segments.root / added / "vectors-1.i8", 5, 1)
-    views.require_verification(kb.views.path(second))
-    assert "vectors-1.i8 is not what was written" in kb.views.problem(second)
+    views.require_verification(kb.views.view_path(second))
+    assert "vectors-1.i8 is not what was written" in kb.views.find_problem(second)
     built = kb.index(second, base=second)
     assert (built.how, built.changes.added, built.changes.total) == ("delta", 10, 10)
-    assert kb.views.problem(second) == ""
+    assert kb.views.find_problem(second) == ""
     assert parts(kb, second)[0] == base
     assert added not in parts(kb, second)
-    assert kb.answers(kb.views.path(second), QUERIES) == answers
-    assert kb.views.problem(first) == ""
+    assert kb.answers(kb.views.view_path(second), QUERIES) == answers
+    assert kb.views.find_problem(first) == ""
 
 
 # -- what nobody counts ----------------------------------------------------------------------------
@@ -222,10 +222,10 @@ def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):
     kb.write(doc("uncommitted"))
     kb.bring_working(working, revisions[-1])
     for revision in revisions[:-1]:
-        assert kb.views.discard(kb.views.path(revision))
+        assert kb.views.discard(kb.views.view_path(revision))
     kb.views.segments.collect([kb.views.root, working.parent])
     counted = {
-        part.segment for folder in (kb.views.path(revisions[-1]), working) for part in views.read_view(folder).parts
+        part.segment for folder in (kb.views.view_path(revisions[-1]), working) for part in views.read_view(folder).parts
     }
     assert segments(kb) == counted
     assert views.find_index_problem(working, revision=revisions[-1]) == ""
@@ -250,8 +250,8 @@ def test_nothing_is_removed_between_a_segment_and_its_view(kb):
     builder.stdin.flush()
     assert said(builder) == "fresh"
     end(builder)
-    assert kb.views.problem(revision) == ""
-    kb.views.discard(kb.views.path(revision))
+    assert kb.views.find_problem(revision) == ""
+    kb.views.discard(kb.views.view_path(revision))
     killed = child(body)
     assert said(killed) == "between"
     killed.send_signal(signal.SIGKILL)
@@ -274,7 +274,7 @@ def test_two_processes_that_build_the_same_revision_leave_one_view_and_what_it_c
     assert {said(builder) for builder in builders} <= {"fresh", "reused"}
     for builder in builders:
         end(builder)
-    assert kb.views.problem(revision) == ""
+    assert kb.views.find_problem(revision) == ""
     collect(kb)
     assert segments(kb) == set(parts(kb, revision))
 
@@ -285,47 +285,47 @@ def test_two_processes_that_build_the_same_revision_leave_one_view_and_what_it_c
 def test_rewriting_keeps_every_view_s_answers_and_frees_what_is_there_twice(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
-    answers = {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions}
+    answers = {revision: kb.answers(kb.views.view_path(revision), QUERIES) for revision in revisions}
     collect(kb)
     before, ages = (
         measure_size(kb.views.segments.root),
-        {revision: kb.views.path(revision).stat().st_mtime_ns for revision in revisions},
+        {revision: kb.views.view_path(revision).stat().st_mtime_ns for revision in revisions},
     )
     assert upkeep.rewrite_segments(kb.views)
     collect(kb)
     assert measure_size(kb.views.segments.root) < 0.75 * before
     for revision in revisions:
-        assert kb.views.problem(revision) == ""
-        assert kb.answers(kb.views.path(revision), QUERIES) == answers[revision]
-        assert kb.views.path(revision).stat().st_mtime_ns == ages[revision]
+        assert kb.views.find_problem(revision) == ""
+        assert kb.answers(kb.views.view_path(revision), QUERIES) == answers[revision]
+        assert kb.views.view_path(revision).stat().st_mtime_ns == ages[revision]
     assert upkeep.rewrite_segments(kb.views) == []
     following = kb.commit(doc("d1", "word1 after it"))
     kb.index(following, base=revisions[-1])
     kb.fresh(following, kb.folder / "fresh" / "following")
-    assert kb.answers(kb.views.path(following), QUERIES) == kb.answers(kb.folder / "fresh" / "following", QUERIES)
+    assert kb.answers(kb.views.view_path(following), QUERIES) == kb.answers(kb.folder / "fresh" / "following", QUERIES)
 
 
 def test_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     held = next(revision for revision in reversed(revisions) if len(parts(kb, revision)) > 1)
-    before, answers = parts(kb, held), kb.answers(kb.views.path(held), QUERIES)
-    with kb.views.reading(kb.views.path(held)):
+    before, answers = parts(kb, held), kb.answers(kb.views.view_path(held), QUERIES)
+    with kb.views.reading(kb.views.view_path(held)):
         changed = upkeep.rewrite_segments(kb.views)
         collect(kb)
-        assert kb.views.path(held) not in changed
+        assert kb.views.view_path(held) not in changed
         assert changed
         assert parts(kb, held) == before
-        assert kb.answers(kb.views.path(held), QUERIES) == answers
+        assert kb.answers(kb.views.view_path(held), QUERIES) == answers
     upkeep.rewrite_segments(kb.views)
     collect(kb)
-    assert kb.answers(kb.views.path(held), QUERIES) == answers
+    assert kb.answers(kb.views.view_path(held), QUERIES) == answers
 
 
 def test_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
-    answers = {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions}
+    answers = {revision: kb.answers(kb.views.view_path(revision), QUERIES) for revision in revisions}
     for stop_at in (0, 1, 3):
         body = (
             f"from vmrag_link.index import upkeep\nkb = Knowledge(Path({str(kb.folder)!r}))\nseen = 0\n"
@@ -340,13 +340,13 @@ def test_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
         collect(kb)
         kb.views.remove_unfinished()
         for revision in revisions:
-            assert kb.views.problem(revision) == ""
-            assert kb.answers(kb.views.path(revision), QUERIES) == answers[revision]
+            assert kb.views.find_problem(revision) == ""
+            assert kb.answers(kb.views.view_path(revision), QUERIES) == answers[revision]
         if stopped == "done":
             break
     upkeep.rewrite_segments(kb.views)
     collect(kb)
-    assert {revision: kb.answers(kb.views.path(revision), QUERIES) for revision in revisions} == answers
+    assert {revision: kb.answers(kb.views.view_path(revision), QUERIES) for revision in revisions} == answers
 
 
 def test_views_that_share_little_are_not_joined(kb, small):
@@ -380,7 +380,7 @@ def test_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(kb
     assert path not in changed
     assert views.read_view(path) == made
     collect(kb)
-    assert all(kb.views.problem(revision) == "" for revision in revisions)
+    assert all(kb.views.find_problem(revision) == "" for revision in revisions)
 
 
 def test_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
@@ -391,8 +391,8 @@ def test_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
     broken = [revision for revision in revisions if alone in parts(kb, revision)]
     changed = upkeep.rewrite_segments(kb.views)
     assert changed
-    assert not {kb.views.path(item) for item in broken}.intersection(changed)
-    assert all(kb.views.problem(revision) == "" for revision in revisions if revision not in broken)
+    assert not {kb.views.view_path(item) for item in broken}.intersection(changed)
+    assert all(kb.views.find_problem(revision) == "" for revision in revisions if revision not in broken)
 
 
 # -- how much stays --------------------------------------------------------------------------------
@@ -406,13 +406,13 @@ def test_views_that_nobody_is_bound_to_stay_as_long_as_their_segments_take_littl
         )
         kb.index(revisions[-1])  # from nothing: no view shares a segment with another one
         at = 1_000_000_000 + number
-        os.utime(kb.views.path(revisions[-1]), (at, at))
-    bound = kb.views.path(revisions[0])
+        os.utime(kb.views.view_path(revisions[-1]), (at, at))
+    bound = kb.views.view_path(revisions[0])
     sizes = [sum(measure_size(kb.views.segments.root / name) for name in parts(kb, revision)) for revision in revisions]
     spare = kb.views.list_spare(bound=[bound], keep_bytes=sizes[3] + sizes[2])
-    assert spare == [kb.views.path(revisions[1])]
+    assert spare == [kb.views.view_path(revisions[1])]
     assert kb.views.evict_spare(bound=lambda: [bound], keep_bytes=0) == [
-        kb.views.path(revision) for revision in reversed(revisions[1:])
+        kb.views.view_path(revision) for revision in reversed(revisions[1:])
     ]
     collect(kb)
     assert segments(kb) == set(parts(kb, revisions[0]))
@@ -423,4 +423,4 @@ def test_view_that_shares_its_segments_with_a_bound_one_takes_nothing(kb):
     kb.index(first)
     second = kb.commit(remove=[("guide", "d1")])
     kb.index(second, base=first)
-    assert kb.views.list_spare(bound=[kb.views.path(second)], keep_bytes=0) == []
+    assert kb.views.list_spare(bound=[kb.views.view_path(second)], keep_bytes=0) == []

@@ -41,7 +41,7 @@ def wip(workspace: Workspace) -> list[str]:
 @pytest.mark.parametrize("how", ["stash", "carry"])
 def test_stashed_documents_come_back_with_their_marks(dirty, workspace, how):
     with reset.clean_branch(workspace, how, message="") as result:
-        branch = workspace.kb_branch()
+        branch = workspace.find_kb_branch()
         assert branch is not None
         assert (result.handling, branch.dirty, wip(workspace)) == (how, False, [result.aside])
         assert {

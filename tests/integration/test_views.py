@@ -43,30 +43,30 @@ def building(kb: Knowledge) -> list[str]:
 
 
 def test_finding_a_usable_view_of_that_name_is_success(kb, revision):
-    before = kb.views.path(revision).stat().st_ino
+    before = kb.views.view_path(revision).stat().st_ino
     with kb.views.temporary_folder() as folder:
         kb.fresh(revision, folder)
-        assert kb.views.publish(folder, revision) == kb.views.path(revision)
-    assert kb.views.path(revision).stat().st_ino == before
+        assert kb.views.publish(folder, revision) == kb.views.view_path(revision)
+    assert kb.views.view_path(revision).stat().st_ino == before
     assert building(kb) == []
 
 
 @pytest.mark.parametrize("broken", ["the view", "its segment"])
 def test_broken_view_is_replaced(kb, revision, broken):
     place = (
-        kb.views.path(revision) / view.VIEW_FILE
+        kb.views.view_path(revision) / view.VIEW_FILE
         if broken == "the view"
         else segments(kb, revision)[0] / flat_files.MANIFEST_FILE
     )
     place.write_bytes(b"garbage")
-    assert kb.views.problem(revision)
+    assert kb.views.find_problem(revision)
     assert kb.index(revision).how == "fresh"
-    assert kb.views.problem(revision) == ""
+    assert kb.views.find_problem(revision) == ""
     assert building(kb) == []
 
 
 def test_broken_view_in_use_raises_index_failed(kb, revision):
-    path = kb.views.path(revision)
+    path = kb.views.view_path(revision)
     reader = child(
         shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
@@ -80,7 +80,7 @@ def test_broken_view_in_use_raises_index_failed(kb, revision):
 
 
 def test_view_that_another_process_reads_is_not_removed_nor_are_its_segments(kb, revision):
-    path = kb.views.path(revision)
+    path = kb.views.view_path(revision)
     reader = child(
         shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
@@ -88,10 +88,10 @@ def test_view_that_another_process_reads_is_not_removed_nor_are_its_segments(kb,
     assert kb.views.discard(path) is False
     assert kb.views.evict_spare(bound=list, keep_bytes=0) == []
     assert kb.views.segments.collect([kb.views.root]) == []
-    assert kb.views.problem(revision) == ""
+    assert kb.views.find_problem(revision) == ""
     end(reader)
     assert kb.views.discard(path) is True
-    assert kb.views.problem(revision) == "it does not exist"
+    assert kb.views.find_problem(revision) == "it does not exist"
     assert kb.views.discard(path) is True  # gone already
 
 
@@ -109,7 +109,7 @@ def test_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
     assert (kept / "half").exists()
     end(alive)
     assert building(kb) == []
-    assert kb.views.problem(revision) == ""
+    assert kb.views.find_problem(revision) == ""
 
 
 def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):
@@ -139,7 +139,7 @@ def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision
 
 
 def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the_bytes_allow(kb, revision):
-    paths = [kb.views.path(revision)]
+    paths = [kb.views.view_path(revision)]
     before = revision
     for number in range(5):
         after = kb.commit(doc("edited", str(number)))
@@ -159,21 +159,21 @@ def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the
         paths[3],
         paths[4],
     }
-    assert {file.path for file in kb.views.all()} == {paths[0], paths[1], paths[5]}
+    assert {file.path for file in kb.views.list_views()} == {paths[0], paths[1], paths[5]}
 
 
 def test_spare_whose_segments_a_bound_view_counts_too_takes_no_bytes(kb, revision):
     removed = kb.commit(remove=[("guide", "d3")])
     spare = kb.index(removed, base=revision).path
     assert segments(kb, removed) == segments(kb, revision)
-    assert kb.views.evict_spare(bound=lambda: [kb.views.path(revision)], keep_bytes=0) == []
-    assert kb.views.evict_spare(bound=list, keep_bytes=0) == [spare, kb.views.path(revision)]
+    assert kb.views.evict_spare(bound=lambda: [kb.views.view_path(revision)], keep_bytes=0) == []
+    assert kb.views.evict_spare(bound=list, keep_bytes=0) == [spare, kb.views.view_path(revision)]
 
 
 def test_segments_that_spares_share_with_each_other_take_their_bytes_once(kb, revision):
     removed = kb.index(kb.commit(remove=[("guide", "d3")]), base=revision).path
-    spares = {removed, kb.views.path(revision)}
-    assert list_segments(removed) == list_segments(kb.views.path(revision))
+    spares = {removed, kb.views.view_path(revision)}
+    assert list_segments(removed) == list_segments(kb.views.view_path(revision))
     size = sum(list_segments(removed).values())
     assert kb.views.list_spare(bound=[], keep_bytes=size) == []
     assert {*kb.views.list_spare(bound=[], keep_bytes=size - 1)} == spares
@@ -184,21 +184,21 @@ def test_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
 
     def bound() -> list[Path]:
         """The second answer comes when the lock is held: somebody bound the view meanwhile."""
-        requests.append(kb.views.path(revision))
+        requests.append(kb.views.view_path(revision))
         return requests[1:]
 
     assert kb.views.evict_spare(bound=bound, keep_bytes=0) == []
     assert requests[1:]
-    assert kb.views.problem(revision) == ""
+    assert kb.views.find_problem(revision) == ""
 
 
 def test_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revision):
-    ours = kb.views.path(revision)
+    ours = kb.views.view_path(revision)
     other = ours.with_name(f"{revision}-00000000")
     shutil.copytree(ours, other)
     theirs = kb.views.segments.root / "abc-00000000"
     shutil.copytree(segments(kb, revision)[0], theirs)
-    assert {file.path for file in kb.views.all()} == {ours}
+    assert {file.path for file in kb.views.list_views()} == {ours}
     assert kb.index(kb.commit(doc("new", "something new")), base=revision).how == "delta"
     assert other not in kb.views.evict_spare(bound=lambda: [ours], keep_bytes=0)
     kb.views.segments.collect([kb.views.root])
@@ -212,14 +212,14 @@ def test_copy_of_a_view_verifies_and_another_can_be_made_of_it_in_its_place(kb, 
     with kb.draft(target) as changing:
         changing.publish(target, revision=revision)
     assert find_index_problem(target, revision=revision) == ""
-    assert view.read_view(target) == view.read_view(kb.views.path(revision))
+    assert view.read_view(target) == view.read_view(kb.views.view_path(revision))
 
 
 def test_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, revision):
     with pytest.raises(IndexFailed):
         view.read_view(kb.views.root / "absent")
     with pytest.raises(FileFailed):
-        directories.copy_tree(kb.views.path(revision), kb.folder / "no" / "such" / "folder")
+        directories.copy_tree(kb.views.view_path(revision), kb.folder / "no" / "such" / "folder")
 
 
 # -- segments that views share ---------------------------------------------------------------------
@@ -245,16 +245,16 @@ def test_derived_view_shares_unchanged_segments_of_its_base(kb, revision):
     assert shared == whole
     assert contents(whole) == before
     assert (
-        view.read_view(kb.views.path(later)).count_totals(),
-        view.read_view(kb.views.path(revision)).count_totals(),
+        view.read_view(kb.views.view_path(later)).count_totals(),
+        view.read_view(kb.views.view_path(revision)).count_totals(),
     ) == (
         (20, 20),
         (20, 20),
     )
-    assert [part.documents for part in view.read_view(kb.views.path(later)).parts] == [18, 2]
-    assert kb.views.discard(kb.views.path(revision))
+    assert [part.documents for part in view.read_view(kb.views.view_path(later)).parts] == [18, 2]
+    assert kb.views.discard(kb.views.view_path(revision))
     assert kb.views.segments.collect([kb.views.root]) == []
-    assert kb.views.problem(later) == ""
+    assert kb.views.find_problem(later) == ""
     assert added.is_dir()
 
 
@@ -265,7 +265,7 @@ def test_segments_that_no_view_counts_are_removed_wherever_the_views_lie(kb, rev
     [whole, added] = segments(kb, later)
     copied = kb.copied(later, "elsewhere")
     for head in (revision, later):
-        assert kb.views.discard(kb.views.path(head))
+        assert kb.views.discard(kb.views.view_path(head))
     roots = [kb.views.root, copied.parent, kb.folder / "absent"]
     assert kb.views.segments.collect(roots) == []
     assert {*kb.views.segments.list_spare(roots, without=[copied])} == {whole, added}
@@ -279,7 +279,7 @@ def test_no_segment_is_removed_while_a_process_derives_a_view(kb, revision):
     body = shelf(kb) + "with shelf.segments.making():\n    print('making', flush=True); sys.stdin.read()"
     maker = child(body)
     assert said(maker) == "making"
-    assert kb.views.discard(kb.views.path(revision))
+    assert kb.views.discard(kb.views.view_path(revision))
     assert len(kb.views.segments.list_spare([kb.views.root])) == 1
     assert kb.views.segments.collect([kb.views.root]) == []
     end(maker)
@@ -292,16 +292,16 @@ def test_of_a_damaged_segment_alone_the_documents_are_indexed_again(kb, revision
     kb.index(later, base=revision)
     [whole, added] = segments(kb, later)
     (added / "words-1.idx").write_bytes(b"garbage")
-    assert "words-1.idx" in kb.views.problem(later)
-    assert kb.views.problem(revision) == "", "it does not count what is damaged"
+    assert "words-1.idx" in kb.views.find_problem(later)
+    assert kb.views.find_problem(revision) == "", "it does not count what is damaged"
     built = kb.index(later, base=later)
     assert (built.how, built.changes.added, built.chunks.added) == ("delta", 2, 2)
-    assert kb.views.problem(later) == ""
+    assert kb.views.find_problem(later) == ""
     assert whole in segments(kb, later)
     assert added not in segments(kb, later)
     (whole / "vectors-1.i8").unlink()
-    assert kb.views.problem(later) != ""
-    assert kb.views.problem(revision) != ""
+    assert kb.views.find_problem(later) != ""
+    assert kb.views.find_problem(revision) != ""
     assert kb.index(later, base=later).changes.added == 19
 
 
@@ -309,7 +309,7 @@ def test_of_a_damaged_segment_alone_the_documents_are_indexed_again(kb, revision
 
 
 def test_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
-    path, gone = kb.views.path(revision), kb.views.root / "gone-12345678.lock"
+    path, gone = kb.views.view_path(revision), kb.views.root / "gone-12345678.lock"
     with kb.views.reading(path):
         pass
     gone.touch()

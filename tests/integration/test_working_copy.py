@@ -108,7 +108,7 @@ def test_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revisi
 def test_two_processes_write_one_after_the_other(kb, copy, revision):
     body = (
         "def write(name):\n    with copy.writing() as stood:\n        kb.write(doc(name))\n"
-        "        base = kb.views.path(copy.base) if stood == 'gone' else None\n"
+        "        base = kb.views.view_path(copy.base) if stood == 'gone' else None\n"
         "        kb.bring_working(copy.path, copy.base, base=base)\n"
         "for number in range(4): write(f'{name}{number}')\nprint('done', flush=True)"
     )
