@@ -88,4 +88,4 @@ def test_without_any_credential_it_says_what_is_missing(world: World, host: GitS
     assert not finished.passed
     errors = [annotation for annotation in finished.annotations if annotation.level == "error"]
     assert {(error.title, error.file) for error in errors} == {("The job's environment: AUTHENTICATION_FAILED", "")}
-    assert all("did not let us in" in error.message and "persist-credentials" in error.message for error in errors)
+    assert all("denied access" in error.message and "persist-credentials" in error.message for error in errors)

@@ -148,7 +148,7 @@ def test_update_reports_conflicts_and_forks_without_pushing(ci, api):
     assert "unpinned has no pin" in said["#16"]
     assert "calm merges into main without conflicts" in run.log
     assert "main is the default branch" in run.log
-    assert "gone or main is gone" in run.log
+    assert "gone or main no longer exists" in run.log
     assert "other" not in run.log
     assert "`id`" not in run.summary  # as text: punctuation is written as character references
     assert not list(ci.workspace.glob("owned*"))

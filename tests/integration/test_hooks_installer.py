@@ -102,7 +102,7 @@ def test_hooks_path_outside_of_the_repository_is_refused_without_force(repo, pla
     assert (tmp_path / "global" / "post-merge").exists()
     with pytest.raises(HooksRefused) as raised:
         installer.uninstall_hooks(places)
-    assert f"ls {tmp_path}/global   (vmrag uninstall … with --force takes" in raised.value.hint
+    assert f"ls {tmp_path}/global   (vmrag uninstall … with --force removes" in raised.value.hint
     assert installer.uninstall_hooks(places, force=True).removed == hook_config.HOOKS
     assert not list((tmp_path / "global").iterdir())
 

@@ -139,7 +139,7 @@ def _format_findings(summary: ReportSummary, room: int) -> str:
         for finding in summary.findings
     ]
     heads = ("", "Code", "Commit", "Problem", "Fix")
-    return _format_table("Pins of the code commits", heads, rows, room)
+    return _format_table("Pins of the git commits", heads, rows, room)
 
 
 def _format_notes(summary: ReportSummary, room: int) -> str:
