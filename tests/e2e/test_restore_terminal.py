@@ -39,7 +39,7 @@ def test_person_says_whether_everything_uncommitted_is_given_up(project, screens
     project.put("new.md", "Never committed.")
     answer = asked(screens, project, "restore", answer="n")
     assert answer.end() == 1
-    assert "never committed of 1 document: handbook/new.md." in answer.said
+    assert "uncommitted changes of 1 document: handbook/new.md." in answer.said
     assert "new.md" in project.texts()
     answer = asked(screens, project, "restore", answer="yes")
     assert answer.end() == 0

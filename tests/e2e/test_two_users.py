@@ -126,7 +126,8 @@ def test_knowledge_that_its_author_forgot_is_found_by_the_first_query_after_it_c
     ada.write_document("late.md", "Ada forgot to push this.")
     ada.git("push", "-q", "--no-verify")
     bob = world.join("bob")
-    said = bob.vmrag("install").out.splitlines()[-1]
+    *_, said, hint = bob.vmrag("install").out.splitlines()
+    assert hint.startswith("hint: Ask its author")
     assert said.startswith(f"Could not fetch the knowledge base: the pin names revision {ada.pinned}")
     assert bob.vmrag("query", "certificates", code=1).err.splitlines()[-1].startswith("hint: Ask its author")
     ada.vmrag("push")
@@ -357,7 +358,7 @@ def test_merge_that_needs_their_knowledge_without_a_network_is_resolved_later(wo
     bob.git("fetch", "-q")
     world.hub.top.rename(world.top / "gone.git")
     (line, *_) = bob.said("merge", "-q", "--no-edit", "origin/main", code=1)
-    assert line.startswith(f"vmrag: Their side pins revision {ada.pinned}, which is not in this knowledge base.")
+    assert line.startswith(f"vmrag: Their side pins revision {ada.pinned}, which is not in this knowledge base: no git repository")
     assert "no git repository at origin." in bob.vmrag("resolve", code=1).err
     (world.top / "gone.git").rename(world.hub.top)
     bob.vmrag("resolve")
