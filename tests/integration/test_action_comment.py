@@ -273,7 +273,7 @@ def bomb() -> bytes:
 
 
 def lying() -> bytes:
-    """An archive that says its file has three bytes."""
+    """Build an archive whose header claims three bytes for its file."""
     packed = bytearray(archive({step.FILE: b" " * 500_000}))
     at = packed.rfind(b"PK\x01\x02")
     packed[at + 24 : at + 28] = struct.pack("<I", 3)
@@ -320,7 +320,7 @@ def test_no_more_is_unpacked_than_may_be_there():
 def test_one_that_is_too_large_is_not_read(api, other):
     api.keep(RUN, b"x" * 200_000)
     assert "too large" in other()
-    api.artifacts[RUN][0]["size_in_bytes"] = 10  # the list lies
+    api.artifacts[RUN][0]["size_in_bytes"] = 10  # the list has a wrong size
     with pytest.raises(VmragError, match="answered with more than"):
         other()
     assert api.comments == {}

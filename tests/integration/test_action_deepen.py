@@ -132,7 +132,9 @@ def test_unrelated_histories_are_comparable_once_all_is_here(host, tmp_path):
 
 @pytest.mark.parametrize(("version", "persist"), [("v5", True), ("v7", True), ("v7", False)])
 def test_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monkeypatch, version, persist):
-    """Where it kept none, the input `token` is; without either, the step fails and says why."""
+    """Without such a header the input `token` applies; without either, the step fails and reports
+    the reason.
+    """
     start = line(host, "main", 40)
     base, head = line(host, "main", 30, start), line(host, "topic", 3, start)
     host.git("clone", "-q", "--bare", ".", str(tmp_path / "host.git"))
@@ -209,8 +211,8 @@ def test_looking_for_a_commit_fetches_nothing_in_a_partial_clone(host, tmp_path)
 
 @pytest.mark.parametrize("seed", range(examples(12)))
 def test_merge_bases_of_shallow_clone_match_whole_history(host, tmp_path, seed):
-    """Random histories with merges, criss-cross ones too, cut at every depth: it says the same, or
-    that it cannot tell.
+    """Compare random histories, also criss-cross ones, cut at each depth: the answer is equal, or
+    unknown.
     """
     chance = random.Random(seed)
     commits = [host.commit("root")]

@@ -57,7 +57,7 @@ class Host:
         return result
 
     def of(self, event: str, payload: object, *, sha: str, ref: str, at: str = "", depth: int | None = 1, **more: str):
-        """What is said in a checkout of `at`, by default of the event's commit."""
+        """Return the comparison in a checkout of `at`, by default of the event's commit."""
         self._checkouts += 1
         self.checkout = checkout(self.repo.top, self.folder / f"c{self._checkouts}", at or sha, depth=depth)
         job = Job(self.folder, event, payload, sha=sha, ref=ref, **more)

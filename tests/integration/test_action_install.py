@@ -1,4 +1,6 @@
-"""What the Action installs for a mode, how, and when the workflow's cache has it."""
+"""Packages that the Action installs for a mode, how it installs them, and when the workflow's cache
+has them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ OF_THE_INDEX = {"numpy", "pydantic-core", "simsimd", "tree-sitter", "tree-sitter
 OF_THE_WEB = {"httpx", "httpcore", "certifi"}
 OF_REPORTS = {"jinja2", "markupsafe"}
 NEVER = {"pygithub", "requests", "cryptography", "chromadb", "hatchling", "pytest"}
-"""What actions-toolkit would bring, what only Chroma's users need, and what builds and tests."""
+"""Packages of actions-toolkit, of Chroma's users only, and of builds and tests."""
 
 # -- which packages
 
@@ -46,7 +48,7 @@ def test_mode_needs_these_packages_and_no_others(modes: set[str], installed: set
 
 
 def brought(name: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, frozenset[str]]]:
-    """What an installed package requires here, by its own metadata."""
+    """Return the requirements of an installed package on this machine, by its metadata."""
     result = set()
     for requirement in map(Requirement, importlib.metadata.requires(name) or []):
         if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
@@ -137,7 +139,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def program(machine: Machine, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """What is called `uv` on this machine's PATH."""
+    """Put a program named `uv` on PATH."""
     path = machine.folder / "path" / "uv"
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\n{text}\n")

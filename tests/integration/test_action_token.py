@@ -64,7 +64,7 @@ def test_it_is_used_where_a_checkout_kept_nothing(
 
 @pytest.fixture(autouse=True)
 def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test adds to the environment goes with it."""
+    """Remove variables that a test adds to the environment."""
     for number in range(4):
         for name in ("COUNT", f"KEY_{number}", f"VALUE_{number}"):
             monkeypatch.setenv(f"GIT_CONFIG_{name}", "")

@@ -1,5 +1,5 @@
-"""What the Action finds in the pins of an event's commits, in checkouts of one commit: from the
-event by way of the history that it fetches to `verify_between`.
+"""Findings of the Action in the pins of an event's commits, in checkouts of one commit: from the
+event through the fetched history to `verify_between`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Upstream:
         return self.hub.git("rev-parse", branch)
 
     def judged(self, event: str, payload: object, *, sha: str, ref: str = "refs/heads/main") -> VerifyReport:
-        """As the Action does it, in a fresh checkout of one commit."""
+        """Verify like the Action, in a fresh checkout of one commit."""
         self._jobs += 1
         self.checkout = checkout(self.hub.top, self.folder / f"job{self._jobs}", sha)
         job = Job(self.folder, event, payload, sha=sha, ref=ref)

@@ -90,7 +90,7 @@ class World:
         return [self.pins(revision) for revision in revisions][-1]
 
     def evil(self, *statements: str, base: str = "", name: str = "evil") -> str:
-        """As `evil`, in the clone."""
+        """Create an evil revision in the clone."""
         return evil(self.eve.engine.folder / FILE_NAME, *statements, base=base or self.known, name=name)
 
     # -- what must not change
@@ -118,7 +118,7 @@ class World:
         return report
 
     def on_hub(self, revision: str) -> bool:
-        """Whether the hub's knowledge base reaches it: a new clone looks."""
+        """Return whether the hub's knowledge base reaches the revision, as seen by a new clone."""
         looker = git_clone(self.pair.hub.top, self.pair.folder / f"looker-{random.randrange(10**9)}")
         assert looker.clone_knowledge()
         result = looker.engine.has_revision(revision)
@@ -159,7 +159,7 @@ def world(template: Path, tmp_path: Path, home: Path) -> Iterator[World]:
 
 
 def evil(file: Path, *statements: str, base: str, name: str) -> str:
-    """A revision that no command of ours makes: plain SQL, committed on top of another one."""
+    """Create a revision that vmrag never makes: plain SQL, committed on top of another revision."""
     with Connection(file) as connection:
         connection.execute("SELECT dolt_branch(?, ?)", (name, base))
     with Connection(file, at=name) as connection:
@@ -173,7 +173,7 @@ def pin_of(revision: str) -> bytes:
     return pins.format_pin(Pin("git:", "topic", revision, DATE))
 
 
-# -- what is taken ---------------------------------------------------------------------------------
+# -- accepted revisions -----------------------------------------------------------------------------
 
 
 def test_adopt_makes_pins_of_a_fork_reachable_at_the_base(world):
@@ -285,8 +285,8 @@ def test_without_push_it_stays_here_until_somebody_pushes(world):
 
 
 def test_adopt_checks_revisions_that_were_already_fetched(world):
-    """A maintainer may have fetched from the fork by hand: that it is here says nothing about
-    it.
+    """A maintainer may have fetched from the fork manually, so an existing revision is not
+    trusted.
     """
     bad = world.evil("CREATE TABLE extra(x)")
     world.evil("DROP TABLE extra", base=bad, name="mended")  # no head of a branch has it
@@ -626,7 +626,7 @@ def test_another_knowledge_base_is_refused(world):
 
 
 def test_revision_on_top_of_an_anchor_is_refused(world):
-    """Anchors have no tables: what a revision has changed since could not be told."""
+    """Anchors have no tables, so the changes since such a revision are unknown."""
     kept = world.ada.record("given up", branch="gone")
     world.ada.engine.delete_branch("gone", expected=kept)
     world.ada.record("more", branch="gone")

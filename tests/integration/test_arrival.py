@@ -1,6 +1,4 @@
-"""What is said, proposed and asked again when the knowledge that the code pins has not come, and
-after it has.
-"""
+"""Messages, proposals and retries if the pinned revision is missing, and after it has arrived."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def refused(user: User, *command: str) -> dict[str, Any]:
 
 @pytest.fixture
 def bob(world: World) -> User:
-    """A clone whose remote does not answer any more."""
+    """Clone a remote that no longer answers."""
     user = world.join("bob")
     user.git("remote", "set-url", "origin", NOBODY)
     return user
@@ -55,7 +53,7 @@ def test_neither_is_one_that_lets_nobody_in_or_says_that_it_is_not_there(world, 
     assert ANEW not in error["hint"]
     (world.top / "ssh").write_text(
         "#!/bin/sh\necho 'ERROR: Repository not found.' >&2\nexit 255\n"
-    )  # as GitHub says it
+    )  # in GitHub's wording
     error = refused(bob, "query", "certificates")
     assert error["details"]["cause"] == "REMOTE_NOT_FOUND"
     assert ANEW not in error["hint"]
@@ -169,7 +167,7 @@ def test_status_names_a_missing_revision_once_after_a_sync_in_the_background(wor
     assert_asked_again(world, "status")
 
 
-# -- what fetch says next
+# -- hints of fetch
 
 
 @pytest.mark.hooks("on")

@@ -1,5 +1,5 @@
-"""Syncs that nobody waits for: what a checkout starts, what is seen of it, and what a query does
-meanwhile.
+"""Background syncs: how a checkout starts one, how it is shown, and what a query does while it
+runs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def log(project: Project) -> str:
 
 @pytest.fixture
 def held(project: Project):
-    """As if a process synced this work tree, for as long as the context lasts."""
+    """Hold the lock as if a process synced this working tree, while the context lasts."""
     return lambda: locks.hold_exclusive(project.own / "sync.lock", purpose="sync in the background", timeout=1)
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_started_where_nothing_moved(project):
 
 
 def test_pipe_around_git_does_not_wait_for_the_sync(project):
-    """Whoever captures the output of git waits until everybody has closed it."""
+    """A program that captures git's output waits until all processes have closed it."""
     slow = project.write("slow.py", "import time; time.sleep(8)")
     project.write(".git/vmrag/interpreter", f"{sys.executable}\n")
     since = time.monotonic()

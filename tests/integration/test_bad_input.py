@@ -1,5 +1,5 @@
-"""What a user cannot have meant, and what a machine should not do: a clear error, the documented
-exit code, and nothing is lost.
+"""Invalid input and exhausted resources: a clear error, the documented exit code, and no lost
+data.
 """
 
 from __future__ import annotations
@@ -760,9 +760,7 @@ def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocke
         copy = Project(tmp_path / f"copy-{number}")
         before, before_texts = copy.pinned, copy.texts()
         result = interrupted(copy, duration * part, *line)
-        assert result.code in (0, 130) or (result.code == -signal.SIGINT and result.out), (
-            result
-        )  # or when all was said and done
+        assert result.code in (0, 130) or (result.code == -signal.SIGINT and result.out), result  # or at the end
         if result.code == 130:
             hits += 1
             assert result.out == ""

@@ -1,5 +1,5 @@
-"""What a service answers is bounded in size and in time altogether, whoever asks it: a language
-model, an embedding service, GitHub's API.
+"""Answers of services are bounded in size and in total time for each client: a language model, an
+embedding service, GitHub's API.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def nesting() -> Sent:
 
 @contextlib.contextmanager
 def serving(sent: Callable[[], Sent]) -> Iterator[str]:
-    """A server that answers each connection with these bytes as long as somebody takes them."""
+    """Serve these bytes on each connection as long as the client reads them."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer(taken: socket.socket) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.hooks("off")
 
 
 def hint(project: Project) -> str:
-    """What sync, status and doctor say alike."""
+    """Return the common hint of sync, status and doctor."""
     error = project.vmrag("sync", "--json", code=None).error
     assert project.ask("status", code=1)["hint"] == error["hint"]
     topics = project.vmrag("doctor", "--json", code=None).json["topics"]
@@ -35,7 +35,7 @@ def obey(project: Project, hint_text: str) -> None:
 
 
 def newer(project: Project) -> str:
-    """A revision that is staged, and that no commit of git's has."""
+    """Stage a revision that no git commit pins."""
     project.put("newer.md", "Newer.\n")
     return project.ask("commit", "-m", "newer")["revision"]
 

@@ -1,6 +1,8 @@
-"""What `vmrag check` and `vmrag verify` write for CI services, held against the services' formats.
+"""Files of `vmrag check` and `vmrag verify` for CI services, compared with the formats of the
+services.
 
-The schemas are written by hand: what we write of the published ones, whose names are beside them.
+The schemas are written by hand: they contain the part of the published schemas that vmrag writes,
+with the names of the originals next to them.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ TAP_LINE = re.compile(r"(not )?ok (\d+) - ((?:[^\\#]|\\[\\#])*?)( # SKIP .+)?")
 
 
 def outcomes_of(junit: str) -> dict[str, ET.Element | None]:
-    """What each test came to, by its name; None where it passed in silence."""
+    """Return the outcome of each test by name; None if it passed without output."""
     root = etree.fromstring(junit.encode())
     etree.XMLSchema(etree.fromstring(JUNIT)).assertValid(root)
     suite = root[0]
@@ -131,7 +133,7 @@ def entries_of(code_quality: str) -> list[dict[str, Any]]:
 
 
 def points_of(tap: str) -> list[tuple[bool, str, Any]]:
-    """Whether each passed, its name, and its diagnostics."""
+    """Return whether each point passed, its name, and its diagnostics."""
     version, plan, *lines = tap.splitlines()
     assert version == "TAP version 14"
     points: list[tuple[bool, str, list[str]]] = []

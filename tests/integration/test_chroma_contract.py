@@ -50,7 +50,7 @@ def made(store: ChromaStore, name: str = "guide") -> str:
 
 
 def read(store: ChromaStore, collection_id: str, names: list[str]) -> list[StoredRow]:
-    """Those of these rows that are there, with their vectors."""
+    """Return the existing rows among these names, with their vectors."""
     pages = store.read_pages(collection_id, bindings.BATCH, among=names, with_vectors=True)
     return [row for page in pages for row in page]
 

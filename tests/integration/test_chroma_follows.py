@@ -1,5 +1,5 @@
-"""Chroma's store follows the bound views: in the background, for whoever waits, after kills,
-beside other work trees.
+"""Chroma's store follows the bound views: in the background, for waiting clients, after kills, and
+with several worktrees.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ client = chroma_client.client
 
 @pytest.fixture
 def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    """As in real life: Chroma follows, in processes of its own."""
+    """Follow with Chroma in separate processes, as in normal use."""
     made = terminal.copied(template, tmp_path, monkeypatch)
     monkeypatch.delenv("VMRAG_INDEX_CHROMA")
     yield made
@@ -65,7 +65,7 @@ def alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def pinned(project: Project) -> dict[str, dict[str, str]]:
-    """What a client has to read: every document here is one chunk."""
+    """Return the rows that a client must read: each document is one chunk."""
     with terminal.opened(project) as ws:
         rows = ws.engine.read_documents(project.pinned)
         return {"handbook": {f"{row.doc_id}_chunk_0": row.content.strip() for row in rows}}
@@ -84,7 +84,7 @@ def chroma(project: Project) -> dict:
 
 
 def ready(project: Project) -> dict:
-    """Wait until status says so."""
+    """Wait until status reports the store as ready."""
     deadline = time.monotonic() + 60
     while (state := chroma(project))["state"] != "ready":
         assert state["state"] == "following", state
@@ -100,7 +100,7 @@ def there(project: Project) -> set[str]:
 
 
 def findings(project: Project) -> list[dict]:
-    """What doctor says of Chroma."""
+    """Return doctor's findings about Chroma."""
     topics = project.vmrag("doctor", "--json", code=None).json["topics"]
     return [finding for topic in topics for finding in topic["findings"] if finding["code"].startswith("CHROMA")]
 
@@ -112,7 +112,7 @@ def switch(project: Project, *where: str) -> None:
 
 
 def build(project: Project, **given) -> list[str]:
-    """What the process in the background does, in this one; returns its log."""
+    """Run the background build in this process; return its log."""
     log: list[str] = []
     with terminal.opened(project) as ws:
         chroma_builder.build_missing_stores(
@@ -237,7 +237,7 @@ def test_hook_says_where_the_knowledge_is_even_if_the_store_cannot_be_made(proje
     assert "cannot build a store of Chroma" in result.stderr
 
 
-# -- for whoever waits -----------------------------------------------------------------------------
+# -- waiting clients -------------------------------------------------------------------------------
 
 
 def test_path_chroma_waits_and_holds_the_pinned_documents_alone(project, client, alone):

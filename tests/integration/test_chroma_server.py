@@ -1,6 +1,6 @@
 """A team's Chroma server: uploads, downloads, and which servers may be contacted.
 
-The server is a real `chroma run`; the embedding service stands in for one that is paid.
+The server is a real `chroma run`; the embedding service stands in for a paid one.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
         assert shared_vectors.read_digests(ws.engine, "c" * 32) == set()
 
 
-# -- who may be asked
+# -- contacted servers
 
 
 STRANGE = "embedding:\n  model: hash\nchroma:\n  mode: http\n  url: {url}\n  database: {database}\n  share: wait\n"
@@ -314,7 +314,7 @@ def test_no_services_setting_includes_the_chroma_server(paid, database, network)
     assert network.requests == []
 
 
-# -- how it stands
+# -- status
 
 
 def test_status_says_why_the_index_is_not_on_the_server_and_waiting_tries_again(paid, database, network):
@@ -368,7 +368,7 @@ def test_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(paid
     assert "CHROMA_SERVER" not in paid.vmrag("doctor", "--json", env=env, code=None).out
 
 
-# -- what nobody needs
+# -- unused collections
 
 
 def test_gc_drops_only_unreachable_collections_of_its_repository(paid, database):

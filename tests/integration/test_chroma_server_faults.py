@@ -1,6 +1,6 @@
 """A Chroma server that is away, slow, broken or hostile; and clients that are killed.
 
-A proxy stands between a real `chroma run` and its clients, and does what each test says.
+A proxy between a real `chroma run` and its clients applies the faults of each test.
 """
 
 from __future__ import annotations
@@ -177,8 +177,8 @@ def test_collection_that_the_server_lost_is_embedded_here_and_put_there_again(pa
 
 
 def test_vouched_vectors_replace_different_local_vectors(paid, shared, database, network, services):
-    """One text was embedded here, a little otherwise: all of the collection is taken from the
-    server, so that both answer alike.
+    """One text was embedded locally with a slightly different vector: the whole collection comes
+    from the server, so that both clients answer alike.
     """
     with opened(shared) as ws:
         model = ws.models.load_for(

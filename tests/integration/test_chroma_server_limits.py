@@ -1,7 +1,7 @@
-"""The limits of Chroma Cloud, which nobody here has an account of.
+"""The limits of Chroma Cloud, for which the tests have no account.
 
-What stands in for it is a real `chroma run` behind a proxy that refuses what Chroma's documentation
-says that the cloud refuses. It shows that our requests keep to these numbers, and nothing of how
+The stand-in is a real `chroma run` behind a proxy that rejects requests which the cloud rejects
+according to Chroma's documentation. It shows that requests stay within these numbers, but not how
 the cloud itself answers.
 """
 

@@ -1,4 +1,4 @@
-"""Who vouches for the vectors on a Chroma server: rows of a reserved branch, in every engine."""
+"""Vouchers for the vectors on a Chroma server: rows of a reserved branch, in each engine."""
 
 from __future__ import annotations
 

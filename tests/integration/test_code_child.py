@@ -1,4 +1,4 @@
-"""The process that cuts strangers' programs, and what becomes of it."""
+"""The process that cuts untrusted programs, and how it ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOURCES = [path.read_text() for path in sorted((ROOT / "vmrag_link").glob("*.py"
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where children have their folders."""
+    """Return the folder for the temporary folders of child processes."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path
 
@@ -172,7 +172,7 @@ def test_text_whose_parser_is_killed_has_no_pieces_and_the_next_one_has(cutter: 
 
 
 def test_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutter) -> None:
-    """The child knows the others already, and they are told to the next one."""
+    """The child has the earlier texts; the next child gets them again."""
     tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(10)]
     result = cutter.cut_all(tasks)
     assert isinstance(next(result), list)
@@ -227,7 +227,7 @@ def test_parser_that_is_out_of_memory_costs_one_text() -> None:
     assert large.reason.startswith("cannot be cut (its parser was ended by SIG")
 
 
-# -- what strangers write
+# -- untrusted text
 
 
 def hostile(size: int) -> Iterator[str]:

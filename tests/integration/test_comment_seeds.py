@@ -1,6 +1,8 @@
-"""Pull requests that are made by chance, and what their comment says of them. Whoever makes one
-knows which questions it answers otherwise, because each is answered by one document alone, whose
-words no other one has: the comment is compared with that, and with no comparison of the program.
+"""Random pull requests, and the comment about each of them.
+
+The generator of a request knows which queries get other answers, because each query is answered by
+one document alone, whose words occur in no other one. The test compares the comment with that
+knowledge, not with a comparison of the program.
 
 `VMRAG_COMMENT_SEEDS=200 pytest -n 2 tests/integration/test_comment_seeds.py` runs 200 of them.
 """
@@ -46,8 +48,10 @@ UNASKED = ("quarries hew granite", "saffron dyes robes", "walruses haul out")
 ASKED: tuple[dict[str, Any], ...] = (
     {"mode": "keyword", "k": 5}, {"mode": "hybrid", "k": 1}, {"mode": "vector", "k": 1}, {"mode": "hybrid"}, {"mode": "vector"},
 )  # fmt: skip
-"""By words alone nothing but that document is found; by meaning it comes first, and whatever comes
-below it is no answer. Of those that find nothing else every other one says what it expects.
+"""Queries by words find only that document; by meaning it comes first, and documents below it do
+not matter.
+
+Every other query that finds nothing else states its expectation.
 """
 
 DOCUMENT = re.compile(r"(?m)^- (added|changed|moved|removed): (?:`(.+?)` → )?`(.+?)`$")
@@ -82,7 +86,7 @@ def build(top: Path) -> None:
 
 
 def keep(project: Project, message: str) -> str:
-    """Import, commit both, and say which commit that made."""
+    """Import, commit both, and return the commit."""
     project.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs", "--prune")
     project.vmrag("commit", "-m", message, code=None)  # or there is nothing to commit
     project.git("add", "-A")
@@ -91,7 +95,7 @@ def keep(project: Project, message: str) -> str:
 
 
 class MadeRequest:
-    """What was done, and what the comment has to say of it."""
+    """A generated change, and the expected content of the comment."""
 
     def __init__(self, seed: int, project: Project) -> None:
         self.random, self.project = random.Random(seed), project
@@ -163,7 +167,7 @@ def test_comment_names_the_questions_that_are_answered_otherwise_and_no_other(se
 
 
 def report(api: CommentsApi, project: Project, head: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What both workflows do after a push of a fork."""
+    """Do the work of both workflows after a push of a fork."""
     with opened(project) as ws, gather_report(ws, NamedEnd("main"), NamedEnd(head)) as result:
         data = build_comment_data(7, result.summary, head)
     api.artifacts.clear()

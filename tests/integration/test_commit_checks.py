@@ -1,4 +1,4 @@
-"""What git's own commits and pushes are told about the pin, through installed hooks."""
+"""Warnings about the pin in git's own commits and pushes, through installed hooks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_pin_that_is_committed_is_the_one_that_answers_here(project):
 @pytest.mark.parametrize("kind", COMMITS)
 @pytest.mark.sample(2)
 def test_code_can_be_committed_beside_an_unstaged_pin(coded, kind):
-    """Whatever form git's commit takes, the pin in it is that of before, but with -a, which stages
+    """For each form of git's commit the pin in it is the earlier one, except with -a, which stages
     it.
     """
     pinned = coded.git("show", "HEAD:.dolt-version")
@@ -208,9 +208,7 @@ def test_commit_hook_prints_notes_of_background_sync(coded):
 
 @pytest.fixture
 def parted(project: Project) -> Project:
-    """The pins of `main` and `feature` have both moved; git merges them only where somebody says
-    how.
-    """
+    """Move the pins of `main` and `feature`, so that git cannot merge them without a decision."""
     project.git("config", "--remove-section", "merge.vmrag")
     return project
 

@@ -45,7 +45,7 @@ STEPS = {
     "between workspace.json and applied": "from vmrag_link.sync import binding as m; m.note_applied = die",
     "before the spares are removed": "from vmrag_link.sync import apply as m; m.remove_leftovers = die",
 }
-"""What is patched so that the process dies there."""
+"""Function that is patched to kill the process there."""
 
 COMMITTED = list(STEPS)[2:]
 """Steps after which the knowledge base has the revision: the next command has to pin it."""
@@ -139,13 +139,12 @@ def test_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, step)
-    # Where the pin was written, git would refuse to overwrite it: then it is put aside, as git
-    # says.
+    # If the pin was written, git refuses to overwrite it. The test stashes it, as git advises.
     if step in PINNED:
         noted.git("stash", "-q")
     said = noted.run("switch", "feature")
     assert said.returncode == 0
-    assert len(said.stderr.splitlines()) <= 2  # git's own line and one of ours
+    assert len(said.stderr.splitlines()) <= 2  # git's own line and one line of vmrag
     assert noted.status()["state"] == "in_sync"
     assert "uv.md" in noted.texts()
     assert "note.md" not in noted.texts()
@@ -163,7 +162,7 @@ def test_next_command_on_another_branch_says_that_a_revision_is_not_pinned_and_h
     dies(noted, "once the knowledge base is committed")
     revision = noted.ask("branch")["branches"][-1]["revision"]
     noted.git("switch", "-q", "feature", env={"VMRAG": "0"})
-    for _ in range(2):  # until it is mended
+    for _ in range(2):  # until it is repaired
         said = noted.vmrag("query", "zebra").err
         assert "UNPINNED_REVISION" in said
         assert f"git switch main && vmrag pin {revision}" in said
@@ -219,7 +218,7 @@ def test_pin_that_was_changed_by_hand_is_not_overwritten_and_the_revision_is_kep
     assert f"To pin it: vmrag pin {revision}" in said
     assert (noted.top / ".dolt-version").read_text() == by_hand
     assert "uv.md" in noted.texts()
-    assert "UNPINNED" not in noted.vmrag("sync").err  # said once: nothing is left to finish
+    assert "UNPINNED" not in noted.vmrag("sync").err  # printed once: nothing remains to finish
     noted.vmrag("gc", "--apply")
     noted.vmrag("pin", revision)
     assert noted.texts()["note.md"] == "A note about zebras."

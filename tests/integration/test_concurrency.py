@@ -47,7 +47,7 @@ def worktree(project: Project, path: Path, branch: str) -> Project:
 
 
 def holding(project: Project, body: str, *, seconds: float = 30) -> Running:
-    """A process that holds a lock of the workspace `ws`, as `body` says, until it is killed."""
+    """Hold a lock of the workspace `ws` in a process that runs `body`, until it is killed."""
     script = (
         "import os, sys, time\nfrom pathlib import Path\n"
         "from vmrag_link import locks\nfrom vmrag_link.progress import QUIET\nfrom vmrag_link.workspace import Workspace\n"
@@ -207,9 +207,7 @@ def test_worktrees_that_evict_all_spares_never_take_away_what_another_one_answer
 
 
 def test_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp_path):
-    """Another work tree evicts everything that nobody is bound to, at the very moment before this
-    one binds.
-    """
+    """Another worktree evicts all unbound views right before this one binds."""
     stocked.git("branch", "walker", "other")
     walker = worktree(stocked, tmp_path / "walker", "walker")
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})

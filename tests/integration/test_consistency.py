@@ -1,5 +1,5 @@
-"""Two things that happen at once: what was planned for one branch never lands on another, and an
-answer says whose it is.
+"""Concurrent operations: a change planned for one branch never reaches another, and an answer names
+its commit.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def test_checkout_between_plan_and_write_makes_the_write_plan_again(project, ws,
 
 
 def test_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch):
-    """HEAD moves while it is looked for: it is looked for again, at the commit that is there
-    now.
-    """
+    """HEAD moves during a search: the search is repeated at the current commit."""
     first = project.git("rev-parse", "first")
     pinned = json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"]
     searched = Searcher.search

@@ -1,10 +1,9 @@
-"""Random corruption: one flipped bit in any file below `.git/vmrag` is found, or mended, or
-harmless; never another answer.
+"""Random corruption: one flipped bit in any file below `.git/vmrag` is found, repaired or harmless,
+and never changes an answer.
 
-Six flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each looked at by more commands, and
+Six flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each checked by more commands, and
 `tests/check.py --long` twelve. `VMRAG_DAMAGED_FILES` files are flipped, emptied or deleted: eight,
-and all of them in a long run.
-VMRAG_TEST_SEED repeats a run whose seed was printed.
+and all of them in a long run. VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A store whose end was cut off is never taken for an older one; what is shorter for a good reason
-is no damage.
+"""A store with a missing end is never treated as an older store; a store that is shorter for a
+valid reason is not damaged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def cut(path: Path, share: float) -> None:
 
 
 def doctor(project: Project) -> str:
-    """What it finds wrong: messages and what to type."""
+    """Return doctor's findings: messages and commands."""
     topics = project.vmrag("doctor", "--json", code=None).json["topics"]
     findings = [finding for topic in topics for finding in topic["findings"] if finding["level"] == "error"]
     return "\n".join(f"{finding['message']} {finding['fix']}" for finding in findings)

@@ -1,5 +1,5 @@
-"""`vmrag doctor`: everything that it knows is really broken here; what it prints mends it, and
-`--fix` mends what is safe.
+"""`vmrag doctor`: each known problem is really caused here; the printed command repairs it, and
+`--fix` repairs the safe ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LONG_AGO = 10_000
 
 @pytest.fixture(autouse=True)
 def _on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a person has it, who installed the program: printed commands can be typed."""
+    """Put the installed program on PATH, so that printed commands can be typed."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
@@ -78,8 +78,9 @@ def findings(project: Project, *arguments: str) -> dict[str, dict[str, Any]]:
 
 
 def obeyed(project: Project, fix: str) -> None:
-    """Type the printed command, without what is said about it behind three spaces; in this process,
-    where it is one of ours, to save its start.
+    """Type the printed command, without the explanation behind three spaces.
+
+    vmrag commands run in this process, to save the start.
     """
     fix, _, remark = fix.partition("   (")
     assert not remark or remark.endswith(")")
@@ -131,7 +132,7 @@ def test_looking_changes_nothing_even_where_much_is_wrong(project):
 
 
 def times(project: Project) -> dict[Path, int]:
-    """Of all files but what was found out about them."""
+    """Return the times of all files except the notes of checks."""
     files = [path for path in (project.top / ".git").rglob("*") if path.is_file()]
     return {path: path.stat().st_mtime_ns for path in files if path.name != VERIFIED}
 
@@ -233,7 +234,7 @@ def hooks_path_missing(project: Project) -> None:
 
 
 def husky(project: Project) -> None:
-    """As `husky init` does it."""
+    """Configure hooks as `husky init` does."""
     folder = project.top / ".husky" / "_"
     for name in ("pre-commit", "pre-push", "post-checkout", "post-merge", "post-commit"):
         script(folder / name, '. "$(dirname "$0")/h"')
@@ -451,14 +452,14 @@ def truncated_bound_view(project: Project) -> None:
 
 
 def manifest_scribbled_on(project: Project) -> None:
-    """Of the right size, so that only reading it tells."""
+    """Keep the size, so that only reading shows the damage."""
     path = segments_of(view_of(project))[0] / "manifest.sqlite"
     content = path.read_bytes()
     path.write_bytes(content[:PAGE_SIZE] + b"\xff" * (len(content) - PAGE_SIZE))
 
 
 def working_copy_truncated(project: Project) -> None:
-    """Of its segments one that only it counts."""
+    """Truncate a segment that only the working copy uses."""
     project.put("draft.md", "A draft.")
     segments = {segment for view in folders(project.shared / "views") for segment in segments_of(view)}
     [segment, *_] = (segment for segment in segments_of(copy_of(project)) if segment not in segments)
@@ -489,7 +490,7 @@ def background_failed(project: Project) -> None:
 
 
 def branch_elsewhere(project: Project) -> None:
-    """As with `auto_pin: false`."""
+    """Move the branch as with `auto_pin: false`."""
     project.put("note.md", "A note.")
     project.git("config", "vmrag.auto-pin", "false")
     project.vmrag("commit", "-m", "note")
@@ -617,8 +618,8 @@ def closed_although_shared(project: Project) -> None:
 
 
 class Broken(NamedTuple):
-    """What breaks it, what is found, and how it can be mended: by the printed command, by
-    `--fix`.
+    """A function that breaks the project, the expected finding, and whether the printed command and
+    `--fix` repair it.
     """
 
     breaks: Callable[[Project], None]

@@ -1,4 +1,4 @@
-"""What happened to one document: `log DOC`, `show`, `blame`, and diffs of documents."""
+"""History of one document: `log DOC`, `show`, `blame`, and diffs of documents."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_document_that_is_gone_has_a_log_too(project):
 
 
 def test_log_of_document_leaves_out_overridden_side_branch(project):
-    """As git simplifies a history: the merge's `rest.md` is that of the first parent."""
+    """The history is simplified as in git: the merge's `rest.md` is that of the first parent."""
     assert [step[0] for step in steps(project, "handbook/rest.md")] == ["first"]
 
 
@@ -175,7 +175,7 @@ def test_blame_names_the_code_that_pinned_a_line_first(project):
 
 
 def test_every_line_of_a_random_history_is_blamed_as_its_text_says(project):
-    """Each line says which revision wrote it; three branches, merged now and then."""
+    """Each line is blamed on the revision that wrote it; three branches, merged now and then."""
     chance = random.Random(5)
     with opened(project) as ws:
         engine, base = ws.engine, ws.require_revision()
@@ -282,7 +282,7 @@ def test_documents_behind_the_places_are_compared_alone(project):
     assert names("first", "side") == ["handbook/faq.md", "handbook/page.md"]
     assert names("first..main", "guide/") == names("first", "main", "guide/deep") == ["guide/deep/page.md"]
     assert names("first", "handbook/faq.md") == ["handbook/faq.md"]
-    assert names("side", "handbook/page.md") == ["handbook/page.md"]  # it is not here any more
+    assert names("side", "handbook/page.md") == ["handbook/page.md"]  # it no longer exists here
     assert names("deep/page.md") == ["guide/deep/page.md"]
     assert names("first", "--only", "*.md", "--only", "handbook") == names("first")
     assert project.vmrag("diff", "first..main", "nope.md", "--json", code=3).error["code"] == "DOCUMENT_NOT_FOUND"

@@ -114,7 +114,7 @@ def test_name_that_means_none_or_several_says_what_could_be_meant(engine, name, 
         (["*/tls.txt"], ["handbook/deep/tls.txt", "handbook/guide/tls.txt", "notes/guide/tls.txt"], []),
         (["handbook/*.txt"], ["handbook/deep/tls.txt", "handbook/guide/tls.txt"], []),
         (["[fr]*.md"], ["handbook/faq.md", "handbook/rest.md"], []),  # of ids: no full name is like that
-        (["a/*.md"], ["a/*.md"], []),  # a document that is called so is no pattern
+        (["a/*.md"], ["a/*.md"], []),  # a document with this name is not a pattern
     ],
 )
 def test_several_documents_by_folder_collection_and_pattern(engine, names, documents, collections):

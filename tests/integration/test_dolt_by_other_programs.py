@@ -1,4 +1,4 @@
-"""What plain `dolt`, or any client of a server, writes in a knowledge base counts as a document."""
+"""Rows that plain `dolt` or any client of a server writes in a knowledge base are documents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Known(Project):
         raise NotImplementedError
 
     def index(self) -> dict[str, str]:
-        """What an index from scratch and the one that is there answer; both have to be the same."""
+        """Return the answers of a new index and of the existing one; both must be equal."""
         results = self.ask("query", "kettle tea water")["results"]
         self.forget_indexes()
         assert [result["text"] for result in self.ask("query", "kettle tea water")["results"]] == [
@@ -257,7 +257,7 @@ def test_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
 
 
 def test_push_rejects_rows_that_cannot_be_fetched(kettle: Known, tmp_path: Path) -> None:
-    """Also on a branch that no pin names: whoever fetches looks at all heads."""
+    """Also on a branch that no pin names: a fetch checks all heads."""
     if isinstance(kettle, _OfServer):
         pytest.skip("what is on a server is not pushed")
     hub = tmp_path / "hub.git"

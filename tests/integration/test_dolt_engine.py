@@ -1,4 +1,4 @@
-"""What only the engine on Dolt promises: its tables, and what it refuses of a stranger's."""
+"""Guarantees of the engine on Dolt alone: its tables, and the foreign content that it rejects."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def engine(sound: Path, tmp_path: Path) -> Iterator[DoltEngine]:
 
 
 def _stranger(folder: Path, sql: str) -> str:
-    """What another program commits on `main`; returns the revision."""
+    """Commit on `main` as another program does; return the revision."""
     dolt.run(folder, "--use-db", f"{folder.name}/main", "sql", "-q", sql)
     commit = "CALL dolt_commit('-A', '--allow-empty', '-m', 'theirs')"
     dolt.run(folder, "--use-db", f"{folder.name}/main", "sql", "-q", commit)

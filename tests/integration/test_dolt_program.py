@@ -24,7 +24,7 @@ def command(folder, text, name="dolt"):
 
 @pytest.fixture
 def dolt(tmp_path, monkeypatch):
-    """The path of a program that stands first on PATH and prints what the test says."""
+    """Return the path of a program that is first on PATH and prints the text of the test."""
 
     def make(text):
         path = command(tmp_path / "bin", text)

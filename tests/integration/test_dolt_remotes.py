@@ -51,8 +51,8 @@ class Two:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A folder with both knowledge bases and the place, and a copy of it: what is copied back lies
-    where the remotes say.
+    """Return a folder with both knowledge bases and the remote, and a copy of it; a copy that is
+    copied back is at the path of the remotes.
     """
     dolt.require()
     folder = tmp_path_factory.mktemp("two")
@@ -79,7 +79,7 @@ def two(prepared: tuple[Path, Path]) -> Iterator[Two]:
 
 
 def raw(engine: Engine, branch: str, *statements: str) -> str:
-    """Let Dolt itself change a branch and commit, as a stranger could; returns the revision."""
+    """Change a branch with Dolt itself and commit, as an attacker could; return the revision."""
     engine.close()
     sql = [f"CALL dolt_checkout('{branch}')", *statements, "CALL dolt_commit('-A', '--allow-empty', '-m', 'strange')"]
     said = subprocess.run(
@@ -91,7 +91,7 @@ def raw(engine: Engine, branch: str, *statements: str) -> str:
 
 
 def strangers_push(engine: Engine, url: str, head: str) -> None:
-    """What another program pushes to `main`: ours looks at it before."""
+    """Push to `main` with another program: vmrag checks before its own push."""
     assert isinstance(engine, DoltEngine)
     session = engine._session
     remotes.push(session.connection, "there", url, {"main": head}, force=False, user="", check=lambda: None)
@@ -113,7 +113,7 @@ def test_branches_pushed_by_one_are_fetched_and_extended_by_other(two: Two) -> N
     two.ada.fetch("there", two.url)
     assert two.ada.remote_heads("there") == {ROOT_BRANCH: root(two.ada), "main": theirs, "side": theirs}
     assert two.ada.peek_heads(two.url) == two.ada.remote_heads("there")
-    assert [branch.name for branch in two.ada.list_branches()] == ["main", ROOT_BRANCH]  # none of ours has moved
+    assert [branch.name for branch in two.ada.list_branches()] == ["main", ROOT_BRANCH]  # no local branch has moved
     assert head(two.ada, "main") != theirs
     assert two.ada.count_documents(theirs) == 2
     two.ada.push("there", two.url, {"side": ""})
@@ -310,9 +310,10 @@ def test_fetch_checks_only_what_is_new(two: Two) -> None:
 
 
 def forge(file: Path, text: bytes, by: bytes) -> bool:
-    """Put another text of the same length into one of Dolt's table files; whether it was there.
+    """Replace a text in one of Dolt's table files by another text of the same length; return
+    whether it was found.
 
-    Chunks with their checksums come first; at the end stand an index and a footer.
+    Chunks with their checksums come first; an index and a footer are at the end.
     """
     content = file.read_bytes() if file.is_file() else b""
     if text not in content:
@@ -390,7 +391,7 @@ def test_fetch_that_is_killed_leaves_what_was_known(two: Two) -> None:
     remote_heads = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
     strangers_push(two.ada, two.url, strange)
-    subprocess.run(  # as far as a fetch of ours is when it is killed before it has looked at anything
+    subprocess.run(  # the state of a fetch that is killed before its first check
         ["dolt", "fetch", "at-there"], cwd=two.bob.folder, check=True, capture_output=True
     )
     assert two.bob.remote_heads("there") == remote_heads

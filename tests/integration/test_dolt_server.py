@@ -1,5 +1,7 @@
-"""What only a knowledge base on a running `dolt sql-server` promises: sessions that are lost, and
-other machines that write, too. Here each machine is a folder of its own.
+"""Guarantees of a knowledge base on a running `dolt sql-server`: lost sessions, and other machines
+that also write.
+
+Here each machine is a separate folder.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ def test_garbage_collection_on_the_server_keeps_the_session_and_its_lock(engine,
 
 
 def test_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
-    """As Dolt did it once, and does where it is told to."""
+    """Collect garbage as Dolt once did, and still does if configured."""
     server = DoltServer(
         tmp_path / "databases",
         settings="behavior:\n  auto_gc_behavior:\n    enable: false\n",

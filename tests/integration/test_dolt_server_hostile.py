@@ -1,4 +1,4 @@
-"""What a server gets from us that is none, that hangs, or that was broken into: nothing."""
+"""Servers that are fake, hang, or were broken into get nothing from vmrag."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def connection(address, *, longest=2_000_000, **fields):
 
 
 def ask(speak, **fields):
-    """What one query raises or gives, and everything that the server heard."""
+    """Return the error or result of one query, and everything that the server received."""
     with serving(speak) as (address, conversations):
         server = connection(address, **fields)
         try:
@@ -100,7 +100,7 @@ def test_no_password_is_sent_that_whoever_answers_could_decrypt():
         greet(it)
         it.say(b"\xfe" + b"caching_sha2_password\0" + b"a" * 20 + b"\0")
         it.hear()
-        it.say(b"\x01\x04")  # the whole password, please; it would be asked for our key next
+        it.say(b"\x01\x04")  # a request for the whole password; the next one would be for vmrag's key
         it.hear()
 
     error, _ = ask(speak)

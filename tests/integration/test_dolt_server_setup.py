@@ -191,7 +191,7 @@ def test_address_is_a_host_and_a_port(folder, server, dolt_server):
 
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory):
-    """A server that speaks to nobody in the clear, and the file of its authority."""
+    """Start a server that requires encryption; return it with the file of its authority."""
     folder = tmp_path_factory.mktemp("encrypted")
     authority, certificate, key = signed_certificate(folder, "server", "127.0.0.1")
     server = DoltServer(
@@ -352,7 +352,7 @@ def test_while_the_server_is_down_and_the_pin_stays_the_index_answers(on_own_ser
     project, server = on_own_server
 
     def answers(report):
-        """Where a hit lies in its document is not in the index."""
+        """Return answers without the place of a hit in its document, which is not in the index."""
         hits = [(result["doc_id"], result["score"], result["text"]) for result in report.get("results", ())]
         return hits, report.get("documents")
 
@@ -444,7 +444,7 @@ def test_hook_gives_up_when_server_hangs(on_own_server, monkeypatch, statements)
 
 
 def test_server_that_is_silent_is_waited_for_once_a_minute(on_own_server, monkeypatch):
-    """It takes connections, and says nothing."""
+    """The server accepts connections and does not answer."""
     project, server = on_own_server
     server.stop()
     monkeypatch.setattr(server_session, "LOGIN_SECONDS", 2.5)

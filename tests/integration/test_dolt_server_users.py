@@ -24,7 +24,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoltServer]:
 
 @pytest.fixture
 def database(server: DoltServer) -> str:
-    """A database that whoever runs the server made, as the docs say. Its user has its name."""
+    """Create a database as the operator of the server does according to the docs.
+
+    Its user has its name.
+    """
     name = f"handbook_{secrets.token_hex(4)}"
     server.sql(
         f"CREATE DATABASE {name}",

@@ -1,4 +1,4 @@
-"""A session of the dolt program: what it is told, when it ends, and which one may write."""
+"""A session of the dolt program: its input, when it ends, and which session may write."""
 
 from __future__ import annotations
 

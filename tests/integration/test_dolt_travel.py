@@ -1,7 +1,7 @@
-"""How a knowledge base of the engine dolt travels through git: two people, a bare repository.
+"""Travel of a knowledge base of the engine dolt through git: two users, a bare repository.
 
-What of it is the transport's, and equal for both engines, the tests of travel show on the embedded
-one: credentials, redirections, timeouts, damaged objects.
+The parts of the transport are equal for both engines; the tests of travel cover them on the
+embedded one: credentials, redirections, timeouts, damaged objects.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ MOMENTS = {
     "transfer.set_ref = lambda where, ref, to: die() if 'remotes' in ref else real(where, ref, to)",
     "the note was written": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.note_commit = die",
 }
-"""Where a push is killed: right before this is done."""
+"""Step of a push before which the process is killed."""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -390,7 +390,7 @@ def test_git_push_takes_the_knowledge_along_and_git_pull_brings_it(world: World)
     ada, bob = world.ada, world.join("bob")
     missing = bob.vmrag("clone", code=None, env={"VMRAG_DOLT_BINARY": "/nowhere/dolt"})
     assert "cannot run /nowhere/dolt" in missing.err
-    assert not bob.top.joinpath(".git/vmrag/remotes.git").exists()  # it was asked before anything was fetched
+    assert not bob.top.joinpath(".git/vmrag/remotes.git").exists()  # the check came before the fetch
     assert bob.vmrag("clone").out.startswith("Fetched the knowledge base from origin")
     bob.vmrag("install", "-q")
     theirs = bob.write_document("new.md", "news of Bob")

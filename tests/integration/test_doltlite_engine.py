@@ -1,6 +1,4 @@
-"""What only the embedded engine can meet: its library, its one file, and what can happen to
-that.
-"""
+"""Behaviour of the embedded engine alone: its library, its one file, and damage to it."""
 
 from __future__ import annotations
 
@@ -404,8 +402,8 @@ def test_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
 
 
 def test_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) -> None:
-    """Whatever the rule allows, the library takes and a connection reaches; and it takes little
-    more.
+    """The library accepts and a connection reaches each name that the rule allows; few other names
+    are accepted.
     """
     chance = random.Random(9)
     alphabet = string.printable + "éß🙂" + "@./-{~^:*[\\" * 4 + "abc" * 12

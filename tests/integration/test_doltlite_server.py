@@ -1,6 +1,6 @@
-"""Knowledge on a doltlite server: it is fetched from there, and pushed elsewhere.
+"""Knowledge on a doltlite server: fetched from there, and pushed elsewhere.
 
-The engine's own server stands there, bare.
+The server is the engine's own, without protection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GIT = "vmrag push git:"
 
 @pytest.fixture
 def folder(world: World) -> Path:
-    """What is served: it has Ada's knowledge base."""
+    """Return the served folder: it has Ada's knowledge base."""
     made = world.top / "served"
     made.mkdir(mode=0o700)
     world.ada.vmrag("push", f"file://{made}/handbook", "--all")
@@ -87,7 +87,7 @@ def test_pins_that_name_it_are_pushed_once_it_has_them_or_they_name_git(world, f
     result = ada.run("push", "-q", env=people.ON)
     assert result.returncode != 0
     assert f"only fetch from it: {url}. ({GIT}" in result.stderr
-    ada.vmrag("push", f"file://{folder}/handbook")  # whoever has the folder
+    ada.vmrag("push", f"file://{folder}/handbook")  # a user of the folder
     ada.git("push", "-q")
 
     bob.git("pull", "-q")

@@ -36,8 +36,8 @@ def address(project: Project, services: Services, *names: str) -> None:
 
 
 def filled(project: Project, services: Services, name: str = "openai") -> Tools:
-    """A collection `api` of that service with both texts, uncommitted; what was asked for it is
-    forgotten.
+    """Create a collection `api` of that service with both texts, uncommitted; forget the requests
+    for it.
     """
     address(project, services, name)
     tools = Tools(project.top)
@@ -54,7 +54,7 @@ def recorded(project: Project, services: Services) -> None:
 
 
 def another_machine(project: Project, folder: Path) -> Project:
-    """What a clone there has: no index, no vectors, and no settings but the committed ones."""
+    """Return a clone on another machine: no index, no vectors, and only the committed settings."""
     shutil.copytree(project.top, folder, symlinks=True)
     other = Project(folder)
     other.forget_indexes()

@@ -1,4 +1,6 @@
-"""What has no end, is no file, or dies half-way: a clear error, quickly, and nothing is stored."""
+"""Input without end, special files and processes that die: a clear error, quickly, and nothing is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def test_resolution_comes_from_a_file_that_has_an_end(project: Project) -> None:
 
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Put a program on PATH that a signal ends before it says a word."""
+    """Put a program on PATH that is killed by a signal before it prints anything."""
 
     def put(name: str, signal: str) -> None:
         folder = tmp_path / "bin"

@@ -463,9 +463,7 @@ def test_log_can_be_limited(engine: Engine) -> None:
 
 
 def test_every_revision_in_the_log_can_be_read_and_compared(engine: Engine) -> None:
-    """The engine's own initial commits have no tables yet: they hold nothing, and that is no
-    failure.
-    """
+    """The engine's own initial commits have no tables yet: they are empty, not invalid."""
     revision = store(engine, "main", document("a"))
     for info in engine.log(revision):
         documents = list(engine.read_documents(info.revision))

@@ -1,4 +1,4 @@
-"""Which engine a knowledge base has, and what a machine without Dolt says."""
+"""Selection of the engine of a knowledge base, and messages on a machine without Dolt."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_server_on_this_machine_needs_no_encryption(server):
 
 
 def test_password_goes_to_no_server_that_only_a_file_of_the_repository_names(project, monkeypatch):
-    """Whoever agreed to a file agreed to a server; the password is for the one that they named."""
+    """Agreement to a file includes its server; the password is only for the configured server."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"127.0.0.1:{server.getsockname()[1]}"
         project.write(".vmrag.yaml", f"dolt:\n  server: {where}\n  database: kb\n")
@@ -170,7 +170,7 @@ def test_knowledge_base_that_is_there_keeps_its_engine(project, git_alone):
 
 
 def test_cloned_file_names_no_program_and_no_server(project, git_alone):
-    """Nobody agreed to it: as if it said nothing."""
+    """Settings without agreement are ignored."""
     project.write(".vmrag.yaml", "dolt:\n  binary: /evil/dolt\n  server: evil.example:3306\n")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "a stranger's")
@@ -223,8 +223,9 @@ def test_doctor_names_a_program_that_is_missing(project, git_alone):
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> str:
-    """What makes a process find what pip installs there from the sdist: a package without a
-    library. That the system is another one has to be said, because none is here.
+    """Make a process find the sdist package, which has no library.
+
+    Another platform must be simulated.
     """
     (tmp_path / "site" / "doltlite").mkdir(parents=True)
     (tmp_path / "site" / "doltlite" / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""`vmrag export`: documents as files, and names of strangers that must not become files."""
+"""`vmrag export`: documents as files, and untrusted names that must not become files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def around(project: Project) -> set[str]:
 
 
 def store(project: Project, *ids: str, collection: str = "evil") -> None:
-    """As another program may write them."""
+    """Store documents as another program may write them."""
     rows = [Document(collection, identifier, identifier, "text", content_hash("text")) for identifier in ids]
     with terminal.opened(project) as ws:
         ws.engine.write(

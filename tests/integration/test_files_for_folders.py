@@ -1,4 +1,4 @@
-"""Something else lies where a folder of ours should be: an error says so, and what to type."""
+"""Another file in place of a vmrag folder: the error names it and the command to type."""
 
 from __future__ import annotations
 

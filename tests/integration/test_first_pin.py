@@ -56,7 +56,7 @@ def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def clone(project: Project, tmp_path: Path) -> Project:
-    """Of somebody who was never on `main`."""
+    """Return a clone of a user who was never on `main`."""
     project.git("clone", "-q", "-b", "v1", "../hub.git", str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     clone.git("switch", "-q", "-c", "old")

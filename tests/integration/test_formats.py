@@ -1,6 +1,4 @@
-"""What version 1 of every format left behind works; what a newer version would leave is refused, or
-made again.
-"""
+"""Data of version 1 of each format still work; data of a newer version are rejected or rebuilt."""
 
 from __future__ import annotations
 
@@ -171,7 +169,9 @@ def test_first_write_that_needs_it_upgrades_and_all_that_was_there_stays(world: 
 
 
 def goes_on_and_upgrades(dan: Project, project_id: str) -> None:
-    """What was killed in version 1 is finished and committed; then a row needs version 2."""
+    """Finish and commit operations that were killed in version 1; then store a row that needs
+    version 2.
+    """
     dan.vmrag("sync")
     dan.git("commit", "-q", "-am", "Pencils")
     dan.vmrag("install")

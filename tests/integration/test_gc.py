@@ -29,7 +29,7 @@ template, project = terminal.template, terminal.project
 SEED = int(os.environ.get("VMRAG_TEST_SEED") or random.SystemRandom().randrange(10**6))
 QUIETLY = {"VMRAG": "0"}
 STALE = 10_000
-"""Seconds after which a temporary file is nobody's."""
+"""Seconds after which a temporary file is abandoned."""
 
 
 ASKED = "rest deleted first second attempt reset uv"
@@ -145,7 +145,7 @@ def test_revision_that_only_git_knows_of_is_anchored(project):
     revision = kb_branches(project)["feature"]
     workspace = Workspace.open(project.top, QUIET)
     workspace.engine.create_branch(UNFINISHED_BRANCH, revision)  # a killed merge left it; it keeps nothing alive
-    workspace.engine._session.writer.execute("SELECT dolt_branch('-D', 'feature')")  # as no command of ours would
+    workspace.engine._session.writer.execute("SELECT dolt_branch('-D', 'feature')")  # unlike any vmrag command
     assert workspace.engine.find_unreachable([revision]) == [revision]
     workspace.close()
     assert project.ask("gc")["anchored"] == [revision]
@@ -413,7 +413,7 @@ def test_gc_removes_leftovers_of_killed_processes(project):
 
 
 def test_segments_that_no_view_counts_any_more_go(project):
-    """As after a view was removed by hand, which doctor advises for a damaged one."""
+    """A view was removed manually, as doctor advises for a damaged one."""
     feature = view_of(project, json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"])
     shutil.rmtree(feature)
 
@@ -430,7 +430,7 @@ def test_segments_that_no_view_counts_any_more_go(project):
 
 
 def test_second_gc_rewrites_no_segment(project, tmp_path):
-    """Not even where a document lies in the segments of two views, and only one of them is worn."""
+    """Also if a document is in the segments of two views, and only one of them is worn."""
     project.git("config", "vmrag.index.keep-mb", "0")
     project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")
     Project(tmp_path / "side").vmrag("sync")
@@ -540,8 +540,8 @@ class History:
         self.note()
 
     def check(self) -> None:
-        """Every commit of refs and reflogs can be checked out, and holds what was there when it was
-        made.
+        """Check that each commit of refs and reflogs can be checked out and has its original
+        documents.
         """
         project = self.project
         known_pins = pins(project)

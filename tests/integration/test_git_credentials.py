@@ -217,7 +217,7 @@ CONDITIONS = {
 def test_git_beside_the_code_s_repository_says_what_git_in_it_says(
     settings: list[tuple[str, str, str]], host: Host, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is said in which file, on a condition that both, one or none of them meets."""
+    """Settings in any file apply under a condition that both, one or none of the clones meets."""
     repo = make_repo(tmp_path / "code")
     repo.git("remote", "add", "origin", f"{host.server.url}/hub.git")
     repo.git("config", "extensions.worktreeConfig", "true")
@@ -242,7 +242,7 @@ def test_git_beside_the_code_s_repository_says_what_git_in_it_says(
 
 
 def said(places: Places) -> list[str]:
-    """What git sends, and whom it asks, while it tries to get in."""
+    """Return git's requests and prompts during authentication."""
     extra = credentials.build_environment(places, credentials.read_credentials(places), may_ask=False)
     trace = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "0", "GIT_ASKPASS": ""}
     error_text = run_git(places, "ls-remote", "origin", extra=extra | trace).error_text

@@ -1,4 +1,4 @@
-"""The calls of GitHub's REST API, against a local stand-in."""
+"""Calls of GitHub's REST API, against a local stand-in."""
 
 from __future__ import annotations
 

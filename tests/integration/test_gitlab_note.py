@@ -1,4 +1,4 @@
-"""The report as a note on a merge request of GitLab, against a local stand-in of its API."""
+"""The report as a note on a GitLab merge request, against a local stand-in of its API."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def broken_settings(project: Project) -> None:
 
 
 def unpinned(project: Project) -> None:
-    """The revision is there, the pin is the one before."""
+    """Commit a revision and restore the earlier pin."""
     draft(project)
     project.vmrag("commit", "-m", "draft")
     project.git("checkout", "-q", "HEAD", "--", ".dolt-version")

@@ -33,7 +33,7 @@ def asked(stage):
 
 
 def answers(stage, line):
-    """What Python said it got: `git`, `cwd` or `stdin`."""
+    """Return the input of Python: `git`, `cwd` or `stdin`."""
     return [text.partition(": ")[2] for text in stage.lines() if text.startswith(f"{line}: ")]
 
 
@@ -326,9 +326,7 @@ def test_push_without_a_new_pin_asks_nobody(stage, remote):
 
 
 def test_of_a_new_branch_or_tag_git_does_not_say_what_the_other_side_has_of_it(stage, remote):
-    """Where its branches were when they were fetched may have been another host, or other people's
-    commits.
-    """
+    """The last known branches may come from another host, or contain commits of other users."""
     stage.repo.git("push", "-q", "origin", "twin:new")
     assert len(asked(stage)) == 1
     stage.repo.git("push", "-q", "origin", "--delete", "new")

@@ -161,7 +161,7 @@ def obeyed(repo, hint):
 
 @pytest.fixture
 def team(repo, log):
-    """Hooks that git tracks, one of which asks where it lies."""
+    """Install hooks that git tracks, one of which prints its own path."""
     folder = repo.top / ".githooks"
     folder.mkdir()
     (folder / "lib.sh").write_text(f'say() {{ echo "team $1" >>"{log.path}"; }}\n')
@@ -250,7 +250,7 @@ PARTS = 'for each in "$(dirname "$0")/$(basename "$0").d"/*; do "$each"; done\n'
 
 
 def dispatching(hooks, log, text, *, link):
-    """One script for two hooks; `link`: what the links say."""
+    """Install one script for two hooks; `link`: the target of the links."""
     text = text.replace("LOG", str(log.path))
     names = ["dispatch"] if link else ["post-checkout", "pre-commit"]
     for name in names:
@@ -437,7 +437,7 @@ def test_which_hooks_were_named_is_remembered_until_all_are_installed_or_removed
     installer.install_hooks(places, hooks=hook_config.HOOKS)
     assert hook_config.list_chosen_hooks(places) == hook_config.HOOKS
     installer.uninstall_hooks(places, hooks=["post-commit"])
-    installer.install_hooks(places, hooks=["pre-push"])  # is there already
+    installer.install_hooks(places, hooks=["pre-push"])  # already installed
     assert hook_config.list_chosen_hooks(places) == tuple(hook for hook in hook_config.HOOKS if hook != "post-commit")
     installer.uninstall_hooks(places)
     assert hook_config.list_chosen_hooks(places) == (), "none is missed"

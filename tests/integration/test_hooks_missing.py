@@ -1,4 +1,4 @@
-"""Hooks that git does not run, and pins that went without their knowledge, are said: by `status`,
+"""Hooks that git does not run, and pins pushed without their knowledge, are reported: by `status`,
 `commit`, `query` and in answers to agents, with the command that helps.
 """
 
@@ -114,7 +114,7 @@ def test_deliberately_missing_hooks_cause_no_warning(world: World, newcomer: Pro
 newcomer = people.newcomer
 
 
-# -- hooks that were there
+# -- existing hooks
 
 
 def written_over(project: Project) -> None:

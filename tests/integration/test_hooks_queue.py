@@ -1,4 +1,4 @@
-"""What the shims write down about commits, for the table of links."""
+"""Lines that the shims write about commits, for the table of links."""
 
 import subprocess
 

@@ -225,7 +225,7 @@ def test_shims_do_nothing_without_knowledge_base(stage, tmp_path):
 
 
 def dirty(stage):
-    """As before some document is stored that is not committed."""
+    """Store an uncommitted document, as in an earlier state."""
     (plumbing.locate_work_tree(stage.repo.top).kb / UNCOMMITTED_NAME).touch()
 
 
@@ -365,7 +365,7 @@ def test_modules_of_another_environment_are_not_imported_in_place_of_ours(stage)
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("existing", [True, False], ids=["", "no knowledge base"])
 def test_with_nothing_to_do_no_program_is_needed(stage, shell, existing, tmp_path):
-    """Not even git, but for what a commit says of the pin, or a push of new commits."""
+    """Not even git, except for the checks of a commit or a push of new commits."""
     (tmp_path / "empty").mkdir()
     if not existing:
         (stage.repo.top / ".git" / "vmrag" / "kb").rmdir()

@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 
 def cloned(project, folder, *options):
-    """The clone, and what git said."""
+    """Return the clone and git's output."""
     top = folder.with_name("clone")
     result = project.run("clone", "-q", *options, str(project.top), str(top))
     assert (result.returncode, result.stdout) == (0, "")

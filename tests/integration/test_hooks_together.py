@@ -1,5 +1,5 @@
-"""Beside the hooks of other tools, whoever came first: each hook runs once, and uninstalling leaves
-the others as they were.
+"""Hooks of other tools in any order of installation: each hook runs once, and uninstalling leaves
+the others unchanged.
 """
 
 import os
@@ -45,7 +45,7 @@ def hooks(repo):
 
 
 def missing(repo):
-    """What the next command notices."""
+    """Return the missing hooks that the next command reports."""
     return hooks_of_git.find_missing_hooks(plumbing.locate_work_tree(repo.top))
 
 
@@ -103,7 +103,7 @@ HUSKY_HOOKS = (
 
 
 def husky(repo, program=HUSKY_9_1):
-    """What `npx husky` does, with each start; returns its folder."""
+    """Do the work of `npx husky`; return its folder."""
     repo.git("config", "core.hooksPath", ".husky/_")
     folder = repo.top / ".husky" / "_"
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def husky_scripts(repo, log):
 
 
 def short(written):
-    """Without standard input, which only a push has; that must be there."""
+    """Return the lines without standard input, which only a push has and which must exist."""
     assert all(line.endswith("refs/heads/main " + line.split()[-1]) for line in written["pre-push"] if "<" in line)
     return {hook: [line.partition(" <")[0] for line in lines] for hook, lines in written.items()}
 
@@ -268,7 +268,7 @@ def test_lefthook_s_configuration_keeps_its_bytes_and_is_written_below_no_link(r
     assert (tmp_path / "away/lefthook-local.yml").read_bytes() == before
 
 
-# -- husky 4, which takes every hook for its own that says "# husky"
+# -- husky 4, which claims each hook that contains "# husky"
 
 
 def husky_4(hooks, log, when):
@@ -299,7 +299,7 @@ def test_husky_4_takes_ours_for_somebody_s_and_its_own_are_known_again(repo, pla
 
 
 def dvc(hooks, log, *, name="{hook}"):
-    """What `dvc install` writes; a recorder stands for dvc."""
+    """Write the hooks of `dvc install`; a recorder stands in for dvc."""
     program = log.folder / "bin" / "dvc"
     program.write_text(f'#!/bin/sh\necho "dvc $2 <$(cat)>" >>"{log.path}"\n')
     program.chmod(0o755)
@@ -317,7 +317,7 @@ def test_dvc_s_hooks_and_ours_run_once_each(repo, places, hooks, log, first):
         installer.install_hooks(places, python=str(log.recorder))
     else:
         installer.install_hooks(places, python=str(log.recorder))
-        dvc(hooks, log, name="{hook}.vmrag-chained")  # by hand, as our shim's comment says
+        dvc(hooks, log, name="{hook}.vmrag-chained")  # manually, as the comment of the shim explains
     ran = does_everything(repo, log)
     assert short(ran) == both("dvc", "vmrag", hooks=("post-checkout", "pre-commit", "pre-push"))
     installer.uninstall_hooks(places)
@@ -332,7 +332,10 @@ def test_dvc_s_hooks_and_ours_run_once_each(repo, places, hooks, log, first):
 
 @pytest.fixture
 def lfs(repo, log):
-    """Runs `git lfs`; the log tells which of its hooks ran. A large file waits to be committed."""
+    """Return a function that runs `git lfs`; the log shows which of its hooks ran.
+
+    A large file waits to be committed.
+    """
     program = log.folder / "bin" / "git-lfs"
     real = shutil.which("git-lfs", path=os.environ["PATH"].partition(":")[2])
     program.write_text(
@@ -354,7 +357,7 @@ def test_git_lfs_and_ours_run_once_each_and_large_files_get_to_the_remote(repo, 
     if not first:
         installer.install_hooks(places, python=str(log.recorder))
         ours = tree(hooks)
-        assert lfs("install", "--local").returncode != 0  # it says which hooks are there, and does not touch them
+        assert lfs("install", "--local").returncode != 0  # it prints the existing hooks and does not change them
         assert tree(hooks) == ours
         installer.uninstall_hooks(places)
     assert lfs("install", "--local").returncode == 0

@@ -57,7 +57,7 @@ def work_state(repo: Repo) -> list[str]:
 
 
 def moved(hub: Repo, name: str = "main") -> str:
-    """Somebody pushes in the meantime."""
+    """Push another commit in between."""
     made = hub.git("commit-tree", f"{name}^{{tree}}", "-p", name, "-m", "another one")
     hub.git("update-ref", f"refs/heads/{name}", made)
     return made
@@ -155,7 +155,7 @@ def test_author_is_whom_git_knows_and_else_the_bot_whatever_git_would_guess(hub,
 
 
 def test_merge_that_takes_git_too_long_is_given_up(tmp_path, hub, monkeypatch):
-    """Real git is given no time here; a stranger's renames take it hours."""
+    """Real git has a short time limit here; untrusted renames take it hours."""
     repo, places = job(hub, tmp_path)
     head = repo.git("rev-parse", "HEAD")
     monkeypatch.setattr(pin_merge, "_MOST_SECONDS", 0.0)

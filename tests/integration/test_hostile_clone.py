@@ -1,10 +1,9 @@
-"""A stranger's repository, cloned with the user's keys in the environment: it sends nothing, starts
+"""A hostile repository, cloned with the user's keys in the environment: it sends nothing, starts
 nothing, publishes nothing.
 
-The stranger's knowledge base has a collection of a paid service; the settings send texts and keys
-to the stranger, pull
-from the stranger's server, publish drafts and take the reins off agents. A pull request says the
-same again.
+Its knowledge base has a collection of a paid service; its settings send texts and keys to the
+attacker, pull from the attacker's server, publish drafts and remove limits of agents. A pull
+request repeats the same settings.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 
 @pytest.fixture
 def victim(project: Project, services: Services, outside: Outside, tmp_path: Path, monkeypatch) -> Project:
-    """A fresh clone of the stranger's repository; nobody has agreed to anything."""
+    """Return a fresh clone of the hostile repository, without any agreement."""
     project.git("config", "vmrag.embedding.openai-url", services.base("openai"))
     tools = Tools(project.top)
     tools("chroma_create_collection", collection_name="bait", embedding_function="openai")
@@ -124,7 +123,9 @@ def test_agents_keep_their_reins_whatever_a_pull_request_says(victim):
 
 
 def test_ci_job_on_the_pull_request_contacts_nobody_whatever_former_jobs_agreed_to(victim, outside, monkeypatch):
-    """As the Action sets it up: the base's settings stand for the person, no service is asked."""
+    """The settings are those of the Action: the base's settings apply as the user's, and services
+    are not used.
+    """
     victim.git("switch", "-q", "pull-request")
     victim.vmrag("trust", "--yes")
     victim.vmrag("trust", "--service", "openai")

@@ -1,5 +1,5 @@
-"""A knowledge base that came from somebody else may hold anything: nothing of it runs, fills the
-disk, or is read before it proved to be ours.
+"""A foreign knowledge base may contain anything: none of it runs, fills the disk, or is read before
+its schema is verified.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ HOSTILE = {
 
 
 def evil(file: Path, base: str, *statements: str, name: str = "evil") -> str:
-    """A revision that no command of ours makes, at the head of a branch of its own."""
+    """Create a revision that vmrag never makes, at the head of a separate branch."""
     with Connection(file) as connection:
         connection.execute("SELECT dolt_branch(?, ?)", (name, base))
     with Connection(file, at=name) as connection:
@@ -230,7 +230,9 @@ def test_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schem
 @pytest.mark.parametrize("schema", [*HOSTILE, "another version"])
 @pytest.mark.parametrize("compare", ["count_changes", "diff", "diff_headers"])
 def test_revision_with_anything_but_our_tables_is_compared_with_none(schema, compare, pair):
-    """Those that hold what the root holds are compared without being opened: no other one is."""
+    """Revisions with the contents of the root are compared without opening them; others are
+    rejected.
+    """
     engine, good = pair.ada.engine, head(pair.ada.engine, "main")
     bad = of_ada(pair, *HOSTILE.get(schema, ("UPDATE vmrag_meta SET value = '1'",)))
     getattr(engine, compare)(good, good)
@@ -309,7 +311,7 @@ def test_remote_file_that_is_too_large_is_not_taken(kind, pair):
 
 
 def test_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_merged(pair):
-    """The head has mended it, so it comes along; a pin may name it."""
+    """The head has repaired the old revision, so the fetch includes it; a pin may name it."""
     bad = of_ada(pair, NEVER_ENDS)
     of_ada(pair, "DROP TRIGGER t", name="mended", base=bad)
     pair.ada.push("origin", "mended")
@@ -401,8 +403,8 @@ def pinned(user: User, revision: str) -> None:
 
 
 def pin_revision_below_head(user: User, old: str, statement: str, mend: str) -> None:
-    """Pin and push what the statement makes of a revision; the branch's head is sound, for `mend`
-    follows.
+    """Pin and push the result of the statement on a revision; `mend` then restores a sound head of
+    the branch.
     """
     eve = Clone(user.top)
     bad = evil(eve.engine.folder / FILE_NAME, old, statement)

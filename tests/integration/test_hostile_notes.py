@@ -1,5 +1,6 @@
-"""Folders of notes that strangers filled: links, pipes, huge and broken files. Notes stay readable
-and writable, nothing outside is read or written, and no command waits or grows.
+"""Note folders with hostile contents: links, pipes, huge and broken files.
+
+Notes stay readable and writable, nothing outside is read or written, and no command waits or grows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A stranger's branch is checked out: its `.dolt-version` and its `.vmrag.yaml` make nobody talk to
-anybody, run anything, or read what
-lies outside; what was known goes on answering. Each recorder is shown to see a contact, where
-somebody has agreed to it.
+"""A hostile branch is checked out: its `.dolt-version` and `.vmrag.yaml` cause no contact, run
+nothing, and read nothing outside; the earlier knowledge still answers.
+
+Each recorder is shown to notice a contact after an agreement.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def some(all_of_them: Iterable[str], few: Collection[str]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Scene:
-    """A folder with `project` and its remote `origin.git`, to be copied; what lies outside; and the
+    """A folder with `project` and its remote `origin.git`, to be copied; the outside; and the
     values with `{a}` filled in.
     """
 
@@ -122,7 +122,7 @@ class Scene:
 
 
 def pr(kind: str, what: str) -> str:
-    """The branch on which the stranger committed it."""
+    """Return the branch with the hostile commit."""
     return f"{kind}/{what.translate(str.maketrans(' :,', '---'))}"
 
 
@@ -159,8 +159,8 @@ def _project(folder: Path) -> Project:
 
 
 def _bait(outside: Outside, project: Project) -> None:
-    """What would be worth reading, were it allowed: a sound database, a repository that carries
-    one, a pin, settings.
+    """Create attractive targets outside: a sound database, a repository that carries one, a pin,
+    settings.
     """
     project.vmrag("push", f"file://{outside.folder}/kb.doltlite")
     subprocess.run(
@@ -174,9 +174,7 @@ def _bait(outside: Outside, project: Project) -> None:
 
 
 def _strangers(scene: Scene, project: Project) -> None:
-    """Every branch of every stranger, here as `gh pr checkout` and `git fetch URL` bring them, in
-    one go.
-    """
+    """Fetch each hostile branch at once, as `gh pr checkout` and `git fetch URL` do."""
     dolt_commit = json.loads(project.git("show", "HEAD~1:.dolt-version"))["dolt_commit"]
     with_pins = {
         (kind, what): [(".dolt-version", "100644", members(dolt_remote=scene.filled(text), dolt_commit=revision))]
@@ -237,19 +235,24 @@ EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Victim(Project):
-    """Somebody who looks at pull requests. `outside` is what must not be touched meanwhile."""
+    """A reviewer of pull requests.
+
+    `outside` must stay untouched.
+    """
 
     outside: Outside
 
     def check_out(self, kind: str, what: str) -> str:
-        """What git and the hooks said."""
+        """Return the output of git and the hooks."""
         result = self.run("checkout", pr(kind, what))
         assert result.returncode == 0, result.stderr
         settled(self)
         return result.stderr
 
     def fails(self, *command: str) -> dict[str, Any]:
-        """The error of a command; in words, too, it is short, clear, and says what to type."""
+        """Return the error of a command; as text it is also short and clear, and names a command to
+        type.
+        """
         said = self.run_quietly("--json", *command)
         error = json.loads(said.err[said.err.index('{"error"' if '{"error"' in said.err else "{") :])["error"]
         assert said.code == EXIT_CODES[error["code"]], said
@@ -268,7 +271,7 @@ class Victim(Project):
 
 
 def settled(project: Project) -> None:
-    """Nothing works in the background any more."""
+    """Wait until no background process works."""
     places = plumbing.locate_work_tree(project.top)
     until = time.monotonic() + 30
     while background.is_running(background.get_sync_job(places)):
@@ -343,7 +346,7 @@ def test_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(vi
     assert SECRET not in said
     error = victim.fails("sync")
     assert error["code"] == "PIN_MALFORMED"
-    assert error["hint"].startswith("vmrag pin ")  # what is committed is no better
+    assert error["hint"].startswith("vmrag pin ")  # the committed pin is also unusable
     assert victim.status()["state"] == "malformed"
     victim.answers_from_before()
 
@@ -412,7 +415,7 @@ def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim
 
 
 def does_not_count(victim: Victim, remote: str, *command: str, code: int = 0) -> None:
-    """The command goes on without the remote of the file, and says so."""
+    """Check that the command continues without the remote of the file and prints a warning."""
     said = victim.run_quietly("--json", *command)
     assert re.search(r"untrusted setting remote \(line \d+\)", said.err), said
     assert said.code == code, said
@@ -451,8 +454,8 @@ def test_contributors_remote_says_nothing_about_the_project(victim, scene):
 
 
 def test_branch_with_the_name_of_head_is_not_the_default_branch(victim, scene):
-    """Whoever may push can make one; where git wrote no default branch down, it is fetched as
-    `origin/HEAD`.
+    """Any user with push access can create such a branch; if git stored no default branch, it is
+    fetched as `origin/HEAD`.
     """
     theirs = f"refs/heads/{pr('remote', 'doltlite over HTTP')}"
     victim.git("push", "-q", "--no-verify", "origin", f"{theirs}:refs/heads/HEAD")

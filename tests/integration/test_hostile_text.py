@@ -1,5 +1,5 @@
-"""What strangers wrote, on a real terminal and in the log of a CI job: texts, ids, titles,
-messages, authors, branches, paths.
+"""Untrusted texts on a real terminal and in the log of a CI job: texts, ids, titles, messages,
+authors, branches, paths.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ COMMANDS = re.compile(r"(?m)^\s*::|##\[(?!\\)")
 
 @pytest.fixture(scope="module")
 def hostile_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A knowledge base in which everything that a stranger can name is hostile, some of it not
-    committed.
-    """
+    """Build a knowledge base with hostile content in all untrusted fields, partly uncommitted."""
     with pytest.MonkeyPatch.context() as patch:
         project = copied(template, tmp_path_factory.mktemp("hostile"), patch)
         project.git("switch", "-q", "-c", "ev\u202eil\x9b")
@@ -90,14 +88,14 @@ def hostile(hostile_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def on_a_terminal(project: Project, *arguments: str, stdout: IO[str] | None = None) -> str:
-    """What a person sees whose terminal shows standard output, unless it goes to a file, and
+    """Return the visible output of a terminal: standard output, unless it goes to a file, and
     standard error.
     """
     master, slave = pty.openpty()
     read = bytearray()
 
     def reader() -> None:
-        with contextlib.suppress(OSError):  # Linux says so when the other side is closed
+        with contextlib.suppress(OSError):  # Linux reports a closed other side this way
             while data := os.read(master, 4096):
                 read.extend(data)
 

@@ -1,5 +1,5 @@
-"""A file becomes the same document whatever is named, from wherever; and what is there is never
-doubled or lost.
+"""A file becomes the same document for each argument and directory; existing documents are never
+duplicated or lost.
 """
 
 from __future__ import annotations
@@ -412,7 +412,7 @@ def test_file_stored_through_a_link_is_not_stored_again(pages: Project) -> None:
     assert "docs/guide/a.md" not in ids(pages)
 
 
-# -- what a stranger may have recorded -------------------------------------------------------------
+# -- recorded values that are untrusted -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recorded", ["/", "/etc", "../other", "docs/../..", "docs/", "./docs", "do\ncs", "d" * 300])

@@ -277,7 +277,7 @@ def test_renamed_file_keeps_its_document(moving: Project) -> None:
 
 
 def test_ambiguous_renames_become_new_documents(moving: Project) -> None:
-    """One of two files of the same text; one like a file that is there; one without a text."""
+    """One of two files of the same text; one like an existing file; one without a text."""
     text = (moving.top / "all/a.md").read_text()
     (moving.top / "all/a.md").unlink()
     write(moving, "all/one.md", "all/two.md", text=text)

@@ -42,7 +42,7 @@ def problem(kb: Knowledge, folder: Path, revision: str) -> str:
 
 
 def segments(folder: Path) -> list[Path]:
-    """Those that a view counts, in its order."""
+    """List the segments of a view, in its order."""
     return [segments_folder(folder) / part.segment for part in view.read_view(folder).parts]
 
 
@@ -136,7 +136,7 @@ def test_segment_with_invalid_text_is_not_reused(kb, revision):
 
 
 def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(kb, revision):
-    """What is read of it fails first, with any error."""
+    """Reading the data fails first, with any error."""
     folder = kb.views.view_path(revision)
     [segment] = segments(folder)
     with contextlib.closing(sqlite3.connect(segment / flat_files.MANIFEST_FILE, isolation_level=None)) as connection:
@@ -239,7 +239,7 @@ def test_doctor_finds_what_a_disk_forgot_and_mends_it(project):
         if finding["level"] == "error"
     ]
     assert (finding["code"], finding["fix"]) == ("INDEX_DAMAGED", "vmrag sync --rebuild")
-    assert project.answers() == before  # what is known to be damaged is not served any more
+    assert project.answers() == before  # data known as damaged are no longer served
     damaged(project)
     project.vmrag("doctor", "--fix")
     assert project.answers() == before

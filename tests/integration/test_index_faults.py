@@ -1,4 +1,4 @@
-"""What damage of the index does to a project, and what is left of texts that were taken back."""
+"""Effects of a damaged index on a project, and remains of removed texts."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
 
 
 def segments(folder: Path) -> list[Path]:
-    """Those that a view counts, in its order."""
+    """List the segments of a view, in its order."""
     return [segments_folder(folder) / part.segment for part in view.read_view(folder).parts]
 
 
@@ -286,7 +286,7 @@ def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
     assert {path.name for path in source.iterdir()} == {view.VIEW_FILE, seal.SEAL, seal.VERIFIED}
     places = [path.relative_to(kb.folder) for folder in (source, segment) for path in folder.iterdir()]
     for place in places:
-        if place.name == seal.VERIFIED:  # which says that nothing has to be looked at
+        if place.name == seal.VERIFIED:  # which marks files that need no check
             continue
         damaged = kb.folder / "damaged"
         for folder in (source, segment):

@@ -1,6 +1,7 @@
-"""What jj (Jujutsu) leaves: workspaces without `.git`, which its own files describe, and commits
-with conflicts in the pin. Its files are written here by hand, so that hostile ones are, too; where
-jj is installed, it writes them itself.
+"""State of jj (Jujutsu): workspaces without `.git`, which its own files describe, and commits with
+conflicts in the pin.
+
+The tests write its files by hand, also hostile ones; if jj is installed, jj writes them itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SCRIPTED = {"JJ_CONFIG": os.devnull, "JJ_USER": "Someone", "JJ_EMAIL": "someone@
 
 
 def field(number: int, value: bytes) -> bytes:
-    """Of a message of protobuf."""
+    """Encode a field of a protobuf message."""
     size, said = len(value), b""
     while size > 127:
         said, size = said + bytes([size & 127 | 128]), size >> 7
@@ -48,7 +49,7 @@ def workspace(project: Project, commit: str, *, name: str = "second") -> Project
 
 
 def checks_out(project: Project, second: Project, commit: str, *, operation: bytes = OPERATION) -> None:
-    """jj's own commit stands on top of the one that is named, with the same files."""
+    """Create jj's own commit on top of the given one, with the same files."""
     ours = project.git("commit-tree", f"{commit}^{{tree}}", "-p", commit, "-m", "jj's")
     store = project.top / ".jj/repo/op_store"
     entry = field(1, second.top.name.encode()) + field(2, bytes.fromhex(ours))
@@ -168,7 +169,7 @@ def test_folder_of_another_user_names_no_repository(project, monkeypatch):
 
 
 def half_merged(project: Project) -> str:
-    """A commit as jj makes it of main and feature, whose pins are in conflict; HEAD is there."""
+    """Create a commit as jj does for main and feature with conflicting pins; HEAD is at it."""
     trees = {"base-0": "first", "side-0": "main", "side-1": "feature"}
     lines = project.git("ls-tree", "main") + "\n"
     for name, branch in trees.items():

@@ -1,6 +1,6 @@
-"""What programs rely on: every key of every answer with its type, the errors, and the exit codes.
+"""Interface for programs: each key of each answer with its type, the errors, and the exit codes.
 
-The tables say what must be there; an answer may hold more.
+The tables list required keys; an answer may have more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ERROR = {"code": str, "message": str, "hint": str, "details": dict}
 
 
 def require(name: str, report: Any, *, also: Collection[str] = ()) -> None:
-    """Fail if a command's JSON has other keys, types or values than its type says."""
+    """Fail if a command's JSON has other keys, types or values than its type declares."""
     assert golden.list_problems(name, report, also=also) == []
 
 
@@ -83,7 +83,7 @@ def test_fingerprint_names_the_ranking_and_only_its_settings_change_it(project):
 
 
 def test_status_changes_nothing(project):
-    project.ask("status")  # a copied index is looked at once, which is noted beside it
+    project.ask("status")  # a copied index is checked once, and a note next to it records that
     project.git("reset", "-q", "--hard", "feature")
     before = {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()}
     project.ask("status", code=1)

@@ -52,7 +52,7 @@ class Dice:
         return self.random.uniform(0, 1.1 * duration)
 
     def count(self, result: Done) -> bool:
-        """Whether the kill hit."""
+        """Return whether the kill hit."""
         self.left -= result.code == KILLED
         return result.code == KILLED
 
@@ -70,7 +70,7 @@ def documents(project: Project) -> dict[str, str]:
 
 
 def recovered(project: Project, scratch: Path, dice: Dice) -> None:
-    """What has to hold after a kill and the next ordinary command."""
+    """Check the state after a kill and the next ordinary command."""
     command = dice.random.choice([("sync",), ("query", "garden kettle"), ("list",)])
     lock = project.top / ".git" / "index.lock"
     if lock.exists():  # the kill hit our `git add`, which leaves it behind
@@ -200,7 +200,7 @@ def test_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part):
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sample(1)
 def test_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(stocked, tmp_path, part):
-    """Of all files together, whose library is new, or whose documents are replaced or removed."""
+    """Replace or remove documents of a new or existing library, as a whole."""
     dice = Dice(f"library {part}", 4)
     others = documents(stocked)
     command = ("import", "more", "--library", "shelf")

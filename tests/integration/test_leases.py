@@ -42,8 +42,8 @@ def writes(project: Project, doc_id: str) -> None:
 
 
 def reads(project: Project, holder: Project, *uncommitted: str) -> None:
-    """It sees the pin without what the holder has not committed, and cannot take the holder's KB
-    branch elsewhere; that is no drift.
+    """Check that it reads the pin without uncommitted documents of the holder, and cannot switch
+    the holder's KB branch; that is not drift.
     """
     result = project.vmrag("branch", "--switch", project.pinned, "--json", code=None)
     error = error_of(result)

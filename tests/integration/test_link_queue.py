@@ -38,7 +38,7 @@ def amend(project: Project) -> dict[str, str]:
 
 
 def amend_and_back(project: Project) -> dict[str, str]:
-    """The same commit is made again: it is not superseded any more."""
+    """Create the same commit again: it is no longer superseded."""
     old, message = commit_of(project), project.git("log", "-1", "--format=%B")
     project.git("commit", "-q", "--amend", "-m", "in other words")
     new = commit_of(project)
@@ -113,7 +113,7 @@ def in_a_work_tree(project: Project) -> dict[str, str]:
 
 
 def backwards(project: Project) -> dict[str, str]:
-    """What no ref reaches any more has a row until the links are derived again."""
+    """Commits that no ref reaches keep a row until the links are derived again."""
     project.git("reset", "-q", "--hard", "first")
     return {}
 

@@ -1,5 +1,5 @@
-"""Links travel with the knowledge base, on a branch of their own: through clones, past each other,
-and from strangers.
+"""Links travel with the knowledge base, on a separate branch: through clones, concurrent pushes,
+and forks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def share(user: User) -> None:
 
 @pytest.fixture
 def ada(world: World) -> User:
-    """She shares links. What she wrote first is linked by the hook, an old commit by hand."""
+    """A user who shares links.
+
+    The hook links her first documents; an old commit is linked manually.
+    """
     ada = world.ada
     share(ada)
     ada.vmrag("links", "rebuild")
@@ -138,7 +141,7 @@ def test_commit_whose_parents_a_shallow_clone_lacks_is_not_linked(world: World) 
     assert rows(bob)[bob.git("rev-parse", "HEAD")]["dolt_commit"] == later
 
 
-# -- both engines, strangers, and many at once
+# -- both engines, untrusted links, and concurrent pushes
 
 
 @pytest.fixture(scope="session", params=["doltlite", "dolt"])
@@ -171,7 +174,7 @@ def push_links(clone: Clone, *put: Link, where: str = "origin") -> int:
 
 
 def links_at(clone: Clone, where: str = "origin") -> list[Link]:
-    """Of the remote, as last fetched."""
+    """Return the links of the remote, as last fetched."""
     return clone.engine.list_links(at=clone.engine.remote_heads(clone.at(where).key)[LINKS_BRANCH])
 
 
@@ -265,7 +268,7 @@ def test_push_rejects_links_that_remotes_reject(pair: Pair) -> None:
 
 
 def _smuggle(clone: Clone, row: Link, *, branch: str = LINKS_BRANCH) -> str:
-    """Push a row past all checks of ours, as somebody with another program would."""
+    """Push a row without any checks, as another program would."""
 
     def write(engine: Engine, url: str) -> str:
         with engine.write_lock("push"):
@@ -278,7 +281,7 @@ def _smuggle(clone: Clone, row: Link, *, branch: str = LINKS_BRANCH) -> str:
 
 
 def test_link_that_the_commit_itself_denies_is_left_out(world: World) -> None:
-    """Somebody who may push says that a commit pins another revision than its tree does."""
+    """A pusher links a commit to another revision than its tree pins."""
     ada = world.ada
     first, old = ada.git("rev-parse", "HEAD"), ada.pinned
     later = ada.write_document("setup.md", "# Setup\nother words\n")

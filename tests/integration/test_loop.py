@@ -95,7 +95,7 @@ def merge_by_commit(project: Project) -> None:
 
 
 def rebase(project: Project) -> None:
-    """Three code commits go on top of other knowledge; the work tree stands at each of them on the
+    """Rebase three code commits onto other knowledge; the working tree is at each of them on the
     way.
     """
     project.git("switch", "-q", "-c", "side", "first")

@@ -1,4 +1,4 @@
-"""A pin whose revision nobody has any more: what helps, what is recorded, and who sees it.
+"""A pin whose revision is lost: the hint, the record of the loss, and its display.
 
 Bob pushes his code without his knowledge, and his machine is gone.
 """
@@ -99,7 +99,7 @@ def test_without_the_record_the_same_step_is_an_error(loss):
     ada.vmrag("pin", loss.good)
     ada.git("commit", "-q", "-m", "As if nothing had been")
     assert ("error", "PIN_REVISION_MISSING") in verified(ada, f"{loss.commit}..HEAD", code=1)
-    ada.vmrag("pin", "--accept-loss", loss.good)  # of what lies in the middle of the history
+    ada.vmrag("pin", "--accept-loss", loss.good)  # from the middle of the history
     commit(ada, "Say so")
     assert verified(ada, f"{loss.commit}..HEAD") == {("information", "PIN_REVISION_MISSING"), ACCEPTED}
 
@@ -215,7 +215,7 @@ def test_replayed_record_is_still_one(loss):
 
 
 def forged_record(loss: Loss, of: str) -> str:
-    """A stranger's revision in Ada's knowledge base, from a fork, say."""
+    """Create a foreign revision in Ada's knowledge base, such as one from a fork."""
     with opened(loss.ada) as ws:
         return revisions.record_loss(
             ws.engine,
@@ -227,7 +227,7 @@ def forged_record(loss: Loss, of: str) -> str:
 
 
 def test_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
-    """A stranger's pull request says that knowledge of main is lost, which it is not."""
+    """A foreign pull request records knowledge of main as lost, although it exists."""
     ada = loss.ada
     kept = ada.write_document("kept.md", "Kept.")
     before = ada.git("rev-parse", "HEAD")
@@ -244,7 +244,7 @@ def test_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
 
 
 def test_record_drops_nothing_that_a_remote_has(loss):
-    """A stranger's revision says that main's is lost, which only has not come yet."""
+    """A foreign revision records main's revision as lost, although it only has not arrived yet."""
     loss.bob.vmrag("push")
     ada = loss.ada
     ada.git("switch", "-q", "-c", "forged")
@@ -335,7 +335,7 @@ def test_repair_does_not_believe_record_if_remote_is_unreachable(loss):
 
 
 def test_base_that_no_remote_was_asked_for_does_not_count_as_lost(loss):
-    """Both sides go on from what main pins and record its loss: a stranger wrote the records."""
+    """Both sides continue from main's pin and record its loss: the records are forged."""
     ada = loss.pulled()
     loss.bob.vmrag("push")
     url = out_of_reach(loss)

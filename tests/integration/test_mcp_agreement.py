@@ -1,5 +1,5 @@
-"""An agent is no person: which addresses its arguments may name, who is asked about them, and what
-is remembered of the answer.
+"""Confirmation of agent calls: which addresses their arguments may name, who confirms them, and
+what is remembered of the answer.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_remote_of_the_code_is_named_by_its_name_or_url(world):
 
 
 def talk(project: Project, era: str, name: str, remote: str, answer: Any) -> tuple[dict[str, Any], list[Any]]:
-    """The result of a call, and what the person was asked."""
+    """Return the result of a call and the questions to the user."""
     questions: list[Any] = []
 
     async def person(_: Any, params: Any) -> types.ElicitResult:

@@ -1,5 +1,5 @@
-"""Code that a program without hooks has pushed: the next command says that its knowledge did not go
-along, and so does the next call of a tool; with `mcp.auto_push` that sends it.
+"""Code pushed by a program without hooks: the next command and the next tool call report that its
+knowledge is missing; with `mcp.auto_push` the tool call sends it.
 """
 
 from __future__ import annotations

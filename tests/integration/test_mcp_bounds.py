@@ -1,5 +1,5 @@
-"""`mcp.page_chars` holds for every tool: an answer about a large knowledge base is cut, and says
-how much is left out.
+"""`mcp.page_chars` applies to each tool: an answer about a large knowledge base is truncated and
+counts the omitted items.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ def test_file_is_written_and_the_second_time_nothing_changes(project, client):
 @pytest.mark.parametrize("client", FILES)
 @pytest.mark.sample(1)
 def test_command_that_is_written_starts_the_server_of_this_project(project, client, tmp_path):
-    """As the client does it: with what it puts in for its variables, and from a directory that says
-    nothing.
+    """Start the server like the client: with its values of variables, from an unrelated
+    directory.
     """
     server = install(project, client)["server"]
     project.write("where.md", "This project.\n")
@@ -271,7 +271,7 @@ def test_server_of_that_name_that_is_not_ours_stays(project):
     assert install(project, "claude-code", "--replace")["changed"]
 
 
-# -- how the program is named
+# -- names of the program
 
 
 def test_program_that_every_shell_finds_is_named_only(project, script, tmp_path, monkeypatch):

@@ -28,13 +28,13 @@ def tools(project: Project) -> Tools:
 
 
 def chroma_metadata(project: Project, name: str) -> dict[str, Any]:
-    """What an outside client reads of a collection."""
+    """Return the metadata that an outside client reads of a collection."""
     with opened(project) as ws, ws.reader.view() as view:
         return build_collection_metadata(read_collections(view.folder)[name].collection)
 
 
 def written(project: Project) -> Any:
-    """What a refused call must not change."""
+    """Return the state that a rejected call must not change."""
     with opened(project) as ws:
         at = ws.locate_documents()
         return ws.engine.list_collections(at), list(ws.engine.read_headers(at))

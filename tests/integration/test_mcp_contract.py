@@ -1,8 +1,8 @@
-"""The table of tools is what the contract (`tests/contract/`) says, and every tool takes and
-refuses arguments as it says.
+"""The table of tools equals the contract (`tests/contract/`), and each tool accepts and rejects
+arguments accordingly.
 
-Arguments are checked before anything is opened: these calls are made outside of any repository.
-Those that are legal fail there.
+Arguments are checked before anything is opened: these calls are made outside of any repository,
+where legal ones fail.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ WHERE = {"parameter"}
 BOUNDS = {"parameter", "value", "minimum", "maximum"}
 
 Wrong = tuple[str, Any, str, set[str]]
-"""What is wrong, the value, the error's code, and keys of its details."""
+"""Problem, value, code of the error, and keys of its details."""
 
 
 def with_value(name: str, parameter: str, value: Any) -> dict[str, Any]:

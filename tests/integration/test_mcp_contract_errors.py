@@ -46,7 +46,7 @@ READING = [
 
 
 STRANGERS = ("REMOTE_NOT_TRUSTED", "ACCESS_DENIED")
-"""The refusals that come because the person has not said yes."""
+"""Errors for missing confirmation of the user."""
 
 REFUSED: dict[str, list[Expected]] = {}
 """All calls that fail, by the state in which they are made."""
@@ -55,8 +55,9 @@ for each in (refusal for name in TOOLS for refusal in refusals(name)):
 
 
 def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any], bool]:
-    """The call's result, and whether it failed. The person says yes to whatever the call asks, but
-    where that is the error.
+    """Return the call's result and whether it failed.
+
+    The user confirms each question, unless the missing confirmation is the expected error.
     """
     asks_user = expected.code not in STRANGERS and (state.top / ".git").exists()
     tools = tools_in(state, expected.tool, given=expected.given, agreed=Yes(state) if asks_user else NOTHING)
@@ -93,7 +94,7 @@ def test_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
 @pytest.mark.parametrize("given", REFUSED)
 def test_every_error_of_a_tool_comes_in_the_envelope_and_nothing_has_changed(world, given):
     problems = []
-    for strangers in (True, False):  # in this order: what the person says yes to is written into git config
+    for strangers in (True, False):  # in this order: a confirmation is written into git's configuration
         calls = [result for result in REFUSED[given] if (result.code in STRANGERS) is strangers]
         state = world.state(given)
         before = holds(state)
@@ -109,8 +110,8 @@ def test_every_error_of_a_tool_comes_in_the_envelope_and_nothing_has_changed(wor
 
 
 def holds(state: State) -> tuple[Any, ...]:
-    """What no refused call may change: the pin, git's refs, index and work tree, the branches of
-    the knowledge base, its documents.
+    """Return the state that no rejected call may change: the pin, git's refs, index and working
+    tree, the branches of the knowledge base, its documents.
     """
     if not (state.top / ".git").exists():
         return tuple(state.top.iterdir())
@@ -166,7 +167,7 @@ def test_damaged_index_is_rebuilt_without_failing_a_tool(world, name):
 
 
 def test_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_make_one():
-    """What one tool of a kind is refused for want of a sound one, every tool is."""
+    """If one tool of a kind is rejected without a sound knowledge base, all of them are."""
     for name, tool in TOOLS.items():
         declared = import_function(load_catalogue()[name]).__dict__["declared"]
         assert declared.of_server == ("server" in tool["common_errors"]) == ("any" not in tool["common_errors"]), name
@@ -229,7 +230,7 @@ def test_commit_reports_unpinned_revision_after_concurrent_switch(world, name, m
     assert tools("dolt_status")["link"]["state"] == "in_sync"
 
 
-# -- names that are no tools -----------------------------------------------------------------------
+# -- invalid tool names -------------------------------------------------------------------------------
 
 
 def refused(chosen: ToolChoice, name: str) -> dict[str, Any]:

@@ -340,7 +340,7 @@ def test_title_follows_what_it_came_from(project, tools):
 
 
 def test_update_keeps_what_another_process_wrote_since_it_was_planned(project, monkeypatch):
-    """Between reading a document and storing it, somebody else stores a new text."""
+    """Another process stores a new text between reading a document and storing it."""
     tools, ws = Tools(project.top), Workspace.open(project.top, QUIET)
     tools("chroma_add_documents", **NOTES, documents=["before"], ids=["x"])
     from vmrag_link.workspace.pins import kb_branches

@@ -1,5 +1,5 @@
-"""What a server excludes is out of reach under every name: other tools, values of arguments,
-toolsets that come later, resources, prompts and proposals.
+"""Excluded tools are unreachable under each name: other tools, values of arguments, toolsets
+enabled later, resources, prompts and proposals.
 """
 
 from __future__ import annotations
@@ -180,8 +180,9 @@ HELPERS = {
 
 
 def test_tools_that_run_the_same_operation_are_known_as_names_of_one_thing():
-    """A new tool on an operation that has one already says whose name it is, what it includes, or
-    which value of an argument makes it do that; or the function is a helper, and stands above.
+    """A new tool on the operation of an existing one must be listed with its other name, its parts,
+    or the value of the argument that does the same; otherwise the function is a helper and is
+    listed above.
     """
     users = defaultdict(set)
     for tool in load_catalogue().values():
@@ -264,7 +265,7 @@ def test_no_value_of_an_argument_does_what_is_excluded(notes, excluded, name, ar
 def talk(
     directory: Any, chosen: ToolChoice, toolset: str, *, era: str = "auto", answer: Any = None, asks: bool = True
 ) -> tuple[TextAnswer, list[str], set[str]]:
-    """The answer of `enable_toolset`, what the person was asked, and the tools that there are
+    """Return the answer of `enable_toolset`, the questions to the user, and the tools available
     then.
     """
     questions: list[str] = []

@@ -1,6 +1,4 @@
-"""What several tools do together on one knowledge base, from adding a document to resolving a
-conflict.
-"""
+"""Several tools together on one knowledge base, from adding a document to resolving a conflict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no message gets the error that JSON-RPC has for it, and the server goes on."""
+"""Invalid messages get the error that JSON-RPC defines, and the server continues."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def mangled(chance: random.Random) -> bytes:
 
 
 def expected(line: bytes) -> tuple[bool, Any]:
-    """Whether it has to be answered, and with which id."""
+    """Return whether the message must be answered, and with which id."""
     if not line.strip():
         return False, None
     try:

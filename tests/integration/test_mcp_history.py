@@ -42,7 +42,7 @@ def test_commits_come_newest_first_with_what_each_changed(project: Project, tool
     assert newest["parent_hash"] == first["hash"]
     assert newest["stats"] == {"documents_added": 1, "documents_modified": 0, "documents_deleted": 0}
     assert first["stats"]["documents_added"] == 3
-    assert root["parent_hash"] is None  # what the engine needed before it is nobody's
+    assert root["parent_hash"] is None  # the engine's initial commit is hidden
     assert root["stats"] == {"documents_added": 0, "documents_modified": 0, "documents_deleted": 0}
     assert newest["timestamp"].endswith("Z")
     assert (result["total_commits"], result["has_more"]) == (3, False)
@@ -60,7 +60,7 @@ def test_commits_of_another_branch_or_of_any_reference(project: Project, tools: 
     assert subjects(tools("dolt_commits", branch="feature"))[0] == "uv"
     assert subjects(tools("dolt_commits", branch="HEAD~1"))[0] == "first"
     assert subjects(tools("dolt_commits", branch=project.pinned[:10]))[0] == "faq"
-    assert subjects(tools("dolt_commits", branch="first"))[0] == "first"  # a tag of git's: what it pins
+    assert subjects(tools("dolt_commits", branch="first"))[0] == "first"  # a git tag: the revision that it pins
     for absent in ("absent", "0" * 40, "HEAD~7"):
         error = tools.error("BRANCH_NOT_FOUND", "dolt_commits", branch=absent)
         assert error["details"]["branch"] == absent

@@ -45,7 +45,7 @@ def tools(bare: Project) -> Tools:
 
 
 def everything(project: Project) -> Any:
-    """What a call that failed must leave as it was."""
+    """Return the state that a failed call must keep."""
     listing = (
         project.git("ls-files", "--stage"),
         project.git("status", "--porcelain"),
@@ -180,7 +180,7 @@ def test_init_with_invalid_remote_changes_nothing(bare, tools):
     assert everything(bare) == before
 
 
-# -- one key of somebody's settings
+# -- one key of foreign settings
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def joined(*texts: str, whole: str = "") -> str:
 
 def test_joined_chunks_contain_overlaps_once():
     assert joined("one two three four", "three four five") == "one two three four five"
-    assert joined("a b", "b c") == "a bb c"  # too short for an overlap, as far as anybody can tell
+    assert joined("a b", "b c") == "a bb c"  # too short to recognize an overlap
     assert joined("a b", "b c", whole="a b c") == "a b c"
     assert joined("over and over and ", "over and over again", whole="over and over and over and over again") == (
         "over and over and over and over again"

@@ -52,13 +52,13 @@ def bobs(bob: User) -> Tools:
 
 @pytest.fixture
 def fresh(newcomer: Project) -> Tools:
-    """The newcomer says yes to every address."""
+    """Return tools of a newcomer who confirms each address."""
     return Tools(newcomer.top, agreed=Yes(newcomer))
 
 
 @pytest.fixture
 def settled(newcomer: Project) -> Tools:
-    """As `fresh`; the newcomer lets addresses be remembered."""
+    """Return tools of a newcomer who confirms addresses and lets vmrag remember them."""
     return Tools(newcomer.top, agreed=Yes(newcomer, remember=True))
 
 
@@ -256,7 +256,7 @@ def test_each_tool_can_be_the_first_call_in_a_fresh_clone(world, ada, name, argu
 
 
 def test_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
-    """As its client calls it: over stdio."""
+    """Call it over stdio, as its client does."""
     bob = world.join("bob")
 
     async def story(call: Any) -> None:
@@ -441,7 +441,7 @@ def test_pull_counts_what_the_upstream_pins_and_what_lies_beyond_together(ada, b
 
 
 def test_pull_does_not_bring_back_what_the_code_has_left(ada, bob, bobs):
-    """The pin was taken back by a commit; the remote's branch still stands where it was."""
+    """A commit reverted the pin; the remote's branch is still at the old revision."""
     revision = published(ada, "new.md", "news")
     bob.git("pull", "-q")
     bob.vmrag("sync")

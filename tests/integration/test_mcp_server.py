@@ -54,7 +54,7 @@ def talk(
     chosen: ToolChoice = ALL,
     **options: Any,
 ) -> Any:
-    """What `body` makes of a client on a server in this process."""
+    """Return the result of `body` for a client on a server in this process."""
 
     async def run() -> Any:
         async with Client(serve(project, chosen).sdk, mode=era, **options) as client:
@@ -357,7 +357,7 @@ def test_subscriber_hears_nothing_while_nothing_changes(project):
     assert not any(isinstance(message, types.ResourceUpdatedNotification) for message in heard)
 
 
-# -- toolsets that are switched on while a client is there ----------------------------------------
+# -- toolsets enabled during a session -----------------------------------------------------------------
 
 
 @both_eras

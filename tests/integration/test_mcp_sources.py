@@ -1,6 +1,4 @@
-"""Collections of sources in tools: read as every other, written by nobody, and there before
-anything is set up.
-"""
+"""Collections of sources in tools: read like others, read-only, and available before any setup."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`dolt_status`, `dolt_branches`: where the knowledge base stands, and how remote, index and pin
-compare.
+"""`dolt_status`, `dolt_branches`: position of the knowledge base, and comparison of remote, index
+and pin.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def tools(project: Project) -> Tools:
 
 @pytest.fixture
 def ada(world: World) -> Tools:
-    """Who knows what the hub holds: in this copy it lies elsewhere, and is another place."""
+    """Return tools of a user who knows the hub's content: in this copy the hub is at another
+    path.
+    """
     world.ada.vmrag("fetch")
     return Tools(world.ada.top)
 
@@ -245,7 +247,7 @@ def test_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monkeyp
     world.ada.git("remote", "set-url", "origin", str(world.hub.top))
     assert ada("dolt_status")["remote"]["connected"] is True  # another URL is another place
     world.hub.top.rename(world.top / "away")
-    assert ada("dolt_status")["remote"]["connected"] is True  # for a minute nobody is asked again
+    assert ada("dolt_status")["remote"]["connected"] is True  # for a minute the remote is not contacted again
     monkeypatch.setattr(probe, "REMEMBER_SECONDS", 0)
     assert ada("dolt_status")["remote"]["connected"] is False
 

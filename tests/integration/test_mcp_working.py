@@ -87,7 +87,7 @@ def test_commit_is_linked_to_gits_and_a_link_that_fails_is_a_warning(dirty, tool
         "git_branch": "main",
     }
     assert not answer["linked"]["bidirectional"]["enabled"]
-    dirty.git("update-ref", "-d", "HEAD")  # there is no commit to link any more
+    dirty.git("update-ref", "-d", "HEAD")  # no commit to link exists any longer
     put(dirty, e="epsilon")
     answer = tools("dolt_commit", message="m", auto_link_git=True)
     assert (answer["linked"], "IGNORED_SETTING" in warned(answer)) == (None, True)
@@ -228,7 +228,7 @@ def test_new_branch_starts_at_what_was_committed_first(dirty, tools):
 
 
 def kept(project: Project) -> list[dict[str, str]]:
-    """What the commits hold that the anchor leads to."""
+    """Return the documents of the commits that the anchor reaches."""
     with opened(project) as workspace:
         revisions = [revision.revision for revision in workspace.engine.log(kb_branches(project)["vmrag_keep"].head)]
     return [holds(project, revision) for revision in revisions]
@@ -425,7 +425,9 @@ def dies(project: Project, step: str, tool: str, **arguments: object) -> None:
 
 
 def places(project: Project) -> list[dict[str, str]]:
-    """What every branch holds, uncommitted documents included, the anchored commits, too."""
+    """Return the documents of each branch, including uncommitted ones and those of anchored
+    commits.
+    """
     with opened(project) as workspace:
         names = [branch.name for branch in workspace.engine.list_branches()]
         held = [

@@ -53,7 +53,7 @@ class Story(Project):
         return revision
 
     def write_knowledge(self, message: str, _by: str = ADA, _at: str = DATE, **documents: str | None) -> str:
-        """As `tell`, without a commit of git's."""
+        """Commit knowledge without a git commit."""
         with opened(self) as workspace:
             rows = Write(
                 put_documents=[
@@ -75,11 +75,11 @@ class Story(Project):
         self.write(".dolt-version", pins.format_pin(made))
 
     def quiet(self, *arguments: str) -> str:
-        """git without hooks; the merge driver is none."""
+        """Run git without hooks and without the merge driver."""
         return self.git(*arguments, env={"VMRAG": "0"})
 
     def does(self, *arguments: str, code: int = 0) -> str:
-        """git, without hooks; what it said on stderr."""
+        """Run git without hooks; return its stderr."""
         result = self.run(*arguments, env={"VMRAG": "0"})
         assert result.returncode == code, (result.stdout, result.stderr)
         return result.stderr
@@ -161,7 +161,9 @@ def template_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def story(template_repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
-    """A copy. Whatever a test does, no branch that a user sees moves, and no hidden one is left."""
+    """Return a copy; after the test no visible branch may have moved, and no hidden one may
+    remain.
+    """
     isolate(monkeypatch, tmp_path / "home")
     story = copied(template_repo, tmp_path / "project")
     before = story.heads()
@@ -175,7 +177,7 @@ def copied(template_folder: Path, top: Path) -> Story:
     return story
 
 
-# -- what a replayed revision says ----------------------------------------------------------------
+# -- messages of replayed revisions -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_merge_of_branches_joins_what_they_hold(story, command):
     assert story.texts() == MERGED
     story.joined(ours, theirs)
     assert pins.format_pin(pins.parse_pin(story.pin)) == story.pin
-    assert story.git("diff", "--name-only") == ""  # what is staged is what is there
+    assert story.git("diff", "--name-only") == ""  # the index equals the working tree
 
 
 def test_rebase_of_merges_joins_the_knowledge(story):
@@ -294,7 +296,7 @@ def test_merge_tree_merges_without_a_work_tree_and_as_often_as_it_likes(story):
     (tree,) = trees
     merged = story.revision(tree)
     assert story.texts(merged) == MERGED
-    assert story.info(merged).parents == (story.revision("main"),)  # git does not say what it merges for
+    assert story.info(merged).parents == (story.revision("main"),)  # git does not pass the merged branches
     assert (story.git("status", "--porcelain"), story.pin) == before
 
 
@@ -335,8 +337,8 @@ def test_criss_cross_merge_has_a_base_made_of_both(story):
 
 
 def crossed(story: Story, **agreed: str) -> None:
-    """Two branches merged each other, and both settled the conflict in `a`, as `left` and `right`
-    say, and in `b`.
+    """Merge two branches into each other, and settle the conflict in `a` as `left` and `right`, and
+    also in `b`.
     """
     for branch, other, documents in (("left", "clash", {"a": "Left's a."}), ("right", "main", {"a": "Right's a."})):
         story.quiet("switch", "-qc", branch, "main" if branch == "left" else "clash")
@@ -616,8 +618,8 @@ def test_checkout_m_carries_a_pin_over_to_another_branch(story):
 
 
 def test_pin_in_conflict_is_merged_again_by_checkout_m(story):
-    """What `git checkout -m -- FILE` is for: the conflict was settled wrongly; in a merge it is one
-    of branches.
+    """Use `git checkout -m -- FILE` after a wrong resolution; in a merge it is a conflict of
+    branches.
     """
     ours, theirs = story.revision("main"), story.revision("side")
     story.git("config", "--remove-section", "merge.vmrag")
@@ -714,7 +716,7 @@ def test_with_hooks_the_merged_knowledge_is_there_at_once(story):
 
 
 def failed(story: Story, *arguments: str, **options: str) -> str:
-    """A plain conflict, and `git merge --abort` works; what was said."""
+    """Check a plain conflict that `git merge --abort` ends; return the output."""
     before, head = story.pin, story.git("rev-parse", "HEAD")
     result = story.run("merge", "--no-edit", *(arguments or ("side",)), env={"VMRAG": "0"} | options)
     assert result.returncode == 1, (result.stdout, result.stderr)

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(300 + 30 * EACH)
 DRIVER = b"vmrag_hooks.merge_driver"
 DRAFT = ("draft.md", "A draft about zebras.")
 MERGED = {"setup.md", "rest.md", "faq.md", "uv.md"}
-"""What `main` and `feature` of the template make together."""
+"""Documents of `main` and `feature` of the template together."""
 
 Revisions = dict[str, dict[str, str]]
 
@@ -64,7 +64,7 @@ def killed_copies(dice: Moments, copies: Callable[..., Project], source: Path, *
 
 
 def held(project: Project) -> Revisions:
-    """Every revision that a commit of git's refs pins, with the texts of its documents."""
+    """Return each revision that a commit of a git ref pins, with the texts of its documents."""
     pins = {project.git("show", f"{ref}:.dolt-version") for ref in project.git("rev-list", "--all").split()}
     with opened(project) as ws:
         revisions = {terminal.json.loads(pin)["dolt_commit"] for pin in pins}
@@ -99,7 +99,7 @@ def given_up(project: Project, operation: str) -> None:
     project.vmrag("list")
     aborted = project.run(operation, "--abort")
     rebasing = project.top / ".git" / "rebase-merge"
-    if aborted.returncode and rebasing.exists():  # git died before it had written down how to go back; it says: rm -fr
+    if aborted.returncode and rebasing.exists():  # git died before it wrote the way back; its hint is: rm -fr
         shutil.rmtree(rebasing)
     project.git("checkout", "-q", "-f", "feature" if operation == "rebase" else "main")
     project.git("reset", "-q", "--hard", "ORIG" if operation == "rebase" else "TIP")
@@ -264,7 +264,7 @@ def test_killed_pull_loses_nothing_and_the_next_one_brings_both_sides(world: Wor
 
 
 def settle(user: User) -> None:
-    """What only git's own death leaves."""
+    """Clean up the remains of a killed git."""
     for lock in (user.top / ".git").rglob("*.lock"):
         if "vmrag" not in lock.parts:
             lock.unlink()

@@ -36,7 +36,7 @@ FIRST = {"setup.md": SETUP, "rest.md": REST, "deep/tls.txt": TLS}
 MAIN = FIRST | {"faq.md": "A frequent question."}
 FEATURE = {"setup.md": SETUP, "rest.md": NEVER, "uv.md": "Use uv."}
 BOTH = FEATURE | {"faq.md": "A frequent question."}
-"""What `main` and `feature` hold together."""
+"""Documents of `main` and `feature` together."""
 
 
 def info(project: Project, revision: str | None = None) -> RevisionInfo:
@@ -52,7 +52,7 @@ def revision(project: Project, ref: str) -> str:
 
 
 def refused(project: Project, *arguments: str, code: int = 1) -> dict:
-    """The error, whose hint says something."""
+    """Return the error, which must have a hint."""
     error = project.vmrag(*arguments, "--json", code=code).error
     assert error["hint"]
     return error
@@ -187,7 +187,7 @@ def gone_on(project: Project, branch: str = "feature", **documents: str) -> None
 @pytest.mark.parametrize(("committed", "later"), crossed([False, True], [False, True]))
 @pytest.mark.sample(2)  # test_merge_histories.py has merges of reverted branches
 def test_merge_does_not_bring_back_reverted_documents(project, tmp_path, later, committed):
-    """As with `git merge`; at the pin before the merge, theirs would be a fast-forward for the
+    """As with `git merge`; at the pin before the merge, their side would be a fast-forward for the
     engine.
     """
     project.git("switch", "-q", "-c", "trunk", "first")
@@ -392,7 +392,7 @@ def test_editing_document_to_their_text_ends_the_conflict(torn, tmp_path):
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
 
 
-# -- to be looked at first -------------------------------------------------------------------------
+# -- preview -----------------------------------------------------------------------------------------
 
 
 def test_no_commit_leaves_the_result_to_be_changed_and_the_commit_holds_exactly_that(project, tmp_path):
@@ -413,7 +413,7 @@ def test_no_commit_leaves_the_result_to_be_changed_and_the_commit_holds_exactly_
     project.put("rest.md", "By hand.")
     project.put("deep/tls.txt", TLS)
     project.drop("uv.md")
-    assert project.ask("resolve", "--list")["conflicts"] == []  # the person's documents are no conflict with theirs
+    assert project.ask("resolve", "--list")["conflicts"] == []  # the user's documents do not conflict with theirs
     assert project.ask("resolve", "--list")["next"] == "vmrag commit"
     refused(project, "resolve", "handbook/rest.md", "--theirs", code=3)
     project.vmrag("commit", "-m", "both")

@@ -96,7 +96,7 @@ def test_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> No
     assert (state(cleo), cleo.fingerprint()) == ("in_sync", before)
     assert "pinned by" in cleo.vmrag("log", first).out
 
-    # Bob's clone has stayed behind, and is told what to do; its own branch goes on working.
+    # Bob's clone is behind and prints a hint; its own branch still works.
     bob.git("checkout", "-q", "main")
     bob.git("pull", "-q")
     assert bob.status()["state"] == "missing"
@@ -126,7 +126,7 @@ def test_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> No
 
 def test_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World) -> None:
     ada = world.ada
-    await_next_second()  # pins say in which their revisions were made
+    await_next_second()  # pins contain the seconds of their revisions
     ada.write_document("second.md", "A second revision.\n")
     moved(ada)
     share(ada)
@@ -150,7 +150,7 @@ def test_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World
     assert "map of migrated revisions" in late.vmrag("clone").err
     assert state(late) == "in_sync"
 
-    # Whose map is right puts it in its place, as the hint says.
+    # The owner of the right map replaces the other one, as the hint advises.
     cleo.git("checkout", "-q", "main")
     cleo.vmrag("push", "--force")
     late.vmrag("fetch")
@@ -325,7 +325,7 @@ def test_kills_at_any_moment_are_gone_on_with(world: World) -> None:
 
 
 class Killed(BaseException):
-    """As a kill: nobody tidies up, but for locks."""
+    """Simulate a kill: only locks are released."""
 
 
 def _until(user: User, patch: pytest.MonkeyPatch, what: str, step: int) -> bool:
@@ -365,7 +365,7 @@ def _run(user: User, what: str) -> None:
 
 
 def _whole(user: User) -> tuple[str, str, str]:
-    """What counts: the engine, the pin's revision in it, and what is changed."""
+    """Return the engine, the pin's revision in it, and the changed files."""
     workspace = Workspace.open(user.top, QUIET)
     try:
         revision = workspace.resolve_target().revision

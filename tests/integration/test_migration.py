@@ -146,7 +146,7 @@ def test_history_goes_there_and_back_and_every_revision_holds_the_same(old: Engi
             for name, head in heads.items():
                 assert migrated.find_branch(name).head == result.entries[head].revision  # type: ignore[union-attr]
             assert migrated.find_unreachable(entry.revision for entry in result.entries.values()) == []
-            # What a revision was called twice before is known as well.
+            # Both earlier names of a revision are also mapped.
             assert revision_map.read_map(back).keys() == {*again.entries, *result.entries}
 
 
@@ -244,7 +244,7 @@ def test_revision_that_came_out_otherwise_is_not_taken(
         carry_revisions(old, new, what, tmp_path / "made", QUIET)
 
 
-# -- the map of somebody else
+# -- a foreign map
 
 
 @pytest.fixture(scope="module")

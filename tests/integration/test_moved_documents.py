@@ -16,7 +16,7 @@ from vmrag_link.workspace.history.trail import MOST_CANDIDATES, with_moves
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """Neither engine has a say in this: both give the same differences."""
+    """Use either engine: both give the same differences."""
     made = Engines("doltlite").create(tmp_path / "kb")
     yield made
     made.close()

@@ -62,7 +62,7 @@ def project(narrowed_template, tmp_path, monkeypatch) -> Project:
 
 
 def found(project: Project, *arguments: str) -> set[str]:
-    """What answers, as `PATH` or, of code, `PATH SYMBOL`: that of the piece."""
+    """Return the results as `PATH` or, for code, `PATH SYMBOL`: the symbol of the piece."""
     hits = project.ask("query", *arguments, "-k", "50")["results"]
     return {f"{hit['doc_id']} {hit['metadata'].get('symbol', '')}".strip() for hit in hits}
 
@@ -123,7 +123,7 @@ OWN, PARTS = "src/auth/session.py", {"src/auth/session.py Session", "src/auth/se
         ("symbol:refresh kind:document", set()),
         ("symbol:*Store", {"src/web/store.ts SessionStore"}),
         ("symbol:session symbol:sessionstore lang:ts", {"src/web/store.ts SessionStore"}),
-        # What is in a piece of another name:
+        # Symbols in a piece of another name:
         ("symbol:expire", {f"{OWN} Token"}),
         ("symbol:Token.expire kind:method", {f"{OWN} Token"}),
         ("symbol:Session.expire", set()),
@@ -198,7 +198,7 @@ def test_unknown_filter_values_are_rejected(project):
 
 
 def told(project: Project, *arguments: str) -> tuple[str, int, str]:
-    """Of the best answer: its file, the line to look at, and the symbol there."""
+    """Return the file, line and symbol of the best answer."""
     best = project.ask("query", *arguments, "-k", "1")["results"][0]
     return best["doc_id"], best["file_line"], best["symbol"]
 
@@ -253,7 +253,7 @@ def test_files_of_a_commit_are_narrowed_too(project):
 
 @pytest.mark.parametrize("rules", ["RULES", "RULES_OF_LINES"])
 def test_code_is_cut_again_after_a_change_of_rules(project, monkeypatch, rules):
-    """Another version's pieces say less of themselves."""
+    """Pieces of another version have fewer fields."""
     before = {path.name for path in (project.shared / "sources").iterdir()}
     monkeypatch.setattr(languages, rules, 99)
     assert defined(project, "expire")

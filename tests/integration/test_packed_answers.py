@@ -80,7 +80,7 @@ def packed(project: Project, text: str, budget: int, *arguments: str) -> dict[st
 
 
 def lines_of(top: Path, passage: dict[str, Any]) -> str:
-    """What the file has where a passage says that it stands."""
+    """Return the lines of the file at the place of a passage."""
     first, last = passage["lines"]
     return "\n".join((top / passage["path"]).read_text().split("\n")[first - 1 : last])
 

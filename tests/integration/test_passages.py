@@ -1,4 +1,4 @@
-"""Where an answer stands, for people: headings, line, file; and of which revision it is."""
+"""Place of an answer for users: headings, line, file, and its revision."""
 
 from __future__ import annotations
 

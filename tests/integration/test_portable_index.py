@@ -1,5 +1,5 @@
-"""Vectors that come back from a store that anybody may have written to make the same index as none,
-or are thrown away: never another answer.
+"""Vectors from a store with untrusted writers make the same index as no vectors, or are discarded:
+never another answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ shared, world = people.shared, people.world
 
 @pytest.fixture
 def folder(world: World, tmp_path: Path) -> Path:
-    """What Ada's machine has written."""
+    """Return the folder that Ada's machine has written."""
     packed(world.ada, tmp_path / "store")
     return tmp_path / "store"
 

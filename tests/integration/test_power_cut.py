@@ -1,7 +1,7 @@
-"""What a command acknowledges survives a power cut: it is written through before the command ends,
-and the journal's entry stays until then.
+"""Acknowledged changes survive a power cut: they are synced to disk before the command ends, and
+the journal's entry stays until then.
 
-`strace` shows the order. Whether the disk keeps what it was told to is its own matter.
+`strace` shows the order. The tests do not cover disks that lose synced data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lies below `.git/vmrag` is its owner's alone, or its group's where git shares the
+"""Files below `.git/vmrag` are readable for their owner only, or for the group if git shares the
 repository.
 """
 
@@ -76,20 +76,20 @@ def fill(project: Project) -> None:
 
 
 def kept(project: Project) -> list[Path]:
-    """Everything of ours in the git directory."""
+    """List all files of vmrag in the git directory."""
     git = project.top / ".git"
     tops = [git / "vmrag", *git.glob("worktrees/*/vmrag")]
     return [path for top in tops for path in (top, *top.rglob("*"))]
 
 
 def openness(paths: list[Path]) -> dict[str, str]:
-    """What group and others may do, of what they may do anything with."""
+    """Return the permissions of group and others, for paths that grant any."""
     modes = {str(path): stat.S_IMODE(path.lstat().st_mode) for path in paths}
     return {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
 
 
 def peek(paths: list[Path]) -> list[str]:
-    """Those that another user can open, and so lock."""
+    """List the paths that another user can open, and so lock."""
     result = subprocess.run([sys.executable, "-c", PEEK, *paths], capture_output=True, text=True, check=True)
     return result.stdout.split()
 
@@ -187,7 +187,7 @@ def test_group_members_share_a_knowledge_base_in_a_shared_repository(place: Path
 
 
 def share(project: Project) -> None:
-    """As git's documentation says for a repository that is there."""
+    """Share an existing repository as git's documentation describes."""
     for path in [project.top, *project.top.rglob("*")]:
         if not path.is_relative_to(project.top / ".git" / "vmrag"):
             os.chown(path, -1, GROUP)

@@ -24,8 +24,8 @@ NAMES = "git dolt sh env cp cat less ssh gpg vmrag python python3".split()
 
 @pytest.fixture
 def started(project: Project, tmp_path: Path) -> Path:
-    """A file with a line for each program of the clone that was started; the clone has them at its
-    top and in `tools`, with one that nobody else has.
+    """Return a log with a line for each started program of the clone; the clone has programs at its
+    top and in `tools`, one of them with a unique name.
     """
     log = tmp_path / "started"
     for folder in (project.top, project.top / "tools", project.top / ".venv" / "bin"):
@@ -98,7 +98,7 @@ def test_missing_git_outside_the_working_tree_is_reported(project, started, tmp_
 
 
 def test_activated_environment_in_the_work_tree_is_its_persons_own(project, started, monkeypatch):
-    """What they started it for is found by what git starts, hooks above all; git itself is not."""
+    """Programs that git starts are found, above all for hooks; git itself is not."""
     monkeypatch.setenv("VIRTUAL_ENV", str(project.top / ".venv"))
     monkeypatch.setenv("PATH", f"{project.top / '.venv' / 'bin'}:{os.environ['PATH']}")
     assert project.start("status").code in (0, 1)

@@ -1,7 +1,7 @@
-"""What `vmrag pull` takes in, what `vmrag push` moves on a remote, and what it takes away there.
+"""Branches that `vmrag pull` imports, and branches that `vmrag push` moves and deletes on a remote.
 
-A KB branch on a remote is a name: several stories here are about one that somebody else has used,
-or that stands at what was given up.
+A KB branch on a remote is only a name: several tests are about a name that another user has used,
+or that is at discarded knowledge.
 """
 
 from __future__ import annotations

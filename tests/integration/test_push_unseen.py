@@ -1,4 +1,4 @@
-"""A push whose pins cannot be looked at: it stops if one of them is new, and never else."""
+"""A push whose pins cannot be checked: it stops only if one of them is new."""
 
 from __future__ import annotations
 

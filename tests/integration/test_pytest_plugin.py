@@ -74,7 +74,7 @@ TESTS = """
 @pytest.mark.parametrize("arguments", [("-p", "no:xdist"), WITH_XDIST], ids=["one process", "two workers"])
 def test_tests_ask_the_pinned_knowledge(project, pytester, arguments):
     pinned = {name: project.start("fingerprint", "--at", name, "--json").json for name in ("main", "feature")}
-    project.write(".vmrag/queries.yaml", "queries: 3")  # which nobody names, so nobody reads it
+    project.write(".vmrag/queries.yaml", "queries: 3")  # no option names it, so it is not read
     pytester.makepyfile(
         TESTS
         % {

@@ -1,5 +1,5 @@
-"""`--at REF`: the index of another revision is taken from the spares or built, and the limit of
-spares holds at once.
+"""`--at REF`: the index of another revision is reused or built, and the limit of spare indexes
+applies at once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def tasks() -> Tasks:
 
 @pytest.fixture
 def workspace(project: Project, tasks: Tasks) -> Iterator[Workspace]:
-    """Of the template, with a branch `other`: HEAD on main, whose view alone is there."""
+    """Open a copy of the template with a branch `other`: HEAD is on main, and only main's view
+    exists.
+    """
     prepared(project)
     opened = Workspace.open(project.top, tasks)
     assert built(opened) == {path_of(opened, "main")}
@@ -70,8 +72,9 @@ def prepared(project: Project) -> None:
 
 
 def keep(monkeypatch: pytest.MonkeyPatch, spares: int) -> None:
-    """Let room be for so many spare indexes. Each of this project takes a hundredth of a
-    megabyte, which is the least that a setting can say.
+    """Limit the spare indexes to a number.
+
+    Each index of this project takes a hundredth of a megabyte, the smallest value of the setting.
     """
     made = Workspace.sync_context.fget
     assert made is not None

@@ -1,4 +1,4 @@
-"""`vmrag query`: what is asked, where it is answered from, and what it leaves alone."""
+"""`vmrag query`: the query, the revision that answers, and files that stay unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def found(project: Project, *arguments: str) -> list[str]:
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
-    """The content of every file that is no lock, no log, and no note that contents were proven."""
+    """Return the content of each file except locks, logs, and notes of verified contents."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")

@@ -1,5 +1,5 @@
-"""What reads and removes rows asks the knowledge base alone: it needs no index, waits for none, and
-makes none.
+"""Commands that read and remove rows use only the knowledge base: they need no index, wait for
+none, and build none.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_rows_are_read_and_removed_without_an_index_and_without_what_builds_one(
 def test_checkout_is_followed_by_the_rows_first_and_by_the_index_when_it_is_needed(project):
     project.put("note.md", "A note about zebras.")
     bound = json.loads((project.own / "workspace.json").read_text())
-    # The pin moves without any hook, and the uncommitted note has to go along.
+    # The pin moves without any hook, and the uncommitted note must follow it.
     project.git("checkout", "first", "--", ".dolt-version", env={"VMRAG": "0"})
     project.forget_indexes()
     said = project.vmrag("list").err
@@ -122,7 +122,7 @@ def test_commands_on_rows_do_not_wait_for_index_builds(project):
 def test_list_counts_chunks_where_the_index_is_there(project):
     project.put("note.md", "A note about zebras.")
     assert {row["chunks"] for row in project.ask("list")["documents"]} == {1}
-    project.drop("rest.md")  # the index does not follow before it is asked
+    project.drop("rest.md")  # the index follows only on the next query
     assert {row["chunks"] for row in project.ask("list")["documents"]} == {None}
     project.vmrag("query", "zebras")
     assert {row["doc_id"]: row["chunks"] for row in project.ask("list")["documents"]}["note.md"] == 1

@@ -1,4 +1,4 @@
-"""What tools call a commit of the knowledge base."""
+"""Names of knowledge base commits in tools."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_ambiguous_prefix_error_lists_candidates(ws: Workspace, monkeypatch: pyt
     assert {engine for engine in made if engine[0] == digit} <= set(candidates)
     assert all(candidate.startswith(digit) for candidate in candidates)
     with pytest.raises(RevisionMissing):
-        resolve_tool_branch_rev(ws, digit)  # says more than that there is no such branch
+        resolve_tool_branch_rev(ws, digit)  # the error explains more than a missing branch
 
 
 def test_branch_called_like_a_hash_is_found_by_its_whole_name(project: Project, ws: Workspace) -> None:
@@ -133,7 +133,7 @@ def test_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
 
 @pytest.fixture
 def twins(project: Project) -> tuple[str, str]:
-    """`topic`: a git branch that pins the first revision, and a KB branch that stands at the
+    """Create `topic` twice: a git branch that pins the first revision, and a KB branch at the
     second.
     """
     git, kb = project.pinned, project.ask("log", "feature")["revisions"][0]["revision"]
@@ -164,7 +164,7 @@ def test_in_a_tool_the_kb_branch_goes_before_a_git_ref_which_a_warning_names(
     (warning,) = result["warnings"]
     assert warning["code"] == "NOTE"
     assert all(part in warning["message"] for part in ("'topic' is the branch", git[:12], kb[:12]))
-    other = tools("dolt_show", commit=git[:12])  # as the warning says
+    other = tools("dolt_show", commit=git[:12])  # as in the warning
     assert other["commit"]["hash"] == git
     assert "warnings" not in other
     assert tools("get_diff", from_ref="topic", to_ref="HEAD")["summary"]["total"] > 0

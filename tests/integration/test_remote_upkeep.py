@@ -1,5 +1,5 @@
-"""What a remote gathers and how it is written anew; what CI asks of it; where a repository's
-knowledge base comes from at its start.
+"""Growth and rewriting of a remote, checks for CI, and the origin of a repository's knowledge
+base.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def test_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
     assert text.count("https://host/repo") == 2
 
 
-# -- nobody is asked while nobody watches
+# -- no prompts in the background
 
 
 @pytest.mark.hooks("on")

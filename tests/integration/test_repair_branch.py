@@ -63,7 +63,7 @@ class Host:
             ws.close()
 
     def move(self, name: str = "main", *, pin: str = "") -> str:
-        """Somebody pushes: other code, or another pin."""
+        """Push to the host: other code, or another pin."""
         entries = [line for line in self.hub.git("ls-tree", name).splitlines() if not line.endswith("\t.dolt-version")]
         blob = self.hub.git("hash-object", "-w", "--stdin", stdin=pin) if pin else ""
         entries += [f"100644 blob {blob}\t.dolt-version"] if pin else [self.hub.git("ls-tree", name, ".dolt-version")]
@@ -172,7 +172,7 @@ def test_repair_of_branch_without_pin_raises_pin_missing(host):
 
 
 def test_pin_of_the_branch_keeps_its_other_keys_and_leads_nowhere(host):
-    """A stranger's pin names another place, which nobody here agreed to."""
+    """A foreign pin names another remote, without an agreement."""
     landed = dropping.squash(host.world.ada)
     strange = host.pin() | {"dolt_remote": "http://127.0.0.1:1/kb", "dolt_branch": "theirs", "of a newer one": 3}
     host.move(pin=json.dumps(strange, indent=2) + "\n")
@@ -185,7 +185,7 @@ def test_pin_of_the_branch_keeps_its_other_keys_and_leads_nowhere(host):
 
 
 def test_no_branch_of_the_knowledge_base_moves_on_the_host(host):
-    """Their names stand in pins, too."""
+    """Pins also contain their names."""
     landed = dropping.squash(host.world.ada)
 
     def heads(name: str) -> dict[str, str]:
@@ -245,7 +245,7 @@ def test_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, existing
 
 @pytest.mark.parametrize("sign", ["vmrag's trailer", "no trailer"])
 def test_repair_replaces_forged_repair_commits(host, sign):
-    """Somebody who may push branches, but not `main`, has put code of theirs there first."""
+    """A user with push access, but not to `main`, has pushed other code there first."""
     landed = dropping.squash(host.world.ada)
     dropping.protect(host.hub)
     run = host.repair(landed)

@@ -1,5 +1,5 @@
-"""Uncommitted documents go along when the pin of their code branch moves, or are kept aside; killed
-at any step, they are not lost.
+"""Uncommitted documents follow when the pin of their code branch moves, or are stashed; kills at
+any step do not lose them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def branches(project: Project) -> dict[str, KbBranch]:
 
 
 def aside(project: Project) -> dict[str, Texts]:
-    """What is set aside, by the name that brings it back."""
+    """Return the stashed documents by the name that restores them."""
     return {
         name: texts(project, branch.head) for name, branch in branches(project).items() if name.startswith(ASIDE_PREFIX)
     }
@@ -94,7 +94,7 @@ def went_along(project: Project, tmp_path: Path, *, branch: str = "main", **edit
         expected.pop(f"handbook/{name}.md", None)
         if text is not None:
             expected[f"handbook/{name}.md"] = text
-    project.vmrag("list")  # whoever reads comes to the pin first
+    project.vmrag("list")  # a reading command moves to the pin first
     stashed = branches(project)
     assert (stashed[branch].head, stashed[branch].dirty) == (project.pinned, True)
     assert texts(project, WorkingSet(branch)) == expected

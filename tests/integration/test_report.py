@@ -1,4 +1,4 @@
-"""`vmrag report`: what lies between two places, told to a terminal, a program, and files."""
+"""`vmrag report`: the changes between two refs, on a terminal, as JSON, and in files."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_revisions_and_branches_of_the_knowledge_base_are_places_too(project):
 
 
 def test_name_that_git_knows_is_gits(project):
-    """Where the branch of the knowledge base with that name stands elsewhere."""
+    """The KB branch with that name is at another revision."""
     project.git("branch", "ahead", "first")
     project.git("switch", "-q", "ahead")
     project.put("later.md", "Later.")
@@ -288,7 +288,7 @@ def test_report_counts_what_is_missed_as_check_does(project):
 
 
 def changed_answers(project: Project, queries: str) -> list[tuple[str, int, bool, list[str]]]:
-    """What `main` does to the answers since `first`, with these golden queries."""
+    """Return the changes of `main` to the answers since `first`, with these golden queries."""
     answers = report(project, *asked(project, "first", "main", queries))["queries"]["answers"]
     return [(answer["query"], answer["place"], answer["below"], answer["missing"]) for answer in answers]
 

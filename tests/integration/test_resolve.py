@@ -458,7 +458,8 @@ GIT: dict[str, tuple[Callable[[Project], None], str, str, str]] = {
     "stash pop": (popping, "git status", "ours", "theirs"),
     "checkout -m": (switching, "git status", "ours", "theirs"),
 }
-"""What brings the conflict about, what to type next, and whose pins git takes for ours and theirs.
+"""The git command of the conflict, the next command, and the owners of the pins that git calls ours
+and theirs.
 """
 
 
@@ -524,8 +525,10 @@ SAID = {
 @pytest.mark.sample(3)
 @pytest.mark.hooks("on")
 def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path, command):
-    """`git add --all` is what everyone types. The pin is ours then, and what theirs holds is not
-    lost: status says so, and resolve finds it.
+    """Users commonly type `git add --all`.
+
+    The pin is ours then, and their documents are not lost: status reports them, and resolve finds
+    them.
     """
     begin, following, ours, theirs = GIT[command]
     begin(parted)
@@ -682,13 +685,11 @@ def test_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
         parted.git("merge", "--abort")
 
 
-# -- a merge of ours that is open while something else goes on -------------------------------------
+# -- an open vmrag merge during another operation ---------------------------------------------------------
 
 
 def test_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project):
-    """The same merge was made elsewhere; whoever looks in from there must not lose what was decided
-    here.
-    """
+    """The same merge was made elsewhere; a command there must not lose the decisions made here."""
     ours, theirs, _ = KINDS["both edited"]
     left_side, right_side = torn(project, ours, theirs, base=put(document("e")))
     left_side = revision(project, left_side, put(document("e", "ours")))
@@ -727,9 +728,9 @@ def test_merge_of_ours_stays_open_while_git_merges_and_its_second_parent_is_not_
     parted.git("commit", "-q", "--no-edit")
     both = parted.pinned
     assert any(f"The merge of {third} is open" in reason for reason in parted.status()["reasons"])
-    assert refused(parted, "commit", "-m", "m")["code"] == "KB_MOVED"  # it would be no merge any more
+    assert refused(parted, "commit", "-m", "m")["code"] == "KB_MOVED"  # the result would not be a merge
     assert parted.marks()["third"] == "added"
-    parted.vmrag("pin", ours)  # as the hint says
+    parted.vmrag("pin", ours)  # as the hint advises
     report = parted.ask("commit", "-m", "with the third")
     assert info(parted, report["revision"]).parents == (ours, third)
     assert texts(parted, report["revision"]) == texts(parted, ours) | {"handbook/third": "text"}

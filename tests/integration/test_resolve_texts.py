@@ -50,7 +50,7 @@ def _paged(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def paged(_paged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """`main` and `topic` both have the page; nobody has edited it."""
+    """Return a project whose branches `main` and `topic` both have the unedited page."""
     return terminal.copied(_paged, tmp_path, monkeypatch)
 
 
@@ -176,7 +176,7 @@ def test_metadata_merges_by_key_and_keys_are_decided_apart(project):
 
 
 def both_edit_the_file(project: Project, ours: str, theirs: str) -> None:
-    """`docs/setup.md` is a document and a file of git's."""
+    """Edit `docs/setup.md`, which is a document and a file in git, on both sides."""
     for branch, text in (("topic", theirs), ("main", ours)):
         project.git("switch", "-q", *(["-C"] if branch == "topic" else []), branch)
         project.write("docs/setup.md", text)
@@ -248,7 +248,7 @@ def test_merge_tool_that_fails_or_is_not_there_decides_nothing(two_hunks):
 
 
 def test_decision_survives_an_edit_elsewhere_and_not_one_of_its_hunk(paged, tmp_path):
-    """In a merge of ours the working set is our side, and a person may edit it meanwhile."""
+    """In a vmrag merge the working set is our side, and the user may edit it during the merge."""
     branched(paged, edited(p2="2 ours", p4="4 ours"), edited(p2="2 theirs", p4="4 theirs"))
     paged.vmrag("merge", "topic", code=1)
     paged.vmrag("resolve", "handbook/page.md", "--hunk", "1=ours", "--hunk", "2=theirs")

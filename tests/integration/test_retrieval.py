@@ -339,7 +339,7 @@ def test_search_finds_text_as_people_write_it(kb, mode, question, text):
 
 
 def test_of_two_chunks_with_the_same_words_the_one_from_the_document_on_the_topic_comes_first(kb):
-    """The topic stands in other chunks of its document."""
+    """The topic is in other chunks of its document."""
     room = " " * 40
     documents = [
         doc("a-cooking", f"stir the pot gently{room}reset it now{room}salt and pepper"),

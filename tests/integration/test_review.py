@@ -1,4 +1,4 @@
-"""What a review of the whole found, each with the behaviour that it has now."""
+"""Findings of a review of the whole program, each with its present behaviour."""
 
 from __future__ import annotations
 

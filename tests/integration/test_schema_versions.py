@@ -62,7 +62,7 @@ Entry = Project | Document
 
 
 def rows_of(*put: Entry, remove: tuple[Entry, ...] = ()) -> dict[str, list]:
-    """What writes and removes entries, as arguments of `Write`."""
+    """Return arguments of `Write` that write and remove entries."""
     return {
         "put_projects": [row for row in put if isinstance(row, Project)],
         "put_documents": [row for row in put if isinstance(row, Document)],
@@ -268,7 +268,7 @@ def flat(state: State) -> dict[str, str]:
 
 
 def expected(base: State, ours: State, theirs: State) -> dict[str, str] | set[str]:
-    """What results, or the ids of what is in conflict."""
+    """Return the result, or the ids in conflict."""
     before, our_rows, their_rows = flat(base), flat(ours), flat(theirs)
     result, conflicts = {}, set()
     for name in before.keys() | our_rows.keys() | their_rows.keys():
@@ -436,7 +436,7 @@ def _with_metadata(row: Entry) -> Entry:
     return msgspec.structs.replace(row, metadata=encode_canonical_json(json.loads(row.metadata) | {"a": 1}))
 
 
-# -- programs that are too old, and what nobody of us wrote
+# -- outdated programs, and foreign rows
 
 
 def test_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_the_others(

@@ -187,7 +187,7 @@ def test_first_uncommitted_document_copies_nothing(kb):
     held = views.read_view(working)
     assert [part.segment for part in held.parts] == [*parts(kb, first), added]
     assert held.unsynced == (added,)
-    for number in range(5):  # each takes the one before in, which nobody else has
+    for number in range(5):  # each absorbs the one before, which no other view uses
         kb.write(doc(f"new{number}"))
         kb.bring_working(working, first)
     assert len(segments(kb) - before) == 1
@@ -213,7 +213,7 @@ def test_damaged_segment_is_built_again_alone(kb, small):
     assert kb.views.find_problem(first) == ""
 
 
-# -- what nobody counts ----------------------------------------------------------------------------
+# -- unused segments -----------------------------------------------------------------------------------
 
 
 def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):

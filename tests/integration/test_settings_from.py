@@ -73,7 +73,7 @@ def refused(repo: Repo) -> VmragError:
 def test_settings_of_base_apply_and_those_of_head_are_ignored(repo, monkeypatch):
     base = commit(repo, BASE)
     alone = agreements.load_settings(plumbing.locate_work_tree(repo.top)).config
-    assert alone.remote == "git:"  # nobody agreed, and no commit stands for anybody
+    assert alone.remote == "git:"  # no agreement exists, and no commit is trusted
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
     trusted = loaded(repo)
     assert (trusted.config.remote, trusted.config.embedding.model) == ("git+https://example.org/kb.git", "ollama")

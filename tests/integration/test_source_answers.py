@@ -1,5 +1,5 @@
-"""What people are told of files of sources: answers with citations, places in commits, code as it
-stands, where answers come from, and whether the index is what the files say.
+"""Answers about files of sources: citations, places in commits, current code, the origin of
+answers, and whether the index equals the files.
 """
 
 from __future__ import annotations

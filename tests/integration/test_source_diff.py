@@ -64,7 +64,7 @@ def test_refs_are_compared_by_the_trees_of_their_commits(stocked):
     assert names(stocked, "HEAD~1") == ["M\tdocs/page.md"]
     assert names(stocked, "HEAD~1", "HEAD") == ["M\tdocs/page.md"]
     assert names(stocked, "HEAD~1..") == ["M\tdocs/page.md"]
-    # Before the knowledge base was there.
+    # Before the knowledge base existed.
     assert names(stocked, "HEAD~2", "HEAD") == ["M\tdocs/page.md", "A\tnotes/note.md"]
 
 

@@ -1,4 +1,4 @@
-"""After any sequence of a person's work, the listings say what git and the files say."""
+"""After any sequence of user commands, the lists match git and the files."""
 
 from __future__ import annotations
 

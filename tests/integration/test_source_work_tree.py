@@ -26,7 +26,7 @@ MOST = 10_000
 
 
 class Watched(Repo):
-    """A work tree whose sources are looked at."""
+    """A working tree whose sources are listed."""
 
     def options(self, *, untracked: bool = False) -> dict:
         return {"max_bytes": MOST, "untracked": untracked, "cache": self.top / ".git" / "vmrag" / "sources"}
@@ -52,7 +52,7 @@ class Watched(Repo):
         return {file.path: file.reason for file in self.listed().left_out}
 
     def grow_old(self) -> None:
-        """As if all that was written before now had been written a while ago."""
+        """Make all earlier writes look old."""
         past = time.time() - 100
         for path in self.top.rglob("*"):
             if path.is_file() and not path.is_symlink() and ".git" not in path.relative_to(self.top).parts:

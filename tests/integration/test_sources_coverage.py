@@ -1,4 +1,4 @@
-"""Which paths a source names: as git says of files that are there."""
+"""Paths of a source match git's result for existing files."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_linked_folders_are_named_with_their_files(project, tmp_path):
         (project.top / path).symlink_to(target)
     project.git("add", "-A")
     project.git("commit", "-qm", "links")
-    number = len(project.git("ls-files", "-s").splitlines()) - len(links) - 1  # the submodule is no file
+    number = len(project.git("ls-files", "-s").splitlines()) - len(links) - 1  # the submodule is not a file
     rows = {row["path"]: (row["target"], row.get("files")) for row in project.ask("sources")["linked_folders"]}
     assert rows == {"docs/latest": ("v2", 2), "root": (".", number), "shared": ("../outside", None)}
     shown = project.vmrag("sources").out

@@ -18,8 +18,10 @@ template = terminal.template
 
 
 def branch_off(project: Project) -> None:
-    """adopted: sources, and the twins removed;  changed: a twin and its file say something new;
-    HEAD on `adopted`.
+    """Create two branches.
+
+    adopted: sources, and the copies removed; changed: a copy and its file have a new text; HEAD is
+    on `adopted`.
     """
     project.git("switch", "-qc", "changed")
     project.write("docs/setup.md", "# Setup\n\nInstall the program with uv.\n")
@@ -134,7 +136,7 @@ def test_documents_outside_of_sources_conflict_as_usual(project):
 
 
 def test_document_without_file_on_both_sides_is_in_conflict(project):
-    """What one side changed of it is lost to nobody: the merge asks."""
+    """The change of one side is not lost: the merge reports a conflict."""
     for branch in ("changed", "adopted"):
         project.git("switch", "-q", branch)
         project.vmrag("sync", code=None)

@@ -1,8 +1,10 @@
-"""What a command loads and starts: numbers that no machine changes, in place of seconds.
+"""Modules that a command loads and processes that it starts: counts that do not depend on the
+machine, in place of seconds.
 
-Somebody waits for each of these again and again. Whoever needs another module or process on one of
-these paths raises its number here, and has a reason. Of modules ours count, because those of Python
-differ from version to version; of others' libraries it says which may be there.
+Users wait for each of these again and again. A change that needs another module or process on one
+of these paths raises the number here, with a reason. Only vmrag's modules are counted, because
+those of Python differ from version to version; for libraries of others the table lists the
+permitted ones.
 """
 
 from __future__ import annotations
@@ -47,13 +49,11 @@ finish(run(arguments))
 """
 
 NOT_COUNTED = {"_distutils_hack", "sitecustomize", "msgspec", "click", "vmrag_hooks", "vmrag_link"}
-"""What every start has, and what an environment adds by itself."""
+"""Modules of each start, and modules that an environment adds."""
 
 
 class Budget(NamedTuple):
-    """At most so many modules of ours, and so many processes; `libraries`: these of others and no
-    more.
-    """
+    """Maximum numbers of vmrag modules and of processes; `libraries`: the permitted libraries."""
 
     modules: int
     processes: int
@@ -212,7 +212,7 @@ HOOKS = {
     "post-rewrite": (("commit", "-q", "-a", "--amend", "-m", "code"), 1),
     "pre-push": (("push", "-q"), 2),
 }
-"""What git does, and the processes of the hook if it has nothing to do: its shell, and git."""
+"""Processes of git, and of the hook if it has nothing to do: its shell, and git."""
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -1,4 +1,4 @@
-"""`vmrag status` says "in sync" of nothing that is not."""
+"""`vmrag status` prints "in sync" only if everything is."""
 
 from __future__ import annotations
 

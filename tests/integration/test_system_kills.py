@@ -57,8 +57,10 @@ def documents(project: Project) -> Documents:
 
 @dataclass
 class Call:
-    """A tool and its arguments. `rows` of documents are stored by it; `done` says whether all of it
-    is there, from the documents by collection and id.
+    """A tool and its arguments.
+
+    `rows`: the number of documents that it stores; `done`: returns whether all of them exist, from
+    the documents by collection and id.
     """
 
     tool: str
@@ -66,7 +68,7 @@ class Call:
     rows: int
     done: Callable[[Documents], bool]
     change: Callable[[Project], object] = field(default=lambda _: None)
-    """What is done to the work tree first."""
+    """Change to the working tree before the call."""
 
 
 def of(documents: Documents, collection: str) -> dict[str, dict[str, Any]]:
@@ -77,7 +79,7 @@ PARSER = {"file_path": "src/parser.py", "before_content": "a\n", "after_content"
 
 
 def linked(documents: Documents) -> bool:
-    """The chat is there, and both chunks of code and it name each other."""
+    """Return whether the chat exists, and it and both code chunks name each other."""
     chats, code = of(documents, "chat_history_v1"), of(documents, "codebase_v1")
     [new] = [name for name, chat in chats.items() if chat["text"].startswith("Rename")]
     return chats[new]["related_code_chunks"] == ["one", "two"] and all(
@@ -86,7 +88,7 @@ def linked(documents: Documents) -> bool:
 
 
 def promoted(documents: Documents) -> bool:
-    """The learning is there, and its chat says so."""
+    """Return whether the learning exists and its chat is marked."""
     [(learning, _)] = of(documents, "derived_learnings_v1").items()
     [chat] = [value for value in of(documents, "chat_history_v1").values() if value["text"].startswith("Fix")]
     return (chat["status"], chat["derived_learning_id"]) == ("promoted", learning)
@@ -131,7 +133,7 @@ def calls(chat: str) -> list[Call]:
 
 @pytest.fixture
 def config(project: Project) -> Path:
-    """Of the project `rivers`, whose rows are committed."""
+    """Configure the project `rivers`, whose rows are committed."""
     path = compounding.write(project.top)
     Tools(project.top)("activate_project", config_path=str(path), branch_name="main")
     project.vmrag("commit", "-m", "rivers")

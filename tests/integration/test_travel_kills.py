@@ -60,8 +60,8 @@ def hit(dice: Dice, user: User, durations: Durations, program: tuple[str, ...], 
 
 
 def put_right(world: World, user: User) -> None:
-    """What git leaves behind when it is killed itself; it says so, and whoever used it, or runs the
-    server, has to do that.
+    """Remove files that a killed git leaves; git names them, and its user or the operator of the
+    server must remove them.
     """
     for lock in (*world.hub.top.rglob("*.lock"), *(user.top / ".git").rglob("*.lock")):
         if "vmrag" not in lock.parts or world.hub.top in lock.parents:

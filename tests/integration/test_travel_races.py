@@ -167,7 +167,7 @@ CLONE_STEPS = {
 
 
 def dies(clone: Clone, arm: Callable[[], None], action: Callable[[], object]) -> None:
-    """In a process of its own, which has nothing of ours open."""
+    """Run the action in a separate process, which has no open files of vmrag."""
     clone.close()
     pid = os.fork()
     if pid == 0:
@@ -234,7 +234,7 @@ def test_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> None:
 
 
 def lose_an_object(clone: Clone) -> None:
-    """Of the tracked state; what is packed is unpacked for that."""
+    """Delete an object of the tracked state; packed objects are unpacked for that."""
     objects = clone.store.top / "objects"
     for path in list((objects / "pack").glob("*.pack")):
         aside = path.rename(clone.repo.top / path.name)
@@ -315,7 +315,7 @@ def test_unrelated_knowledge_base_in_old_clone_is_rejected(pair: Pair) -> None:
         with pytest.raises(RemoteRejected):
             action()
     assert pair.bob.state() == mine
-    pair.hub.git("update-ref", "-d", DATA_REF)  # they have agreed to begin anew
+    pair.hub.git("update-ref", "-d", DATA_REF)  # they have agreed to start from the beginning
     pair.bob.push()
     assert git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge()
 

@@ -1,5 +1,5 @@
-"""Somebody who may push changes by git itself what a remote holds: that is said, nothing here is
-harmed, and the next sound state comes.
+"""A user with push access changes the remote's data with git: the change is reported, nothing local
+is harmed, and the next sound state is fetched.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Entry = tuple[str, str, str]
 
 @dataclass
 class Data:
-    """What is on the hub, to be changed and put there again."""
+    """The data on the hub, which a test changes and pushes."""
 
     hub: Repo
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -464,7 +464,7 @@ def test_replacement_of_damaged_data_keeps_concurrent_pushes(pair: Pair) -> None
         with pytest.raises(RemoteDamaged):
             peer.fetch()
         damaged = pair.tip
-        newer = sound(pair, good)  # somebody is faster
+        newer = sound(pair, good)  # a faster push
         with pytest.raises(RemoteMoved):
             peer.replace_contents(write)
         assert pair.ada.heads() == {"main": newer}
@@ -507,7 +507,7 @@ def test_newer_format_is_reported_as_too_new_not_damaged(change: Callable[[Data]
 
 @contextlib.contextmanager
 def another(pair: Pair, kind: str) -> Iterator[tuple[str, str]]:
-    """Where one lies that has nothing to do with ours, and a revision of it."""
+    """Return the path of an unrelated knowledge base, and a revision of it."""
     folder = pair.folder / "strange"
     other = DoltliteEngine.create(folder, author="Eve <e@v.e>", date="2020-01-01T00:00:00Z")
     other.create_branch("main", root(other))

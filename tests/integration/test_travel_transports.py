@@ -240,7 +240,7 @@ def test_ssh_runs_in_batch_mode_with_a_timeout(pair: Pair, home: Path, monkeypat
     assert "ConnectTimeout" not in asked()
 
 
-# -- nobody there ----------------------------------------------------------------------------------
+# -- unreachable hosts -----------------------------------------------------------------------------
 
 
 def refused(pair: Pair, url: str, error: type[VmragError]) -> None:
@@ -273,7 +273,7 @@ def test_paths_other_than_repositories_raise_remote_missing(pair: Pair) -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "ssh"])
 def test_host_that_never_answers_is_given_up(scheme: str, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_HTTP_LOW_SPEED_TIME", "1")  # counts before what we say
+    monkeypatch.setenv("GIT_HTTP_LOW_SPEED_TIME", "1")  # overrides vmrag's value
     monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -F /dev/null -o ConnectTimeout=1")
     with silent_server() as port:
         pair.ada.repo.git("remote", "set-url", "origin", f"{scheme}://a@127.0.0.1:{port}/r")
@@ -459,7 +459,7 @@ def test_coloured_refusals_are_understood(pair: Pair) -> None:
     configure(pair.ada.repo, *CONFIGURED["everything"])
     pair.bob.push("origin", "bob")
     pair.ada.record("next")
-    pair.ada.push()  # stale: it has to be told from a refusal
+    pair.ada.push()  # stale: it must differ from a rejection
     assert pair.ada.heads().keys() == {"main", "bob"}
 
 

@@ -1,4 +1,4 @@
-"""Documents of sources: what is known is what the files say, whatever was done to them."""
+"""Documents of sources: they match the files after each kind of change."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def opened_places(project: Project):
 
 
 def on_disk(project: Project) -> dict[str, str]:
-    """What git tracks and the files say."""
+    """Return the texts of tracked files on disk."""
     tracked = project.git("ls-files", "--deduplicate", "docs", "README.md", "src").splitlines()
     paths = [project.top / name for name in tracked if (project.top / name).is_file()]
     return {path.relative_to(project.top).as_posix(): path.read_text() for path in paths if path.read_text().strip()}

@@ -1,4 +1,4 @@
-"""`vmrag trust`: what it shows, what it remembers and where, and how it is taken back."""
+"""`vmrag trust`: its output, where it stores agreements, and how they are revoked."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def reins(project: Project) -> tuple[bool, str, str, str]:
 
 
 def test_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agreement(project):
-    """A stranger's branch may bring back a file of years ago; what narrows in it counts."""
+    """An untrusted branch may restore a file from years ago; its narrower values apply."""
     agreed_on_two_branches(project)
     project.git("checkout", "-q", "old")
     assert reins(project) == (True, "none", "", "block")
@@ -293,13 +293,11 @@ def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(t
 
 
 def test_trust_shows_settings_removed_from_the_file(project):
-    """What was agreed to and widens something does not count without its line; what narrows
-    does.
-    """
+    """A trusted wider value applies only while its line exists; a narrower one always applies."""
     stated(project, WIDE + "index.keep_mb: 9\n")
     project.vmrag("trust", "--yes")
     stated(project, "embedding.model: hash\n")
-    assert counting(project) == ("warn", "file:///srv/kb")  # nobody's knowledge goes elsewhere because a line is gone
+    assert counting(project) == ("warn", "file:///srv/kb")  # knowledge does not go elsewhere because a line is missing
     shown = project.vmrag("trust", code=1).out.splitlines()
     assert "  hooks.on_dirty: warn" in shown
     assert "  remote: git:   (now: file:///srv/kb)" in shown

@@ -1,4 +1,4 @@
-"""What becomes of uncommitted documents before something that needs a clean KB branch
+"""Uncommitted documents before an operation that needs a clean KB branch
 (`ops.reset`).
 """
 

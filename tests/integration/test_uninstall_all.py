@@ -1,4 +1,6 @@
-"""`vmrag uninstall --all` leaves nothing of ours, and never removes the only copy of something."""
+"""`vmrag uninstall --all` leaves no files of vmrag, and never removes the only copy of
+knowledge.
+"""
 
 from pathlib import Path
 
@@ -38,7 +40,7 @@ def test_uninstall_all_removes_pushed_knowledge_that_a_query_restores(world: Wor
     linked = people.User(world.top / "linked", ada.home)
     linked.vmrag("query", "uv")
     ada.git("config", "vmrag.retrieval.k", "3")
-    ada.vmrag("push")  # in this copy the hub lies elsewhere than it did
+    ada.vmrag("push")  # in this copy the hub is at another path
     answers = ada.answers()
     places = plumbing.locate_work_tree(ada.top)
     with ada._here():
@@ -112,9 +114,9 @@ def test_uninstall_all_requires_confirmation_to_discard_knowledge(project: Proje
 
 
 def test_pin_that_was_never_committed_goes_with_its_knowledge(world: World) -> None:
-    """Committed afterwards, it would name what nobody has; one that is pushed stays."""
+    """Such a pin, committed later, would name a lost revision; a pushed one stays."""
     ada, pushed = world.ada, world.ada.pinned
-    ada.vmrag("push")  # in this copy the hub lies elsewhere than it did
+    ada.vmrag("push")  # in this copy the hub is at another path
     for discarded in (True, False):
         ada.put("new.md", "News.")
         revision = ada.ask("commit", "-m", "news")["revision"]

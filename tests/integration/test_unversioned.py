@@ -239,7 +239,7 @@ def test_without_a_knowledge_base_nothing_is_kept_either(tmp_path, monkeypatch):
 
 
 def test_strangers_settings_keep_more_here_and_publish_nothing(tools, project):
-    """`true` of a file is not agreed to, and takes back nothing that this machine says."""
+    """`true` in a file needs agreement, and does not override settings of this machine."""
     project.git("config", "--unset", SETTING)
     settings = project.top / ".vmrag.yaml"
     settings.write_text(settings.read_text() + "system:\n  versioned: false\n")

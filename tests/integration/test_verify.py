@@ -149,7 +149,7 @@ def test_octopus_must_contain_every_side_that_moved_since_it_left_the_others(wor
     finding = world.only(world.code(r.ab, *sides))
     assert c[:12] in finding["message"]
     assert finding["message"].count(r.a[:12]) == 0
-    unmoved = world.code(r.old, older)  # says nothing, though none of the others pins that
+    unmoved = world.code(r.old, older)  # prints nothing, although none of the others pins that
     assert world.found(world.code(r.ab, *sides[:2], unmoved)) == []
 
 
@@ -165,7 +165,7 @@ def test_criss_cross_merge_has_several_bases(world, r):
     assert world.found(world.code(ours, tops[0], two)) == []  # theirs holds what both bases pin, and no more
 
 
-# -- pins that are none ----------------------------------------------------------------------------
+# -- invalid pins --------------------------------------------------------------------------------------
 
 
 def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
@@ -215,13 +215,13 @@ def test_pin_without_revision_is_found_once(world, r):
     finding = world.only(f"{missing}..{on_top}")
     assert (finding["level"], finding["code"], finding["commit"]) == ("error", "PIN_REVISION_MISSING", on_top)
     assert "cannot be checked for dropped knowledge" in finding["message"]
-    assert world.found(on_top) == [("information", "PIN_REVISION_MISSING")]  # what was there before is there again
+    assert world.found(on_top) == [("information", "PIN_REVISION_MISSING")]  # the earlier knowledge exists again
     side = world.code(r.b, before)
     assert world.found(f"{missing}..{world.code(NOWHERE, missing, side)}") == [("error", "PIN_REVISION_MISSING")]
     assert world.found(f"{missing}..{world.code(r.b, missing, side)}") == [DROPPED]
 
 
-# -- what is mended later --------------------------------------------------------------------------
+# -- later repairs --------------------------------------------------------------------------------------
 
 
 def test_later_commit_that_contains_what_was_dropped_mends_it(world, r):
@@ -415,7 +415,7 @@ def test_without_a_range_what_the_default_branch_of_origin_has_is_left_out(forke
 
 
 def as_pushed(world: World) -> None:
-    """What HEAD has, origin's default branch has, too: the state of CI on that branch."""
+    """Update origin's default branch to HEAD: the state of CI on that branch."""
     world.git("update-ref", "refs/remotes/origin/main", "HEAD")
     world.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
 
@@ -571,7 +571,7 @@ def test_partial_clone_without_reachable_remote_fails(forked, tmp_path):
 
 
 def repaired(world: World) -> None:
-    """Run the hint of every error until there is none, and find that a commit has mended each."""
+    """Run the hint of each error until none is left, and check that a commit has repaired each."""
     before = [finding["commit"] for finding in world.verified("base..HEAD")["findings"]]
     for _ in range(4):
         errors = [finding for finding in world.verified("base..HEAD")["findings"] if finding["level"] == "error"]
@@ -640,7 +640,7 @@ def test_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(forke
     assert forked.found("base..HEAD") == [MENDED]
 
 
-# -- what it says ----------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------------
 
 
 def test_people_read_what_happened_and_what_helps(world, r):

@@ -34,7 +34,7 @@ def shelf(kb: Knowledge) -> str:
 
 
 def segments(kb: Knowledge, revision: str) -> list[Path]:
-    """Those that the view of a revision counts, in its order."""
+    """List the segments of the view of a revision, in its order."""
     return [kb.views.segments.root / part.segment for part in view.read_view(kb.views.view_path(revision)).parts]
 
 
@@ -183,7 +183,9 @@ def test_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
     requests = []
 
     def bound() -> list[Path]:
-        """The second answer comes when the lock is held: somebody bound the view meanwhile."""
+        """Return another answer the second time, when the lock is held: another process has bound
+        the view.
+        """
         requests.append(kb.views.view_path(revision))
         return requests[1:]
 

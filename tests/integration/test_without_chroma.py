@@ -1,6 +1,4 @@
-"""Where chromadb is not installed: everything but its store works, and whoever wants one is
-told.
-"""
+"""Without chromadb everything except its store works, and commands for a store name the extra."""
 
 from __future__ import annotations
 
@@ -118,7 +116,7 @@ def test_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypatch
     project.vmrag("sync")
     project.vmrag("gc", "--apply")
     assert project.ask("status")["chroma"]["state"] == ("off" if setting == "auto" else "ready")
-    if setting == "follow":  # nobody has to make it
+    if setting == "follow":  # no process has to make it
         assert project.ask("path", "chroma")["chroma"] == before
     assert (Path(before) / "seal.json").exists()
     codes = {

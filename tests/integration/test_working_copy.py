@@ -43,7 +43,7 @@ def other(kb: Knowledge, revision: str, body: str):
 
 
 def write(kb: Knowledge, copy: WorkingCopy, name: str) -> CopyState:
-    """As the workspace does; returns how the copy stood before."""
+    """Write like the workspace; return the earlier state of the copy."""
     with copy.lock_for_writing() as stood:
         kb.write(doc(name, f"the text of {name}"))
         kb.bring_working(copy.path, copy.base, base=kb.views.view_path(copy.base) if stood == "gone" else None)

@@ -1,6 +1,4 @@
-"""Where uncommitted documents stay, how KB branches follow their code branches, and what states
-there are.
-"""
+"""Uncommitted documents, KB branches that follow their code branches, and the possible states."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What linked work trees leave behind is found again, and where two of them share a branch, each
-writes on a KB branch of its own.
+"""Remains of linked worktrees are found again, and two worktrees on one branch write on separate KB
+branches.
 """
 
 from __future__ import annotations
