@@ -1,4 +1,4 @@
-"""What the Action's files say of each other."""
+"""Agreement between the Action's files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_step_gets_every_input_that_it_reads_and_no_other() -> None:
 
 
 def test_scripts_are_isolated_from_the_work_tree() -> None:
-    """`-I`: neither the folder that they run in nor PYTHONPATH is looked at for modules."""
+    """`-I`: neither the working folder nor PYTHONPATH is searched for modules."""
     for script in SCRIPTS:
         assert re.match(r'"\$[A-Z_/a-z-]+" -I ', script["run"]), script["run"]
         assert "${{" not in script["run"]

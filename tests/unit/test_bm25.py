@@ -31,8 +31,10 @@ class Corpus:
     """Documents in a view, and in tables of FTS5: one of chunks, and one of whole documents."""
 
     def __init__(self, folder: Path, documents: list[list[str]], order: list[int] | None = None) -> None:
-        """`order`: in which they are added, to three segments one after the other; ever so often
-        one that does not count lies in between.
+        """Build an index of the documents.
+
+        `order`: the order in which they are added, to three segments one after the other; sometimes
+        an ignored one is between them.
         """
         self.documents = documents
         numbers = order or list(range(len(documents)))

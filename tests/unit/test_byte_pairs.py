@@ -67,7 +67,7 @@ def assert_alike(texts: list[str]) -> None:
 
 
 def test_no_token_reaches_across_what_texts_are_cut_at() -> None:
-    """Spaces stand at the beginning of tokens only, and a token's characters are of one group."""
+    """Spaces are only at the beginning of tokens, and a token's characters are of one group."""
     vocabulary = msgspec.json.decode(CONTENT)["model"]["vocab"]
     assert (static.FOLDER / static.GROUPS).read_bytes() == default_model.groups(CONTENT)
     groups = list(map(set, GROUPS))

@@ -1,4 +1,4 @@
-"""`tests/check.py --changed` runs what stands on a change, and spares the rest."""
+"""`tests/check.py --changed` runs the tests that depend on a change, and skips the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What collections and records are called on a Chroma server, and their seals."""
+"""Names of collections and records on a Chroma server, and their seals."""
 
 from __future__ import annotations
 

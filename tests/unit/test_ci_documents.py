@@ -155,7 +155,7 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def needed(modes: str) -> dict[str, str]:
-    """The permissions that the table says these modes need."""
+    """Return the permissions that these modes need according to the table."""
     result: dict[str, str] = {}
     for mode in modes.split(","):
         for name, access in re.findall(r"`([\w-]+): (read|write)`", table()[mode.strip()]["permissions"]):

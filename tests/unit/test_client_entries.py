@@ -83,7 +83,7 @@ SAMPLES = [
 
 
 def is_in(short: str, long: str) -> bool:
-    """Whether nothing was taken away: the characters follow each other in both."""
+    """Return whether `short` is a subsequence of `long`: nothing was removed."""
     rest = iter(long)
     return all(text in rest for text in short)
 
@@ -192,7 +192,7 @@ def test_any_yaml_is_edited_without_touching_the_rest(drawn):
     try:
         install.EDITORS["yaml"].read_values(text)
     except TextRefused:
-        return  # such as a key that is no word
+        return  # such as a key that is not a word
     after, added = install.with_entry("yaml", text, SECTION, NAME, ENTRY)
     assert is_in(text, after)
     assert install.without_entry("yaml", after, SECTION, NAME, added) == text

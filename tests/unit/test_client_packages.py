@@ -1,4 +1,4 @@
-"""What others distribute of this server: the entry of a registry, a bundle, a plugin, links."""
+"""Distributions of this server by others: the entry of a registry, a bundle, a plugin, links."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BUNDLE = ROOT / "clients" / "mcpb"
 VERSION = vmrag_link.__version__
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FIRST_TOOLS = ["--default-toolsets", "essential"]
-"""What every way to get the server gives it."""
+"""Arguments that each way of installation passes."""
 
 
 def read(*parts: str) -> dict:

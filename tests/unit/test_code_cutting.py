@@ -1,4 +1,4 @@
-"""Where a text is cut: rules that hold for every language."""
+"""Places where a text is cut: rules for all languages."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def test_of_a_text_with_very_many_symbols_the_first_are_declared(monkeypatch: py
 
 
 def test_small_symbols_have_their_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No text is cut by lines because of what lies within its pieces."""
+    """Texts are not cut by lines because of symbols within their pieces."""
     text = "".join(f"class A{number}:\n    def f(self):\n        return 1\n\n" for number in range(20))
     before = cut_code(text, "python", 60)
     monkeypatch.setattr(symbols, "MOST_NODES", 60)

@@ -1,4 +1,4 @@
-"""What lines declare where no grammar tells."""
+"""Declarations in lines if no grammar helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks code beside words and vectors, on pieces made by hand."""
+"""Ranking of code besides words and vectors, on pieces made by hand."""
 
 from __future__ import annotations
 

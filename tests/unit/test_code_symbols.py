@@ -1,4 +1,4 @@
-"""What is a symbol in each language, and what it is called."""
+"""Symbols in each language, and their names."""
 
 from __future__ import annotations
 

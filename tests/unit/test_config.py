@@ -1,4 +1,4 @@
-"""Settings: where they come from, what is refused and where, and what a stranger cannot set."""
+"""Settings: their origin, rejected values with their place, and limits of untrusted files."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"
 
 
 def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> config.LoadedSettings[Any]:
-    """The settings where nobody agreed to anything but `agreed`."""
+    """Return the settings with only the agreements in `agreed`."""
     return config.resolve_settings(
         text.encode() if isinstance(text, str) else text,
         path_label=".vmrag.yaml",
@@ -37,7 +37,7 @@ def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> c
 
 
 def load(text=None, **sources) -> config.LoadedSettings[Any]:
-    """The settings where somebody agreed to all that the file states."""
+    """Return the settings with agreement to everything in the file."""
     data = text.encode() if isinstance(text, str) else text
     agreed = {setting.name: setting.value for setting in config.list_trust_settings(data, ".vmrag.yaml")}
     return cloned(data, agreed=agreed or None, **sources)
@@ -209,7 +209,7 @@ def test_line_stays_short_however_many_settings_a_file_states():
 
 @pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.needs_trust])
 def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
-    """Whatever a file says, what counts is the default, or narrower than that."""
+    """For any file, the default or a narrower value applies."""
     key = KEYS[name]
     others = {bool: (True, False), int: (key.lowest, key.highest), str: key.choices or (_TEXTS.get(name, "other"),)}
     for value in others[key.kind]:

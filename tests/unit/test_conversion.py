@@ -1,4 +1,4 @@
-"""Files of each format as Markdown, and what is said of those that cannot be converted."""
+"""Files of each format as Markdown, and errors for those that cannot be converted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that converts strangers' files: what it cannot do, and what becomes of it."""
+"""The process that converts untrusted files: its limits, and how it ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has it")
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where children have their folders."""
+    """Return the folder for the temporary folders of child processes."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path
 
@@ -52,7 +52,7 @@ def within(seconds: float, holds: Callable[[], object]) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """A process that waits to be reaped is none any more."""
+    """Return whether a process is alive: one that waits to be reaped is dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -234,7 +234,9 @@ def home(tmp_path: Path) -> Path:
 
 
 def natively_done(home: Path, without: str = "") -> list[str]:
-    """What code in C can do after the confinement; `without`: the part of it that is left out."""
+    """List the actions that C code can do after the confinement; `without`: the omitted part of
+    it.
+    """
     own_folder = home.parent / "own"
     own_folder.mkdir()
     (own_folder / "mine").touch()
@@ -312,7 +314,7 @@ def test_missing_kernel_features_are_listed_and_tolerated(home: Path, monkeypatc
 
 @pytest.mark.parametrize(("column", "header"), [(1, "*/asm/unistd_64.h"), (2, "asm-generic/unistd.h")])
 def test_numbers_of_system_calls_are_those_of_the_kernels_own_headers(column: int, header: str) -> None:
-    """That of x86_64, and the one that aarch64 has in common with newer architectures."""
+    """The column of x86_64, and the one that aarch64 shares with newer architectures."""
     path = next(Path("/usr/include").glob(header), None)
     if path is None:
         pytest.skip(f"{header}: this machine has no such header of the kernel (linux-libc-dev)")

@@ -165,7 +165,7 @@ print(json.dumps([sorted(new - library.IMPORTABLE), texts]))
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What two processes read, in which sets have different orders."""
+    """Return the pages read by two processes, in which sets have different orders."""
     folder = build_once(tmp_path_factory, "demo-pages", _read)
     return [(folder / seed).read_text() for seed in SEEDS]
 
@@ -217,7 +217,9 @@ def test_python_without_its_source_cannot_tell_the_story():
 
 
 def found(*places: str) -> list[AnswerChunk]:
-    """`a1` is chunk 1 of document a; its text says so, and `a1!` is another text."""
+    """Return chunks by place: `a1` is chunk 1 of document a with its own text, and `a1!` has
+    another text.
+    """
     return [AnswerChunk(place[0], int(place[1]), 1.0, place) for place in places]
 
 

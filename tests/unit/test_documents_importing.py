@@ -1,4 +1,4 @@
-"""Which files become documents, and what is said about the others."""
+"""Files that become documents, and the reasons for the others."""
 
 from __future__ import annotations
 

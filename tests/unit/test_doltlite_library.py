@@ -1,4 +1,4 @@
-"""Finding and refusing the library, and what its failures say."""
+"""Finding and rejecting the library, and messages of its failures."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ WHERE = {
     ("win32", "AMD64"): False,
     ("win32", "ARM64"): False,
 }
-"""As markers name systems and machines: whether doltlite has a wheel."""
+"""Systems and machines in the notation of markers: whether doltlite has a wheel."""
 
 
 def requirements() -> dict[str, str]:
-    """What asks for doltlite, by the file that does."""
+    """Return the requirement of doltlite by file."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     pinned = {name: (ROOT / name).read_text() for name in ("constraints.txt", "constraints-dev.txt")}
     lines = {"pyproject.toml": declared} | {name: text.splitlines() for name, text in pinned.items()}

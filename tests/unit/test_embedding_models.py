@@ -155,7 +155,7 @@ def test_default_model_names_its_files_in_its_fingerprint_and_its_notice() -> No
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=5), st.integers(1, 700))
 def test_default_model_sums_whole_numbers_and_rounds_once(words: list[str], times: int) -> None:
-    """What it promises, computed by Python's own whole numbers."""
+    """Compute the documented result with Python's own integers."""
     text = " ".join(words * times)
     tokens = STATIC._tokenizer.encode_packed(text)
     weights, rows = STATIC._table

@@ -1,7 +1,6 @@
-"""Models that a service computes: what is sent, what is made of the answers, and what is said when
-there is none.
+"""Models that a service computes: requests, use of the answers, and errors without an answer.
 
-The services are one local server that speaks as they do (tests/support/services.py): the real ones
+The services are one local server with the same protocols (tests/support/services.py): the real ones
 need keys and a network.
 """
 
@@ -42,7 +41,7 @@ def settings(services: Services, name: str, **others: str) -> EmbeddingSettings:
 
 
 ALLOWED = registry.Permission(frozenset(NAMES), frozenset(NAMES))
-"""This machine's person agreed to all services, and said where they are."""
+"""Agreement of this machine's user to all services, with their addresses."""
 
 
 def load(services: Services, name: str, **others: str) -> Model:
@@ -416,7 +415,7 @@ def test_every_service_has_its_settings():
         assert registry.choose_model(name, EmbeddingSettings()).url.startswith("http")
 
 
-# -- which service is asked, and which key it gets
+# -- selection of the service and its key
 
 
 @pytest.mark.parametrize("name", KEYS)

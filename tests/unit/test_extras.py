@@ -20,7 +20,7 @@ ONLY_FILES = {"mammoth": "markitdown", "pptx": "markitdown"}
 """Modules of what an extra's requirement brings by an extra of its own."""
 SUMS = {"all", "dev"}
 ELSEWHERE = {"doltcli"}
-"""What is done without on a newer Python, and so tells nothing."""
+"""Package that newer Pythons do without, so it shows nothing."""
 
 
 def own(extra: str) -> list[Requirement]:
@@ -136,7 +136,9 @@ def brought(extra: str) -> set[str]:
 
 
 def test_server_for_agents_brings_a_bounded_number_of_packages() -> None:
-    """Without the grammars fifty at most, ours among them; who adds one says here what for."""
+    """At most fifty without the grammars, including vmrag's; a change that adds one explains its
+    use here.
+    """
     try:
         with_grammars, grammars = brought("mcp"), {text for text in brought("code") if text.startswith("tree-sitter")}
     except PackageNotFoundError as missing:
@@ -163,7 +165,7 @@ def test_pages_name_every_extra_and_its_cost() -> None:
 
 
 def test_hints_name_extras_that_there_are() -> None:
-    """In every module, whoever writes the hint."""
+    """In each module with hints."""
     for folder in ("vmrag_link", "hooks", "mcp_server", "action"):
         for path in (ROOT / folder).rglob("*.py"):
             for named in re.findall(r"vmrag-link\[([a-z,-]+)\]", path.read_text()):

@@ -113,7 +113,7 @@ JSON = st.recursive(
 
 
 UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
-"""That a machine is busy says nothing about filters."""
+"""A busy machine is not a problem of filters."""
 
 
 @UNHURRIED

@@ -16,7 +16,7 @@ MOST = 10**12
 
 
 def fused(vectors: dict[int, int], words: dict[int, int], weight: float) -> dict[int, int]:
-    """Of a single collection."""
+    """Fuse the scores of a single collection."""
     return fuse_scores([CollectionScores(vectors, words, MOST)], weight)
 
 
@@ -153,7 +153,7 @@ def test_best_by_both_of_all_collections_has_the_score_of_one(given_collections,
     nearest = further + max(
         abs(near) for given_collection in given_collections for near in (0, *given_collection.vectors.values())
     )
-    best = CollectionScores({1_000: nearest, 1_001: 0}, {1_000: most, 1_001: 0}, most)  # no word could say more
+    best = CollectionScores({1_000: nearest, 1_001: 0}, {1_000: most, 1_001: 0}, most)  # the maximum of any word
     scores = fuse_scores([*given_collections, best], weight / FULL_WEIGHT)
     assert scores[1_000] == UNIT == max(scores.values())
 

@@ -1,4 +1,4 @@
-"""`.vmrag/queries.yaml`: what it may say, how it is refused, and that recording keeps a person's
+"""`.vmrag/queries.yaml`: its content, how it is rejected, and that recording keeps the user's
 text.
 """
 
@@ -276,7 +276,7 @@ def quoted(text: str) -> str:
 
 
 def comments(text: str) -> list[str]:
-    """Those of `LAYOUTS`; the names of recorded chunks may have a `#` in them, too."""
+    """Return the comments of `LAYOUTS`; the names of recorded chunks may also contain a `#`."""
     return re.findall("# (?:a comment|and one behind|in braces|last)", text)
 
 

@@ -1,4 +1,4 @@
-"""Arguments of tools: what is taken and for what, what is refused and how, and the schema that
+"""Arguments of tools: accepted values, rejected values with their errors, and the schema that
 clients see.
 """
 

@@ -55,7 +55,7 @@ def test_answer_of_a_record_fits_its_schema_and_ends_with_message_and_kb():
 
 
 class Counted(Record, frozen=True):
-    """What an operation reports."""
+    """Result of an operation."""
 
     rows: tuple[Row, ...]
     names: tuple[str, ...]

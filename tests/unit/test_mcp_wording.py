@@ -1,4 +1,4 @@
-"""What a server's clients read names no tool that they cannot call."""
+"""Texts of a server name only tools that its clients can call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ SERVERS = [
 
 
 def texts(server: ToolSelection) -> list[str]:
-    """All that a client of the server is told before it calls anything, and what errors suggest."""
+    """Return all texts that a client of the server gets before its first call, and the suggestions
+    of errors.
+    """
     result = [server.write_instructions(), *(prompt.about for prompt in list_prompts(server))]
     for protocol_tool in protocol_tools(server):
         shapes = protocol_tool.input_schema["properties"].values()

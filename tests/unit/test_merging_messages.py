@@ -1,4 +1,4 @@
-"""What a replayed revision keeps of a message that a stranger may have written."""
+"""Parts of an untrusted message that a replayed revision keeps."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def edited(dice: random.Random, lines: list[str], words: int) -> str:
 
 
 def by_git(folder: Path, base: str, ours: str, theirs: str) -> str | None:
-    """What `git merge-file` makes of it; None for a conflict."""
+    """Return the result of `git merge-file`; None for a conflict."""
     for name, text in zip("bot", (base, ours, theirs), strict=True):
         (folder / name).write_text(text)
     result = subprocess.run(
@@ -56,8 +56,9 @@ def by_git(folder: Path, base: str, ours: str, theirs: str) -> str | None:
 
 @pytest.mark.parametrize("words", [1000, 60], ids=["few lines repeat", "lines repeat"])
 def test_merge_agrees_with_git_on_clean_merges(tmp_path, words):
-    """Where both are clean they agree, without exception. What is a conflict differs in one of a
-    hundred at most: where lines repeat, git finds other lines equal.
+    """Clean merges are equal, without exception.
+
+    Conflicts differ in one of a hundred at most: if lines repeat, git matches other lines.
     """
     dice = random.Random(words)
     clean = differ = 0
@@ -140,7 +141,7 @@ def test_matching_blocks_are_equal_and_ordered(left, right):
 
 
 def test_many_equal_lines_are_given_up_by_their_number():
-    """A stranger's page of one line a million times must not take minutes."""
+    """A hostile page of one line a million times must not take minutes."""
     left_lines, right_lines = ["x\n"] * 3000, ["y\n", *["x\n"] * 2500, "z\n"]
     assert find_matching_blocks(["a\n", *left_lines], ["b\n", *right_lines]) == [(3001, 2503, 0)]
 

@@ -1,4 +1,4 @@
-"""Names that revisions had before a migration, and the fingerprint by which both sides are told."""
+"""Names of revisions before a migration, and the fingerprint by which both sides are recognized."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OLD, NEW, OTHER = "a" * 40, "v" * 32, "b" * 40
 
 @pytest.fixture
 def kb(tmp_path: Path) -> Path:
-    """Of Dolt, to which one revision was migrated."""
+    """Create a Dolt knowledge base to which one revision was migrated."""
     (tmp_path / DOLT_FOLDER).mkdir()
     migrated.write_map(tmp_path, "dolt", OTHER, {OLD: NEW})
     return tmp_path

@@ -1,4 +1,4 @@
-"""What people type to narrow a query, and which paths and symbols they mean by it."""
+"""Prefixes that users type to narrow a query, and the paths and symbols that they match."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def part(start: int, symbol: str = "", kind: str = "", signature: str = "") -> I
 
 
 def spans(text: str, size: int) -> list[tuple[int, int]]:
-    """Of so many lines each."""
+    """Return spans of a number of lines each."""
     ends = [at + 1 for at, character in enumerate(text) if character == "\n"]
     cuts = [0, *ends[size - 1 :: size]]
     return list(pairwise(cuts if cuts[-1] == len(text) else [*cuts, len(text)]))

@@ -1,4 +1,4 @@
-"""What has to change in an index: pure, and the same from a difference as from all rows."""
+"""Changes of an index: pure, and equal from a difference and from all rows."""
 
 from __future__ import annotations
 
@@ -77,8 +77,9 @@ def state(kinds: dict[str, int], contents: dict[Key, str]) -> State:
 
 @given(st.builds(state, KINDS, CONTENTS), st.builds(state, KINDS, CONTENTS), st.builds(state, KINDS, CONTENTS))
 def test_difference_and_all_rows_give_the_same_plan(base: State, index: State, target: State):
-    """`index` is what stands there: `base` with its touched documents. The difference is that of
-    `base` and `target`.
+    """`index` is the current content: `base` with its touched documents.
+
+    The difference is that of `base` and `target`.
     """
     (held, present), (expected, rows) = index, target
     keys = base[1].keys() | present.keys() | rows.keys()

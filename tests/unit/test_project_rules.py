@@ -39,7 +39,7 @@ def trees() -> Trees:
 
 
 def nodes(trees: Trees, *, outside: str) -> Iterator[tuple[str, ast.AST]]:
-    """All syntax but that below `outside`, with the place where it stands."""
+    """Yield all syntax except that below `outside`, with its place."""
     for name, tree in trees.items():
         if not name.startswith(outside):
             for node in walked(tree):
@@ -48,7 +48,7 @@ def nodes(trees: Trees, *, outside: str) -> Iterator[tuple[str, ast.AST]]:
 
 @functools.cache
 def walked(tree: ast.Module) -> list[ast.AST]:
-    """Once for all tests; without what says only whether a name is read or written."""
+    """Walk a tree once for all tests, without the contexts of names (read or written)."""
     return [node for node in ast.walk(tree) if not isinstance(node, ast.expr_context)]
 
 
@@ -95,7 +95,9 @@ def pinned(name: str) -> dict[str, tuple[list[Version], int]]:
 
 
 def required(extra: str) -> Iterator[Requirement]:
-    """What an extra needs besides the base, those of our extras included that it names."""
+    """Yield the requirements of an extra without the base, including those of the extras that it
+    names.
+    """
     for text in PROJECT["project"]["optional-dependencies"][extra]:
         requirement = Requirement(text)
         if requirement.name == "vmrag-link":
@@ -182,7 +184,9 @@ def test_list_of_commands_is_up_to_date() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of the page's headings; one that comes twice has no name of its own."""
+    """Return GitHub's anchors of the page's headings; a repeated heading has no anchor of its
+    own.
+    """
     text = re.sub(r"(?ms)^ *(`{3,})[^`\n]*$.*?^ *\1$", "", page.read_text())
     made = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.+)$", text)]
     return {engine for engine in made if made.count(engine) == 1}
@@ -224,7 +228,7 @@ def test_documents_that_the_program_names_are_there() -> None:
 
 
 def test_attacks_page_names_existing_tests() -> None:
-    """`…::name` is in the file that was named before it."""
+    """`…::name` is in the previously named file."""
     named = re.findall(
         r"`(?:((?!tests/)[a-z0-9_/]+/\w+\.py)|…)(?:::(\w+))?`", (ROOT / "tests" / "attacks.md").read_text()
     )
@@ -261,8 +265,9 @@ def test_git_is_run_by_its_own_package(trees: Trees) -> None:
 
 
 def test_only_engines_speak_the_sql_of_dolt(trees: Trees) -> None:
-    """The server's tools are named after functions of Dolt: a name of theirs without an argument is
-    no SQL. Nor are the names of environment variables, and of an error.
+    """The server's tools have names of Dolt functions: such a name without an argument is not SQL.
+
+    Names of environment variables and of an error are not SQL either.
     """
     no_sql = re.compile(r"DOLT_[A-Z_]+")
     tools = re.compile(rf"\b({'|'.join(load_catalogue())})\b(?!\s*\()")
@@ -305,9 +310,10 @@ def test_program_prints_only_through_the_filter(trees: Trees) -> None:
 
 
 def test_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
-    """Since a migration it may have another name: whatever looks it up asks `engines.migrated`.
+    """A revision may have another name since a migration: code that looks it up uses
+    `engines.migrated`.
 
-    The others read what a pin says beside its revision, or what it says word for word.
+    Other code reads the other fields of a pin, or its literal text.
     """
     result = {
         place.partition(":")[0]
@@ -319,7 +325,7 @@ def test_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
         "vmrag_link/engines/migrated.py",
         "vmrag_link/git/pin_conflict.py",  # whether it can be read
         "vmrag_link/workspace/merge/sides.py",  # the branch
-        "vmrag_link/ops/migrate/references.py",  # to write it anew
+        "vmrag_link/ops/migrate/references.py",  # to rewrite it
         "vmrag_link/workspace/pins/pinning.py",  # whether a file is one
         "vmrag_link/workspace/remotes/destinations.py",  # the remote, and which engine to fetch from it
         "vmrag_link/workspace/reasons.py",  # the remote
@@ -345,7 +351,7 @@ def test_only_the_outermost_boundaries_catch_everything(trees: Trees) -> None:
         "mcp_server/vmrag_mcp/start.py",
         "vmrag_link/thread_task.py",  # what a thread raised is raised where it is waited for
         "vmrag_link/conversion/child/__main__.py",  # converters raise whatever they like
-        "vmrag_link/toolset.py",  # what somebody's package raises when it is imported
+        "vmrag_link/toolset.py",  # errors of a foreign package during its import
         "vmrag_link/chroma/bindings.py",  # a Rust panic is a BaseException of no public type
     }
     for place, node in nodes(trees, outside="vmrag_link/demo/"):
@@ -360,7 +366,7 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
 
 
 def test_json_decoders_also_catch_unicode_errors(trees: Trees) -> None:
-    """msgspec raises `UnicodeDecodeError` for a string that is no UTF-8, not its own
+    """msgspec raises `UnicodeDecodeError` for a string with invalid UTF-8, not its own
     `DecodeError`.
     """
     for place, node in nodes(trees, outside="vmrag_link/demo/"):

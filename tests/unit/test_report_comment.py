@@ -1,4 +1,4 @@
-"""What a comment on a pull request says of a report, within its limits, and code spans."""
+"""Texts of a pull request comment about a report, within its limits, and code spans."""
 
 from __future__ import annotations
 

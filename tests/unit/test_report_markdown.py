@@ -1,4 +1,6 @@
-"""A report as Markdown: strangers' text as text, and within the limit of a job's summary."""
+"""A report as Markdown: untrusted text stays text, and it stays within the limit of a job's
+summary.
+"""
 
 from __future__ import annotations
 

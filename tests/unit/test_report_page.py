@@ -1,4 +1,4 @@
-"""The page of `vmrag report --html`: what it is made of, and what strangers' texts do to it."""
+"""The page of `vmrag report --html`: its parts, and the effect of untrusted texts on it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from vmrag_link.workspace.history.word_diff import Words
 OPAQUE_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 Texts = Callable[[str], str]
-"""What stands in a place of a report, by the name of the place."""
+"""Function that returns the text for a place of a report, by the name of the place."""
 
 VOID = {"meta", "input"}
 TAGS = (
@@ -76,7 +76,7 @@ HOSTILE = (
 
 
 def pages(texts: Texts) -> KnowledgeReport:
-    """A report in which everything that a stranger may write is `texts` of where it stands."""
+    """Return a report in which `texts` provides each untrusted text by its place."""
     opaque = f"{texts('library')}/{OPAQUE_ID}"
     chunks = [RankedChunk(f"{texts('collection')}/{texts('id')}", number, 1 / (number + 1)) for number in range(3)]
     changes = TextChange(
@@ -292,7 +292,7 @@ def browser() -> str:
 
 
 def opened(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The page as a browser has it after its script, and on stderr what its console says."""
+    """Open the page in a browser; return it after its script, with the console on stderr."""
     path = folder / "report.html"
     path.write_text(page)
     argv = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -320,7 +320,7 @@ def test_browser_refuses_another_script(tmp_path: Path) -> None:
 
 
 def luminance(colour: str) -> float:
-    """As WCAG 2 defines it, of `#rrggbb`."""
+    """Return the luminance of `#rrggbb` by the definition of WCAG 2."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

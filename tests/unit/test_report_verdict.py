@@ -1,4 +1,4 @@
-"""What a report says in sentences, and how bad it is."""
+"""Sentences of a report, and its severity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `core.sharedRepository` means for our folders."""
+"""Effect of `core.sharedRepository` on vmrag's folders."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Everything that strangers write (`tests/support/strangers.py`), read by what reads it first: no
-process, no network, no file.
+"""All hostile texts (`tests/support/strangers.py`) in their first reader: no process, no network,
+no file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def fit_for_people(error: VmragError) -> None:
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """A repository that nobody has configured anything in."""
+    """Return a repository without any configuration."""
     folder = tmp_path_factory.mktemp("strangers")
     with pytest.MonkeyPatch.context() as patch:
         isolate(patch, folder / "home")

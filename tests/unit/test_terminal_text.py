@@ -1,4 +1,4 @@
-"""Characters that nobody sees: which are shown as escapes, and which belong to the writing."""
+"""Invisible characters: which are shown as escapes, and which belong to a script."""
 
 # ruff: noqa: RUF001  letters of all scripts
 from __future__ import annotations

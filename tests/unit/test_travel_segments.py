@@ -1,5 +1,5 @@
-"""Whatever happens to a file between two pushes, what comes back is what was stored, and only what
-changed is stored again.
+"""Changes of a file between two pushes: the restored file equals the stored one, and only changed
+parts are stored again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Who may be contacted unasked: the decision table, and how a remote's text is taken apart."""
+"""Hosts that may be contacted without a question: the decision table, and how a remote's text is
+parsed.
+"""
 
 from __future__ import annotations
 

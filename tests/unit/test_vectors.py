@@ -34,7 +34,7 @@ def signed(*numbers: int) -> bytes:
 def piece(
     folder: Path, rows: Sequence[bytes], *, segment: int = 0, number: int = 1, dead: Sequence[int] = ()
 ) -> VectorPiece:
-    """What a view counts of a collection, the `number`th there, in its `segment`th segment."""
+    """Return the piece of a view for a collection, the `number`th, in its `segment`th segment."""
     (place := folder / str(segment)).mkdir()
     flat_files.append_vectors(place, number, b"".join(rows))
     bits = sum(1 << slot for slot in dead).to_bytes((len(rows) + 7) // 8, "little") if dead else b""

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS: dict[str, Any] = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yml"))}
 JOBS = {f"{name}.{job}": value for name, workflow in WORKFLOWS.items() for job, value in workflow["jobs"].items()}
-CHECKS = (ROOT / ".ci" / "run").read_text().splitlines()[-1]  # the README shows it, as another test says
+CHECKS = (ROOT / ".ci" / "run").read_text().splitlines()[-1]  # the README shows it, as another test checks
 PINNED = re.compile(r"uses: ([\w.-]+/[\w./-]+)@([0-9a-f]{40}) # (v\d+\.\d+\.\d+)\n")
 
 each_job = pytest.mark.parametrize("name", JOBS)
@@ -187,7 +187,7 @@ def test_release_publishes_only_checked_and_built_files() -> None:
     assert JOBS["release.publish"]["environment"]["name"] == "pypi"
     assert not any(
         "run" in step or "checkout" in step["uses"] for step in publish
-    )  # no code of ours beside the identity
+    )  # no vmrag code next to the identity
     attest = steps("release.attest")
     assert not any("run" in step or "checkout" in step["uses"] for step in attest)
     assert [step["with"]["name"] for step in attest[:2]] == ["dist", "clients"]
