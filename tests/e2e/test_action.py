@@ -278,7 +278,7 @@ def test_invalid_pin_is_annotated_at_the_pin_with_a_hint(ci, content, title, sai
 
 
 def test_pin_with_crlf_is_followed(ci):
-    """As a checkout with `core.autocrlf` leaves it."""
+    """Check out with `core.autocrlf`, so that the pin has CRLF."""
     ci.ada.commit("crlf", pin=(ci.ada.top / ".dolt-version").read_bytes().replace(b"\n", b"\r\n"))
     ci.ada.git("push", "-q", "--no-verify")
     run = ci.on_push()
@@ -394,7 +394,7 @@ def test_push_is_compared_with_what_was_there_before(ci):
     assert [annotation.title for annotation in run.annotations] == ["KNOWLEDGE_DROPPED"]
 
 
-# -- golden queries, and what strangers write
+# -- golden queries, and untrusted text
 
 
 def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
@@ -425,7 +425,7 @@ def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
 
 @pytest.mark.hooks("on")
 def test_ids_and_branches_of_strangers_are_text(ci):
-    """The stand-in fails over any command that is not of the steps themselves."""
+    """The stand-in fails for any command other than those of the steps."""
     ci.ada.git("switch", "-q", "-c", "`id`$(touch${IFS}pwned);error-##x")
     ci.ada.put("::error::id ##[group] <b>&`id`.md", "::set-output name=x::y\n##[error]z\n", collection="handbook")
     ci.ada.vmrag("commit", "-m", "::error::commit\n##[error]message")
@@ -525,7 +525,7 @@ def newer_pythons(folder: Path) -> list[str]:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_tree(ci, monkeypatch):
-    """A stranger's work tree has modules of our names, which nothing imports."""
+    """Modules with vmrag's names in an untrusted working tree are not imported."""
     for name in ("vmrag_action/__main__.py", "vmrag_link/__init__.py", "json.py", "requests.py"):
         ci.ada.write(name, "open('pwned', 'w')\n")
         ci.ada.git("add", name)

@@ -1,6 +1,4 @@
-"""Where the Action shows what it found: the worst first, and not at the pin what the pin is not to
-blame for.
-"""
+"""Annotations of the Action: the worst first, and at the pin only if the pin is the cause."""
 
 from __future__ import annotations
 

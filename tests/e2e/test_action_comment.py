@@ -175,7 +175,7 @@ def test_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, ba
     assert [step.name for step in run.steps if step.outcome == "success" and step.log] == ["prepare", "comment"]
     [body] = api.ours(7)
     assert "1 of 2 questions has another answer." in body
-    assert "- the revision that" in body  # adopted by nobody yet
+    assert "- the revision that" in body  # not adopted yet
     assert "/actions/runs/9)" in body
     assert "it is not verified" in body
 
@@ -205,7 +205,7 @@ def test_comment_needs_a_report(ci, api):
 
 
 def test_step_that_comments_starts_nothing_and_reads_no_repository() -> None:
-    """It has the token for it, and what it reads is a stranger's."""
+    """The step has the token for the comment and reads untrusted data."""
     folder = Path(__file__).parents[2] / "action" / "vmrag_action"
     for name in ("comments.py", "steps/comment.py"):
         imported = "\n".join(re.findall(r"(?m)^(?:from|import) .*", (folder / name).read_text()))

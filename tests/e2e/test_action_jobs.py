@@ -1,15 +1,16 @@
 """Whole jobs of the workflows in ci/github/ and docs/ci.md: their checkout from a host that knows
-what the job's token may do, the Action, and the steps around it. The expected results are written
-from docs/action.md and docs/pull-requests.md.
+the permissions of the job's token, the Action, and the steps around it.
 
-Two variants, as the ids say. `stand-ins`: git does the checkout, and nothing of others runs.
-`programs`: actions/checkout, actions/cache and actions/setup-python themselves, where
-VMRAG_TEST_ACTIONS names a folder with them (`tests/support/actions_programs.py`); else skipped. In
-both GitHub is a stand-in: its events, its API, its host and its cache.
+The expected results are written from docs/action.md and docs/pull-requests.md.
 
-`proven`: the test that shows the same in more detail; with stand-ins such a job is run in a long
-run only. The recipes for other hosts are in `test_ci_recipes.py`, knowledge on a branch in
-`test_knowledge_on_a_branch.py`, two jobs at once and kills in the tests of each mode.
+The ids name two variants. `stand-ins`: git does the checkout, and no foreign programs run.
+`programs`: actions/checkout, actions/cache and actions/setup-python themselves, if
+VMRAG_TEST_ACTIONS names a folder with them (`tests/support/actions_programs.py`); otherwise
+skipped. In both GitHub is a stand-in: its events, its API, its host and its cache. `proven`: the
+test that shows the same in more detail; with stand-ins such a job runs in a long run only.
+
+The recipes for other hosts are in `test_ci_recipes.py`, knowledge on a branch is in
+`test_knowledge_on_a_branch.py`, and two jobs at once and kills are in the tests of each mode.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ CHECK, REPORT, AFTER, NIGHT = "knowledge", "knowledge report", "knowledge after 
 
 @dataclass(frozen=True, kw_only=True)
 class CiJob:
-    """`passes` None: the job does not run. `errors`: among the titles of what is annotated, all of
-    which stand at the file `at`; `says`: anywhere in annotations, summary, logs and comments;
-    `moves`: the refs of the host that are others afterwards; `saves`: entries of the cache;
-    `comments`: on the pull request afterwards; `asks`: whether the fork, or a stranger's host, is
-    asked anything.
+    """One job and its expected results.
 
-    `again`: the same job once more, which may push and save nothing, and says the same. `as_ada`:
-    whether it retrieves what Ada does.
+    `passes` None: the job does not run. `errors`: titles among the annotations, which are all at
+    the file `at`. `says`: a text anywhere in annotations, summary, logs and comments. `moves`: the
+    refs of the host that change. `saves`: entries of the cache. `comments`: comments on the pull
+    request afterwards. `asks`: whether the job contacts the fork or another untrusted host.
+    `again`: run the same job twice; the second run may push and save nothing, and has equal
+    results. `as_ada`: whether it retrieves the same results as Ada.
     """
 
     recipe: str
@@ -487,7 +488,7 @@ def judge(github: GitHub, job: CiJob, run: Ran) -> None:
 
 
 def told(run: Ran) -> tuple[object, ...]:
-    """What a job says that does not tell which of two equal ones it was."""
+    """Return the output of a job without the parts that differ between two equal jobs."""
     assert run.ours
     varies = {"index-path": "", "report-path": "", "cache-hit": "", "linked": ""}
     return (

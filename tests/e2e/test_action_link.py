@@ -20,7 +20,7 @@ def link(ci: Ci, before: str, after: str, branch: str = "main", **given: str) ->
 
 
 def links(ci: Ci, name: str) -> dict[str, tuple[str, str, str]]:
-    """Of somebody who clones now: revision, branch and source by commit."""
+    """Return the links that a new clone sees: revision, branch and source by commit."""
     reader = ci.world.join(name)
     reader.vmrag("clone")
     result = reader.ask("links", "list")["links"]

@@ -1,4 +1,4 @@
-"""`mode: repair` of the Action: what a merge button dropped is taken in again, on the hosted
+"""`mode: repair` of the Action: it imports knowledge that a merge button dropped, on the hosted
 branch.
 """
 
@@ -153,7 +153,7 @@ def test_protected_branch_leaves_the_repair_on_a_branch_with_the_command_for_a_p
     dropping.protect(ci.world.hub)
     branch = f"vmrag/repair-{landed.after[:8]}"
     run = repair(ci, landed)
-    assert not run.passed  # main still lacks it, and somebody has to open the pull request
+    assert not run.passed  # main still lacks it, and a maintainer has to open the pull request
     assert (run.outputs["repaired"], run.outputs["repair-branch"]) == ("false", branch)
     assert ci.tip == landed.after
     assert_repaired(ci, landed.after, branch)
@@ -175,7 +175,7 @@ def test_repair_opens_pull_request_if_input_and_repository_allow(ci):
     [opened] = api.pulls
     assert (opened["head"], opened["base"]) == (f"vmrag/repair-{landed.after[:8]}", "main")
     assert "1 document modified" in opened["body"]
-    assert run.passed  # somebody sees the pull request
+    assert run.passed  # a maintainer sees the pull request
     assert "https://github.example/them/project/pull/40" in run.summary
     assert (run.said("error"), run.outputs["repaired"]) == ([], "false")
     assert not refused.passed

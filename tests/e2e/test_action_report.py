@@ -113,7 +113,7 @@ def test_squash_that_drops_knowledge_shows_what_is_gone(ci):
     ci.ada.vmrag("push")
     ci.ada.git("push", "-q", "origin", f"{squashed}:refs/heads/main")
     run = ci.on_push(before=before, mode="report")
-    assert run.passed  # what fails a job is for `verify` to say
+    assert run.passed  # `verify` decides about failures of a job
     shown = Shown(run)
     assert [row[:2] for row in shown.cells("Documents")] == [
         ["removed", "handbook/main.md"],
@@ -195,7 +195,7 @@ def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_s
 
 
 def test_private_fork_is_left_out_and_fails_nothing(ci: Ci) -> None:
-    """GitHub says of it that there is none, to a token of the base."""
+    """GitHub reports a private fork as missing to a token of the base."""
     base = ci.tip
     ci.ada.write_document("theirs.md", OTTERS)
     head = ci.ada.git("rev-parse", "HEAD")

@@ -53,7 +53,7 @@ def update(ci: Ci, api: GitHubApi, **given: Any) -> Finished:
 
 
 def merged_by_the_host(hub: Repo, branch: str) -> str:
-    """What plain git says of the merge button, without any driver or attributes."""
+    """Return the result of plain git for the merge button, without any driver or attributes."""
     result = subprocess.run(
         ["git", "merge-tree", "--write-tree", "--name-only", "main", branch],
         cwd=hub.top,
@@ -155,7 +155,7 @@ def test_update_reports_conflicts_and_forks_without_pushing(ci, api):
 
 
 def argue(ada: User) -> None:
-    """A branch whose knowledge alone says something else than that of `main`."""
+    """Create a branch that differs from `main` only in its knowledge."""
     ada.git("switch", "-q", "-c", "argue", "main~1")
     ada.write("docs/rest.md", "# Rest\n\nSleep at dawn.\n")
     ada.vmrag("import", "docs", "--collection", "handbook", "--copy", "--base", "docs")
@@ -171,7 +171,7 @@ def refs(hub: Repo) -> str:
 
 @pytest.mark.long
 def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, api):
-    """git has two merge bases then, and our driver makes one pin of theirs."""
+    """git has two merge bases then, and the merge driver joins their pins."""
     ada, hub = ci.ada, ci.world.hub
     ada.vmrag("install", "-q")
     ada.git("switch", "-q", "topic")
@@ -243,7 +243,7 @@ def test_host_that_refuses_the_branch_has_the_knowledge_and_the_job_fails(ci, ap
     run = update(ci, api)
     assert (run.passed, run.outputs["updated"], hub.git("rev-parse", "topic")) == (False, "0", before)
     assert "GH006" in run.said("error")[0]
-    assert "clash conflicts with main" in run.log  # the others are looked at all the same
+    assert "clash conflicts with main" in run.log  # the other requests are still checked
 
 
 def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
@@ -262,7 +262,7 @@ def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
 
 
 def test_stranger_has_no_branches_of_the_repository_merged(ci, api):
-    """Whoever may read can open a pull request of any two branches that are there."""
+    """Any reader can open a pull request of two existing branches."""
     hub = ci.world.hub
     before = refs(hub)
     theirs = request(ci, 7, "topic") | {"author_association": "CONTRIBUTOR", "user": {"login": "me", "type": "User"}}
@@ -310,8 +310,8 @@ HOOKS = ("pre-commit", "post-merge", "post-checkout", "pre-push", "pre-merge-com
 
 
 def plant(marker: Path) -> Callable[[Repo], None]:
-    """Filters and drivers that a job has configured, as `git lfs install` does, and hooks: what a
-    stranger's attributes could set off.
+    """Install filters and drivers as `git lfs install` does, and hooks: programs that untrusted
+    attributes could start.
     """
 
     def do(repo: Repo) -> None:
@@ -344,7 +344,7 @@ def test_nothing_of_a_branch_runs(ci, api, tmp_path):
 
 
 def test_branch_that_somebody_pushes_to_meanwhile_keeps_their_commits(ci, api, tmp_path):
-    """The host's own hook stands for somebody who is faster: it runs before the branch moves."""
+    """The host's own hook simulates a faster push: it runs before the branch moves."""
     ada, hub = ci.ada, ci.world.hub
     ada.git("switch", "-q", "topic")
     ada.write("late.txt", "late\n")

@@ -42,7 +42,7 @@ def leaves_what_its_service_reads(service: str, top: Path) -> None:
 
 
 def checkout(world: World, name: str) -> Repo:
-    """Of one commit, detached, as a service makes it."""
+    """Check out one commit, detached, as a CI service does."""
     folder = world.top / f"checkout-{len(list(world.top.iterdir()))}"
     repo = events.checkout(world.hub.top, folder, world.hub.git("rev-parse", name), depth=1)
     repo.git("update-ref", f"refs/remotes/origin/{name}", "HEAD")

@@ -200,7 +200,7 @@ def test_bash_completes_commands_options_references_and_documents(project):
     assert completed("vmrag", "diff", "main..rel") == {"main..rel/1.0"}
     assert completed("vmrag", "show", "handbook/s") == {"handbook/setup.md"}
     assert completed("vmrag", "rm", "--collection", "handbook", "re") == {"rest.md"}
-    assert completed("vmrag", "show", "-C", "/", "") == set()  # nothing there, and nothing said
+    assert completed("vmrag", "show", "-C", "/", "") == set()  # empty HOME, and no output
     assert not (project.top / "stolen").exists()
 
 

@@ -23,8 +23,8 @@ FEW = ["--pages", "40"]
 
 
 def _newcomer(folder: Path) -> dict[str, str]:
-    """An environment with an empty HOME and a TMPDIR of its own; a proxy that nobody listens at,
-    for what asks one.
+    """Return an environment with an empty HOME, its own TMPDIR, and a proxy that does not
+    listen.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "VMRAG", "XDG_"))}
     for name in ("home", "tmp"):
@@ -52,7 +52,7 @@ def _run(*arguments: str, env: dict[str, str], cwd: Path, prefix: list[str] | No
 
 @pytest.fixture(scope="session")
 def newcomer(tmp_path_factory) -> Path:
-    """Where a newcomer has run the demo, whose repository stays; `report.json` is what it said."""
+    """Run the demo as a newcomer and keep its repository; `report.json` is the output."""
     return build_once(tmp_path_factory, "demo", _demonstrate)
 
 
@@ -207,7 +207,7 @@ def test_interrupted_demo_leaves_nothing_behind(tmp_path):
     os.killpg(demo.pid, signal.SIGINT)
     said = demo.communicate(timeout=30)[1]
     assert demo.returncode == 130
-    *progress, last = said.strip().splitlines()  # on a slow machine it says how far it is
+    *progress, last = said.strip().splitlines()  # on a slow machine it prints its progress
     assert last == "Interrupted. No stored data was lost."
     assert all(" of " in line for line in progress)
     assert list((tmp_path / "tmp").iterdir()) == []

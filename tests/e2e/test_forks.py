@@ -49,8 +49,8 @@ class Forked:
         return self.world.hub
 
     def opens_pull_request(self) -> None:
-        """What a host does: the commits of a fork's branch are upstream, too, but nothing else of
-        it is.
+        """Open a pull request as a host does: the commits of the fork's branch are also upstream,
+        but nothing else of the fork is.
         """
         self.upstream.git("fetch", "-q", str(self.fork.top), f"+refs/heads/topic:{PULL_REQUEST}")
 
@@ -164,7 +164,7 @@ def test_push_of_code_alone_brings_no_knowledge_to_the_fork(forked):
     forked.cleo.write("code.py", "pass\n")
     forked.cleo.git("add", "-A")
     forked.cleo.git("commit", "-q", "-m", "code")
-    forked.upstream.top.rename(forked.upstream.top.with_name("away.git"))  # and asks nobody
+    forked.upstream.top.rename(forked.upstream.top.with_name("away.git"))  # and does not contact upstream
     assert forked.cleo.said("push", "-q", "origin", "main") == []
     assert data_of(forked.fork) == ""
 
@@ -274,7 +274,7 @@ def test_adopting_makes_what_was_proposed_reachable_upstream_and_usable_here(pro
 )
 @pytest.mark.sample(1)
 def test_after_a_merge_without_the_driver_all_of_upstream_can_query(proposed, how):
-    """As a host's merge button does it: in a repository where nothing of ours is installed."""
+    """Merge as a host's merge button does: in a repository without vmrag."""
     proposed.ada.git("fetch", "-q", "origin", f"{PULL_REQUEST}:pr-12")
     proposed.ada.vmrag("adopt", str(proposed.fork.top), "pr-12")
     button = proposed.world.join("button")

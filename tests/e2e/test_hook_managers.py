@@ -82,7 +82,7 @@ class Team:
 
     @property
     def knowledge(self) -> str:
-        """Where the knowledge base stands that was pushed."""
+        """Return the ref of the pushed knowledge base."""
         return self.project.git("ls-remote", "origin", DATA).partition("\t")[0]
 
 
@@ -93,8 +93,8 @@ def team(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
 
 
 def works(team: Team, doc_id: str) -> None:
-    """A push takes the knowledge along, the team's hook is told of it, and a checkout moves the
-    index.
+    """Check that a push includes the knowledge, that the team's hook gets its input, and that a
+    checkout moves the index.
     """
     project, before = team.project, team.knowledge
     assert hooks.find_missing_hooks(plumbing.locate_work_tree(project.top)) is None
@@ -112,7 +112,7 @@ def works(team: Team, doc_id: str) -> None:
 
 
 def takes_another_branch_along(team: Team) -> None:
-    """Where HEAD has nothing to push, lefthook leaves out what does not insist on running."""
+    """If HEAD has nothing to push, lefthook skips hooks that do not insist on running."""
     project = team.project
     project.git("push", "-q", "-u", "origin", "main")
     project.git("switch", "-q", "-c", "topic")

@@ -1,4 +1,4 @@
-"""What somebody sees who uses git, and only git, in a repository with our hooks."""
+"""Output for a user who runs only git, in a repository with vmrag's hooks."""
 
 from __future__ import annotations
 

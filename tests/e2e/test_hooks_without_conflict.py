@@ -1,5 +1,5 @@
-"""Other managers of hooks from their registries, on the git that is here and on one that runs hooks
-from its configuration: every gate of theirs and every hook of ours runs, exactly once.
+"""Other hook managers from their registries, on the installed git and on a git that runs hooks from
+its configuration: each gate of the manager and each vmrag hook runs exactly once.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def moved(_moved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worl
 def test_it_travels_as_at_its_usual_place(moved: World) -> None:
     ada, bob = moved.ada, moved.join("bob")
     assert moved.hub.git("for-each-ref", "--format=%(refname)").splitlines() == ["refs/heads/main", BRANCH]
-    bob.vmrag("clone")  # nobody has to agree to it: it is where the code comes from
+    bob.vmrag("clone")  # no agreement is necessary: it is the remote of the code
     assert bob.answers() == ada.answers()
     bob.vmrag("install")
     new = bob.write_document("bob.md", "Bob keeps goats.")

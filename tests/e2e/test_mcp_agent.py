@@ -1,4 +1,4 @@
-"""An agent's calls over stdio, while somebody switches branches, commits, merges and rebases in the
+"""Calls of an agent over stdio while a user switches branches, commits, merges and rebases in the
 same repository.
 """
 
@@ -53,7 +53,8 @@ def moment(project: Project) -> tuple[str, str, int]:
 
 
 def busy_person(project: Project, reads_an_answer: Callable[[], None]) -> None:
-    """What a person types in another terminal, waiting for answers of the agent's now and then.
+    """Type commands in another terminal, and sometimes wait for answers of the agent.
+
     Ends on `main`.
     """
     git = project.git
@@ -108,7 +109,7 @@ def test_every_answer_is_right_for_the_branch_at_that_moment(project: Project, e
 
     def read_an_answer() -> None:
         seen, until = len(answers), time.monotonic() + 60
-        while len(answers) < seen + 2 and time.monotonic() < until:  # the first one may have been asked before
+        while len(answers) < seen + 2 and time.monotonic() < until:  # the first call may have started before
             time.sleep(0.01)
 
     async def person(finished: anyio.Event) -> None:
@@ -123,7 +124,7 @@ def test_every_answer_is_right_for_the_branch_at_that_moment(project: Project, e
             while not result.is_set():
                 answers.append(await asked(client, project))
                 searches.append(await searched(client))
-                await anyio.sleep(0.05)  # as an agent that also thinks; the server need not be asked all the time
+                await anyio.sleep(0.05)  # like an agent that also thinks; the server need not answer all the time
             answers.append(await asked(client, project))
 
     anyio.run(agent)
@@ -148,8 +149,8 @@ def check(project: Project, answers: list[Answer], searches: list[dict[str, Any]
         else:
             assert answer.texts == pinned_documents
         assert answer.kb["in_sync"] != answer.warned
-        # Nobody moved anything meanwhile, and git or another command was not in the middle of
-        # something, which the answer says.
+        # Nothing moved in between, and git or another command was not in the middle of
+        # an operation that the answer names.
         if answer.before == answer.after and answer.kb["in_sync"] and not answer.kb["dirty"]:
             assert answer.kb["commit"] == answer.before[1], answer
     for search in searches:

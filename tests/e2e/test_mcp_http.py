@@ -470,7 +470,7 @@ def test_it_does_not_end_with_its_input_and_signals_stop_it_although_a_client_li
 
 
 def test_it_stops_although_a_call_runs(project):
-    """A fresh clone whose knowledge lies with a server that never answers."""
+    """Clone a repository whose knowledge is on a server that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         project.git("remote", "add", "origin", f"http://127.0.0.1:{silent.getsockname()[1]}/kb.git")
         shutil.rmtree(project.shared)

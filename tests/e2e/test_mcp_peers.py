@@ -137,7 +137,7 @@ def test_inspector_calls_every_tool(peers, world):
 
 
 def called(peers: Peers, url: str, state: State, tool: str, arguments: dict[str, Any]) -> list[str]:
-    """What is wrong with the answer of a tool, whose project is active if it wants one."""
+    """Return the problems of a tool's answer; activate a project if the tool needs one."""
     if "compounding" in TOOLS[tool]["toolsets"] and tool != "activate_project":
         peers.call(url, "activate_project", {"config_path": str(state.top / CONFIG), "branch_name": "main"})
     return broken(tool, peers.call(url, tool, arguments))

@@ -1,6 +1,4 @@
-"""`vmrag-mcp` over its standard streams, as clients start it: what it says there, and when it
-leaves.
-"""
+"""`vmrag-mcp` over its standard streams, as clients start it: its output, and when it exits."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def silent():
 
 @pytest.fixture
 def waiting(project, silent):
-    """A fresh clone whose knowledge lies with that server: every call waits for it."""
+    """Clone a repository whose knowledge is on that server: each call waits for it."""
     project.git("remote", "add", "origin", f"http://127.0.0.1:{silent.getsockname()[1]}/kb.git")
     shutil.rmtree(project.shared)
     return project
@@ -49,8 +47,8 @@ def waiting(project, silent):
 
 @contextlib.contextmanager
 def fetching(silent):
-    """While a call has a program talk to that server; at the end nobody may hold the connection any
-    more.
+    """Run a call while a program talks to that server; at the end no process may hold the
+    connection.
     """
     connection, _ = silent.accept()
     with connection:
@@ -344,7 +342,7 @@ def test_in_the_home_directory_it_starts_and_every_call_says_why_not(project, tm
 
 @contextlib.contextmanager
 def served_from(directory, tmp_path):
-    """`/` can hold no file of ours."""
+    """`/` cannot hold files of vmrag."""
     with served(tmp_path, env={"CLAUDE_PROJECT_DIR": str(directory)}) as server:
         yield server
 
@@ -355,7 +353,7 @@ def test_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_path
     (tmp_path / "someone" / "notes").mkdir()
     with served(tmp_path / "someone" / "notes") as server:
         assert server.call(LIST)["error"] == "GIT_REPO_NOT_FOUND"
-    with served(tmp_path / "someone", "--repo", ".") as server:  # who says so outright gets it
+    with served(tmp_path / "someone", "--repo", ".") as server:  # an explicit option selects it
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
 
 

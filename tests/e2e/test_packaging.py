@@ -1,4 +1,4 @@
-"""What is in the wheel, and what a base installation of it can do: everything but search."""
+"""Contents of the wheel, and functions of a base installation: everything except search."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_metadata_is_valid_in_wheel_and_sdist(built: Path, wheel: Path) -> None:
 
 @pytest.mark.long
 def test_people_install_the_wheel_with_pip_pipx_uv_tool_and_uvx(wheel: Path, tmp_path: Path) -> None:
-    """What the release runs, with the programs in an environment of their own."""
+    """Run the command of the release, with the programs in a separate environment."""
     programs = tmp_path / "programs"
     venv.create(programs, with_pip=True, symlinks=True)
     uv = ["--require-hashes", "-r", str(ROOT / ".ci" / "uv.txt")]
@@ -311,7 +311,7 @@ def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo
 
 
 def required_on(wheel: Path, version: str) -> list[str]:
-    """What the extra `dolt` of the wheel requires of a Python, beside the base."""
+    """List the requirements of the wheel's extra `dolt` for a Python version, without the base."""
     environment = {"python_version": version, "python_full_version": f"{version}.0", "extra": "dolt"}
     result = [
         (f"{requirement.name}{requirement.specifier}", requirement.marker)

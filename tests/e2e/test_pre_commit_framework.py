@@ -81,8 +81,9 @@ def ended(process: subprocess.Popen[str]) -> Done:
 
 @dataclass(frozen=True)
 class Built:
-    """What was made once. `tried`: what `pre-commit try-repo` said about a bad pin; it makes an
-    environment for itself alone.
+    """Environments that are built once.
+
+    `tried`: the output of `pre-commit try-repo` about a bad pin; it makes a separate environment.
     """
 
     framework: Framework
@@ -127,7 +128,7 @@ def framework(built: Built) -> Framework:
 
 
 def stage_bad_pin(project: Project) -> None:
-    """One that names a revision which is nowhere."""
+    """Stage a pin of a missing revision."""
     pin = project.top / ".dolt-version"
     pin.write_text(pin.read_text().replace(project.pinned, "0" * 40))
     project.git("add", ".dolt-version")
@@ -159,7 +160,7 @@ class Stage:
         installer.install_hooks(self.places, python=str(self.interpreter))
 
     def git(self, *arguments: str, **environ: str) -> Done:
-        """What git and its hooks said, on both streams."""
+        """Return the output of git and its hooks, on both streams."""
         result = self.project.run(*arguments, env=environ)
         return Done(result.returncode, result.stdout + result.stderr, "")
 

@@ -113,7 +113,7 @@ def test_resolve_keeps_answers_given_before_leaving(torn, resolve):
 
 
 def test_resolve_asks_about_conflicts_that_are_still_open(torn, resolve):
-    """Somebody decides in another terminal meanwhile; with the last answer git's conflict is
+    """A conflict is decided in another terminal in between; with the last answer git's conflict is
     over.
     """
     torn.vmrag("merge", "--abort")

@@ -1,4 +1,4 @@
-"""`vmrag rm`, `restore` and `status` on a real terminal: a person is asked, and lines fit."""
+"""`vmrag rm`, `restore` and `status` on a real terminal: they ask the user, and lines fit."""
 
 from __future__ import annotations
 

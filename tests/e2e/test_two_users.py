@@ -138,7 +138,7 @@ def test_knowledge_that_its_author_forgot_is_found_by_the_first_query_after_it_c
 
 
 def concluded(user: User, how: str) -> None:
-    """What is left to do after a conflict was resolved."""
+    """Finish git's operation after a conflict was resolved."""
     user.git("add", "-A")
     if how == "rebase":
         user.git("rebase", "--continue")
@@ -326,8 +326,8 @@ def test_git_does_not_wait_for_a_slow_network(world, how):
 
 
 class SlowSsh:
-    """What git runs in place of ssh: it needs no host, and may stop until somebody lets it go
-    on.
+    """A program that git runs in place of ssh: it needs no host, and may stop until the test
+    continues it.
     """
 
     def __init__(self, world: World) -> None:
@@ -392,7 +392,7 @@ def test_revision_of_other_branch_is_fetched_on_demand(world):
 
 
 def branches_at_remote(user: User) -> dict[str, str]:
-    """The KB branches of the first remote, as they are there now."""
+    """Return the current KB branches of the first remote."""
     user.vmrag("fetch")
     return user.ask("remote")["remotes"][0]["branches"]
 

@@ -1,4 +1,4 @@
-"""Where a push takes the knowledge to, and what it must not move there: rejected pushes, hosts that
+"""Destination of pushed knowledge, and refs that a push must not move: rejected pushes, hosts that
 change, mirrors, several remotes.
 """
 
