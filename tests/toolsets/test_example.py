@@ -1,5 +1,5 @@
-"""`example/` is a toolset of somebody else's: a package of its own, installed into a fresh
-environment, that brings a tool, a command and a kind of document.
+"""`example/` is an external toolset: a separate package, installed into a fresh environment, with a
+tool, a command and a kind of document.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ template, project = terminal.template, terminal.project
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of an environment with this program, what it requires, and the example."""
+    """Return the Python of an environment with this program, its requirements, and the example."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
@@ -94,7 +94,7 @@ def test_agent_finds_its_tool_beside_a_toolset_without_a_table(project: Project,
 
 
 def _register(folder: Path, line: str) -> None:
-    """As an installed package's metadata does."""
+    """Register an entry point as an installed package's metadata does."""
     metadata = folder / "beside-1.dist-info"
     metadata.mkdir()
     (metadata / "entry_points.txt").write_text(f"[vmrag.toolsets]\n{line}\n")

@@ -24,7 +24,7 @@ ALL = build_schema(
 
 
 def cloned(text: str) -> config.LoadedSettings[Any]:
-    """The settings of all toolsets where nobody agreed to anything."""
+    """Return the settings of all toolsets without any agreement."""
     return config.resolve_settings(text.encode(), path_label=".vmrag.yaml", overrides={}, environ={}, schema=ALL)
 
 

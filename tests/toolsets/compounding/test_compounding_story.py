@@ -50,7 +50,7 @@ def test_files_and_rows_are_merged_alike_and_answers_follow_the_branch(project: 
         project.git("commit", "-q", "-m", message, env=ON)
 
     async def found(call: Call, query: str) -> dict[str, Any]:
-        await anyio.sleep(0.5)  # the folder is looked at twice a second
+        await anyio.sleep(0.5)  # the folder is checked twice a second
         answer = await call("semantic_search", query=query, min_relevance_score=0)
         return {result["path"].rpartition("/")[2]: result for result in answer["results"]} | {"kb": answer["kb"]}
 

@@ -373,8 +373,8 @@ def test_strangers_project_stays_in_its_folder(tools, project, tmp_path):
 
 
 def test_ignored_files_are_not_documents_of_a_project(tools, project):
-    """What is stored is pushed with the knowledge base, so one line of a stranger's configuration
-    would publish it.
+    """Stored documents are pushed with the knowledge base, so one line of an untrusted
+    configuration would publish the file.
     """
     project.write("private/problems/key.md", "# Key\n\nThe key is opensesame.\n")
     project.write("private/deep/more.md", "# More\n\nThe other key is opensesame.\n")

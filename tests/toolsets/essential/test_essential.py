@@ -527,7 +527,7 @@ def test_unknown_refs_list_the_closest_ones(tools, project):
         assert refused["suggestions"][0] == "closest names: v1.0, v1.0.1"
 
 
-# -- what a stranger's arguments do not reach
+# -- limits of untrusted arguments
 
 
 NAMES_OF_NOTHING = (

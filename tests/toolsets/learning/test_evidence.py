@@ -1,4 +1,4 @@
-"""What the outputs of real tools say, and what evidence is worth."""
+"""Parsing the outputs of real tools, and the weight of evidence."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_page_shows_what_the_commands_print(project):
     [changes] = re.findall(r"^ *```json\n( *\[.*?)^ *```", section, re.MULTILINE | re.DOTALL)
     project.write("changes.json", changes)
     ids: dict[str, str] = {}
-    """Those that the page shows, and those of now."""
+    """Ids on the page, and current ids."""
 
     def now(text: str) -> str:
         return ID.sub(lambda match: ids.get(match[0], match[0]), text)

@@ -142,7 +142,7 @@ def test_agent_reads_only_below_the_roots_whatever_links_say(tools, project, gui
 
 @pytest.mark.parametrize("list_", [".gitignore", "docs/.gitignore", ".git/info/exclude", "core.excludesFile", "folder"])
 def test_agent_takes_nothing_that_git_ignores(tools, project, guide, tmp_path, list_):
-    """What is stored is pushed with the knowledge base; what git ignores stays here."""
+    """Stored documents are pushed with the knowledge base; files that git ignores stay local."""
     secret = guide.parent / "private" / "secrets.json"
     secret.parent.mkdir()
     secret.write_text('{"key": "opensesame"}')
@@ -168,7 +168,7 @@ def test_agent_takes_nothing_that_git_ignores(tools, project, guide, tmp_path, l
 
 
 def test_repository_in_a_folder_that_git_ignores_is_ignored_with_it(tools, project, guide):
-    """Another clone that lies there ignores none of its own files."""
+    """Another clone in that folder does not ignore its own files."""
     project.write(".gitignore", "private/\n")
     for folder in ("private/other", "private/other/third", "beside"):
         project.write(f"{folder}/secrets.json", '{"key": "opensesame"}')
@@ -212,7 +212,7 @@ def test_only_regular_files_of_a_bearable_size_are_read(tools, project, guide, m
 
 
 def test_file_that_changes_while_it_is_read_is_read_again(project, guide, monkeypatch):
-    """Its bytes, its time and its hash are of one moment, or nothing is taken."""
+    """Its bytes, its time and its hash are from one moment, or the import fails."""
     fstat, remaining = os.fstat, [3]
 
     def growing(descriptor: int) -> os.stat_result:

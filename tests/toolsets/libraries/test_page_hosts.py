@@ -1,7 +1,7 @@
-"""What a URL says leaves this machine: agents ask only hosts that the person agreed to, and
-`vmrag refresh` only those from which somebody here has taken pages.
+"""Requests to hosts of URLs: agents contact only hosts that the user trusts, and `vmrag refresh`
+only those from which this user has imported pages.
 
-A proxy stands for the hosts of the internet: it sees every request that would go out.
+A proxy takes the place of the hosts of the internet: it sees each outgoing request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ YES, ALWAYS = {"confirm": True}, {"confirm": True, "remember": True}
 
 @pytest.fixture
 def internet(monkeypatch) -> Iterator[Website]:
-    """Every host but this machine. Pages stand there by their whole URLs."""
+    """Serve each host except this machine.
+
+    Pages have their whole URLs as keys.
+    """
     with website() as proxy:
         for name in ("all_proxy", "https_proxy", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
@@ -61,7 +64,7 @@ def redirect(to: str) -> tuple[int, dict[str, str], bytes]:
 
 
 def talk(project: Project, url: str, *answers: Any, era: str = "auto") -> tuple[dict[str, Any], list[str]]:
-    """The result of `ingest_url`, and what the person was asked, who gives these answers."""
+    """Return the result of `ingest_url`, and the questions to the user, who gives these answers."""
     questions: list[str] = []
 
     async def person(_: Any, params: Any) -> types.ElicitResult:
@@ -233,7 +236,7 @@ def test_refreshing_asks_no_host_that_only_the_knowledge_base_names(project, int
     Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/guide")
     Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/owls")
     asked(internet)
-    result = project.vmrag("refresh", code=1)  # of this machine's person nobody knows the host
+    result = project.vmrag("refresh", code=1)  # the user of this machine has not agreed to the host
     assert asked(internet) == []
     assert "2 failed" in result.out
     [hint] = [line.partition(": ")[2] for line in result.out.splitlines() if line.startswith("To ask such a host")]

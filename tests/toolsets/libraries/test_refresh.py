@@ -1,4 +1,4 @@
-"""Pages of libraries are taken from a real server of this machine, and asked for again."""
+"""Pages of libraries are imported from a real server of this machine, and refreshed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def site(monkeypatch):
 
 
 def page(text, etag='"1"'):
-    """A page that is not sent to whoever has it."""
+    """Return a page that is sent only to clients without it."""
 
     def answer(request):
         is_unchanged = request.headers["If-None-Match"] == etag

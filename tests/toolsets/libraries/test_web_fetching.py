@@ -100,7 +100,7 @@ def test_page_that_did_not_change_is_not_sent_again(site):
         page = fetch_page(site.url("/old"), limits=limits(), **validators)
         assert (page.unchanged, page.data, page.etag, page.url) == (True, b"", '"v1"', site.url())
     assert not fetch_page(site.url(), limits=limits(), etag='"v0"').unchanged
-    # What a stranger's knowledge base says is sent only if it is an ETag.
+    # A text of an untrusted knowledge base is sent only if it is an ETag.
     assert not fetch_page(site.url(), limits=limits(), etag='"v1"\r\nX-Evil: 1', last_modified="now").unchanged
     assert "if-none-match" not in site.requests[-1].headers
 
@@ -416,7 +416,9 @@ def test_refused_connection_is_reported():
 
 @pytest.fixture
 def authority(tmp_path, monkeypatch):
-    """An encrypted site for docs.example, and the file of its authority, which nobody trusts."""
+    """Serve an encrypted site for docs.example; return it with the file of its untrusted
+    authority.
+    """
     files = signed_certificate(tmp_path, "server", "docs.example")
     load_certificates.cache_clear()
     with website(certificate=files[1:]) as made:

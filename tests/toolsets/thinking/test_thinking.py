@@ -24,7 +24,7 @@ def think(tools: Tools, text: str, number: int, **more: Any) -> dict[str, Any]:
 
 
 def told(tools: Tools, **more: Any) -> list[tuple[str, str]]:
-    """The session's thoughts in order: where each stands, and what it says."""
+    """Return the session's thoughts in order: position and text of each."""
     session_thoughts = tools("chroma_get_session_summary", session_id="plan", **more)["session_thoughts"]
     return [
         (f"{thought['metadata']['branch_id']}{thought['metadata']['thought_number']}", thought["content"])

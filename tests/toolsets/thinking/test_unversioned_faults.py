@@ -1,4 +1,4 @@
-"""What stays on this machine outlives kills, full disks, several writers and a damaged index."""
+"""Unversioned documents survive kills, full disks, several writers and a damaged index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calendars as documents, and what is on a day: a toolset of somebody else's."""
+"""Calendars as documents, and the events of a day: an external toolset."""
 
 from vmrag_link.toolset import Toolset, ToolsetCommand
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 def markdown(data: bytes) -> str:
-    """A heading, and a line for each event. A stranger's file: whatever it holds is text."""
+    """Return a heading, and a line for each event.
+
+    The file is untrusted: all its content is text.
+    """
     events: list[dict[str, str]] = []
     for line in data.decode(errors="replace").splitlines():
         key, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""What stands in calendars."""
+"""Events in calendars."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from vmrag_link.workspace.documents.reading import Pattern, grep_texts
 
 
 def events(ws: Workspace, day: str) -> list[str]:
-    """What documents at the checked-out revision hold for a day (YYYYMMDD)."""
+    """List the events of documents at the checked-out revision for a day (YYYYMMDD)."""
     result = grep_texts(ws, Pattern(f"* {day} ", fixed=True))
     return [line.text.removeprefix(f"* {day} ") for document in result.documents for line in document.lines]
