@@ -1,9 +1,9 @@
 """The programs of actions/checkout, actions/cache and actions/setup-python themselves, run by node
-as a runner runs them; and what stands for the service that keeps caches.
+as a runner runs them; and a stand-in for the service that keeps caches.
 
 VMRAG_TEST_ACTIONS names a folder with their checkouts, `checkout/`, `cache/` and `setup-python/`,
-at the commits that `action.yml` and `ci/github/` name. Without it, the stand-ins run. The parts of
-the programs that run after a job are left out.
+at the commits in `action.yml` and `ci/github/`. Without it, the stand-ins run. The parts of the
+programs that run after a job are omitted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def require() -> Path:
 
 
 def run(folder: Path, given: Mapping[str, str], environ: Mapping[str, str], token: str) -> dict[str, str]:
-    """What the action in a folder outputs. `environ`: of its step. Raises `ActionFailed`."""
+    """Return the outputs of the action in a folder.
+
+    `environ`: the environment of its step. Raises `ActionFailed`.
+    """
     action = yaml.safe_load((folder / "action.yml").read_text())
     github = {"token": token, "repository": environ["GITHUB_REPOSITORY"], "server_url": environ["GITHUB_SERVER_URL"]}
     inputs = {name: value.get("default") for name, value in action["inputs"].items()} | dict(given)

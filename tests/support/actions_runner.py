@@ -1,10 +1,12 @@
-"""Stands for GitHub's runner: it runs the steps of a composite action as the runner documents it.
+"""A stand-in for GitHub's runner: it runs the steps of a composite action as the runner documents
+it.
 
-Every step gets fresh files for its outputs, variables, paths and summary; `env:` maps the inputs,
-and nothing else does; a script runs under `bash --noprofile --norc -eo pipefail`; conditions,
-`continue-on-error`, outputs and masks count. Of expressions it knows what `action.yml` uses, and
-fails over the rest. What other people's actions do, functions do. It is not the runner: nothing of
-jobs, containers and services is here.
+Each step gets fresh files for its outputs, variables, paths and summary; only `env:` maps the
+inputs; a script runs under `bash --noprofile --norc -eo pipefail`; conditions, `continue-on-error`,
+outputs and masks apply. It evaluates the expressions that `action.yml` uses, and fails for the
+rest. Functions do the work of other actions.
+
+It is not the runner: jobs, containers and services are missing.
 """
 
 from __future__ import annotations
@@ -45,14 +47,17 @@ OURS = re.compile(
 )
 COMMAND = re.compile(r"^\s*::([a-z-]+)(?: (.*?))?::(.*)$", re.DOTALL)
 BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
-"""As `shell: bash` of a step."""
+"""Command of a step with `shell: bash`."""
 
 NOT_INHERITED = ("GITHUB_", "INPUT_", "RUNNER_", "VMRAG")
 
 
 @dataclass
 class Step:
-    """What became of a step. `conclusion`: after `continue-on-error`."""
+    """Result of a step.
+
+    `conclusion`: the result after `continue-on-error`.
+    """
 
     name: str
     outcome: str = "skipped"
@@ -73,7 +78,10 @@ class Annotation:
 
 @dataclass
 class Finished:
-    """What a run of the action left. `masks`: what the log must not show."""
+    """Result of a run of the action.
+
+    `masks`: texts that the log must not show.
+    """
 
     steps: list[Step]
     outputs: dict[str, str]
@@ -103,7 +111,9 @@ class Finished:
 
 
 Other = Callable[[Mapping[str, str]], dict[str, str]]
-"""What another action does with its inputs; returns its outputs, or raises `ActionFailed`."""
+"""Function that replaces another action: it gets the inputs and returns outputs, or raises
+`ActionFailed`.
+"""
 
 
 class ActionFailed(Exception):
@@ -266,7 +276,7 @@ class _Run:
 def logged(
     command: Sequence[str | Path], *, folder: str | Path, environ: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """A program as a runner starts it: nobody types, and both streams are its log."""
+    """Run a program like a runner: without input, and with both streams in its log."""
     return subprocess.run(
         command,
         cwd=folder,
@@ -312,7 +322,7 @@ def filled(text: str, context: Mapping[str, Any], *, failed: bool = False) -> st
 
 
 def wanted(condition: str, context: Mapping[str, Any], *, failed: bool = False) -> bool:
-    """Whether an `if:` lets its step, or its job, run."""
+    """Return whether the condition of `if:` lets its step or job run."""
     text = condition.strip().removeprefix("${{").removesuffix("}}")
     if not re.search(r"\b(success|failure|always|cancelled)\(\)", text):
         text = f"success() && ({text})"
@@ -437,8 +447,9 @@ def setup_python(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def installed(temp: Path, inputs: Mapping[str, str], event: str = "") -> None:
-    """As the cache restores it: what the mode needs of the packages of the tests, and no other one.
-    Nothing where the inputs are mistaken, which the step says.
+    """Restore the packages of a mode from the tests' environment, as the cache does, and no others.
+
+    Restores nothing for invalid inputs, which the step reports.
     """
     environ = {"RUNNER_TEMP": str(temp), "GITHUB_EVENT_NAME": event} | {
         f"INPUT_{name.upper()}": value for name, value in inputs.items()
@@ -454,7 +465,7 @@ def installed(temp: Path, inputs: Mapping[str, str], event: str = "") -> None:
 
 @functools.cache
 def _files(name: str) -> list[Path]:
-    """What a package has at the top of its folder; nothing where this Python needs none of it."""
+    """List the top-level files of a package; nothing if this Python does not need it."""
     entries = [entry.partition("\\")[0] for entry in packages.read_locked_packages()[name].entries]
     markers = [Requirement(entry).marker for entry in entries]
     if not any(marker is None or marker.evaluate() for marker in markers):

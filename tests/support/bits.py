@@ -21,8 +21,8 @@ def flip(path: Path, byte: int, bit: int) -> None:
 
 
 def unnoticed(index: Path) -> None:
-    """As if an index's files had been proven as they are: the damage came while the machine ran,
-    and left their times alone.
+    """Mark an index's files as verified: the damage happened while the machine ran, and did not
+    change their times.
     """
     proven = json.loads((index / seal.VERIFIED).read_text())
     proven["files"] = {name: _identity(index / name) for name in proven["files"]}
@@ -30,7 +30,7 @@ def unnoticed(index: Path) -> None:
 
 
 def restarted(index: Path) -> None:
-    """As if the machine had been started anew since the index was proven."""
+    """Simulate a reboot of the machine since the index was verified."""
     proven = json.loads((index / seal.VERIFIED).read_text())
     (index / seal.VERIFIED).write_text(json.dumps(proven | {"boot": "an earlier one"}))
 

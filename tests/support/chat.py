@@ -21,7 +21,7 @@ KEY = "sk-opensesame-0123456789"
 
 @dataclass
 class Chat:
-    """`asked`: path, key and body of each request. `script`: what the next ones get instead of an
+    """`requests`: path, key and body of each request. `script`: what the next ones get instead of an
     answer.
     """
 

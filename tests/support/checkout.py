@@ -23,7 +23,7 @@ BRANCHES = "refs/remotes/origin/"
 
 
 def basic(token: str) -> str:
-    """What stands for the token in the header."""
+    """Return the header's encoding of the token."""
     return base64.b64encode(f"x-access-token:{token}".encode()).decode()
 
 
@@ -81,7 +81,7 @@ class Checkout:
         return repo
 
     def configure_token(self, repo: Repo, git_dir: Path | None = None) -> list[str]:
-        """Returns the keys of the repository's configuration that say where the token is.
+        """Return the keys of the repository's configuration with the path of the token.
 
         `git_dir`: a submodule's, below `.git/modules`.
         """

@@ -1,5 +1,5 @@
-"""What only tests ask of Chroma's library: whether it is there, to evaluate filters, and how an
-HNSW index was made; and Chroma's public client, in a process of its own.
+"""Functions of Chroma's library for tests only: whether it is installed, to evaluate filters, and
+the settings of an HNSW index; and Chroma's public client, in a separate process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vmrag_link.chroma.bindings import DATABASE, TENANT, ChromaStore
 
 MISSING = "" if find_spec("chromadb") else "chromadb is not installed"
 needs_chroma = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-"""Of tests that make or open a store; nothing else needs Chroma's library."""
+"""Mark of tests that make or open a store; others do not need Chroma's library."""
 
 REFUSALS = frozenset({"InvalidArgumentError", "InvalidWhereError", "ValueError", "TypeError"})
 """Chroma's errors for an argument that it does not take, by name: importing them takes 2 s."""

@@ -1,4 +1,4 @@
-"""A real `chroma run`, and a network between it and its clients that does what a test says."""
+"""A real `chroma run`, and a network between it and its clients with the faults of a test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vmrag_link.chroma_server.server import ServerAddress
 
 HOST = "127.0.0.1"
 LACKS, CHANGED = "CHROMA_SERVER_LACKS", "CHROMA_SERVER_CHANGED"
-"""What the doctor mends on a server: `test_chroma_server.py` has both."""
+"""Findings of a server that doctor repairs: `test_chroma_server.py` has both."""
 
 _PATIENCE = 60.0
 _PROGRAM = "import sys, chromadb_rust_bindings as b; b.cli(sys.argv[1:])"
@@ -77,7 +77,7 @@ class ChromaServer:
 
 
 def asked(url: str, method: str, path: str, body: object = None) -> Any:
-    """What a server says, without our client."""
+    """Return the answer of a server without vmrag's client."""
     host, port = url.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=30)
     try:
@@ -137,7 +137,7 @@ class Database:
         return {one: {"vector": vector, "text": text, "metadata": more} for one, vector, text, more in rows}
 
     def update(self, name: str, **body: Any) -> None:
-        """What somebody does to a sealed collection."""
+        """Change a sealed collection as another client does."""
         at = f"{self.root}/collections/{self.collections()[name]['id']}"
         asked(self.url, "POST", f"{at}/update", body)
 
@@ -149,7 +149,7 @@ class Database:
         asked(self.url, "DELETE", f"{self.root}/collections/{name}")
 
     def use(self, project: Project, url: str = "", **settings: str) -> None:
-        """What a person says who wants this server; nothing is put there unless a command waits."""
+        """Configure this server for a project; commands upload only if one waits."""
         expected = {"mode": "http", "url": url or self.url, "database": self.name, "share": "off", **settings}
         for name, value in expected.items():
             project.git("config", f"vmrag.chroma.{name}", value)
@@ -157,7 +157,7 @@ class Database:
 
 @pytest.fixture
 def database(chroma_run: ChromaServer, monkeypatch: pytest.MonkeyPatch) -> Database:
-    """An empty one; a silent server is asked again at once."""
+    """Return an empty database; a silent server is contacted again at once."""
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     monkeypatch.setattr(endpoint, "_open_until", {})
     return new_database(chroma_run.url)
@@ -189,10 +189,11 @@ class Request:
 
 @dataclass
 class Fault:
-    """What happens to one request. `lost`: it never arrives; `unanswered`: its answer is lost;
-    `cut`: only so many bytes of the answer come; `slow`: seconds before it does; `dripping`:
-    seconds between its bytes; `status` and `said`: what comes in its place; `rewrite`: how the answer
-    is changed.
+    """Fault of one request.
+
+    `lost`: it never arrives; `unanswered`: its answer is lost; `cut`: number of answer bytes that
+    arrive; `slow`: seconds before the answer; `dripping`: seconds between its bytes; `status` and
+    `said`: replacement of the answer; `rewrite`: function that changes the answer.
     """
 
     lost: bool = False
@@ -210,8 +211,9 @@ NO_FAULT = Fault()
 
 @dataclass
 class Network:
-    """A proxy before a real server. `rule` says what happens to a request; all are noted in
-    `asked`.
+    """A proxy before a real server.
+
+    `rule` returns the fault of a request; all are recorded in `requests`.
     """
 
     database: Database

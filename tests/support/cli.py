@@ -98,7 +98,7 @@ def driven(project: Project, body: str, *arguments: str) -> Done:
 def driven_tool(
     project: Project, body: str, tool: str, arguments: dict[str, Any], *, config: Path | None = None
 ) -> Done:
-    """As `driven`, a call of a tool; `config` names the project that is active."""
+    """Call a tool in a patched process, like `driven`; `config` names the active project."""
 
     def call() -> int:
         from tests.support.mcp import Tools
@@ -124,8 +124,8 @@ def _driven(project: Project, body: str, call: Callable[[], int]) -> Done:
 
 
 def forked(call: Callable[[], int], folder: Path, *, environ: Mapping[str, str] = os.environ) -> Done:
-    """What a process in `folder` says that is forked from this one: a third of a second less than
-    one that imports everything again.
+    """Return the output of a process in `folder` that is forked from this one: a third of a second
+    faster than one that imports everything again.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of threads, which wait for us

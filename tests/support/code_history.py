@@ -45,8 +45,8 @@ class World(Project):
             )
 
     def code(self, pin: str | bytes | None, *parents: str, mode: str = "100644", kind: str = "blob") -> str:
-        """A commit of the code with this pin: a revision, the bytes of a file (or what `mode` and
-        `kind` say), or none.
+        """Commit code with this pin: a revision, the bytes of a file (or an object of `mode` and
+        `kind`), or none.
         """
         name = ""
         if kind == "blob" and pin is not None:
@@ -114,7 +114,7 @@ def world(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World
 
 def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     isolate(monkeypatch, tmp_path / "home")
-    monkeypatch.setenv("VMRAG", "0")  # no hooks; the merge driver is none
+    monkeypatch.setenv("VMRAG", "0")  # without hooks and without the merge driver
     world = World(copy_tree(template, tmp_path / "project"))
     world.git("update-index", "-q", "--refresh")
     return world

@@ -37,12 +37,11 @@ class Contents(NamedTuple):
 
 
 def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] | None = None) -> set[tuple[str, str]]:
-    """The workspace stands at its pin, and its index equals a fresh one; returns the documents.
-    `scratch` is a new directory.
+    """Check that the workspace is at its pin, and that its index equals a new one; return the
+    documents.
 
-    What reads rows alone has left the index behind: it is brought first.
-
-    `known` keeps what was built afresh, by documents, for the next call.
+    `scratch` is a new directory. Commands that only read rows leave the index behind: it is updated
+    first. `known` keeps new indexes by documents, for the next call.
     """
     known = {} if known is None else known
     workspace = Workspace.open(project.top, QUIET)

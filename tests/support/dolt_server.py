@@ -47,7 +47,7 @@ class DoltServer:
     """Further lines of its configuration."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of its environment."""
+    """Variables of its environment."""
 
     process: subprocess.Popen[bytes] | None = None
     _private: str = ""
@@ -80,7 +80,7 @@ class DoltServer:
                 assert Path(unix).is_socket(), "that the socket is taken is only a warning"
                 return
             self.stop()
-            self.port = 0  # somebody was faster
+            self.port = 0  # another process took the port
         raise AssertionError(self.log.read_text())
 
     def stop(self, how: int = signal.SIGTERM) -> None:

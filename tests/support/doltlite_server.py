@@ -47,7 +47,7 @@ class Protection:
 
 @contextlib.contextmanager
 def doltlite_server(folder: Path, protection: Protection | None = None) -> Iterator[str]:
-    """The URL before /NAME; whoever reaches it reads and writes, or only those who have a key."""
+    """Yield the URL before /NAME; any client may read and write, or only those with a key."""
     given = [protection.certificate, protection.key, protection.clients, protection.host] if protection else []
     command = [sys.executable, "-m", "tests.support.doltlite_server", str(folder), *map(str, given)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

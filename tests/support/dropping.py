@@ -93,7 +93,7 @@ def protect(hub: Repo, name: str = "main") -> None:
 
 
 def documents(world: World, commit: str) -> dict[str, str]:
-    """What somebody who clones now has at a commit."""
+    """Return the documents of a new clone at a commit."""
     reader = world.join(f"reader-{len(list(world.top.iterdir()))}")
     reader.git("checkout", "-q", commit)
     return reader.texts()

@@ -140,8 +140,8 @@ class Engines:
         DAMAGE[self.name](folder, text)
 
     def forget(self, engine: Engine, branch: str) -> str:
-        """Let the raw engine reset the branch to the root; returns the head that nothing reaches
-        any more.
+        """Reset the branch to the root with the raw engine; return the head that nothing reaches
+        afterwards.
         """
         old = head(engine, branch)
         FORGET[self.name](engine.folder, branch, root(engine))

@@ -82,8 +82,8 @@ def push(before: str, after: str, *, ref: str = "refs/heads/main", forced: bool 
 
 
 def checkout(host: Path, folder: Path, commit: str, *, depth: int | None = 1) -> Repo:
-    """What `actions/checkout` leaves: a repository that has this commit alone, or (depth None) its
-    whole history, detached, with `origin` for its remote.
+    """Check out like `actions/checkout`: a repository with this commit alone, or (depth None) its
+    whole history, detached, with `origin` as its remote.
     """
     repo = make_repo(folder)
     repo.git("remote", "add", "origin", f"file://{host}")

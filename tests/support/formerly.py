@@ -1,5 +1,5 @@
-"""Repositories and knowledge bases that programs of former versions wrote; `tests/data/README.md`
-says what is there.
+"""Repositories and knowledge bases written by earlier versions; `tests/data/README.md` lists
+them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Stands for GitHub where a pull request is commented on: the calls for comments, artifacts and one
-pull request, as its documentation describes them, over HTTP on this machine. It cannot show that
-GitHub still answers so.
+"""A stand-in for GitHub's comments on a pull request: the calls for comments, artifacts and one
+pull request, as its documentation describes them, over HTTP on this machine.
 
-As GitHub does, it pages lists, lets whoever may write edit everybody's comments, sends whoever asks
-for an artifact elsewhere, and takes no comment that is too long.
+It cannot show that GitHub still answers so. Like GitHub, it pages lists, lets each writer edit all
+comments, redirects requests for artifacts, and rejects comments that are too long.
 """
 
 from __future__ import annotations
@@ -36,7 +35,10 @@ Answer = tuple[int, Any, dict[str, str]]
 
 @dataclass
 class Trouble:
-    """One answer instead of the right one. `done`: what was asked for happens all the same."""
+    """One answer instead of the right one.
+
+    `done`: the request still takes effect.
+    """
 
     method: str
     path: str

@@ -1,8 +1,8 @@
-"""Stands for GitHub's REST API: the calls on pull requests that the Action makes, and on who may
-write, in the shapes of GitHub's documentation. It cannot show that GitHub still answers so.
+"""A stand-in for GitHub's REST API: the calls on pull requests that the Action makes, and on write
+permissions, in the shapes of GitHub's documentation.
 
-As GitHub does, it opens no second pull request of the same branches, and tells nothing to whoever
-has another token.
+It cannot show that GitHub still answers so. Like GitHub, it opens no second pull request of the
+same branches, and reveals nothing to other tokens.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ EXISTS = {
 
 @dataclass
 class GitHubApi:
-    """`pulls`: what is open; `listed`: what lists of a page at a time tell; `people`: who may do
-    what, whatever lists say of them. `refuses`: the repository's settings forbid it. `late`: lists
-    show a pull request only after somebody tried to open it again.
+    """State of the API.
+
+    `pulls`: open pull requests; `listed`: content of the paged list; `people`: permissions of
+    users, which may differ from lists. `refuses`: the repository's settings forbid it. `late`:
+    lists show a pull request only after a second attempt to open it.
     """
 
     url: str

@@ -21,8 +21,10 @@ ME, SOMEBODY = 7, 8
 
 @dataclass
 class GitLabApi:
-    """`fails`: what the next requests of a method answer instead, status and headers; with
-    `after`, when they have done what was asked.
+    """State of the API.
+
+    `fails`: answers to the next requests of a method, status and headers; with `after`, the
+    requests take effect first.
     """
 
     url: str

@@ -1,8 +1,8 @@
-"""Every hint that a command prints is run, in the state that printed it: it has to help.
+"""Run each hint that a command prints, in the state that printed it: it must help.
 
-`VMRAG_WALK_HINTS=1 pytest …` walks the hints of all commands that these tests type; a sample is in
-every run (`tests/integration/test_hints.py`). The repositories of a test lie in one folder; while a
-hint is tried, a copy stands in its place, at the same paths, and is thrown away.
+`VMRAG_WALK_HINTS=1 pytest …` runs the hints of all commands of these tests; a sample is in each run
+(`tests/integration/test_hints.py`). The repositories of a test are in one folder; while a hint
+runs, a copy takes its place at the same paths, and is discarded.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def as_it_stands(command: str) -> str:
 
 
 def ways(hint: str, typed: Callable[[str], str] = as_it_stands) -> list[list[str]]:
-    """The ways out that it names, each as commands to type one after the other, as far as they can
-    be typed: `typed` is what somebody makes of a command; empty where it takes somebody else.
+    """List the ways out of a hint, each as commands to type in order, if they can be typed.
+
+    `typed` turns a command into the typed one; the list is empty if another user must act.
     """
     result = []
     for way in re.split(r"[;(]|,? or |\n|\. ", hint):
@@ -84,16 +85,19 @@ def _is_command(text: str) -> bool:
 
 
 def destroys(command: str) -> bool:
-    """Whether it discards what nothing brings back: that is never there to paste."""
+    """Return whether a command discards something irreversibly: such a command must never be
+    printed to paste.
+    """
     words = shlex.split(command)
     return words[:1] == ["rm"] or ("--force" in words and words[1] in ("push", "uninstall"))
 
 
 def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
-    """What is wrong with a way out; None: it helps.
+    """Return the problem of a way out; None: it helps.
 
-    `again` runs what failed once more, and says whether it fails in the same way. A way helps if
-    its commands succeed and what failed does not fail so after them, or if they show something.
+    `again` repeats the failed command, and returns whether it fails in the same way. A way helps if
+    its commands succeed and the failed command does not fail in the same way after them, or if they
+    show something.
     """
     environ = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for command in way:
@@ -118,12 +122,12 @@ def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
 
 
 def looks(command: str) -> bool:
-    """Whether it shows something, and does nothing else."""
+    """Return whether a command only shows something."""
     return any(part in _LOOKING for part in command.split()[1:2] + command.split()[-1:])
 
 
 def tried(folder: Path, work: Callable[[], str | None]) -> str | None:
-    """Run `work` while a copy of the folder stands in its place; open files stay those of the
+    """Run `work` while a copy takes the place of the folder; open files stay those of the
     original.
     """
     aside = folder.with_name(f"{folder.name}.aside")

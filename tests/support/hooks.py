@@ -1,5 +1,6 @@
-"""Hooks under real git. A recorder stands where the interpreter does: it tells when Python would
-start, and with what.
+"""Hooks under real git.
+
+A recorder takes the place of the interpreter: it records when Python would start, and its input.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Stage:
         self.recorder.write_text(f"#!/bin/sh\nexit {code}\n")
 
     def apply(self, repo: Repo | None = None) -> None:
-        """What a sync leaves behind."""
+        """Write the state that a sync leaves."""
         places = plumbing.locate_work_tree((repo or self.repo).top)
         places.work_tree_folder.mkdir(exist_ok=True)
         places.applied.write_bytes(encode_applied(plumbing.read_head(places).symbolic, plumbing.read_pin_bytes(places)))
@@ -121,7 +122,7 @@ def with_remote(repo: Repo) -> Repo:
 
 
 class Log:
-    """What the hooks wrote, since the last call; `recorder` stands where Python does."""
+    """Lines that the hooks wrote since the last call; `recorder` takes the place of Python."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -168,7 +169,7 @@ def does_everything(repo: Repo, log: Log, *, branch: str = "main", **environ: st
 
 
 def both(*names: str, hooks=("pre-commit", "post-checkout", "post-merge", "pre-push")) -> dict[str, list[str]]:
-    """What is written where these run once each, in this order; others than ours have these
+    """Return the expected lines if these run once each, in this order; other managers have these
     hooks.
     """
     return {

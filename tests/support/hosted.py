@@ -106,7 +106,9 @@ class Ci:
         return {}
 
     def look_for_secrets(self, finished: Finished, token: str) -> None:
-        """Every form of the token is masked before it could be shown, and it lies nowhere."""
+        """Check that each form of the token is masked before it could be shown, and is in no
+        file.
+        """
         shown = "\n".join(line for line in finished.log.splitlines() if not line.startswith("::add-mask::"))
         assert token in finished.masks or not token or not finished.step("prepare").outputs
         for mask in finished.masks:

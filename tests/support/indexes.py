@@ -1,4 +1,4 @@
-"""Where the index of a project lies on the disk."""
+"""Paths of the index of a project on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vmrag_link.index.view import segments_folder
 
 
 def view_of(project: Project, revision: str | None = None) -> Path:
-    """The view of a revision; of the pinned one, if none is named."""
+    """Return the view of a revision, by default of the pinned one."""
     [path] = [
         folder for folder in folders(project.shared / "views") if folder.name.startswith(revision or project.pinned)
     ]
@@ -30,11 +30,11 @@ def copy_of(project: Project) -> Path:
 
 
 def folders(root: Path) -> list[Path]:
-    """The directories in a folder, which is there, that are not in the making."""
+    """List the finished directories in an existing folder."""
     return [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
 
 
 def unfinished(project: Project) -> list[Path]:
-    """Views and segments that somebody is at, or has left."""
+    """List unfinished views and segments, of running or killed processes."""
     roots = [project.shared / "views", project.shared / "segments"]
     return [path for root in roots for path in root.iterdir() if path.name.startswith(".") and path.is_dir()]

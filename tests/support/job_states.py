@@ -1,6 +1,8 @@
-"""What happened on GitHub before a job ran: each state prepares the hosted repository and returns
-the event that starts the job. They start from `build`'s world: `main`, and of `topic` and `clash`
-what `dropping.part` says; golden queries are asked.
+"""Events on GitHub before a job: each state prepares the hosted repository and returns the event
+that starts the job.
+
+They start from `build`'s world: `main`, and `topic` and `clash` of `dropping.part`, with golden
+queries.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def build(top: Path, shared: Path) -> None:
 
 
 def push(g: GitHub, *, before: str = "", sha: str = "") -> Event:
-    """To `main`: the last commit, unless more is said."""
+    """Push to `main`: by default the last commit."""
     sha = sha or g.tip
     return Event("push", events.push(before or g.world.hub.git("rev-parse", f"{sha}~1"), sha), sha)
 
@@ -60,7 +62,10 @@ def pull_request(g: GitHub, head: str, *, source: Any = OWN) -> Event:
 
 
 def closed(g: GitHub, before: str, head: str, landed: str) -> Event:
-    """A pull request that a button has just merged. Its ref is unqualified, as GitHub says it."""
+    """Close a pull request that a button has just merged.
+
+    Its ref is unqualified, as in GitHub's events.
+    """
     g.world.hub.git("update-ref", HEAD, head)
     g.world.hub.git("update-ref", "refs/heads/main", landed)
     fields = {"action": "closed", "merged": True, "merge_commit_sha": landed}
@@ -119,7 +124,7 @@ def pushed_after(g: GitHub, landed: Landed) -> Event:
 
 
 def unpushed(g: GitHub) -> Event:
-    """Whoever pushed has no hooks: the code is there, and its knowledge is not."""
+    """Push without hooks: the code arrives, and its knowledge is missing."""
     _write(g, otters=OTTERS)
     g.ada.git("push", "-q", "--no-verify", "origin", "main")
     return push(g)
@@ -133,7 +138,7 @@ def behind(g: GitHub) -> Event:
 
 
 def taken_back(g: GitHub) -> Event:
-    """Somebody pushes by force what does not have the last commit, and its knowledge, any more."""
+    """Push by force without the last commit and its knowledge."""
     old = g.tip
     code(g, "rewritten", "main~1", **{"other.py": "pass\n"})
     g.world.hub.git("update-ref", "refs/heads/main", "rewritten")
@@ -145,7 +150,7 @@ def squashed(g: GitHub) -> Event:
 
 
 def moved_on(g: GitHub) -> Event:
-    """Somebody else has pushed before the job begins."""
+    """Push another commit before the job begins."""
     event = push(g)
     write(g, otters=OTTERS)
     return event
@@ -287,7 +292,7 @@ def adopted(g: GitHub) -> Event:
 
 
 def hostile_settings(g: GitHub) -> Event:
-    """Whatever may be asked or run by a person's own settings."""
+    """Use settings of a user that contact or run anything."""
     elsewhere = f"{g.url}/mallory/project"
     text = f"remote: git+{elsewhere}.git\nembedding:\n  model: hash\n  model_path: {elsewhere}\n"
     return pull_request(g, code(g, "fix", **{".vmrag.yaml": text}), source=FORK)
@@ -346,7 +351,7 @@ def merged_by_squash(g: GitHub) -> Event:
 
 
 def merged_by_rebase(g: GitHub) -> Event:
-    """Each commit anew on top of `main`, which has more code by now."""
+    """Recreate each commit on top of `main`, which has more code by now."""
     head = write(g, "otters", otters=OTTERS, more="More.\n")
     g.ada.git("switch", "-q", "main")
     before = code(g)
@@ -368,7 +373,7 @@ def squashed_with_the_pin_of_main(g: GitHub) -> Event:
 
 
 def fork_reported(g: GitHub) -> Event:
-    """Its own job could not comment, and has left what to say."""
+    """Leave the data of a comment: the fork's own job could not comment."""
     event = fork_with_knowledge(g)
     assert g.job("knowledge report", event, given={"comment": "true"}).passed
     [(name, uploaded)] = g.uploads.items()

@@ -151,8 +151,8 @@ class Knowledge:
         return target
 
     def bring_working(self, folder: Path, revision: str, *, base: Path | None = None) -> IndexUpdate:
-        """Let an index that stands at a revision follow the uncommitted documents, or make it from
-        the view `base`.
+        """Update an index at a revision to the uncommitted documents, or make it from the view
+        `base`.
         """
         with self.draft(base or folder) as draft:
             brought = self.indexer.update_index(draft, WorkingSet(BRANCH), base=revision)

@@ -1,4 +1,4 @@
-"""A server on this machine, for what stands for somebody else's API."""
+"""A server on this machine, as a stand-in for foreign APIs."""
 
 from __future__ import annotations
 

@@ -150,8 +150,9 @@ class Tools:
 
 
 class Yes(dict[str, bool]):
-    """The person says yes to every address, and whether it is to be remembered. Folders have to be
-    below a root all the same.
+    """Confirm each address, and whether to remember it.
+
+    Folders must still be below a root.
     """
 
     def __init__(self, project: Project, *, remember: bool = False) -> None:
@@ -172,8 +173,9 @@ def warned(result: Mapping[str, Any]) -> set[str]:
 
 @contextlib.contextmanager
 def connected(server: Any, *, mode: str = "auto") -> Iterator[Client]:
-    """The official client on a `KnowledgeServer` in this process, for a test that is no coroutine.
-    Modes as the client names them.
+    """Connect the official client to a `KnowledgeServer` in this process, for a synchronous test.
+
+    Modes have the client's names.
     """
     from anyio.from_thread import start_blocking_portal
     from mcp.client import Client as Official

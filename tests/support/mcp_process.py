@@ -18,14 +18,17 @@ from typing import Any
 from tests.support.pace import slack
 
 PROGRAM = (sys.executable, "-m", "vmrag_link.cli.mcp")
-"""As `vmrag-mcp`, which an editable installation may not have yet."""
+"""Command of `vmrag-mcp`, which an editable installation may not have yet."""
 
 PATIENCE = 30
 HANDSHAKE = "2025-06-18"
 
 
 class Process:
-    """A server in `cwd`. What it prints is read at once, so that it never waits for us."""
+    """A server in `cwd`.
+
+    Its output is read at once, so that it never waits for the test.
+    """
 
     def __init__(self, cwd: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
         self.errors = cwd.parent / f"stderr-{time.monotonic_ns()}"
@@ -40,7 +43,7 @@ class Process:
             )
         self.lines: queue.Queue[bytes | None] = queue.Queue()
         self.paused = threading.Event()
-        """Set: nobody reads what the server says."""
+        """If set, the server's output is not read."""
         self._answers: dict[Any, Any] = {}
         self._ids = itertools.count(1)
         self.reader = threading.Thread(target=self._read, daemon=True)

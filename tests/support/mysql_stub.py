@@ -74,7 +74,7 @@ def _column(name: str, kind: int, charset: int) -> bytes:
 
 
 def greet(conversation: Conversation) -> None:
-    """The beginning, up to what the client says of itself."""
+    """Greet, up to the client's description of itself."""
     low, high = ABILITIES & 0xFFFF, ABILITIES >> 16
     conversation.say(
         b"\x0a8.0.33\0"

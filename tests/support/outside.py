@@ -1,5 +1,6 @@
-"""What a stranger would like to reach, watched: ports, programs and a folder. `Outside.contacts`
-tells who was there.
+"""Targets of an attacker, watched: ports, programs and a folder.
+
+`Outside.contacts` lists the contacts.
 """
 
 from __future__ import annotations

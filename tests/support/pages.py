@@ -63,7 +63,7 @@ def newcomer(files: Mapping[str, str]) -> Iterator[Project]:
 
 
 def session(steps: Iterable[str], run: Callable[[str, list[str]], str]) -> str:
-    """Commands as they are typed, each with what `run` says that it prints; revisions `steady`."""
+    """Format commands as they are typed, each with the output of `run`; revisions are `steady`."""
     return steady("".join(f"$ {step}\n{run(*_split(step))}" for step in steps))
 
 
@@ -80,12 +80,12 @@ def told(
     home: Path,
     begin: Callable[[Project, str], None] = lambda project, story: None,
 ) -> dict[str, str]:
-    """What the steps of each story print, one story after the other, by the story's name. `begin`
-    brings the project to where a story begins.
+    """Return the output of the steps of each story, one story after the other, by the story's name.
 
-    `cd` goes to another project, a step that begins with `#` says what happens elsewhere: both are
-    shown as they are, and `run` is asked what the other steps, and those with `#`, print. Revisions
-    are `steady`, times are one, and the folder `home` is called /home/ada.
+    `begin` brings the project to the start of a story. `cd` goes to another project, and a step
+    that begins with `#` describes an event elsewhere: both are shown unchanged, and `run` returns
+    the output of the other steps, and of those with `#`. Revisions are `steady`, all times are
+    equal, and the folder `home` is shown as /home/ada.
     """
     parts = []
     for story, steps in stories.items():
@@ -109,14 +109,14 @@ def know(project: Project, message: str) -> None:
 
 
 def record(project: Project, message: str) -> None:
-    """As `know`, and commit it with the code."""
+    """Store the document like `know`, and commit it with the code."""
     know(project, message)
     project.git("add", "-A")
     project.git("commit", "-q", "--no-verify", "-m", message)
 
 
 def vmrag_says(project: Project, arguments: list[str]) -> str:
-    """What a command prints, whether it succeeds or not."""
+    """Return the output of a command, for any exit code."""
     result = project.vmrag(*arguments, code=None)
     return result.out + result.err
 
@@ -136,10 +136,10 @@ def steady(
     revision: str = REVISION,
     made: Callable[[bytes], str] = lambda number: hashlib.sha256(number).hexdigest(),
 ) -> str:
-    """Each revision, which holds the time, replaced by one that depends on where it stands first,
-    the same where it is short and where it is whole.
+    """Replace each revision, which contains the time, by one that depends on the place of its first
+    use, equal for short and full forms.
 
-    `made` is one of a number.
+    `made` makes one from a number.
     """
     names: dict[str, str] = {}
 

@@ -12,7 +12,7 @@ from tests.support.chroma_server import Database
 from tests.support.mcp import Tools
 from tests.support.services import KEY, Services
 from tests.support.terminal import Project, copied, derived, opened
-from tests.support.terminal import template as template  # noqa: PLC0414  a fixture of ours
+from tests.support.terminal import template as template  # noqa: PLC0414  a vmrag fixture
 from vmrag_link.engines.base import VECTORS_BRANCH
 
 services = support.services
@@ -47,7 +47,7 @@ def build(project: Project) -> None:
 def paid(
     paid_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, services: Services, database: Database
 ) -> Project:
-    """A copy of it, which uses the server of `database`; the service has not been asked."""
+    """Return a copy that uses the server of `database`; the service has no requests yet."""
     project = copied(paid_template, tmp_path, monkeypatch)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     project.git("config", "vmrag.embedding.openai-url", services.base("openai"))
@@ -61,7 +61,7 @@ def share(project: Project) -> None:
 
 
 def another_machine(project: Project, folder: Path) -> Project:
-    """What a clone there has: knowledge and settings, no index and no vectors."""
+    """Return a clone on another machine: knowledge and settings, no index and no vectors."""
     shutil.copytree(project.top, folder, symlinks=True)
     other = Project(folder)
     other.forget_indexes()
@@ -72,7 +72,7 @@ def another_machine(project: Project, folder: Path) -> Project:
 
 
 def unvouched(project: Project) -> None:
-    """Nobody vouches for vectors any more."""
+    """Remove all vouchers of vectors."""
     with opened(project) as ws, ws.engine.write_lock("test"):
         branch = ws.engine.find_branch(VECTORS_BRANCH)
         assert branch is not None
@@ -80,5 +80,5 @@ def unvouched(project: Project) -> None:
 
 
 def paid_texts(services: Services) -> list[str]:
-    """What the service was asked to embed."""
+    """List the texts that the service was requested to embed."""
     return [text for request in services.requests for text in request.texts]

@@ -98,7 +98,7 @@ class World:
         return User(self.top / "ada", self.top / "home-ada")
 
     def join(self, name: str, *options: str, url: str = "") -> User:
-        """Somebody clones, and does nothing else."""
+        """Clone as a new user, without further steps."""
         user = member(self, name)
         user.top.mkdir()
         user.git("clone", "-q", *options, url or str(self.hub.top), ".")
@@ -113,8 +113,8 @@ class World:
         return made
 
     def holds(self, revision: str, *, at: Repo | None = None) -> bool:
-        """Whether the knowledge base on a bare repository reaches a revision; somebody without
-        anything looks.
+        """Return whether the knowledge base on a bare repository reaches a revision, as seen by a
+        new clone.
         """
         looker = self.top / "looker"
         shutil.rmtree(looker, ignore_errors=True)
@@ -126,7 +126,7 @@ class World:
 
 
 def member(world: World, name: str) -> User:
-    """Somebody of this world, with a home directory."""
+    """Return a user of this world, with a home directory."""
     return User(world.top / name, _home(world.top, name))
 
 
@@ -176,7 +176,7 @@ def arrive(source: Path, top: Path) -> World:
 
 @pytest.fixture
 def newcomer(world: World) -> Project:
-    """A git repository that knows of nobody, without a knowledge base."""
+    """Return a git repository without remotes and without a knowledge base."""
     project = new_project(world.top / "newcomer")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "code")

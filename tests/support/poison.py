@@ -1,4 +1,4 @@
-"""Ways to spoil vectors that travel by a store that anybody may write to."""
+"""Ways to spoil vectors that travel by a store with untrusted writers."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def endless_view(folder: Path) -> None:
 
 
 FORGED: tuple[Poison, ...] = (forged_vectors, swapped_vectors, vectors_of_no_number)
-"""What only the model finds."""
+"""Damage that only the model finds."""
 
 LEFT_OUT: tuple[Poison, ...] = (
     truncated,
@@ -135,4 +135,4 @@ LEFT_OUT: tuple[Poison, ...] = (
     foreign_name,
     endless_view,
 )
-"""What gives no vector to use."""
+"""Data without usable vectors."""

@@ -37,7 +37,7 @@ def gitlab_documents() -> tuple[Any, Any]:
 
 
 def lines(service: str) -> str:
-    """What the service's own program hands to bash."""
+    """Return the script that the service's own program passes to bash."""
     match service:
         case "gitlab":
             return "\n".join(["set -eo pipefail", *gitlab_documents()[1]["knowledge"]["script"]])

@@ -20,7 +20,7 @@ of the loop, of merges, of replays and of two users run on each.
 """
 
 HOOKS_PLACE = os.environ.get("VMRAG_TEST_HOOKS", "files")
-"""Where hooks of tests are that are not about that, whichever git is here."""
+"""Place of hooks in tests of other subjects, with any installed git."""
 
 ENGINE_CLASS = {
     "doltlite": "vmrag_link.engines.doltlite.engine import DoltliteEngine",
@@ -29,7 +29,7 @@ ENGINE_CLASS = {
 """For `from … as m` in a child process whose engine a test patches."""
 
 DATABASE_FILE = {"doltlite": "kb.doltlite", "dolt": f".dolt/noms/{'v' * 32}"}[ENGINE]
-"""What an engine writes into, in the folder of the knowledge base."""
+"""File in the folder of the knowledge base that an engine writes."""
 
 UNTENDED = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
 """For git's configuration. Without the last two every commit, fetch and push starts a process that
@@ -63,7 +63,7 @@ def isolate(monkeypatch, home: Path) -> None:
     monkeypatch.setenv("GIT_COMMITTER_DATE", DATE)
     monkeypatch.setenv("GIT_TERMINAL_PROMPT", "0")
     monkeypatch.setenv("GIT_EDITOR", "true")
-    monkeypatch.setenv("GIT_PAGER", "cat")  # which is none
+    monkeypatch.setenv("GIT_PAGER", "cat")  # which is not a pager
 
 
 ON = {SWITCH: "1"}
@@ -77,7 +77,7 @@ class Repo:
     top: Path
 
     def git(self, *arguments: str, check: bool = True, env: dict[str, str] | None = None, stdin: str = "") -> str:
-        """What git printed on stdout; raises with what it said when `check` and it failed."""
+        """Run git and return its stdout; raise its output if `check` is set and it fails."""
         result = self.run(*arguments, env=env, stdin=stdin)
         if check and result.returncode != 0:
             raise AssertionError(f"git {' '.join(arguments)}: {result.returncode}\n{result.stdout}{result.stderr}")

@@ -24,7 +24,7 @@ from tests.support.terminal import SCRIPT, Project
 
 
 class Screen:
-    """One run, over when the block ends; `said` is everything that came."""
+    """One run, over when the block ends; `said` is all output."""
 
     def __init__(self, project: Project, *arguments: str, columns: int = 80, **environ: str) -> None:
         self.said = ""
@@ -49,7 +49,7 @@ class Screen:
         self.close()
 
     def expect(self, text: str) -> str:
-        """What was said from the last answer up to where the text comes."""
+        """Return the output since the last answer, up to the text."""
         start = len(self.said)
         until = time.monotonic() + 30
         while text not in self.said[start:]:
@@ -75,7 +75,7 @@ class Screen:
         waiting.register(self._master, select.POLLIN)
         try:
             data = os.read(self._master, 4096) if waiting.poll(max(0, until - time.monotonic()) * 1000) else b""
-        except OSError:  # Linux says so when the other side is closed
+        except OSError:  # Linux reports a closed other side this way
             data = b""
         self.said += data.decode(errors="replace")
         return bool(data)

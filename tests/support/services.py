@@ -123,7 +123,7 @@ def services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
 
 @contextlib.contextmanager
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
-    """As `services`, for templates."""
+    """Start `services` for templates."""
     for variable in KEYS.values():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))

@@ -1,6 +1,6 @@
-"""What strangers write into `.dolt-version` and `.vmrag.yaml`: all of it is read by
-`tests/unit/test_strangers.py`, and of each kind
-some by a person who checks it out (`tests/integration/test_hostile_pins.py`; with `--long`, all).
+"""Hostile `.dolt-version` and `.vmrag.yaml` files: `tests/unit/test_strangers.py` reads all of
+them, and `tests/integration/test_hostile_pins.py` checks out some of each kind (with `--long`,
+all).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ SETTINGS = "embedding:\n  model: hash\n"
 UNKNOWN = "0123456789abcdef0123456789abcdef01234567"
 SECRET = "opensesame"
 
-# {a} {b} {c} are ports on which somebody listens, {out} is a watched folder, {origin} the code's
+# {a} {b} {c} are listening ports, {out} is a watched folder, {origin} the code's
 # own remote by its path.
 
 UNTRUSTED = {
@@ -68,7 +68,7 @@ SEEN = {
     "a repository": "file {out}/kb.git/HEAD",
     "a repository through a link": "file {out}/kb.git/HEAD",
 }
-"""With what ends what a recorder notes where somebody agreed to the remote."""
+"""End of the recorded contact after an agreement to the remote."""
 
 IMPOSSIBLE = {
     "a transport helper": "ext::sh -c 'touch {out}/pwned'",

@@ -22,13 +22,13 @@ def build_once(
     *,
     by: Callable[..., object] | None = None,
 ) -> Path:
-    """The folder `name` of this run; the first worker that asks for it builds it with
+    """Return the folder `name` of this run; the first worker that needs it builds it with
     `build(folder)`.
 
-    The folder exists and is empty when `build` gets it. git and vmrag see a home of their own
-    meanwhile. Whoever gets the folder copies it and writes nothing into it: other workers read it.
-    `by`: the function that stands for `build`, where that one is made anew each time. A name
-    belongs to one function.
+    The folder exists and is empty when `build` gets it. git and vmrag use a separate home during
+    that time. A caller copies the folder and writes nothing into it: other workers read it. `by`:
+    the function that identifies `build`, if that one is created each time. A name belongs to one
+    function.
     """
     code = (by or build).__code__
     maker = f"{code.co_filename}:{code.co_firstlineno}"

@@ -47,7 +47,7 @@ class Done:
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error that stands on stderr as JSON; stdout is empty then."""
+        """Return the error on stderr as JSON; stdout is empty then."""
         assert self.out == ""
         return json.loads(self.err[self.err.index("{") :])["error"]
 
@@ -69,7 +69,7 @@ class Project(Repo):
     def walk(
         self, failed: Done, arguments: tuple[str, ...], stdin: str = "", env: dict[str, str] | None = None
     ) -> None:
-        """Run what the hint of a failed command says, on a copy: it has to help."""
+        """Run the hint of a failed command, on a copy: it must help."""
         hint, folder = hints.of(failed.err), hints.folder_of_test(self.top)
         if not hint or folder is None:
             return
@@ -91,7 +91,7 @@ class Project(Repo):
             return Done(run(arguments), out.getvalue(), err.getvalue())
 
     def ask(self, *arguments: str, code: int = 0, **options: Any) -> Any:
-        """What the command answers as JSON."""
+        """Return the command's answer as JSON."""
         return self.vmrag(*arguments, "--json", code=code, **options).json
 
     def start(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Done:
@@ -139,7 +139,7 @@ class Project(Repo):
         return report
 
     def run_quietly(self, *arguments: str) -> Done:
-        """Whatever the exit code is."""
+        """Run with any exit code."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(["-C", str(self.top), *arguments])
@@ -175,7 +175,7 @@ class Project(Repo):
 
     @property
     def own(self) -> Path:
-        """What vmrag keeps for this work tree alone."""
+        """Return vmrag's folder for this worktree alone."""
         return Path(self.git("rev-parse", "--path-format=absolute", "--git-dir")) / "vmrag"
 
     @property
@@ -190,7 +190,7 @@ class Project(Repo):
 
     def consistent(self) -> bool:
         """In sync, and the index equals one that is built afresh from the knowledge base."""
-        result = self.answers(), self.ask("list")  # which counts chunks where an index is there: the answers bring it
+        result = self.answers(), self.ask("list")  # it counts chunks if an index exists: the answers build it
         self.forget_indexes()
         return result == (self.answers(), self.ask("list"))
 
@@ -268,8 +268,9 @@ def opened(project: Project) -> Iterator[Workspace]:
 
 
 def on_a_terminal(project: Project, *arguments: str, pager: str) -> str:
-    """What a person sees, escape sequences included; `pager`: as GIT_PAGER names it, else
-    git's."""
+    """Return the visible output, including escape sequences; `pager`: value of GIT_PAGER, else
+    git's own.
+    """
     ours, theirs = pty.openpty()
     environ = {name: value for name, value in os.environ.items() if name != "GIT_PAGER"}
     environ |= {"GIT_PAGER": pager} if pager else {}
@@ -277,7 +278,7 @@ def on_a_terminal(project: Project, *arguments: str, pager: str) -> str:
     with subprocess.Popen([SCRIPT, *arguments], cwd=project.top, env=environ, **streams) as process:
         os.close(theirs)
         shown = b""
-        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+        with contextlib.suppress(OSError):  # Linux reports a closed other side this way
             while part := os.read(ours, 65536):
                 shown += part
     os.close(ours)

@@ -1,5 +1,5 @@
-"""What `strace` saw of a command: which files it wrote through before it renamed them, and before
-it removed others; which processes a hook started.
+"""Events that `strace` recorded of a command: which files it synced before it renamed them, and
+before it removed others; which processes a hook started.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Event(NamedTuple):
 
 
 def require() -> None:
-    """Skip where there is no strace, or where nobody may trace."""
+    """Skip without strace, or without the permission to trace."""
     works = shutil.which("strace") and subprocess.run(["strace", "-o", os.devnull, "true"], check=False).returncode == 0
     if not works:
         pytest.skip("strace is not installed, or may trace nothing here")
@@ -70,7 +70,7 @@ def trace_tool(project: Project, tool: str, arguments: str, config: Path) -> tup
 
 
 def _events(log: str, top: Path) -> list[Event]:
-    """Those of calls that succeeded, in their order; a path is as the kernel knows it."""
+    """Return the events of successful calls, in order; paths are those of the kernel."""
     result = []
     git: set[str] = set()
     for pid, rest in _calls(log):
@@ -96,8 +96,8 @@ _RUNS = re.compile(r'execve\("[^"]*", \["?(.*?)"?\](?:, .*)? = 0$')
 
 
 def hook_processes(project: Project, hook: str, *arguments: str) -> list[str]:
-    """What each process ran that git's hook was or led to, while git ran with these arguments;
-    empty for a shell that ran on for itself.
+    """List the programs of each process that git's hook started, directly or indirectly, while git
+    ran with these arguments; empty for a shell that ran on for itself.
     """
     log = project.top.parent / "trace"
     strace = ["strace", "-f", "-qq", "-s", "200", "-e", f"trace={_STARTS}", "-e", "signal=none", "-o", str(log)]

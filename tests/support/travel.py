@@ -244,8 +244,10 @@ def child(body: str, **environ: str) -> subprocess.Popen[str]:
 
 
 def at_once(go: Path, bodies: Mapping[str, str]) -> list[str]:
-    """What programs print that start together: each, by its name, says `go` + name when it is
-    ready, and waits for `go`. All of them succeed.
+    """Return the output of programs that start together: each prints `go` + name when it is ready,
+    and waits for `go`.
+
+    All of them succeed.
     """
     running = [child(body) for body in bodies.values()]
     try:
@@ -282,8 +284,8 @@ is not.
 
 @contextlib.contextmanager
 def git_server(folder: Path, *, user: str = "", password: str = "", gate: Gate | None = None) -> Iterator[GitServer]:
-    """git's own `http-backend` for the repositories in the folder; everybody may push, or only who
-    says user and password, or whom the `gate` lets through.
+    """Serve the repositories in the folder with git's own `http-backend`; all clients may push, or
+    only those with user and password, or those that the `gate` admits.
     """
     expected = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
     ask = gate or (lambda _, given: 401 if expected and given.replace("basic", "Basic") != expected else 0)
@@ -370,7 +372,7 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
     if program is None:
         pytest.skip("sshd is not installed")
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where it locks itself up while it talks to strangers
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # its chroot while it talks to clients
     folder.mkdir(mode=0o700)
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
@@ -412,6 +414,6 @@ def _await(port: int) -> None:
 
 @contextlib.contextmanager
 def silent_server() -> Iterator[int]:
-    """The port of a host that lets everybody in and never says a word."""
+    """Yield the port of a host that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]

@@ -37,5 +37,5 @@ def kept(project: Project) -> dict[str, str]:
 
 
 def holding(folder: Path, text: bytes) -> list[Path]:
-    """The files in which a text stands."""
+    """List the files that contain a text."""
     return [path for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]

@@ -25,9 +25,7 @@ def public_or_here(address: Any) -> bool:
 
 
 def limits(lookup: Callable[[str], list[str]] | None = None, **more: Any) -> FetchLimits:
-    """Limits under which the server of this machine can be asked, and nothing else that is
-    private.
-    """
+    """Return limits that permit the server of this machine, and no other private host."""
     resolver = Resolver(permits=public_or_here, **({"lookup": lookup} if lookup else {}))
     return FetchLimits(**{"timeout_s": 5, "resolver": resolver} | more)
 
@@ -46,8 +44,9 @@ Page = tuple[int, dict[str, str], bytes] | bytes | str | Callable[[BaseHTTPReque
 
 @dataclass
 class Website:
-    """`pages` by their paths; whatever else is asked for is not there. `tunnels`: whether it is a
-    proxy for encrypted pages, too.
+    """A server of `pages` by their paths; other paths are missing.
+
+    `tunnels`: whether it is also a proxy for encrypted pages.
     """
 
     scheme: str = "http"
@@ -76,7 +75,7 @@ class Website:
             request.wfile.write(content)
 
     def tunnel(self, request: BaseHTTPRequestHandler) -> None:
-        """As a proxy does: to this machine, whatever the host is called."""
+        """Connect like a proxy: to this machine, for each host name."""
         self.requests.append(Asked(request.path, {name.lower(): value for name, value in request.headers.items()}))
         if not self.tunnels:
             request.send_error(403)

@@ -1,9 +1,8 @@
-"""Whole jobs of the workflows that docs/ shows, run by what stands for GitHub: its git host, which
-knows what the job's token may do, its API, and its runner. `actions_runner` runs the Action's
-steps.
+"""Whole jobs of the workflows in docs/, run by a stand-in for GitHub: its git host, which knows the
+permissions of the job's token, its API, and its runner.
 
-The other steps of a job are run as they stand in the file; what a step downloads from the package
-index is left out, because the environment of the tests has it.
+`actions_runner` runs the Action's steps. The other steps of a job run unchanged; downloads from the
+package index are omitted, because the environment of the tests has the packages.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True)
 class Event:
-    """What GitHub starts a workflow for."""
+    """Event for which GitHub starts a workflow."""
 
     name: str
     payload: Any
@@ -88,7 +87,10 @@ class Event:
 
 @dataclass
 class Ran:
-    """What became of a job. `ours`: of the Action; None where its step, or the job, did not run."""
+    """Result of a job.
+
+    `ours`: the result of the Action; None if its step, or the job, did not run.
+    """
 
     ours: Finished | None = None
     scripts: list[subprocess.CompletedProcess[str]] = field(default_factory=list)
@@ -101,14 +103,17 @@ class Ran:
 
 @dataclass
 class Access:
-    """What the host lets the job's token do. `forks`: whether strangers may read the fork."""
+    """Permissions of the job's token on the host.
+
+    `forks`: whether the public may read the fork.
+    """
 
     writes: bool = False
     forks: bool = True
     requests: list[tuple[str, str]] = field(default_factory=list)
 
     def gate(self, path: str, given: str) -> int:
-        """As GitHub answers: a private repository is not there for whoever may not see it."""
+        """Answer like GitHub: a private repository is missing for clients that may not see it."""
         self.requests.append((path, given))
         is_authorized = given.lower() == f"basic {basic(TOKEN)}".lower()
         if not path.startswith(f"/{OWN['full_name']}/"):
@@ -130,8 +135,10 @@ class GitHub(Ci):
     read_only: bool = False
 
     def job(self, recipe: str, event: Event, *, given: Mapping[str, str] | None = None, besides: str = "") -> Ran:
-        """`given`: inputs of the Action beside those of the recipe; `besides`: an event that the
-        recipe does not listen to, and somebody's copy of it does.
+        """Run the job of a recipe.
+
+        `given`: further inputs of the Action; `besides`: an event that the recipe does not listen
+        to, but a modified copy of it does.
         """
         workflow = recipes()[recipe]
         listens = workflow["on"]
@@ -171,7 +178,7 @@ class _Job:
         granted = dict(self.definition["permissions"])
         if self.given.get("comment") == "true":
             granted["pull-requests"] = "write"
-        if self.event.of_fork or self.github.read_only:  # of a fork, whatever its workflow says
+        if self.event.of_fork or self.github.read_only:  # of a fork, for any workflow
             granted = dict.fromkeys(granted, "read")
         self.github.access.writes = granted.get("contents") == "write"
         self.github.api.may_write = granted.get("pull-requests") == "write"
