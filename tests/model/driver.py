@@ -78,9 +78,7 @@ class Real:
         self._note(("cd", f"../{project.top.name}"))
 
     def name(self, commits: Collection[str]) -> None:
-        """Commits get other hashes when somebody pastes the commands, so the script calls them by
-        name.
-        """
+        """Refer to commits by variable: hashes differ when a user pastes the commands."""
         for back, commit in enumerate(self.ask("rev-list", "--first-parent", "HEAD")):
             if commit in commits:
                 self.names[commit] = f"c{len(self.names)}"
@@ -179,7 +177,7 @@ class Real:
             engine.close()
 
     def docs(self, *places: At) -> list[Docs]:
-        """What the knowledge base itself has at revisions and in working sets."""
+        """Return the documents of the knowledge base at revisions and in working sets."""
         with self.engine() as engine:
             return [{document.key: document.content for document in engine.read_documents(place)} for place in places]
 
@@ -209,7 +207,7 @@ class Real:
         return self.docs(base)[0] if newer else None
 
     def state(self) -> Any:
-        """What a refused command must leave as it is."""
+        """Return the state that a rejected command must keep."""
         with self.engine() as engine:
             return engine.list_branches(), self.claims(), self.ask("status", "--porcelain"), self.pin, self.head
 
@@ -219,13 +217,13 @@ class Real:
 
 
 def listing(result: Done) -> dict[Key, tuple[str, str | None]]:
-    """What `vmrag list --json` says: content hash and mark of each document."""
+    """Parse `vmrag list --json`: content hash and mark of each document."""
     rows = result.json["documents"]
     return {(row["collection"], row["doc_id"]): (row["content_hash"], row["uncommitted"]) for row in rows}
 
 
 def hook_killer(folder: Path) -> Path:
-    """An interpreter for `vmrag install` that can be told to die."""
+    """Return an interpreter for `vmrag install` that dies on request."""
     path = folder / "python"
     path.write_text(HOOK_KILLER.format(python=sys.executable))
     path.chmod(0o755)

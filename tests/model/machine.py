@@ -1,7 +1,7 @@
-"""The sequences that hypothesis draws. No rule depends on what is there, so that a sequence stays
-the same whatever a kill does:
-numbers choose among what there is, and where there is nothing to choose from, a step that makes
-something takes its place.
+"""The sequences that hypothesis draws.
+
+No rule depends on the current state, so a sequence stays the same after a kill: numbers choose
+among existing objects, and if there are none, a step that creates one takes its place.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ flag = st.booleans()
 moment = st.integers(0, 22)  # twentieths of what an unharmed run takes
 
 SEEN: Counter[str] = Counter()
-"""What happened in all sequences of this process."""
+"""Counts of events in all sequences of this process."""
 
 
 def step(**strategies: Any) -> Callable[[Callable[..., None]], Any]:
@@ -118,7 +118,7 @@ class Sequences(RuleBasedStateMachine):
         return report[choice % len(report)] if report else None
 
     def document(self, choice: int) -> Key | None:
-        """A document that is there."""
+        """Return an existing document."""
         docs = sorted(self.world.docs)
         return docs[choice % len(docs)] if docs else None
 
@@ -175,7 +175,7 @@ class Sequences(RuleBasedStateMachine):
 
     @step(choice=number, mode=st.sampled_from(["--hard", "--soft", "--mixed", "--keep"]), look=flag)
     def reset(self, choice: int, mode: str, look: bool) -> None:
-        """No hook tells: several may follow each other before anybody looks."""
+        """No hook runs: several resets may follow each other before a command checks the state."""
         target = self.commit(choice)
         if self.real.git("reset", "-q", mode, target, code=None).code and mode != "--keep":
             raise AssertionError(mode)
@@ -312,7 +312,7 @@ class Sequences(RuleBasedStateMachine):
 
     @step(choice=number, side=side)
     def bring_back(self, choice: int, side: str) -> None:
-        """What a conflict has put aside; where there is nothing, a conflict is made."""
+        """Merge documents that a conflict has stashed; make a conflict if there are none."""
         kept = sorted(self.world.model.kept)
         if kept:
             self.world.bring_back(kept[choice % len(kept)], side)

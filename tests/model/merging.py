@@ -30,7 +30,7 @@ EDITORS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 
 
 class Merging(World):
-    """The result of each is what three document sets say, with git's base; `vmrag merge` may know a
+    """Merges whose results follow from three document sets with git's base; `vmrag merge` may use a
     newer one.
     """
 
@@ -77,8 +77,9 @@ class Merging(World):
         self.refused(*self.incoming(("guide", "a.txt"), "too early"), why=busy)
 
     def resolve(self, pick: Pick, ours: str, side: str) -> tuple[Docs, str]:
-        """Decide all conflicts for one side; the pin is staged then. Returns what is pinned, and
-        what was said.
+        """Decide all conflicts for one side, which stages the pin.
+
+        Returns the pinned documents and the output.
         """
         self.conflict(ours)
         docs = settled(pick.base, self.model.revisions[ours], pick.theirs, side)
@@ -182,7 +183,7 @@ class Merging(World):
     # -- stash -------------------------------------------------------------------------------------
 
     def stash_pop(self, side: str) -> None:
-        """Of the newest stash, onto a work tree without changes."""
+        """Pop the newest stash onto a working tree without changes."""
         self.tidy()
         stash = self.real.ask("rev-parse", "stash@{0}")[0]
         before = self.real.pin

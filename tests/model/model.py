@@ -1,8 +1,8 @@
-"""What must be true, in plain dictionaries: git's commits by the documents they pin, KB branches by
-what is not committed on them.
+"""The expected state in plain dictionaries: git's commits by the documents they pin, KB branches by
+their uncommitted documents.
 
-git itself says how commits hang together and what its own files hold; what a pin means, and where
-documents are, is decided here.
+git itself provides the ancestry of commits and the content of its own files; this module decides
+the meaning of a pin and the location of documents.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ class Join(NamedTuple):
 
 
 def three_way(base: Docs, ours: Docs, theirs: Docs) -> Join:
-    """A change of one side is taken, and one that both sides made alike; anything else is a
-    conflict.
-    """
+    """Accept a change of one side, and equal changes of both sides; all else is a conflict."""
     docs, conflicts = dict(ours), set()
     for key in {*base, *ours, *theirs}:
         before, our, their = base.get(key), ours.get(key), theirs.get(key)
@@ -80,10 +78,11 @@ class Memory(NamedTuple):
 
 @dataclass
 class Model:
-    """`claims`: (code branch, KB branch) in the order of git's configuration; a KB branch belongs
-    to the first that names it.
+    """The model of one repository.
 
-    `kept`: what a conflict has put aside, by the KB branch that a message named.
+    `claims`: (code branch, KB branch) in the order of git's configuration; a KB branch belongs to
+    the first claim of it. `kept`: documents that a conflict has stashed, by the KB branch in the
+    message.
     """
 
     revisions: dict[str, Docs] = field(default_factory=dict)
@@ -107,7 +106,7 @@ class Model:
         return next((claimant for claimant, name in self.claims if name == kb), None)
 
     def claim(self, code: str, kb: str) -> None:
-        """git writes a branch's entry in place of the one that is there, or behind all others."""
+        """git replaces a branch's existing entry, or appends a new one."""
         places = [number for number, (claimant, _) in enumerate(self.claims) if claimant == code]
         for number in places[:1]:
             self.claims[number] = (code, kb)
@@ -136,10 +135,10 @@ class Model:
     def follow(
         self, code: str | None, pin: str, memory: Memory | None, is_ancestor: Callable[[str, str], bool]
     ) -> str | None:
-        """What a sync does to uncommitted documents: replayed where the pin has moved, put aside if
-        that cannot be done.
+        """Move uncommitted documents as a sync does: replay them if the pin has moved, and stash
+        them on a conflict.
 
-        Returns the KB branch that was in conflict.
+        Returns the KB branch of the conflict.
         """
         kb = self.kb_branch(code)
         if kb is None or not (kb in self.unsaved or memory):
@@ -182,10 +181,9 @@ class Model:
 def virtual_base(
     bases: Sequence[str], docs: Callable[[str], Docs], merge_bases: Callable[[str, str], Sequence[str]]
 ) -> Docs:
-    """What a merge starts from where there are several best common ancestors: git merges them
-    first.
+    """Return the base of a merge with several best common ancestors: git merges them first.
 
-    A document that is in conflict there is like neither side.
+    A document that conflicts there equals neither side.
     """
     merged = docs(bases[0])
     for number, other in enumerate(bases[1:]):

@@ -1,5 +1,5 @@
-"""Agents in work trees of their own: what a tool said is remembered is on main after the pull
-request of its branch, and on no other branch before.
+"""Agents in separate worktrees: a memory that a tool acknowledged is on main after the pull request
+of its branch, and on no other branch before.
 
 `VMRAG_AGENT_HISTORIES=100` makes a hundred, as `tests/check.py --long` does.
 """
@@ -157,7 +157,7 @@ class World:
         agent.tree.git("commit", "-q", *flag, "-m", f"{agent.name} works", env=self.hooks)
 
     def is_killed(self, agent: Agent) -> None:
-        """While it writes; then somebody removes the locks that git's children left."""
+        """Kill the agent while it writes; then remove the locks of git's children."""
         self.number += 1
         name, text = f"{agent.name}-{self.number}.md", f"Memory {self.number} of {agent.name}."
         argv = [sys.executable, "-c", CLIENT, json.dumps(["chroma_add_documents"]), json.dumps(self.added(name, text))]
@@ -198,7 +198,7 @@ class World:
             lock.unlink(missing_ok=True)
 
     def loses_its_tree(self, agent: Agent) -> None:
-        """Somebody tidies up, and the agent goes on in a new work tree on its branch."""
+        """Remove the agent's worktree; the agent continues in a new one on its branch."""
         if self.random.random() < 0.5:
             self.project.git("worktree", "remove", "--force", str(agent.tree.top))
         else:
@@ -245,7 +245,7 @@ class World:
                 self.project.git("branch", "-q", "-D", agent.name)
 
     def catches_up(self, agent: Agent, *, rebases: bool) -> None:
-        """As a host demands it of a branch in conflict."""
+        """Update the branch as a host demands for a branch in conflict."""
         agent.tree.git("fetch", "-q")
         self.note("rebases" if rebases else "merges main", agent)
         how = ("rebase", "-q") if rebases else ("merge", "-q", "--no-edit")
@@ -304,7 +304,9 @@ class World:
 
     @staticmethod
     def notes(tree: Project) -> dict[str, str]:
-        """What a query would find in a work tree, uncommitted documents included."""
+        """Return the documents that a query would find in a worktree, including uncommitted
+        ones.
+        """
         tree.vmrag("list", "--json")  # it follows the pin first
         with opened(tree) as ws:
             return {

@@ -1,5 +1,5 @@
-"""A page is a file of git's and a document: through random histories of edits, merges, picks,
-reverts and rebases, git and the merge driver make the same text of it.
+"""A page is a file in git and a document: through random histories of edits, merges, picks, reverts
+and rebases, git and the merge driver make the same text of it.
 
 `VMRAG_LINE_HISTORIES=200` makes it two hundred, as `tests/check.py --long` does.
 """
@@ -87,7 +87,7 @@ class Histories:
             self.seen[f"{unmerged.pop()} alone in conflict"] += 1
         if unmerged:
             self.git(command, "--abort")
-        self.git("reset", "-q", "--hard")  # of a change that is there already git leaves nothing to abort
+        self.git("reset", "-q", "--hard")  # git leaves nothing to abort for a change that exists already
 
     def single(self) -> str | None:
         """Any commit with one parent since the page was made, if there is one."""

@@ -1,5 +1,5 @@
-"""What git and the merge driver make of random histories is what sets say: eight of each kind of
-merge.
+"""The results of git and the merge driver on random histories equal those of sets: eight of each
+kind of merge.
 
 `VMRAG_MERGE_HISTORIES=40` makes it forty, as `tests/check.py --long` does.
 """

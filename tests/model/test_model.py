@@ -1,5 +1,6 @@
-"""Random sequences of what people do with git and `vmrag`, against the model. tests/README.md says
-how to run many of them.
+"""Random sequences of git and `vmrag` commands, compared with the model.
+
+tests/README.md explains how to run many of them.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def build(folder: Path) -> tuple[Real, Model]:
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> tuple[Real, Model, float]:
-    """Where every sequence begins, and how long an unharmed `vmrag sync` takes, in seconds."""
+    """Return the start of each sequence, and the seconds of an undisturbed `vmrag sync`."""
     folder = tmp_path_factory.mktemp("model")
     with pytest.MonkeyPatch.context() as patch:
         isolate(patch, folder / "home")

@@ -50,7 +50,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "merge_branch": {"source": "feature"},
     "resolve_conflicts": {"resolutions": [], "strategy": "ours"},
 }
-"""What a call of a suggested tool needs."""
+"""Arguments for a call of a suggested tool."""
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -58,8 +58,8 @@ template, project = terminal.template, terminal.project
 
 
 class Ledger:
-    """What was stored by somebody, and is found as long as one branch, kept revision or working
-    set of the knowledge base has it; the same for files and git.
+    """Stored documents that must be found while one branch, kept revision or working set of the
+    knowledge base has them; the same for files and git.
     """
 
     def __init__(self, project: Project) -> None:
@@ -99,7 +99,7 @@ class Ledger:
 
 
 class Obedient:
-    """One history: a fault, a few jobs, and whatever their answers say is to be done."""
+    """One history: a fault, a few jobs, and the commands that their answers suggest."""
 
     def __init__(self, project: Project, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
@@ -201,7 +201,7 @@ class Obedient:
         self.obeys(self.run_vmrag(self.random.choice(self.jobs)), DEPTH)
 
     def stores(self) -> None:
-        """What is acknowledged from here on has to be found."""
+        """Require that documents acknowledged from now on are found."""
         text = f"Memory {self.next()}."
         result = self.run_vmrag(f"add - --collection handbook --id memory-{self.number}.md", stdin=text)
         if result.code == 0:
@@ -244,7 +244,7 @@ class Obedient:
             self.obeys(Done(1, "", f"hint: {suggestion}"), depth)
 
     def obeys(self, result: Done, depth: int) -> None:
-        """One of the ways out that an answer names, whole, as it stands there."""
+        """Follow one of the ways out of an answer, completely and literally."""
         ways = [way for line in (result.err + result.out).splitlines() for way in hints.ways(line, self.by_itself)]
         if not ways or not depth:
             return
@@ -355,7 +355,7 @@ class Obedient:
         self.project.run(*how.split(), env=self.random.choice((ON, OFF)))
 
     def branch_goes(self) -> None:
-        """With documents in its working set that nobody committed."""
+        """Delete a branch with uncommitted documents in its working set."""
         name = f"gone-{self.next()}"
         self.project.run("switch", "-q", "-c", name, env=OFF)
         self.stores()
@@ -416,7 +416,7 @@ class Obedient:
         self.project.run("worktree", "remove", "--force", str(tree.top))
 
     def disk_is_full(self) -> None:
-        """As far as a process can be told so: no file grows beyond a few bytes."""
+        """Simulate a full disk for a process: no file grows beyond a few bytes."""
         line = self.random.choice(
             ("commit -m full", "sync", "merge feature", "pin feature", "pull", "push", "gc --apply")
         )
@@ -439,8 +439,8 @@ class Obedient:
     # -- between faults
 
     def person_tidies_up(self) -> None:
-        """As far as no tool would: locks of dead processes, the remote's address, the settings;
-        and what is open is given up, at the price that git names.
+        """Do the work that no tool does: remove locks of dead processes, and repair the remote's
+        address and the settings; open operations are aborted with the loss that git names.
         """
         for lock in (self.project.top / ".git").rglob("*.lock"):
             lock.unlink()

@@ -37,16 +37,16 @@ class World:
 
     @property
     def docs(self) -> Docs:
-        """What the checked-out code branch shows, once its uncommitted documents have followed the
-        pin.
+        """Return the documents of the checked-out code branch, once its uncommitted documents have
+        followed the pin.
         """
         return self.model.visible(self.real.branch, self.real.pin)
 
     # -- what must hold ----------------------------------------------------------------------------
 
     def look(self, said: str = "", *, killed: bool = False) -> None:
-        """The next ordinary command: it, or what was `said` before, names what is put aside, and
-        the documents are all there.
+        """Run the next ordinary command: its output, or `said`, names stashed documents, and all
+        documents exist.
         """
         self.real.remove_locks()
         conflict = self.follow()
@@ -67,7 +67,9 @@ class World:
         return (conflict, held) if conflict and held else None
 
     def put_aside(self, conflict: tuple[str, Unsaved] | None, said: str, *, killed: bool = False) -> None:
-        """What a killed process could not say any more, `vmrag branch` says."""
+        """Check that `vmrag branch` lists the stash whose message a killed process could not
+        print.
+        """
         if conflict is None:
             return
         kb, held = conflict
@@ -90,7 +92,7 @@ class World:
         self.model.kept[max(names - self.model.kept.keys())] = held
 
     def expected(self, docs: Docs | None = None) -> dict[Key, tuple[str, str | None]]:
-        """What `vmrag list` says about documents, uncommitted ones marked."""
+        """Return the expected output of `vmrag list`, with uncommitted documents marked."""
         pinned = self.model.revisions[self.real.pin]
         docs = self.docs if docs is None else docs
         marks = changed(pinned, docs)
@@ -113,8 +115,8 @@ class World:
             self.model.revisions[revision] = docs
 
     def steady(self) -> None:
-        """What holds at any time, whoever has looked: no uncommitted document is lost, and branches
-        have their KB branches.
+        """Check the invariants: no uncommitted document is lost, and branches have their KB
+        branches.
         """
         self.memories = self.real.memories()
         assert self.real.claims() == self.model.claims
@@ -198,7 +200,7 @@ class World:
             self.model.store(kb, self.real.pin, docs)
 
     def claimed(self, *, required: bool) -> None:
-        """The KB branch that the first write has made is nobody else's."""
+        """Check that only one branch claims the KB branch made by the first write."""
         code = self.real.branch
         if code is None or self.model.kb_branch(code):
             return
