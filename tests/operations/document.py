@@ -66,7 +66,7 @@ def _rows(operations: tuple[Operation, ...]) -> list[str]:
 
 
 def _shown(name: str) -> str:
-    """The commands of a name as code; a remark stands behind a comma."""
+    """Format the commands of a name as code; a remark follows a comma."""
     return re.sub(r"\b(git|vmrag) [^,]+", r"`\g<0>`", name)
 
 

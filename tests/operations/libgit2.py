@@ -1,5 +1,5 @@
-"""The operations of the table by libgit2, which gitui and other clients stand on: it runs no hook
-and no merge driver.
+"""The operations of the table by libgit2, which gitui and other clients use: it runs no hook and no
+merge driver.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _clone(**given: object) -> Does:
 
 
 def _vmrag_resolve(repo: pygit2.Repository) -> None:
-    """What the hint of the next command says."""
+    """Run the command from the hint of the next command."""
     subprocess.run(["vmrag", "resolve"], cwd=repo.workdir, check=True, capture_output=True)
 
 

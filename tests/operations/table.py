@@ -11,27 +11,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 Follows = Literal["hook", "query", "nothing"]
-"""Who brings knowledge and index to where the branch and its pin are then.
+"""Trigger that moves knowledge and index to the branch and its pin.
 
-`hook`: a hook, before git is done. `query`: no hook ran after the move, or git was in the middle of
-something; the next command notices it. `nothing`: there is nothing to follow.
+`hook`: a hook, before git ends. `query`: no hook ran after the move, or git was in the middle of an
+operation; the next command notices it. `nothing`: nothing has moved.
 """
 
 Answers = Literal["pin", "no pin", "malformed", "no work tree"]
-"""What `vmrag query` answers from afterwards: the pinned revision, or it says why not."""
+"""Source of the answer of `vmrag query` afterwards: the pinned revision, or the reason for none."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """`commands` are typed one after the other on `start`, after `before`; the last one is the
-    operation, the others lead there.
+    """An operation and its expected results.
 
-    They end with 0, or as `codes` says. `hooks`: those of ours that git runs for all of them, each
-    once, in order. `pin`: whose knowledge
-    is pinned afterwards in `where` (a key of `world.CONTENTS`). `said`: what our line says, among
-    other things.
-    `aside`: the branch of the knowledge base where the uncommitted documents of `start` are set
-    aside then; all others stay uncommitted.
+    `commands` are typed in order on `start`, after `before`; the last one is the operation, the
+    others prepare it. They end with 0, or with `codes`. `hooks`: vmrag's hooks that git runs for
+    all of them, each once, in order. `pin`: the knowledge that is pinned afterwards in `where` (a
+    key of `world.CONTENTS`). `said`: parts of vmrag's line. `aside`: the KB branch with the stashed
+    uncommitted documents of `start`; all others stay uncommitted.
     """
 
     name: str

@@ -1,6 +1,4 @@
-"""Whatever a person does with git: git does as without us, and afterwards the knowledge is where
-the pin says.
-"""
+"""git operations: git behaves as without vmrag, and afterwards the knowledge is at the pin."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ REVISIONS = "revisions.json"
 
 
 def outcome(operation: Operation) -> tuple[object, ...]:
-    """What is so afterwards."""
+    """Return the expected results as a key."""
     return operation.follows, operation.answers, bool(operation.aside)
 
 
@@ -78,7 +76,7 @@ def test_git_does_as_without_hooks_and_the_knowledge_follows(
 
 
 def run_beside(ours: Copy, twin: Copy, trace: Path) -> Follows:
-    """Git says and does the same in both, and runs the hooks that the table names; returns who
+    """Run both: git prints and does the same in both, and runs the hooks of the table; return what
     followed the last command.
     """
     operation = ours.operation
@@ -108,8 +106,8 @@ def followed(before: Stand | None, after: Stand | None) -> Follows:
 
 
 def assert_answers(copy: Copy, prepared: World, scratch: Path) -> None:
-    """`vmrag query` answers from the pinned revision, with an index as if built afresh; or it says
-    why not.
+    """Check that `vmrag query` answers from the pinned revision, with an index equal to a new one,
+    or reports the reason.
     """
     operation, where = copy.operation, copy.where
     if operation.answers == "no work tree":

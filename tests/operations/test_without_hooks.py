@@ -27,7 +27,7 @@ pytestmark = pytest.mark.hooks("off")
 
 NAMED = {operation.name: operation for operation in OPERATIONS}
 UNMERGED = ("git cherry-pick -n", "git merge --no-commit", "git merge, stopped by a conflict")
-"""No merge driver runs, so the pin is in conflict; every answer says: vmrag resolve."""
+"""Operations without a merge driver, so the pin is in conflict; each answer names vmrag resolve."""
 
 GIT = [int(match) for match in re.findall(r"\d+", subprocess.run(["git", "version"], capture_output=True, text=True, check=True).stdout)]  # fmt: skip
 FETCHES = [2, 41]

@@ -64,8 +64,8 @@ CONTENTS = {
     "rival": PAGES | NO_LIMITS,
     "main+rival": MAIN | NO_LIMITS,
 }
-"""What may be pinned: on a branch, or after its merge into `main` (with `rival`: their side of the
-conflict).
+"""Contents that may be pinned: on a branch, or after its merge into `main` (with `rival`: their
+side of the conflict).
 """
 
 
@@ -177,7 +177,7 @@ def _surround(project: Project) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """What one command did: `err` without our lines, `ours` those."""
+    """Results of one command: `err` without vmrag's lines, and `ours` with only these."""
 
     command: str
     code: int
@@ -187,7 +187,10 @@ class Step:
 
 
 class Stand(NamedTuple):
-    """Where a work tree stands, by its files. `written` changes whenever something was applied."""
+    """Position of a worktree according to its files.
+
+    `written` changes after each applied change.
+    """
 
     trigger: Trigger
     applied: Trigger | None
@@ -205,7 +208,7 @@ class Copy:
 
     @classmethod
     def prepared(cls, world: World, root: Path, operation: Operation) -> Copy:
-        """As the operation finds it, in sync."""
+        """Prepare a copy for the operation, in sync."""
         copy = cls._of(world.root, root, operation)
         if operation.start != "main":
             copy.project.git("checkout", "-q", operation.start, env=WITHOUT_HOOKS)
@@ -247,7 +250,7 @@ class Copy:
         return Step(command, ran.returncode, self._named(ran.stdout), theirs, ours)
 
     def state(self) -> str:
-        """What git says of the work tree and its refs."""
+        """Return git's state of the working tree and its refs."""
         return self._named(self._shell(STATE, self.where, {}).stdout)
 
     def _named(self, text: str) -> str:
@@ -287,7 +290,7 @@ class Copy:
         }
 
     def texts(self, at: At) -> dict[str, str]:
-        """What the knowledge base of `project` holds."""
+        """Return the texts of the knowledge base of `project`."""
         with self._engine() as engine:
             return {document.doc_id: document.content for document in engine.read_documents(at)}
 
