@@ -28,7 +28,7 @@ class Place:
     folder: str
     """Top-level folder of the file, or `.`."""
     kind: str
-    """Name of the count, for example `nobody`."""
+    """Name of the count, for example `vague names`."""
     file: str
     """Path relative to the repository."""
     line: int

@@ -1,8 +1,9 @@
-"""Which test files a change can break, as the imports say: `tests/check.py --changed [BASE]`.
+"""List the test files that a change can break, according to imports: `tests/check.py --changed
+[BASE]`.
 
-What is imported by name at run time is no import that anybody sees, so `AT_RUN_TIME` says it.
-A test that starts a process stands on what that process is made of: its helpers in `tests/support`
-import the same.
+Imports by name at run time are invisible to this module, so `AT_RUN_TIME` lists them. A test that
+starts a process depends on the modules of that process: its helpers in `tests/support` import the
+same modules.
 """
 
 from __future__ import annotations
@@ -71,8 +72,10 @@ def _stands_on(path: Path, modules: set[str], texts: list[str]) -> bool:
 
 @cache
 def _needed(path: Path) -> frozenset[str]:
-    """The modules that a test file, and the helpers that it imports, stand on. The tests of a
-    toolset drive it through the server and the command line, so they stand on all of it.
+    """Return the modules on which a test file and its imported helpers depend.
+
+    The tests of a toolset drive it through the server and the command line, so they depend on all
+    of it.
     """
     direct = _imported(path)
     result = set(direct)
@@ -124,7 +127,7 @@ def _imported(path: Path) -> frozenset[str]:
 
 
 def _modules(path: Path) -> set[str]:
-    """The module that a file is; of a file that is none, those beside it."""
+    """Return the module of a file, or the modules next to a file that is not a module."""
     if path.suffix == ".py":
         return {_module(path)}
     return {_module(module_path) for module_path in path.parent.glob("*.py")}

@@ -55,7 +55,7 @@ LARGE = {
     "VMRAG_MIGRATE_KILLS": "20",
     "VMRAG_TRAVEL_KILLS": "30",
 }
-"""How often a long run does what is random, unless the environment says otherwise."""
+"""Number of repetitions of a random test in a long run, unless the environment sets another one."""
 
 ON_DOLT = [
     *(

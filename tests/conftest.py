@@ -35,7 +35,7 @@ already.
 """
 
 settings.register_profile("untimed", settings.default, deadline=None, max_examples=examples(100))
-settings.load_profile("untimed")  # without a deadline: how long a case takes says what else runs here
+settings.load_profile("untimed")  # without a deadline: the duration of a case depends on the load of the machine
 
 gc.disable()  # until all tests are collected: nearly nothing of it is garbage
 
@@ -44,8 +44,8 @@ _MISSING = re.compile(r"\b([\w.-]+) is not installed")
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The home directory is a file: whoever looks for something in it finds nothing, whoever writes
-    there fails.
+    """Use a file as the home directory, so that programs find nothing in it and fail to write
+    there.
     """
     folder = tmp_path_factory.mktemp("machine")
     with pytest.MonkeyPatch.context() as patch:
@@ -60,8 +60,9 @@ def _nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="session", autouse=True)
 def _what_tests_begin_they_end() -> Iterator[None]:
-    """What still runs when the tests of a worker are over, and does not end by itself, is killed.
-    It fails the run. Processes are known by their environment (Linux).
+    """Kill processes that still run after the tests of a worker, and fail the run.
+
+    Processes are recognized by their environment (Linux).
     """
     name, mark = "TESTED_BY", f"{os.getpid()}-{time.time_ns()}"
     os.environ[name] = mark
@@ -98,7 +99,7 @@ def _signals_as_in_a_terminal() -> None:
 
 @pytest.fixture(autouse=True)
 def _the_engine_that_is_asked_for() -> None:
-    """Tests that start knowledge bases start all of them on Dolt, if that is said."""
+    """Start all knowledge bases of tests on Dolt if the environment selects it."""
     if ENGINE == "dolt":
         dolt.require()
 
@@ -127,8 +128,8 @@ def pytest_runtest_makereport(item: pytest.Item):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked `long`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is marked `sample(count)`, the first, the last and some cases evenly between
-    are in every run.
+    """Select cases of a test marked `sample(count)`: the first, the last and some evenly between
+    them.
     """
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
@@ -143,8 +144,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What collecting left stays to the end: the garbage collector need not walk over ten thousand
-    tests again and again.
+    """Freeze the objects of the collection: the garbage collector need not scan ten thousand tests
+    again and again.
     """
     gc.freeze()
     gc.enable()

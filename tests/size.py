@@ -1,8 +1,8 @@
 """Size and names of the program: `python tests/size.py`.
 
-It prints the lines of code and the number of files, without a limit. Lines of code are lines with
-a token that are not docstrings. It counts names that do not tell what they name, and no count may
-rise (`tests/budgets.py`). `--walks` prints through how many files a command goes.
+It prints the lines of code and the number of files, without a limit. Lines of code are lines with a
+token that are not docstrings. It counts vague names, and no count may rise (`tests/budgets.py`).
+`--walks` prints through how many files a command goes.
 """
 
 from __future__ import annotations

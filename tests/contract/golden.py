@@ -32,7 +32,7 @@ Exactly = jsonschema.validators.extend(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     ),
 )
-"""JSON Schema, but 1.0 is no integer."""
+"""JSON Schema, except that 1.0 is not an integer."""
 
 FOLDER = Path(__file__).parent
 TOOLS, REPORTS = FOLDER / "tools.json", FOLDER / "reports.json"

@@ -1,6 +1,6 @@
-"""The contract of all tools, from the files beside this one, and its checks.
+"""The contract of all tools, read from the files next to this one, and its checks.
 
-`_common.yaml` says how the files are read.
+`_common.yaml` explains how the files are read.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ REPRESENTATIVES = frozenset({kind(tool): tool for tool in reversed(TOOLS)}.value
 
 
 def broken(tool: str, result: dict[str, Any] | str, prints: str = "") -> list[str]:
-    """What is wrong with a successful answer: missing keys, other keys, other types and values; of
-    a text that it differs from what the contract prints.
+    """Return the problems of a successful answer: missing keys, other keys, other types and values.
+
+    A text is a problem if it differs from the text that the contract prints.
     """
     if isinstance(result, str):
         return _broken_text(tool, result, prints)
@@ -146,7 +147,7 @@ def _answers(tool: str) -> Any:
 
 @cache
 def declared(tool: str) -> type[ToolResult]:
-    """What the tool's function returns."""
+    """Return the result type of the tool's function."""
     return result_type(import_function(load_catalogue()[tool]))
 
 
@@ -161,7 +162,7 @@ def result_shape(tool: str) -> dict[str, str | None]:
 
 
 def broken_failure(envelope: dict[str, Any], expected: Expected) -> list[str]:
-    """What is wrong with the envelope of a call that failed."""
+    """Return the problems of the envelope of a failed call."""
     result = list(_broken(envelope, _tree(COMMON["failure"]), ""))
     result += [f"details.{key} is missing" for key in expected.details if key not in envelope["details"]]
     if envelope["error"] != expected.code or envelope["code"] != expected.code:
@@ -194,14 +195,14 @@ def seen(result: Any, where: str = "") -> set[str]:
 
 
 class _Node(msgspec.Struct):
-    """A key of a result: what the contract says of it, and the keys below it."""
+    """A key of a result: its description in the contract, and the keys below it."""
 
     says: dict[str, Any]
     below: dict[str, _Node]
 
 
 def _tree(keys: dict[str, Any], *, open: bool = False) -> _Node:  # noqa: A002  as the contract calls it
-    """`a[].b` and `a.b` both stand below `a`."""
+    """Build a tree of keys: `a[].b` and `a.b` are both below `a`."""
     root = _Node({"type": "object", "open": open}, {})
     for path, says in keys.items():
         node = root
@@ -251,9 +252,9 @@ def _choices(kind: str) -> tuple[str, ...]:
 
 
 def fits(kind: str, value: Any) -> bool:
-    """Whether a JSON value is of a type of the contract.
+    """Return whether a JSON value has a type of the contract.
 
-    In `array of A|B` each element is one of them.
+    In `array of A|B` each element has one of the types.
     """
     if kind.startswith("array of "):
         return isinstance(value, list) and all(fits(kind.removeprefix("array of "), element) for element in value)

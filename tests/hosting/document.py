@@ -121,7 +121,9 @@ def _run(project: Project, step: str) -> str:
 
 
 def _press(github: Repo, step: str) -> str:
-    """What merging a branch there says: git's own conflicts, as the host shows them."""
+    """Return the output of merging a branch on the host: git's own conflicts, as the host shows
+    them.
+    """
     branch = step.partition(" of ")[2].split()[0]
     github.git("fetch", "-q")
     github.git("reset", "-q", "--hard", "origin/main")
@@ -139,7 +141,7 @@ def _press(github: Repo, step: str) -> str:
 
 
 def _said(stderr: str) -> str:
-    """Our lines of what git's commands say."""
+    """Return vmrag's lines of the output of git commands."""
     return "".join(line for line in stderr.splitlines(keepends=True) if line.startswith("vmrag:"))
 
 
