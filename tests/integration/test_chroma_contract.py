@@ -57,20 +57,20 @@ def read(store: ChromaStore, collection_id: str, names: list[str]) -> list[Store
 
 def test_rows_come_and_go(store):
     guide = made(store)
-    store.add(guide, rows(["a", "b", "c"]))
-    assert sorted(store.ids(guide)) == ["a", "b", "c"]
+    store.add_rows(guide, rows(["a", "b", "c"]))
+    assert sorted(store.list_ids(guide)) == ["a", "b", "c"]
     assert [row.id for row in read(store, guide, ["b", "nobody"])] == ["b"]
-    store.delete(guide, ["b", "nobody"])
-    store.delete(guide, [])
-    assert sorted(store.ids(guide)) == ["a", "c"]
+    store.delete_rows(guide, ["b", "nobody"])
+    store.delete_rows(guide, [])
+    assert sorted(store.list_ids(guide)) == ["a", "c"]
     assert read(store, guide, []) == []
 
 
 def test_row_that_was_deleted_can_be_added_again(store):
     guide = made(store)
-    store.add(guide, rows(["a"], state="old"))
-    store.delete(guide, ["a"])
-    store.add(guide, rows(["a"], state="new"))
+    store.add_rows(guide, rows(["a"], state="old"))
+    store.delete_rows(guide, ["a"])
+    store.add_rows(guide, rows(["a"], state="new"))
     assert passing(store, guide, {"state": "new"}) == {"a"}
     assert passing(store, guide, {"state": "old"}) == set()
 
@@ -78,17 +78,17 @@ def test_row_that_was_deleted_can_be_added_again(store):
 def test_more_rows_than_one_call_takes_come_back_whole(store):
     guide = made(store)
     names = [f"document {number}" for number in range(bindings.BATCH + 300)]
-    store.add(guide, rows(names, texts=False))
-    assert sorted(store.ids(guide)) == sorted(names)
+    store.add_rows(guide, rows(names, texts=False))
+    assert sorted(store.list_ids(guide)) == sorted(names)
     assert sorted(row.id for row in read(store, guide, names)) == sorted(names)
     assert len(passing(store, guide, {"number": {"$gte": 100}})) == len(names) - 100
-    store.delete(guide, names[:-2])
-    assert sorted(store.ids(guide)) == sorted(names[-2:])
+    store.delete_rows(guide, names[:-2])
+    assert sorted(store.list_ids(guide)) == sorted(names[-2:])
 
 
 def test_vectors_are_read_by_the_names_of_their_rows(store):
     guide = made(store)
-    store.add(guide, rows(["a", "b", "c"]))
+    store.add_rows(guide, rows(["a", "b", "c"]))
     content = read(store, guide, ["c", "a", "nobody"])
     assert {row.id: struct.pack("<4f", *row.vector) for row in content} == {"a": vector(0), "c": vector(2)}
     assert all(type(number) is float for row in content for number in row.vector)
@@ -96,8 +96,8 @@ def test_vectors_are_read_by_the_names_of_their_rows(store):
 
 def test_filters_on_metadata_and_text(store):
     guide = made(store)
-    store.add(guide, rows(["a", "b"], state="open"))
-    store.add(guide, rows(["c"]))
+    store.add_rows(guide, rows(["a", "b"], state="open"))
+    store.add_rows(guide, rows(["c"]))
     assert passing(store, guide, {"state": "open"}) == {"a", "b"}
     assert passing(store, guide, {"state": {"$ne": "open"}}) == {"c"}
     assert passing(store, guide, None, {"$contains": "of b"}) == {"b"}
@@ -106,45 +106,45 @@ def test_filters_on_metadata_and_text(store):
 
 def test_unicode_and_lists_survive(store):
     guide = made(store)
-    store.add(
+    store.add_rows(
         guide, rows(["Füße/🦉_chunk_0", "C:\\new\n"], tags=["ä", "🦉"], numbers=[1, 2], flags=[True], key="naïve")
     )
-    assert sorted(store.ids(guide)) == ["C:\\new\n", "Füße/🦉_chunk_0"]
+    assert sorted(store.list_ids(guide)) == ["C:\\new\n", "Füße/🦉_chunk_0"]
     assert len(passing(store, guide, {"tags": {"$contains": "🦉"}})) == 2
     assert passing(store, guide, None, {"$contains": "🦉"}) == {"Füße/🦉_chunk_0"}
 
 
 def test_collections_are_listed_described_and_dropped(store):
-    assert store.collections() == {}
+    assert store.list_collection_ids() == {}
     one, two = made(store, "one-collection"), made(store, "two-collection")
-    store.describe(one, {"revision": "r1"})
-    assert store.collections() == {"one-collection": one, "two-collection": two}
-    store.add(one, rows(["a"]))
-    store.drop("one-collection")
-    assert store.collections() == {"two-collection": two}
+    store.replace_metadata(one, {"revision": "r1"})
+    assert store.list_collection_ids() == {"one-collection": one, "two-collection": two}
+    store.add_rows(one, rows(["a"]))
+    store.drop_collection("one-collection")
+    assert store.list_collection_ids() == {"two-collection": two}
     again = made(store, "one-collection")
-    assert (again != one, store.ids(again)) == (True, [])
+    assert (again != one, store.list_ids(again)) == (True, [])
 
 
 def test_collection_keeps_hnsw_configuration_when_described_again(store):
-    one = store.create("one-collection", space="ip", metadata={"a": "b"}, hnsw={"max_neighbors": 32})
-    store.describe(one, {"number": 1, "half": 0.5, "yes": True})
+    one = store.create_collection("one-collection", space="ip", metadata={"a": "b"}, hnsw={"max_neighbors": 32})
+    store.replace_metadata(one, {"number": 1, "half": 0.5, "yes": True})
     expected = {"space": "ip", "max_neighbors": 32, "ef_construction": 100, "ef_search": 100}
     assert expected.items() <= hnsw_of(store, "one-collection").items()
 
 
 def test_more_collections_than_a_page_holds_are_all_listed(store):
     names = {f"collection-{number}" for number in range(120)}
-    assert {name: made(store, name) for name in names} == store.collections()
+    assert {name: made(store, name) for name in names} == store.list_collection_ids()
 
 
 @pytest.mark.parametrize("unknown", ["00000000-0000-0000-0000-000000000000", "nonsense"])
 def test_unknown_collection_is_an_index_failure(store, unknown):
     for action in (
-        lambda: store.ids(unknown),
-        lambda: store.add(unknown, rows(["a"])),
-        lambda: store.delete(unknown, ["a"]),
-        lambda: store.drop(unknown),
+        lambda: store.list_ids(unknown),
+        lambda: store.add_rows(unknown, rows(["a"])),
+        lambda: store.delete_rows(unknown, ["a"]),
+        lambda: store.drop_collection(unknown),
     ):
         with pytest.raises(IndexFailed):
             action()

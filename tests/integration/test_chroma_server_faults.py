@@ -208,13 +208,13 @@ def test_sync_waits_for_another_client_that_uploads(shared, network, services, m
         if database.collections()[sealed_name]["metadata"]["collection"] == "api"
     )
     collection = client.find_collection(api)
-    client.change(
+    client.update_collection(
         collection, name=api + contents.BUILDING, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}
     )
 
     def finishes(request: Request) -> None:
         if network.count("GET", api) == 3:
-            client.change(collection, name=api, metadata=collection.metadata)
+            client.update_collection(collection, name=api, metadata=collection.metadata)
 
     network.rule = finishes
     database.use(shared, network.url)
@@ -332,8 +332,8 @@ def test_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
     slow._renewed = 0.0
     with pytest.raises(sharing.LeaseLost):
         slow.renew()
-    client.add(quick.collection, [SharedRow("a", b"\0" * 8, "text", {"n": 1})])
-    assert client.count(quick.collection) == 1
+    client.add_records(quick.collection, [SharedRow("a", b"\0" * 8, "text", {"n": 1})])
+    assert client.count_records(quick.collection) == 1
 
 
 def test_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
@@ -349,7 +349,7 @@ def test_silent_server_is_asked_once_and_not_for_every_request(database, monkeyp
     with pytest.raises(ChromaServerFailed):
         client.find_collection("vmrag-x")
     with pytest.raises(ChromaServerFailed, match="is not contacted for 30 s"):
-        client.collections()
+        client.list_collections()
 
 
 def test_list_of_collections_that_never_ends_is_given_up(database, network):
@@ -359,7 +359,7 @@ def test_list_of_collections_that_never_ends_is_given_up(database, network):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vmrag_link.chroma_server.client.MOST_COLLECTIONS", 500)
         with pytest.raises(ChromaServerFailed, match="lists more than 500 collections"):
-            client.collections()
+            client.list_collections()
 
 
 def test_client_ignores_collection_configuration_of_the_server(database, network):
@@ -370,5 +370,5 @@ def test_client_ignores_collection_configuration_of_the_server(database, network
     network.rule = lambda _: Fault(
         rewrite=lambda collection: collection | {"configuration_json": hostile, "schema": [[]]}
     )
-    collection = client.find("vmrag-x")
+    collection = client.find_collection("vmrag-x")
     assert msgspec.to_builtins(collection) == {"id": collection.id, "name": "vmrag-x", "metadata": {"a": 1}}

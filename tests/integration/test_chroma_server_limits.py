@@ -101,10 +101,10 @@ def test_stand_in_refuses_what_is_too_much(database, network):
     cloud(network)
     client = database.client(network.url, headers={"X-Chroma-Token": "ck-1"})
     with pytest.raises(Exception, match="a name of more than 128 bytes"):
-        client.create("x" * 129, {"a": 1})
-    made = client.create("xyz", {"a": 1})
+        client.create_collection("x" * 129, {"a": 1})
+    made = client.create_collection("xyz", {"a": 1})
     with pytest.raises(Exception, match="more than 300 records"):
-        client.get(made, {f"{number:04}": 1 for number in range(301)}, dimensions=2)
+        client.read_records(made, {f"{number:04}": 1 for number in range(301)}, dimensions=2)
     with pytest.raises(Exception, match="answered 401"):
         database.client(network.url).find("xyz")
     assert predicates({"$and": [{"a": 1}, {"$or": [{"b": {"$gt": 1}}, {"c": 2}]}]}) == 3

@@ -29,11 +29,11 @@ def ask(speak, **fields):
     with serving(speak) as (address, conversations):
         server = connection(address, **fields)
         try:
-            return server.rows("SELECT v FROM t"), b"".join(conversation.heard for conversation in conversations)
+            return server.query_rows("SELECT v FROM t"), b"".join(conversation.heard for conversation in conversations)
         except Exception as error:  # noqa: BLE001  a bug is not among those that tests ask for
             return error, b"".join(conversation.heard for conversation in conversations)
         finally:
-            server.release()
+            server.end_session()
 
 
 def test_stub_is_taken_for_dolt_or_its_attacks_would_show_nothing():
@@ -165,7 +165,7 @@ def test_port_without_listener_raises_server_unreachable():
     with serving(lambda it: None) as (address, _):
         pass
     with pytest.raises(ServerUnreachable):
-        connection(address).rows("SELECT 1")
+        connection(address).query_rows("SELECT 1")
 
 
 def test_without_pymysql_the_command_that_installs_it_is_named():

@@ -135,7 +135,7 @@ WRITER = """
     path, name, batches = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     cache = EmbeddingCache(path)
     for batch in range(batches):
-        cache.put("model", {f"{name}-{batch}-{n}": n.to_bytes(1024, "big") for n in range(50)})
+        cache.store_vectors("model", {f"{name}-{batch}-{n}": n.to_bytes(1024, "big") for n in range(50)})
         print(batch, flush=True)
 """
 

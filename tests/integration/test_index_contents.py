@@ -175,7 +175,7 @@ def test_index_files_are_synced_before_publishing(kb, revision, monkeypatch):
         return rename(path, to)
 
     for module in (paths, draft):
-        monkeypatch.setattr(module, "fsync", lambda path: order.append(f"fsync {path.name}"))
+        monkeypatch.setattr(module, "sync_to_disk", lambda path: order.append(f"fsync {path.name}"))
     monkeypatch.setattr(Path, "rename", renamed)
     kb.index(kb.commit(doc("new", "something new")), base=revision)
     made, published = order.index("renamed segments"), order.index("renamed views")

@@ -119,7 +119,7 @@ def test_collections_come_go_and_change_their_definition(kb):
         revision = kb.commit(doc("c", str(fields)), collections=[collection(**fields)])
         path = kb.copied(before, "changed")
         with kb.draft(path) as draft:
-            brought = kb.indexer.update(draft, revision, base=before)
+            brought = kb.indexer.update_index(draft, revision, base=before)
             draft.clear_touched()
             draft.publish(path, revision=revision)
         assert_whole(kb, path, revision)
@@ -221,13 +221,13 @@ def test_parts_that_disagree_are_never_sealed(kb, damage):
     revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
     path = kb.folder / "copies" / "index"
     with kb.draft() as draft:
-        kb.indexer.update(draft, revision, base=None)
+        kb.indexer.update_index(draft, revision, base=None)
         assert draft._writer is not None
         damage(draft._writer)
         with pytest.raises(IndexFailed):
             draft.publish(path, revision=revision)
     assert find_index_problem(path, revision=revision) != ""
-    assert kb.views.segments.newest() == []
+    assert kb.views.segments.list_newest_first() == []
 
 
 @pytest.mark.parametrize("wrong", ["documents", "chunks"])
@@ -255,12 +255,12 @@ def test_index_that_is_being_changed_answers_as_before_until_that_is_published(k
 
     for published in (False, True):
         with kb.draft(path) as draft:
-            draft.remove("guide", ["a"])
+            draft.remove_documents("guide", ["a"])
             assert found() == {"a", "b"}
             if published:
                 draft.publish(path, revision=revision)
         assert found() == ({"b"} if published else {"a", "b"})
-        assert not kb.views.segments.unfinished()
+        assert not kb.views.segments.list_unfinished()
 
 
 def test_view_that_was_never_sealed_is_not_served(kb):
@@ -277,7 +277,7 @@ def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
     kb.index(revision)
     source = kb.copied(revision, "source")
     with kb.draft(source) as draft:
-        draft.embed("guide", {"b": struct.pack("<256f", *[0.0625] * 256)})
+        draft.replace_vectors("guide", {"b": struct.pack("<256f", *[0.0625] * 256)})
         draft.publish(source, revision=revision)
     [segment] = segments(source)
     files = {path.name for path in segment.iterdir()}
@@ -370,9 +370,9 @@ def test_mass_deletion_that_no_history_explains_is_refused(kb):
     path = kb.copied(full, "index")
     emptied = kb.commit(remove=[("guide", f"d{n}") for n in range(150)])
     with kb.draft(path) as draft, pytest.raises(MassDeletion):
-        kb.indexer.update(draft, emptied, base=None)
+        kb.indexer.update_index(draft, emptied, base=None)
     with kb.draft(path) as draft:
-        assert kb.indexer.update(draft, emptied, base=full).plan.changes.removed == 150
+        assert kb.indexer.update_index(draft, emptied, base=full).plan.changes.removed == 150
 
 
 CHANGES = st.lists(

@@ -128,7 +128,7 @@ def test_limit_of_spares_holds_after_every_query_and_the_bound_view_stays(projec
         last = list(dict.fromkeys(reversed(refs[: number + 1])))[:spares]
         assert built(workspace) == {bound, *(path_of(workspace, name) for name in last)}
         counted = {part for view in built(workspace) for part in list_segments(view)}
-        assert {path.name for path in workspace.views.segments.newest()} == counted
+        assert {path.name for path in workspace.views.segments.list_newest_first()} == counted
 
 
 def test_by_its_setting_no_spare_stays_or_many_do(project, workspace):

@@ -222,8 +222,8 @@ def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):
     kb.write(doc("uncommitted"))
     kb.bring_working(working, revisions[-1])
     for revision in revisions[:-1]:
-        assert kb.views.discard(kb.views.view_path(revision))
-    kb.views.segments.collect([kb.views.root, working.parent])
+        assert kb.views.remove_if_unused(kb.views.view_path(revision))
+    kb.views.segments.collect_garbage([kb.views.root, working.parent])
     counted = {
         part.segment for folder in (kb.views.view_path(revisions[-1]), working) for part in views.read_view(folder).parts
     }
@@ -251,7 +251,7 @@ def test_nothing_is_removed_between_a_segment_and_its_view(kb):
     assert said(builder) == "fresh"
     end(builder)
     assert kb.views.find_problem(revision) == ""
-    kb.views.discard(kb.views.view_path(revision))
+    kb.views.remove_if_unused(kb.views.view_path(revision))
     killed = child(body)
     assert said(killed) == "between"
     killed.send_signal(signal.SIGKILL)
@@ -310,7 +310,7 @@ def test_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, mon
     revisions = grown(kb, random.Random(5))
     held = next(revision for revision in reversed(revisions) if len(parts(kb, revision)) > 1)
     before, answers = parts(kb, held), kb.answers(kb.views.view_path(held), QUERIES)
-    with kb.views.reading(kb.views.view_path(held)):
+    with kb.views.lock_for_reading(kb.views.view_path(held)):
         changed = upkeep.rewrite_segments(kb.views)
         collect(kb)
         assert kb.views.view_path(held) not in changed

@@ -68,7 +68,7 @@ def test_broken_view_is_replaced(kb, revision, broken):
 def test_broken_view_in_use_raises_index_failed(kb, revision):
     path = kb.views.view_path(revision)
     reader = child(
-        shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
+        shelf(kb) + f"with shelf.lock_for_reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
     assert said(reader) == "reading"
     (segments(kb, revision)[0] / "words-1.idx").unlink()
@@ -82,22 +82,22 @@ def test_broken_view_in_use_raises_index_failed(kb, revision):
 def test_view_that_another_process_reads_is_not_removed_nor_are_its_segments(kb, revision):
     path = kb.views.view_path(revision)
     reader = child(
-        shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
+        shelf(kb) + f"with shelf.lock_for_reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
     assert said(reader) == "reading"
-    assert kb.views.discard(path) is False
+    assert kb.views.remove_if_unused(path) is False
     assert kb.views.evict_spare(bound=list, keep_bytes=0) == []
-    assert kb.views.segments.collect([kb.views.root]) == []
+    assert kb.views.segments.collect_garbage([kb.views.root]) == []
     assert kb.views.find_problem(revision) == ""
     end(reader)
-    assert kb.views.discard(path) is True
+    assert kb.views.remove_if_unused(path) is True
     assert kb.views.find_problem(revision) == "it does not exist"
-    assert kb.views.discard(path) is True  # gone already
+    assert kb.views.remove_if_unused(path) is True  # gone already
 
 
 def test_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
     body = shelf(kb) + (
-        "with shelf.building() as folder:\n    folder.mkdir(); (folder / 'half').write_text('x')\n"
+        "with shelf.temporary_folder() as folder:\n    folder.mkdir(); (folder / 'half').write_text('x')\n"
         "    print(folder, flush=True); sys.stdin.read()"
     )
     killed, alive = child(body), child(body)
@@ -121,7 +121,7 @@ def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision
     sweepers = [
         child(
             shelf(kb)
-            + "sys.stdin.readline()\nfor _ in range(40): shelf.sweep(); shelf.all()\nprint('done', flush=True)"
+            + "sys.stdin.readline()\nfor _ in range(40): shelf.remove_unfinished(); shelf.list_views()\nprint('done', flush=True)"
         )
         for _ in range(2)
     ]
@@ -147,7 +147,7 @@ def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the
         before = after
     for age, path in enumerate(reversed(paths)):
         os.utime(path, ns=(0, 10**18 - age * 10**9))
-    kb.views.touch(paths[1])
+    kb.views.mark_used(paths[1])
     size = [sum(list_segments(path).values()) for path in paths]
     assert sum(map(len, map(list_segments, paths))) == len(set().union(*map(list_segments, paths))), "each has its own"
     for less in (1, 0):
@@ -203,7 +203,7 @@ def test_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revisi
     assert {file.path for file in kb.views.list_views()} == {ours}
     assert kb.index(kb.commit(doc("new", "something new")), base=revision).how == "delta"
     assert other not in kb.views.evict_spare(bound=lambda: [ours], keep_bytes=0)
-    kb.views.segments.collect([kb.views.root])
+    kb.views.segments.collect_garbage([kb.views.root])
     assert other.is_dir()
     assert theirs.is_dir()
 
@@ -254,8 +254,8 @@ def test_derived_view_shares_unchanged_segments_of_its_base(kb, revision):
         (20, 20),
     )
     assert [part.documents for part in view.read_view(kb.views.view_path(later)).parts] == [18, 2]
-    assert kb.views.discard(kb.views.view_path(revision))
-    assert kb.views.segments.collect([kb.views.root]) == []
+    assert kb.views.remove_if_unused(kb.views.view_path(revision))
+    assert kb.views.segments.collect_garbage([kb.views.root]) == []
     assert kb.views.find_problem(later) == ""
     assert added.is_dir()
 
@@ -267,25 +267,25 @@ def test_segments_that_no_view_counts_are_removed_wherever_the_views_lie(kb, rev
     [whole, added] = segments(kb, later)
     copied = kb.copied(later, "elsewhere")
     for head in (revision, later):
-        assert kb.views.discard(kb.views.view_path(head))
+        assert kb.views.remove_if_unused(kb.views.view_path(head))
     roots = [kb.views.root, copied.parent, kb.folder / "absent"]
-    assert kb.views.segments.collect(roots) == []
+    assert kb.views.segments.collect_garbage(roots) == []
     assert {*kb.views.segments.list_spare(roots, without=[copied])} == {whole, added}
     assert find_index_problem(copied, revision=later) == ""
-    assert {*kb.views.segments.collect([kb.views.root])} == {whole, added}
-    assert kb.views.segments.newest() == []
+    assert {*kb.views.segments.collect_garbage([kb.views.root])} == {whole, added}
+    assert kb.views.segments.list_newest_first() == []
     assert find_index_problem(copied, revision=later) != ""
 
 
 def test_no_segment_is_removed_while_a_process_derives_a_view(kb, revision):
-    body = shelf(kb) + "with shelf.segments.making():\n    print('making', flush=True); sys.stdin.read()"
+    body = shelf(kb) + "with shelf.segments.pause_collection():\n    print('making', flush=True); sys.stdin.read()"
     maker = child(body)
     assert said(maker) == "making"
-    assert kb.views.discard(kb.views.view_path(revision))
+    assert kb.views.remove_if_unused(kb.views.view_path(revision))
     assert len(kb.views.segments.list_spare([kb.views.root])) == 1
-    assert kb.views.segments.collect([kb.views.root]) == []
+    assert kb.views.segments.collect_garbage([kb.views.root]) == []
     end(maker)
-    assert len(kb.views.segments.collect([kb.views.root])) == 1
+    assert len(kb.views.segments.collect_garbage([kb.views.root])) == 1
 
 
 @pytest.mark.usefixtures("apart")
@@ -312,7 +312,7 @@ def test_of_a_damaged_segment_alone_the_documents_are_indexed_again(kb, revision
 
 def test_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
     path, gone = kb.views.view_path(revision), kb.views.root / "gone-12345678.lock"
-    with kb.views.reading(path):
+    with kb.views.lock_for_reading(path):
         pass
     gone.touch()
     assert directories.list_orphaned_files(kb.views.root) == [gone]
@@ -324,7 +324,7 @@ def test_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
 
 def test_lock_that_somebody_holds_stays_though_its_view_is_gone(kb):
     path = kb.views.root / "gone-12345678"
-    with kb.views.reading(path):
+    with kb.views.lock_for_reading(path):
         [lock] = directories.list_orphaned_files(kb.views.root)
         directories.remove_orphaned_lock(lock)
         assert lock.exists()

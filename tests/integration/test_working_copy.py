@@ -61,7 +61,7 @@ DOCUMENTS = {f"d{n}" for n in range(5)}
 def test_first_write_makes_the_copy_and_the_next_takes_it_over(kb, copy):
     assert copy.find_problem() == "it does not exist"
     assert write(kb, copy, "new") == "gone"
-    assert copy.problem() == ""
+    assert copy.find_problem() == ""
     assert write(kb, copy, "newer") == "current"
     assert held(copy) == DOCUMENTS | {"new", "newer"}
 
@@ -75,12 +75,12 @@ def test_copy_belongs_to_one_branch_and_one_revision(kb, copy, revision):
 
 def test_writer_that_fails_leaves_a_mark_and_the_copy_is_made_again(kb, copy):
     write(kb, copy, "new")
-    with pytest.raises(RuntimeError), copy.writing():
+    with pytest.raises(RuntimeError), copy.lock_for_writing():
         raise RuntimeError
-    assert copy.problem() == "its writer was interrupted"
+    assert copy.find_problem() == "its writer was interrupted"
     assert write(kb, copy, "newer") == "gone"
     assert held(copy) == DOCUMENTS | {"new", "newer"}
-    assert copy.problem() == ""
+    assert copy.find_problem() == ""
 
 
 def test_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revision):
@@ -92,14 +92,14 @@ def test_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revisi
         "def half(folder, **given):\n    if folder != copy.path: return whole(folder, **given)\n"
         "    print('half', flush=True); sys.stdin.read()\n"
         "seal.write_seal = half\n"
-        "with copy.writing():\n    kb.write(doc('half'))\n    kb.bring_working(copy.path, copy.base)",
+        "with copy.lock_for_writing():\n    kb.write(doc('half'))\n    kb.bring_working(copy.path, copy.base)",
     )
     assert said(writer) == "half"
-    with pytest.raises(Busy), copy.reading():
+    with pytest.raises(Busy), copy.lock_for_reading():
         pass
     writer.send_signal(signal.SIGKILL)
     writer.wait()
-    with copy.reading() as problem:
+    with copy.lock_for_reading() as problem:
         assert problem == "its writer was interrupted"
     assert write(kb, copy, "newer") == "gone"
     assert held(copy) == DOCUMENTS | {"new", "half", "newer"}
@@ -107,7 +107,7 @@ def test_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revisi
 
 def test_two_processes_write_one_after_the_other(kb, copy, revision):
     body = (
-        "def write(name):\n    with copy.writing() as stood:\n        kb.write(doc(name))\n"
+        "def write(name):\n    with copy.lock_for_writing() as stood:\n        kb.write(doc(name))\n"
         "        base = kb.views.view_path(copy.base) if stood == 'gone' else None\n"
         "        kb.bring_working(copy.path, copy.base, base=base)\n"
         "for number in range(4): write(f'{name}{number}')\nprint('done', flush=True)"
@@ -126,7 +126,7 @@ def test_reader_never_sees_a_half_written_copy(kb, copy, revision):
         kb,
         revision,
         "print('ready', flush=True)\nseen = set()\n"
-        "while len(seen) < 3:\n    with copy.reading() as problem:\n        assert problem == '', problem\n"
+        "while len(seen) < 3:\n    with copy.lock_for_reading() as problem:\n        assert problem == '', problem\n"
         "        hits = kb.search(copy.path, 'text', mode='keyword', k=50, where={'source_table': 'documents'})\n"
         "        seen.add(len(hits))\n    time.sleep(0.002)\n"
         "print(sorted(seen), flush=True)",
@@ -144,7 +144,7 @@ def test_reader_never_sees_a_half_written_copy(kb, copy, revision):
 
 def test_sweeping_removes_copies_that_are_not_needed_unless_somebody_holds_them(kb, copy, revision):
     write(kb, copy, "new")
-    reader = other(kb, revision, "with copy.reading():\n    print('reading', flush=True); sys.stdin.read()")
+    reader = other(kb, revision, "with copy.lock_for_reading():\n    print('reading', flush=True); sys.stdin.read()")
     assert said(reader) == "reading"
     remove_unused_copies(copy.root, needed=list)
     assert copy.path.is_dir()
