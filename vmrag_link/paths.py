@@ -345,7 +345,7 @@ def require_files(*paths: Path) -> None:
     """
     for path in paths:
         if file_type := describe_file_type(path):
-            raise in_the_way(path, f"{file_type}, and no file")
+            raise in_the_way(path, f"{file_type}, not a file")
 
 
 def require_folders(*paths: Path) -> None:

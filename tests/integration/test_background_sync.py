@@ -158,7 +158,7 @@ def test_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
     report = project.run_quietly("status", "--json")
     content = json.loads(report.out)
     assert "is not JSON" in content["background"]["error"]
-    assert any("sync failed" in reason and "sync.log" in reason for reason in content["reasons"])
+    assert any("background sync failed" in reason and "sync.log" in reason for reason in content["reasons"])
     switched(project, "feature", **ASIDE)
     ended(project)
     assert project.status()["background"] is None

@@ -292,7 +292,7 @@ def test_garbage_workspace_file_is_written_again(project, tmp_path, name, conten
 def test_garbage_embedding_cache_is_set_aside_and_filled_again(project, tmp_path):
     (project.shared / "embeddings.sqlite").write_bytes(b"garbage" * 1000)
     said = project.vmrag(*ADD).err
-    assert "set aside as embeddings.sqlite.corrupt-1" in said
+    assert "renamed to embeddings.sqlite.corrupt-1" in said
     assert project.vmrag("sync", "--rebuild").err == ""
     (tmp_path / "scratch").mkdir()
     assert_whole(project, tmp_path / "scratch")
@@ -723,7 +723,7 @@ def interrupted(project: Project, moment: float, *command: str) -> Done:
 
 
 _EARLY = r"Interrupted\. No stored data was lost\."  # while the program itself was loaded
-_STORED = r"Interrupted\. (The knowledge base is as it was|What was stored until then is kept \(vmrag status\))\."
+_STORED = r"Interrupted\. (The knowledge base did not change|Everything stored before the interruption is kept \(vmrag status\))\."
 _LATER = r" The next vmrag command updates the index\."
 INTERRUPTED = {
     "import": rf"{_EARLY}|{_STORED}({_LATER})?",
@@ -766,7 +766,7 @@ def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocke
             assert result.out == ""
             text = result.err.strip()
             assert re.fullmatch(INTERRUPTED[command], text), text
-            if "as it was" in text:
+            if "did not change" in text:
                 assert copy.texts() == before_texts
         copy.vmrag("sync")
         texts = copy.texts()

@@ -152,7 +152,7 @@ def test_answer_that_drips_is_given_up_when_its_time_is_over(ask, sent):
 @pytest.mark.parametrize("ask", ASKING)
 def test_answer_without_an_end_is_cut_off_packed_ones_too(ask, sent):
     with serving(sent) as url:
-        assert f"more than the {MOST} bytes" in ask(url)
+        assert f"more than {MOST} bytes" in ask(url)
 
 
 @pytest.mark.timeout(60)

@@ -243,7 +243,7 @@ def test_error_for_another_version_names_it_and_the_command_that_installs_a_good
     installed(tmp_path, version, monkeypatch)
     with pytest.raises(IndexExtraMissing) as caught:
         open_store(tmp_path)
-    assert caught.value.message == f"Chroma's store needs {NEEDED}, and {named} is installed."
+    assert caught.value.message == f"Chroma's store needs {NEEDED}, but {named} is installed."
     assert caught.value.hint == f"pip install '{NEEDED}'"
 
 

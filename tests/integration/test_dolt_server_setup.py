@@ -428,7 +428,7 @@ def test_hook_gives_up_when_server_hangs(on_own_server, monkeypatch, statements)
         switched = subprocess.run(
             ["git", "switch", "main"], cwd=project.top, check=True, capture_output=True, text=True
         )
-        assert "has not answered within 2 seconds" in switched.stderr
+        assert "no answer within 2 seconds" in switched.stderr
         assert time.monotonic() - begun < 8  # a busy machine starts the hook slowly
         begun = time.monotonic()
         committed = subprocess.run(

@@ -40,7 +40,7 @@ def test_vector_with_a_flipped_bit_is_absent_and_is_replaced(cache: EmbeddingCac
     assert content.count(VECTORS["c"]) == 1
     flip(path, at + 100, 3)
     assert found(cache) == {name: vector for name, vector in VECTORS.items() if name != "c"}
-    assert "1 vector" in cache.find_damage()
+    assert "1 damaged vector" in cache.find_damage()
     cache.store_vectors("model", {"c": VECTORS["c"]})
     assert (found(cache), cache.find_damage()) == (VECTORS, "")
 

@@ -234,7 +234,7 @@ def test_when_the_key_is_there_the_next_query_by_meaning_finds_everything(projec
     assert found_by_words(other) == ["river"]
     address(other, services, "openai")
     result = other.vmrag("query", "sea", "--collection", "api", "--mode", "vector", "--json")
-    assert "could not be embedded when the index was made. It is built again." in result.err
+    assert "could not be embedded when the index was built. It is built again." in result.err
     assert result.json["results"] == expected
     services.requests.clear()
     assert other.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"] == expected

@@ -73,7 +73,7 @@ def test_loss_is_accepted_by_name_and_recorded_for_all(loss):
     assert f"Lost: {loss.lost}" in said
     assert f"- {loss.commit[:12]} " in said
     assert "bob <bob@example.com>: Bob's news" in said
-    assert "Not at origin." in said
+    assert "Not found at origin." in said
     commit(ada, "Go on without it")
     assert ada.status()["in_sync"]
     assert set(ada.texts()) == set(people.DOCUMENTS)
@@ -366,7 +366,7 @@ def test_verify_names_record_that_no_remote_was_asked_about(loss):
             "findings"
         ]
         (record,) = [result for result in findings if result["code"] == "LOSS_ACCEPTED"]
-        assert ("No remote was asked" in record["message"]) is not remote
+        assert ("To check whether a remote has them" in record["message"]) is not remote
 
 
 # -- commits that drop knowledge -------------------------------------------------------------------
@@ -472,7 +472,7 @@ def test_push_does_not_believe_record_if_remote_is_unreachable(loss):
     url = out_of_reach(loss)
     refused = ada.run("push", "-q", "other", "forged", "copy", env=ON)
     assert refused.returncode != 0
-    assert f"pins revision {loss.lost[:12]}" in refused.stderr
+    assert f"pins the revision {loss.lost[:12]}" in refused.stderr
     ada.git("remote", "set-url", "origin", url)
     ada.vmrag("fetch")
     assert ada.run("push", "-q", "other", "forged", "copy", env=ON).returncode == 0

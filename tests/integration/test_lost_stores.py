@@ -101,7 +101,7 @@ def test_command_fails_if_the_dolt_repository_is_missing(tmp_path, monkeypatch):
     dolt.require()
     terminal.isolate(monkeypatch, tmp_path / "home")
     project = terminal.new_project(tmp_path / "project")
-    project.vmrag("init", "--engine", "dolt")
+    project.vmrag("init", "--knowledge-base", "--engine", "dolt", "--no-sources")
     project.record("first", one="The first text.")
     shutil.rmtree(project.shared / "kb" / ".dolt")
     assert project.vmrag("query", "text", "--json", code=3).error["code"] == KnowledgeLost.code

@@ -185,7 +185,7 @@ def _form_message(lost: Sequence[LostRevision], remotes_asked: Sequence[str]) ->
     first, others = lost[0].revision[:12], len(lost) - 1
     yield f"Go on without revision {first}{f' and {others} more' if others else ''}"
     yield ""
-    yield f"Not at {', '.join(remotes_asked)}." if remotes_asked else "No remote was contacted."
+    yield f"Not found at {', '.join(remotes_asked)}." if remotes_asked else "No remote was contacted."
     for loss in lost:
         yield from ("", *describe_loss(loss))
     yield ""
