@@ -1,11 +1,13 @@
 """The arguments of tools: declared by annotations, listed as JSON Schema, parsed for the function.
 
-A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`, or a field of the
-record that an operation takes (`fields_as_keywords`), annotated with msgspec's `Meta`, whose
-`extra` holds what else `Given` knows. Clients were written against several servers, so more is
-taken than the schema says: JSON as text, numbers and booleans as text, one string for a list of
-them, aliases. Nothing else checks arguments: the SDK's models require an object, and its server
-does not apply the schema.
+A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. It can also be a
+field of the record that an operation takes (`fields_as_keywords`), annotated with msgspec's `Meta`,
+whose `extra` holds the other fields of `Given`.
+
+Clients were written for several servers, so this module accepts more than the schema: JSON as text,
+numbers and booleans as text, one string in place of a list of strings, and aliases. Only this
+module checks arguments: the SDK's models require an object, and the SDK's server does not apply the
+schema.
 """
 
 from __future__ import annotations
@@ -32,49 +34,53 @@ R = TypeVar("R")
 _LARGEST = 2**63
 
 _LONGEST_OBJECT = 1 << 20
-"""Characters of all texts in an object, or of the object as JSON text."""
+"""Maximum number of characters of all texts in an object, or of the object as JSON text."""
 
 _MOST_UNKNOWN = 10
-"""Unknown parameters that an error names."""
+"""Maximum number of unknown parameters that an error names."""
 
 
 class Given(Record, frozen=True):
-    """What an annotation says of a parameter beside its type.
-
-    `low`, `high`: bounds of a number. A number above `high` is refused, or lowered to it if
-    `clamped`. `unset`: a number out of these bounds by which clients say that they give none.
-    `least`: the smallest number of elements of a list. `most`: the largest number of texts of a
-    list, which have at most `longest` characters together. `wire`: the name that clients use, where
-    Python has another use for it. `aliases`: names that are accepted as well; the schema does not
-    list them. `spelled`: other spellings of a value that are accepted, and the value that they
-    mean. `blank`: an empty text is accepted here, because the operation has a better error for it.
-    `full`: no element of a list may be empty. `choices`: the values of a text, or of each text in
-    a list, that clients are told of; `read` makes one of them of any spelling, or raises
-    `UsageInvalid`. `longest`: the most characters of a text, of each text in a list, or of all
-    texts in an object; 0: the default of the kind. `ref`: git resolves the text as a ref.
-    `omitted`: what the function gets if a client gives nothing, where that is not the default that
-    the schema names. `address`: a host is contacted, so the text must not hold a user name or a
-    password.
-    """
+    """Properties of a parameter that its type does not express."""
 
     about: str = ""
     low: int | None = None
+    """Smallest number."""
     high: int | None = None
+    """Largest number. A larger number is refused, or lowered to this number if `clamped`."""
     clamped: bool = False
     unset: int | None = None
+    """A number outside these bounds that some clients send in place of no number."""
     least: int = 0
+    """Minimum number of elements of a list."""
     most: int = 0
+    """Maximum number of texts of a list. All texts together have at most `longest` characters."""
     wire: str = ""
+    """Name for clients, if Python does not allow it as a keyword."""
     aliases: tuple[str, ...] = ()
+    """Other accepted names. The schema does not list them."""
     spelled: Mapping[str, str] = {}
+    """Other accepted spellings of values, and the values that they mean."""
     blank: bool = False
+    """Accept an empty text, because the operation has a better error for it."""
     full: bool = False
+    """Refuse empty elements of a list."""
     choices: tuple[str, ...] = ()
+    """Values of a text, or of each text in a list, that the schema lists."""
     read: Callable[[str], str] | None = None
+    """Converts any spelling to one of `choices`, or raises `UsageInvalid`."""
     longest: int = 0
+    """Maximum number of characters of a text, of each text in a list, or of all texts in an object.
+    0: the default of the kind.
+    """
     ref: bool = False
+    """Git resolves the text as a ref."""
     address: bool = False
+    """The text is the address of a host, so it must not contain a user name or a password."""
     omitted: Any = msgspec.UNSET
+    """Value for the function if the client sends none, if it differs from the default in the
+    schema.
+    """
 
 
 # -- parameters that several tools have
@@ -98,22 +104,22 @@ Offset = Annotated[int, Given("number of results to skip", low=0)]
 
 
 class Parameter(Record, frozen=True):
-    """A parameter of a tool.
-
-    `kind`: its type in JSON. `items`: that of a list's elements, which may be null if `holes`.
-    `choices` are the values of a text, or of each text in a list. `record`: what the objects of a
-    list are read as.
-    """
+    """A parameter of a tool."""
 
     keyword: str
     kind: Literal["string", "integer", "number", "boolean", "object", "array"]
+    """Its type in JSON."""
     items: Literal["", "string", "object", "array"]
+    """The type of a list's elements."""
     holes: bool
+    """Elements of a list can be null."""
     choices: tuple[str, ...]
+    """The values of a text, or of each text in a list."""
     required: bool
     default: Any
     given: Given
     record: type[msgspec.Struct] | None
+    """Type of the objects in a list."""
 
     @property
     def name(self) -> str:
@@ -126,7 +132,7 @@ class Parameter(Record, frozen=True):
 
     @property
     def longest_json(self) -> int:
-        """The most characters of the JSON text of an object or a list."""
+        """Maximum number of characters of an object or a list as JSON text."""
         return self.longest if self.kind == "object" else LONGEST_TEXT
 
     # -- for clients
@@ -164,35 +170,35 @@ class Parameter(Record, frozen=True):
     # -- from clients
 
     def parse_value(self, value: Any, warn: Warn) -> Any:
-        """The value for the function. Raises `UsageInvalid`, `JsonInvalid`."""
+        """Return the value for the function. Raises `UsageInvalid` and `JsonInvalid`."""
         match self.kind:
             case "string":
-                return self._text(value)
+                return self._parse_text(value)
             case "integer" | "number":
-                return self._number(value, warn)
+                return self._parse_number(value, warn)
             case "boolean":
-                return self._truth(value)
+                return self._parse_boolean(value)
             case "object":
-                found = self._json(value) if isinstance(value, str) else value
-                if not isinstance(found, dict):
-                    raise self._refusal(value, "an object", json=value)
-                _require_length(_count_characters(found), self.name, self.longest, self.name)
-                return found
+                members = self._parse_json(value) if isinstance(value, str) else value
+                if not isinstance(members, dict):
+                    raise self._build_refusal(value, "an object", json=value)
+                _require_length(_count_characters(members), self.name, self.longest, self.name)
+                return members
             case "array":
-                return self._list(value)
+                return self._parse_list(value)
 
-    def _text(self, value: Any) -> str:
-        return self._choice(value, self.name)
+    def _parse_text(self, value: Any) -> str:
+        return self._check_text(value, self.name)
 
-    def _choice(self, value: Any, where: str) -> str:
-        """A text, or one of a list."""
+    def _check_text(self, value: Any, where: str) -> str:
+        """Return a checked text."""
         if not isinstance(value, str):
-            raise self._refusal(value, "a text", where=where)
+            raise self._build_refusal(value, "a text", where=where)
         require_text(value, where, longest=self.longest, ref=self.given.ref, parameter=self.name)
         if self.given.address and hosts.has_user(value):
             raise AddressWithCredentials(
-                f"{self.name} holds a user name or a password, which an agent must not send.",
-                hint=f"Leave out of {self.name} what precedes the @.",
+                f"{self.name} contains a user name or a password, which an agent must not send.",
+                hint=f"remove the part of {self.name} before the @",
                 parameter=self.name,
             )
         text: str = self.given.spelled.get(value, value)
@@ -200,17 +206,17 @@ class Parameter(Record, frozen=True):
             self._require_characters(text, where)
             return self.given.read(text)
         if self.choices and text not in self.choices and text not in self.given.spelled.values():
-            raise self._refusal(value, f"one of {', '.join(self.choices)}", where=where)
+            raise self._build_refusal(value, f"one of {', '.join(self.choices)}", where=where)
         self._require_characters(text, where)
         return text
 
-    def _number(self, value: Any, warn: Warn) -> int | float:
-        number = _integer(value) if self.kind == "integer" else _real(value)
+    def _parse_number(self, value: Any, warn: Warn) -> int | float:
+        number = _parse_integer(value) if self.kind == "integer" else _parse_float(value)
         if number is None:
-            raise self._refusal(value, "a whole number" if self.kind == "integer" else "a number")
+            raise self._build_refusal(value, "a whole number" if self.kind == "integer" else "a number")
         low, high = self.given.low, self.given.high
         if high is not None and number > high and self.given.clamped:
-            warn("IGNORED_SETTING", f"{self.name} is at most {high}; {number} was taken as that.")
+            warn("IGNORED_SETTING", f"{self.name} can be at most {high}; used {high} instead of {number}.")
             return high
         if (low is not None and number < low) or (high is not None and number > high) or abs(number) >= _LARGEST:
             bounds = f"at least {low}" if high is None else f"from {low} to {high}"
@@ -223,39 +229,42 @@ class Parameter(Record, frozen=True):
             )
         return number
 
-    def says_none(self, value: Any) -> bool:
-        """Whether a client says with this number that it gives none."""
-        return self.given.unset is not None and _real(value) == self.given.unset
+    def is_unset(self, value: Any) -> bool:
+        """Return whether the value is the number that some clients send in place of no number."""
+        return self.given.unset is not None and _parse_float(value) == self.given.unset
 
-    def _truth(self, value: Any) -> bool:
-        known = {"true": True, "false": False}
-        if isinstance(value, str) and value.strip().lower() in known:
-            return known[value.strip().lower()]
+    def _parse_boolean(self, value: Any) -> bool:
+        booleans = {"true": True, "false": False}
+        if isinstance(value, str) and value.strip().lower() in booleans:
+            return booleans[value.strip().lower()]
         if not isinstance(value, bool):
-            raise self._refusal(value, "true or false")
+            raise self._build_refusal(value, "true or false")
         return value
 
-    def _list(self, value: Any) -> list[Any]:
-        found = value
+    def _parse_list(self, value: Any) -> list[Any]:
+        items = value
         if isinstance(value, str):
-            found = self._text_list(value) if self.items == "string" else self._json(value)
-        if not isinstance(found, list):
-            raise self._refusal(value, "a list", json=value)
-        found = [each if each is None and self.holes else self._element(each, at) for at, each in enumerate(found)]
-        self._require_number(found)
-        if len(found) < self.given.least:
+            items = self._text_list(value) if self.items == "string" else self._parse_json(value)
+        if not isinstance(items, list):
+            raise self._build_refusal(value, "a list", json=value)
+        items = [
+            element if element is None and self.holes else self._parse_element(element, at)
+            for at, element in enumerate(items)
+        ]
+        self._require_number(items)
+        if len(items) < self.given.least:
             raise UsageInvalid(
-                f"{self.name} needs at least {self.given.least} element.", parameter=self.name, value=found
+                f"{self.name} needs at least {self.given.least} element.", parameter=self.name, value=items
             )
-        return found
+        return items
 
     def _require_number(self, elements: list[Any]) -> None:
-        """Raise `UsageInvalid` for more texts, or longer ones together, than a list may have."""
+        """Raise `UsageInvalid` if a list has too many texts, or too many characters."""
         most = self.given.most
         if most and len(elements) > most:
             raise UsageInvalid(
                 f"{self.name} has {len(elements):,} elements; at most {most:,} are accepted.",
-                hint=f"Call the tool again for the rest of {self.name}.",
+                hint=f"call the tool again for the rest of {self.name}",
                 parameter=self.name,
                 value=len(elements),
                 maximum=most,
@@ -265,34 +274,34 @@ class Parameter(Record, frozen=True):
             _require_length(_count_characters(elements), self.name, longest, self.name)
 
     def _text_list(self, text: str) -> Any:
-        """A text where texts are wanted is one of them, unless it is a JSON list."""
+        """Return the JSON list that a text contains, or else a list of this one text."""
         _require_length(len(text), self.name, self.longest_json, self.name)
         try:
-            found = parse_user_json(text)
+            parsed = parse_user_json(text)
         except ValueError:
             return [text]
-        return found if isinstance(found, list) else [text]
+        return parsed if isinstance(parsed, list) else [text]
 
-    def _element(self, each: Any, at: int) -> Any:
-        where = f"{self.name}[{at}]"
+    def _parse_element(self, element: Any, index: int) -> Any:
+        where = f"{self.name}[{index}]"
         if self.items == "string":
-            if each == "" and self.given.full:
-                raise self._refusal(each, "a text that is not empty", where=where)
-            return self._choice(each, where)
-        if self.items == "object" and not isinstance(each, dict):
-            raise self._refusal(each, "an object", where=where)
+            if element == "" and self.given.full:
+                raise self._build_refusal(element, "a text that is not empty", where=where)
+            return self._check_text(element, where)
+        if self.items == "object" and not isinstance(element, dict):
+            raise self._build_refusal(element, "an object", where=where)
         if self.items == "object":
-            _require_length(_count_characters(each), where, self.longest, self.name)
+            _require_length(_count_characters(element), where, self.longest, self.name)
         if self.record:
             try:
-                return msgspec.convert(each, self.record)
+                return msgspec.convert(element, self.record)
             except msgspec.ValidationError as error:
                 raise UsageInvalid(f"{where} cannot be used: {error}.", parameter=self.name) from None
-        if self.items == "array" and not (isinstance(each, list) and all(map(_is_number, each))):
-            raise self._refusal(each, "a list of numbers", where=where)
-        return each
+        if self.items == "array" and not (isinstance(element, list) and all(map(_is_number, element))):
+            raise self._build_refusal(element, "a list of numbers", where=where)
+        return element
 
-    def _json(self, text: str) -> Any:
+    def _parse_json(self, text: str) -> Any:
         _require_length(len(text), self.name, self.longest_json, self.name)
         try:
             return parse_user_json(text)
@@ -300,53 +309,59 @@ class Parameter(Record, frozen=True):
             raise JsonInvalid(f"{self.name} {error}.", parameter=self.name) from None
 
     def _require_characters(self, text: str, where: str) -> None:
-        """Half of a surrogate pair is no character, and no database stores a NUL exactly."""
-        found = text.find("\0")
-        what = "a NUL"
-        if found < 0 and not text.isascii():
+        """Refuse half a surrogate pair, which is not a character, and NUL, which no database stores
+        exactly.
+        """
+        place = text.find("\0")
+        problem = "a NUL"
+        if place < 0 and not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                found, what = error.start, "half of a surrogate pair"
-        if found >= 0:
+                place, problem = error.start, "half of a surrogate pair"
+        if place >= 0:
             raise UsageInvalid(
-                f"{where} holds {what} at character {found + 1}, which cannot be stored.",
-                hint="Leave that character out.",
+                f"{where} contains {problem} at character {place + 1}, which cannot be stored.",
+                hint="remove that character",
                 parameter=self.name,
-                character=found + 1,
+                character=place + 1,
             )
 
-    def _refusal(self, value: Any, expected: str, *, where: str = "", json: Any = None) -> UsageInvalid | JsonInvalid:
-        """`json`: what was given, where that may be JSON text of another kind."""
-        given = shortened(repr(value))
-        shown = value if isinstance(value, int | float) or value is None else given
+    def _build_refusal(
+        self, value: Any, expected: str, *, where: str = "", json: Any = None
+    ) -> UsageInvalid | JsonInvalid:
+        """Return the error for a value. `json` is the value as sent, if it can be JSON text."""
+        sent = shortened(repr(value))
+        shown = value if isinstance(value, int | float) or value is None else sent
         kind = JsonInvalid if isinstance(json, str) else UsageInvalid
-        return kind(f"{where or self.name} must be {expected}, not {given}.", parameter=self.name, value=shown)
+        return kind(f"{where or self.name} must be {expected}, not {sent}.", parameter=self.name, value=shown)
 
 
 def fields_as_keywords(function: Callable[..., R]) -> Callable[..., R]:
-    """Of a function of a call and a `request`: a tool whose parameters are the function's own
-    keywords, and then the request's fields.
+    """Turn a function of a call and a `request` into the function of a tool.
+
+    Its parameters are the function's own keywords, and then the fields of the request.
     """
     hints = get_type_hints(function, include_extras=True)
     request = hints.pop("request")
-    _, _, *own = inspect.signature(function).parameters.values()
+    _, _, *own_parameters = inspect.signature(function).parameters.values()
 
     @wraps(function)
-    def called(call: Any, **given: Any) -> R:
-        keywords = {each.name: given.pop(each.name) for each in own}
-        return function(call, request(**given), **keywords)
+    def call_with_request(call: Any, **values: Any) -> R:
+        keywords = {parameter.name: values.pop(parameter.name) for parameter in own_parameters}
+        return function(call, request(**values), **keywords)
 
-    called.__annotations__ = hints | get_type_hints(request, include_extras=True)
+    call_with_request.__annotations__ = hints | get_type_hints(request, include_extras=True)
     fields = [
-        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=_default(field))
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=_find_default(field))
         for field in msgspec.structs.fields(request)
     ]
-    called.__dict__["__signature__"] = inspect.Signature([*own, *fields])
-    return called
+    call_with_request.__dict__["__signature__"] = inspect.Signature([*own_parameters, *fields])
+    return call_with_request
 
 
-def _default(field: msgspec.structs.FieldInfo) -> Any:
+def _find_default(field: msgspec.structs.FieldInfo) -> Any:
+    """Return the default of a field, or `inspect.Parameter.empty`."""
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return inspect.Parameter.empty if field.required else field.default
@@ -354,18 +369,18 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 @cache
 def read_parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The parameters that a tool's function declares: its keywords."""
+    """Return the parameters that the function of a tool declares: its keywords."""
     hints = get_type_hints(function, include_extras=True)
     return tuple(
-        _parameter(hints[parameter.name], parameter)
+        _read_parameter(hints[parameter.name], parameter)
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     )
 
 
-def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
+def _read_parameter(hint: Any, parameter: inspect.Parameter) -> Parameter:
     bare, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    given = next(filter(None, map(_given, marks)), Given())
+    given = next(filter(None, map(_read_mark, marks)), Given())
     base = _without_none(bare)
     items, holes, record = "", False, None
     choices: tuple[str, ...] = given.choices
@@ -375,16 +390,16 @@ def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
         element = _without_none(element)
         choices = get_args(element) if get_origin(element) is Literal else choices
         record = element if isinstance(element, type) and issubclass(element, msgspec.Struct) else None
-        items = "object" if record else "string" if choices else _KINDS[_plain(element)]
+        items = "object" if record else "string" if choices else _KINDS[_find_bare_type(element)]
     elif get_origin(base) is Literal:
         choices = get_args(base)
-    required = found.default is found.empty
-    default = None if required else found.default
+    required = parameter.default is parameter.empty
+    default = None if required else parameter.default
     if isinstance(default, tuple):
-        default = list(default)  # as JSON has it
+        default = list(default)  # JSON has lists only
     return Parameter(
-        found.name,
-        "string" if get_origin(base) is Literal else _KINDS[_plain(base)],  # type: ignore[arg-type]
+        parameter.name,
+        "string" if get_origin(base) is Literal else _KINDS[_find_bare_type(base)],  # type: ignore[arg-type]
         items,  # type: ignore[arg-type]
         holes,
         choices,
@@ -395,10 +410,10 @@ def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
     )
 
 
-def _given(mark: Any) -> Given | None:
+def _read_mark(mark: Any) -> Given | None:
     if isinstance(mark, msgspec.Meta):
-        more = {"longest": mark.max_length or 0, **(mark.extra or {})}
-        return Given(mark.description or "", low=mark.ge, high=mark.le, **more)  # type: ignore[arg-type]  # whole numbers
+        fields = {"longest": mark.max_length or 0, **(mark.extra or {})}
+        return Given(mark.description or "", low=mark.ge, high=mark.le, **fields)  # type: ignore[arg-type]  # whole numbers
     return mark if isinstance(mark, Given) else None
 
 
@@ -414,13 +429,13 @@ _KINDS = {
 }
 
 
-def _plain(hint: Any) -> Any:
+def _find_bare_type(hint: Any) -> Any:
     return get_origin(hint) or hint
 
 
 def _without_none(hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        return next(each for each in get_args(hint) if each is not type(None))
+        return next(part for part in get_args(hint) if part is not type(None))
     return hint
 
 
@@ -435,44 +450,51 @@ def _is_optional(parameter: Parameter) -> bool:
 
 
 def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
-    """The function's keywords.
+    """Return the keywords for the function.
 
     Raises `UsageInvalid` for an unknown, missing or illegal argument, and `JsonInvalid`.
     """
-    by_name = {each.name: each for each in declared}
-    aliases = {alias: each.name for each in declared for alias in each.given.aliases}
+    by_name = {parameter.name: parameter for parameter in declared}
+    aliases = {alias: parameter.name for parameter in declared for alias in parameter.given.aliases}
     unknown = sorted(name for name in arguments if name not in by_name and name not in aliases)
     if unknown:
-        near = nearest(unknown[0], by_name)
+        suggestion = nearest(unknown[0], by_name)
         raise UsageInvalid(
-            f"There is no parameter {shortened(repr(unknown[0]))}." + (f" Is it {near!r}?" if near else ""),
-            unknown=[shortened(each) for each in unknown[:_MOST_UNKNOWN]],
+            f"no such parameter: {shortened(repr(unknown[0]))}."
+            + (f" Did you mean {suggestion!r}?" if suggestion else ""),
+            unknown=[shortened(name) for name in unknown[:_MOST_UNKNOWN]],
             allowed=sorted(by_name),
         )
-    sent = {aliases.get(name, name): value for name, value in arguments.items() if name in aliases}
-    sent |= {name: value for name, value in arguments.items() if name in by_name}
+    values = {aliases.get(name, name): value for name, value in arguments.items() if name in aliases}
+    values |= {name: value for name, value in arguments.items() if name in by_name}
     keywords = {}
-    for each in declared:
-        value = sent.get(each.name)
-        absent = value is None or (value == "" and not (each.required and each.given.blank)) or each.says_none(value)
+    for parameter in declared:
+        value = values.get(parameter.name)
+        absent = (
+            value is None
+            or (value == "" and not (parameter.required and parameter.given.blank))
+            or parameter.is_unset(value)
+        )
         if not absent:
-            keywords[each.keyword] = each.parse_value(value, warn)
-        elif each.required:
-            why = "is missing" if value is None else "is empty"
-            raise UsageInvalid(f"The parameter {each.name!r} {why}.", parameter=each.name)
+            keywords[parameter.keyword] = parameter.parse_value(value, warn)
+        elif parameter.required:
+            problem = "is missing" if value is None else "is empty"
+            raise UsageInvalid(f"the parameter {parameter.name!r} {problem}.", parameter=parameter.name)
         else:
-            omitted = each.given.omitted
-            keywords[each.keyword] = each.default if omitted is msgspec.UNSET else omitted
+            omitted = parameter.given.omitted
+            keywords[parameter.keyword] = parameter.default if omitted is msgspec.UNSET else omitted
     return keywords
 
 
 def require_text(text: str, where: str, *, longest: int = LONGEST_NAME, ref: bool = False, parameter: str = "") -> None:
-    """Raise `UsageInvalid` for a text that is too long, and for a `ref` that searches messages."""
+    """Raise `UsageInvalid` for a text that is too long, or for a `ref` that searches commit
+    messages.
+    """
     _require_length(len(text), where, longest, parameter or where)
     if ref and searches_messages(text):
         raise UsageInvalid(
-            f"{where} cannot search the messages of commits: {shortened(repr(text))}.",
-            hint="Name a branch, a tag or a commit.",
+            f"{where} cannot search commit messages: {shortened(repr(text))}.",
+            hint="send a branch, a tag or a commit",
             parameter=parameter or where,
             value=shortened(text),
         )
@@ -482,7 +504,7 @@ def _require_length(characters: int, where: str, longest: int, parameter: str) -
     if characters > longest:
         raise UsageInvalid(
             f"{where} has {characters:,} characters; at most {longest:,} are accepted.",
-            hint=f"Shorten {where}.",
+            hint=f"shorten {where}",
             parameter=parameter,
             value=characters,
             maximum=longest,
@@ -490,7 +512,7 @@ def _require_length(characters: int, where: str, longest: int, parameter: str) -
 
 
 def _count_characters(value: Any) -> int:
-    """The number of characters of all texts in a JSON value, keys included."""
+    """Return the number of characters of all texts in a JSON value, including keys."""
     number, rest = 0, [value]
     while rest:
         match rest.pop():
@@ -503,12 +525,12 @@ def _count_characters(value: Any) -> int:
     return number
 
 
-def _integer(value: Any) -> int | None:
+def _parse_integer(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
         try:
-            return int(value.strip()) if len(value) < 30 else None  # noqa: PLR2004  no number that anything here counts
+            return int(value.strip()) if len(value) < 30 else None  # noqa: PLR2004  longer texts are never valid numbers
         except ValueError:
             return None
     if isinstance(value, float):
@@ -516,7 +538,7 @@ def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _real(value: Any) -> int | float | None:
+def _parse_float(value: Any) -> int | float | None:
     if isinstance(value, str):
         try:
             value = float(value) if len(value) < 30 else None  # noqa: PLR2004  as for whole numbers

@@ -1,12 +1,12 @@
-"""What a call ends with where a person agreed to it.
+"""Commits and pushes at the end of a call, if the user has enabled them.
 
-`mcp.auto_commit: write`: what a tool has written is committed before its answer is given. The pin
-is staged in the same call, as `vmrag commit` does it. So what an agent was told is kept goes with
-the next commit of the code, whichever program makes that and whether it runs hooks, and comes to
-`main` with that: no other branch pins it.
+With `mcp.auto_commit: write`, the documents that a tool has written are committed before its
+answer. The pin is staged in the same call, as by `vmrag commit`. The documents are therefore part
+of the next commit of the code, whichever program makes it, and whether or not it runs hooks. They
+reach `main` with that commit, and no other branch pins them.
 
-`mcp.auto_push`: code that such a program has pushed without its knowledge gets it. Without that,
-the answer says so.
+With `mcp.auto_push`, the server pushes the knowledge base for code that was pushed without it.
+Otherwise the answer has a warning.
 """
 
 from __future__ import annotations
@@ -30,35 +30,37 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 80
 _LONGEST_SUBJECT = 100
 _LISTED = 50
-"""Documents that the message of a commit names."""
+"""Maximum number of documents that the message of a commit names."""
 _RETRY_SECONDS = 60.0
-"""How long a remote is left alone that could not be pushed to: no call should wait each time."""
+"""Pause after a failed push to a remote, so that not every call waits for it."""
 
 
 def commit_written(ws: Workspace, tool: ToolInfo, agent: str) -> list[tuple[str, str]]:
-    """Commit what a call has left uncommitted; `agent`: how the client calls itself. Tools that
-    change history say themselves what becomes of uncommitted documents.
+    """Commit the documents that a call has left uncommitted. `agent` is the client's name.
 
-    Returns warnings by code. The documents are stored, whatever happens here: one says why they are
-    not committed, and the next write commits them, too.
+    Returns warnings by code. If the commit fails, the documents are still stored: a warning gives
+    the reason, and the next write also commits them. Tools that change history report uncommitted
+    documents themselves.
     """
     if "V" in tool.effect:
         return []
-    return _commit(ws, tool.name, agent)
+    return _commit_uncommitted(ws, tool.name, agent)
 
 
 def end_turn(ws: Workspace) -> str:
-    """At the end of an agent's turn: what is left uncommitted is committed where that is agreed to;
-    elsewhere a sentence says so. Empty where there is nothing.
+    """Commit uncommitted documents at the end of an agent's turn, if the user has enabled that.
+
+    Returns a sentence about the commit, or about documents that stay uncommitted; empty if there
+    are none.
     """
-    said = _commit(ws, "end of turn")
+    warnings = _commit_uncommitted(ws, "end of turn")
     branch = ws.find_kb_branch() if ws.is_initialized else None
-    if said or branch is None or not branch.dirty:
-        return " ".join(sentence for _, sentence in said)
-    return f"Documents of {branch.name!r} are not committed: vmrag commit"
+    if warnings or branch is None or not branch.dirty:
+        return " ".join(sentence for _, sentence in warnings)
+    return f"Branch {branch.name!r} has uncommitted documents: run vmrag commit"
 
 
-def _commit(ws: Workspace, what: str, agent: str = "") -> list[tuple[str, str]]:
+def _commit_uncommitted(ws: Workspace, tool: str, agent: str = "") -> list[tuple[str, str]]:
     if not ws.is_initialized or ws.config.mcp.auto_commit == "off":
         return []
     from vmrag_link.ops.commit.commit import commit
@@ -69,15 +71,17 @@ def _commit(ws: Workspace, what: str, agent: str = "") -> list[tuple[str, str]]:
         branch = ws.find_kb_branch()
         if branch is None or not branch.dirty or merge_state.recover_merge(ws):
             return []
-        report = commit(ws, format_message(what, agent, list_uncommitted(ws, branch)))
+        report = commit(ws, format_message(tool, agent, list_uncommitted(ws, branch)))
     except NoChanges:
         return []
-    except VmragError as why:
-        return [("NOT_COMMITTED", f"The documents are stored, but not committed: {why.sentence}")]
-    staged = "is staged" if report.staged else "could not be staged, because git held its index (git add .dolt-version)"
-    then = f"; .dolt-version {staged}: commit it with git, with the code it belongs to" if report.pin else ""
-    said = [("COMMITTED", f"Committed as {report.revision[:7]}{then}.")]
-    return [*said, ("INDEX_PENDING", report.pending)] if report.pending else said
+    except VmragError as error:
+        return [("NOT_COMMITTED", f"Stored the documents, but could not commit them: {error.sentence}")]
+    staged = (
+        "is staged" if report.staged else "could not be staged because git's index was locked (git add .dolt-version)"
+    )
+    advice = f"; .dolt-version {staged}: commit it with git, together with the code" if report.pin else ""
+    warnings = [("COMMITTED", f"Committed as {report.revision[:7]}{advice}.")]
+    return [*warnings, ("INDEX_PENDING", report.pending)] if report.pending else warnings
 
 
 def format_message(tool: str, agent: str, documents: Sequence[PendingDocument]) -> str:
@@ -100,45 +104,46 @@ def format_message(tool: str, agent: str, documents: Sequence[PendingDocument]) 
 
 
 class Unsent:
-    """Knowledge that pushed code lacks, over the calls of one server."""
+    """Revisions that pushed code pins and its remote lacks, over all calls of one server."""
 
     def __init__(self) -> None:
         self._said: tuple[UnpushedPin, ...] = ()
         self._failed: tuple[float, tuple[str, str]] | None = None
 
     def push_or_warn(self, ws: Workspace, sending: AbstractContextManager[object] | None) -> list[tuple[str, str]]:
-        """Send it, while `sending` keeps others from writing, or say once that it is missing;
-        warnings by code. None: this server sends nothing.
+        """Push missing revisions, or warn once that they are missing. Returns warnings by code.
+
+        `sending` keeps other threads from writing. With None, this server does not push.
         """
         from vmrag_link.ops.status import cautions
 
-        found = cautions.list_unsent(ws)
-        news = found != self._said
-        if found and sending and ws.config.mcp.auto_push:
+        unpushed = cautions.list_unsent(ws)
+        is_new = unpushed != self._said
+        if unpushed and sending and ws.config.mcp.auto_push:
             with sending:
-                return [self._send(ws, found, news=news)]
-        self._said = found
-        return self._tell(ws, found) if news else []
+                return [self._push(ws, unpushed, is_new=is_new)]
+        self._said = unpushed
+        return self._build_warning(ws, unpushed) if is_new else []
 
-    def _send(self, ws: Workspace, found: tuple[UnpushedPin, ...], *, news: bool) -> tuple[str, str]:
-        if self._failed and not news and time.monotonic() - self._failed[0] < _RETRY_SECONDS:
+    def _push(self, ws: Workspace, unpushed: tuple[UnpushedPin, ...], *, is_new: bool) -> tuple[str, str]:
+        if self._failed and not is_new and time.monotonic() - self._failed[0] < _RETRY_SECONDS:
             return self._failed[1]
         from vmrag_link.ops import push
 
-        self._said, self._failed = found, None
+        self._said, self._failed = unpushed, None
         try:
-            push.push_unpushed(ws, found)
-        except VmragError as why:
-            [(_, said)] = self._tell(ws, found)
-            self._failed = time.monotonic(), ("NOT_PUSHED", f"{said} It could not be sent: {why.sentence}")
+            push.push_unpushed(ws, unpushed)
+        except VmragError as error:
+            [(_, sentence)] = self._build_warning(ws, unpushed)
+            self._failed = time.monotonic(), ("NOT_PUSHED", f"{sentence} The push failed: {error.sentence}")
             return self._failed[1]
-        places = " and ".join(dict.fromkeys(each.remote for each in found))
-        which = ", ".join(each.ref for each in found)
-        return "PUSHED", f"The knowledge that {which} pins was sent to {places}: the code was pushed without it."
+        places = " and ".join(dict.fromkeys(pin.remote for pin in unpushed))
+        refs = ", ".join(pin.ref for pin in unpushed)
+        return "PUSHED", f"Pushed the revisions that {refs} pins to {places}, because the code was pushed without them."
 
     @staticmethod
-    def _tell(ws: Workspace, found: tuple[UnpushedPin, ...]) -> list[tuple[str, str]]:
+    def _build_warning(ws: Workspace, unpushed: tuple[UnpushedPin, ...]) -> list[tuple[str, str]]:
         from vmrag_link.ops.status.cautions import build_not_pushed
 
-        caution = build_not_pushed(ws, found)
+        caution = build_not_pushed(ws, unpushed)
         return [(caution.code, caution.sentence)] if caution else []

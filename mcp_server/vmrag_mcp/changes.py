@@ -1,7 +1,7 @@
 """Subscriptions to changes of the knowledge, in both eras of the protocol.
 
-Nothing announces a checkout in another terminal, so a few files are polled. Notifications are hints
-that many clients drop: every answer says by itself where it comes from.
+Nothing announces a checkout in another terminal, so the server polls a few files. Notifications are
+hints that many clients drop: every answer names its own origin.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vmrag_link.paths import Places, read_file_stamps
 
 POLL_SECONDS = 1.0
 _SHARE = 0.1
-"""Of the time, at most, that polling takes."""
+"""Maximum share of the time that polling uses."""
 
 Tell = Callable[[str], Awaitable[None]]
 """Sends the notification that the resource of this URI has changed."""
@@ -32,7 +32,7 @@ _LIST = ""
 """Stands for the list of all resources."""
 
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
-"""What telling a client raises that has left."""
+"""Errors of a notification to a client that has disconnected."""
 
 
 class Subscriptions:
@@ -42,7 +42,7 @@ class Subscriptions:
         self._directory = directory
         self._source_state = source_state
         self.bus = Bus()
-        self._told: dict[tuple[int, str], Tell] = {}
+        self._subscribers: dict[tuple[int, str], Tell] = {}
         self._seen: tuple[object, ...] | None = None
         """None without a subscription."""
 
@@ -52,53 +52,57 @@ class Subscriptions:
     async def subscribe(self, client: int, uri: str, tell: Tell) -> None:
         """Announce every change from now on.
 
-        `client` tells connections apart, for `unsubscribe`.
+        `client` identifies the connection, for `unsubscribe`.
         """
-        self._told[client, uri] = tell
-        await self._take_first_look()
+        self._subscribers[client, uri] = tell
+        await self._read_first_stamps()
 
     @contextlib.asynccontextmanager
     async def announce_while_listening(self, uris: Sequence[str]) -> AsyncIterator[None]:
-        """Announce every change from now on, as long as a client listens to these."""
+        """Announce every change of these resources while a client listens."""
         with self.bus.register_listener(uris):
-            await self._take_first_look()
+            await self._read_first_stamps()
             yield
 
     def unsubscribe(self, client: int, uri: str) -> None:
-        self._told.pop((client, uri), None)
+        self._subscribers.pop((client, uri), None)
 
-    async def _take_first_look(self) -> None:
-        """Look before the client has its answer: what it changes after that is then a change."""
+    async def _read_first_stamps(self) -> None:
+        """Read the stamps before the client gets its answer, so that later changes are
+        announced.
+        """
         if self._seen is None:
-            now = await anyio.to_thread.run_sync(self._looks)
+            now = await anyio.to_thread.run_sync(self._read_stamps)
             self._seen = self._seen or now
 
     async def poll_changes(self) -> None:
-        """Poll once a second, or less often where a look takes long, while clients subscribe."""
+        """Poll while clients subscribe: once a second, or less often if reading the stamps takes
+        long.
+        """
         pause = POLL_SECONDS
         while True:
             await anyio.sleep(pause)
-            if not self._told and not self.bus.has_listeners:
+            if not self._subscribers and not self.bus.has_listeners:
                 self._seen = None
                 continue
             began = time.monotonic()
-            now = await anyio.to_thread.run_sync(self._looks)
+            now = await anyio.to_thread.run_sync(self._read_stamps)
             pause = max(POLL_SECONDS, (time.monotonic() - began) / _SHARE)
             before, self._seen = self._seen, now
             if before is not None and now != before:
-                await self._announce()
+                await self._notify_clients()
 
-    async def _announce(self) -> None:
-        for key, tell in list(self._told.items()):
+    async def _notify_clients(self) -> None:
+        for key, tell in list(self._subscribers.items()):
             try:
                 await tell(key[1])
             except _GONE:
-                self._told.pop(key, None)
+                self._subscribers.pop(key, None)
         await self.bus.publish_changes()
 
-    def _looks(self) -> tuple[object, ...]:
-        """Names, sizes and times of the files that every checkout, pin and write changes, and the
-        state of the files of sources.
+    def _read_stamps(self) -> tuple[object, ...]:
+        """Return the stamps of the files that every checkout, pin and write changes, and the state
+        of sources.
         """
         try:
             places = plumbing.locate_work_tree(self._directory)
@@ -108,11 +112,11 @@ class Subscriptions:
             sources = self._source_state()
         except (VmragError, OSError) as error:  # the next call of a tool reports it
             sources = str(error)
-        return read_file_stamps(_files(places)), opening.read_stamp(places.kb), sources
+        return read_file_stamps(_list_files(places)), opening.read_stamp(places.kb), sources
 
 
 class Bus(InMemorySubscriptionBus):
-    """Knows to which resources somebody listens now."""
+    """A bus that knows which resources clients listen to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +124,9 @@ class Bus(InMemorySubscriptionBus):
 
     @contextlib.contextmanager
     def register_listener(self, uris: Sequence[str]) -> Iterator[None]:
-        """For as long as a client listens to these, and to the list of all."""
+        """Register a client for these resources and for the list of all resources, until the block
+        ends.
+        """
         names = [_LIST, *uris]
         self._listening.update(names)
         try:
@@ -139,6 +145,6 @@ class Bus(InMemorySubscriptionBus):
             await self.publish(ResourceUpdated(uri=uri))
 
 
-def _files(places: Places) -> list[Path]:
+def _list_files(places: Places) -> list[Path]:
     git = [places.git_dir / "HEAD", places.git_dir / "logs" / "HEAD"]
     return [*git, places.pin, places.workspace]

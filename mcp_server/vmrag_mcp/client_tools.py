@@ -1,7 +1,7 @@
-"""The tools that each client of a server has now: what one switches on is its own.
+"""The tools of each client of a server. Toolsets that a client enables are enabled only for it.
 
-A client of the standard streams is the only one of its server. Over HTTP a client is its session;
-one without a session (2026-07-28) says with each request which toolsets it has.
+A server on the standard streams has one client. Over HTTP, each session is a client. A client
+without a session (2026-07-28) names its toolsets in each request.
 """
 
 from __future__ import annotations
@@ -15,36 +15,39 @@ from vmrag_mcp.options import SWITCH, ToolSelection
 from vmrag_mcp.registry import ToolInfo
 
 HEADER = "X-MCP-Toolsets"
-"""By which a client over HTTP says which toolsets it has; the name that GitHub's server uses."""
+"""Header that names the toolsets of a client over HTTP. GitHub's server uses the same name."""
 
 PARAMETER = "toolsets"
-"""The same in the address."""
+"""Parameter of the address with the same meaning."""
 
 START_OPTION = "ask the user to add this to the server's arguments in the client's configuration:"
 
 MOST_SESSIONS = 10_000
-"""As many as the SDK keeps. Of a session that timed out nobody tells: the oldest are forgotten."""
+"""Maximum number of sessions, as in the SDK. The server forgets the oldest, because no one reports
+that a session timed out.
+"""
 
 
 class EnabledTools:
-    """The tools of a client, which may switch toolsets on until it is gone.
+    """The tools of a client, which can enable toolsets while it is connected.
 
-    `toolsets`: those that it named itself; None: those of the server. `lasting` False: nothing that
-    it switches on would be there with its next request.
+    `toolsets` are the toolsets that the client named; None: the toolsets of the server. With
+    `lasting=False`, the client's next request would not have the toolsets that it enables.
     """
 
     def __init__(self, selection: ToolSelection, toolsets: str | None = None, *, lasting: bool = True) -> None:
         self._toolsets = toolsets
         self._lasting = lasting
         self._enabled: list[tuple[str, bool]] = []
-        self.selection = self._begun(selection)
+        self.selection = self._start_from(selection)
 
     def enable_toolset(self, toolset: str, *, agreed: Collection[str] = ()) -> ToolSelection:
-        """Switch a toolset on, and return the selection that results.
+        """Enable a toolset, and return the new selection.
 
-        Tools that use the network or delete need the user's confirmation, because an agent may have
-        read in a stranger's text what to switch on. `agreed`: toolsets that the user confirmed.
-        Raises `UsageInvalid` for an unknown name, and `AccessDenied` if no tool can be added.
+        Tools that use the network or delete need the user's confirmation, because an agent can have
+        read the instruction in an untrusted text. `agreed` has the toolsets that the user
+        confirmed. Raises `UsageInvalid` for an unknown name, and `AccessDenied` if no tool can be
+        added.
         """
         confirmed = toolset in agreed
         wider = self.selection.with_toolset(toolset, confirmed=confirmed)
@@ -76,7 +79,7 @@ class EnabledTools:
         return wider
 
     def list_unconfirmed(self, toolset: str) -> list[str]:
-        """Return the tools of a toolset that are off and need the user's confirmation."""
+        """Return the disabled tools of a toolset that need the user's confirmation."""
         return [
             name
             for name, tool in self.selection.with_toolset(toolset).tools.items()
@@ -84,9 +87,10 @@ class EnabledTools:
         ]
 
     def open_question(self, tool: ToolInfo, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the details of what to ask the user after a call that succeeded; empty if nothing.
+        """Return the details of the question to the user after a successful call; empty if there is
+        none.
 
-        The call has switched on the tools that need no confirmation.
+        The call has already enabled the tools that need no confirmation.
         """
         toolset = arguments.get("toolset")
         tools = self.list_unconfirmed(toolset) if tool.name == SWITCH and isinstance(toolset, str) else []
@@ -95,18 +99,23 @@ class EnabledTools:
         )
 
     def replace_selection(self, selection: ToolSelection) -> None:
-        """Start from another selection; what was chosen and switched on stays so."""
-        begun = self._begun(selection).keep_names(self.selection)
+        """Use another selection of the server, and keep the toolsets that the client named and
+        enabled.
+        """
+        started = self._start_from(selection).keep_names(self.selection)
         for toolset, confirmed in self._enabled:
-            begun = begun.with_toolset(toolset, confirmed=confirmed)
-        self.selection = begun
+            started = started.with_toolset(toolset, confirmed=confirmed)
+        self.selection = started
 
-    def _begun(self, selection: ToolSelection) -> ToolSelection:
+    def _start_from(self, selection: ToolSelection) -> ToolSelection:
         return selection if self._toolsets is None else selection.replace_toolsets(self._toolsets)
 
 
 class ClientTools:
-    """The tools of all clients of a server. `everybody`: of one that has no address of its own."""
+    """The tools of all clients of a server.
+
+    `shared` are the tools of clients that the server cannot tell apart.
+    """
 
     def __init__(self, selection: ToolSelection) -> None:
         self.shared = EnabledTools(selection)
@@ -114,11 +123,11 @@ class ClientTools:
         self._sessions: OrderedDict[str, EnabledTools] = OrderedDict()
 
     def find_enabled(self, session: str | None, toolsets: str | None) -> EnabledTools:
-        """Return the tools of a client over HTTP: by its session if the server issued that, else by
-        the toolsets that its request names.
+        """Return the tools of a client over HTTP.
 
-        A client that sends another id has no session: others could send the same. Raises
-        `UsageInvalid` for an unknown toolset.
+        The server uses the session if it has issued it, or else the toolsets of the request. Other
+        session ids are ignored, because several clients can send the same id. Raises `UsageInvalid`
+        for an unknown toolset.
         """
         if session is None or session not in self._sessions:
             return EnabledTools(self._selection, toolsets, lasting=False)
@@ -126,7 +135,10 @@ class ClientTools:
         return self._sessions[session]
 
     def begin_session(self, session: str, toolsets: str | None) -> None:
-        """Remember a session that the server has issued. Raises `UsageInvalid` as `of_request`."""
+        """Remember a session that the server has issued.
+
+        Raises `UsageInvalid` for an unknown toolset.
+        """
         self._sessions[session] = EnabledTools(self._selection, toolsets)
         if len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
@@ -135,7 +147,9 @@ class ClientTools:
         self._sessions.pop(session, None)
 
     def replace_selection(self, selection: ToolSelection) -> None:
-        """As `EnabledTools.follow`, for all."""
+        """Use another selection of the server for all clients
+        (`EnabledTools.replace_selection`).
+        """
         self._selection = selection
         for session in (self.shared, *self._sessions.values()):
             session.replace_selection(selection)

@@ -1,9 +1,8 @@
-"""Questions to the person, where a tool needs their word and the client can ask (both eras).
+"""Questions to the user, if a tool needs consent and the client can ask (both eras).
 
-Whether something may be lost: an agent may answer that for its user, by an argument. Whether an
-address may be used that nobody has agreed to, and whether tools may come that use the network or
-delete: no argument answers that, because the agent may have read in a stranger's text what to use
-and what for.
+An agent can answer for its user, by an argument, whether data can be discarded. No argument can
+trust an address, or enable tools that use the network or delete: the agent can have read the
+instruction in an untrusted text.
 """
 
 from __future__ import annotations
@@ -23,18 +22,19 @@ from vmrag_link.terminal_text import escape_line
 from vmrag_mcp.registry import ToolInfo
 
 PARAMETERS = ("confirm", "confirm_discard")
-"""How tools call their confirmation."""
+"""The names of the parameters that confirm a call."""
 
 _YES = "confirm"
 _REMEMBER = "remember"
 
 
 class Confirmation(Record, frozen=True):
-    """A yes. `agreed`: addresses, a toolset or a file, each with whether to remember it; none: yes
-    to the loss.
-    """
+    """The user's consent."""
 
     agreed: dict[str, bool]
+    """Addresses, a toolset or a file, each with whether to remember it. Empty: consent to discard
+    data.
+    """
 
 
 class _Question(Record, frozen=True):
@@ -43,18 +43,21 @@ class _Question(Record, frozen=True):
     """
 
     key: str
+    """Name of the question in the client's answer, which is a second call."""
     message: str
     form: dict[str, Any]
     about: str = ""
+    """The address, the toolset or the file."""
 
 
 MOST_QUESTIONS = 8
-"""Of one call: a URL may redirect to five hosts more."""
+"""Maximum number of questions of one call. A URL can redirect to five other hosts."""
 
 
 def earlier_answers(params: types.CallToolRequestParams) -> dict[str, bool]:
-    """What the person agreed to earlier in this call, in the stateless era: the client, which asks
-    them, carries it along.
+    """Return what the user has already confirmed in this call.
+
+    In the stateless era, the client asks the user and sends the earlier answers again.
     """
     try:
         return msgspec.json.decode(params.request_state or "{}", type=dict[str, bool])
@@ -68,14 +71,16 @@ async def ask_user(
     result: Mapping[str, Any],
     agreed: Mapping[str, bool],
 ) -> Confirmation | types.InputRequiredResult | None:
-    """The person's yes to what a failed call lacked; None for a no, and where nothing can be asked.
+    """Ask for the consent that a call lacks.
 
-    In the stateless era the question is the call's result; the client calls again with the answer,
-    and with what was `agreed` to before.
+    Returns None for a no, and if the client cannot ask.
+
+    In the stateless era, the question is the result of the call. The client calls again with the
+    answer, and with what was `agreed` before.
     """
-    able = context.session.client_capabilities
+    capabilities = context.session.client_capabilities
     question = _choose_question(params.name, result)
-    if question is None or able is None or able.elicitation is None:
+    if question is None or capabilities is None or capabilities.elicitation is None:
         return None
     if context.session.can_send_request:
         return _read_answer(
@@ -91,7 +96,9 @@ async def ask_user(
 
 
 def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Confirmation) -> Mapping[str, Any]:
-    """The arguments of the same call, with the confirmation if that was asked for."""
+    """Return the arguments of the same call, with the confirmation if the tool has a parameter for
+    it.
+    """
     if answer.agreed:
         return arguments
     name = next(parameter for parameter in PARAMETERS if parameter in tool.schema["properties"])
@@ -102,44 +109,44 @@ def _choose_question(tool: str, result: Mapping[str, Any]) -> _Question | None: 
     match result:
         case {"code": "CONFIRMATION_REQUIRED", "message": message}:
             return _Question(
-                _YES, escape_line(message), _make_form(_make_box("Do it", "What was never committed is lost."))
+                _YES, escape_line(message), _make_form(_make_box("Continue", "Data that was never committed is lost."))
             )
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "remote": remote}}:
-            return _address_question(tool, remote)
+            return _ask_address(tool, remote)
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "host": host, "url": url}}:
-            return _host_question(tool, host, url)
+            return _ask_host(tool, host, url)
         case {"code": "ACCESS_DENIED", "details": {"ask": True, "toolset": toolset, "tools": tools}}:
-            return _toolset_question(toolset, tools)
+            return _ask_toolset(toolset, tools)
         case {"code": "ACCESS_DENIED", "details": {"ask": True, "ignored": path}}:
-            return _ignored_question(tool, path)
+            return _ask_ignored(tool, path)
         case {"code": "ACCESS_DENIED", "details": {"ask": True, "commit": note}}:
-            return _commit_question(note)
+            return _ask_commit(note)
     return None
 
 
-def _address_question(tool: str, remote: str) -> _Question:
-    """The whole address, on a line of its own."""
+def _ask_address(tool: str, remote: str) -> _Question:
+    """Ask about an address. The whole address is on a line of its own."""
     message = (
-        f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{_escape_hidden(remote)}\n\n"
-        f"{_host_of(remote)}What is sent there or comes from there is its owner's to see or to choose. Do you know whose it is?"
+        f"An agent wants to use {tool} with an address that you have not trusted in this repository:\n\n{_escape_hidden(remote)}\n\n"
+        f"{_describe_host(remote)}Its owner can read what is sent there, and chooses what comes from there. Do you know the owner?"
     )
     form = _make_form(
         _make_box("Use this address", "For this call."),
-        _make_box("Remember it", "Use it in later calls in this repository without asking."),
+        _make_box("Remember it", "Do not ask again for later calls in this repository."),
     )
     return _Question(_question_key(remote), message, form, remote)
 
 
-def _host_question(tool: str, host: str, url: str) -> _Question:
-    """One host of a call: where its URL leads, or where that redirects to."""
+def _ask_host(tool: str, host: str, url: str) -> _Question:
+    """Ask about one host of a call: the host of the URL, or of a redirection."""
     message = (
-        f"An agent wants {tool} to ask a host for a page that nobody has agreed to here:\n\n{host}\n\n"
+        f"An agent wants {tool} to fetch a page from a host that you have not trusted in this repository:\n\n{host}\n\n"
         f"The whole address:\n\n{_escape_hidden(url)}\n\n"
-        "All that stands in it is sent there, and what comes from there is its owner's to choose. Do you know whose it is?"
+        "The owner of the host can read the whole address, and chooses the content of the page. Do you know the owner?"
     )
     form = _make_form(
-        _make_box("Ask this host", "For this call."),
-        _make_box("Always this host", "Agents in this repository may ask it for any page without asking you."),
+        _make_box("Use this host", "For this call."),
+        _make_box("Always use this host", "Agents in this repository can fetch any page from it without asking you."),
     )
     return _Question(_question_key(host), message, form, host)
 
@@ -149,8 +156,8 @@ def _escape_hidden(text: str) -> str:
     return text.encode("unicode_escape").decode()
 
 
-def _host_of(remote: str) -> str:
-    """A sentence about a host that is written otherwise than usual: `0x7f.1` is this machine."""
+def _describe_host(remote: str) -> str:
+    """Return a sentence about a host in an unusual spelling: `0x7f.1` is this machine."""
     try:
         host = urlsplit(remote).hostname or ""
     except ValueError:
@@ -159,30 +166,30 @@ def _host_of(remote: str) -> str:
     return "" if usual == host else f"Its host is {_escape_hidden(usual)}. "
 
 
-def _toolset_question(toolset: str, tools: Sequence[str]) -> _Question:
+def _ask_toolset(toolset: str, tools: Sequence[str]) -> _Question:
     message = (
-        f"An agent wants to switch on the toolset {toolset!r} of this server until it ends. Of the tools that come with it, "
-        f"these use the network or delete: {', '.join(map(_escape_hidden, tools))}."
+        f"An agent wants to enable the toolset {toolset!r} of this server until it ends. "
+        f"These of its tools use the network or delete: {', '.join(map(_escape_hidden, tools))}."
     )
     return _Question(
         _question_key(f"toolset {toolset}"),
         message,
-        _make_form(_make_box("Switch it on", "Until the server ends.")),
+        _make_form(_make_box("Enable it", "Until the server ends.")),
         toolset,
     )
 
 
-def _ignored_question(tool: str, path: str) -> _Question:
+def _ask_ignored(tool: str, path: str) -> _Question:
     message = (
-        f"An agent wants {tool} to take a file into the knowledge base that git ignores:\n\n{_escape_hidden(path)}\n\n"
-        "What the knowledge base holds is pushed, and others read it."
+        f"An agent wants {tool} to import a file that git ignores into the knowledge base:\n\n{_escape_hidden(path)}\n\n"
+        "The knowledge base is pushed, and others can read it."
     )
-    return _Question(_question_key(path), message, _make_form(_make_box("Take this file", "For this call.")), path)
+    return _Question(_question_key(path), message, _make_form(_make_box("Import this file", "For this call.")), path)
 
 
-def _commit_question(note: str) -> _Question:
+def _ask_commit(note: str) -> _Question:
     name = _escape_hidden(note.removeprefix("commit "))
-    message = f"An agent wants to make a git commit that holds one note: {name}"
+    message = f"An agent wants to make a git commit that contains one note: {name}"
     return _Question(_question_key(note), message, _make_form(_make_box("Commit it", "For this call.")), note)
 
 
@@ -198,7 +205,9 @@ def without_refused(result: Mapping[str, Any], arguments: Mapping[str, Any]) -> 
 
 
 def _question_key(about: str) -> str:
-    """It names what is asked, so that a yes to something else does not count."""
+    """Return a key that identifies the question, so that an answer to another question does not
+    match.
+    """
     return f"{_YES}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
 
 
@@ -214,7 +223,7 @@ def _make_form(yes: Mapping[str, Any], remember: Mapping[str, Any] | None = None
 def _read_answer(question: _Question, answer: object) -> Confirmation | None:
     if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
         return None
-    said = answer.content or {}
-    if said.get(_YES) is not True:
+    content = answer.content or {}
+    if content.get(_YES) is not True:
         return None
-    return Confirmation({question.about: said.get(_REMEMBER) is True} if question.about else {})
+    return Confirmation({question.about: content.get(_REMEMBER) is True} if question.about else {})

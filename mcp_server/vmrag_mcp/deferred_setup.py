@@ -1,4 +1,6 @@
-"""What the first call settles: the client's roots, and what could not be read at the start."""
+"""Set-up during the first call: the client's roots, and settings that were unreadable
+at the start.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.workspace import Workspace
 
 ROOTS_SECONDS = 5
-"""How long a client may take to say its roots."""
+"""Maximum time for a client to send its roots."""
 
 _NEED = ("tools/call", "resources/", "prompts/get", "subscriptions/")
 
@@ -42,11 +44,11 @@ _QUERY = (
     "vmrag_link.retrieval.vectors",
     "vmrag_link.embedding.registry",
 )
-"""What the first query imports."""
+"""Modules that the first query needs."""
 
 
 class PlacedSession(Session):
-    """Calls for a place, as its settings say. `problem`: why no call can be made at all."""
+    """A session for a place and its settings. `problem` is the reason why every call fails."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place.directory, Behaviour())
@@ -57,12 +59,12 @@ class PlacedSession(Session):
         self.place, self.directory, self.state = place, place.directory, ProcessState()
 
     @contextlib.contextmanager
-    def _workspace(self, progress: CallProgress) -> Iterator[Workspace]:
+    def _open_workspace(self, progress: CallProgress) -> Iterator[Workspace]:
         if self.problem:
             raise self.problem
         if not self.place.outright and is_outside_projects(self.directory):
             raise build_refusal(self.directory)
-        with super()._workspace(progress) as ws:
+        with super()._open_workspace(progress) as ws:
             if not self.place.outright and is_outside_projects(ws.places.top):
                 raise build_refusal(self.directory)
             settings = ws.config.mcp
@@ -71,8 +73,10 @@ class PlacedSession(Session):
 
 
 class FirstCall:
-    """Runs before a server's handlers. `settled`: the start knows everything. `listed`: the client
-    has its list of tools.
+    """Middleware that finishes the set-up before a server's handlers run.
+
+    `settled` is true if the set-up is already complete. `listed` is true if the client has its list
+    of tools.
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class FirstCall:
         self._session = session
         self._flags = flags
         self._settled = settled
-        self._roots = roots
+        self._request_roots = roots
         self._one = anyio.Lock()
         self._warm = False
         if listed:
@@ -92,7 +96,7 @@ class FirstCall:
         if not self._settled and ctx.method.startswith(_NEED):
             async with self._one:
                 if not self._settled:
-                    await self._settle(ctx)
+                    await self._finish_set_up(ctx)
         result = await call_next(ctx)
         if ctx.method == "tools/list" and not self._warm:
             self._warm_up_soon()
@@ -100,59 +104,59 @@ class FirstCall:
 
     def _warm_up_soon(self) -> None:
         self._warm = True
-        timer = threading.Timer(PATIENCE_SECONDS, self._warm_up)
+        timer = threading.Timer(PATIENCE_SECONDS, self._import_query)
         timer.daemon = True
         timer.start()
 
-    async def _settle(self, context: ServerRequestContext[Any, Any]) -> None:
-        if self._roots:
-            roots = await _roots(context)
-            place = await anyio.to_thread.run_sync(_work_tree, roots)
+    async def _finish_set_up(self, context: ServerRequestContext[Any, Any]) -> None:
+        if self._request_roots:
+            roots = await _request_roots(context)
+            place = await anyio.to_thread.run_sync(_choose_root, roots)
             if place:
                 self._session.move_to(place)
-            self._roots = False
+            self._request_roots = False
         before = self._server.clients.shared.selection.tools
-        await anyio.to_thread.run_sync(self._look)
+        await anyio.to_thread.run_sync(self._read_settings)
         if self._server.clients.shared.selection.tools != before:
             await self._server.announce_tools(context)
 
-    def _look(self) -> None:
-        """As at the start; but a server that runs already says what is wrong with every call."""
-        found = load_settings(self._session.place)
+    def _read_settings(self) -> None:
+        """Read the settings as at the start. A running server reports problems with every call."""
+        loaded = load_settings(self._session.place)
         try:
             self._server.replace_selection(
-                options.select_tools(options.resolve_choice(self._flags, found.config.mcp, stated=found.stated))
+                options.select_tools(options.resolve_choice(self._flags, loaded.config.mcp, stated=loaded.stated))
             )
         except UsageInvalid as error:
             self._session.problem = error
             return
         self._session.problem = None
-        self._settled = found.problem is None
+        self._settled = loaded.problem is None
 
-    def _warm_up(self) -> None:
+    def _import_query(self) -> None:
         for name in _QUERY:
             importlib.import_module(name)
         self._session.warm_up()
 
 
-async def _roots(context: ServerRequestContext[Any, Any]) -> list[Path]:
-    """The directories that the client has open; none if it says nothing of that."""
+async def _request_roots(context: ServerRequestContext[Any, Any]) -> list[Path]:
+    """Return the directories that are open in the client; empty if it does not send them."""
     client = context.session.client_params
     if client is None or client.capabilities.roots is None:
         return []
     try:
         with anyio.fail_after(ROOTS_SECONDS):
             # `session.list_roots` prints a warning of the SDK, which clients show as an error.
-            found = await context.session.send_request(types.ListRootsRequest(), types.ListRootsResult)
+            answer = await context.session.send_request(types.ListRootsRequest(), types.ListRootsResult)
     except (MCPError, TimeoutError, ValueError) as error:  # ValueError: the answer is not a list of roots
-        log(f"the client does not say its roots ({error}); going by the current directory")
+        log(f"the client did not send its roots ({error}); using the current directory")
         return []
-    urls = [urlsplit(str(root.uri)) for root in found.roots]
+    urls = [urlsplit(str(root.uri)) for root in answer.roots]
     return [Path(unquote(url.path)) for url in urls if url.scheme == "file"]
 
 
-def _work_tree(roots: list[Path]) -> Place | None:
-    """The first root that is in a work tree; none: the first."""
+def _choose_root(roots: list[Path]) -> Place | None:
+    """Return the first root in a work tree, or else the first root."""
     for root in roots:
         try:
             plumbing.locate_work_tree(root)

@@ -1,10 +1,10 @@
-"""Answers of tools: success, and one shape for failures that clients of several servers can read.
+"""Answers of tools: successes, and one form of failures that clients of several servers can read.
 
-An answer holds the text of errors of `vmrag_link.errors`, which are written for people; of other
-exceptions it holds nothing. No answer is longer than a client can take: lists are cut, and what is
-left out is counted. Tools that read page by page end their pages by themselves; the cut is for all
-others, and for what they could not foresee. A text is never cut: one document that was asked for
-comes whole.
+For errors of `vmrag_link.errors`, an answer contains their text, which is written for people. For
+other exceptions it contains no text. An answer is never longer than a client can accept: long lists
+are cut, and the answer counts the missing items. Tools with pages limit their pages themselves. The
+cut is for all other tools, and for unexpected cases. Texts are never cut: if a client asks for one
+document, it gets the whole document.
 """
 
 from __future__ import annotations
@@ -37,56 +37,58 @@ if TYPE_CHECKING:
 
 
 SUGGESTIONS = {
-    "NOT_INITIALIZED": ("dolt_init starts a knowledge base", "dolt_clone fetches one"),
-    "ALREADY_INITIALIZED": ("dolt_fetch and dolt_pull bring what is new",),
-    "COLLECTION_NOT_FOUND": ("chroma_list_collections shows what exists", "chroma_create_collection creates one"),
-    "COLLECTION_EXISTS": ("chroma_get_collection_info shows it", "get_or_create=true takes the one that exists"),
+    "NOT_INITIALIZED": ("dolt_init creates a knowledge base", "dolt_clone fetches one"),
+    "ALREADY_INITIALIZED": ("dolt_fetch and dolt_pull fetch new commits",),
+    "COLLECTION_NOT_FOUND": ("chroma_list_collections lists collections", "chroma_create_collection creates one"),
+    "COLLECTION_EXISTS": ("chroma_get_collection_info shows it", "get_or_create=true accepts the existing one"),
     "DOCUMENT_NOT_FOUND": ("chroma_get_documents lists the documents of a collection",),
-    "DUPLICATE_ID": ("chroma_update_documents changes documents that exist",),
+    "DUPLICATE_ID": ("chroma_update_documents changes existing documents",),
     "INVALID_METADATA": ("Use texts, numbers, booleans and null as values of metadata.",),
     "LENGTH_MISMATCH": ("Send lists of the same length.",),
-    "NO_SELECTION": ("Name ids, or give a filter that is not empty.",),
-    "UNCOMMITTED_CHANGES": ("dolt_commit keeps them", "if_uncommitted says what becomes of them"),
-    "NO_CHANGES": ("dolt_status shows what would be committed",),
+    "NO_SELECTION": ("Send ids, or a filter that is not empty.",),
+    "UNCOMMITTED_CHANGES": ("dolt_commit commits them", "if_uncommitted commits, discards or keeps them"),
+    "NO_CHANGES": ("dolt_status shows uncommitted documents",),
     "NO_COMMITS_TO_PUSH": ("dolt_commit makes a commit", "dolt_status shows how far ahead the branch is"),
     "CONFIRMATION_REQUIRED": ("Ask the user, then call again with the confirmation.",),
     "BRANCH_NOT_FOUND": ("dolt_branches lists the branches",),
-    "BRANCH_NOT_MERGED": ("merge_branch takes in what it holds",),
-    "BRANCH_EXISTS": ("dolt_checkout goes to a branch that exists",),
-    "COMMIT_NOT_FOUND": ("dolt_commits and dolt_find list commits", "dolt_fetch brings a remote's"),
-    "NO_PIN": ("dolt_init starts this git branch without documents, and names what it could have instead",),
-    "PIN_MISSING_REVISION": ("dolt_fetch brings a remote's commits",),
-    "MERGE_CONFLICT": ("resolve_conflicts decides",),
-    "NO_UPSTREAM": ("dolt_push puts the branch on the remote", "branch names the one to pull"),
+    "BRANCH_NOT_MERGED": ("merge_branch merges it",),
+    "BRANCH_EXISTS": ("dolt_checkout switches to an existing branch",),
+    "COMMIT_NOT_FOUND": ("dolt_commits and dolt_find list commits", "dolt_fetch fetches commits of a remote"),
+    "NO_PIN": ("dolt_init starts this git branch without documents, and lists the revisions of other branches",),
+    "PIN_MISSING_REVISION": ("dolt_fetch fetches commits of a remote",),
+    "MERGE_CONFLICT": ("resolve_conflicts resolves it",),
+    "NO_UPSTREAM": ("dolt_push creates the branch on the remote", "branch selects the branch to pull"),
     "SERVICE_NOT_TRUSTED": (
-        "Only the user can agree to a service, which may cost them money, in a terminal; until then take collections without it.",
+        "Only the user can trust a service, in a terminal, because it can cost money; until then use collections without it.",
     ),
-    "PROJECT_NOT_ACTIVATED": ("activate_project names the project's configuration",),
+    "PROJECT_NOT_ACTIVATED": ("activate_project reads the configuration of a project",),
     "INVALID_DOC_TYPE": ("list_doc_types shows the types of the project",),
-    "REMOTE_NOT_TRUSTED": ("Only the user can agree to an address or a host, in a terminal; no argument does.",),
-    "REMOTE_REJECTED": ("dolt_pull with branch takes in what that branch of the remote has",),
-    "INDEX_PENDING": ("sync_all brings the index up to date",),
-    "CHROMADB_ERROR": ("force_full_resync builds the index again",),
+    "REMOTE_NOT_TRUSTED": ("Only the user can trust an address or a host, in a terminal; no argument can.",),
+    "REMOTE_REJECTED": ("dolt_pull with branch merges that branch of the remote",),
+    "INDEX_PENDING": ("sync_all updates the index",),
+    "CHROMADB_ERROR": ("force_full_resync rebuilds the index",),
     "EMBEDDING_MISMATCH": ("get_sync_status shows each collection's model",),
     "BUSY": ("Call again in a moment.",),
     "KB_MOVED": ("Call again: nothing was written.",),
 }
-"""By code: what an agent can do with its tools. The error's own hint, a command, follows."""
+"""Advice about the agent's tools, by error code. The error's own hint, a command, follows."""
 
-LAST_RESORT = "In a terminal, `vmrag doctor` looks for what is wrong here."
-"""Where nothing else can be suggested, or what can takes a tool that is not there."""
+LAST_RESORT = "In a terminal, `vmrag doctor` finds problems of this repository."
+"""Suggestion for an error that has no other, or whose other suggestions name missing tools."""
 
 LONGEST = 400
-"""Characters of a message, or of a text in the details: what a client sent comes back cut."""
+"""Maximum number of characters of a message, and of texts in its details. A client's
+text is cut.
+"""
 
 LONGEST_SUGGESTION = 2000
 
 OF_TABLE = {
-    ("DUPLICATE_ID", "issue_logs"): ("update_issue_log changes the one that exists",),
+    ("DUPLICATE_ID", "issue_logs"): ("update_issue_log changes the existing issue log",),
     ("DOCUMENT_NOT_FOUND", "issue_logs"): ("list_issue_logs and search_issues find issue logs",),
     ("DOCUMENT_NOT_FOUND", "knowledge_docs"): ("search_knowledge finds documents about tools",),
 }
-"""By code and table, instead of these: what is done with documents of tables of their own."""
+"""Suggestions by code and table, in place of `SUGGESTIONS`, for tables with their own tools."""
 
 ERROR_TYPES = {
     "INVALID_PARAMETER": "ValidationError",
@@ -98,16 +100,20 @@ ERROR_TYPES = {
     "CHROMADB_ERROR": "ChromaDBError",
     "INTERNAL_ERROR": "McpError",
 }
-"""The class names that some clients look for in `details.error_type`."""
+"""Class names for `details.error_type`, which some clients read."""
 
 
 def build_failure(error: VmragError, tools: ToolSelection | None = None, *, most: int | None = None) -> dict[str, Any]:
-    """The envelope of a known error. `tools`: those that may be suggested; None for all. `most`:
-    characters, about; `left_out` in the details counts what would have been more.
+    """Return the envelope of a known error.
+
+    `tools` are the tools that suggestions can name; None for all. `most` is the approximate maximum
+    number of characters. `left_out` in the details counts the items that are missing.
     """
-    given = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
-    asks = error.code == "CONFIRMATION_REQUIRED" or "ask" in given  # the person must see all of what they agree to
-    details = given if asks else {key: _without_middle(value) for key, value in given.items()}
+    given_details = {
+        key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")
+    }
+    asks_user = error.code == "CONFIRMATION_REQUIRED" or "ask" in given_details  # the user must see the whole question
+    details = given_details if asks_user else {key: _cut_middle(value) for key, value in given_details.items()}
     code = PinRevisionMissing.code if isinstance(error, KnowledgeElsewhere) else error.code
     if code in ERROR_TYPES:
         details["error_type"] = ERROR_TYPES[code]
@@ -117,72 +123,69 @@ def build_failure(error: VmragError, tools: ToolSelection | None = None, *, most
         "success": False,
         "error": code,
         "message": make_runnable(
-            terminal_text.escape_controls(error.message if asks else _without_middle(error.message))
+            terminal_text.escape_controls(error.message if asks_user else _cut_middle(error.message))
         ),
         "details": details,
-        "suggestions": _suggestions(error, tools),
+        "suggestions": _list_suggestions(error, tools),
         "code": code,
         "status": "error",
     }
-    if error.code == "UNCOMMITTED_CHANGES":  # where some clients look for it
+    if error.code == "UNCOMMITTED_CHANGES":  # some clients read this key
         envelope["local_changes"] = details.setdefault("local_changes", {})
-    if most is not None and (left := cut_lists(envelope, most)):
-        details["left_out"] = left
+    if most is not None and (left_out := cut_lists(envelope, most)):
+        details["left_out"] = left_out
     return envelope
 
 
-def _without_middle(value: Any, most: int = LONGEST) -> Any:
-    """Texts without their middle, where they are too long, and lists of such texts. Objects come
-    from operations, such as the sides of a conflict, and are as long as they have to be.
+def _cut_middle(value: Any, most: int = LONGEST) -> Any:
+    """Return a text or a list of texts without the middle of each long text.
+
+    Objects come from operations, such as the sides of a conflict, and are not cut.
     """
     match value:
         case str() if len(value) > most:
             return f"{value[: most * 2 // 3]} … {value[-most // 3 :]}"
         case list() | tuple():
-            return [_without_middle(each, most) for each in value]
+            return [_cut_middle(item, most) for item in value]
     return value
 
 
-def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
-    """What helps, at least one: tools first, then the error's own hint, a command."""
+def _list_suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
+    """Return at least one suggestion: first the tools, then the error's own hint, a command."""
     hint = drop_destructive(error.hint)
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere) and "vmrag clone" not in hint:
         hint = f"{hint}; then: vmrag clone"
-    wanted = [*_by_code(error), hint]
-    fitting = filter(None, (tools.adapt_text(text) if tools else text for text in wanted))
-    shown = (
-        terminal_text.escape_controls(_without_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting)
-    )
+    candidates = [*_suggest_by_code(error), hint]
+    fitting = filter(None, (tools.adapt_text(text) if tools else text for text in candidates))
+    shown = (terminal_text.escape_controls(_cut_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting))
     return [make_runnable(text) for text in shown] or [make_runnable(LAST_RESORT)]
 
 
 _DISCARDS = re.compile(
     r"\brm -|\bgit rm\b|\binit --new\b|--accept-loss|--delete\b|\b(?:push\b[^;]*|with )--force\b|reset --hard|branch -D"
 )
-"""In a command that may delete a pin, a knowledge base or a ref. Only a person decides that."""
+"""A command that can delete a pin, a knowledge base or a ref. Only a person decides that."""
 
 _ASIDE = re.compile(r"\s*\([^()]*\)")
 
 
 def drop_destructive(hint: str) -> str:
-    """Return a hint without the ways that discard something; empty if there are no others."""
+    """Return a hint without the commands that discard something; empty if there are no others."""
     if not _DISCARDS.search(hint):
         return hint
     bare = _ASIDE.sub(lambda aside: "" if _DISCARDS.search(aside[0]) else aside[0], hint)
     return "; ".join(way for way in re.split(r"; |, (?=or )", bare) if not _DISCARDS.search(way))
 
 
-def _by_code(error: VmragError) -> tuple[str, ...]:
-    ours = OF_TABLE.get((error.code, error.details.get("table", "")), SUGGESTIONS.get(error.code, ()))
+def _suggest_by_code(error: VmragError) -> tuple[str, ...]:
+    suggestions = OF_TABLE.get((error.code, error.details.get("table", "")), SUGGESTIONS.get(error.code, ()))
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere):
-        ours = (
-            "dolt_clone fetches the knowledge base that is pinned",
-        )  # one that is not here, and no new one is begun
+        suggestions = ("dolt_clone fetches the pinned knowledge base",)  # it exists elsewhere, so do not create one
     elif isinstance(error, LibraryRefused):
-        ours = ("list_libraries shows those that there are",)
+        suggestions = ("list_libraries lists the libraries",)
     elif isinstance(error, MergeRefused):
-        ours = ("Nothing was changed: another on_conflict or if_uncommitted goes on.",)
-    return ours
+        suggestions = ("Nothing was changed: call again with another on_conflict or if_uncommitted.",)
+    return suggestions
 
 
 def build_success(
@@ -194,71 +197,76 @@ def build_success(
     offset: int | None = None,
     copies: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A tool's result, the knowledge that it comes from, if any, and the warnings, if there are
-    any; about `most` characters long. `offset`: of the page, where the tool has pages. `copies`:
-    as `KbAnswer`.
+    """Return the result of a tool, with the block `kb` and the warnings if there are any.
+
+    The answer is about `most` characters long. `offset` is the offset of the page, for tools with
+    pages. `copies` is as in `KbAnswer`.
     """
-    fields = _with_lists(msgspec.to_builtins(result))
+    fields = _convert_tuples(msgspec.to_builtins(result))
     answer = {"success": True, **(fields.pop("report") if isinstance(result, ToolAnswer) else {}), **fields}
-    answer = runnable_advice(answer)
-    warnings = _runnable_warnings(warnings)
+    answer = make_advice_runnable(answer)
+    warnings = _make_warnings_runnable(warnings)
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.from_block(kb, whole=result.whole_kb, copies=copies))
-    if most is not None and (left := cut_lists(answer, most)):
-        answer["left_out"] = left
+    if most is not None and (left_out := cut_lists(answer, most)):
+        answer["left_out"] = left_out
         if "has_more" in answer:
             answer["has_more"] = True
-        warnings = [*warnings, _left_out(answer, left, most, offset)]
+        warnings = [*warnings, _warn_left_out(answer, left_out, most, offset)]
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
 
 
 _ADVICE = {"hint", "message", "next", "problem", "reasons", "undo"}
-"""Keys of answers whose texts name commands."""
+"""Keys of answers whose texts contain commands."""
 
 
-def runnable_advice(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with commands that a shell finds; metadata of documents stays as it is."""
+def make_advice_runnable(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with commands that a shell finds. Metadata of documents does not change."""
     return {
-        key: _runnable_value(value, advice=key in _ADVICE) if key != "metadata" else value
+        key: _make_value_runnable(value, advice=key in _ADVICE) if key != "metadata" else value
         for key, value in fields.items()
     }
 
 
-def _runnable_value(value: Any, *, advice: bool) -> Any:
+def _make_value_runnable(value: Any, *, advice: bool) -> Any:
     match value:
         case dict():
-            return runnable_advice(value)
+            return make_advice_runnable(value)
         case str() if advice:
             return make_runnable(value)
         case list() if advice:
-            return [_runnable_value(item, advice=True) for item in value]
+            return [_make_value_runnable(item, advice=True) for item in value]
     return value
 
 
-def _runnable_warnings(warnings: Iterable[ToolWarning]) -> list[ToolWarning]:
+def _make_warnings_runnable(warnings: Iterable[ToolWarning]) -> list[ToolWarning]:
     return [ToolWarning(warning.code, make_runnable(warning.message)) for warning in warnings]
 
 
-def _with_lists(value: Any) -> Any:
-    """What `cut` takes: the records of operations hold tuples."""
+def _convert_tuples(value: Any) -> Any:
+    """Return a value with lists in place of tuples, for `cut_lists`."""
     match value:
         case dict():
-            return {key: _with_lists(each) for key, each in value.items()}
-        case list() | tuple() if any(isinstance(each, dict | list | tuple) for each in value):
-            return [_with_lists(each) for each in value]
+            return {key: _convert_tuples(item) for key, item in value.items()}
+        case list() | tuple() if any(isinstance(item, dict | list | tuple) for item in value):
+            return [_convert_tuples(item) for item in value]
         case tuple():
             return [*value]
     return value
 
 
-def _left_out(answer: Mapping[str, Any], left: Mapping[str, int], most: int, offset: int | None) -> ToolWarning:
-    named = ", ".join(f"{count} of {path}" for path, count in left.items())
-    page = next((path for path in left if path in answer), None)
-    then = "fewer or narrower arguments show them"
+def _warn_left_out(
+    answer: Mapping[str, Any], left_out: Mapping[str, int], most: int, offset: int | None
+) -> ToolWarning:
+    """Return the warning that lists are cut."""
+    counts = ", ".join(f"{count} of {path}" for path, count in left_out.items())
+    page = next((path for path in left_out if path in answer), None)
+    advice = "send fewer or narrower arguments to see them"
     if offset is not None and page:
-        then = f"offset={offset + len(answer[page])} goes on"
+        advice = f"continue with offset={offset + len(answer[page])}"
     return ToolWarning(
-        "LEFT_OUT", f"The answer would be longer than {most:,} characters (mcp.page_chars); left out: {named}; {then}."
+        "LEFT_OUT",
+        f"The answer would be longer than {most:,} characters (mcp.page_chars); left out: {counts}; {advice}.",
     )
 
 
@@ -268,12 +276,12 @@ def build_success_text(result: TextResult, kb: KbBlock | None, warnings: Sequenc
     The last line names the commit or revision that the answer comes from, unless the lines of the
     text state that.
     """
-    origin = _origin(kb) if kb and not result.whole_kb else ""
+    origin = _describe_origin(kb) if kb and not result.whole_kb else ""
     lines = [
-        *([_runnable_lines(result.text.rstrip("\n")), ""] if result.text else []),
+        *([_make_lines_runnable(result.text.rstrip("\n")), ""] if result.text else []),
         *(
-            f"{_kind(warning)}: {terminal_text.escape_line(warning.message)}"
-            for warning in _runnable_warnings(warnings)
+            f"{_choose_label(warning)}: {terminal_text.escape_line(warning.message)}"
+            for warning in _make_warnings_runnable(warnings)
         ),
         make_runnable(f"{origin}: {result.message}" if origin else result.message),
     ]
@@ -281,10 +289,10 @@ def build_success_text(result: TextResult, kb: KbBlock | None, warnings: Sequenc
 
 
 _QUOTED = re.compile(r"[\s+|>-]|.*?[:-]\d+(?:[-: ]|$)")
-"""The beginning of a line outside of a fence that may be text of a document, after a place."""
+"""The beginning of a line outside a fence that can be text of a document, after a place."""
 
 
-def _runnable_lines(text: str) -> str:
+def _make_lines_runnable(text: str) -> str:
     """Return the text of an essential tool with commands that a shell finds, outside of fences."""
     lines, fence = [], ""
     for line in text.split("\n"):
@@ -300,15 +308,16 @@ def build_failure_text(envelope: Mapping[str, Any]) -> str:
     return "\n".join([f"error {envelope['code']}: {envelope['message']}", *hints])
 
 
-def _kind(warning: ToolWarning) -> str:
+def _choose_label(warning: ToolWarning) -> str:
+    """Return the word before a warning in the answer of an essential tool."""
     return "note" if warning.code in ("COMMITTED", "PUSHED") else "warning"
 
 
 _SHORT = 7
-"""Characters of an abbreviated commit."""
+"""Number of characters of an abbreviated commit."""
 
 
-def _origin(kb: KbBlock) -> str:
+def _describe_origin(kb: KbBlock) -> str:
     """Return the phrase that names the commit, the revision, and what is uncommitted."""
     files = kb.sources
     commit = files.commit if files else kb.git_head
@@ -321,11 +330,11 @@ def _origin(kb: KbBlock) -> str:
 
 
 def build_internal_error(log: Path | None) -> VmragError:
-    """Return the error for a bug, whose traceback is in the log; None: no log could be written."""
+    """Return the error for a bug. Its traceback is in the log; None if no log could be written."""
     from vmrag_link.ops import buglog
 
     return VmragError(
-        "Something happened that nobody foresaw; nothing that was stored is lost.",
+        "internal error: no stored data was lost.",
         hint=buglog.report_hint(log),
         incident=log.stem if log else "",
         log=str(log or ""),
@@ -333,71 +342,75 @@ def build_internal_error(log: Path | None) -> VmragError:
 
 
 SLACK = 4_000
-"""Characters of JSON beyond the bound, for what every answer says besides."""
+"""Characters of JSON above the maximum, for the fields that every answer has."""
 
 _NOTE_CHARACTERS = 1_000
-"""Of these, what an answer needs to say that something is left out."""
+"""Characters of `SLACK` that the warning about cut lists needs."""
 
 _NEVER_CUT = ("warnings", "suggestions", "kb")
-"""Never cut."""
+"""Keys whose lists are never cut."""
 
 
 class _Column(NamedTuple):
-    """A list of an answer, and the lists beside it that are as long: columns of one table."""
+    """A list of an answer, and the lists next to it with the same length: columns of one table."""
 
     path: str
     beside: dict[str, list[Any]]
 
     @property
     def weights(self) -> list[int]:
-        return [sum(map(_weight, row)) for row in zip(*self.beside.values(), strict=True)]
+        return [sum(map(_count_json, row)) for row in zip(*self.beside.values(), strict=True)]
 
 
 def cut_lists(answer: dict[str, Any], most: int) -> dict[str, int]:
-    """Cut the ends of an answer's lists until its JSON has no more than `most` characters and
-    `SLACK`; returns how many items of which list are left out.
+    """Cut the ends of lists until the answer's JSON has at most `most` characters and `SLACK`.
+
+    Returns the number of items that are left out, by list.
     """
-    left: dict[str, int] = {}
-    if _weight(answer) <= most + SLACK:
-        return left
+    left_out: dict[str, int] = {}
+    if _count_json(answer) <= most + SLACK:
+        return left_out
     room = most + SLACK - _NOTE_CHARACTERS
-    while (over := _weight(answer) - room) > 0:
-        heaviest = max(_columns(answer, ""), key=lambda column: sum(column.weights), default=None)
+    while (excess := _count_json(answer) - room) > 0:
+        heaviest = max(_list_columns(answer, ""), key=lambda column: sum(column.weights), default=None)
         if heaviest is None:
             break
         weights = heaviest.weights
         kept, saved = len(weights), 0
-        while kept > 1 and saved < over:
+        while kept > 1 and saved < excess:
             kept -= 1
             saved += weights[kept] + 1
         for name, items in heaviest.beside.items():
             path = f"{heaviest.path}.{name}" if heaviest.path else name
-            left[path] = left.get(path, 0) + len(items) - kept
+            left_out[path] = left_out.get(path, 0) + len(items) - kept
             del items[kept:]
-    return left
+    return left_out
 
 
-def _columns(value: Any, path: str) -> Iterator[_Column]:
-    """The tables in a value that have several rows, those within their rows, too."""
+def _list_columns(value: Any, path: str) -> Iterator[_Column]:
+    """Yield the tables in a value that have several rows, also tables within rows."""
     if isinstance(value, list):
-        for each in value:
-            yield from _columns(each, path)
+        for item in value:
+            yield from _list_columns(item, path)
     if not isinstance(value, dict):
         return
     by_length: dict[int, dict[str, list[Any]]] = {}
-    for name, below in value.items():
+    for name, member in value.items():
         if name in _NEVER_CUT:
             continue
-        yield from _columns(below, f"{path}.{name}" if path else name)
-        if isinstance(below, list) and len(below) > 1:
-            by_length.setdefault(len(below), {})[name] = below
+        yield from _list_columns(member, f"{path}.{name}" if path else name)
+        if isinstance(member, list) and len(member) > 1:
+            by_length.setdefault(len(member), {})[name] = member
     for beside in by_length.values():
         if any(isinstance(item, dict | str) for items in beside.values() for item in items[:1]):
             yield _Column(path, beside)
 
 
-def _weight(value: Any) -> int:
-    """Characters of its JSON. A path that is not UTF-8 is escaped later, which makes it longer."""
+def _count_json(value: Any) -> int:
+    """Return the number of characters of a value as JSON.
+
+    A path that is not UTF-8 is escaped later, which makes it longer.
+    """
     try:
         return len(msgspec.json.encode(value).decode())
     except UnicodeEncodeError:

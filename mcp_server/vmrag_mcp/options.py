@@ -1,9 +1,9 @@
-"""The tools that a server has: by toolsets, single tools, exclusions and read-only; and texts that
-name tools, as the server's clients read them.
+"""The tools of a server, and texts that name only these tools.
 
-A flag goes before the environment, that before the settings, those before the default. Restrictions
-add up: a tool that any of them excludes is excluded. A sentence that names a tool which the server
-lacks would send an agent into a refusal, so it is left out.
+Toolsets, single tools, exclusions and read-only mode select the tools. A flag has priority over the
+environment, the environment over the settings, and the settings over the default. Restrictions add
+up: one exclusion is enough. If a sentence names a tool that the server lacks, an agent would call
+it in vain, so the sentence is left out.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, list_toolsets, lo
 
 KEYWORDS = ("default", "all")
 _MOST_VALUES = 40
-"""Values of a parameter that clients see."""
+"""Maximum number of a parameter's values in the schema for clients."""
 
 _LARGE = 100
-"""From here on, clients do not see the maximum of a number. A minimum is smaller."""
+"""Clients do not see a maximum from this number on. A larger minimum is shown."""
 
 SWITCH = "enable_toolset"
-"""The tool that switches toolsets on."""
+"""The tool that enables toolsets."""
 
 NAME = "vmrag"
 TITLE = "Knowledge of this repository"
-"""The server's name in the protocol, and what clients may show to people."""
+"""The server's name in the protocol, and its name for people."""
 
 _ABOUT = (
     "Knowledge of this repository at the checked-out commit: its documentation and code, as they are in the working tree, and stored "
@@ -52,22 +52,19 @@ _ABOUT = (
     "Before you answer a question about the project or edit its code, call chroma_query_documents, which searches all collections by "
     "words and by meaning. "
     "chroma_query_documents finds definitions with symbol=X, and returns whole passages with path and lines with max_tokens. "
-    "Store with chroma_add_documents what the user wants to know later; dolt_commit makes a revision of it. "
+    "Store with chroma_add_documents what the user wants to know later; dolt_commit commits it. "
     "Ask the user before you create a knowledge base with dolt_init."
 )
 _TRUTH = (
-    "The block 'kb' of an answer names the commit and the revision that it comes from; in_sync is true if the revision is the pinned one. "
+    "The block 'kb' of an answer names its commit and its revision; in_sync is true if the revision is the pinned one. "
     "dolt_commit stages the pin .dolt-version: commit it with git."
 )
 
-_FILES = (
-    "Documents of collections of kind 'source' are files of this repository, as they are in the working tree: to change one, edit the "
-    "file, and the next query sees it."
-)
+_FILES = "Documents of collections of kind 'source' are files in the working tree. To change one, edit its file; the next query uses it."
 
 
 class ToolChoice(Record, frozen=True):
-    """What somebody asked for; names in lists are separated by commas."""
+    """The tools that a person asked for. Names in lists are separated by commas."""
 
     toolsets: str = "default"
     tools: str = ""
@@ -77,9 +74,7 @@ class ToolChoice(Record, frozen=True):
 
 
 class Flags(Record, frozen=True):
-    """What the command line says; None: nothing. `default_toolsets`: those of a server of which
-    nothing else says which it has.
-    """
+    """The options of the command line; None: not given."""
 
     toolsets: str | None = None
     tools: str | None = None
@@ -87,15 +82,17 @@ class Flags(Record, frozen=True):
     read_only: bool = False
     default_ef: str | None = None
     default_toolsets: str | None = None
+    """Toolsets of the server if no option, variable or setting selects others."""
 
 
 def resolve_choice(flags: Flags, settings: McpSettings, *, stated: Container[str] = ()) -> ToolChoice:
-    """A flag goes before the settings, which include the environment. Restrictions of both hold.
+    """Return the choice of flags and settings. The settings include the environment.
 
-    `stated`: the settings that somebody has made.
+    A flag has priority; the restrictions of both apply. `stated` has the names of the settings that
+    are set.
     """
-    unsaid = flags.default_toolsets is not None and "mcp.toolsets" not in stated
-    toolsets = flags.default_toolsets if unsaid else settings.toolsets
+    is_default = flags.default_toolsets is not None and "mcp.toolsets" not in stated
+    toolsets = flags.default_toolsets if is_default else settings.toolsets
     return ToolChoice(
         toolsets=(toolsets or "") if flags.toolsets is None else flags.toolsets,
         tools=settings.tools if flags.tools is None else flags.tools,
@@ -106,7 +103,7 @@ def resolve_choice(flags: Flags, settings: McpSettings, *, stated: Container[str
 
 
 class ToolsetState(Record, frozen=True):
-    """A toolset of a server; `tools` by the names that clients call."""
+    """A toolset of a server. `tools` are the names for clients."""
 
     name: str
     tools: tuple[str, ...]
@@ -115,59 +112,63 @@ class ToolsetState(Record, frozen=True):
 
 
 class ToolSelection(Record, frozen=True):
-    """The tools of a server by the name that clients call, and the choice that they come from.
-
-    `toolsets`: those that are on as a whole. `names`: what clients call a tool, without the prefix,
-    by its name in the catalogue. A tool keeps that name until the client is gone.
-    """
+    """The tools of a server, by their names for clients, and the choice that selects them."""
 
     tools: Mapping[str, ToolInfo]
     toolsets: tuple[str, ...]
+    """Toolsets that are completely enabled."""
     choice: ToolChoice
     names: Mapping[str, str]
+    """The names for clients, without the prefix, by names in the catalogue. A tool keeps its name
+    until the client disconnects.
+    """
 
     def require_tool(self, name: str) -> ToolInfo:
-        """Raises `ToolMissing`; `ToolDisabled`, `AccessDenied` for one that is not selected."""
-        for called in (name, f"{self.choice.prefix}{name}"):
-            if called in self.tools:
-                return self.tools[called]
-        known = _find_tool(name.removeprefix(self.choice.prefix))
-        if known and self.has_tool(known.name):
-            return known
-        if known is None:
+        """Return a tool by its name for clients.
+
+        Raises `ToolMissing`, and `ToolDisabled` or `AccessDenied` for a tool that is not selected.
+        """
+        for candidate in (name, f"{self.choice.prefix}{name}"):
+            if candidate in self.tools:
+                return self.tools[candidate]
+        info = _find_tool(name.removeprefix(self.choice.prefix))
+        if info and self.has_tool(info.name):
+            return info
+        if info is None:
             name = shortened(name)
-            hint = nearest(name, self.tools) or "tools/list shows what there is"
-            raise ToolMissing(f"There is no tool {name!r}.", hint=hint, tool=name)
-        if not known.is_available(read_only=self.choice.read_only):
+            hint = nearest(name, self.tools) or "call tools/list for the names of the tools"
+            raise ToolMissing(f"no such tool: {name!r}.", hint=hint, tool=name)
+        if not info.is_available(read_only=self.choice.read_only):
             raise AccessDenied(
-                f"{known.name} changes something, and this server is read-only.",
-                hint="Start the server without --read-only, and without mcp.read_only in its settings.",
-                tool=known.name,
+                f"{info.name} changes something, and this server is read-only.",
+                hint="start the server without --read-only and without the setting mcp.read_only",
+                tool=info.name,
             )
-        self._require_not_excluded(known.name, known.name)
-        flag = self.start_option(known.toolsets[0])
-        way = f"Start the server with {flag}"
+        self._require_not_excluded(info.name, info.name)
+        flag = self.start_option(info.toolsets[0])
+        advice = f"start the server with {flag}"
         if self.has_tool(SWITCH):
-            way = f"Call {self.choice.prefix}{SWITCH} with the toolset {known.toolsets[0]!r}, or: {way}"
+            advice = f"call {self.choice.prefix}{SWITCH} with the toolset {info.toolsets[0]!r}, or {advice}"
         raise ToolDisabled(
-            f"{known.name} is switched off: it is part of {_toolsets_named(known)}.",
-            hint=way,
-            tool=known.name,
-            toolset=known.toolsets[0],
+            f"{info.name} is switched off: it is part of {_describe_toolsets(info)}.",
+            hint=advice,
+            tool=info.name,
+            toolset=info.toolsets[0],
             enable_with=flag,
         )
 
     def require_arguments(self, tool: ToolInfo, arguments: Mapping[str, Any]) -> None:
-        """Raise `ToolDisabled` where a value makes the tool do what an excluded tool does."""
-        for each, does in tool.by_argument.items():
-            name, _, value = each.partition("=")
-            given = arguments.get(name)
-            if (str(given).lower() if isinstance(given, bool) else given) == value:
-                self._require_not_excluded(f"{tool.name} with {each}", does)
+        """Raise `ToolDisabled` if an argument makes the tool do the work of an excluded tool."""
+        for condition, other in tool.by_argument.items():
+            name, _, value = condition.partition("=")
+            argument = arguments.get(name)
+            if (str(argument).lower() if isinstance(argument, bool) else argument) == value:
+                self._require_not_excluded(f"{tool.name} with {condition}", other)
 
     def require_reachable(self, what: str, *needed: str) -> None:
-        """Raise `ToolDisabled` or `AccessDenied` unless clients can call all these tools, at once
-        or after `enable_toolset`: `what` shows the same as they do.
+        """Require that clients can call all these tools, at once or after `enable_toolset`.
+
+        `what` names what shows the same data. Raises `ToolDisabled` and `AccessDenied`.
         """
         for name in needed:
             self._require_not_excluded(what, name)
@@ -175,7 +176,7 @@ class ToolSelection(Record, frozen=True):
                 self.require_tool(f"{self.choice.prefix}{name}")
 
     def is_reachable(self, *needed: str) -> bool:
-        """Whether `require_reachable` raises nothing."""
+        """Return whether clients can call all these tools (`require_reachable`)."""
         try:
             self.require_reachable("", *needed)
         except (AccessDenied, ToolDisabled):
@@ -183,71 +184,77 @@ class ToolSelection(Record, frozen=True):
         return True
 
     def _require_not_excluded(self, what: str, tool: str) -> None:
-        """Raise `ToolDisabled` for a tool that is excluded, by its own or another name."""
-        does = tools_within(tool)
-        names = [name for name in _names(self.choice.exclude_tools) if not does.isdisjoint(_excluded_with(name))]
+        """Raise `ToolDisabled` for a tool that is excluded, by its own name or another name."""
+        included = tools_within(tool)
+        names = [
+            name
+            for name in _split_names(self.choice.exclude_tools)
+            if not included.isdisjoint(_list_excluded_with(name))
+        ]
         if names:
             others = [name for name in names if name != what]
-            why = f": it does what {enumerated(others)} does" if others else ""
+            reason = f": it does the work of {enumerated(others)}" if others else ""
             flag = f"--exclude-tools without {','.join(names)}"
             raise ToolDisabled(
-                f"{what} is excluded from this server{why}.",
-                hint=f"Start the server with {flag}",
+                f"{what} is excluded from this server{reason}.",
+                hint=f"start the server with {flag}",
                 tool=tool,
                 toolset=load_catalogue()[tool].toolsets[0],
                 enable_with=flag,
             )
 
     def list_toolsets(self) -> list[ToolsetState]:
-        """Every toolset, with the tools that this server may have of it."""
+        """Return every toolset, with the tools of it that this server can have."""
         return [
-            ToolsetState(name, tuple(self.with_toolset(name).list_tools_of(name)), name in self.toolsets, each.about)
-            for name, each in list_toolsets().items()
+            ToolsetState(
+                name, tuple(self.with_toolset(name).list_tools_of(name)), name in self.toolsets, declared.about
+            )
+            for name, declared in list_toolsets().items()
         ]
 
     def list_tools_of(self, toolset: str) -> dict[str, ToolInfo]:
         """Return the tools of a toolset that are on, by the names that clients call."""
-        members = {*_toolsets([toolset])}
+        members = {*_require_toolsets([toolset])}
         return {name: tool for name, tool in self.tools.items() if not members.isdisjoint(tool.toolsets)}
 
     def list_ruled_out(self, toolset: str) -> list[str]:
         """Return the tools of a toolset that this server was started without."""
-        wider, members = self.with_toolset(toolset), {*_toolsets([toolset])}
+        wider, members = self.with_toolset(toolset), {*_require_toolsets([toolset])}
         return [
             name
-            for name, each in load_catalogue().items()
-            if not members.isdisjoint(each.toolsets) and not wider.has_tool(name)
+            for name, tool in load_catalogue().items()
+            if not members.isdisjoint(tool.toolsets) and not wider.has_tool(name)
         ]
 
     def with_toolset(self, name: str, *, confirmed: bool = True) -> ToolSelection:
-        """Return the selection with one more toolset; tools that are on keep their names.
+        """Return the selection with one more toolset. Tools that are enabled keep their names.
 
-        `confirmed` False: without the tools that only the user may switch on. Raises `UsageInvalid`
-        for an unknown name.
+        With `confirmed=False`, tools that need the user's consent are left out. Raises
+        `UsageInvalid` for an unknown name.
         """
         wider = self.replace_toolsets(",".join((*self.toolsets, name)))
-        on = {tool.name: tool for tool in self.tools.values()}
-        more = {tool.name: tool for tool in wider.tools.values() if confirmed or not tool.needs_consent}
-        tools = on | {key: each for key, each in more.items() if key not in on}
-        whole = (
+        enabled = {tool.name: tool for tool in self.tools.values()}
+        added = {tool.name: tool for tool in wider.tools.values() if confirmed or not tool.needs_consent}
+        tools = enabled | {key: tool for key, tool in added.items() if key not in enabled}
+        complete = (
             wider.toolsets
-            if len(tools) == len(on.keys() | {tool.name for tool in wider.tools.values()})
+            if len(tools) == len(enabled.keys() | {tool.name for tool in wider.tools.values()})
             else self.toolsets
         )
-        return _named_selection(tools, whole, wider.choice, self.names)
+        return _name_tools(tools, complete, wider.choice, self.names)
 
     def keep_names(self, earlier: ToolSelection) -> ToolSelection:
         """Return the selection in which each tool has the name that it had before."""
         tools = {tool.name: tool for tool in self.tools.values()}
-        return _named_selection(tools, self.toolsets, self.choice, earlier.names)
+        return _name_tools(tools, self.toolsets, self.choice, earlier.names)
 
     def replace_toolsets(self, names: str) -> ToolSelection:
-        """The same with other toolsets. Raises `UsageInvalid` for a name that is none."""
+        """Return the selection with other toolsets. Raises `UsageInvalid` for an unknown name."""
         return select_tools(msgspec.structs.replace(self.choice, toolsets=names))
 
     def start_option(self, toolset: str) -> str:
         """Return the option that starts a server with one more toolset."""
-        names = _toolsets([*self.toolsets, toolset])
+        names = _require_toolsets([*self.toolsets, toolset])
         return f"--toolsets={'all' if len(names) == len(list_toolsets()) else ','.join(names)}"
 
     def build_schema(self, tool: ToolInfo) -> dict[str, Any]:
@@ -264,34 +271,34 @@ class ToolSelection(Record, frozen=True):
 
     def write_instructions(self) -> str:
         """Return what a client tells its model about this server."""
-        lines = [self.adapt_text(_ABOUT), *self._of_toolsets()]
+        lines = [self.adapt_text(_ABOUT), *self._list_instructions()]
         if not all(tool.plain_text for tool in self.tools.values()):  # only answers in JSON have the block
             lines += [self.adapt_text(_TRUTH), self.adapt_text(_FILES)]
         if self.choice.read_only:
             lines.append("This server is read-only.")
-        off = [state for state in self.list_toolsets() if state.tools and not state.enabled]
-        if off and self.has_tool(SWITCH):
-            names = ", ".join(state.name for state in off)
+        disabled = [state for state in self.list_toolsets() if state.tools and not state.enabled]
+        if disabled and self.has_tool(SWITCH):
+            names = ", ".join(state.name for state in disabled)
             lines.append(f"{self.choice.prefix}{SWITCH} switches on more tools: {names}.")
-        elif off:
-            names = "; ".join(f"{state.name} ({state.about})" for state in off)
+        elif disabled:
+            names = "; ".join(f"{state.name} ({state.about})" for state in disabled)
             lines.append(f"Switched off: {names}. The server option --toolsets=all switches them on.")
         return " ".join(lines)
 
-    def _of_toolsets(self) -> Iterator[str]:
-        """What toolsets say of themselves, where every tool is there that they may speak of."""
-        there = {tool.name for tool in self.tools.values()}
+    def _list_instructions(self) -> Iterator[str]:
+        """Yield the instructions of toolsets, if the server has all tools of the toolset."""
+        enabled = {tool.name for tool in self.tools.values()}
         for name in self.toolsets:
             about = list_toolsets()[name].instructions
-            if about and all(each.name in there for each in load_catalogue().values() if name in each.toolsets):
+            if about and all(tool.name in enabled for tool in load_catalogue().values() if name in tool.toolsets):
                 yield about
 
     def has_tool(self, name: str) -> bool:
-        """Whether it has a tool, by its name in the catalogue."""
+        """Return whether the server has a tool, by its name in the catalogue."""
         return any(tool.name == name for tool in self.tools.values())
 
     def adapt_text(self, text: str) -> str:
-        """A text without what names a tool that this server does not have (`worded`)."""
+        """Return a text without the parts that name tools which this server lacks."""
         return adapt_text(text, self.tools, self.choice.prefix)
 
 
@@ -337,42 +344,47 @@ def _is_usual(keyword: str, value: Any) -> bool:
     return bool(usual)
 
 
-def _toolsets_named(tool: ToolInfo) -> str:
-    return f"the toolset{'s' if tool.toolsets[1:] else ''} {enumerated([repr(each) for each in tool.toolsets])}"
+def _describe_toolsets(tool: ToolInfo) -> str:
+    return f"the toolset{'s' if tool.toolsets[1:] else ''} {enumerated([repr(name) for name in tool.toolsets])}"
 
 
 def select_tools(chosen: ToolChoice) -> ToolSelection:
-    """Raises `UsageInvalid` for a name that is none, with all that are."""
-    having = _toolsets(_names(chosen.toolsets))
-    single = _tools(_names(chosen.tools), "--tools")
-    return _named_selection(_allowed(chosen, having, single), having, chosen, {})
+    """Return the selection of a choice.
+
+    Raises `UsageInvalid` for an unknown name, with all valid names.
+    """
+    toolsets = _require_toolsets(_split_names(chosen.toolsets))
+    tools = _require_tools(_split_names(chosen.tools), "--tools")
+    return _name_tools(_list_allowed(chosen, toolsets, tools), toolsets, chosen, {})
 
 
-def _allowed(chosen: ToolChoice, having: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
-    """The tools of these toolsets, and single ones, that no restriction excludes."""
+def _list_allowed(chosen: ToolChoice, toolsets: Sequence[str], names: Sequence[str]) -> dict[str, ToolInfo]:
+    """Return the tools of these toolsets, and single tools, that no restriction excludes."""
     excluded = {
-        each for name in _tools(_names(chosen.exclude_tools), "--exclude-tools") for each in _excluded_with(name)
+        other
+        for name in _require_tools(_split_names(chosen.exclude_tools), "--exclude-tools")
+        for other in _list_excluded_with(name)
     }
     return {
-        name: each
-        for name, each in load_catalogue().items()
-        if (any(toolset in having for toolset in each.toolsets) or name in single)
+        name: tool
+        for name, tool in load_catalogue().items()
+        if (any(toolset in toolsets for toolset in tool.toolsets) or name in names)
         and not excluded & tools_within(name)
-        and each.is_available(read_only=chosen.read_only)
+        and tool.is_available(read_only=chosen.read_only)
     }
 
 
-def _named_selection(
-    tools: Mapping[str, ToolInfo], having: tuple[str, ...], chosen: ToolChoice, earlier: Mapping[str, str]
+def _name_tools(
+    tools: Mapping[str, ToolInfo], toolsets: tuple[str, ...], chosen: ToolChoice, earlier: Mapping[str, str]
 ) -> ToolSelection:
     """Return the selection of these tools. No tool gets a name that another tool had `earlier`."""
     names = dict(earlier)
     for name, tool in tools.items():
-        usual = name if tool.short in tools else tool.short or name
+        preferred = name if tool.short in tools else tool.short or name
         taken = {*names.values()}
-        names.setdefault(name, next((free for free in (usual, name) if free not in taken), _qualified_name(tool)))
-    called = {f"{chosen.prefix}{names[name]}": tool for name, tool in tools.items()}
-    return ToolSelection(called, having, chosen, names)
+        names.setdefault(name, next((free for free in (preferred, name) if free not in taken), _qualified_name(tool)))
+    by_name = {f"{chosen.prefix}{names[name]}": tool for name, tool in tools.items()}
+    return ToolSelection(by_name, toolsets, chosen, names)
 
 
 def _qualified_name(tool: ToolInfo) -> str:
@@ -381,83 +393,85 @@ def _qualified_name(tool: ToolInfo) -> str:
 
 
 def _find_tool(name: str) -> ToolInfo | None:
-    """Return the tool of that name, or of that qualified name."""
+    """Return the tool with this name or this qualified name."""
     return load_catalogue().get(name) or next(
-        (each for each in load_catalogue().values() if _qualified_name(each) == name), None
+        (tool for tool in load_catalogue().values() if _qualified_name(tool) == name), None
     )
 
 
-def _excluded_with(name: str) -> set[str]:
-    """Return the canonical names of the tools that clients may know by this name, and of those with
-    the same effect on the same kind of data.
+def _list_excluded_with(name: str) -> set[str]:
+    """Return the canonical names of the tools that an exclusion by this name excludes.
+
+    These are the tools with this name for clients, and tools with the same effect on the same kind
+    of data.
     """
-    meant = {canonical_name(tool.name) for tool in load_catalogue().values() if name in (tool.name, tool.short)}
-    return meant.union(*({*map(canonical_name, load_catalogue()[tool].same_effect)} for tool in meant))
+    matching = {canonical_name(tool.name) for tool in load_catalogue().values() if name in (tool.name, tool.short)}
+    return matching.union(*({*map(canonical_name, load_catalogue()[tool].same_effect)} for tool in matching))
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _toolsets(names: Sequence[str]) -> tuple[str, ...]:
-    known = (*list_toolsets(), *KEYWORDS)
+def _require_toolsets(names: Sequence[str]) -> tuple[str, ...]:
+    valid_names = (*list_toolsets(), *KEYWORDS)
     for name in names:
-        if name not in known:
+        if name not in valid_names:
             raise UsageInvalid(
-                f"no such toolset: {name!r}.", hint=f"use one of {', '.join(known)}", toolsets=list(known)
+                f"no such toolset: {name!r}.", hint=f"use one of {', '.join(valid_names)}", toolsets=list(valid_names)
             )
-    wanted = {*names}
-    if "default" in wanted:
-        wanted |= {*CORE}
-    return tuple(name for name in list_toolsets() if "all" in wanted or name in wanted)
+    selected = {*names}
+    if "default" in selected:
+        selected |= {*CORE}
+    return tuple(name for name in list_toolsets() if "all" in selected or name in selected)
 
 
-def _tools(names: Sequence[str], flag: str) -> list[str]:
+def _require_tools(names: Sequence[str], flag: str) -> list[str]:
     for name in names:
         if name not in load_catalogue():
-            near = nearest(name, load_catalogue())
+            suggestion = nearest(name, load_catalogue())
             raise UsageInvalid(
-                f"There is no tool {name!r}." + (f" Is it {near!r}?" if near else ""),
-                hint=f"{flag} takes: {', '.join(load_catalogue())}",
+                f"no such tool: {name!r}." + (f" Did you mean {suggestion!r}?" if suggestion else ""),
+                hint=f"use names of tools for {flag}: {', '.join(load_catalogue())}",
                 tools=list(load_catalogue()),
             )
     return list(names)
 
 
-_PARTS = re.compile(r"(?<=[.;])\s+")
-"""Between sentences, and between the parts of one that a semicolon separates."""
+_GAP = re.compile(r"(?<=[.;])\s+")
+"""The space between sentences, and after a semicolon."""
 
 
 @cache
 def _tool_names() -> re.Pattern[str]:
-    """Names of tools within a text.
+    """Return a pattern for names of tools within a text.
 
-    `commit` and `search` are words, too, and `create_branch` before `=` or ` (` is a parameter.
+    `commit` and `search` are also words, and `create_branch` before `=` or ` (` is a parameter.
     """
     names = "|".join(name for name in load_catalogue() if "_" in name)
     return re.compile(rf"(?<![\w.])(?:{names})(?![\w=]| \()")
 
 
 def find_mentioned(text: str) -> set[str]:
-    """The tools that a text names, by their names in the catalogue."""
+    """Return the tools that a text names, by their names in the catalogue."""
     return {*_tool_names().findall(text)}
 
 
-def adapt_text(text: str, there: Container[str], prefix: str) -> str:
-    """A text without what names a tool that is not there; other tools by the names that clients
-    call. Empty if nothing is left.
+def adapt_text(text: str, names: Container[str], prefix: str) -> str:
+    """Return a text without the parts that name missing tools, with the names for clients of other
+    tools.
 
-    `there`: the tools of the server, by those names.
+    Empty if nothing remains. `there` contains the names of the server's tools for clients.
     """
     if not find_mentioned(text):
         return text
     kept: list[str] = []
-    for part in _PARTS.split(text):
-        if all(f"{prefix}{name}" in there for name in find_mentioned(part)):
+    for part in _GAP.split(text):
+        if all(f"{prefix}{name}" in names for name in find_mentioned(part)):
             kept.append(part)
         elif kept and kept[-1].endswith(";"):
             kept[-1] = kept[-1][:-1] + (part[-1] if part.endswith((".", ";")) else "")
-    return _tool_names().sub(lambda found: f"{prefix}{found[0]}", " ".join(kept))
+    return _tool_names().sub(lambda match: f"{prefix}{match[0]}", " ".join(kept))
 
 
 COMMANDS = (
@@ -465,7 +479,7 @@ COMMANDS = (
     "fingerprint pin sync branch merge resolve link links verify remote fetch pull push adopt mcp install uninstall doctor migrate gc path "
     "completion help"
 ).split()
-"""The commands of `vmrag`, without those of toolsets."""
+"""The commands of `vmrag`, except commands of toolsets."""
 
 
 @cache
@@ -479,7 +493,7 @@ _PIP = re.compile(r"(?<![\w./-])(?<!uv )(?<!-m )pip(?= install )")
 
 
 def make_runnable(text: str) -> str:
-    """Return a text whose commands of `vmrag` and `pip` are found by a shell of this process."""
+    """Return a text in which a shell of this process finds the commands `vmrag` and `pip`."""
     command = extras.find_shell_command() if "vmrag" in text else "vmrag"
     if command != "vmrag":
         text = _vmrag_commands().sub(lambda _: command, text)

@@ -1,9 +1,9 @@
-"""The process of the server: its standard streams, what it says to people, and its end.
+"""The process of the server: its standard streams, its log and its end.
 
-The standard streams are taken away before anything is imported that could print: standard output is
-the client's, and people read standard error. The end comes at once, whatever threads do: operations
-can be killed anywhere, so nothing that was stored is lost. A call that a client gives up ends where
-it reports its progress.
+The server takes its standard streams before it imports anything that could print: standard output
+belongs to the client, and people read standard error. The process ends at once, whatever its
+threads do. Operations can be killed at any point, so no stored data is lost. A call that the client
+cancels ends when it next reports its progress.
 """
 
 from __future__ import annotations
@@ -25,59 +25,69 @@ from vmrag_link.progress import Task
 _WATCH_SECONDS = 0.5
 
 _SECONDS_AFTER_INPUT = 0.9
-"""So long after the end of input the process is gone, whatever keeps the event loop."""
+"""Maximum time between the end of input and the end of the process, even if the event
+loop is busy.
+"""
 
 PATIENCE_SECONDS = 0.5
-"""How long a server waits before it imports more, once the client has its list of tools."""
+"""Delay of the server's other imports after the client has its list of tools."""
 
 _ABOVE_STANDARD = 3
 
 
 def log(sentence: str) -> None:
-    """One line; nothing in it steers a terminal, or the runner of a CI job."""
+    """Print one line to standard error. It cannot control a terminal, or the runner of a CI job."""
     sys.stderr.write(terminal_text.escape_for_log(f"vmrag-mcp: {terminal_text.escape_line(sentence)}\n"))
     sys.stderr.flush()
 
 
 def exit_now(code: int = OK) -> NoReturn:
-    """Threads are not waited for; programs that they wait for end, too."""
+    """End the process without waiting for threads. Also ends the programs that they wait for."""
     proc.terminate_programs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(
             OSError, ValueError, RuntimeError
-        ):  # RuntimeError: a signal came while it was written to
+        ):  # RuntimeError: a signal arrived while the stream was written
             stream.flush()
     os._exit(code)
 
 
 def exit_soon() -> None:
-    """Call it at the end of input: the process ends even if the event loop is kept."""
+    """End the process soon after the end of input, even if the event loop is busy."""
     deadline = threading.Timer(_SECONDS_AFTER_INPUT, exit_now)
     deadline.daemon = True
     deadline.start()
 
 
 def exit_on_signals() -> None:
-    """SIGTERM and a closed terminal end it as its client does, Ctrl-C as it ends commands."""
+    """End on SIGTERM and on a closed terminal as at the end of input, and on Ctrl-C as
+    commands do.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: exit_now())
     signal.signal(signal.SIGINT, lambda *_: exit_now(INTERRUPTED))
 
 
 def exit_with_parent() -> None:
-    """End with the client's process: others may keep the pipe open, so no end of input comes."""
+    """End with the client's process.
+
+    Other processes can keep the pipe open, so input does not end.
+    """
     parent = os.getppid()
 
-    def watch() -> None:
+    def watch_parent() -> None:
         while os.getppid() == parent:
             time.sleep(_WATCH_SECONDS)
         exit_now()
 
-    threading.Thread(target=watch, name="parent", daemon=True).start()
+    threading.Thread(target=watch_parent, name="parent", daemon=True).start()
 
 
 class Wire:
-    """What is printed goes to standard error from now on, and children read nothing."""
+    """The standard streams of the server.
+
+    Other output goes to standard error, and children read nothing.
+    """
 
     def __init__(self) -> None:
         sys.stdout.flush()
@@ -88,22 +98,22 @@ class Wire:
         os.dup2(nothing, 0)
         try:
             os.dup2(2, 1)
-        except OSError:  # there is no standard error
+        except OSError:  # standard error is closed
             os.dup2(nothing, 1)
         os.close(nothing)
 
     @property
     def is_terminal(self) -> bool:
-        """A person sits there."""
+        """True if a person types the input."""
         return self._input.isatty()
 
     def read_line(self) -> bytes:
-        """Empty at the end of input."""
+        """Return the next line; empty at the end of input."""
         try:
-            found = self._input.readline()
-        except OSError:  # a terminal that is gone
-            found = b""
-        return found
+            line = self._input.readline()
+        except OSError:  # the terminal was closed
+            line = b""
+        return line
 
     def write_line(self, line: bytes) -> None:
         rest = memoryview(line)
@@ -111,28 +121,33 @@ class Wire:
             with self._writing:
                 while rest:
                     rest = rest[os.write(self._output, rest) :]
-        except OSError:  # the client reads no more
+        except OSError:  # the client no longer reads
             exit_now()
 
 
 def _private_copy(descriptor: int) -> int:
-    """A copy that no child inherits."""
+    """Return a copy of a descriptor that children do not inherit."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE_STANDARD)
 
 
 Report = Callable[[int, int, str], None]
-"""Takes the steps done, the steps known so far, and a description; in the call's thread."""
+"""Takes the number of steps done, the number of known steps, and a description. Runs in the call's
+thread.
+"""
 
 
 class Cancelled(BaseException):
-    """The client gave the call up. No error: nothing that catches errors may take it for one."""
+    """The client cancelled the call.
+
+    Not an `Exception`, so code that handles errors does not catch it.
+    """
 
 
 class CallProgress:
-    """What a call under way reports. Raises `Cancelled` from where the work can be stopped.
+    """The progress of a running call. Raises `Cancelled` at points where the work can stop.
 
-    Steps are counted over all pieces of work, those within others included: what is done never
-    falls, whatever the pieces expected.
+    Steps are counted over all tasks, also nested ones. The number of finished steps never
+    decreases, whatever totals the tasks expected.
     """
 
     def __init__(self, report: Report | None = None) -> None:
@@ -147,15 +162,15 @@ class CallProgress:
         task = _CallTask(self, description)
         task.advance(0)
         yield task
-        left = total - task.done
-        self._done, self._total = self._done + max(left, 0), self._total - min(left, 0)
+        remaining = total - task.done
+        self._done, self._total = self._done + max(remaining, 0), self._total - min(remaining, 0)
 
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
     def count_steps(self, steps: int, description: str) -> None:
-        """Steps of a piece of work. Raises `Cancelled`."""
+        """Count finished steps of a task. Raises `Cancelled`."""
         self._done += steps
         if self.cancelled.is_set():
             raise Cancelled

@@ -1,5 +1,6 @@
-"""Prompts: tasks about the knowledge that a person can give the agent, with their material; and the
-values that complete the arguments of prompts and the variables of resources' addresses.
+"""Prompts, and values that complete arguments of prompts and variables of resources' addresses.
+
+A prompt is a task about the knowledge that a person gives to the agent, with its material.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 20_000
-"""Characters of changes that a prompt quotes; for more it names the tool."""
+"""Maximum number of characters of changes that a prompt quotes. For more, it names the tool."""
 
 
 _MARKS = {"insert": "  + ", "delete": "  - "}
@@ -50,21 +51,22 @@ class Argument(Record, frozen=True):
 
 
 class Prompt(Record, frozen=True):
-    """As clients list it; `text` makes the message for the agent. It shows what the tool `shows`
-    does. `needs`: the tool without which it asks for something that cannot be done.
-    """
+    """A prompt in the form that clients list."""
 
     name: str
     title: str
     about: str
     arguments: tuple[Argument, ...]
     text: Callable[[Call, Mapping[str, str]], str]
+    """Builds the message for the agent."""
     shows: str
+    """The tool that shows the same data."""
     needs: str = ""
+    """The tool that the agent needs for the task."""
 
 
 def list_prompts(server: ToolSelection) -> list[Prompt]:
-    """Those that a client of the server can follow."""
+    """Return the prompts that a client of the server can follow."""
     return [
         prompt
         for prompt in PROMPTS.values()
@@ -86,37 +88,37 @@ def prompt_entries(server: ToolSelection) -> list[dict[str, Any]]:
 
 
 def find_prompt(name: str, server: ToolSelection) -> Prompt:
-    """Raises `UsageInvalid`."""
-    there = {each.name: each for each in list_prompts(server)}
-    if name not in there:
+    """Return a prompt. Raises `UsageInvalid` for an unknown name."""
+    prompts = {prompt.name: prompt for prompt in list_prompts(server)}
+    if name not in prompts:
         name = shortened(name)
-        raise UsageInvalid(f"There is no prompt {name!r}.", hint=f"There are: {', '.join(there)}.", prompt=name)
-    return there[name]
+        raise UsageInvalid(f"no such prompt: {name!r}.", hint=f"use one of {', '.join(prompts)}", prompt=name)
+    return prompts[name]
 
 
-def _changes(call: Call, arguments: Mapping[str, str]) -> str:
+def _describe_changes(call: Call, arguments: Mapping[str, str]) -> str:
     from vmrag_link.workspace.history.compare import compare_places
     from vmrag_link.workspace.history.ranges import find_branch_base
 
     call.find_origin()
     ref = arguments.get("since", "")
     require_text(ref, "since", ref=True)
-    since, why = (ref, "as asked") if ref else find_branch_base(call.ws)
+    since, reason = (ref, "as asked") if ref else find_branch_base(call.ws)
     report = compare_places(call.ws, [since]).form_report()
-    shown = _change_lines(
+    lines = _change_lines(
         call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}"
     )
-    question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({why})?"
-    return _join_message([question, _TELL], shown)
+    question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({reason})?"
+    return _join_message([question, _TELL], lines)
 
 
-def _commit(call: Call, _: Mapping[str, str]) -> str:
+def _prepare_commit(call: Call, _: Mapping[str, str]) -> str:
     from vmrag_link.workspace.history.compare import compare_places
 
     call.find_origin()
     report = compare_places(call.ws, []).form_report()
-    shown = _change_lines(call, report, "get_diff(include_content=true)", "vmrag diff")
-    return _join_message([call.adapt_text(_PREPARE)], shown)
+    lines = _change_lines(call, report, "get_diff(include_content=true)", "vmrag diff")
+    return _join_message([call.adapt_text(_PREPARE)], lines)
 
 
 def _join_message(instructions: Iterable[str], changes: Iterable[str]) -> str:
@@ -125,8 +127,9 @@ def _join_message(instructions: Iterable[str], changes: Iterable[str]) -> str:
 
 
 def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> Iterable[str]:
-    """The changes as people read them, cut where they get long. Then the tool shows all of them,
-    or the command, where there is no such tool.
+    """Yield the changes in readable form, up to a limit.
+
+    Then the last line names the tool that shows all changes, or the command if the tool is missing.
     """
     if not report.documents and not report.collections:
         yield "No document differs."
@@ -147,14 +150,14 @@ def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> It
 
 
 PROMPTS = {
-    each.name: each
-    for each in (
+    prompt.name: prompt
+    for prompt in (
         Prompt(
             "knowledge_changes",
             "Changed documents",
             "Describe the documents that were added, changed or removed on the checked-out branch.",
             (Argument("since", "git ref or revision to compare with; default: where the branch left the main branch"),),
-            _changes,
+            _describe_changes,
             shows="get_diff",
         ),
         Prompt(
@@ -162,7 +165,7 @@ PROMPTS = {
             "Prepare a commit",
             "Review the uncommitted documents and commit them with a message.",
             (),
-            _commit,
+            _prepare_commit,
             shows="get_diff",
             needs="dolt_commit",
         ),
@@ -171,34 +174,40 @@ PROMPTS = {
 
 
 MOST = 100
-"""The protocol's own limit of an answer."""
+"""The protocol's maximum number of values."""
 
 
 def complete_value(
-    call: Call, reference: str, argument: str, typed: str, known: Mapping[str, str]
+    call: Call, reference: str, argument: str, typed: str, values_by_name: Mapping[str, str]
 ) -> tuple[list[str], bool]:
-    """Values that begin with the typed text, and whether there are more.
+    """Return the values that begin with the typed text, and whether there are more.
 
-    `reference`: a prompt's name or a template's address; an unknown one has no values. `known`:
-    arguments that have a value already.
-
-    Raises `UsageInvalid` for a value that is too long.
+    `reference` is a prompt's name or a template's address; an unknown reference has no values.
+    `known` has the arguments that already have a value. Raises `UsageInvalid` for a value that is
+    too long.
     """
-    for name, value in ((argument, typed), *known.items()):
+    for name, value in ((argument, typed), *values_by_name.items()):
         require_text(value, shortened(name))
-    fitting = (each for each in _values(call, reference, argument, known) if each.lower().startswith(typed.lower()))
-    found = list(islice(fitting, MOST + 1))
-    return found[:MOST], len(found) > MOST
+    fitting = (
+        value
+        for value in _list_values(call, reference, argument, values_by_name)
+        if value.lower().startswith(typed.lower())
+    )
+    matching = list(islice(fitting, MOST + 1))
+    return matching[:MOST], len(matching) > MOST
 
 
-def _values(call: Call, reference: str, argument: str, known: Mapping[str, str]) -> Iterable[str]:
-    if reference in {each.uri for each in select_shown(TEMPLATES, call.tools)}:
+def _list_values(call: Call, reference: str, argument: str, values_by_name: Mapping[str, str]) -> Iterable[str]:
+    if reference in {resource.uri for resource in select_shown(TEMPLATES, call.tools)}:
         match argument:
             case "collection":
                 return (collection.name for collection, _ in list_collections(call))
-            case "doc_id" if "collection" in known:
-                store, at = locate_collection(call, known["collection"])
-                return (header.doc_id for header in store.engine.read_headers(at, collection=known["collection"]))
+            case "doc_id" if "collection" in values_by_name:
+                store, place = locate_collection(call, values_by_name["collection"])
+                return (
+                    header.doc_id
+                    for header in store.engine.read_headers(place, collection=values_by_name["collection"])
+                )
     if (
         reference in PROMPTS
         and argument == "since"

@@ -1,10 +1,10 @@
-"""`python -m vmrag_mcp.reference` writes every `tools.json` from the tools' declarations; with the
-name of a package, that of the toolsets which it declares.
+"""`python -m vmrag_mcp.reference [PACKAGE…]` writes `tools.json` from the declarations of the
+tools.
 
-`result_schema` derives the JSON Schema of a tool's whole answer from the record that its function
-returns. Tests hold answers against it, and `docs/tools.md` is written from it. Clients do not get
-it as `outputSchema`: those of the 33 default tools take 57 kB at least, the whole list of tools 18
-kB, and every conversation would pay for them.
+`answer_schema` derives the JSON Schema of a tool's whole answer from the record that its function
+returns. Tests check answers against it, and `docs/tools.md` is generated from it. Clients do not
+get it as `outputSchema`: the schemas of the 33 default tools have at least 57 kB, the whole list of
+tools has 18 kB, and every conversation would pay for them.
 """
 
 from __future__ import annotations
@@ -25,46 +25,51 @@ from vmrag_mcp.results import KbAnswer, ServerResult, TextResult, ToolAnswer, To
 
 
 def read_module_tools(name: str, package: str) -> Iterator[ToolInfo]:
-    """The tools of a module as it declares them now, for the toolsets of a package."""
-    having = tuple(each.name for each in list_toolsets().values() if each.package == package and name in each.modules)
-    found_in = importlib.import_module(name)
-    for function in vars(found_in).values():
-        declared = getattr(function, "declared", None)
-        if not isinstance(declared, ToolDeclaration) or function.__module__ != found_in.__name__:
-            continue  # what a module takes from another one is the other one's tool
-        found = read_parameters(function)
-        schema: dict[str, Any] = {"type": "object", "properties": {each.name: each.build_schema() for each in found}}
-        if required := [each.name for each in found if each.required]:
-            schema["required"] = required
-        about = " ".join((inspect.getdoc(function) or "").split())
-        same = {
-            struct_field: getattr(declared, struct_field)
-            for struct_field in ToolInfo.__struct_fields__
-            if hasattr(declared, struct_field)
+    """Yield the tools of a module from their declarations, for the toolsets of a package."""
+    names = tuple(
+        toolset.name for toolset in list_toolsets().values() if toolset.package == package and name in toolset.modules
+    )
+    module = importlib.import_module(name)
+    for function in vars(module).values():
+        declaration = getattr(function, "declared", None)
+        if not isinstance(declaration, ToolDeclaration) or function.__module__ != module.__name__:
+            continue  # an imported tool belongs to its own module
+        parameters = read_parameters(function)
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {parameter.name: parameter.build_schema() for parameter in parameters},
         }
-        plain = issubclass(get_origin(result_type(function)) or result_type(function), TextResult)
+        if required := [parameter.name for parameter in parameters if parameter.required]:
+            schema["required"] = required
+        description = " ".join((inspect.getdoc(function) or "").split())
+        fields = {
+            struct_field: getattr(declaration, struct_field)
+            for struct_field in ToolInfo.__struct_fields__
+            if hasattr(declaration, struct_field)
+        }
+        is_plain = issubclass(get_origin(result_type(function)) or result_type(function), TextResult)
         yield ToolInfo(
             name=function.__name__,
-            toolsets=having,
+            toolsets=names,
             module=name,
-            description=about,
+            description=description,
             schema=schema,
-            plain_text=plain,
-            **same,
+            plain_text=is_plain,
+            **fields,
         )
 
 
 def build_catalogue(package: str) -> bytes:
-    """What `tools.json` of a package has to hold."""
-    having = [each for each in list_toolsets().values() if each.package == package]
-    modules = dict.fromkeys(name for each in having for name in each.modules)
+    """Return the content of a package's `tools.json`."""
+    declared = [toolset for toolset in list_toolsets().values() if toolset.package == package]
+    modules = dict.fromkeys(name for toolset in declared for name in toolset.modules)
     rows = [tool for name in modules for tool in read_module_tools(name, package)]
     return msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n"
 
 
 def list_packages() -> list[str]:
-    """Those that declare toolsets."""
-    return list(dict.fromkeys(each.package for each in list_toolsets().values()))
+    """Return the packages that declare toolsets."""
+    return list(dict.fromkeys(toolset.package for toolset in list_toolsets().values()))
 
 
 def main() -> None:
@@ -77,31 +82,30 @@ _REF = "#/$defs/"
 Schema = dict[str, Any]
 
 COMMON = ("success", "message", "kb", "left_out", "warnings")
-"""The keys of every answer; one about the server itself has no `kb`."""
+"""The keys of every answer. An answer about the server itself has no `kb`."""
 
 _LEFT_OUT = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
 class ResultKey(msgspec.Struct, frozen=True):
-    """A key of an answer.
-
-    `path`: `a.b` is the key b of the object a, `a[].b` the key b of each object in the list a.
-    `always`: it is always there; else `when` says in words when it is.
-    """
+    """A key of an answer."""
 
     path: str
+    """`a.b` is the key b of the object a; `a[].b` is the key b of each object in the list a."""
     always: bool
+    """The key is always present."""
     when: str
+    """Describes when the key is present, if not always."""
 
 
 def result_type(function: Callable[..., ToolResult]) -> type[ToolResult]:
-    """What a tool's function returns; for `ToolAnswer` with the record that it is made of."""
-    found: type[ToolResult] = get_type_hints(function)["return"]
-    return found
+    """Return the type of a tool's result, for `ToolAnswer` with the record of its report."""
+    annotation: type[ToolResult] = get_type_hints(function)["return"]
+    return annotation
 
 
 def answer_schema(result: type[ToolResult]) -> Schema:
-    """Of a successful answer. No object has other keys, unless it is free-form."""
+    """Return the JSON Schema of a successful answer. Only free-form objects allow other keys."""
     record = get_args(result)[0] if get_origin(result) is ToolAnswer else result
     (top, kb, warnings), components = record_schemas(record, KbAnswer, list[ToolWarning])
     answer = components[record.__name__]
@@ -121,24 +125,26 @@ def answer_schema(result: type[ToolResult]) -> Schema:
 def record_schemas(*kinds: Any) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
     """Return the schema of each type, and the schemas of their records by name."""
     schemas, components = msgspec.json.schema_components(kinds)
-    for record in set(_records(type_info.multi_type_info(kinds))):
-        _close(components[record.__name__], record)
+    for record in set(_list_records(type_info.multi_type_info(kinds))):
+        _close_schema(components[record.__name__], record)
     return schemas, components
 
 
 def result_keys(result: type[ToolResult]) -> list[ResultKey]:
-    """The keys that are the tool's own, in the order of the wire."""
+    """Return the tool's own keys, in the order of the answer."""
     schema = answer_schema(result)
     return [
-        key for key in _keys(schema, schema["$defs"], "") if key.path.partition("[")[0].partition(".")[0] not in COMMON
+        key
+        for key in _list_keys(schema, schema["$defs"], "")
+        if key.path.partition("[")[0].partition(".")[0] not in COMMON
     ]
 
 
-def _close(component: Schema, record: type[msgspec.Struct]) -> None:
+def _close_schema(component: Schema, record: type[msgspec.Struct]) -> None:
     """Require what the record always writes, and allow nothing else.
 
-    For msgspec a field with a default is optional. The record writes it all the same, unless the
-    field is UNSET or the record omits its defaults, which then never appear.
+    For msgspec, a field with a default is optional. The record still writes it, unless the field is
+    UNSET or the record omits its defaults, which then never appear.
     """
     component["additionalProperties"] = False
     omits = record.__struct_config__.omit_defaults
@@ -149,39 +155,39 @@ def _close(component: Schema, record: type[msgspec.Struct]) -> None:
             if not omits:
                 component["required"].append(field.encode_name)
             elif "anyOf" in schema:
-                schema["anyOf"] = [each for each in schema["anyOf"] if each != {"type": "null"}]
+                schema["anyOf"] = [option for option in schema["anyOf"] if option != {"type": "null"}]
 
 
-def _records(kinds: Any) -> Iterator[type[msgspec.Struct]]:
-    """All records within some types."""
+def _list_records(kinds: Any) -> Iterator[type[msgspec.Struct]]:
+    """Yield all records within some types."""
     for kind in kinds:
         match kind:
             case type_info.StructType(cls=cls, fields=fields):
                 yield cls
-                yield from _records(field.type for field in fields)
+                yield from _list_records(field.type for field in fields)
             case (
                 type_info.ListType(item_type=item)
                 | type_info.VarTupleType(item_type=item)
                 | type_info.Metadata(type=item)
             ):
-                yield from _records((item,))
+                yield from _list_records((item,))
             case type_info.DictType(value_type=value):
-                yield from _records((value,))
+                yield from _list_records((value,))
             case type_info.UnionType(types=types):
-                yield from _records(types)
+                yield from _list_records(types)
 
 
-def _keys(schema: Schema, components: dict[str, Schema], where: str) -> Iterator[ResultKey]:
-    for each in schema.get("anyOf", ()):
-        yield from _keys(each, components, where)
+def _list_keys(schema: Schema, components: dict[str, Schema], where: str) -> Iterator[ResultKey]:
+    for option in schema.get("anyOf", ()):
+        yield from _list_keys(option, components, where)
     if "items" in schema:
-        yield from _keys(schema["items"], components, f"{where}[]")
+        yield from _list_keys(schema["items"], components, f"{where}[]")
     if "$ref" in schema:
         schema = components[schema["$ref"].removeprefix(_REF)]
-    for name, below in schema.get("properties", {}).items():
+    for name, member in schema.get("properties", {}).items():
         path = f"{where}.{name}" if where else name
-        yield ResultKey(path, name in schema["required"], below.get("description", ""))
-        yield from _keys(below, components, path)
+        yield ResultKey(path, name in schema["required"], member.get("description", ""))
+        yield from _list_keys(member, components, path)
 
 
 if __name__ == "__main__":

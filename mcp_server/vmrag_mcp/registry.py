@@ -1,8 +1,8 @@
-"""The table of all tools: name, toolset, effect, parameters, function.
+"""The table of all tools: name, toolset, effect, parameters and function.
 
-A tool is a function in a module of a toolset. `tools.json` beside its modules is the same table for
-clients. It is generated (`python -m vmrag_mcp.reference`) and read at the start, so that listing
-the tools imports none of what they do.
+A tool is a function in a module of a toolset. For clients, `tools.json` next to these modules has
+the same table. `python -m vmrag_mcp.reference` generates it. The server reads it at the start, so
+it can list the tools without importing them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from vmrag_mcp.process import log
 from vmrag_mcp.results import ToolResult
 
 CORE = {
-    each.name: each
-    for each in (
+    core.name: core
+    for core in (
         Toolset("chroma", "collections, documents", __package__, tools=(".tools.collections", ".tools.documents")),
         Toolset(
             "dolt",
@@ -42,7 +42,7 @@ CORE = {
         ),
     )
 }
-"""The server's own toolsets, which are those of a server that was told nothing else."""
+"""The server's own toolsets. A server has them by default."""
 
 RESOURCES = {
     "status": ("dolt_status",),
@@ -50,49 +50,52 @@ RESOURCES = {
     "collection": ("chroma_get_collection_info", "chroma_get_documents"),
     "document": ("chroma_get_documents",),
 }
-"""By the name of a resource: the tools that show the same. It follows their exclusions."""
+"""The tools that show the same data, by the name of a resource. Excluding them excludes the
+resource.
+"""
 
 CATALOGUE = "tools.json"
-"""In the package that declares a toolset."""
+"""Name of the file in each package that declares toolsets."""
 
 CLEARING = {"if_uncommitted=commit_first": "dolt_commit", "if_uncommitted=reset_first": "dolt_reset"}
-"""`by_argument` of the tools that can make room for what they do."""
+"""`by_argument` of the tools that can commit or discard uncommitted documents first."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class ToolInfo(Record, frozen=True, omit_defaults=True):
-    """A tool as clients see it.
-
-    `effect`: letters. R reads, W changes the working set or the index, V changes history, branches
-    or refs, N may use the network, F writes files outside the knowledge base, D discards something,
-    O replaces what exists.
-    `on_read_only`: on a read-only server it changes no documents. `alias_of`: the tool of which it
-    is another name, or a form for one case. `includes`: tools whose work it does as well.
-    `same_effect`: those of them that have its effect on the same kind of data, so that to exclude
-    it excludes them.
-    `by_argument`: those whose work it does where an argument has a value, by `name=value`. `short`:
-    what clients call it where no other tool of the server has that name.
-    """
+    """A tool in the form that clients see."""
 
     name: str
     toolsets: tuple[str, ...]
     module: str
     effect: str
+    """Letters: R reads, W changes the working set or the index, V changes history, branches or
+    refs, N may use the network, F writes files outside the knowledge base, D discards data, O
+    replaces existing data.
+    """
     description: str
     schema: dict[str, Any]
     idempotent: bool = False
     on_read_only: bool = False
+    """On a read-only server, the tool is available and changes no documents."""
     alias_of: str = ""
+    """The tool of which this is another name, or a form for one case."""
     includes: tuple[str, ...] = ()
+    """Tools whose work this tool also does."""
     same_effect: tuple[str, ...] = ()
+    """Tools of `includes` with the same effect on the same kind of data. To exclude this tool
+    excludes them.
+    """
     by_argument: dict[str, str] = msgspec.field(default_factory=dict)
+    """Tools whose work this tool does if an argument has a value, by `name=value`."""
     short: str = ""
+    """The name for clients, if no other tool of the server has that name."""
     plain_text: bool = False
-    """Whether the tool answers with text alone (`results.TextResult`)."""
+    """True if the tool answers with text alone (`results.TextResult`)."""
     title: str = ""
-    """Empty in tables that earlier versions wrote."""
+    """Empty in tables of earlier versions."""
 
     @property
     def shown_title(self) -> str:
@@ -105,7 +108,7 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
 
     @property
     def needs_consent(self) -> bool:
-        """Whether a person is asked before an agent may switch it on."""
+        """True if the user must agree before an agent can switch the tool on."""
         return bool(set(self.effect) & {"N", "D"})
 
     def is_available(self, *, read_only: bool) -> bool:
@@ -113,7 +116,7 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
 
     @property
     def annotations(self) -> dict[str, bool]:
-        """Return the hints that clients do not assume anyway.
+        """Return the hints that differ from what clients assume.
 
         A tool that only reads has one of them. Some clients assume that a tool does not delete.
         """
@@ -124,24 +127,26 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
 
 
 class ToolDeclaration(Record, frozen=True):
-    """What `tool` says of a function.
-
-    `founds`: the tool works where there is no knowledge base yet; `of_files`: there it answers from
-    the files of sources, if there are any; `of_git`: there it answers from git. `on_read_only`: a
-    server that is read-only has it, too, and it changes no documents then. `of_server`: it is about
-    the server itself, works in any place, and takes the `EnabledTools` and what the person agreed
-    to instead of a `Call`. More is as in `ToolInfo`.
-    """
+    """The arguments of `tool` for one function. Fields without a text are as in `ToolInfo`."""
 
     effect: str
     title: str = ""
-    """Shown to people instead of the name. Default: the words of the name."""
+    """Name for people. Default: the words of the tool's name."""
     idempotent: bool = False
     founds: bool = False
+    """The tool works without a knowledge base."""
     of_files: bool = False
+    """Without a knowledge base, the tool answers from the files of sources, if sources
+    match any.
+    """
     of_git: bool = False
+    """Without a knowledge base, the tool answers from git."""
     on_read_only: bool = False
+    """A read-only server has the tool, and the tool changes no documents there."""
     of_server: bool = False
+    """The tool is about the server and works everywhere. Instead of a `Call`, its function gets the
+    `EnabledTools` and the names that the user confirmed.
+    """
     alias_of: str = ""
     includes: tuple[str, ...] = ()
     same_effect: tuple[str, ...] = ()
@@ -150,15 +155,16 @@ class ToolDeclaration(Record, frozen=True):
 
 
 def tool(effect: str, **more: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a tool of its module's toolsets. Its docstring is what clients read.
+    """Make a function a tool of the toolsets of its module.
 
-    The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
-    of `results`. `more`: as in `ToolDeclaration`.
+    The function takes the `Call`, and its parameters as keywords (`arguments`). It returns a record
+    of `results`. Its docstring is the description for clients. `more` are fields of
+    `ToolDeclaration`.
     """
-    declared = ToolDeclaration(effect, **more)
+    declaration = ToolDeclaration(effect, **more)
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        function.__dict__["declared"] = declared
+        function.__dict__["declared"] = declaration
         return function
 
     return mark
@@ -166,51 +172,57 @@ def tool(effect: str, **more: Any) -> Callable[[Callable[P, R]], Callable[P, R]]
 
 @cache
 def list_toolsets() -> Mapping[str, Toolset]:
-    """Every toolset by its name: the server's own first, whose names no other one takes."""
-    return CORE | {name: each for name, each in toolset.installed().toolsets.items() if name not in CORE}
+    """Return every toolset by its name.
+
+    Other packages cannot take the names of the server's toolsets.
+    """
+    return CORE | {name: declared for name, declared in toolset.installed().toolsets.items() if name not in CORE}
 
 
 @cache
 def load_catalogue() -> Mapping[str, ToolInfo]:
-    """Every tool by its name, in the order in which clients see them.
+    """Return every tool by its name, in the order in which clients see them.
 
-    Of two tools of one name that are not the same function, the first one stays: no package takes
-    the place of another one's tool.
+    If two different functions have one name, the first function stays. No package can replace a
+    tool of another package.
     """
-    found: dict[str, ToolInfo] = {}
-    for each in _listed():
-        first = found.setdefault(each.name, each)
-        if first.module == each.module:
-            names = tuple(dict.fromkeys((*first.toolsets, *each.toolsets)))
-            found[each.name] = msgspec.structs.replace(first, toolsets=names)
-    return found
+    by_name: dict[str, ToolInfo] = {}
+    for tool in _read_catalogues():
+        first = by_name.setdefault(tool.name, tool)
+        if first.module == tool.module:
+            names = tuple(dict.fromkeys((*first.toolsets, *tool.toolsets)))
+            by_name[tool.name] = msgspec.structs.replace(first, toolsets=names)
+    return by_name
 
 
-def _listed() -> Iterator[ToolInfo]:
-    """What the packages list. One whose list cannot be read has no tools here, and is told of."""
-    for package in dict.fromkeys(each.package for each in list_toolsets().values() if each.tools):
+def _read_catalogues() -> Iterator[ToolInfo]:
+    """Yield the tools that the packages list.
+
+    A package without a readable list is logged and skipped.
+    """
+    for package in dict.fromkeys(declared.package for declared in list_toolsets().values() if declared.tools):
         try:
             content = (toolset.folder(package) / CATALOGUE).read_bytes()
             rows = msgspec.json.decode(content, type=list[ToolInfo])
         except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-            log(f"The tools of {package} cannot be listed: {error}. `python -m vmrag_mcp.reference {package}` does.")
+            log(f"cannot list the tools of {package}: {error} (run 'python -m vmrag_mcp.reference {package}')")
             continue
         yield from (row for row in rows if not list_toolsets().keys().isdisjoint(row.toolsets))
 
 
 def canonical_name(name: str) -> str:
-    """The name of the tool that this one is an alias of; its own if it is none."""
+    """Return the name of the tool of which this is an alias, or the name itself."""
     alias_of = load_catalogue()[name].alias_of
     return canonical_name(alias_of) if alias_of else name
 
 
 def tools_within(name: str) -> frozenset[str]:
-    """The tools whose work a tool does, by canonical names: itself, and those that it includes."""
+    """Return the canonical names of a tool and of the tools that it includes."""
     tool = load_catalogue()[name]
     return frozenset({canonical_name(name)}).union(*map(tools_within, tool.includes))
 
 
-def import_function(listed: ToolInfo) -> Callable[..., ToolResult]:
-    """Imports what the tool needs, which takes a moment the first time."""
-    found: Callable[..., ToolResult] = getattr(importlib.import_module(listed.module), listed.name)
-    return found
+def import_function(info: ToolInfo) -> Callable[..., ToolResult]:
+    """Import and return the function of a tool. The first import takes a moment."""
+    function: Callable[..., ToolResult] = getattr(importlib.import_module(info.module), info.name)
+    return function

@@ -1,4 +1,4 @@
-"""A server's repository and its settings: known at the start, or settled by the first call."""
+"""The repository and settings of a server. They are known at the start or after the first call."""
 
 from __future__ import annotations
 
@@ -16,47 +16,51 @@ from vmrag_link.settings import Config
 
 
 class Place(Record, frozen=True):
-    """A directory. `named`: by the client or a person; `outright`: by a person, for this server."""
+    """A directory, and who named it."""
 
     directory: Path
     named: bool = True
+    """The client or a person named it."""
     outright: bool = False
+    """A person named it, for this server."""
 
 
 def find_repository(repository: Path | None) -> Place:
-    """What the command line names, or the environment, or the client, or the current folder."""
+    """Return the place that the command line, the environment or the client names, or else the
+    current folder.
+    """
     try:
-        here = Path.cwd()
+        current = Path.cwd()
     except FileNotFoundError:
-        here = Path("/")
-    if given := repository or env.read_variable(env.REPOSITORY):
-        return Place(here / Path(given).expanduser(), outright=True)
+        current = Path("/")
+    if named := repository or env.read_variable(env.REPOSITORY):
+        return Place(current / Path(named).expanduser(), outright=True)
     if project := env.read_variable(env.CLIENT_PROJECT):
-        return Place(here / project)
-    return Place(here, named=False)
+        return Place(current / project)
+    return Place(current, named=False)
 
 
 def build_refusal(directory: Path) -> GitRepositoryMissing:
+    """Return the error for a directory that is not a project."""
     return GitRepositoryMissing(
-        f"{directory} is no project, and nothing says which one is meant.",
-        hint="Start the server in a repository, or with --repo DIR (or VMRAG_REPO=DIR)",
+        f"{directory} is not a git repository, and no other repository is named.",
+        hint="start the server in a repository, or with --repo DIR (or VMRAG_REPO=DIR)",
         path=str(directory),
     )
 
 
 class PlaceSettings(Record, frozen=True):
-    """The settings of a place.
-
-    `problem`: why its files could not be read, as every call will find. `stated`: the names of
-    those that somebody has made, and that count.
-    """
+    """The settings of a place."""
 
     config: Config
     problem: VmragError | None = None
+    """Why the files of the settings could not be read. Every call will fail for this reason."""
     stated: frozenset[str] = frozenset()
+    """Names of the settings that are set and in effect."""
 
 
 def load_settings(place: Place) -> PlaceSettings:
+    """Return the settings of a place. If they cannot be read, the result has the `problem`."""
     try:
         places = (
             plumbing.locate_work_tree(place.directory)
@@ -73,6 +77,6 @@ def load_settings(place: Place) -> PlaceSettings:
 
 def _settings_without_files(problem: VmragError) -> PlaceSettings:
     with contextlib.suppress(ConfigInvalid):
-        found = config.resolve_settings(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ)
-        return PlaceSettings(found.config, problem, found.machine)
+        resolved = config.resolve_settings(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ)
+        return PlaceSettings(resolved.config, problem, resolved.machine)
     return PlaceSettings(Config(), problem)

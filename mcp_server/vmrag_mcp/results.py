@@ -1,9 +1,9 @@
-"""What every successful answer of a tool holds.
+"""The common fields of successful answers of tools.
 
-Most tools return a `ToolAnswer`: the record that their operation reports is the result. A record of
-its own, beside the tool, is for an answer that no operation reports. A field that is not always
-there is `T | UnsetType` with the default `UNSET`, and its `Meta` says when it is there.
-`reference.answer_schema` derives the schema.
+Most tools return a `ToolAnswer`: the report of their operation is the result. If no operation
+reports an answer, the tool has a record of its own. An optional field has the type `T | UnsetType`
+and the default `UNSET`, and its `Meta` tells when it is present. `reference.answer_schema` derives
+the schema.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.workspace.follow.provenance import KbBlock, SourceBlock
 
 Where = Meta(description="in_sync is false, or the tool shows the status")
-Copies = Meta(description="documents of this answer that are copies of files which git tracks")
-OfFiles = Meta(description="files of the tree can answer, too")
-Some = Meta(description="there are any; at most 20")
-Unversioned = Meta(description="false: no revision, what this machine alone holds (system.versioned)")
+Copies = Meta(description="documents of this answer that are copies of tracked files")
+OfFiles = Meta(description="files of the working tree can also answer")
+Some = Meta(description="the list is not empty; at most 20")
+Unversioned = Meta(description="false: the answer is from data of this machine without revisions (system.versioned)")
 
 
 class ToolResult(Record, frozen=True, kw_only=True):
-    """Base of all results. `message`: a sentence for people, after the fields of the subclass."""
+    """Base of all results. `message` is a sentence for people, after the fields of the subclass."""
 
     whole_kb: ClassVar[bool] = False
-    """Whether the answer says in any case in which work tree it stands."""
+    """True if `kb` always names the work tree and its git commit."""
 
     message: str
 
@@ -41,8 +41,9 @@ R = TypeVar("R", bound=Record)
 
 
 class DerivedRecord(Record, frozen=True):
-    """A part of an answer whose fields are attributes of what an operation reports. `rename` says
-    under which keys clients know them.
+    """A part of an answer whose fields are attributes of an operation's report.
+
+    `rename` maps them to the keys for clients.
     """
 
     @classmethod
@@ -57,7 +58,7 @@ class ToolAnswer(ToolResult, Generic[R], frozen=True):
 
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):
-    """Of a tool about the server itself: it comes from no knowledge, and has no block `kb`."""
+    """The result of a tool about the server itself. It has no block `kb`."""
 
 
 class TextResult(ToolResult, frozen=True, kw_only=True):
@@ -68,33 +69,33 @@ class TextResult(ToolResult, frozen=True, kw_only=True):
     """
 
     text: str = ""
-    """The lines above the message. Text of documents is inside a fence (`fenced`)."""
+    """The lines above the message. Texts of documents are inside a fence (`fence_text`)."""
 
 
 _LONGEST_FENCE = re.compile(r"`{3,}")
 
 
 def fence_text(text: str) -> str:
-    """Return a document's text between fences that no line of it can close."""
+    """Return a document's text between fences that no line of the text can close."""
     longest = max((len(run) for run in _LONGEST_FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{terminal_text.escape_controls(text)}\n{fence}"
 
 
 MOST_PATHS = 20
-"""Of each list of files that an answer's `kb` names."""
+"""Maximum length of each list of files in an answer's `kb`."""
 
 
 class SourcesAnswer(Record, frozen=True):
-    """The files that are searched next to a knowledge base, with at most `MOST_PATHS` paths.
+    """The files that answer next to a knowledge base (`follow.provenance.SourceBlock`).
 
-    Made from `workspace.follow.provenance.SourceBlock`.
+    Lists have at most `MOST_PATHS` paths.
     """
 
     commit: str | None
     collections: list[str]
     uncommitted: Annotated[list[str] | UnsetType, Some] = UNSET
-    uncommitted_count: Annotated[int | UnsetType, Meta(description="uncommitted is there")] = UNSET
+    uncommitted_count: Annotated[int | UnsetType, Meta(description="uncommitted is present")] = UNSET
     removed: Annotated[list[str] | UnsetType, Some] = UNSET
     untracked: Annotated[int | UnsetType, Meta(description="git does not track all files")] = UNSET
     missing: Annotated[list[str] | UnsetType, Some] = UNSET
@@ -102,26 +103,26 @@ class SourcesAnswer(Record, frozen=True):
     unavailable: Annotated[dict[str, str] | UnsetType, Meta(description="not all collections can be read")] = UNSET
 
     @classmethod
-    def from_block(cls, found: SourceBlock) -> SourcesAnswer:
+    def from_block(cls, block: SourceBlock) -> SourcesAnswer:
         return cls(
-            found.commit,
-            list(found.collections),
-            uncommitted=_some(found.uncommitted),
-            uncommitted_count=len(found.uncommitted) or UNSET,
-            removed=_some(found.removed),
-            untracked=found.untracked or UNSET,
-            missing=_some(found.missing),
-            failed=_some(found.failed),
-            unavailable=dict(found.unavailable) or UNSET,
+            block.commit,
+            list(block.collections),
+            uncommitted=_first_paths(block.uncommitted),
+            uncommitted_count=len(block.uncommitted) or UNSET,
+            removed=_first_paths(block.removed),
+            untracked=block.untracked or UNSET,
+            missing=_first_paths(block.missing),
+            failed=_first_paths(block.failed),
+            unavailable=dict(block.unavailable) or UNSET,
         )
 
 
-def _some(paths: Sequence[str]) -> list[str] | UnsetType:
+def _first_paths(paths: Sequence[str]) -> list[str] | UnsetType:
     return list(paths[:MOST_PATHS]) or UNSET
 
 
 class KbAnswer(Record, frozen=True):
-    """The knowledge that an answer comes from (`workspace.follow.provenance.KbBlock`)."""
+    """The origin of an answer in the knowledge base (`follow.provenance.KbBlock`)."""
 
     branch: str | None
     commit: str
@@ -137,12 +138,14 @@ class KbAnswer(Record, frozen=True):
     def from_block(cls, kb: KbBlock, *, whole: bool, copies: Sequence[str] = ()) -> KbAnswer:
         versioned, stored = UNSET if kb.versioned else False, list(copies) or UNSET
         files = SourcesAnswer.from_block(kb.sources) if kb.sources else UNSET
-        short = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, copies=stored, sources=files)
-        return structs.replace(short, worktree=kb.worktree, git_head=kb.git_head) if whole or not kb.in_sync else short
+        answer = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, copies=stored, sources=files)
+        return (
+            structs.replace(answer, worktree=kb.worktree, git_head=kb.git_head) if whole or not kb.in_sync else answer
+        )
 
 
 class ToolWarning(Record, frozen=True):
-    """What was worth saying although nothing failed."""
+    """A problem of a call that did not fail."""
 
     code: str
     message: str

@@ -32,12 +32,12 @@ from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import Call, CallOutcome, Session
 
 READERS = 4
-"""Calls that read at the same time; those that write do it one after the other."""
+"""Number of calls that read at the same time. Calls that write run one after the other."""
 
 PROGRESS_SECONDS = 0.25
 
 CHOICE = "vmrag.toolsets"
-"""In the scope of a request over HTTP: the toolsets that it names, which there are."""
+"""Key in the scope of an HTTP request: the valid toolsets that the request names."""
 
 SESSION_HEADER = "mcp-session-id"
 _INTRODUCING = ("initialize", "server/discover")
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class KnowledgeServer:
-    """One repository's knowledge, for any number of clients."""
+    """An MCP server for the knowledge of one repository, with any number of clients."""
 
     def __init__(self, session: Session, selection: ToolSelection) -> None:
         self._session = session
@@ -70,20 +70,23 @@ class KnowledgeServer:
             on_list_resources=self._list_resources,
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
-            on_subscribe_resource=self._subscribe,
-            on_unsubscribe_resource=self._unsubscribe,
-            on_subscriptions_listen=self._listen,
+            on_subscribe_resource=self._subscribe_resource,
+            on_unsubscribe_resource=self._unsubscribe_resource,
+            on_subscriptions_listen=self._listen_to_changes,
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
-            on_completion=self._complete,
+            on_completion=self._complete_argument,
         )
-        self.sdk.middleware.append(self._introduce)
+        self.sdk.middleware.append(self._add_instructions)
 
     def build_initialization(self) -> InitializationOptions:
         return self.sdk.create_initialization_options(NotificationOptions(resources_changed=True, tools_changed=True))
 
     def replace_selection(self, selection: ToolSelection) -> None:
-        """Which repository it is for, or what its settings say, was found out after the start."""
+        """Use another selection of tools, and watch the directory of the session.
+
+        Call it when the first call has found the repository or its settings.
+        """
         self.clients.replace_selection(selection)
         self._changes.change_directory(self._session.directory)
 
@@ -94,57 +97,57 @@ class KnowledgeServer:
             yield {}
             group.cancel_scope.cancel()
 
-    async def _introduce(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """A client that has chosen its toolsets is told of these."""
+    async def _add_instructions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Return the answer of a handshake, with instructions about the client's own toolsets."""
         result = await call_next(ctx)
         if ctx.method in _INTRODUCING and isinstance(result, dict):
-            return {**result, "instructions": self._tools(ctx).selection.write_instructions()}
+            return {**result, "instructions": self._find_enabled(ctx).selection.write_instructions()}
         return result
 
     # -- tools
 
-    def _tools(self, context: Context) -> EnabledTools:
-        """Those of the client that asks."""
+    def _find_enabled(self, context: Context) -> EnabledTools:
+        """Return the tools of the client that sent the request."""
         if context.request is None:
             return self.clients.shared
         session = context.request.headers.get(SESSION_HEADER)
         return self.clients.find_enabled(session, context.request.scope.get(CHOICE))
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=protocol_tools(self._tools(context).selection))
+        return types.ListToolsResult(tools=protocol_tools(self._find_enabled(context).selection))
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> Called:
-        having = self._tools(context)
-        before = having.selection
+        enabled = self._find_enabled(context)
+        selection = enabled.selection
         try:
-            tool = before.require_tool(params.name)
+            tool = selection.require_tool(params.name)
         except VmragError as error:
-            return _result(CallOutcome(envelope.build_failure(error, before), failed=True))
+            return _structured_result(CallOutcome(envelope.build_failure(error, selection), failed=True))
         arguments: Mapping[str, Any] = params.arguments or {}
-        report = _reporter(context)
+        report = _make_reporter(context)
         agreed = earlier_answers(params)
-        agent = _agent(context)
-        answer = await self._run(report, tool, arguments, agreed, having, agent=agent)
+        agent = _agent_name(context)
+        outcome = await self._run_tool(report, tool, arguments, agreed, enabled, agent=agent)
         for _ in range(MOST_QUESTIONS):
-            question = answer.failure or having.open_question(tool, arguments)
+            question = outcome.failure or enabled.open_question(tool, arguments)
             reply = await ask_user(context, params, question, agreed)
             if isinstance(reply, types.InputRequiredResult):
-                if having.selection.tools != before.tools:
+                if enabled.selection.tools != selection.tools:
                     await self.announce_tools(context)
                 return reply
             if not reply:
-                if rest := without_refused(answer.failure, arguments):
-                    answer = await self._run(report, tool, rest, agreed, having, agent=agent)
+                if rest := without_refused(outcome.failure, arguments):
+                    outcome = await self._run_tool(report, tool, rest, agreed, enabled, agent=agent)
                 break
             agreed |= reply.agreed
             arguments = with_confirmation(tool, arguments, reply)
-            refused = answer
-            answer = await self._run(report, tool, arguments, agreed, having, agent=agent)
-            if answer == refused:  # a yes that does not help is not asked for again
+            refused = outcome
+            outcome = await self._run_tool(report, tool, arguments, agreed, enabled, agent=agent)
+            if outcome == refused:  # the confirmation did not help, so do not ask again
                 break
-        if having.selection.tools != before.tools:
+        if enabled.selection.tools != selection.tools:
             await self.announce_tools(context)
-        return _text_result(answer) if tool.plain_text else _result(answer)
+        return _text_result(outcome) if tool.plain_text else _structured_result(outcome)
 
     async def announce_tools(self, context: Context) -> None:
         """Announce changed tools to the client that called.
@@ -155,22 +158,25 @@ class KnowledgeServer:
         if context.request is None:
             await self._changes.bus.publish(ToolsListChanged())
 
-    async def _run(
+    async def _run_tool(
         self,
         report: Report,
         tool: ToolInfo,
         arguments: Mapping[str, Any],
         agreed: Mapping[str, bool],
-        having: EnabledTools,
+        enabled: EnabledTools,
         *,
         agent: str,
     ) -> CallOutcome:
         progress = CallProgress(report)
-        work = functools.partial(self._session.run_tool, tool, arguments, progress, agreed, having, agent=agent)
-        return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
+        work = functools.partial(self._session.run_tool, tool, arguments, progress, agreed, enabled, agent=agent)
+        return await self._run_in_thread(work, progress, self._reading if tool.reads else self._writing)
 
-    async def _in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:
-        """Work in a thread, which stops where nothing is lost when the client gives the call up."""
+    async def _run_in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:
+        """Run `work` in a thread.
+
+        If the client cancels the call, the work stops at its next safe point.
+        """
         try:
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
         finally:
@@ -182,114 +188,127 @@ class KnowledgeServer:
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         try:
-            found = await self._read(context, lambda call: list(resources.list_resources(call)), of_files=True)
-        except MCPError:  # where there is no knowledge base, its status is still something to read about
-            found = resources.select_shown(resources.FIXED, self._tools(context).selection)
+            listed = await self._run_reader(context, lambda call: list(resources.list_resources(call)), of_files=True)
+        except MCPError:  # without a knowledge base, clients can still read its status
+            listed = resources.select_shown(resources.FIXED, self._find_enabled(context).selection)
         rows = [
-            types.Resource(uri=each.uri, name=each.name, description=each.about, mime_type=each.mime) for each in found
+            types.Resource(uri=resource.uri, name=resource.name, description=resource.about, mime_type=resource.mime)
+            for resource in listed
         ]
         return types.ListResourcesResult(resources=rows)
 
     async def _list_templates(
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        rows = map(types.ResourceTemplate.model_validate, resources.template_entries(self._tools(context).selection))
+        rows = map(
+            types.ResourceTemplate.model_validate, resources.template_entries(self._find_enabled(context).selection)
+        )
         return types.ListResourceTemplatesResult(resource_templates=list(rows))
 
     async def _read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        found = await self._read(
+        content = await self._run_reader(
             context, lambda call: resources.read_resource(call, uri), of_files=True, uri=uri[: resources.LONGEST_URI]
         )
-        content = types.TextResourceContents(
-            uri=uri, mime_type=found.mime, text=found.text, _meta={"vmrag/kb": found.kb}
+        contents = types.TextResourceContents(
+            uri=uri, mime_type=content.mime, text=content.text, _meta={"vmrag/kb": content.kb}
         )
-        return types.ReadResourceResult(contents=[content])
+        return types.ReadResourceResult(contents=[contents])
 
     async def _list_prompts(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        rows = map(types.Prompt.model_validate, prompts.prompt_entries(self._tools(context).selection))
+        rows = map(types.Prompt.model_validate, prompts.prompt_entries(self._find_enabled(context).selection))
         return types.ListPromptsResult(prompts=list(rows))
 
     async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        def made(call: Call) -> tuple[str, str]:
-            prompt = prompts.find_prompt(params.name, self._tools(context).selection)
+        def build_prompt(call: Call) -> tuple[str, str]:
+            prompt = prompts.find_prompt(params.name, self._find_enabled(context).selection)
             return prompt.about, prompt.text(call, params.arguments or {})
 
-        about, text = await self._read(context, made)
+        about, text = await self._run_reader(context, build_prompt)
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(description=about, messages=[message])
 
-    async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+    async def _complete_argument(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         reference = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
-        known = (params.context and params.context.arguments) or {}
+        values_by_name = (params.context and params.context.arguments) or {}
         argument, typed = params.argument.name, params.argument.value
-        values, more = await self._read(
-            context, lambda call: complete_value(call, reference, argument, typed, known), of_files=True
+        values, more = await self._run_reader(
+            context, lambda call: complete_value(call, reference, argument, typed, values_by_name), of_files=True
         )
         return types.CompleteResult(completion=types.Completion(values=values, has_more=more))
 
-    async def _read(self, context: Context, reader: Callable[[Call], T], *, of_files: bool = False, **data: str) -> T:
-        """The reader's result. `of_files`: as `Session.call`.
+    async def _run_reader(
+        self, context: Context, reader: Callable[[Call], T], *, of_files: bool = False, **data: str
+    ) -> T:
+        """Return the result of `reader`.
 
-        Raises `MCPError` for a known error, with the envelope and `data` as its data.
+        `of_files` is as in `Session.open_call`. Raises `MCPError` for a known error. The data of
+        the `MCPError` are the error's envelope and `data`.
         """
-        progress, selection = CallProgress(_reporter(context)), self._tools(context).selection
+        progress, selection = CallProgress(_make_reporter(context)), self._find_enabled(context).selection
 
         def work() -> T:
             with self._session.open_call(progress, of_files=of_files, tools=selection) as call:
                 return reader(call)
 
         try:
-            return await self._in_thread(work, progress, self._reading)
+            return await self._run_in_thread(work, progress, self._reading)
         except VmragError as error:
             failure = data | envelope.build_failure(error, selection)
             raise MCPError(types.INVALID_PARAMS, failure["message"], failure) from error
 
     # -- notifications
 
-    async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        await self._changes.subscribe(_client(context), str(params.uri), context.session.send_resource_updated)
+    async def _subscribe_resource(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        await self._changes.subscribe(_connection_id(context), str(params.uri), context.session.send_resource_updated)
         return types.EmptyResult()
 
-    async def _unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        self._changes.unsubscribe(_client(context), str(params.uri))
+    async def _unsubscribe_resource(
+        self, context: Context, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        self._changes.unsubscribe(_connection_id(context), str(params.uri))
         return types.EmptyResult()
 
-    async def _listen(
+    async def _listen_to_changes(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         async with self._changes.announce_while_listening(params.notifications.resource_subscriptions or ()):
             return await self._listen_handler(context, params)
 
 
-def _client(context: Context) -> int:
-    """Tells connections of the handshake's era apart: each has sent parameters of its own."""
+def _connection_id(context: Context) -> int:
+    """Return a number that identifies a connection of the handshake era.
+
+    Each connection has its own object of client parameters.
+    """
     return id(context.session.client_params)
 
 
-def _agent(context: Context) -> str:
-    """How the client calls itself, as far as its era of the protocol says that."""
+def _agent_name(context: Context) -> str:
+    """Return the client's name; empty if its era of the protocol does not send one."""
     parameters = context.session.client_params
     return parameters.client_info.name if parameters and parameters.client_info else ""
 
 
 def protocol_tools(server: ToolSelection) -> list[types.Tool]:
-    """The tools as clients of such a server get them."""
+    """Return the tools in the form that clients receive."""
     return list(map(types.Tool.model_validate, tool_entries(server)))
 
 
 def _text_result(answer: CallOutcome) -> types.CallToolResult:
-    """Return the answer of an essential tool, which is one block of text."""
+    """Return the answer of an essential tool as one block of text."""
     text = answer.content if isinstance(answer.content, str) else envelope.build_failure_text(answer.content)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=_escape_surrogates(text))], is_error=answer.failed
     )
 
 
-def _result(answer: CallOutcome) -> types.CallToolResult:
-    """The same twice: structured for programs, and as text for clients that know no other."""
+def _structured_result(answer: CallOutcome) -> types.CallToolResult:
+    """Return the answer twice: as structured content, and as text for clients that read
+    only text.
+    """
     fields: Any = answer.content
     try:
         text = msgspec.json.encode(fields).decode()
@@ -306,23 +325,25 @@ def _escape_surrogates(value: Any) -> Any:
         case str():
             return value.encode(errors="backslashreplace").decode()
         case dict():
-            return {_escape_surrogates(key): _escape_surrogates(each) for key, each in value.items()}
+            return {_escape_surrogates(key): _escape_surrogates(item) for key, item in value.items()}
         case list() | tuple():
-            return [_escape_surrogates(each) for each in value]
+            return [_escape_surrogates(item) for item in value]
     return value
 
 
-def _reporter(context: Context) -> Report:
-    """Sends a request's progress to the client, from the call's thread, at most each interval, and
-    only what is more than before, as the protocol demands: a call may be made twice for a request.
+def _make_reporter(context: Context) -> Report:
+    """Return a function that sends the progress of a request to the client.
+
+    The call's thread runs it. It sends at most one notification per interval, and only if more
+    steps are done than before. The protocol demands that, and a call can run twice for one request.
     """
     last, sent = time.monotonic(), -1
 
-    def report(done: int, total: int, description: str) -> None:
+    def send_progress(steps: int, total: int, description: str) -> None:
         nonlocal last, sent
         now = time.monotonic()
-        if done > sent and now - last >= PROGRESS_SECONDS:
-            last, sent = now, done
-            anyio.from_thread.run(context.session.report_progress, done, total, description)
+        if steps > sent and now - last >= PROGRESS_SECONDS:
+            last, sent = now, steps
+            anyio.from_thread.run(context.session.report_progress, steps, total, description)
 
-    return report
+    return send_progress

@@ -1,6 +1,6 @@
-"""Calls of tools in threads, each with a workspace to itself.
+"""Run calls of tools in threads. Each running call has a workspace of its own.
 
-A workspace serves the next call as well, while the files under it stay as they were.
+The next call uses the same workspace if the files below it have not changed.
 """
 
 from __future__ import annotations
@@ -54,33 +54,34 @@ class CallOutcome(NamedTuple):
 
 
 class Behaviour(Record, frozen=True):
-    """Settings of tools. `page_chars`: the most text in a result (`envelope.cut`), unless it is one
-    document's.
-    """
+    """Settings of tools."""
 
     require_confirm: bool = True
     page_chars: int = 30_000
+    """Maximum number of characters of a result (`envelope.cut_lists`). One whole document may be
+    longer.
+    """
 
 
-Looks = tuple[object, ...]
-"""Equal as long as nobody has changed what was looked at."""
+Stamps = tuple[object, ...]
+"""Stamps of files. They are equal if no file has changed."""
 
 NOTHING: Mapping[str, bool] = {}
-"""Nothing was put to the person."""
+"""The user has not confirmed anything."""
 
 
 class ProcessState:
-    """What calls leave for later ones of the same process. `kept`: by toolset, what is its own;
-    `told_of_setup`: an answer has said how to go on where nothing is set up.
-    """
+    """State that calls leave for later calls of the same process."""
 
     def __init__(self) -> None:
         self.toolset_values: dict[str, object] = {}
+        """State of toolsets, by the name of the toolset."""
         self.warned_not_set_up = False
+        """An answer has explained how to set up the repository."""
 
 
 class Call:
-    """One call of a tool: what its function gets."""
+    """One call of a tool. The function of the tool gets it as its first argument."""
 
     def __init__(
         self,
@@ -103,13 +104,13 @@ class Call:
         self._standing: AnswerOrigin | None = None
         self._quoted: dict[tuple[str, str], None] = {}
         self.writer: tuple[ToolInfo, str] | None = None
-        """The tool that writes, and how its client calls itself."""
+        """The tool that writes, and the name of its client."""
 
     def commit_written(self) -> None:
-        """Commit what the call has stored, if the settings say so (`mcp.auto_commit`).
+        """Commit the documents that the call has stored, if `mcp.auto_commit` allows it.
 
-        The session does so at the end of each call. A tool that reports what is uncommitted does so
-        before.
+        The session does so at the end of each call. A tool that reports uncommitted documents does
+        so earlier.
         """
         if self.writer:
             from vmrag_mcp import auto_commit
@@ -119,8 +120,8 @@ class Call:
     def require_agreed(self, remote: str) -> None:
         """Require that this call may use a remote which its arguments name.
 
-        The person's yes counts for this call, and for later ones if they said so as well. Raises
-        `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
+        The user's consent applies to this call. If the user asked to remember it, it also applies
+        to later calls. Raises `RemoteMissing`, `RemoteInvalid` and `RemoteNotTrusted`.
         """
         from vmrag_link.workspace.remotes import destinations
 
@@ -129,53 +130,57 @@ class Call:
             destinations.trust_remote(self.ws, remote)
 
     def adapt_text(self, text: str) -> str:
-        """A text without what names a tool that this server does not have (`options.worded`)."""
+        """Return a text without the parts that name tools which this server lacks
+        (`options.adapt_text`).
+        """
         return self.tools.adapt_text(text) if self.tools else text
 
     def format_tail(self, advice: str) -> str:
-        """`; ADVICE` for the end of a message; empty where it names a tool that is not there."""
-        said = self.adapt_text(advice)
-        return f"; {said}" if said else ""
+        """Return `; ADVICE` for the end of a message; empty if the server lacks the tool that it
+        names.
+        """
+        text = self.adapt_text(advice)
+        return f"; {text}" if text else ""
 
     def warn(self, code: str, message: str) -> None:
         warning = ToolWarning(code, terminal_text.escape_controls(message))
         if warning not in self.warnings:
             self.warnings.append(warning)
 
-    def warn_pending(self, why: str) -> None:
-        """`why` the index did not follow what was stored; empty if it did."""
-        if why:
-            self.warn("INDEX_PENDING", why)
+    def warn_pending(self, reason: str) -> None:
+        """Warn that the index does not have what was stored. An empty reason means that it does."""
+        if reason:
+            self.warn("INDEX_PENDING", reason)
 
-    def warn_pending_note(self, why: str) -> None:
-        """Warn why git's index does not have a note that was written; `why` is empty if it does."""
-        if why:
-            self.warn("NOTE", why)
+    def warn_pending_note(self, reason: str) -> None:
+        """Warn that git's index does not have a new note. An empty reason means that it does."""
+        if reason:
+            self.warn("NOTE", reason)
 
-    def accept_write(self, done: WriteResult[R]) -> R:
-        """The report of what was stored; a warning says why the index did not follow."""
-        self.warn_pending(done.pending)
-        return done.report
+    def accept_write(self, result: WriteResult[R]) -> R:
+        """Return the report of a write, and warn if the index does not have its documents."""
+        self.warn_pending(result.pending)
+        return result.report
 
-    def accept_read(self, found: tuple[R, AnswerOrigin]) -> R:
-        """What was read; the answer's `kb` says where."""
-        report, self._standing = found
+    def accept_read(self, result: tuple[R, AnswerOrigin]) -> R:
+        """Return the report of a read, and use its origin for the `kb` of the answer."""
+        report, self._standing = result
         return report
 
     def warn_of_push(self) -> None:
-        """What the next push would not take along, or the last one did not. Asks no network."""
+        """Warn of commits and revisions that are not pushed together. Does not use the network."""
         from vmrag_link.ops.status.cautions import list_cautions
 
-        sends = self.ws.config.mcp.auto_push and not self.read_only  # when the call ends
+        pushes = self.ws.config.mcp.auto_push and not self.read_only  # when the call ends
         for caution in list_cautions(self.ws):
-            if not (sends and caution.code == "KNOWLEDGE_NOT_PUSHED"):
+            if not (pushes and caution.code == "KNOWLEDGE_NOT_PUSHED"):
                 self.warn(caution.code, caution.sentence)
 
     def find_origin(self) -> AnswerOrigin:
-        """Where this call reads documents, after the pin was followed; the answer's `kb` says it.
+        """Follow the pin, and return the revision and files that this call reads.
 
-        The index may stand elsewhere still. A tool that uses the index says where it stood
-        (`stands`).
+        The answer's `kb` shows them. The index can be at another revision: a tool that uses the
+        index calls `set_origin` with that revision.
         """
         from vmrag_link.workspace.follow.follow_pin import read_consistently
         from vmrag_link.workspace.follow.provenance import find_origin
@@ -185,55 +190,59 @@ class Call:
         return self._standing
 
     def find_store(self, collection: str) -> DocumentStore:
-        """Where a collection of that name is: in the knowledge base, or on this machine alone."""
+        """Return the store of a collection: the knowledge base, or the store of this machine."""
         from vmrag_link.ops.stores import stores
 
         return stores.find_store(self.ws, collection)
 
     def find_readable(self, collection: str) -> ReadableStore:
-        """Where a collection of that name is read: there, or in the files that it is made of."""
+        """Return what reads a collection: its store, or the files of its source."""
         from vmrag_link.ops.stores import stores
 
         return stores.find_readable(self.ws, collection)
 
-    def set_origin(self, at: AnswerOrigin) -> None:
-        """The tool has found out by itself where its answer comes from."""
-        self._standing = at
+    def set_origin(self, origin: AnswerOrigin) -> None:
+        """Use this origin, which the tool has found itself, for the `kb` of the answer."""
+        self._standing = origin
 
-    def warn_moved(self, said: Iterable[tuple[str, str]]) -> None:
-        """What was said of a commit that the call ended with, by code; the answer says where the
-        workspace stands after that.
+    def warn_moved(self, warnings: Iterable[tuple[str, str]]) -> None:
+        """Add the warnings of a commit at the end of the call, by code.
+
+        After a commit, `kb` shows the new revision of the workspace.
         """
-        for code, message in said:
+        for code, message in warnings:
             self.warn(code, message)
             self._standing = None
 
     def add_quoted(self, documents: Iterable[tuple[str, str]]) -> None:
-        """The answer shows texts of these documents, by collection and id."""
+        """Record that the answer shows texts of these documents, by collection and id."""
         self._quoted.update(dict.fromkeys(documents))
 
     def build_kb(self) -> KbBlock:
-        """The block `kb`; without a place that was read from, where the workspace stands now."""
+        """Return the block `kb`, and add its warnings.
+
+        If the tool has not set an origin, the block shows where the workspace is now.
+        """
         from vmrag_link.workspace.follow.provenance import coded_source_warnings, find_origin
 
-        at = self._standing or find_origin(self.ws)
-        for note in at.notes:
+        origin = self._standing or find_origin(self.ws)
+        for note in origin.notes:
             self.warn("NOT_IN_SYNC", note)
-        for code, sentence in coded_source_warnings(at.kb):
+        for code, sentence in coded_source_warnings(origin.kb):
             self.warn(code, sentence)
-        if at.kb.sources and not self.state.warned_not_set_up and self.ws.sources.is_proposed:
+        if origin.kb.sources and not self.state.warned_not_set_up and self.ws.sources.is_proposed:
             self.state.warned_not_set_up = True
             from vmrag_link.workspace.answers.query import NOT_SET_UP
 
             self.warn("NOT_SET_UP", NOT_SET_UP)
-        return at.kb
+        return origin.kb
 
     def find_copies(self) -> list[str]:
-        """Return the documents that the answer shows and that are copies of tracked files."""
+        """Return the shown documents that are copies of tracked files, and warn of them."""
         if self._standing is None or not (self._standing.kb.versioned and self._standing.kb.in_sync):
             return []
         files = self._standing.kb.sources
-        quoted = [each for each in self._quoted if files is None or each[0] not in files.collections]
+        quoted = [key for key in self._quoted if files is None or key[0] not in files.collections]
         if not quoted:
             return []
         from vmrag_link.workspace.documents import copies
@@ -244,7 +253,7 @@ class Call:
         return [f"{copy.collection}/{copy.doc_id}" for copy in stored]
 
     def collect_warnings(self) -> list[ToolWarning]:
-        """What the operations had to tell a person is among them."""
+        """Return the warnings of the call and the notes of its operations."""
         for note in self._progress.notes:
             if all(terminal_text.escape_controls(note) != warning.message for warning in self.warnings):
                 self.warn("NOTE", note)
@@ -252,20 +261,21 @@ class Call:
 
 
 class _IdleWorkspace(NamedTuple):
-    """A workspace that nobody uses, and what the files under it looked like: those of `settings`
-    when it was opened, because a person may change them during a call; the others after its last
-    call, which may have written to them.
+    """A workspace without a call, and the stamps of its files.
+
+    `settings` are the stamps at the time of opening, because a person can change these files during
+    a call. `knowledge` are the stamps after the last call, which can have written to these files.
     """
 
     workspace: Workspace
-    settings: Looks
-    knowledge: Looks
+    settings: Stamps
+    knowledge: Stamps
 
 
 class Session:
-    """Runs calls for one repository, from several threads at once; writers wait for each other.
+    """Runs calls for one repository, from several threads at once. Writers wait for each other.
 
-    `tools`: of a client that is not told apart from others.
+    `tools` are the tools of clients that the server cannot tell apart.
     """
 
     def __init__(self, directory: Path, behaviour: Behaviour) -> None:
@@ -277,8 +287,8 @@ class Session:
         self._idle: queue.LifoQueue[_IdleWorkspace] = queue.LifoQueue()
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
-        self._fetched = threading.Event()
-        """The knowledge base came with a call, and no tool's answer has said yet what to run."""
+        self._kb_fetched = threading.Event()
+        """A call has fetched the knowledge base, and no answer has named the next command yet."""
 
     def run_tool(
         self,
@@ -290,25 +300,29 @@ class Session:
         *,
         agent: str = "",
     ) -> CallOutcome:
-        """Call a tool. Raises `Cancelled` only.
+        """Call a tool, and return its answer or the envelope of its error.
 
-        `agreed`: addresses, hosts, toolsets and files to which the person, not the agent, said
-        yes, each with whether to remember it. `tools`: those of the client that calls. `agent`: how
-        it calls itself.
+        `agreed` has the addresses, hosts, toolsets and files that the user, not the agent, has
+        confirmed. Its values tell whether to remember each of them. `tools` are the client's tools,
+        and `agent` is its name. Raises only `Cancelled`.
         """
-        having = tools or self.tools
+        enabled = tools or self.tools
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return CallOutcome(self._answer(tool, arguments, progress, agreed, having, agent=agent), failed=False)
+                return CallOutcome(
+                    self._run_function(tool, arguments, progress, agreed, enabled, agent=agent), failed=False
+                )
         except VmragError as error:
-            return CallOutcome(self._failure(error, having), failed=True)
+            return CallOutcome(self._build_failure(error, enabled), failed=True)
         except Exception as error:  # noqa: BLE001  the outermost boundary
-            return CallOutcome(self._failure(system_failure(error) or self._bug(error, tool.name), having), failed=True)
+            return CallOutcome(
+                self._build_failure(system_failure(error) or self._log_bug(error, tool.name), enabled), failed=True
+            )
 
-    def _failure(self, error: VmragError, tools: EnabledTools | None) -> dict[str, Any]:
+    def _build_failure(self, error: VmragError, tools: EnabledTools | None) -> dict[str, Any]:
         return envelope.build_failure(error, tools.selection if tools else None, most=self.behaviour.page_chars)
 
-    def _answer(
+    def _run_function(
         self,
         tool: ToolInfo,
         arguments: Mapping[str, Any],
@@ -320,28 +334,28 @@ class Session:
     ) -> dict[str, Any] | str:
         function = import_function(tool)
         warned: list[tuple[str, str]] = []
-        takes = given.read_parameters(function)
+        parameters = given.read_parameters(function)
         try:
-            keywords = given.parse_arguments(takes, arguments, lambda *warning: warned.append(warning))
+            keywords = given.parse_arguments(parameters, arguments, lambda *warning: warned.append(warning))
         except UsageError as error:
             listed = tools.selection.tools if tools else {}
             name = next((name for name, other in listed.items() if other is tool), tool.name)
-            error.hint = error.hint or given.format_usage(name, takes)
+            error.hint = error.hint or given.format_usage(name, parameters)
             raise
-        declared: ToolDeclaration = function.__dict__["declared"]
+        declaration: ToolDeclaration = function.__dict__["declared"]
         if tools:
             tools.selection.require_arguments(tool, keywords)
-        if declared.of_server:
-            about, warnings = function(tools, agreed, **keywords), [ToolWarning(*each) for each in warned]
+        if declaration.of_server:
+            about, warnings = function(tools, agreed, **keywords), [ToolWarning(*warning) for warning in warned]
             if isinstance(about, TextResult):
                 return envelope.build_success_text(about, None, warnings)
             return envelope.build_success(about, None, warnings, most=self.behaviour.page_chars)
         selection = tools.selection if tools else None
         with self.open_call(
             progress,
-            founds=declared.founds,
-            of_files=declared.of_files,
-            of_git=declared.of_git,
+            founds=declaration.founds,
+            of_files=declaration.of_files,
+            of_git=declaration.of_git,
             agreed=agreed,
             tools=selection,
         ) as call:
@@ -353,8 +367,8 @@ class Session:
             sending = self._writing if tool.reads else contextlib.nullcontext()
             for code, message in self._unsent.push_or_warn(call.ws, None if call.read_only else sending):
                 call.warn(code, message)
-            if self._fetched.is_set():
-                self._fetched.clear()
+            if self._kb_fetched.is_set():
+                self._kb_fetched.clear()
                 call.warn_of_push()
             kb, copies = call.build_kb(), call.find_copies()
             if isinstance(result, TextResult):
@@ -373,89 +387,90 @@ class Session:
         agreed: Mapping[str, bool] = NOTHING,
         tools: ToolSelection | None = None,
     ) -> Iterator[Call]:
-        """For a tool, a resource or a prompt.
+        """Open the call of a tool, a resource or a prompt.
 
-        Raises `NotInitialized` at once, unless it `founds`, or is also `of_files` of sources and
-        there are such files, or `of_git`.
+        Raises `NotInitialized` without a knowledge base. There are three exceptions: the call
+        `founds` one, it is `of_files` and sources match files, or it is `of_git`.
         """
-        with answering_agent(), self._workspace(progress) as ws:
+        with answering_agent(), self._open_workspace(progress) as ws:
             if not founds:
                 if not ws.is_initialized:
                     from vmrag_link.workspace.follow import lazy_fetch
 
                     try:
                         if lazy_fetch.fetch_pinned(ws):
-                            self._fetched.set()
-                    except VmragError as why:
-                        files = of_files and ws.sources.configured and isinstance(why, NotInitialized)
+                            self._kb_fetched.set()
+                    except VmragError as error:
+                        files = of_files and ws.sources.configured and isinstance(error, NotInitialized)
                         if not (of_git or files):
                             raise
-                        progress.notes.clear()  # the answer tells what is missing
+                        progress.notes.clear()  # the answer reports what is missing
                 if ws.is_initialized or not (of_git or (of_files and ws.sources.configured)):
                     if of_files and not of_git and ws.stores_nothing:
-                        raise NotInitialized("This repository has nothing to search yet.", hint="vmrag init")
+                        raise NotInitialized("this repository has nothing to search yet.", hint="vmrag init")
                     if not of_git:
                         ws.engine  # noqa: B018
                     if ws.current_revision is None:
-                        _arrive(ws)
+                        _follow_first_pin(ws)
             yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=tools)
 
     @contextlib.contextmanager
-    def _workspace(self, progress: CallProgress) -> Iterator[Workspace]:
-        """A workspace that nobody else uses meanwhile. Raises `GitRepositoryMissing`."""
+    def _open_workspace(self, progress: CallProgress) -> Iterator[Workspace]:
+        """Yield a workspace that no other call uses. Raises `GitRepositoryMissing`."""
         from vmrag_link.workspace import Workspace
 
-        def opened() -> tuple[Workspace, Looks]:
+        def open_workspace() -> tuple[Workspace, Stamps]:
             ws = Workspace.open(self.directory, progress, models=self._models)
-            return ws, _settings_look(ws)
+            return ws, _read_settings_stamps(ws)
 
         try:
             ws, settings, knowledge = self._idle.get_nowait()
-            if (_settings_look(ws), _knowledge_look(ws)) != (settings, knowledge):
+            if (_read_settings_stamps(ws), _read_kb_stamps(ws)) != (settings, knowledge):
                 ws.close()
-                ws, settings = opened()
+                ws, settings = open_workspace()
         except queue.Empty:
-            ws, settings = opened()
+            ws, settings = open_workspace()
         ws.progress = progress
-        whole = False
+        succeeded = False
         try:
             yield ws
-            whole = True
+            succeeded = True
         finally:
-            if whole:
+            if succeeded:
                 ws.release_files()
-                self._idle.put(_IdleWorkspace(ws, settings, _knowledge_look(ws)))
+                self._idle.put(_IdleWorkspace(ws, settings, _read_kb_stamps(ws)))
             else:  # it may have left the engine's connection in the middle of something
                 ws.close()
 
     def source_state(self) -> str:
-        """Return a text that changes with the files of sources; empty where there are no sources.
+        """Return a text that changes with the files of sources; empty without sources.
 
-        Raises `VmragError` if they cannot be listed.
+        Raises `VmragError` if the files cannot be listed.
         """
         from vmrag_link.sources.listings import compute_token
         from vmrag_link.workspace import source_tree
 
-        with self._workspace(CallProgress()) as ws:
+        with self._open_workspace(CallProgress()) as ws:
             tree = source_tree.read_work_tree(ws)
             return compute_token(tree.listing) if tree else ""
 
     def warm_up(self) -> None:
-        """Load the models that the first query needs. What goes wrong here, that query says."""
-        with contextlib.suppress(VmragError), self._workspace(CallProgress()) as ws:
+        """Load the models that the first query needs. If that fails, the first query reports it."""
+        with contextlib.suppress(VmragError), self._open_workspace(CallProgress()) as ws:
             for collection in ws.engine.list_collections(ws.require_revision()) if ws.is_initialized else ():
                 if (model := ws.models.load_for(collection)).local:
                     model.embed_queries([collection.name])
 
-    def _bug(self, error: Exception, tool: str) -> VmragError:
+    def _log_bug(self, error: Exception, tool: str) -> VmragError:
         from vmrag_link.ops import buglog
 
         return envelope.build_internal_error(buglog.write_log(error, ["-C", str(self.directory), "mcp", tool]))
 
 
-def _arrive(ws: Workspace) -> None:
-    """Bring a work tree to its pin that never stood anywhere, such as a fresh clone's: every answer
-    says where it stands. What is in the way, a tool that reads says.
+def _follow_first_pin(ws: Workspace) -> None:
+    """Follow the pin of a work tree that has no revision yet, such as a fresh clone.
+
+    Errors are ignored here: a tool that reads reports them.
     """
     from vmrag_link.workspace.follow.follow_pin import follow
 
@@ -463,20 +478,20 @@ def _arrive(ws: Workspace) -> None:
         follow(ws, index=False, tolerate="failures")
 
 
-def _settings_look(ws: Workspace) -> Looks:
-    """Of the settings and agreements that a workspace has read."""
+def _read_settings_stamps(ws: Workspace) -> Stamps:
+    """Return the stamps of the settings and trust files that a workspace has read."""
     places = ws.places
     return configuration.read_stamp(places), read_file_stamps((places.config, *agreements.list_files(places)))
 
 
-def _knowledge_look(ws: Workspace) -> Looks:
-    """Of the knowledge base that a workspace has open."""
+def _read_kb_stamps(ws: Workspace) -> Stamps:
+    """Return the stamps of the open knowledge base."""
     places = ws.places
-    return _folder(places.git_dir), opening.read_stamp(places.kb), opening.read_stamp(places.local_kb)
+    return _read_inode(places.git_dir), opening.read_stamp(places.kb), opening.read_stamp(places.local_kb)
 
 
-def _folder(path: Path) -> int | None:
-    """Another one when a folder was replaced."""
+def _read_inode(path: Path) -> int | None:
+    """Return the number of a folder, which changes if the folder is replaced."""
     try:
         return path.stat().st_ino
     except OSError:

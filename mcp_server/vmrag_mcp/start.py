@@ -1,4 +1,4 @@
-"""From a command line to a running server. Imports only what a client waits for at the start."""
+"""Start a server from a command line. Imports only modules that a client waits for at the start."""
 
 from __future__ import annotations
 
@@ -26,46 +26,47 @@ if TYPE_CHECKING:
 
 _FAILED = 3
 _LAST_SECONDS = 1.0
-"""Threads that still wait for something keep a process that has failed no longer."""
+"""After a crash, waiting threads delay the end of the process by at most this time."""
 
 
 class ServeRequest(Record, frozen=True):
-    """The command line.
-
-    `http`: where to listen, if not to standard input; `origins`: allowed pages.
-    """
+    """The command line."""
 
     repository: Path | None = None
     flags: Flags = Flags()
     http: str | None = None
+    """Address to listen on, in place of standard input."""
     allow_remote: bool = False
     token_env: str | None = None
     origins: tuple[str, ...] = ()
+    """Origins of pages that can use the server."""
 
 
-def serve(asked: ServeRequest) -> None:
-    """Serve until the client is gone or a signal comes; then the process ends.
+def serve(request: ServeRequest) -> None:
+    """Serve until the client disconnects or a signal arrives. Then the process ends.
 
-    Raises `UsageInvalid`, `McpExtraMissing`, `Busy`.
+    Raises `UsageInvalid`, `McpExtraMissing` and `Busy`.
     """
     require_extra()
-    _forget_git()
-    _prefer_model(asked.flags.default_ef)
-    place = find_repository(asked.repository)
-    found = load_settings(place)
-    selection = options.select_tools(options.resolve_choice(asked.flags, found.config.mcp, stated=found.stated))
-    listening, token = _listen_address(asked)
-    origins = tuple(map(parse_origin, asked.origins))
+    _remove_git_variables()
+    _prefer_model(request.flags.default_ef)
+    place = find_repository(request.repository)
+    loaded = load_settings(place)
+    selection = options.select_tools(options.resolve_choice(request.flags, loaded.config.mcp, stated=loaded.stated))
+    listen_address, token = _parse_listen_address(request)
+    origins = tuple(map(parse_origin, request.origins))
     exit_on_signals()
     for problem in toolset.installed().problems:
         log(problem)
-    roots = listening is None and not place.named
-    if found.problem and not (roots and isinstance(found.problem, GitRepositoryMissing)):  # the roots may name one
-        log(f"{found.problem.message} Hint: {found.problem.hint}")
-    settled = found.problem is None and not roots
+    wait_for_roots = listen_address is None and not place.named
+    if loaded.problem and not (
+        wait_for_roots and isinstance(loaded.problem, GitRepositoryMissing)
+    ):  # the client's roots may name one
+        log(f"{loaded.problem.message} Hint: {loaded.problem.hint}")
+    settled = loaded.problem is None and not wait_for_roots
     answers = StaticAnswers(selection, settled=settled)
-    gc.disable()  # nothing of what is imported is garbage
-    run = _over_http(listening, token, origins) if listening else _over_standard_streams(answers)
+    gc.disable()  # imports create no garbage
+    run = _prepare_http(listen_address, token, origins) if listen_address else _prepare_standard_streams(answers)
     from vmrag_mcp.deferred_setup import FirstCall, PlacedSession
     from vmrag_mcp.server import KnowledgeServer
 
@@ -73,24 +74,24 @@ def serve(asked: ServeRequest) -> None:
     gc.enable()
     session = PlacedSession(place)
     server = KnowledgeServer(session, selection)
-    first = FirstCall(server, session, asked.flags, settled=settled, roots=roots, listed=answers.listed)
-    server.sdk.middleware.append(first)
+    first_call = FirstCall(server, session, request.flags, settled=settled, roots=wait_for_roots, listed=answers.listed)
+    server.sdk.middleware.append(first_call)
     try:
         run(server)
     except Exception:
-        bug = threading.Timer(_LAST_SECONDS, exit_now, (_FAILED,))  # a thread may read from a client that does not know
-        bug.daemon = True
-        bug.start()
+        deadline = threading.Timer(_LAST_SECONDS, exit_now, (_FAILED,))  # a thread may still read from the client
+        deadline.daemon = True
+        deadline.start()
         raise
     exit_now()
 
 
-def _over_standard_streams(answers: StaticAnswers) -> Callable[[KnowledgeServer], None]:
-    """Take the streams, and return when a message needs the SDK."""
+def _prepare_standard_streams(answers: StaticAnswers) -> Callable[[KnowledgeServer], None]:
+    """Take the streams, and return the function that serves when a message needs the SDK."""
     exit_with_parent()
     wire = Wire()
     if wire.is_terminal:
-        log("A program talks to this server, over standard input: see `vmrag mcp install`. Ctrl-C ends it.")
+        log("waiting for an MCP client on standard input (see 'vmrag mcp install'; Ctrl-C ends the server)")
     stream = EarlyStream(wire, answers)
     stream.wait_for_need()
     from vmrag_mcp.transport import stdio
@@ -98,53 +99,55 @@ def _over_standard_streams(answers: StaticAnswers) -> Callable[[KnowledgeServer]
     return functools.partial(stdio.serve_stdio, stream=stream)
 
 
-def _over_http(
+def _prepare_http(
     listening: ListenAddress, token: str | None, origins: tuple[str, ...]
 ) -> Callable[[KnowledgeServer], None]:
     from vmrag_mcp.transport import http
 
-    return functools.partial(http.serve_http, asked=listening, token=token, origins=origins)
+    return functools.partial(http.serve_http, address=listening, token=token, origins=origins)
 
 
 def require_extra() -> None:
-    """Raises `McpExtraMissing`."""
+    """Raise `McpExtraMissing` unless the packages of the extra `mcp` are installed."""
     for package in ("mcp", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise McpExtraMissing(
-                f"The MCP server needs the package {package}, which is not installed.",
+                f"the MCP server needs the package {package}, which is not installed.",
                 hint=extras.format_install_command("mcp"),
                 package=package,
                 extra="mcp",
             )
 
 
-def _listen_address(asked: ServeRequest) -> tuple[ListenAddress | None, str | None]:
-    """Where to listen, if not to standard input, and the token that clients need, if any."""
-    if asked.http is None:
-        if asked.allow_remote or asked.token_env or asked.origins:
-            raise UsageInvalid("Only over HTTP does anybody reach this server.", hint="--http [HOST:]PORT")
+def _parse_listen_address(request: ServeRequest) -> tuple[ListenAddress | None, str | None]:
+    """Return the address to listen on, and the token that clients need. None: not needed."""
+    if request.http is None:
+        if request.allow_remote or request.token_env or request.origins:
+            raise UsageInvalid("options for HTTP need '--http'.", hint="add --http [HOST:]PORT")
         return None, None
-    token = env.read_variable(asked.token_env or env.TOKEN)
-    if asked.token_env and not token:
-        raise UsageInvalid(f"The environment variable {asked.token_env} is empty.", hint=f"export {asked.token_env}=…")
-    found = parse_address(asked.http)
-    require_safe(found, allow_remote=asked.allow_remote, token=token)
-    return found, token
+    token = env.read_variable(request.token_env or env.TOKEN)
+    if request.token_env and not token:
+        raise UsageInvalid(
+            f"the environment variable {request.token_env} is empty.", hint=f"export {request.token_env}=…"
+        )
+    address = parse_address(request.http)
+    require_safe(address, allow_remote=request.allow_remote, token=token)
+    return address, token
 
 
 def _prefer_model(name: str | None) -> None:
-    if not (wanted := env.choose_model(name)):
+    if not (model := env.choose_model(name)):
         return
-    known = get_args(EmbeddingModel)
-    if wanted not in known:
-        said = "--default-ef" if name else env.DEFAULT_EF
+    valid_names = get_args(EmbeddingModel)
+    if model not in valid_names:
+        option = "--default-ef" if name else env.DEFAULT_EF
         raise UsageInvalid(
-            f"{said} names the embedding model {wanted[:80]!r}, which is none here.", hint=f"One of: {', '.join(known)}"
+            f"unknown embedding model in {option}: {model[:80]!r}.", hint=f"use one of {', '.join(valid_names)}"
         )
-    env.prefer_model(wanted)
+    env.prefer_model(model)
 
 
-def _forget_git() -> None:
-    """Drop what git told a hook that started the client: it names another repository or index."""
+def _remove_git_variables() -> None:
+    """Remove the variables that git sets for a hook: they can name another repository or index."""
     env.remove_variables(name for name in env.GIT_LOCAL if name != env.GIT_OPTIONS)
     env.remove_variables([env.HOOK, *(f"{env.MERGE_HEADS}{head}" for head in env.list_merge_heads())])

@@ -181,7 +181,8 @@ def test_dolt_init_begins_without_documents_and_says_where_there_are_some(projec
     assert made["repository"]["commit"]["message"] == "Create the knowledge base"
     notes = [warning["message"] for warning in made["warnings"] if warning["code"] == "NOTE"]
     assert any(
-        f"dolt_checkout with target {second} takes that of others: 2 documents, of main." in note for note in notes
+        f"dolt_checkout with target {second} switches to existing documents: 2 documents, of main." in note
+        for note in notes
     )
     tools("dolt_checkout", target=second)
     assert (project.pinned, len(project.texts())) == (second, 2)

@@ -134,7 +134,7 @@ def test_turns_end_commits_what_is_left_where_that_is_agreed_to_and_names_it_els
 
     assert ends() == ""
     project.put("memo.md", "A memory.")
-    assert ends() == "Documents of 'main' are not committed: vmrag commit"
+    assert ends() == "Branch 'main' has uncommitted documents: run vmrag commit"
     assert project.marks()["memo.md"] == "added"
     project.git("config", "vmrag.mcp.auto-commit", "write")
     assert ends().startswith("Committed as")

@@ -66,7 +66,7 @@ def test_with_agreement_the_next_call_sends_it_whatever_it_asks(world, bob):
     tools = Tools(bob.top)
     pushes(bob, "memo")
     [sentence] = sentences(tools("chroma_list_collections"), "PUSHED")
-    assert sentence == "The knowledge that origin/main pins was sent to origin: the code was pushed without it."
+    assert sentence == "Pushed the revisions that origin/main pins to origin, because the code was pushed without them."
     assert world.holds(bob.pinned)
     assert "warnings" not in tools("chroma_list_collections")
 
@@ -126,7 +126,7 @@ def test_failed_auto_push_is_reported_and_retried_after_a_minute(world, bob, mon
     hub = world.hub.top
     hub.rename(hub.with_name("gone"))
     [sentence] = sentences(tools("chroma_list_collections"), "NOT_PUSHED")
-    assert "It could not be sent: " in sentence
+    assert "The push failed: " in sentence
     hub.with_name("gone").rename(hub)
     assert sentences(tools("chroma_list_collections"), "NOT_PUSHED") == [sentence], "nobody was asked again"
     assert "which was not pushed to origin" in bob.vmrag("list").err

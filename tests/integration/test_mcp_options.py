@@ -322,13 +322,13 @@ def test_remote_access_requires_option_and_token():
 
 
 def test_server_is_named_by_the_address_and_the_port_that_it_listens_on():
-    assert http._hosts(ListenAddress("192.0.2.1", 5), ListenAddress("192.0.2.1", 5)) == {b"192.0.2.1:5"}
-    assert http._hosts(ListenAddress("localhost", 5), ListenAddress("::1", 5)) == {b"localhost:5", b"[::1]:5"}
-    assert http._hosts(ListenAddress("127.0.0.1", 80), ListenAddress("127.0.0.1", 80)) >= {
+    assert http._list_hosts(ListenAddress("192.0.2.1", 5), ListenAddress("192.0.2.1", 5)) == {b"192.0.2.1:5"}
+    assert http._list_hosts(ListenAddress("localhost", 5), ListenAddress("::1", 5)) == {b"localhost:5", b"[::1]:5"}
+    assert http._list_hosts(ListenAddress("127.0.0.1", 80), ListenAddress("127.0.0.1", 80)) >= {
         b"127.0.0.1:80",
         b"localhost",
     }
-    assert http._hosts(ListenAddress("::", 5), ListenAddress("::", 5)) == set()
+    assert http._list_hosts(ListenAddress("::", 5), ListenAddress("::", 5)) == set()
 
 
 # -- the guide

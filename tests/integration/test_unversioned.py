@@ -149,13 +149,13 @@ def test_chat_names_the_code_that_it_changed_and_no_pushed_document_names_the_ch
 
 
 def test_setting_that_a_person_changes_during_a_call_counts_for_the_next_call(tools, project):
-    with tools.session._workspace(CallProgress()) as ws:
+    with tools.session._open_workspace(CallProgress()) as ws:
         assert ws.config.retrieval.k != 3
         project.git("config", "vmrag.retrieval.k", "3")
-    with tools.session._workspace(CallProgress()) as ws:
+    with tools.session._open_workspace(CallProgress()) as ws:
         assert ws.config.retrieval.k == 3
         before = ws
-    with tools.session._workspace(CallProgress()) as ws:
+    with tools.session._open_workspace(CallProgress()) as ws:
         assert ws is before
 
 

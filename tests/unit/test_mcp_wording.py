@@ -55,8 +55,8 @@ def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
 @pytest.mark.parametrize("read_only", [False, True])
 def test_instructions_explain_that_source_documents_are_files(read_only):
     instructions = select_tools(ToolChoice(read_only=read_only)).write_instructions()
-    assert "collections of kind 'source' are files of this repository" in instructions
-    assert "edit the file, and the next query sees it." in instructions
+    assert "collections of kind 'source' are files in the working tree" in instructions
+    assert "edit its file; the next query uses it." in instructions
 
 
 @pytest.mark.parametrize("tool", protocol_tools(select_tools(ToolChoice(toolsets="all"))), ids=lambda tool: tool.name)
@@ -108,7 +108,7 @@ def test_text_names_tools_as_the_clients_of_the_server_call_them():
     assert "kb_chroma_query_documents" in server.write_instructions()
     assert all(f"kb_{name}" in text for text in texts(server) for name in find_mentioned(text.replace("kb_", "")))
     assert envelope.build_failure(NoChanges("x"), server)["suggestions"] == [
-        "kb_dolt_status shows what would be committed"
+        "kb_dolt_status shows uncommitted documents"
     ]
 
 

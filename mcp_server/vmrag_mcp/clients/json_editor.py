@@ -1,7 +1,7 @@
-"""Add, change and remove one entry of a JSON file. Everything else in it stays byte for byte.
+"""Add, change and remove one entry of a JSON file. Every other byte stays.
 
-The text becomes a tree whose nodes know where they stand in it. With `comments`, that takes also
-what editors allow in their settings: // and /* */, and a comma behind the last value.
+The text becomes a tree whose nodes know their place in it. With `comments`, it can contain what
+editors allow in their settings: // and /* */, and a comma after the last value.
 """
 
 from __future__ import annotations
@@ -18,86 +18,92 @@ from vmrag_mcp.clients.settings_file import (
     Replacement,
     TextRefused,
     apply_changes,
+    build_structure_error,
     line_end,
-    not_built_so,
 )
 
 UNIT = "  "
 _REST_OF_LINE = re.compile(r"(?:[ \t]+|/\*(?s:.*?)\*/|//[^\r\n]*)*")
-"""What stands behind a value on its line, and is about it; a comment may end on a later one."""
+"""The rest of a line after a value. A comment in it can end on a later line."""
 
 
 class JsonEditor:
-    """`comments`: the client reads its file with comments."""
+    """Edits JSON. With `comments`, the client accepts comments in its file."""
 
     def __init__(self, *, comments: bool) -> None:
         self._comments = comments
 
     def read_values(self, text: str) -> dict[str, Any]:
-        root = self._root(text)
+        root = self._parse_root(text)
         return {} if root is None else convert_node(root)
 
     def add_entry(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
-        root = self._root(text)
+        root = self._parse_root(text)
         if root is None:
             if text.strip():
-                raise TextRefused("it holds comments and nothing else")
+                raise TextRefused("it contains only comments")
             end = line_end(text)
-            made = format_value({section: {name: entry}}, "", UNIT, end) + end
-            return made, Addition("document", text)
-        unit = _unit(text, root)
-        there = root.members.get(section)
-        if there is None:
-            changes, blank = _add(text, root, section, {name: entry}, unit)
+            document = format_value({section: {name: entry}}, "", UNIT, end) + end
+            return document, Addition("document", text)
+        unit = _find_indent_unit(text, root)
+        member = root.members.get(section)
+        if member is None:
+            changes, blank = _add_member(text, root, section, {name: entry}, unit)
             return apply_changes(text, changes), Addition("section", blank)
-        if not isinstance(there.node, JsonObject):
-            raise not_built_so(section)
-        changes, blank = _add(text, there.node, name, entry, unit)
+        if not isinstance(member.node, JsonObject):
+            raise build_structure_error(section)
+        changes, blank = _add_member(text, member.node, name, entry, unit)
         return apply_changes(text, changes), Addition("entry", blank)
 
     def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
         for key, value in values.items():
-            root = self._required(text)
-            unit, found = _unit(text, root), _entry(root, section, name).node
-            if not isinstance(found, JsonObject):
-                raise not_built_so(section)
-            there = found.members.get(key)
-            if there is None:
-                text = apply_changes(text, _add(text, found, key, value, unit)[0])
-            elif convert_node(there.node) != value:
-                broken = "\n" in text[there.node.start : there.node.end] or _is_broken(text, found)
-                new = format_value(value, _indent(text, there.key), unit, line_end(text)) if broken else _compact(value)
-                text = apply_changes(text, [Replacement(there.node.start, there.node.end, new)])
+            root = self._require_root(text)
+            unit, servers_entry = _find_indent_unit(text, root), _require_entry(root, section, name).node
+            if not isinstance(servers_entry, JsonObject):
+                raise build_structure_error(section)
+            member = servers_entry.members.get(key)
+            if member is None:
+                text = apply_changes(text, _add_member(text, servers_entry, key, value, unit)[0])
+            elif convert_node(member.node) != value:
+                is_broken = "\n" in text[member.node.start : member.node.end] or _is_broken(text, servers_entry)
+                replacement = (
+                    format_value(value, _find_indent(text, member.key), unit, line_end(text))
+                    if is_broken
+                    else _format_compact(value)
+                )
+                text = apply_changes(text, [Replacement(member.node.start, member.node.end, replacement)])
         return text
 
     def remove_entry(self, text: str, section: str, name: str, added: Addition | None) -> str:
-        root = self._required(text)
-        _entry(root, section, name)
+        root = self._require_root(text)
+        _require_entry(root, section, name)
         servers = root.members[section].node
-        alone = isinstance(servers, JsonObject) and len(servers.members) == 1 and not self._remarks(text, servers)
+        is_last = (
+            isinstance(servers, JsonObject) and len(servers.members) == 1 and not self._has_comments(text, servers)
+        )
         made, blank = (added.made, added.blank) if added else ("entry", "")
-        if made == "document" and alone and len(root.members) == 1 and not self._remarks(text, root):
+        if made == "document" and is_last and len(root.members) == 1 and not self._has_comments(text, root):
             return blank
-        if made != "entry" and alone:
-            return apply_changes(text, _remove(text, root, section, blank if made == "section" else ""))
+        if made != "entry" and is_last:
+            return apply_changes(text, _remove_member(text, root, section, blank if made == "section" else ""))
         if not isinstance(servers, JsonObject):
-            raise not_built_so(section)
-        return apply_changes(text, _remove(text, servers, name, blank if made == "entry" else ""))
+            raise build_structure_error(section)
+        return apply_changes(text, _remove_member(text, servers, name, blank if made == "entry" else ""))
 
-    def _root(self, text: str) -> JsonObject | None:
+    def _parse_root(self, text: str) -> JsonObject | None:
         root = parse_json(text, comments=self._comments)
         if root is not None and not isinstance(root, JsonObject):
-            raise TextRefused("it is not built as that client's file is")
+            raise TextRefused("it does not have the structure of that client's file")
         return root
 
-    def _required(self, text: str) -> JsonObject:
-        root = self._root(text)
+    def _require_root(self, text: str) -> JsonObject:
+        root = self._parse_root(text)
         if root is None:
             raise TextRefused("it is empty")
         return root
 
-    def _remarks(self, text: str, node: JsonObject) -> bool:
-        """Whether a comment stands right in this object, and not within a value."""
+    def _has_comments(self, text: str, node: JsonObject) -> bool:
+        """Return whether an object has a comment outside of its values."""
         if not self._comments:
             return False
         inside = text[node.start + 1 : node.end - 1]
@@ -107,37 +113,39 @@ class JsonEditor:
 
 
 def format_value(value: Any, indent: str, unit: str, end: str) -> str:
-    """Broken into lines, the first of which stands where something else is already."""
+    """Return a value on several lines, without the indentation of the first line."""
     return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", f"{end}{indent}")
 
 
-def _compact(value: Any) -> str:
+def _format_compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _entry(root: JsonObject, section: str, name: str) -> JsonMember:
-    there = root.members.get(section)
-    if there is None or not isinstance(there.node, JsonObject) or name not in there.node.members:
-        raise not_built_so(section)
-    return there.node.members[name]
+def _require_entry(root: JsonObject, section: str, name: str) -> JsonMember:
+    servers = root.members.get(section)
+    if servers is None or not isinstance(servers.node, JsonObject) or name not in servers.node.members:
+        raise build_structure_error(section)
+    return servers.node.members[name]
 
 
-def _add(text: str, node: JsonObject, name: str, value: Any, unit: str) -> tuple[list[Replacement], str]:
-    """The changes, and the white space of an empty object that they take away."""
+def _add_member(text: str, node: JsonObject, name: str, value: Any, unit: str) -> tuple[list[Replacement], str]:
+    """Return the changes that add a member, and the white space that they remove from an empty
+    object.
+    """
     end, members = line_end(text), list(node.members.values())
     if not members:
         inside = text[node.start + 1 : node.end - 1]
         remark, space = inside[: len(inside.rstrip())], inside[len(inside.rstrip()) :]
-        outer = _indent(text, node.start)
-        new = f"{end}{outer}{unit}{_compact(name)}: {format_value(value, outer + unit, unit, end)}{end}{outer}"
+        outer = _find_indent(text, node.start)
+        new = f"{end}{outer}{unit}{_format_compact(name)}: {format_value(value, outer + unit, unit, end)}{end}{outer}"
         return [Replacement(node.start + 1 + len(remark), node.end - 1, new)], space
     last = members[-1]
-    place = _behind(text, last.node.end if last.comma is None else last.comma + 1)
+    place = _find_comment_end(text, last.node.end if last.comma is None else last.comma + 1)
     if _is_broken(text, node) or "//" in text[last.node.end : place]:
-        indent = _indent(text, members[0].key)
-        new = f"{end}{indent}{_compact(name)}: {format_value(value, indent, unit, end)}"
+        indent = _find_indent(text, members[0].key)
+        new = f"{end}{indent}{_format_compact(name)}: {format_value(value, indent, unit, end)}"
     else:
-        new = f" {_compact(name)}: {_compact(value)}"
+        new = f" {_format_compact(name)}: {_format_compact(value)}"
     if last.comma is not None:
         return [Replacement(place, place, f"{new},")], ""
     if place == last.node.end:
@@ -145,11 +153,11 @@ def _add(text: str, node: JsonObject, name: str, value: Any, unit: str) -> tuple
     return [Replacement(last.node.end, last.node.end, ","), Replacement(place, place, new)], ""
 
 
-def _remove(text: str, node: JsonObject, name: str, blank: str) -> list[Replacement]:
+def _remove_member(text: str, node: JsonObject, name: str, blank: str) -> list[Replacement]:
     members = list(node.members.values())
     ours = node.members[name]
     number = members.index(ours)
-    start = _before(text, ours.key)
+    start = _find_space_before(text, ours.key)
     end = ours.node.end if ours.comma is None else ours.comma + 1
     rest = text[end:].lstrip(" \t")
     if "\n" in text[start : ours.key] and rest[:1] not in ("\r", "\n", "}"):  # a remark may end where it begins
@@ -172,34 +180,34 @@ def _remove(text: str, node: JsonObject, name: str, blank: str) -> list[Replacem
     return kept
 
 
-def _before(text: str, place: int) -> int:
-    """Where the white space before a place begins."""
+def _find_space_before(text: str, place: int) -> int:
+    """Return the begin of the white space before a place."""
     return len(text[:place].rstrip(" \t\r\n"))
 
 
-def _behind(text: str, place: int) -> int:
-    """Behind the comments that stand on the same line; before the white space that ends it."""
-    found = _REST_OF_LINE.match(text, place)
-    end = found.end() if found else place
+def _find_comment_end(text: str, place: int) -> int:
+    """Return the end of the comments after a place on its line, without white space at the end."""
+    rest = _REST_OF_LINE.match(text, place)
+    end = rest.end() if rest else place
     return max(place, len(text[:end].rstrip(" \t"))) if text[place:end].strip() else place
 
 
 def _is_broken(text: str, node: JsonObject) -> bool:
-    """Whether its members stand on lines of their own."""
+    """Return whether the members of an object are on separate lines."""
     first = next(iter(node.members.values()))
     return "\n" in text[node.start : first.key]
 
 
-def _indent(text: str, place: int) -> str:
-    """The white space at the beginning of the line of a place."""
+def _find_indent(text: str, place: int) -> str:
+    """Return the white space at the begin of the line of a place."""
     line = text[text.rfind("\n", 0, place) + 1 : place]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _unit(text: str, root: JsonObject) -> str:
+def _find_indent_unit(text: str, root: JsonObject) -> str:
     for member in root.members.values():
-        if "\n" in text[root.start : member.key] and (found := _indent(text, member.key)):
-            return found
+        if "\n" in text[root.start : member.key] and (indent := _find_indent(text, member.key)):
+            return indent
     return UNIT
 
 
@@ -210,7 +218,7 @@ _LITERAL = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][
 
 
 class JsonValue(NamedTuple):
-    """Anything but an object. `start` and `end` count characters."""
+    """A value that is not an object. `start` and `end` count characters."""
 
     value: Any
     start: int
@@ -218,7 +226,7 @@ class JsonValue(NamedTuple):
 
 
 class JsonObject(NamedTuple):
-    """`start` is its brace, `end` behind the closing one."""
+    """An object. `start` is its brace, `end` is after the closing brace."""
 
     members: dict[str, JsonMember]
     start: int
@@ -226,7 +234,10 @@ class JsonObject(NamedTuple):
 
 
 class JsonMember(NamedTuple):
-    """`key` is where its name begins; `comma` the place of the comma behind it, if there is one."""
+    """A member.
+
+    `key` is the place of its name; `comma` is the place of the comma after it, if any.
+    """
 
     key: int
     node: JsonNode
@@ -237,14 +248,14 @@ JsonNode: TypeAlias = JsonValue | JsonObject
 
 
 def parse_json(text: str, *, comments: bool) -> JsonNode | None:
-    """The value of a text; None for one without any. Raises `TextRefused`."""
+    """Return the value of a text; None for a text without a value. Raises `TextRefused`."""
     reader = _Reader(text, comments=comments)
     start = reader.skip_space(0)
     if start == len(text):
         return None
     node = reader.read_node(start, 0)
     if (rest := reader.skip_space(node.end)) != len(text):
-        raise reader.build_error("something stands behind its end", rest)
+        raise reader.build_error("text after the end", rest)
     return node
 
 
@@ -264,70 +275,70 @@ class _Reader:
         return TextRefused(f"it is not {kind}: line {self._text.count(chr(10), 0, place) + 1}: {reason}")
 
     def skip_space(self, place: int) -> int:
-        found = (_GAP if self._comments else _BLANK).match(self._text, place)
-        return found.end() if found else place
+        space = (_GAP if self._comments else _BLANK).match(self._text, place)
+        return space.end() if space else place
 
     def read_node(self, start: int, depth: int) -> JsonNode:
         if depth > DEEPEST:
             raise TextRefused(TOO_DEEP)
         match self._text[start : start + 1]:
             case "{":
-                return self._object(start, depth)
+                return self._read_object(start, depth)
             case "[":
-                return self._array(start, depth)
+                return self._read_array(start, depth)
             case '"':
-                value, end = self._string(start)
+                value, end = self._read_string(start)
                 return JsonValue(value, start, end)
-        found = _LITERAL.match(self._text, start)
-        if not found:
-            raise self.build_error("a value is missing", start)
+        literal = _LITERAL.match(self._text, start)
+        if not literal:
+            raise self.build_error("missing value", start)
         try:
-            return JsonValue(json.loads(found[0]), start, found.end())
+            return JsonValue(json.loads(literal[0]), start, literal.end())
         except ValueError as error:  # a number of thousands of digits
             raise self.build_error(str(error), start) from None
 
-    def _string(self, start: int) -> tuple[str, int]:
+    def _read_string(self, start: int) -> tuple[str, int]:
         if self._text[start : start + 1] != '"':
-            raise self.build_error("a name in quotes is missing", start)
+            raise self.build_error("missing name in quotes", start)
         try:
             value, end = _DECODER.raw_decode(self._text, start)
         except ValueError as error:
             raise self.build_error(str(error), start) from None
         return str(value), end
 
-    def _object(self, start: int, depth: int) -> JsonObject:
+    def _read_object(self, start: int, depth: int) -> JsonObject:
         members: dict[str, JsonMember] = {}
         place = self.skip_space(start + 1)
         while self._text[place : place + 1] != "}":
-            name, end = self._string(place)
+            name, end = self._read_string(place)
             if name in members:
-                raise self.build_error("a key stands there twice", place)
+                raise self.build_error("duplicate key", place)
             colon = self.skip_space(end)
             if self._text[colon : colon + 1] != ":":
-                raise self.build_error("a colon is missing", colon)
+                raise self.build_error("missing colon", colon)
             node = self.read_node(self.skip_space(colon + 1), depth + 1)
-            comma, after = self._comma(node.end, "}")
+            comma, after = self._read_comma(node.end, "}")
             members[name] = JsonMember(place, node, comma)
             place = after
         return JsonObject(members, start, place + 1)
 
-    def _array(self, start: int, depth: int) -> JsonValue:
+    def _read_array(self, start: int, depth: int) -> JsonValue:
         items: list[Any] = []
         place = self.skip_space(start + 1)
         while self._text[place : place + 1] != "]":
             node = self.read_node(place, depth + 1)
             items.append(convert_node(node))
-            _, place = self._comma(node.end, "]")
+            _, place = self._read_comma(node.end, "]")
         return JsonValue(items, start, place + 1)
 
-    def _comma(self, end: int, closing: str) -> tuple[int | None, int]:
-        """The place of the comma behind a value, if one is there, and of what follows."""
+    def _read_comma(self, end: int, closing: str) -> tuple[int | None, int]:
+        """Return the place of the comma after a value, if any, and the place of what follows."""
         place = self.skip_space(end)
         if self._text[place : place + 1] == closing:
             return None, place
         if self._text[place : place + 1] != ",":
-            raise self.build_error("a comma is missing", place)
+            raise self.build_error("missing comma", place)
         after = self.skip_space(place + 1)
         if self._text[after : after + 1] == closing and not self._comments:
-            raise self.build_error("a comma stands behind the last value", place)
+            raise self.build_error("comma after the last value", place)
         return place, after

@@ -1,10 +1,9 @@
-"""Add, change and remove one entry of a TOML or YAML file. Everything else in it stays byte for
-byte.
+"""Add, change and remove one entry of a TOML or YAML file. Every other byte stays.
 
-TOML: a table is a run of lines below its header, so Python's own reader suffices. It says before
-and after what the text means, and a table in any other form is left alone.
+TOML: a table is a run of lines below its header, so Python's own reader is enough. It reads the
+values before and after the change. Tables in other forms are not changed.
 
-YAML: the places come from the parser (`yaml_tree`), which refuses anchors and tags.
+YAML: the parser (`yaml_tree`) finds the places. It refuses anchors and tags.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from vmrag_mcp.clients.settings_file import (
     Replacement,
     TextRefused,
     apply_changes,
+    build_structure_error,
     line_end,
-    not_built_so,
 )
 
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 _MOST_PARTS = 16
-"""Parts of a key with dots. Python's reader takes quadratic time for each."""
+"""Maximum number of parts of a key with dots. Python's reader needs quadratic time for them."""
 
 _LONG_KEY = re.compile(
     rf"""(?<![\w-])(?>(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}""", re.ASCII
@@ -45,7 +44,7 @@ _LONG_KEY = re.compile(
 
 
 class TomlEditor:
-    """Sections are tables, such as `mcp_servers`, and entries tables in them."""
+    """Edits TOML. Sections are tables, such as `mcp_servers`, and entries are tables in them."""
 
     def read_values(self, text: str) -> dict[str, Any]:
         if _LONG_KEY.search(text):
@@ -59,67 +58,71 @@ class TomlEditor:
 
     def add_entry(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
         if not isinstance(self.read_values(text).get(section, {}), dict):
-            raise not_built_so(section)
+            raise build_structure_error(section)
         end = line_end(text)
         if not text.strip():
-            return _table(section, name, entry, end), Addition("document", text)
-        closed = text.endswith("\n")
-        apart = end if closed else end * 2
-        made = _table(section, name, entry, end)
-        return text + apart + (made if closed else made.removesuffix(end)), Addition("entry", apart)
+            return _format_table(section, name, entry, end), Addition("document", text)
+        ends_with_newline = text.endswith("\n")
+        separator = end if ends_with_newline else end * 2
+        lines = _format_table(section, name, entry, end)
+        return text + separator + (lines if ends_with_newline else lines.removesuffix(end)), Addition(
+            "entry", separator
+        )
 
     def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
-        start, end = _lines(text, section, name)
+        start, end = _find_table(text, section, name)
         table = text[start:end]
         for key, value in values.items():
             line = re.compile(
                 rf"^([ \t]*{re.escape(key)}[ \t]*=[ \t]*)[^\r\n]*?([ \t]+#[^\"'\r\n]*)?(?=\r?$)", re.MULTILINE
             )
-            written = _toml_value(value).replace("\\", r"\\")
+            written = _format_toml_value(value).replace("\\", r"\\")
             table, count = line.subn(rf"\g<1>{written}\g<2>", table)
             if count != 1:
                 raise TextRefused(f"{key} of {section}.{name} is not written on one line")
         return text[:start] + table + text[end:]
 
     def remove_entry(self, text: str, section: str, name: str, added: Addition | None) -> str:
-        start, end = _lines(text, section, name, whole=True)
-        apart = added.blank if added and added.made == "entry" else line_end(text)
+        start, end = _find_table(text, section, name, whole=True)
+        separator = added.blank if added and added.made == "entry" else line_end(text)
         if added and added.made == "document" and not (text[:start] + text[end:]).strip():
             return added.blank
-        if start and text[:start].endswith(apart):
-            start -= len(apart)
+        if start and text[:start].endswith(separator):
+            start -= len(separator)
         rest = text[end:]
-        if start and rest and not text[:start].endswith("\n"):  # what was added behind it goes on a line of its own
+        if start and rest and not text[:start].endswith("\n"):  # keep later text on a separate line
             start += len(line_end(text))
         return text[:start] + rest
 
 
-def _table(section: str, name: str, entry: Entry, end: str) -> str:
-    lines = [f"[{section}.{name}]", *(f"{key} = {_toml_value(value)}" for key, value in entry.items())]
+def _format_table(section: str, name: str, entry: Entry, end: str) -> str:
+    lines = [f"[{section}.{name}]", *(f"{key} = {_format_toml_value(value)}" for key, value in entry.items())]
     return "".join(f"{line}{end}" for line in lines)
 
 
-def _toml_value(value: Any) -> str:
-    """As in JSON, but for a character that stands for itself there and not in TOML."""
+def _format_toml_value(value: Any) -> str:
+    """Return a value as TOML. It is the same as JSON, except that TOML requires one more escape."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _lines(text: str, section: str, name: str, *, whole: bool = False) -> tuple[int, int]:
-    """From the header to behind the last line with a value: comments below it may be about what
-    follows. `whole`: include the tables of the entry that follow, such as its environment.
+def _find_table(text: str, section: str, name: str, *, whole: bool = False) -> tuple[int, int]:
+    """Return the begin of a table's header and the end of its last line with a value.
+
+    Comments below that line can belong to the next table. `whole` includes later tables of the
+    entry, such as its environment.
     """
     names = [
-        rf"[ \t]*(?:{re.escape(each)}|\"{re.escape(each)}\"|'{re.escape(each)}')[ \t]*" for each in (section, name)
+        rf"[ \t]*(?:{re.escape(name)}|\"{re.escape(name)}\"|'{re.escape(name)}')[ \t]*" for name in (section, name)
     ]
     headers = list(re.finditer(rf"^[ \t]*\[{names[0]}\.{names[1]}\][^\r\n]*(?:\r?\n|\Z)", text, re.MULTILINE))
     if len(headers) != 1:
         raise TextRefused(f"{section}.{name} is not a table of its own")
     start, place = headers[0].span()
-    following = _HEADER.search(text, place)
+    next_header = _HEADER.search(text, place)
     part = re.compile(rf"[ \t]*\[{names[0]}\.{names[1]}\.")
-    while whole and following and part.match(text, following.start()):
-        following = _HEADER.search(text, following.end())
-    limit = following.start() if following else len(text)
+    while whole and next_header and part.match(text, next_header.start()):
+        next_header = _HEADER.search(text, next_header.end())
+    limit = next_header.start() if next_header else len(text)
     end = place
     for line in re.finditer(r"[^\r\n]*(?:\r?\n|\Z)", text[place:limit]):
         if (content := line[0].strip()) and not content.startswith("#"):
@@ -132,58 +135,60 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 class YamlEditor:
-    """Sections and entries are mappings."""
+    """Edits YAML. Sections and entries are mappings."""
 
     def read_values(self, text: str) -> dict[str, Any]:
-        root = _root(text)
+        root = _parse_root(text)
         return {} if root is None else convert_to_plain(root)
 
     def add_entry(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
-        root, end = _root(text), line_end(text)
+        root, end = _parse_root(text), line_end(text)
         if root is not None and (root.flow or root.column):
-            raise TextRefused("it is not written as one key a line")
-        there = None if root is None else root.entries.get(section)
-        if there is None:
-            apart = "" if not text or text.endswith("\n") else end
-            made = _block(section, {name: entry}, 0, end)
+            raise TextRefused("it does not have one key per line")
+        member = None if root is None else root.entries.get(section)
+        if member is None:
+            separator = "" if not text or text.endswith("\n") else end
+            lines = _format_block(section, {name: entry}, 0, end)
             if not text.strip():
-                return made, Addition("document", text)
-            return text + apart + (made.removesuffix(end) if apart else made), Addition("section", apart)
-        node = there.value
+                return lines, Addition("document", text)
+            return text + separator + (lines.removesuffix(end) if separator else lines), Addition("section", separator)
+        node = member.value
         if isinstance(node, MappingNode) and node.flow:
             return _add_to_flow(text, node, name, entry), Addition()
         if isinstance(node, MappingNode):
-            at = _next_line(text, next(reversed(node.entries.values())).value.end)
-            made = _block(name, entry, node.column, end)
+            place = _find_next_line(text, next(reversed(node.entries.values())).value.end)
+            lines = _format_block(name, entry, node.column, end)
         elif isinstance(node, ScalarNode) and not node.text and not node.quoted:
-            at = _next_line(text, there.key.end)
-            made = _block(name, entry, _BLOCK_UNIT, end)
+            place = _find_next_line(text, member.key.end)
+            lines = _format_block(name, entry, _BLOCK_UNIT, end)
         else:
-            raise not_built_so(section)
-        apart = "" if text[:at].endswith("\n") else end
-        return text[:at] + apart + (made.removesuffix(end) if apart else made) + text[at:], Addition("entry", apart)
+            raise build_structure_error(section)
+        separator = "" if text[:place].endswith("\n") else end
+        return text[:place] + separator + (lines.removesuffix(end) if separator else lines) + text[place:], Addition(
+            "entry", separator
+        )
 
     def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
-        found = _entry(text, section, name)[1].value
-        if not isinstance(found, MappingNode) or not values.keys() <= found.entries.keys():
-            raise not_built_so(section)
+        mapping = _require_entry(text, section, name)[1].value
+        if not isinstance(mapping, MappingNode) or not values.keys() <= mapping.entries.keys():
+            raise build_structure_error(section)
         changes = []
         for key, value in values.items():
-            node = found.entries[key].value
+            node = mapping.entries[key].value
             if convert_to_plain(node) != value:
-                changes.append(Replacement(node.start, node.end, _value(value)))
+                changes.append(Replacement(node.start, node.end, _format_value(value)))
         return apply_changes(text, changes)
 
     def remove_entry(self, text: str, section: str, name: str, added: Addition | None) -> str:
-        servers, ours = _entry(text, section, name)
+        servers, ours = _require_entry(text, section, name)
         if servers.flow:
             return _remove_from_flow(text, servers, name)
         made, blank = (added.made, added.blank) if added else ("section", "")
-        root = _root(text)
-        start, end = _line(text, ours.key.start), _next_line(text, ours.value.end)
+        root = _parse_root(text)
+        start, end = _find_line_start(text, ours.key.start), _find_next_line(text, ours.value.end)
         if made != "entry" and len(servers.entries) == 1 and root is not None:
-            line = _line(text, root.entries[section].key.start)
-            if text[line:start].count("\n") == 1:  # nothing stands between
+            line = _find_line_start(text, root.entries[section].key.start)
+            if text[line:start].count("\n") == 1:  # no line is between them
                 start = line
         before, after = text[:start], text[end:]
         if made == "document":
@@ -191,52 +196,52 @@ class YamlEditor:
         return (before if after else before.removesuffix(blank)) + after
 
 
-def _root(text: str) -> MappingNode | None:
+def _parse_root(text: str) -> MappingNode | None:
     try:
         root = parse_document(text)
     except YamlRefused as error:
         raise TextRefused(f"line {error.line} {error.reason}") from None
     if root is not None and not isinstance(root, MappingNode):
-        raise TextRefused("it is not built as that client's file is")
+        raise TextRefused("it does not have the structure of that client's file")
     return root
 
 
-def _entry(text: str, section: str, name: str) -> tuple[MappingNode, MappingEntry]:
-    root = _root(text)
-    there: Node | None = root.entries[section].value if root is not None and section in root.entries else None
-    if not isinstance(there, MappingNode) or name not in there.entries:
-        raise not_built_so(section)
-    return there, there.entries[name]
+def _require_entry(text: str, section: str, name: str) -> tuple[MappingNode, MappingEntry]:
+    root = _parse_root(text)
+    servers: Node | None = root.entries[section].value if root is not None and section in root.entries else None
+    if not isinstance(servers, MappingNode) or name not in servers.entries:
+        raise build_structure_error(section)
+    return servers, servers.entries[name]
 
 
-def _block(name: str, value: Entry, column: int, end: str) -> str:
-    """A key with a mapping below it; lists stand in brackets."""
+def _format_block(name: str, value: Entry, column: int, end: str) -> str:
+    """Return the lines of a key with a mapping below it. Lists are in brackets."""
     space = " " * column
-    lines = f"{space}{_key(name)}:{end}"
-    for key, each in value.items():
-        if isinstance(each, dict):
-            lines += _block(key, each, column + _BLOCK_UNIT, end)
+    lines = f"{space}{_format_key(name)}:{end}"
+    for key, member in value.items():
+        if isinstance(member, dict):
+            lines += _format_block(key, member, column + _BLOCK_UNIT, end)
         else:
-            lines += f"{space}{' ' * _BLOCK_UNIT}{_key(key)}: {_value(each)}{end}"
+            lines += f"{space}{' ' * _BLOCK_UNIT}{_format_key(key)}: {_format_value(member)}{end}"
     return lines
 
 
-def _key(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else _value(name)
+def _format_key(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else _format_value(name)
 
 
-def _value(value: Any) -> str:
-    """As JSON, which YAML contains; but YAML allows fewer characters to stand for themselves."""
-    made = json.dumps(value, ensure_ascii=False)
-    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in made)
+def _format_value(value: Any) -> str:
+    """Return a value as JSON, which is also YAML, but with more characters escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(character if character.isprintable() else f"\\U{ord(character):08x}" for character in text)
 
 
 def _add_to_flow(text: str, node: MappingNode, name: str, entry: Entry) -> str:
-    made = f"{_value(name)}: {_value(dict(entry))}"
+    member = f"{_format_value(name)}: {_format_value(dict(entry))}"
     if not node.entries:
-        return apply_changes(text, [Replacement(node.start + 1, node.start + 1, made)])
+        return apply_changes(text, [Replacement(node.start + 1, node.start + 1, member)])
     last = next(reversed(node.entries.values())).value.end
-    return apply_changes(text, [Replacement(last, last, f", {made}")])
+    return apply_changes(text, [Replacement(last, last, f", {member}")])
 
 
 def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
@@ -250,12 +255,14 @@ def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
     return apply_changes(text, [Replacement(ours.key.start, ours.value.end, "")])
 
 
-def _line(text: str, place: int) -> int:
+def _find_line_start(text: str, place: int) -> int:
     return text.rfind("\n", 0, place) + 1
 
 
-def _next_line(text: str, place: int) -> int:
-    """Behind the line in which a value ends; that place, if it ends with its line."""
+def _find_next_line(text: str, place: int) -> int:
+    """Return the begin of the line after the line of a place, or the place itself at the begin of a
+    line.
+    """
     if place and text[place - 1] == "\n":
         return place
     end = text.find("\n", place)

@@ -87,8 +87,8 @@ def plan_rules(places: Places, clients: Iterable[str] | None) -> list[RulesChang
     for name in (AGENTS, *_list_instead(places.top, clients)):
         label = _follow_link(places.top, name)
         file = SettingsFile(places.top / label, label, places.top)
-        with _refusals(label):
-            before = _read(file)
+        with _report_refusals(label):
+            before = _read_text(file)
             if label == AGENTS or before is None or not _IMPORT.search(_QUOTED.sub(b"", before)):
                 changes[label] = RulesChange(file, before, with_section(before))
     return list(changes.values())
@@ -102,8 +102,8 @@ def plan_removal(places: Places, names: Sequence[str] = FILES) -> list[RulesChan
     for label in dict.fromkeys(_follow_link(places.top, name) for name in names):
         file = SettingsFile(places.top / label, label, places.top)
         if _mentions_section(file.path):
-            with _refusals(label):
-                before = _read(file) or b""
+            with _report_refusals(label):
+                before = _read_text(file) or b""
                 changes.append(RulesChange(file, before, without_section(before)))
     return [change for change in changes if change.after != change.before]
 
@@ -111,7 +111,7 @@ def plan_removal(places: Places, names: Sequence[str] = FILES) -> list[RulesChan
 def apply_rules(changes: Sequence[RulesChange]) -> tuple[RulesFile, ...]:
     """Write the files that differ. Raises `UsageInvalid` if another program has changed one."""
     for file, before, after in changes:
-        with _refusals(file.label):
+        with _report_refusals(file.label):
             if after is None:
                 file.delete_file(before or b"", ())
             elif after != before:
@@ -120,24 +120,28 @@ def apply_rules(changes: Sequence[RulesChange]) -> tuple[RulesFile, ...]:
 
 
 def with_section(content: bytes | None) -> bytes:
-    """Raises `TextRefused` unless the markers are absent or are one pair."""
-    if content is None:
-        return _section(BEGIN_NEW, b"\n") + b"\n"
-    if section := _find(content):
-        begin = BEGIN_NEW if section.created else BEGIN
-        return content[: section.start] + _section(begin, section.line_end) + content[section.end :]
-    line_end = b"\r\n" if b"\r\n" in content else b"\n"
-    if content and not content.endswith(b"\n"):
-        return content + line_end * 2 + _section(BEGIN, line_end)
-    return content + (line_end if content else b"") + _section(BEGIN, line_end) + line_end
-
-
-def without_section(content: bytes) -> bytes | None:
-    """Undo `with_section`. None: vmrag created the file, and nothing else is in it.
+    """Return the content with the section.
 
     Raises `TextRefused` unless the markers are absent or are one pair.
     """
-    section = _find(content)
+    if content is None:
+        return _format_section(BEGIN_NEW, b"\n") + b"\n"
+    if section := _find_section(content):
+        begin = BEGIN_NEW if section.created else BEGIN
+        return content[: section.start] + _format_section(begin, section.line_end) + content[section.end :]
+    line_end = b"\r\n" if b"\r\n" in content else b"\n"
+    if content and not content.endswith(b"\n"):
+        return content + line_end * 2 + _format_section(BEGIN, line_end)
+    return content + (line_end if content else b"") + _format_section(BEGIN, line_end) + line_end
+
+
+def without_section(content: bytes) -> bytes | None:
+    """Return the content without the section; None if vmrag created the file and nothing else is in
+    it.
+
+    Raises `TextRefused` unless the markers are absent or are one pair.
+    """
+    section = _find_section(content)
     if section is None:
         return content
     before, after = content[: section.start], content[section.end :].removeprefix(section.line_end)
@@ -149,16 +153,16 @@ def without_section(content: bytes) -> bytes | None:
     return None if section.created and not rest.strip() else rest
 
 
-def _section(begin: str, line_end: bytes) -> bytes:
+def _format_section(begin: str, line_end: bytes) -> bytes:
     return line_end.join(line.encode() for line in (begin, *TEXT.splitlines(), END))
 
 
-def _find(content: bytes) -> _Section | None:
+def _find_section(content: bytes) -> _Section | None:
     markers = list(_MARKER.finditer(content))
     if not markers:
         return None
     if [marker[1] for marker in markers] != [b"begin", b"end"]:
-        raise TextRefused(f"its lines {BEGIN} and {END} are not one pair")
+        raise TextRefused(f"its lines {BEGIN} and {END} are not exactly one pair")
     begin, end = markers
     line_end = b"\r\n" if content.startswith(b"\r\n", begin.end()) else b"\n"
     return _Section(begin.start(), end.end(), begin[0].strip() == BEGIN_NEW.encode(), line_end)
@@ -173,14 +177,17 @@ def _list_instead(top: Path, clients: Iterable[str] | None) -> Iterator[str]:
 
 
 def _follow_link(top: Path, label: str) -> str:
-    """Many projects link one of these files to another one, which is then the one to edit."""
+    """Return the target of a link between these files, or the label itself.
+
+    Many projects link one of these files to another, which is then the file to edit.
+    """
     with contextlib.suppress(OSError):
         target = str((top / label).readlink())
         return target if target in FILES else label
     return label
 
 
-def _read(file: SettingsFile) -> bytes | None:
+def _read_text(file: SettingsFile) -> bytes | None:
     if what := describe_file_type(file.path):
         raise TextRefused(f"it is {what}")
     content = file.read_content()
@@ -196,7 +203,7 @@ def _mentions_section(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _refusals(label: str) -> Iterator[None]:
+def _report_refusals(label: str) -> Iterator[None]:
     try:
         yield
     except TextRefused as refused:

@@ -1,8 +1,7 @@
-"""How a client starts this server: the entry of its file (made, read, and made right again), and
-links that put the server into an editor by a click.
+"""How a client starts this server: the entry of its file, and links that install it in an editor.
 
-`docs/mcp.md` has the links. They serve people who have not installed the server: uv fetches the
-package, and the editor says which project is open.
+`docs/mcp.md` has the links. They are for people who have not installed the server: uv fetches the
+package, and the editor names the open project.
 """
 
 from __future__ import annotations
@@ -27,19 +26,24 @@ from vmrag_mcp.options import Flags
 SERVER = "vmrag"
 SCRIPT = "vmrag-mcp"
 MODULE = ("-P", "-m", "vmrag_link.cli.mcp")
-"""Python's arguments where there is no script. `-P`: it imports no file of the project."""
+"""Python's arguments if there is no script. `-P` keeps Python from importing files of
+the project.
+"""
 
 _REPO = "--repo"
 
 _LONGEST = 300
-"""Characters of a value that a message shows."""
+"""Maximum number of characters of a value in a message."""
 
 FIRST = "essential"
-"""The toolset of an agent of which neither the environment nor a setting says which ones it has."""
+"""The toolset of an agent if no variable or setting selects toolsets."""
 
 
 class ServerCommand(NamedTuple):
-    """`portable`: other computers have the program at that place, too."""
+    """A command that starts the server.
+
+    `portable`: other computers have the program at the same place.
+    """
 
     program: str
     arguments: tuple[str, ...] = ()
@@ -47,7 +51,7 @@ class ServerCommand(NamedTuple):
 
 
 class ServerEntry(NamedTuple):
-    """What belongs into a client's file. `command`: how the server is started in `value`."""
+    """An entry of a client's file. `command` is the command in its `value`."""
 
     name: str
     value: dict[str, Any]
@@ -55,103 +59,108 @@ class ServerEntry(NamedTuple):
 
 
 def for_project(client: McpClient, file: ProjectFile, places: Places, flags: Flags) -> ServerEntry:
-    """The entry that is the same for everybody who works in the project."""
-    command = _shared(file, places)
-    told: tuple[str, ...] = (_REPO, file.here) if file.told and file.here else ()
-    return _entry(client.shape, SERVER, command, (*told, *format_options(flags)))
+    """Return the entry for everyone who works in the project."""
+    command = _find_shared(file, places)
+    repository: tuple[str, ...] = (_REPO, file.here) if file.told and file.here else ()
+    return _build_entry(client.shape, SERVER, command, (*repository, *format_options(flags)))
 
 
 def for_person(client: McpClient | None, places: Places, flags: Flags) -> ServerEntry:
-    """The entry of this computer; None: for any client."""
+    """Return the entry for this computer; `client` None: for any client."""
     command = find_absolute()
     if client is None:
-        told: tuple[str, ...] = (_REPO, str(places.top))
+        repository: tuple[str, ...] = (_REPO, str(places.top))
         shape, name = EntryShape(fixed=(("type", "stdio"),)), SERVER
     elif client.personal and client.personal.finds:
-        shape, name, told = client.shape, SERVER, ()
+        shape, name, repository = client.shape, SERVER, ()
     else:
-        shape, name, told = client.shape, _name_after(places.top), (_REPO, str(places.top))
-    return _entry(shape, name, command, (*told, *format_options(flags)))
+        shape, name, repository = client.shape, _name_server(places.top), (_REPO, str(places.top))
+    return _build_entry(shape, name, command, (*repository, *format_options(flags)))
 
 
 def format_options(flags: Flags) -> tuple[str, ...]:
-    first = flags.default_toolsets or (FIRST if flags.toolsets is None else None)
-    named = {"--toolsets": flags.toolsets, "--default-toolsets": first, "--tools": flags.tools}
-    named |= {"--exclude-tools": flags.exclude_tools, "--default-ef": flags.default_ef}
-    given = [part for name, value in named.items() if value is not None for part in (name, value)]
-    return (*given, *(["--read-only"] if flags.read_only else []))
+    default_toolsets = flags.default_toolsets or (FIRST if flags.toolsets is None else None)
+    values = {"--toolsets": flags.toolsets, "--default-toolsets": default_toolsets, "--tools": flags.tools}
+    values |= {"--exclude-tools": flags.exclude_tools, "--default-ef": flags.default_ef}
+    options = [part for name, value in values.items() if value is not None for part in (name, value)]
+    return (*options, *(["--read-only"] if flags.read_only else []))
 
 
 def is_ours(shape: EntryShape, entry: Mapping[str, Any]) -> bool:
-    """Whether an entry starts this server, with whatever options."""
-    found = _started(shape, entry)
-    return found is not None and (Path(found[0]).name == SCRIPT or tuple(found[1][: len(MODULE)]) == MODULE)
+    """Return whether an entry starts this server, with any options."""
+    start = _read_start(shape, entry)
+    return start is not None and (Path(start[0]).name == SCRIPT or tuple(start[1][: len(MODULE)]) == MODULE)
 
 
-def serves_same_repository(shape: EntryShape, entry: Mapping[str, Any], wanted: ServerEntry) -> bool:
-    """Whether an entry of ours names the same repository as the wanted one; or none, as that."""
-    return _repository(shape, entry) == _repository(shape, wanted.value)
-
-
-def changed_values(shape: EntryShape, there: Mapping[str, Any], wanted: ServerEntry, flags: Flags) -> dict[str, Any]:
-    """What has to be changed in an entry of ours. Without flags, the options that it has stay."""
-    arguments = _arguments(shape, wanted.value)
-    if flags == Flags() and (shape.arguments is None or shape.arguments in there):
-        before = _arguments(shape, there)
-        own = before[len(MODULE) :] if tuple(before[: len(MODULE)]) == MODULE else before
-        arguments = [*wanted.command.arguments, *own]
-    values = _start_values(shape, wanted.command.program, arguments)
-    return {key: value for key, value in values.items() if there.get(key) != value}
-
-
-def list_differences(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
-    """Name each key in which an entry differs from the wanted one.
-
-    Values that are not in the wanted entry are not shown: they can be keys of services.
+def serves_same_repository(shape: EntryShape, entry: Mapping[str, Any], expected: ServerEntry) -> bool:
+    """Return whether our entry names the same repository as `wanted`, or neither
+    names one.
     """
-    for key in dict.fromkeys([*wanted, *entry]):
+    return _read_repository(shape, entry) == _read_repository(shape, expected.value)
+
+
+def changed_values(shape: EntryShape, entry: Mapping[str, Any], expected: ServerEntry, flags: Flags) -> dict[str, Any]:
+    """Return the values to change in our entry. Without flags, its options stay."""
+    arguments = _read_arguments(shape, expected.value)
+    if flags == Flags() and (shape.arguments is None or shape.arguments in entry):
+        before = _read_arguments(shape, entry)
+        options = before[len(MODULE) :] if tuple(before[: len(MODULE)]) == MODULE else before
+        arguments = [*expected.command.arguments, *options]
+    values = _start_values(shape, expected.command.program, arguments)
+    return {key: value for key, value in values.items() if entry.get(key) != value}
+
+
+def list_differences(entry: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a description of each key in which an entry differs from the expected entry.
+
+    Values of keys that the expected entry lacks are not shown: they can be keys of services.
+    """
+    for key in dict.fromkeys([*expected, *entry]):
         if key not in entry:
             yield f"{key} is missing"
-        elif key not in wanted:
+        elif key not in expected:
             names = ", ".join(entry[key]) if isinstance(entry[key], dict) else ""
             yield _cut_value(f"{key} is added" + (f" ({names})" if names else ""))
-        elif entry[key] != wanted[key]:
-            yield f"{key} is {_cut_value(_json(entry[key]))} instead of {_json(wanted[key])}"
+        elif entry[key] != expected[key]:
+            yield f"{key} is {_cut_value(_format_json(entry[key]))} instead of {_format_json(expected[key])}"
 
 
-def as_installed(shape: EntryShape, entry: Mapping[str, Any], wanted: ServerEntry) -> bool:
-    """Whether an entry is what an installation somewhere wrote, with options and nothing else."""
+def as_installed(shape: EntryShape, entry: Mapping[str, Any], expected: ServerEntry) -> bool:
+    """Return whether an installation wrote the entry, with options but without other changes."""
     if (
-        entry.keys() != wanted.value.keys()
+        entry.keys() != expected.value.keys()
         or not is_ours(shape, entry)
-        or not serves_same_repository(shape, entry, wanted)
+        or not serves_same_repository(shape, entry, expected)
     ):
         return False
     start = _start_values(shape, "", []).keys()
-    return all(entry[key] == value for key, value in wanted.value.items() if key not in start)
+    return all(entry[key] == value for key, value in expected.value.items() if key not in start)
 
 
 def find_absolute() -> ServerCommand:
-    """The program of this installation, by its place on this computer."""
+    """Return the program of this installation, by its path on this computer."""
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if (folder / SCRIPT).is_file():
             return ServerCommand(str(folder / SCRIPT), portable=False)
     return ServerCommand(sys.executable, MODULE, portable=False)
 
 
-def _shared(file: ProjectFile, places: Places) -> ServerCommand:
-    """The script: by name if every shell finds it, else by path, in the project or absolute."""
-    found = shutil.which(SCRIPT, path=env.path_without_environment())
-    own = find_absolute()
-    program = Path(own.program)
-    if found and os.path.realpath(found) == os.path.realpath(program):
+def _find_shared(file: ProjectFile, places: Places) -> ServerCommand:
+    """Return the script: by name if every shell finds it, or else by its path.
+
+    The path is relative to the project if the script is in the project.
+    """
+    script = shutil.which(SCRIPT, path=env.path_without_environment())
+    command = find_absolute()
+    program = Path(command.program)
+    if script and os.path.realpath(script) == os.path.realpath(program):
         return ServerCommand(SCRIPT)
     if file.here and program.is_relative_to(places.top):
-        return ServerCommand(f"{file.here}/{program.relative_to(places.top).as_posix()}", own.arguments)
-    return own
+        return ServerCommand(f"{file.here}/{program.relative_to(places.top).as_posix()}", command.arguments)
+    return command
 
 
-def _entry(shape: EntryShape, name: str, command: ServerCommand, options: tuple[str, ...]) -> ServerEntry:
+def _build_entry(shape: EntryShape, name: str, command: ServerCommand, options: tuple[str, ...]) -> ServerEntry:
     fixed = {key: value.format(name=name) if isinstance(value, str) else value for key, value in shape.fixed}
     start = _start_values(shape, command.program, [*command.arguments, *options])
     return ServerEntry(name, {**fixed, **start}, command)
@@ -163,8 +172,8 @@ def _start_values(shape: EntryShape, program: str, arguments: list[str]) -> dict
     return {shape.program: program, shape.arguments: arguments}
 
 
-def _started(shape: EntryShape, entry: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-    """Program and arguments of an entry, if it is one."""
+def _read_start(shape: EntryShape, entry: Mapping[str, Any]) -> tuple[str, list[str]] | None:
+    """Return the program and arguments of an entry; None if it has none."""
     program = entry.get(shape.program)
     arguments = entry.get(shape.arguments, []) if shape.arguments else []
     if shape.arguments is None and isinstance(program, list) and program:
@@ -178,18 +187,21 @@ def _started(shape: EntryShape, entry: Mapping[str, Any]) -> tuple[str, list[str
     return None
 
 
-def _arguments(shape: EntryShape, entry: Mapping[str, Any]) -> list[str]:
-    return (_started(shape, entry) or ("", []))[1]
+def _read_arguments(shape: EntryShape, entry: Mapping[str, Any]) -> list[str]:
+    return (_read_start(shape, entry) or ("", []))[1]
 
 
-def _repository(shape: EntryShape, entry: Mapping[str, Any]) -> str | None:
-    arguments = _arguments(shape, entry)
+def _read_repository(shape: EntryShape, entry: Mapping[str, Any]) -> str | None:
+    arguments = _read_arguments(shape, entry)
     places = [number for number, argument in enumerate(arguments[:-1]) if argument == _REPO]
     return arguments[places[-1] + 1] if places else None
 
 
-def _name_after(top: Path) -> str:
-    """The name of a server for one repository, which every client takes and no format quotes."""
+def _name_server(top: Path) -> str:
+    """Return the name of a server for one repository.
+
+    All clients accept it, and no format quotes it.
+    """
     word = re.sub(r"[^a-z0-9]+", "-", top.name.lower()).strip("-")
     return f"{SERVER}-{word}" if word else SERVER
 
@@ -199,19 +211,25 @@ LINK_ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link", *format_options(Fla
 
 
 def cursor_link() -> str:
-    """https://cursor.com/docs/context/mcp/install-links; by the web, as pages show no other."""
-    config = base64.b64encode(_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}).encode()).decode()
+    """Return a link to a web page, because many pages show only web links.
+
+    See https://cursor.com/docs/context/mcp/install-links.
+    """
+    config = base64.b64encode(_format_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}).encode()).decode()
     return f"https://cursor.com/en/install-mcp?name={SERVER}&config={quote(config, safe='')}"
 
 
 def vscode_link() -> str:
-    """https://code.visualstudio.com/api/extension-guides/ai/mcp: `vscode:mcp/install?` and JSON."""
-    return f"vscode:mcp/install?{quote(_json({'name': SERVER, 'command': LINK_COMMAND, 'args': [*LINK_ARGUMENTS]}), safe='')}"
+    """Return a link of the form `vscode:mcp/install?JSON`.
+
+    See https://code.visualstudio.com/api/extension-guides/ai/mcp.
+    """
+    return f"vscode:mcp/install?{quote(_format_json({'name': SERVER, 'command': LINK_COMMAND, 'args': [*LINK_ARGUMENTS]}), safe='')}"
 
 
 def vscode_page_link() -> str:
-    """The same through a page of its makers, for pages that show no other links."""
-    config = quote(_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}), safe="")
+    """Return the same link through a page of its makers, because many pages show only web links."""
+    config = quote(_format_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}), safe="")
     return f"https://insiders.vscode.dev/redirect/mcp/install?name={SERVER}&config={config}"
 
 
@@ -219,5 +237,5 @@ def _cut_value(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _json(value: object) -> str:
+def _format_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))

@@ -1,13 +1,13 @@
-"""A client's file: read as it is, edited in one place, and replaced only while it is still that.
+"""A client's settings file: read, edited in one place, and replaced only if it has not changed.
 
-A file of the project is never reached through a link: a stranger's repository may have put it
-there, to have another file written. A person's own file may be a link, as many keep theirs in a
-repository of their own: it is changed where it lies, and the link stays.
+A file of the project is never reached through a link, because an untrusted repository could contain
+a link to another file. A personal file can be a link, because many people keep their settings in a
+repository: the target is changed, and the link stays.
 
-An editor adds, changes or removes one entry of one section. Every other byte stays: the comments,
-the order, the line ends. A receipt says what was put into which file of this computer, so that
-exactly that can be taken out again. It holds no text of a person's file, which may have keys of
-services in it: only our entry, what had to be made for it, and the white space that stood there.
+An editor adds, changes or removes one entry of one section. Every other byte stays: comments, order
+and line ends. A receipt records which entry vmrag has added to which file of this computer, so that
+vmrag can remove exactly that entry. It contains no other text of a personal file, which can have
+keys of services: only our entry, what was added for it, and the white space that it replaced.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ TOO_DEEP = f"it is nested deeper than {DEEPEST} levels"
 
 
 class SettingsFile(NamedTuple):
-    """`label`: what it is called to people. `top`: the project that it belongs to; None: a
-    person's own.
+    """A settings file.
+
+    `label` is its name for people. `top` is the project of the file; None for a personal file.
     """
 
     path: Path
@@ -46,11 +47,14 @@ class SettingsFile(NamedTuple):
 
     @property
     def target(self) -> Path:
-        """Where it is written."""
+        """The path to write to."""
         return self.path if self.top else Path(os.path.realpath(self.path))
 
     def read_content(self) -> bytes | None:
-        """None: it is not there. Raises `TextRefused` for what is no file that may be written."""
+        """Return the content; None if the file does not exist.
+
+        Raises `TextRefused` for anything except a writable file.
+        """
         if self.top:
             for folder in self.path.relative_to(self.top).parents[:-1]:
                 if (self.top / folder).is_symlink():
@@ -69,44 +73,50 @@ class SettingsFile(NamedTuple):
         return content
 
     def missing_folders(self) -> tuple[Path, ...]:
-        """Those that are to be made for it, the outermost last."""
+        """Return the folders to create for the file, the outermost last."""
         return tuple(parent for parent in self.target.parents if not parent.exists())
 
     def replace_content(self, before: bytes | None, after: bytes) -> None:
-        """Raises `TextRefused` if it is not any more what was read: its client writes it, too."""
-        self._require(before)
+        """Write the file.
+
+        Raises `TextRefused` if it has changed since: its client also writes it.
+        """
+        self._require_unchanged(before)
         mode = None if before is None else stat.S_IMODE(self.target.stat().st_mode)
         with file_failures():
             write_atomically(self.target, after, mode=mode)
 
     def delete_file(self, before: bytes, folders: tuple[Path, ...]) -> None:
-        """With those of the folders that are empty then."""
-        self._require(before)
+        """Delete the file, and then those of the folders that are empty."""
+        self._require_unchanged(before)
         with file_failures():
             self.target.unlink()
         for folder in folders:
-            with contextlib.suppress(OSError):  # somebody else's file lies in it
+            with contextlib.suppress(OSError):  # the folder contains other files
                 folder.rmdir()
 
-    def _require(self, before: bytes | None) -> None:
+    def _require_unchanged(self, before: bytes | None) -> None:
         if self.read_content() != before:
-            raise TextRefused("it was changed by another program meanwhile")
+            raise TextRefused("another program has changed it")
 
 
-def notes_file() -> Path:
-    """What is remembered of entries, which lie in files of the project and of this person."""
+def find_notes() -> Path:
+    """Return the folder with the receipts for entries in files of projects and of this user."""
     return env.data_home() / "vmrag" / "clients"
 
 
 @contextlib.contextmanager
 def lock_installation() -> Iterator[None]:
-    """One installation at a time. Raises `Busy`."""
-    with locks.hold_exclusive(notes_file() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
+    """Wait for other installations until the block ends. Raises `Busy`."""
+    with locks.hold_exclusive(find_notes() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
         yield
 
 
 class InstallReceipt(Record, frozen=True):
-    """`new`: there was no file, and for its sake `folders` were made, the innermost first."""
+    """A record of an added entry.
+
+    `new`: vmrag created the file, and `folders`, the innermost first.
+    """
 
     file: str
     name: str
@@ -117,30 +127,32 @@ class InstallReceipt(Record, frozen=True):
 
 
 def find_receipt(path: Path, name: str) -> InstallReceipt | None:
-    """None: this computer has not put the entry there, or knows no more of it."""
+    """Return the receipt of an entry; None if this computer has not added it or the receipt is
+    lost.
+    """
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(_place(path, name).read_bytes(), type=InstallReceipt)
+        return msgspec.json.decode(_receipt_path(path, name).read_bytes(), type=InstallReceipt)
     return None
 
 
 def keep_receipt(receipt: InstallReceipt) -> None:
-    write_atomically(_place(Path(receipt.file), receipt.name), format_json(receipt).encode())
+    write_atomically(_receipt_path(Path(receipt.file), receipt.name), format_json(receipt).encode())
 
 
 def drop_receipt(path: Path, name: str) -> None:
-    _place(path, name).unlink(missing_ok=True)
+    _receipt_path(path, name).unlink(missing_ok=True)
 
 
-def _place(path: Path, name: str) -> Path:
+def _receipt_path(path: Path, name: str) -> Path:
     digest = hashlib.sha256(f"{path}\0{name}".encode(errors="surrogateescape")).hexdigest()
-    return notes_file() / f"{digest[:32]}.json"
+    return find_notes() / f"{digest[:32]}.json"
 
 
 Entry = Mapping[str, Any]
 
 
 class TextRefused(Exception):
-    """The text cannot be read, or not be edited. `reason` completes `FILE is left as it is: …`."""
+    """The text cannot be read or edited. `reason` is the end of `cannot edit FILE: …`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -148,38 +160,39 @@ class TextRefused(Exception):
 
 
 class Addition(Record, frozen=True):
-    """What was made with an entry, so that its removal can undo that, too.
-
-    `made`: the outermost thing that was not there. `blank`: the white space that stood in its
-    place; for a document, all of the former text.
-    """
+    """What vmrag added with an entry, so that the removal of the entry can undo it."""
 
     made: Literal["entry", "section", "document"] = "entry"
+    """The outermost part that did not exist."""
     blank: str = ""
+    """The white space in its place before; for a document, the whole earlier text."""
 
 
 class Editor(Protocol):
-    """One format. All functions raise `TextRefused`.
+    """An editor for one format. All functions raise `TextRefused`.
 
-    The caller compares what `read` finds before and after: an editor need not foresee every way
-    in which a person can write a file.
+    The caller compares the values before and after a change, so an editor need not expect every way
+    to write a file.
     """
 
     def read_values(self, text: str) -> dict[str, Any]:
-        """All values of the text."""
+        """Return all values of the text."""
 
     def add_entry(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
-        """The text with an entry that is not there."""
+        """Return the text with a new entry, and what was added."""
 
     def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
-        """The text with these values in place of those that the entry has."""
+        """Return the text with these values of the entry."""
 
     def remove_entry(self, text: str, section: str, name: str, added: Addition | None) -> str:
-        """The text without the entry; None: nothing is known of how it came there."""
+        """Return the text without the entry.
+
+        `added` None: it is unknown how the entry was added.
+        """
 
 
 class Replacement(NamedTuple):
-    """Characters `start` to `end` of a text become `written`."""
+    """`written` replaces the characters `start` to `end` of a text."""
 
     start: int
     end: int
@@ -187,10 +200,10 @@ class Replacement(NamedTuple):
 
 
 def apply_changes(text: str, changes: Iterable[Replacement]) -> str:
-    """The text after changes that do not overlap; of two at one place, the first stands first."""
+    """Return the text after changes that do not overlap. Changes at one place keep their order."""
     ordered = sorted(changes, key=lambda change: change.start)
-    for each in ordered[::-1]:
-        text = text[: each.start] + each.written + text[each.end :]
+    for change in ordered[::-1]:
+        text = text[: change.start] + change.written + text[change.end :]
     return text
 
 
@@ -198,5 +211,6 @@ def line_end(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def not_built_so(section: str) -> TextRefused:
-    return TextRefused(f"{section} is not built as that client's file is")
+def build_structure_error(section: str) -> TextRefused:
+    """Return the error for a file without the structure of the client's file."""
+    return TextRefused(f"{section} does not have the structure of that client's file")

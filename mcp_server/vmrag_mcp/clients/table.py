@@ -1,6 +1,6 @@
-"""Every MCP client that is known: the one table from which all else about them follows.
+"""Every known MCP client. All facts about a client are in this table.
 
-`source` of a client is where its makers, or its own code, say what stands here.
+`source` of a client is where its makers, or its own code, document these facts.
 """
 
 from __future__ import annotations
@@ -16,68 +16,66 @@ FileFormat = Literal["json", "jsonc", "toml", "yaml"]
 
 
 class EntryShape(Record, frozen=True):
-    """How a client writes the server that it starts.
-
-    `arguments` None: they stand in one list with the program. `fixed`: what else an entry has;
-    `{name}` stands for its name.
-    """
+    """The form in which a client writes a server's command."""
 
     program: str = "command"
     arguments: str | None = "args"
+    """The key of the arguments; None if they are in one list with the program."""
     fixed: tuple[tuple[str, str | int | bool], ...] = ()
+    """Other members of an entry. `{name}` is replaced by the entry's name."""
 
 
 class ProjectFile(Record, frozen=True):
-    """A file below the project's folder, for everybody who works there.
-
-    `names`: the first that is there counts, else the first of all. `here`: how the client writes
-    the project's folder; None: it starts servers there. `told`: the server gets the folder as an
-    argument, because the client starts it anywhere and does not say.
-    """
+    """A file below the project's folder, for everyone who works there."""
 
     names: tuple[str, ...]
+    """The first existing file is used, or else the first of all."""
     here: str | None = None
+    """The client's variable for the project's folder; None: it starts servers in that folder."""
     told: bool = False
+    """The server gets the folder as an argument, because the client does not start it there."""
 
 
 class PersonalFile(Record, frozen=True):
-    """A file of this user, for all projects; `mac` where it is another one there.
+    """A file of this user, for all projects. `mac` has its names on macOS, if they differ.
 
-    `{config}` is the folder of `XDG_CONFIG_HOME`, `{codex}` that of `CODEX_HOME`, `~` the home.
-    `finds`: a server learns from the client which project is open: it is started there, or asks
-    for the roots. Otherwise the entry names one repository, and is called after it.
+    `{config}` is the folder of `XDG_CONFIG_HOME`, `{codex}` the folder of `CODEX_HOME`, and `~` the
+    home.
     """
 
     names: tuple[str, ...]
     mac: tuple[str, ...] = ()
     finds: bool = False
+    """The client tells the server which project is open, by the current folder or by roots.
+    Otherwise the entry names one repository, and its name contains the repository's name.
+    """
 
     def list_paths(self) -> tuple[Path, ...]:
-        return tuple(map(_path, self.mac if self.mac and sys.platform == "darwin" else self.names))
+        return tuple(map(_resolve_path, self.mac if self.mac and sys.platform == "darwin" else self.names))
 
 
 class McpClient(Record, frozen=True):
-    """`section` of its files holds the servers.
-
-    `programs`: what it is started by; `folders`: what it makes when it is first started. By one of
-    them it is known to be installed. `next_step`: what a person does then. `rules`: the files of
-    instructions that it reads instead of `AGENTS.md`.
-    """
+    """A client."""
 
     title: str
     source: str
     section: str
+    """The section of its files that contains the servers."""
     format: FileFormat = "json"
     shape: EntryShape = EntryShape()
     project: ProjectFile | None = None
     personal: PersonalFile | None = None
     programs: tuple[str, ...] = ()
+    """Programs that start it. If one exists, the client is installed."""
     folders: tuple[str, ...] = ()
+    """Folders that it creates when it first starts. If one exists, the client is installed."""
     next_step: str = "Restart the client"
+    """The next step of a person after the installation."""
     rules: tuple[str, ...] = ()
+    """Files of instructions that it reads instead of `AGENTS.md`."""
 
     def list_signs(self) -> tuple[Path, ...]:
-        return tuple(map(_path, self.folders))
+        return tuple(map(_resolve_path, self.folders))
 
 
 _TYPED = EntryShape(fixed=(("type", "stdio"),))
@@ -85,7 +83,7 @@ _TYPED = EntryShape(fixed=(("type", "stdio"),))
 CLIENTS: dict[str, McpClient] = {
     "claude-code": McpClient(
         "Claude Code",
-        "https://code.claude.com/docs/en/mcp (project scope; the user scope lies in ~/.claude.json, which the program itself rewrites)",
+        "https://code.claude.com/docs/en/mcp (project scope; the user scope is ~/.claude.json, which the program itself rewrites)",
         "mcpServers",
         shape=_TYPED,
         project=ProjectFile((".mcp.json",), here="${CLAUDE_PROJECT_DIR:-.}"),
@@ -226,7 +224,7 @@ CLIENTS: dict[str, McpClient] = {
 }
 
 
-def _path(text: str) -> Path:
+def _resolve_path(text: str) -> Path:
     folders = {"{config}": env.config_home(), "{codex}": env.codex_home(), "~": env.user_home()}
     for name, folder in folders.items():
         if text == name or text.startswith(f"{name}/"):

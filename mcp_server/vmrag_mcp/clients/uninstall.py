@@ -1,4 +1,4 @@
-"""Take this server out of the files of MCP clients."""
+"""Remove this server from the files of MCP clients."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from vmrag_mcp.options import Flags
 
 
 class ClientUninstallReport(Record, frozen=True):
-    """`removed`: the entry was removed.
-
-    `kept`: why an entry of that name stays: it was changed by hand, or it is not ours; otherwise
-    empty. `rules`: the files from which the section for agents was removed.
-    """
+    """The result of a removal."""
 
     client: str
     file: str
     removed: bool
+    """The entry was removed."""
     kept: Literal["", "changed", "foreign"] = ""
+    """Why an entry of that name stays: it was changed by hand, or it is not ours.
+    Otherwise empty.
+    """
     shared: bool = True
     rules: tuple[RulesFile, ...] = ()
+    """The files from which the section for agents was removed."""
 
 
 class ClientRemovals(Record, frozen=True):
-    """What was done for each client in whose files the server could stand."""
+    """The results for all clients whose files can have the server."""
 
     clients: tuple[ClientUninstallReport, ...]
     refused: tuple[ClientRefusal, ...]
@@ -66,7 +67,7 @@ def uninstall_server(
 
 def _serves_project(places: Places, name: str) -> bool:
     with contextlib.suppress(TextRefused):
-        return not _absent(locate_installation(places, name, "project", Flags()))
+        return not _is_absent(locate_installation(places, name, "project", Flags()))
     return False
 
 
@@ -80,25 +81,25 @@ def _remove_rules(changes: list[RulesChange]) -> tuple[RulesFile, ...]:
 def _uninstall_server(
     directory: Path, name: str, scope: Scope | None, *, dry_run: bool = False
 ) -> ClientUninstallReport:
-    """Take our server out of a client's file, and leave every other byte of it.
+    """Remove our server from a client's file, and keep every other byte of it.
 
-    An entry that a person changed since, and one that is not ours, stay. `dry_run`: change nothing,
-    and return the same report. Raises as `install`.
+    An entry that was changed by hand and an entry that is not ours stay. `dry_run` changes nothing,
+    and returns the same report. Raises `GitRepositoryMissing` and `UsageInvalid`.
     """
     installation = locate_installation(plumbing.locate_work_tree(directory), name, scope, Flags())
     try:
-        if _absent(installation):
+        if _is_absent(installation):
             return ClientUninstallReport(
                 name, installation.file.label, removed=False, shared=bool(installation.file.top)
             )
         if dry_run:
-            return _uninstall(installation, dry_run=True)
+            return _remove_entry(installation, dry_run=True)
         with lock_installation():
-            return _uninstall(installation)
+            return _remove_entry(installation)
     except TextRefused as refused:
         raise UsageInvalid(
-            f"{installation.file.label} is left as it is: {refused.reason}.",
-            hint=f"Delete {installation.wanted.name!r} below {installation.client.section!r} in it.",
+            f"cannot edit {installation.file.label}: {refused.reason}.",
+            hint=f"delete {installation.wanted.name!r} below {installation.client.section!r} in the file",
             file=installation.file.label,
         ) from refused
 
@@ -106,22 +107,23 @@ def _uninstall_server(
 def uninstall_all(
     directory: Path, scope: Scope | None = None, *, everywhere: bool = True, dry_run: bool = False, rules: bool = False
 ) -> ClientRemovals:
-    """`uninstall` for every client, from the project's file and the person's, as `scope` says.
+    """Remove our server for every client, from the files of the project and of the user.
 
-    What is not there is not named. `everywhere` False: an entry stays that serves whatever project
-    is open. `dry_run`: change nothing. `rules`: as in `uninstall`.
+    `scope` restricts the removal to one of them. Clients without the server are not in the result.
+    With `everywhere=False`, an entry stays if it serves any open project. `dry_run` changes
+    nothing. `rules` is as in `uninstall_server`.
     """
     scopes: tuple[Scope, ...] = (scope,) if scope else ("project", "person")
-    done: list[ClientUninstallReport] = []
+    reports: list[ClientUninstallReport] = []
     failures: tuple[ClientRefusal, ...] = ()
-    for each in scopes:
+    for current in scopes:
         names = [
             name
             for name, client in CLIENTS.items()
-            if has_file(client, each) and (everywhere or each == "project" or not _serves_all(client))
+            if has_file(client, current) and (everywhere or current == "project" or not _serves_all(client))
         ]
-        some, refused = for_each(names, functools.partial(_uninstall_from, directory, each, dry_run=dry_run))
-        done += [report for report in some if report.removed or report.kept == "changed"]
+        results, refused = for_each(names, functools.partial(_uninstall_from, directory, current, dry_run=dry_run))
+        reports += [report for report in results if report.removed or report.kept == "changed"]
         failures += refused
     edited: tuple[RulesFile, ...] = ()
     try:
@@ -130,14 +132,14 @@ def uninstall_all(
         edited = planned if dry_run else _remove_rules(changes)
     except UsageInvalid as error:
         failures += (ClientRefusal("", error.code, error.message, error.hint),)
-    return ClientRemovals(tuple(done), failures, edited)
+    return ClientRemovals(tuple(reports), failures, edited)
 
 
-def _absent(installation: Installation) -> bool:
-    """Whether nothing is to be done: then nothing is locked, either."""
-    _, client, file, wanted = installation
-    there = install.find_entry(client.format, install.decode_text(file.read_content()), client.section, wanted.name)
-    return there is None and settings_file.find_receipt(file.target, wanted.name) is None
+def _is_absent(installation: Installation) -> bool:
+    """Return whether there is nothing to remove. Then no lock is needed."""
+    _, client, file, ours = installation
+    entry = install.find_entry(client.format, install.decode_text(file.read_content()), client.section, ours.name)
+    return entry is None and settings_file.find_receipt(file.target, ours.name) is None
 
 
 def _serves_all(client: McpClient) -> bool:
@@ -148,28 +150,28 @@ def _uninstall_from(directory: Path, scope: Scope, name: str, *, dry_run: bool) 
     return _uninstall_server(directory, name, scope, dry_run=dry_run)
 
 
-def _uninstall(installation: Installation, *, dry_run: bool = False) -> ClientUninstallReport:
-    key, client, file, wanted = installation
+def _remove_entry(installation: Installation, *, dry_run: bool = False) -> ClientUninstallReport:
+    key, client, file, ours = installation
     report = ClientUninstallReport(key, file.label, removed=False, shared=file.top is not None)
     before = file.read_content()
     text = install.decode_text(before)
-    there = install.find_entry(client.format, text, client.section, wanted.name)
-    receipt = settings_file.find_receipt(file.target, wanted.name)
-    if (before is None or there is None) and dry_run:
+    entry = install.find_entry(client.format, text, client.section, ours.name)
+    receipt = settings_file.find_receipt(file.target, ours.name)
+    if (before is None or entry is None) and dry_run:
         return report
-    if before is None or there is None:
-        settings_file.drop_receipt(file.target, wanted.name)
+    if before is None or entry is None:
+        settings_file.drop_receipt(file.target, ours.name)
         return report
-    if not install.serves_here(installation, there):
+    if not install.serves_here(installation, entry):
         return msgspec.structs.replace(report, kept="foreign")
-    if there != receipt.entry if receipt else not server_command.as_installed(client.shape, there, wanted):
+    if entry != receipt.entry if receipt else not server_command.as_installed(client.shape, entry, ours):
         return msgspec.structs.replace(report, kept="changed")
     if dry_run:
         return msgspec.structs.replace(report, removed=True)
-    after = install.without_entry(client.format, text, client.section, wanted.name, receipt.added if receipt else None)
+    after = install.without_entry(client.format, text, client.section, ours.name, receipt.added if receipt else None)
     if receipt and receipt.new and not after.strip():
         file.delete_file(before, tuple(map(Path, receipt.folders)))
     else:
         file.replace_content(before, after.encode())
-    settings_file.drop_receipt(file.target, wanted.name)
+    settings_file.drop_receipt(file.target, ours.name)
     return msgspec.structs.replace(report, removed=True)

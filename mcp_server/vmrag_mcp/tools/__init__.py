@@ -1,5 +1,5 @@
-"""The tools, a module a topic; `registry.TOOLSETS` says which toolset a module belongs to.
+"""The tools, with one module for each topic. `registry.CORE` lists the modules of each toolset.
 
-A tool checks the rules of its own arguments, calls `vmrag_link.ops`, and puts the report into the
-record of `results` that clients know.
+A tool checks its own arguments, calls `vmrag_link.ops`, and puts the report into the record of
+`results` that clients know.
 """

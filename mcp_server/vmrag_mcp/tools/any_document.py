@@ -1,4 +1,4 @@
-"""One document of any table by its id: for libraries, issue logs and documents about tools."""
+"""Read or delete one document of any table by its id: of libraries, issue logs and tools."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; default: all")]
 @tool("R", of_files=True, alias_of="chroma_get_documents")
 def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswer[WholeDocument]:
     """Read a whole document of a library, issue log or tool by its id."""
-    found = call.accept_read(by_id.get_document(call.ws, doc_id, table))
-    call.add_quoted([(found.library, found.doc_id)])
-    return ToolAnswer(found, message=f"{found.title!r} in {found.library!r}.")
+    document = call.accept_read(by_id.get_document(call.ws, doc_id, table))
+    call.add_quoted([(document.library, document.doc_id)])
+    return ToolAnswer(document, message=f"{document.title!r} in {document.library!r}.")
 
 
 @tool("WD", of_files=True, alias_of="chroma_delete_documents")
@@ -39,12 +39,12 @@ def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> Delete
     """Delete a document of a library, issue log or tool by its id. chroma_delete_documents
     deletes several.
     """
-    done = by_id.delete_document(call.ws, doc_id, table)
-    gone = outcome.stored_report(call, done)
+    result = by_id.delete_document(call.ws, doc_id, table)
+    deleted = outcome.stored_report(call, result)
     return DeleteDocumentResult(
         status="deleted",
-        doc_id=gone.doc_id,
-        deleted_chunks=gone.chunks,
-        table=gone.table,
-        message=f"{gone.doc_id!r} is deleted from {gone.collection!r}{outcome.describe_commit(call, done, 'that')}.",
+        doc_id=deleted.doc_id,
+        deleted_chunks=deleted.chunks,
+        table=deleted.table,
+        message=f"Deleted {deleted.doc_id!r} from {deleted.collection!r}{outcome.describe_commit(call, result, 'that')}.",
     )

@@ -1,4 +1,4 @@
-"""Collections: what there is, and making, changing and removing them."""
+"""Collections: list, create, change and delete them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CollectionKind = Literal["chroma", "issues", "knowledge", "library", "compoundin
 
 
 class CollectionEntry(Record, frozen=True):
-    """`tenant` and `database` are Chroma's."""
+    """A collection. `tenant` and `database` are Chroma's."""
 
     name: str
     metadata: dict[str, Any]
@@ -36,7 +36,7 @@ class CollectionEntry(Record, frozen=True):
 
 
 class ChromaListCollectionsResult(ToolResult, frozen=True):
-    """`total_count` counts all that match, not the page."""
+    """Collections. `total_count` counts all matches, not only the page."""
 
     collections: list[CollectionEntry]
     total_count: int
@@ -46,9 +46,10 @@ class ChromaListCollectionsResult(ToolResult, frozen=True):
 
 
 class ChromaGetCollectionInfoResult(ToolResult, frozen=True):
-    """`metadata`: the user's own keys, and those that say how the index is made.
+    """The settings of a collection.
 
-    `id`: a UUID made of the name; Chroma's own differs in every store.
+    `metadata` has the user's own keys, and keys about the index. `id` is a UUID derived from the
+    name; Chroma's own id differs in every store.
     """
 
     name: str
@@ -66,7 +67,10 @@ class ChromaGetCollectionInfoResult(ToolResult, frozen=True):
 
 
 class CreatedCollection(Record, frozen=True):
-    """`created` is false for one that was there."""
+    """A collection.
+
+    `created` is false if it already existed. * chroma_list_collections look=read_page
+    """
 
     name: str
     id: str
@@ -113,21 +117,24 @@ def chroma_list_collections(
 ) -> ChromaListCollectionsResult:
     """List the collections of the checked-out commit with their numbers of documents."""
 
-    def look(rows: TextSource, here: AnswerOrigin) -> tuple[AnswerOrigin, int, list[CollectionEntry]]:
-        found = [
+    def look(rows: TextSource, origin: AnswerOrigin) -> tuple[AnswerOrigin, int, list[CollectionEntry]]:
+        matching = [
             collection
-            for collection in rows.list_collections(here.at)
+            for collection in rows.list_collections(origin.at)
             if name_contains.lower() in collection.name.lower()
         ]
-        page = found[offset:][: limit or None]
+        page = matching[offset:][: limit or None]
         return (
-            here,
-            len(found),
-            [_collection_entry(each, rows.count_documents(here.at, collection=each.name)) for each in page],
+            origin,
+            len(matching),
+            [
+                _collection_entry(collection, rows.count_documents(origin.at, collection=collection.name))
+                for collection in page
+            ],
         )
 
-    here, total, rows = reading.read_texts(call.ws, None, look)
-    call.set_origin(here)
+    origin, total, rows = reading.read_texts(call.ws, None, look)
+    call.set_origin(origin)
     return ChromaListCollectionsResult(
         collections=rows,
         total_count=total,
@@ -138,14 +145,14 @@ def chroma_list_collections(
     )
 
 
-def _collection_entry(each: Collection, documents: int) -> CollectionEntry:
+def _collection_entry(collection: Collection, documents: int) -> CollectionEntry:
     return CollectionEntry(
-        name=each.name,
-        metadata=shown_metadata(each),
+        name=collection.name,
+        metadata=shown_metadata(collection),
         tenant=TENANT,
         database=DATABASE,
         document_count=documents,
-        kind=each.kind,  # type: ignore[arg-type]  # the engine stores no other
+        kind=collection.kind,  # type: ignore[arg-type]  # the engine stores no other
     )
 
 
@@ -157,33 +164,33 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
     """Show the settings of a collection: metadata, embedding function, chunking and size.
     Searching does not need them.
     """
-    at, found = read_indexed(call.find_readable(collection_name), collection_name)
-    call.set_origin(at)
-    each = found.collection
-    effective = {"embedding_model": each.embedding_model, **found.hnsw}
+    origin, indexed = read_indexed(call.find_readable(collection_name), collection_name)
+    call.set_origin(origin)
+    collection = indexed.collection
+    effective = {"embedding_model": collection.embedding_model, **indexed.hnsw}
     return ChromaGetCollectionInfoResult(
-        name=each.name,
-        id=collection_id(each.name),
-        metadata=shown_metadata(each) | effective,
+        name=collection.name,
+        id=collection_id(collection.name),
+        metadata=shown_metadata(collection) | effective,
         tenant=TENANT,
         database=DATABASE,
-        document_count=found.documents,
-        chunk_count=found.chunks,
-        snapshot=found.snapshot,
-        embedding_function=each.embedding_function,
-        embedding_dimensions=each.embedding_dimensions,
-        chunking=each.chunking,
-        index_status=found.status,
-        message=f"Collection {each.name!r} has {plural(found.documents, 'document')}.",
+        document_count=indexed.documents,
+        chunk_count=indexed.chunks,
+        snapshot=indexed.snapshot,
+        embedding_function=collection.embedding_function,
+        embedding_dimensions=collection.embedding_dimensions,
+        chunking=collection.chunking,
+        index_status=indexed.status,
+        message=f"Collection {collection.name!r} has {plural(indexed.documents, 'document')}.",
     )
 
 
 @tool("R", of_files=True)
 def chroma_get_collection_count(call: Call, *, collection_name: CollectionName) -> ToolAnswer[CollectionSize]:
     """Count the documents of a collection."""
-    at, found = index_status.read_size(call.find_readable(collection_name), collection_name)
-    call.set_origin(at)
-    return ToolAnswer(found, message=f"Collection {found.collection_name!r} has {plural(found.count, 'document')}.")
+    origin, size = index_status.read_size(call.find_readable(collection_name), collection_name)
+    call.set_origin(origin)
+    return ToolAnswer(size, message=f"Collection {size.collection_name!r} has {plural(size.count, 'document')}.")
 
 
 @tool("W")
@@ -210,7 +217,7 @@ def chroma_create_collection(
 ) -> ChromaCreateCollectionResult:
     """Create a collection for documents that fit into no existing collection."""
     stores.require_versioned(call.ws, collection_name)
-    done = writes.create_collection(
+    result = writes.create_collection(
         call.ws,
         collection_name,
         metadata=metadata or {},
@@ -218,21 +225,21 @@ def chroma_create_collection(
         chunking=chunking,
         get_or_create=get_or_create,
     )
-    made = call.accept_write(done)
-    each = made.collection
-    if not made.created and metadata:
-        call.warn("IGNORED_SETTING", f"Collection {each.name!r} exists; the metadata given was not taken over.")
-    if made.created and made.ignored:
-        call.warn("IGNORED_SETTING", f"Recorded, but of no effect: {', '.join(made.ignored)}.")
-    made_id = collection_id(each.name)
-    message = f"Collection {each.name!r} exists."
-    if made.created:
-        message = f"Collection {each.name!r} is created{call.format_tail('dolt_commit keeps it')}."
+    report = call.accept_write(result)
+    collection = report.collection
+    if not report.created and metadata:
+        call.warn("IGNORED_SETTING", f"Collection {collection.name!r} already exists; its metadata was not changed.")
+    if report.created and report.ignored:
+        call.warn("IGNORED_SETTING", f"Stored, but without effect: {', '.join(report.ignored)}.")
+    new_id = collection_id(collection.name)
+    message = f"Collection {collection.name!r} already exists."
+    if report.created:
+        message = f"Created collection {collection.name!r}{call.format_tail('dolt_commit keeps it')}."
     return ChromaCreateCollectionResult(
-        collection=CreatedCollection(each.name, made_id, made.created),
-        name=each.name,
-        id=made_id,
-        metadata=shown_metadata(each),
+        collection=CreatedCollection(collection.name, new_id, report.created),
+        name=collection.name,
+        id=new_id,
+        metadata=shown_metadata(collection),
         message=message,
     )
 
@@ -247,17 +254,15 @@ def chroma_modify_collection(
 ) -> ChromaModifyCollectionResult:
     """Rename a collection or replace its metadata. Its documents stay."""
     stores.require_stored(call.ws, collection_name)
-    landed = writes.modify_collection(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
-    done = call.accept_write(landed)
-    if done.unapplied:
-        call.warn(
-            "IGNORED_SETTING", f"The index that is there keeps what it was made with: {', '.join(done.unapplied)}."
-        )
-    changed = [what for what, so in (("name", done.renamed), ("metadata", done.described)) if so]
+    result = writes.modify_collection(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
+    report = call.accept_write(result)
+    if report.unapplied:
+        call.warn("IGNORED_SETTING", f"The existing index keeps its old settings: {', '.join(report.unapplied)}.")
+    changed = [name for name, is_changed in (("name", report.renamed), ("metadata", report.described)) if is_changed]
     return ChromaModifyCollectionResult(
-        collection=DescribedCollection(done.collection.name, shown_metadata(done.collection)),
-        changes=CollectionChanges.from_report(done),
-        message=f"Collection {done.collection.name!r}: changed {' and '.join(changed) or 'nothing'}.",
+        collection=DescribedCollection(report.collection.name, shown_metadata(report.collection)),
+        changes=CollectionChanges.from_report(report),
+        message=f"Collection {report.collection.name!r}: changed {' and '.join(changed) or 'nothing'}.",
     )
 
 
@@ -267,13 +272,13 @@ def chroma_delete_collection(
 ) -> ChromaDeleteCollectionResult:
     """Delete a collection and all its documents if the user wants that. Other branches keep it."""
     stores.require_stored(call.ws, collection_name)
-    landed = writes.delete_collection(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
-    done = call.accept_write(landed)
-    kept = f" What was never committed of it is kept in revision {done.kept}." if done.kept else ""
-    count = plural(done.documents, "document")
+    result = writes.delete_collection(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
+    report = call.accept_write(result)
+    note = f" Its uncommitted documents are kept in revision {report.kept}." if report.kept else ""
+    count = plural(report.documents, "document")
     return ChromaDeleteCollectionResult(
-        deleted_collection=done.name,
-        documents_deleted=done.documents,
+        deleted_collection=report.name,
+        documents_deleted=report.documents,
         status="success",
-        message=f"Deleted {done.name!r} with {count}{call.format_tail('dolt_reset restores what was committed')}.{kept}",
+        message=f"Deleted {report.name!r} with {count}{call.format_tail('dolt_reset restores what was committed')}.{note}",
     )

@@ -1,5 +1,6 @@
-"""What differs between two places in the knowledge base, and the rows of changed documents that
-other tools list, too.
+"""The differences between two places in the knowledge base.
+
+Other tools also list changed documents as these entries.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Summary(DerivedRecord, frozen=True, rename={"removed": "deleted"}):
 
 
 class TextDiff(Record, frozen=True, omit_defaults=True):
-    """A document's text on both sides, and both values of each key of metadata that differs."""
+    """The text of a document on both sides, and both values of each changed key of the metadata."""
 
     metadata_changes: dict[str, dict[str, Any]]
     content_before: Annotated[str | None, Meta(description="change_type is modified or deleted")] = None
@@ -43,7 +44,7 @@ class TextDiff(Record, frozen=True, omit_defaults=True):
 
 
 class ChangedCollection(Record, frozen=True, omit_defaults=True):
-    """A collection's own row; the documents of one that was renamed are no changes."""
+    """A change of a collection itself. Documents of a renamed collection are not changes."""
 
     name: str
     change_type: Literal["added", "modified", "deleted", "renamed"]
@@ -81,7 +82,7 @@ class DiffEntry(ChangeEntry, frozen=True):
 
     @property
     def weight(self) -> int:
-        """Characters of its JSON."""
+        """Number of characters as JSON."""
         return len(msgspec.json.encode(self).decode())
 
     @property
@@ -90,9 +91,10 @@ class DiffEntry(ChangeEntry, frozen=True):
 
 
 class GetDiffResult(ToolResult, frozen=True):
-    """`from_commit`, `to_commit`: null for WORKING alone.
+    """The documents that differ.
 
-    `summary` counts all documents that differ, not the page.
+    `from_commit` and `to_commit` are null only for WORKING. `summary` counts all documents that
+    differ, not only the page.
     """
 
     from_ref: str
@@ -106,13 +108,13 @@ class GetDiffResult(ToolResult, frozen=True):
 
 
 TEXT = 2000
-"""Characters of a text that is shown."""
+"""Maximum number of characters of a shown text."""
 
 _TYPES: dict[ChangeKind, ChangeType] = {"added": "added", "modified": "modified", "removed": "deleted"}
 
 
 class Changes(Record, frozen=True):
-    """A diff whose renamed collections are left out of `diff.documents`."""
+    """A diff whose `diff.documents` leaves out renamed collections."""
 
     diff: Diff
     collections: tuple[ChangedCollection, ...]
@@ -136,119 +138,118 @@ def get_diff(
     """Compare two commits, or a commit with the uncommitted documents: list the documents and
     collections that differ.
     """
-    here, ws = call.find_origin(), call.ws
-    old, new = (revparse.resolve_tool_at(ws, name, here) for name in (from_ref, to_ref))
-    found = find_changes(ws.engine, old, new)
+    origin, ws = call.find_origin(), call.ws
+    old, new = (revparse.resolve_tool_at(ws, name, origin) for name in (from_ref, to_ref))
+    changes = find_changes(ws.engine, old, new)
     kinds = {collection.name: collection.kind for at in (old, new) for collection in ws.engine.list_collections(at)}
     if table:
         if table not in kinds and stores.is_made_of_files(ws, table):
             raise TableMissing(
-                f"The collection {table!r} is made of files of this repository, and git compares these.",
-                hint="vmrag diff   (shows both: files, and documents that are stored)",
+                f"collection {table!r} contains files of this repository, which git compares.",
+                hint="vmrag diff   (shows files and stored documents)",
                 table=table,
                 tables=list(TABLES),
                 collections=sorted(kinds),
             )
-        found = _of_table(found, table, kinds)
+        changes = _select_table(changes, table, kinds)
     rows = build_entries(
         ws.engine,
-        found.diff,
-        found.diff.documents[offset:][:limit],
+        changes.diff,
+        changes.diff.documents[offset:][:limit],
         texts=limit if include_content else 0,
         characters=call.behaviour.page_chars,
         kinds=kinds,
     )
-    total = found.diff.changes.total
+    total = changes.diff.changes.total
     return GetDiffResult(
         from_ref=from_ref,
         to_ref=to_ref,
-        from_commit=_commit(from_ref, old),
-        to_commit=_commit(to_ref, new),
-        summary=Summary.from_report(found.diff.changes),
+        from_commit=_commit_at(from_ref, old),
+        to_commit=_commit_at(to_ref, new),
+        summary=Summary.from_report(changes.diff.changes),
         documents=rows,
         has_more=offset + len(rows) < total,
-        collections=list(found.collections) or UNSET,
+        collections=list(changes.collections) or UNSET,
         message=f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
     )
 
 
 def find_changes(engine: Engine, old: At | None, new: At) -> Changes:
-    """What turns the place `old` (None: nothing) into `new`."""
-    found = diff.diff_documents(engine, old, new)
-    renamed = diff.renamed_collections(found)
+    """Return the changes from the place `old` to `new`. Without `old`, everything is new."""
+    difference = diff.diff_documents(engine, old, new)
+    renamed = diff.renamed_collections(difference)
     moved = {*renamed, *renamed.values()}
     collections = (
         ChangedCollection(collection.key, "renamed", renamed[collection.key])
         if collection.key in renamed
         else ChangedCollection(collection.key, _TYPES[collection.kind])
-        for collection in found.collections
+        for collection in difference.collections
         if collection.key not in renamed.values()
     )
-    left = tuple(document for document in found.documents if document.key[0] not in moved)
-    return Changes(msgspec.structs.replace(found, documents=left), tuple(collections))
+    documents = tuple(document for document in difference.documents if document.key[0] not in moved)
+    return Changes(msgspec.structs.replace(difference, documents=documents), tuple(collections))
 
 
-def _of_table(found: Changes, table: str, kinds: dict[str, str]) -> Changes:
-    """The part about one of `TABLES`, or about one collection. Raises `TableMissing`."""
+def _select_table(changes: Changes, table: str, kinds: dict[str, str]) -> Changes:
+    """Return the changes of one of `TABLES` or of one collection. Raises `TableMissing`."""
     names = {table} if table in kinds else {name for name, kind in kinds.items() if table_of(kind) == table}
     if table not in kinds and table not in TABLES:
         raise TableMissing(
-            f"There is no table and no collection {table[:80]!r}.",
-            hint=f"Tables: {', '.join(TABLES)}; collections: {', '.join(sorted(kinds)) or 'none'}",
+            f"no such table or collection: {table[:80]!r}.",
+            hint=f"use a table ({', '.join(TABLES)}) or a collection ({', '.join(sorted(kinds)) or 'none'})",
             table=table,
             tables=list(TABLES),
             collections=sorted(kinds),
         )
-    left = tuple(document for document in found.diff.documents if document.key[0] in names)
+    documents = tuple(document for document in changes.diff.documents if document.key[0] in names)
     rows = tuple(
-        collection for collection in found.collections if collection.name in names or collection.old_name in names
+        collection for collection in changes.collections if collection.name in names or collection.old_name in names
     )
-    return Changes(msgspec.structs.replace(found.diff, documents=left), rows)
+    return Changes(msgspec.structs.replace(changes.diff, documents=documents), rows)
 
 
 def build_entries(
     engine: Engine,
-    found: Diff,
+    difference: Diff,
     selected: Sequence[HeaderChange],
     *,
     texts: int = 0,
     characters: int | None = None,
     kinds: dict[str, str] | None = None,
 ) -> list[DiffEntry]:
-    """The selected changes as rows, the first `texts` of them with their texts.
+    """Return the selected changes as entries, the first `texts` of them with their texts.
 
-    At least one row, and no more than `characters` allow.
-
-    `kinds`: of the collections, where the table of each document is wanted.
+    The list has at least one entry, and at most `characters` characters. With the `kinds` of the
+    collections, the entries have the table of each document.
     """
     rows: list[DiffEntry] = []
-    left = characters
-    read = diff.read_sides(diff.stored_texts(engine, found.old, found.new), selected[:texts])
+    room = characters
+    read = diff.read_sides(diff.stored_texts(engine, difference.old, difference.new), selected[:texts])
     for number, change in enumerate(selected):
-        row = _with_text(*next(read)) if number < texts else _listed(change)
-        if left is not None:
-            left -= row.weight
-            if left < 0 and rows:
+        row = _build_text_entry(*next(read)) if number < texts else _build_entry(change)
+        if room is not None:
+            room -= row.weight
+            if room < 0 and rows:
                 break
         table = "" if kinds is None else table_of(kinds.get(row.collection, ""))
         rows.append(msgspec.structs.replace(row, table=table))
     return rows
 
 
-def _listed(change: HeaderChange) -> DiffEntry:
+def _build_entry(change: HeaderChange) -> DiffEntry:
     header = change.header
     return DiffEntry(header.collection, header.doc_id, _TYPES[change.kind], header.title, table="")
 
 
-def _with_text(change: HeaderChange, old: Document | None, new: Document | None) -> DiffEntry:
-    sides = [None if each is None else each.content for each in (old, new)]
-    text = TextDiff(_metadata_changes(old, new), *(None if side is None else side[:TEXT] for side in sides))
+def _build_text_entry(change: HeaderChange, old: Document | None, new: Document | None) -> DiffEntry:
+    sides = [None if side is None else side.content for side in (old, new)]
+    text = TextDiff(_compare_metadata(old, new), *(None if side is None else side[:TEXT] for side in sides))
     cut = any(side and len(side) > TEXT for side in sides)
-    return msgspec.structs.replace(_listed(change), diff=text, truncated=cut or UNSET)
+    return msgspec.structs.replace(_build_entry(change), diff=text, truncated=cut or UNSET)
 
 
-def _metadata_changes(old: Document | None, new: Document | None) -> dict[str, dict[str, Any]]:
-    before, after = _metadata(old), _metadata(new)
+def _compare_metadata(old: Document | None, new: Document | None) -> dict[str, dict[str, Any]]:
+    before, after = _parse_metadata(old), _parse_metadata(new)
     return {
         name: {"before": before.get(name), "after": after.get(name)}
         for name in sorted(before.keys() | after.keys())
@@ -256,9 +257,9 @@ def _metadata_changes(old: Document | None, new: Document | None) -> dict[str, d
     }
 
 
-def _metadata(document: Document | None) -> dict[str, Any]:
+def _parse_metadata(document: Document | None) -> dict[str, Any]:
     return parse_metadata(document) if document else {}
 
 
-def _commit(name: str, at: object) -> str | None:
+def _commit_at(name: str, at: object) -> str | None:
     return at if isinstance(at, str) and name != revparse.WORKING else None

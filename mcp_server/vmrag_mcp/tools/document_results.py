@@ -13,16 +13,16 @@ WithDocuments = Meta(description="include has documents")
 WithMetadatas = Meta(description="include has metadatas")
 WithDistances = Meta(description="include has distances, and mode is not keyword")
 WithEmbeddings = Meta(description="include has embeddings")
-FileLines = Meta(description="of a file whose lines are the document's")
+FileLines = Meta(description="the document consists of lines of a file")
 OfFile = Meta(description="kind of the collection is source")
-OfTree = Meta(description="the lines are those of a file of the repository")
+OfTree = Meta(description="the lines are lines of a file in the repository")
 Weak = Meta(description="no passage shares a rare word with the question, and none is near it")
 Packing = Meta(description="max_tokens or neighbours was given")
 Truncated = Annotated[bool | UnsetType, Meta(description="the document was cut to 2000 characters")]
 
 
 class PeekedDocument(Record, frozen=True):
-    """`truncated`: the text was cut."""
+    """A document in a glance at a collection. `truncated`: the text was cut."""
 
     id: str
     document: str
@@ -46,15 +46,16 @@ class ChromaPeekCollectionResult(ToolResult, frozen=True):
 
 
 class FileMatch(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What a chunk of a file says of its place (`PassagePlace`): `path` is that below the top of
-    the work tree, `lines` are its first and its last one there. `heading`: those above it, with
-    ` > ` between.
+    """The place of a chunk in a file (`PassagePlace`).
+
+    `path` is relative to the top of the work tree. `lines` are the first and the last line there.
+    `heading` has the headings above the chunk, with ` > ` between them.
     """
 
     path: Annotated[str, OfFile] = ""
     lines: Annotated[list[int] | None, FileLines] = None
-    symbol: Annotated[str, Meta(description="of a file of code")] = ""
-    heading: Annotated[str, Meta(description="of a file with headings")] = ""
+    symbol: Annotated[str, Meta(description="the file is code")] = ""
+    heading: Annotated[str, Meta(description="the file has headings")] = ""
     uncommitted: Annotated[str, Meta(description="the file differs from the commit")] = ""
 
 
@@ -62,10 +63,10 @@ AlsoIn = Meta(description="languages of translations and paths of copies")
 
 
 class QueryMatch(FileMatch, frozen=True):
-    """A chunk. `id` is its document's where that has no other chunk."""
+    """A chunk. Its `id` is the id of its document if the document has no other chunk."""
 
     id: str
-    collection: Annotated[str | UnsetType, Meta(description="no collection was named")] = UNSET
+    collection: Annotated[str | UnsetType, Meta(description="the call names no collection")] = UNSET
     document: Annotated[str | UnsetType, WithDocuments] = UNSET
     truncated: Truncated = UNSET
     metadata: Annotated[dict[str, Any] | UnsetType, WithMetadatas] = UNSET
@@ -76,7 +77,7 @@ class QueryMatch(FileMatch, frozen=True):
 
 
 class QueryMatches(Record, frozen=True):
-    """Of one text, best first."""
+    """The matches of one text, best first."""
 
     query: str
     matches: list[QueryMatch]
@@ -84,28 +85,30 @@ class QueryMatches(Record, frozen=True):
 
 
 class QueryPassage(Record, frozen=True, kw_only=True):
-    """Lines of a document, as they are in it (`workspace.answers.packing.PackedPassage`)."""
+    """Unchanged lines of a document (`packing.PackedPassage`)."""
 
     collection: str
     path: Annotated[str | UnsetType, OfTree] = UNSET
     lines: Annotated[list[int] | UnsetType, OfTree] = UNSET
-    id: Annotated[str | UnsetType, Meta(description="path is not there")] = UNSET
-    symbol: Annotated[str | UnsetType, Meta(description="of code")] = UNSET
+    id: Annotated[str | UnsetType, Meta(description="path is absent")] = UNSET
+    symbol: Annotated[str | UnsetType, Meta(description="the passage is code")] = UNSET
     signature: Annotated[str | UnsetType, Meta(description="a long symbol or a table begins above")] = UNSET
-    heading: Annotated[str | UnsetType, Meta(description="of a text with headings")] = UNSET
+    heading: Annotated[str | UnsetType, Meta(description="the text has headings")] = UNSET
     commit: Annotated[str | UnsetType, OfFile] = UNSET
-    revision: Annotated[str | UnsetType, Meta(description="of a stored document")] = UNSET
+    revision: Annotated[str | UnsetType, Meta(description="the document is stored")] = UNSET
     uncommitted: Annotated[str | UnsetType, Meta(description="the file differs from the commit")] = UNSET
     outdated: Annotated[str | UnsetType, Meta(description="changed files or lines that the note cites")] = UNSET
     also_in: Annotated[list[str] | UnsetType, AlsoIn] = UNSET
-    cut: Annotated[str | UnsetType, Meta(description="it does not hold whole lines, or was cut to fit")] = UNSET
+    cut: Annotated[str | UnsetType, Meta(description="the passage has partial lines, or was cut to fit")] = UNSET
     text: str
 
 
 class ChromaQueryDocumentsResult(ToolResult, frozen=True):
-    """`ids` and `distances` hold the matches of `results` in their order, which is that of `mode`.
-    `collection_name` is null where all collections were searched. With max_tokens all three are
-    empty, and `passages` have about so many `tokens` together.
+    """The matches of all texts.
+
+    `ids` and `distances` contain the matches of `results` in their order, which is the order of
+    `mode`. `collection_name` is null if all collections were searched. With max_tokens, the three
+    lists are empty, and `passages` have about `tokens` tokens together.
     """
 
     collection_name: str | None
@@ -119,7 +122,7 @@ class ChromaQueryDocumentsResult(ToolResult, frozen=True):
 
 
 class FoundDocument(Record, frozen=True):
-    """`embedding`: a vector for each chunk."""
+    """A document. `embedding` has a vector for each chunk."""
 
     id: str
     document: Annotated[str | UnsetType, WithDocuments] = UNSET
@@ -128,7 +131,7 @@ class FoundDocument(Record, frozen=True):
 
 
 class ChromaGetDocumentsResult(ToolResult, frozen=True):
-    """`missing_ids` name nothing."""
+    """The documents of a page. `missing_ids` are ids without a document."""
 
     collection_name: str
     documents: list[FoundDocument]
@@ -145,7 +148,7 @@ class ChromaAddDocumentsResult(ToolResult, frozen=True):
 
 
 class ChromaUpdateDocumentsResult(ToolResult, frozen=True):
-    """`unchanged_ids`: documents that were like that already."""
+    """The changed documents. `unchanged_ids` are documents that already had these values."""
 
     collection_name: str
     documents_updated: int

@@ -1,4 +1,4 @@
-"""Documents: looking at them, asking for what is near, adding, changing and deleting."""
+"""Documents: list, read, search, add, change and delete them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from vmrag_mcp.tools import document_results as answers
 from vmrag_mcp.tools import outcome
 
 PEEKED = 500
-"""Characters of a text in a glance at a collection."""
+"""Maximum number of characters of each text in a glance at a collection."""
 
 LISTED = 2000
-"""Characters of a text in an answer that lists several."""
+"""Maximum number of characters of each text in a list of matches."""
 
 N_RESULTS = 5
-"""Matches of a text, where nobody says how many."""
+"""Default number of matches of a text."""
 
 Queries = Annotated[
     list[str], Given("questions or words to search for", least=1, most=100, full=True, longest=LONGEST_QUERY)
@@ -140,16 +140,16 @@ def chroma_query_documents(
     named = None if everywhere else names[0]
     if report.packed:
         return _pack_passages(call, report, report.packed, named, where_found)
-    call.add_quoted((each.collection, each.doc_id) for found in report.matches for each in found)
-    results = _that_fit(
+    call.add_quoted((match.collection, match.doc_id) for matches in report.matches for match in matches)
+    results = _limit_matches(
         call,
         [
             answers.QueryMatches(
                 text,
-                [_make_match(report, number, at, include, named=everywhere) for at in range(len(found))],
+                [_build_match(report, number, at, include, named=everywhere) for at in range(len(matches))],
                 weak=True if report.weak[number] else UNSET,
             )
-            for number, (text, found) in enumerate(zip(query_texts, report.matches, strict=True))
+            for number, (text, matches) in enumerate(zip(query_texts, report.matches, strict=True))
         ],
     )
     with_distances = "distances" in include and report.cosines is not None
@@ -164,8 +164,10 @@ def chroma_query_documents(
 
 
 def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRequest | None:
-    """Neighbours come in passages. These are never longer than an answer may be: the best of them
-    would be left out.
+    """Return the request for passages; None if the caller wants chunks.
+
+    Neighbours are part of passages. A passage is never longer than an answer can be, because the
+    best passage would otherwise be left out.
     """
     if max_tokens is None and not neighbours:
         return None
@@ -173,7 +175,7 @@ def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRe
     if max_tokens and max_tokens > room:
         call.warn(
             "IGNORED_SETTING",
-            f"max_tokens is at most {room:,} here (mcp.page_chars); {max_tokens:,} was taken as that.",
+            f"max_tokens can be at most {room:,} (mcp.page_chars); used {room:,} instead of {max_tokens:,}.",
         )
     return PackRequest(min(max_tokens or room, room), neighbours)
 
@@ -188,14 +190,14 @@ def _pack_passages(
         mode=report.mode,
         results=[],
         ids=[],
-        passages=[_passage(passage) for passage in packed.passages],
+        passages=[_build_passage(passage) for passage in packed.passages],
         tokens=packed.tokens,
         weak=True if all(report.weak) else UNSET,
         message=f"{plural(len(packed.passages), 'passage')} from {where_found}, about {packed.tokens:,} tokens{more}.",
     )
 
 
-def _passage(packed: PackedPassage) -> answers.QueryPassage:
+def _build_passage(packed: PackedPassage) -> answers.QueryPassage:
     of_file = packed.path is not None
     return answers.QueryPassage(
         collection=packed.collection,
@@ -215,8 +217,8 @@ def _passage(packed: PackedPassage) -> answers.QueryPassage:
     )
 
 
-def _that_fit(call: Call, results: list[answers.QueryMatches]) -> list[answers.QueryMatches]:
-    """As many texts, with as many of their matches, as an answer holds; one match at least."""
+def _limit_matches(call: Call, results: list[answers.QueryMatches]) -> list[answers.QueryMatches]:
+    """Return as many texts and matches as fit into an answer, with at least one match."""
     room = call.behaviour.page_chars
     kept: list[answers.QueryMatches] = []
     for text in results:
@@ -230,20 +232,20 @@ def _that_fit(call: Call, results: list[answers.QueryMatches]) -> list[answers.Q
             kept.append(answers.QueryMatches(text.query, matches, text.weak))
         if len(matches) < len(text.matches):
             break
-    if left := sum(len(result.matches) for result in results) - sum(len(each.matches) for each in kept):
+    if left_out := sum(len(result.matches) for result in results) - sum(len(result.matches) for result in kept):
         texts = f" and {plural(len(results) - len(kept), 'text')}" * (len(kept) < len(results))
         call.warn(
             "LEFT_OUT",
             f"The answer would be longer than {call.behaviour.page_chars:,} characters (mcp.page_chars); left out: "
-            f"{plural(left, 'match')}{texts}. Fewer texts at a time, or a smaller n_results, show them.",
+            f"{plural(left_out, 'match')}{texts}. Send fewer texts at a time, or a smaller n_results.",
         )
     return kept
 
 
-def _make_match(
+def _build_match(
     report: SimilarReport, text: int, at: int, include: Sequence[str], *, named: bool
 ) -> answers.QueryMatch:
-    """The match `at` of a text."""
+    """Return a match of the text with this number."""
     hit, place = report.matches[text][at], report.places[text][at]
     texts = "documents" in include
     cosine = report.cosines[text][at] if report.cosines and "distances" in include else None
@@ -265,7 +267,9 @@ def _make_match(
 
 
 def format_chunk_id(hit: Hit) -> str:
-    """A chunk's id as clients see it: its document's, where that has no other."""
+    """Return a chunk's id for clients: the id of its document if the document has no
+    other chunk.
+    """
     return hit.doc_id if hit.chunks == 1 else chunk_id(hit.doc_id, hit.chunk)
 
 
@@ -282,8 +286,8 @@ def chroma_get_documents(
     offset: Offset = 0,
 ) -> answers.ChromaGetDocumentsResult:
     """Read whole documents by ids or filters, or list a collection page by page."""
-    wanted = PageRequest(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
-    page = read_page(call, collection_name, Selection(ids, where, where_document), wanted)
+    request = PageRequest(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
+    page = read_page(call, collection_name, Selection(ids, where, where_document), request)
     rows = [
         answers.FoundDocument(
             id=item.name,
@@ -303,21 +307,21 @@ def chroma_get_documents(
     )
 
 
-def read_page(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
-    """For all tools that get documents."""
-    page = document_selection.get_page(call.find_readable(name), name, selection, wanted)
+def read_page(call: Call, name: str, selection: Selection, request: PageRequest) -> DocumentPage:
+    """Return a page of documents, for all tools that get documents."""
+    page = document_selection.get_page(call.find_readable(name), name, selection, request)
     call.set_origin(page.origin)
     call.add_quoted((page.collection.name, item.doc_id) for item in page.items)
     return page
 
 
 def describe_page(page: DocumentPage, offset: int) -> str:
-    """What a page says of itself."""
+    """Return the message about a page."""
     count = f"{len(page.items)} of {page.total} documents"
     if not page.has_more(offset):
         return f"{count}."
-    why = "; the texts of more would not fit into one answer" if page.cut else ""
-    return f"{count}{why}; more with offset={offset + len(page.items)}."
+    reason = "; more texts would not fit into one answer" if page.cut else ""
+    return f"{count}{reason}; more with offset={offset + len(page.items)}."
 
 
 @tool("W", of_files=True)
@@ -332,32 +336,35 @@ def chroma_add_documents(
     """Store new documents in a collection, all or none. Searches find them at once. dolt_commit
     makes a revision of them.
     """
-    _same_length(documents=documents, ids=ids, metadatas=metadatas)
+    _require_same_length(documents=documents, ids=ids, metadatas=metadatas)
     new = [
         NewDocument(text, ids[number] if ids else None, metadatas[number] if metadatas else {})
         for number, text in enumerate(documents)
     ]
-    ids, done = store_documents(call, collection_name, new)
-    name = done.report.collection
+    ids, result = store_documents(call, collection_name, new)
+    name = result.report.collection
     return answers.ChromaAddDocumentsResult(
         collection_name=name,
         documents_added=len(ids),
         ids=ids,
-        chunks_created=done.chunks,
-        message=f"{plural(len(ids), 'document')} added to {name!r}{outcome.describe_commit(call, done, 'them')}.",
+        chunks_created=result.chunks,
+        message=f"{plural(len(ids), 'document')} added to {name!r}{outcome.describe_commit(call, result, 'them')}.",
     )
 
 
 def store_documents(
     call: Call, name: str, new: Sequence[NewDocument], *, follow: bool = True
 ) -> tuple[list[str], WriteResult[PutCounts]]:
-    """For all tools that add: the ids of what is new now, in the order given."""
+    """Store new documents, for all tools that add.
+
+    Returns their ids in the given order, and the result.
+    """
     if not call.ws.sources.find_writable(name):
         stores.require_versioned(call.ws, name, [document.doc_id for document in new if document.doc_id])
     documents = new_documents(new)
-    done = put_documents(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
-    outcome.warn_pending(call, done)
-    return [each.doc_id for each in documents], done
+    result = put_documents(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
+    outcome.warn_pending(call, result)
+    return [document.doc_id for document in documents], result
 
 
 @tool("WO", of_files=True)
@@ -377,9 +384,9 @@ def chroma_update_documents(
     """
     if documents is None and metadatas is None and embeddings is None:
         raise UsageInvalid(
-            "Nothing says what is to change.", hint="Give documents, metadatas or embeddings.", parameter="documents"
+            "no changes are given.", hint="send documents, metadatas or embeddings", parameter="documents"
         )
-    _same_length(ids=ids, documents=documents, metadatas=metadatas, embeddings=embeddings)
+    _require_same_length(ids=ids, documents=documents, metadatas=metadatas, embeddings=embeddings)
     nothing = [None] * len(ids)
     changes = [
         DocumentUpdate(name, text, metadata, embedding)
@@ -389,8 +396,11 @@ def chroma_update_documents(
     ]
     report = change_documents(call, collection_name, changes).report
     if any(embeddings or ()):
-        call.warn("CUSTOM_EMBEDDING", "The embeddings are this machine's; building the index again replaces them.")
-    unchanged = f", {len(report.unchanged)} were like that already." if report.unchanged else "."
+        call.warn(
+            "CUSTOM_EMBEDDING",
+            "The embeddings are only in the index of this machine; rebuilding the index replaces them.",
+        )
+    unchanged = f", {len(report.unchanged)} unchanged." if report.unchanged else "."
     return answers.ChromaUpdateDocumentsResult(
         collection_name=report.collection,
         documents_updated=len(report.ids),
@@ -401,12 +411,12 @@ def chroma_update_documents(
 
 
 def change_documents(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
-    """For all tools that change documents."""
+    """Change documents, for all tools that do."""
     if not call.ws.sources.find_writable(name):
         stores.require_versioned(call.ws, name, [change.name for change in changes])
-    done = update_documents(call.ws, name, changes)
-    outcome.warn_pending(call, done)
-    return done
+    result = update_documents(call.ws, name, changes)
+    outcome.warn_pending(call, result)
+    return result
 
 
 @tool("WD", of_files=True)
@@ -423,15 +433,15 @@ def chroma_delete_documents(
     """
     if not call.ws.sources.find_writable(collection_name):
         stores.require_stored(call.ws, collection_name, ids or ())
-    done = remove_selected(call.find_store(collection_name), collection_name, Selection(ids, where, where_document))
-    report = outcome.stored_report(call, done)
-    missing = f"; {len(report.missing_ids)} ids name nothing" if report.missing_ids else ""
+    result = remove_selected(call.find_store(collection_name), collection_name, Selection(ids, where, where_document))
+    report = outcome.stored_report(call, result)
+    missing = f"; {len(report.missing_ids)} ids not found" if report.missing_ids else ""
     count = plural(report.documents_deleted, "document")
     return ToolAnswer(report, message=f"{count} deleted from {report.collection_name!r}{missing}.")
 
 
-def _same_length(**lists: Sequence[Any] | None) -> None:
-    lengths = {name: len(each) for name, each in lists.items() if each is not None}
+def _require_same_length(**lists: Sequence[Any] | None) -> None:
+    lengths = {name: len(values) for name, values in lists.items() if values is not None}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-        raise LengthMismatch(f"The lists must be equally long: {said}.", lengths=lengths)
+        counts = ", ".join(f"{name} has {count}" for name, count in lengths.items())
+        raise LengthMismatch(f"the lists must have the same length: {counts}.", lengths=lengths)

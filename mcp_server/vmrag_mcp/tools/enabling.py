@@ -1,4 +1,4 @@
-"""Switch on a toolset for the client that is running."""
+"""Enable a toolset for the connected client."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def enable_toolset(tools: EnabledTools, agreed: Collection[str], *, toolset: str
 
 def _describe_tools(shown: dict[str, ToolInfo], now: ToolSelection) -> Iterator[str]:
     """Yield each tool with its parameters, and the reason for each unusual name."""
-    for name, each in shown.items():
-        required = each.schema.get("required", ())
-        parameters = [key if key in required else f"{key}?" for key in each.schema["properties"]]
+    for name, info in shown.items():
+        required = info.schema.get("required", ())
+        parameters = [key if key in required else f"{key}?" for key in info.schema["properties"]]
         yield f"on: {name}({', '.join(parameters)})"
-    for name, each in shown.items():
-        usual = f"{now.choice.prefix}{each.name}"
-        if usual != name and usual in now.tools:
-            yield f"{name} is {usual} of the toolset {each.toolsets[0]}: the name {usual} keeps its meaning"
+    for name, info in shown.items():
+        common_name = f"{now.choice.prefix}{info.name}"
+        if common_name != name and common_name in now.tools:
+            yield f"{name} is {common_name} of the toolset {info.toolsets[0]}, because another tool has the name {common_name}"
 
 
 def _describe_missing(toolset: str, asks: list[str], now: ToolSelection) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the knowledge base was, and where it stands: status, branches, commits."""
+"""The state and history of the knowledge base: status, branches and commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vmrag_mcp.tools import history_results as results
 from vmrag_mcp.tools.diff import ChangeEntry, Changes, Summary
 
 LISTED = 1000
-"""Documents of one commit, or uncommitted ones, that are named."""
+"""Maximum number of listed documents of one commit, or of uncommitted documents."""
 
 
 @tool("RN", title="Knowledge base status")
@@ -48,32 +48,35 @@ def dolt_status(
 
 
 def find_uncommitted(call: Call) -> Changes:
-    """Follows the pin first."""
-    here = call.find_origin()
-    return diff.find_changes(call.ws.engine, here.revision, here.at)
+    """Follow the pin, and return the uncommitted changes."""
+    origin = call.find_origin()
+    return diff.find_changes(call.ws.engine, origin.revision, origin.at)
 
 
 def status_result(
     call: Call, changes: Changes, remote: Upstream | None, *, connected: bool | None
 ) -> results.StatusResult:
-    """`connected`: whether the remote answers, None where it was not asked."""
-    ws, here = call.ws, call.find_origin()
+    """Return the status.
+
+    `connected`: whether the remote answers, or None if it was not contacted.
+    """
+    ws, origin = call.ws, call.find_origin()
     merge = conflict_rows.find_open_merge(ws)
     if merge and merge.problem:
         call.warn("NOTE", merge.problem)
-    apart = kb_status.count_ahead_behind(ws, here, remote)
+    distance = kb_status.count_ahead_behind(ws, origin, remote)
     return results.StatusResult(
         engine=ws.engine.name,
-        branch=here.kb.branch,
-        commit=results.CommitSummary.from_report(ws.engine.read_revision(here.revision)),
+        branch=origin.kb.branch,
+        commit=results.CommitSummary.from_report(ws.engine.read_revision(origin.revision)),
         remote=results.RemoteStatus(remote.name, remote.url, connected) if remote else None,
         local_changes=results.LocalChangesSummary(not changes.is_empty, Summary.from_report(changes.diff.changes)),
-        sync_state=results.SyncState.from_report(apart),
+        sync_state=results.SyncState.from_report(distance),
         merge_in_progress=merge is not None,
         conflicts=list(merge.conflicts) if merge else [],
-        index=kb_status.build_index_block(ws, here),
-        link=kb_status.build_pin_status(ws, here),
-        message=_status_message(here, changes, apart, merge),
+        index=kb_status.build_index_block(ws, origin),
+        link=kb_status.build_pin_status(ws, origin),
+        message=_status_message(origin, changes, distance, merge),
     )
 
 
@@ -81,7 +84,7 @@ def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> results.Un
     documents, summary = changes.diff.documents, Summary.from_report(changes.diff.changes)
     if not verbose:
         return results.UncommittedDocuments(not changes.is_empty, summary)
-    # Each is named twice.
+    # The answer names each document twice.
     room = call.behaviour.page_chars // 2
     listed = diff.build_entries(call.ws.engine, changes.diff, documents[:LISTED], characters=room)
     if more := len(documents) - len(listed):
@@ -92,21 +95,21 @@ def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> results.Un
     return results.UncommittedDocuments(
         not changes.is_empty,
         summary,
-        documents=[each.doc_id for each in listed],
-        changes=[ChangeEntry.from_report(each) for each in listed],
+        documents=[entry.doc_id for entry in listed],
+        changes=[ChangeEntry.from_report(entry) for entry in listed],
     )
 
 
-def _status_message(here: AnswerOrigin, changes: Changes, apart: AheadBehind, merge: OpenMerge | None) -> str:
-    where = f"On {here.kb.branch!r}" if here.kb.branch else "On no branch"
+def _status_message(origin: AnswerOrigin, changes: Changes, distance: AheadBehind, merge: OpenMerge | None) -> str:
+    place = f"On {origin.kb.branch!r}" if origin.kb.branch else "Not on a branch"
     total = len(changes.diff.documents)
-    parts = [f"{where} at {here.revision[:7]}", f"{plural(total, 'uncommitted document')}"]
+    parts = [f"{place} at {origin.revision[:7]}", f"{plural(total, 'uncommitted document')}"]
     if changes.collections and not total:
-        parts.append("a collection is changed")
-    if apart.ahead or apart.behind:
-        parts.append(f"{apart.ahead} ahead of and {apart.behind} behind the remote")
+        parts.append("a changed collection")
+    if distance.ahead or distance.behind:
+        parts.append(f"{distance.ahead} ahead of and {distance.behind} behind the remote")
     if merge:
-        parts.append(f"a merge is open with {plural(len(merge.conflicts), 'conflict')}")
+        parts.append(f"a merge in progress with {plural(len(merge.conflicts), 'conflict')}")
     return f"{', '.join(parts)}."
 
 
@@ -118,12 +121,12 @@ def dolt_branches(
     filter: Annotated[str, Given("glob such as feature/*")] = "",  # noqa: A002  the clients' name
 ) -> results.DoltBranchesResult:
     """List the local and remote branches of the knowledge base."""
-    found = branches.list_branches(call.ws, call.find_origin(), local=include_local, pattern=filter)
-    if found.doubt:
-        call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
-    rows = [results.ListedBranch.from_report(branch) for branch in found.branches]
+    listed = branches.list_branches(call.ws, call.find_origin(), local=include_local, pattern=filter)
+    if listed.doubt:
+        call.warn("STALE_REFS", f"The remote's branches are from the last fetch: {listed.doubt}")
+    rows = [results.ListedBranch.from_report(branch) for branch in listed.branches]
     return results.DoltBranchesResult(
-        current_branch=found.current, branches=rows, total_count=len(rows), message=f"{plural(len(rows), 'branch')}."
+        current_branch=listed.current, branches=rows, total_count=len(rows), message=f"{plural(len(rows), 'branch')}."
     )
 
 
@@ -140,11 +143,11 @@ def dolt_commits(
     """List the commits of a branch, newest first, with author, message and numbers of changed
     documents.
     """
-    here, ws = call.find_origin(), call.ws
-    wanted = made_between(_moment("since", since), _moment("until", until, end=True))
-    start = revparse.resolve_tool_branch_rev(ws, branch, here) if branch else here.revision
-    page = list_log(ws, start, limit=limit, offset=offset, matches=wanted)
-    name = branch or here.kb.branch
+    origin, ws = call.find_origin(), call.ws
+    is_wanted = made_between(_parse_time("since", since), _parse_time("until", until, end=True))
+    start = revparse.resolve_tool_branch_rev(ws, branch, origin) if branch else origin.revision
+    page = list_log(ws, start, limit=limit, offset=offset, matches=is_wanted)
+    name = branch or origin.kb.branch
     return results.DoltCommitsResult(
         branch=name,
         commits=[results.CommitWithStats.from_report(entry) for entry in page.entries],
@@ -154,8 +157,8 @@ def dolt_commits(
     )
 
 
-def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
-    """As `clock.moment`; None for an empty text."""
+def _parse_time(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
+    """Return the time of a parameter; None for an empty text. Raises `UsageInvalid`."""
     if not text:
         return None
     try:
@@ -163,7 +166,7 @@ def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | No
     except ValueError:
         raise UsageInvalid(
             f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
-            hint=f"Send {parameter} as 2026-01-31.",
+            hint=f"send {parameter} as 2026-01-31",
             parameter=parameter,
             value=text,
         ) from None
@@ -178,14 +181,14 @@ def dolt_show(
     diff_limit: Annotated[int, Given("maximum number of documents with texts", low=1, high=100, clamped=True)] = 10,
 ) -> results.DoltShowResult:
     """Show one commit: the documents that it changed and the branches that contain it."""
-    here, ws = call.find_origin(), call.ws
-    shown = results.CommitWithParent.from_report(read_info(ws.engine, revparse.resolve_tool_rev(ws, commit, here)))
-    found = diff.find_changes(ws.engine, shown.parent, shown.revision)
-    documents = found.diff.documents
+    origin, ws = call.find_origin(), call.ws
+    shown = results.CommitWithParent.from_report(read_info(ws.engine, revparse.resolve_tool_rev(ws, commit, origin)))
+    changed = diff.find_changes(ws.engine, shown.parent, shown.revision)
+    documents = changed.diff.documents
     total = len(documents)
     rows = diff.build_entries(
         ws.engine,
-        found.diff,
+        changed.diff,
         documents[:LISTED],
         texts=diff_limit if include_diff else 0,
         characters=call.behaviour.page_chars,
@@ -194,15 +197,15 @@ def dolt_show(
         between = f"from_ref={shown.parent}, to_ref={shown.revision}, offset={len(rows)}"
         call.warn("NOTE", f"{more} more documents were changed{call.format_tail(f'get_diff lists them: {between}')}.")
     changes = results.CommitChanges(
-        summary=Summary.from_report(found.diff.changes),
+        summary=Summary.from_report(changed.diff.changes),
         documents=[row.in_commit for row in rows],
         diff_truncated=total > min(diff_limit, len(rows)) if include_diff else UNSET,
-        collections=list(found.collections) or UNSET,
+        collections=list(changed.collections) or UNSET,
     )
     return results.DoltShowResult(
         commit=shown,
         changes=changes,
-        branches=revisions.list_holding_heads(ws.engine, shown.revision, branches.list_heads(ws, here)),
+        branches=revisions.list_holding_heads(ws.engine, shown.revision, branches.list_heads(ws, origin)),
         message=f"{shown.short} {shown.message.partition(chr(10))[0]!r} changed {plural(total, 'document')}.",
     )
 
@@ -217,17 +220,17 @@ def dolt_find(
     limit: Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)] = 10,
 ) -> results.DoltFindResult:
     """Find commits of the knowledge base by the start of a hash or by part of a message."""
-    here, ws = call.find_origin(), call.ws
-    heads = {**branches.list_heads(ws, here), "HEAD": here.revision}
+    origin, ws = call.find_origin(), call.ws
+    heads = {**branches.list_heads(ws, origin), "HEAD": origin.revision}
     if branch:
-        heads = {branch: revparse.resolve_tool_branch_rev(ws, branch, here)}
-    found = revisions.find_commits(
+        heads = {branch: revparse.resolve_tool_branch_rev(ws, branch, origin)}
+    matches = revisions.find_commits(
         ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,)
     )
-    total = len(found)
+    total = len(matches)
     return results.DoltFindResult(
         query=query,
-        results=[results.CommitMatch.from_report(each) for each in found[:limit]],
+        results=[results.CommitMatch.from_report(match) for match in matches[:limit]],
         total_found=total,
         message=f"{plural(total, 'commit')} found.",
     )

@@ -1,4 +1,4 @@
-"""Commits as tools show them, and the results of tools that show where knowledge stands."""
+"""Results of the tools that show the state and commits of the knowledge base."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CommitSummary(DerivedRecord, frozen=True, rename=_COMMIT):
 
 
 class CommitWithParent(CommitSummary, frozen=True, rename={"parent": "parent_hash"}):
-    """`parent`: the first one; None of the first commit, as `log.info` has it."""
+    """A commit with its first parent; None for the first commit."""
 
     parent: str | None
 
@@ -47,7 +47,7 @@ class CommitMatch(CommitSummary, frozen=True, rename={"match": "match_type"}):
 
 
 class RemoteStatus(Record, frozen=True):
-    """`connected`: whether it answered; null where it was not asked."""
+    """A remote. `connected`: whether it answered, or null if it was not contacted."""
 
     name: str
     url: str
@@ -55,7 +55,7 @@ class RemoteStatus(Record, frozen=True):
 
 
 class LocalChangesSummary(Record, frozen=True):
-    """`has_changes` also where a collection alone was changed, which counts as no document."""
+    """Uncommitted changes. `has_changes` is also true if only a collection itself was changed."""
 
     has_changes: bool
     summary: Summary
@@ -75,8 +75,10 @@ class SyncState(DerivedRecord, frozen=True):
 
 
 class StatusResult(ToolResult, frozen=True):
-    """`branch` is null while a revision is read that no branch was made for. `engine`: what stores
-    the knowledge base, doltlite or dolt.
+    """The status of the knowledge base.
+
+    `branch` is null at a revision without a branch. `engine` is the engine that stores the
+    knowledge base, doltlite or dolt.
     """
 
     whole_kb = True
@@ -108,7 +110,7 @@ _BRANCH = {"current": "is_current", "local": "is_local", "remote": "is_remote", 
 
 
 class ListedBranch(DerivedRecord, frozen=True, omit_defaults=True, rename=_BRANCH):
-    """A local branch and the remote's of that name are one."""
+    """A branch. A local branch and the remote's branch with the same name are one entry."""
 
     name: str
     current: bool
@@ -133,7 +135,10 @@ class DoltCommitsResult(ToolResult, frozen=True):
 
 
 class CommitChanges(Record, frozen=True):
-    """`diff_truncated`: more documents changed than are shown with their texts."""
+    """The changes of a commit.
+
+    `diff_truncated`: more documents changed than are shown with texts.
+    """
 
     summary: Summary
     documents: list[DocumentInCommit]
@@ -142,7 +147,7 @@ class CommitChanges(Record, frozen=True):
 
 
 class DoltShowResult(ToolResult, frozen=True):
-    """`branches`: those that hold the commit."""
+    """A commit. `branches` contain it."""
 
     commit: CommitWithParent
     changes: CommitChanges
@@ -150,7 +155,7 @@ class DoltShowResult(ToolResult, frozen=True):
 
 
 class DoltFindResult(ToolResult, frozen=True):
-    """`total_found` counts beyond the limit."""
+    """Matching commits. `total_found` also counts matches above the limit."""
 
     query: str
     results: list[CommitMatch]

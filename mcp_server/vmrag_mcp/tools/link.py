@@ -1,4 +1,4 @@
-"""Which commit of the knowledge base belongs to a commit of the code."""
+"""Links between commits of the code and of the knowledge base."""
 
 from __future__ import annotations
 
@@ -44,26 +44,27 @@ def dolt_link_git(
     for warning in report.warnings:
         call.warn(warning.code, warning.message)
     made, written = report.link, report.bidirectional
-    message = f"Git commit {made.git_commit[:7]} is linked to {made.dolt_commit[:7]} of the knowledge base."
+    message = f"Linked git commit {made.git_commit[:7]} to {made.dolt_commit[:7]} of the knowledge base."
     if written.staged:
-        message += f" {link_file} is staged: it will be part of the next git commit."
+        message += f" {link_file} is staged for the next git commit."
     return ToolAnswer(LinkedCommit.from_report(report), message=message)
 
 
 def _require_allowed(call: Call, git_repo_path: str) -> Path:
-    """In the work tree, or where this machine's person lets agents go.
+    """Return the path of the repository to link.
 
-    A link file is written there, and git follows its configuration.
+    It must be in the work tree, or in a folder that this machine's user allows. A link file is
+    written there, and git uses its configuration.
     """
     places = call.ws.places
     if "\0" in git_repo_path:
-        raise UsageInvalid("A path holds no NUL.", parameter="git_repo_path", value=git_repo_path)
+        raise UsageInvalid("the path contains a NUL character.", parameter="git_repo_path", value=git_repo_path)
     path = places.top / git_repo_path
-    real = Path(os.path.realpath(path))  # a ring of links is not followed
+    real = Path(os.path.realpath(path))  # accepts circular links
     if real.is_relative_to(os.path.realpath(places.top)) or address.is_below_root(places, path):
         return path
     raise AccessDenied(
-        f"{git_repo_path!r} lies outside of the work tree.",
-        hint=f"git config --add {address.ROOTS_KEY} {quoted(real)}   (lets agents name what lies there)",
+        f"{git_repo_path!r} is outside the work tree.",
+        hint=f"git config --add {address.ROOTS_KEY} {quoted(real)}   (allows agents to use this folder)",
         path=str(path),
     )

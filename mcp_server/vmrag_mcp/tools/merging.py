@@ -1,4 +1,4 @@
-"""Merge branches, and decide about what is in conflict."""
+"""Merge branches and resolve conflicts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from vmrag_mcp.tools.outcome import SyncSummary
 
 
 class MergeBranchResult(ToolResult, frozen=True):
-    """`conflicts`: what was decided for a side; of a preview, what would be in conflict."""
+    """A merge.
+
+    `conflicts` are the conflicts that took a side; in a preview, the expected conflicts.
+    """
 
     source: str
     target: str
@@ -36,10 +39,7 @@ class MergeBranchResult(ToolResult, frozen=True):
 
 
 class ResolveConflictsResult(ToolResult, frozen=True):
-    """`conflicts`: those that are left, `remaining` of them.
-
-    `commit`: the one that closed the merge.
-    """
+    """Resolved conflicts. `conflicts` are the remaining ones. `commit` closed the merge."""
 
     table: str
     strategy: Literal["ours", "theirs"]
@@ -70,49 +70,47 @@ def merge_branch(
 ) -> MergeBranchResult:
     """Merge a branch of the knowledge base into another. resolve_conflicts resolves conflicts."""
     if preview:
-        would = merging.preview_merge(call.ws, source, target=target)
-        what = (
-            f"{plural(len(would.decided), 'conflict')}, {plural(would.merge.changes.total, 'other document')} changed"
-        )
-        said = f"Merging {source!r} into {would.target!r} would give {what}."
-        nothing = would.merge.result == "already_up_to_date"
-        return _merge_result(would, source, _merged(would, source) if nothing else said, preview=True)
-    done = merging.merge_branch(
+        planned = merging.preview_merge(call.ws, source, target=target)
+        counts = f"{plural(len(planned.decided), 'conflict')}, {plural(planned.merge.changes.total, 'other document')} changed"
+        summary = f"Merging {source!r} into {planned.target!r} would give {counts}."
+        nothing = planned.merge.result == "already_up_to_date"
+        return _merge_result(planned, source, _describe_merge(planned, source) if nothing else summary, preview=True)
+    result = merging.merge_branch(
         call.ws, source, target=target, message=message, on_conflict=on_conflict, how=if_uncommitted
     )
-    report = done.merge
+    report = result.merge
     outcome.warn_unfinished(call, pending=report.pending, staged=report.staged)
     for note in report.notes:
         call.warn("NOTE", note)
-    return _merge_result(done, source, _merged(done, source))
+    return _merge_result(result, source, _describe_merge(result, source))
 
 
 def _merge_result(
-    done: merging.BranchMerge, source: str, message: str, *, preview: bool | UnsetType = UNSET
+    result: merging.BranchMerge, source: str, message: str, *, preview: bool | UnsetType = UNSET
 ) -> MergeBranchResult:
-    report = done.merge
+    report = result.merge
     return MergeBranchResult(
         source=source,
-        target=done.target,
+        target=result.target,
         merge_type=_TYPES.get(report.result, report.result),  # type: ignore[arg-type]  # of a merge that ended well
-        commits_merged=done.commits,
+        commits_merged=result.commits,
         from_commit=report.ours,
         to_commit=report.revision or report.ours,
-        conflicts=conflict_rows.list_conflict_rows(done.decided),
+        conflicts=conflict_rows.list_conflict_rows(result.decided),
         sync_summary=SyncSummary.from_report(report.changes),
         preview=preview,
         message=message,
     )
 
 
-def _merged(done: merging.BranchMerge, source: str) -> str:
-    match done.merge.result:
+def _describe_merge(result: merging.BranchMerge, source: str) -> str:
+    match result.merge.result:
         case "already_up_to_date":
-            return f"{done.target!r} holds {source!r} already."
+            return f"{result.target!r} already contains {source!r}."
         case "uncommitted":
-            return f"{done.merge.changes.total} documents of {source!r} are back, uncommitted."
-    revision = (done.merge.revision or "")[:7]
-    return f"Merged {source!r} into {done.target!r}: {plural(done.merge.changes.total, 'document')} changed; {revision} is pinned there."
+            return f"Restored {result.merge.changes.total} documents of {source!r}, uncommitted."
+    revision = (result.merge.revision or "")[:7]
+    return f"Merged {source!r} into {result.target!r}: {plural(result.merge.changes.total, 'document')} changed; {revision} is pinned."
 
 
 @tool("WO", by_argument={"commit=true": "dolt_commit"})
@@ -142,17 +140,17 @@ def resolve_conflicts(
         commit=CommitWithParent.from_report(log.read_info(call.ws.engine, report.revision))
         if report.revision
         else None,
-        message=_resolved(call, report),
+        message=_describe_resolution(call, report),
     )
 
 
-def _resolved(call: Call, report: BulkReport) -> str:
+def _describe_resolution(call: Call, report: BulkReport) -> str:
     if report.left:
-        return f"Decided about {report.decided}; {len(report.left)} are still in conflict."
+        return f"Resolved {report.decided}; {len(report.left)} are still in conflict."
     if report.next:
-        return f"Nothing is in conflict any more, and the pin is staged. Next: {report.next}"
+        return f"All conflicts are resolved, and the pin is staged. Next: {report.next}"
     if report.kind == "aside":
-        return "Nothing is in conflict any more; the documents are back, uncommitted."
+        return "All conflicts are resolved; restored the documents, uncommitted."
     if report.revision:
-        return f"Nothing is in conflict any more; the merge is closed as {report.revision[:7]}."
-    return f"Nothing is in conflict any more{call.format_tail('dolt_commit closes the merge')}."
+        return f"All conflicts are resolved; the merge is committed as {report.revision[:7]}."
+    return f"All conflicts are resolved{call.format_tail('dolt_commit closes the merge')}."

@@ -1,4 +1,4 @@
-"""What tools of several topics say alike: what was stored or moved, and what is left to do."""
+"""Common parts of results: what was stored or moved, and what remains to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COUNTS = {"added": "documents_added", "modified": "documents_modified", "remove
 
 
 class Stats(DerivedRecord, frozen=True, rename=_COUNTS):
-    """What a commit changed, against its first parent (`ChangeCounts`)."""
+    """Changes of a commit against its first parent (`ChangeCounts`)."""
 
     added: int
     modified: int
@@ -22,7 +22,7 @@ class Stats(DerivedRecord, frozen=True, rename=_COUNTS):
 
 
 class SyncSummary(Stats, frozen=True, rename={"total": "total_changes"}):
-    """Numbers of documents that queries find differently now."""
+    """Numbers of documents that queries now find differently."""
 
     total: int
 
@@ -32,14 +32,16 @@ Report = TypeVar("Report", bound=Record)
 
 
 def warn_unfinished(call: Call, *, pending: str, staged: bool) -> None:
-    """What is left to do: the index did not follow; another git command held git's index."""
+    """Warn if the index does not have the change, or if the pin could not be staged."""
     call.warn_pending(pending)
     if not staged:
-        call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")
+        call.warn("NOTE", "The pin is written, but not staged, because git's index was locked: git add .dolt-version")
 
 
 def warn_pending(call: Call, result: WriteResult[R]) -> None:
-    """Warn if the index, or git's index, does not have the change, and name the file."""
+    """Warn if the index, or git's index for notes, does not have the change, and set the origin of
+    notes.
+    """
     if result.notes is None:
         call.warn_pending(result.pending)
         return
@@ -48,21 +50,24 @@ def warn_pending(call: Call, result: WriteResult[R]) -> None:
 
 
 def describe_commit(call: Call, result: WriteResult[R], what: str) -> str:
-    """Return the end of a sentence: how what was written becomes part of a commit."""
+    """Return the end of a sentence: how to commit what was written."""
     return f"; git commit keeps {what}" if result.notes else call.format_tail(f"dolt_commit keeps {what}")
 
 
-def stored_report(call: Call, done: WriteResult[R]) -> R:
-    """The report of what was stored; the answer's `kb` and warnings say where that is."""
-    if not done.versioned:
+def stored_report(call: Call, result: WriteResult[R]) -> R:
+    """Return the report of a write. The answer's `kb` and warnings show its place."""
+    if not result.versioned:
         call.set_origin(find_origin(call.ws.local))
-    warn_pending(call, done)
-    return done.report
+    warn_pending(call, result)
+    return result.report
 
 
-def kept_answer(call: Call, done: WriteResult[Report], said: str) -> ToolAnswer[Report]:
-    """The answer about a thought, a chat or evidence that was stored. `said` begins its message,
-    whose end is what becomes of that.
+def kept_answer(call: Call, result: WriteResult[Report], summary: str) -> ToolAnswer[Report]:
+    """Return the answer about a stored thought, chat or evidence.
+
+    The message begins with `summary`, and ends with how to commit the document.
     """
-    kept = call.format_tail("dolt_commit keeps it") if done.versioned else "; it stays on this machine, not versioned"
-    return ToolAnswer(stored_report(call, done), message=f"{said}{kept}.")
+    advice = (
+        call.format_tail("dolt_commit keeps it") if result.versioned else "; it stays on this machine, not versioned"
+    )
+    return ToolAnswer(stored_report(call, result), message=f"{summary}{advice}.")

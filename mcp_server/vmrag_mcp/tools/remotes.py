@@ -1,4 +1,4 @@
-"""How a knowledge base begins, and how it travels."""
+"""Create a knowledge base, and exchange it with remotes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NewRepository(DerivedRecord, frozen=True):
 
 
 class ConfiguredRemote(Record, frozen=True):
-    """`name` and `url` are null where none is configured."""
+    """A remote. `name` and `url` are null if none is configured."""
 
     configured: bool
     name: str | None
@@ -60,7 +60,7 @@ class ClonedCommit(FirstCommit, frozen=True, rename={"date": "timestamp"}):
 
 
 class ClonedCheckout(DerivedRecord, frozen=True):
-    """`branch` is null where the commit is no branch's head."""
+    """A check-out. `branch` is null if no branch points to the commit."""
 
     branch: str | None
     commit: ClonedCommit
@@ -102,14 +102,14 @@ class DoltFetchResult(ToolResult, frozen=True):
 
 
 class PreCommit(Record, frozen=True):
-    """The commit of what was uncommitted before."""
+    """The commit of documents that were uncommitted before."""
 
     created: bool
     hash: str | None
 
 
 class PullAction(Record, frozen=True):
-    """What became of uncommitted documents."""
+    """The handling of uncommitted documents."""
 
     uncommitted_handling: Literal["none", "commit_first", "reset_first", "stash"]
     pre_commit: PreCommit
@@ -131,7 +131,7 @@ class DoltPullResult(ToolResult, frozen=True):
 class PushSummary(
     DerivedRecord, frozen=True, rename={"commits": "commits_pushed", "ours": "from_commit", "url": "to_url"}
 ):
-    """`from_commit`: the local commit that was pushed."""
+    """A push. `from_commit` is the local commit that was pushed."""
 
     remote: str
     branch: str
@@ -151,7 +151,7 @@ class DoltPushResult(ToolResult, frozen=True):
 
 
 ORIGIN = "origin"
-"""How tools call the knowledge base's own remote, whatever it is called elsewhere."""
+"""Name for tools of the knowledge base's own remote, whatever its name in git is."""
 
 Remote = Annotated[
     str,
@@ -169,7 +169,7 @@ def dolt_init(
     commit_message: Message = "Initial import from ChromaDB",
 ) -> DoltInitResult:
     """Create a knowledge base in this git repository if it has none and pins none."""
-    done = bootstrap.start_and_pin(
+    result = bootstrap.start_and_pin(
         call.ws,
         url=remote_url or None,
         allow=call.require_agreed,
@@ -177,29 +177,29 @@ def dolt_init(
         store=env.read_import_folder() if import_existing else None,
         message=commit_message,
     )
-    outcome.warn_unfinished(call, pending=done.pending, staged=done.staged)
-    if done.standing:
-        call.set_origin(done.standing)
-    if done.taken.left_out:
-        call.warn("NOTE", f"{done.taken.left_out} rows without text, or with an id that is none here, were left out.")
-    if done.cloned:
+    outcome.warn_unfinished(call, pending=result.pending, staged=result.staged)
+    if result.standing:
+        call.set_origin(result.standing)
+    if result.taken.left_out:
+        call.warn("NOTE", f"Skipped {result.taken.left_out} rows without text or with an invalid id.")
+    if result.cloned:
         call.warn(
-            "NOTE", f"Commits of this repository pin a knowledge base already; it was fetched from {done.cloned}."
+            "NOTE", f"Commits of this repository already pin a knowledge base; it was fetched from {result.cloned}."
         )
-    for each in done.others:
+    for other in result.others:
         call.warn(
             "NOTE",
-            "This git commit pinned no knowledge, and begins without documents. "
-            f"dolt_checkout with target {each.revision} takes that of others: {each.described}.",
+            "This git commit had no pin, and starts without documents. "
+            f"dolt_checkout with target {other.revision} switches to existing documents: {other.described}.",
         )
-    count = len(done.taken.documents)
+    count = len(result.taken.documents)
     return DoltInitResult(
-        repository=NewRepository.from_report(done),
+        repository=NewRepository.from_report(result),
         remote=ConfiguredRemote(
-            configured=bool(done.remote), name=ORIGIN if done.remote else None, url=done.remote or None
+            configured=bool(result.remote), name=ORIGIN if result.remote else None, url=result.remote or None
         ),
-        import_summary=ImportSummary(count, [collection.name for collection in done.taken.collections]),
-        message=f"The knowledge base is there, with {plural(count, 'imported document')}; "
+        import_summary=ImportSummary(count, [collection.name for collection in result.taken.collections]),
+        message=f"Created the knowledge base with {plural(count, 'imported document')}; "
         "its pin is staged for the next git commit.",
     )
 
@@ -215,16 +215,16 @@ def dolt_clone(
     """Fetch a knowledge base into this git repository and index it. A pinned one is fetched
     automatically, unless its URL needs the user's consent.
     """
-    done = bootstrap.clone_and_index(
+    result = bootstrap.clone_and_index(
         call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
     )
-    outcome.warn_unfinished(call, pending="", staged=done.staged)
+    outcome.warn_unfinished(call, pending="", staged=result.staged)
     call.warn_of_push()
     return DoltCloneResult(
-        repository=ClonedRepository.from_report(done),
-        checkout=ClonedCheckout.from_report(done),
-        sync_summary=LoadSummary.from_report(done),
-        message=f"{plural(done.documents, 'document')} at {done.commit.short} came from {done.url}.",
+        repository=ClonedRepository.from_report(result),
+        checkout=ClonedCheckout.from_report(result),
+        sync_summary=LoadSummary.from_report(result),
+        message=f"Cloned {plural(result.documents, 'document')} at {result.commit.short} from {result.url}.",
     )
 
 
@@ -233,12 +233,12 @@ def dolt_fetch(
     call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("branch; default: all")] = ""
 ) -> DoltFetchResult:
     """Fetch new commits of a remote. Local documents and branches do not change."""
-    done = fetch.fetch_branches(call.ws, _remote_name(call, remote), branch=branch or None)
-    message = f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead."
+    result = fetch.fetch_branches(call.ws, _remote_name(call, remote), branch=branch or None)
+    message = f"{plural(result.commits, 'commit')} fetched from {result.remote}: {result.behind} behind, {result.ahead} ahead."
     return DoltFetchResult(
-        remote=done.remote,
-        updates=FetchUpdates.from_report(done),
-        current_branch_status=CurrentBranchStatus.from_report(done),
+        remote=result.remote,
+        updates=FetchUpdates.from_report(result),
+        current_branch_status=CurrentBranchStatus.from_report(result),
         message=message,
     )
 
@@ -255,32 +255,32 @@ def dolt_pull(
     commit_message: Message = "Auto-commit before pull",
 ) -> DoltPullResult:
     """Fetch new commits of a remote and merge them into the current branch."""
-    done = pull.pull_and_clear(
+    result = pull.pull_and_clear(
         call.ws, _remote_name(call, remote), branch=branch or None, how=if_uncommitted, message=commit_message
     )
-    merged, source = done.report.merge, done.report.remote
+    merged, source = result.report.merge, result.report.remote
     outcome.warn_unfinished(call, pending=merged.pending, staged=merged.staged)
-    if done.left:
+    if result.left:
         call.warn(
             "NOTE",
-            f"{done.left} stands at a revision that this code pinned before and has left; it was not taken. "
-            "branch with its name takes it.",
+            f"{result.left} is at a revision that this code pinned earlier and has left; it was not merged. "
+            "To merge it, call again with branch.",
         )
-    made = done.cleared.commit
-    nothing = f"{source} has nothing new{' that this code has not left' if done.left else ''}."
+    commit = result.cleared.commit
+    nothing = f"{source} has nothing new{' that this code has not left' if result.left else ''}."
     return DoltPullResult(
         action_taken=PullAction(
-            done.cleared.handling,  # type: ignore[arg-type]  # nothing is carried into a pull
-            PreCommit(created=made is not None, hash=made.revision if made else None),
+            result.cleared.handling,  # type: ignore[arg-type]  # nothing is carried into a pull
+            PreCommit(created=commit is not None, hash=commit.revision if commit else None),
         ),
         pull_result=PullSummary(
             merge_type=merged.result,  # type: ignore[arg-type]  # of a merge that ended well
-            commits_merged=done.commits,
+            commits_merged=result.commits,
             from_commit=merged.ours,
             to_commit=merged.revision,  # type: ignore[arg-type]  # a merge that ended well has one
         ),
         sync_summary=SyncSummary.from_report(merged.changes),
-        message=f"{plural(done.commits, 'commit')} merged from {source}." if done.commits else nothing,
+        message=f"{plural(result.commits, 'commit')} merged from {source}." if result.commits else nothing,
     )
 
 
@@ -294,18 +294,21 @@ def dolt_push(
     force: Annotated[bool, Given("replace commits of the remote")] = False,
 ) -> DoltPushResult:
     """Push committed documents to a remote, into the branch of the same name."""
-    done = push.push_branch(call.ws, _remote_name(call, remote), branch=branch or None, force=force)
-    if done.uncommitted:
-        call.warn("UNCOMMITTED_CHANGES", "There are uncommitted documents, which were not pushed.")
+    result = push.push_branch(call.ws, _remote_name(call, remote), branch=branch or None, force=force)
+    if result.uncommitted:
+        call.warn("UNCOMMITTED_CHANGES", "Uncommitted documents were not pushed.")
     return DoltPushResult(
-        push_result=PushSummary.from_report(done),
-        remote_state=RemoteState.from_report(done),
-        message=f"{plural(done.commits, 'commit')} of {done.branch} pushed to {done.remote}.",
+        push_result=PushSummary.from_report(result),
+        remote_state=RemoteState.from_report(result),
+        message=f"{plural(result.commits, 'commit')} of {result.branch} pushed to {result.remote}.",
     )
 
 
 def _remote_name(call: Call, remote: str) -> str | None:
-    """What operations call it. Raises `RemoteNotTrusted` for an address that nobody agreed to."""
+    """Return the name of a remote for operations; None for the default.
+
+    Raises `RemoteNotTrusted` for an address that the user has not trusted.
+    """
     if not remote or (remote == ORIGIN and not remotes.find_name(call.ws.places, remote)):
         return None
     call.require_agreed(remote)

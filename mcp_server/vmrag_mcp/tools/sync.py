@@ -1,4 +1,4 @@
-"""Upkeep of the vector index."""
+"""Updates of the vector index."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SyncTotals(DerivedRecord, frozen=True):
 
 
 class SyncFailure(Record, frozen=True):
-    """A collection that could not be indexed. `error`: the code."""
+    """A collection that could not be indexed. `error` is the code."""
 
     collection: str
     error: str
@@ -47,8 +47,10 @@ class SyncAllResult(ToolResult, frozen=True):
 
 
 class GetSyncStatusResult(ToolResult, frozen=True):
-    """`commit`: what the index should stand at. `chroma`: the store for Chroma's own clients, which
-    follows the index.
+    """The status of the index.
+
+    `commit` is the revision that the index should have. `chroma` is the store for Chroma's own
+    clients, which follows the index.
     """
 
     branch: str | None
@@ -59,7 +61,7 @@ class GetSyncStatusResult(ToolResult, frozen=True):
 
 
 class Resynced(SyncedCollection, frozen=True):
-    """As of a collection that is called `all`, if all were asked for."""
+    """The rebuilt index of a collection, or of all collections under the name `all`."""
 
     rebuilt: Annotated[bool, Meta(extra_json_schema={"const": True})]
     seconds: float
@@ -90,10 +92,10 @@ def sync_all(call: Call) -> SyncAllResult:
     whole = report.total
     failed = []
     message = f"In sync: {plural(len(report.collections), 'collection')}; "
-    message += f"{plural(whole.added + whole.modified + whole.deleted, 'document')} brought."
+    message += f"{plural(whole.added + whole.modified + whole.deleted, 'document')} updated."
     if report.failure:
         failed = [SyncFailure(report.failed, report.failure.code, report.failure.message)]
-        message = f"The index could not be brought up to date: {report.failure.message}"
+        message = f"Could not update the index: {report.failure.message}"
     return SyncAllResult(
         collections=list(report.collections), totals=SyncTotals.from_report(whole), failed=failed, message=message
     )
@@ -103,17 +105,17 @@ def sync_all(call: Call) -> SyncAllResult:
 def get_sync_status(call: Call) -> GetSyncStatusResult:
     """Show for each collection whether the vector index is up to date."""
     call.set_origin(find_origin(call.ws))
-    found = index_status.read_status(call.ws)
-    rows = found.collections
+    status = index_status.read_status(call.ws)
+    rows = status.collections
     late = sum(row.sync_status != "synced" for row in rows)
     message = f"Up to date: {plural(len(rows), 'collection')}."
     if late:
-        message = f"{late} of {len(rows)} collections are not up to date{call.format_tail('sync_all brings them')}."
+        message = f"{late} of {len(rows)} collections are not up to date{call.format_tail('sync_all updates them')}."
     return GetSyncStatusResult(
-        branch=found.branch,
-        commit=found.commit,
+        branch=status.branch,
+        commit=status.commit,
         collections=rows,
-        in_sync=found.in_sync,
+        in_sync=status.in_sync,
         chroma=call.ws.chroma.local.read_state(),
         message=message,
     )
@@ -135,7 +137,7 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("collectio
     seconds = round(time.monotonic() - started, 3)
     return ToolAnswer(
         Resynced(**structs.asdict(row), rebuilt=True, seconds=seconds),
-        message=f"The index was built again: {plural(row.added, 'document')}, {plural(row.chunks, 'chunk')}.",
+        message=f"Rebuilt the index: {plural(row.added, 'document')}, {plural(row.chunks, 'chunk')}.",
     )
 
 
@@ -149,7 +151,7 @@ def _synchronize_clone(call: Call) -> SyncedAll:
 
 def _sync_message(row: SyncedCollection) -> str:
     if row.sync_status != "synced":
-        return f"Collection {row.collection!r} waits for another one that cannot be indexed."
+        return f"Collection {row.collection!r} waits for another collection that cannot be indexed."
     return (
         f"Collection {row.collection!r} is in sync: {row.added} added, {row.modified} modified, {row.deleted} deleted."
     )

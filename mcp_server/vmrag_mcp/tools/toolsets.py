@@ -1,4 +1,4 @@
-"""Which toolsets there are, and which of them are on."""
+"""List the toolsets, and which of them are enabled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vmrag_mcp.results import ServerResult
 
 
 class ListedToolset(Record, frozen=True):
-    """`tools`: those that this server may have of it."""
+    """A toolset. `tools` are the tools of it that this server can have."""
 
     name: str
     tools: list[str]
@@ -27,9 +27,10 @@ class ListToolsetsResult(ServerResult, frozen=True):
 @tool("R", of_server=True)
 def list_toolsets(tools: EnabledTools, _agreed: Collection[str]) -> ListToolsetsResult:
     """List toolsets, their tools, and which are on."""
-    found = [
-        ListedToolset(each.name, [*each.tools], each.enabled, each.about) for each in tools.selection.list_toolsets()
+    toolsets = [
+        ListedToolset(state.name, [*state.tools], state.enabled, state.about)
+        for state in tools.selection.list_toolsets()
     ]
-    off = [each.name for each in found if not each.enabled]
-    more = f" Off: {enumerated(off)}." if off else ""
-    return ListToolsetsResult(toolsets=found, message=f"{plural(len(found), 'toolset')}.{more}")
+    disabled = [listed.name for listed in toolsets if not listed.enabled]
+    more = f" Off: {enumerated(disabled)}." if disabled else ""
+    return ListToolsetsResult(toolsets=toolsets, message=f"{plural(len(toolsets), 'toolset')}.{more}")

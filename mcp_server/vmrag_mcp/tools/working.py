@@ -1,4 +1,4 @@
-"""Commit the working set, go to another branch or commit, go back."""
+"""Commit the working set, switch to another branch or commit, and reset."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from vmrag_mcp.tools.outcome import SyncSummary
 
 
 class CommitResult(ToolResult, frozen=True):
-    """Of all tools that commit."""
+    """The result of all tools that commit."""
 
     commit: CommitWithParent
     changes_committed: Summary
 
 
 class DoltCommitResult(CommitResult, frozen=True):
-    """`linked`: to git's HEAD, if that was asked for and could be done."""
+    """A commit. `linked` is the link to git's HEAD, if the call requested one and it succeeded."""
 
     linked: LinkedCommit | None
 
@@ -40,14 +40,14 @@ class DoltCommitResult(CommitResult, frozen=True):
 class CheckoutAction(
     DerivedRecord, frozen=True, rename={"handling": "uncommitted_handling", "created": "branch_created"}
 ):
-    """What became of uncommitted documents, and whether the branch was made."""
+    """The handling of uncommitted documents, and whether the branch was created."""
 
     handling: Literal["none", "commit_first", "reset_first", "carry"]
     created: bool
 
 
 class CheckoutSummary(DerivedRecord, frozen=True):
-    """A branch is null where a revision is read that no branch was made for."""
+    """A switch. A branch is null at a revision without a branch."""
 
     from_branch: str | None
     from_commit: str
@@ -69,14 +69,14 @@ class ResetSummary(DerivedRecord, frozen=True, rename={"discarded": "discarded_c
 
 
 class RestoreSummary(Record, frozen=True):
-    """Numbers of documents that queries find again, or no more."""
+    """Numbers of documents that queries find again, or no longer find."""
 
     documents_restored: int
     documents_removed: int
 
 
 class DoltResetResult(ToolResult, frozen=True):
-    """`orphaned_commits` are on no branch any more."""
+    """A reset. No branch contains the `orphaned_commits`."""
 
     reset_result: ResetSummary
     sync_summary: RestoreSummary
@@ -104,24 +104,27 @@ def dolt_commit(
 
 
 def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
-    """For all tools that commit."""
+    """Return the result of a commit, for all tools that commit."""
     outcome.warn_unfinished(call, pending=report.pending, staged=report.staged or report.pin is None)
     call.warn_of_push()
-    then = "the pin is staged for git" if report.pin else "the pin stays (auto_pin is off)"
+    pin_state = "the pin is staged for git" if report.pin else "the pin stays (auto_pin is off)"
     where = f"{report.revision[:7]} to {report.branch!r}"
     return CommitResult(
         commit=CommitWithParent.from_report(log.read_info(call.ws.engine, report.revision)),
         changes_committed=Summary.from_report(report.changes),
-        message=f"Committed {plural(report.changes.total, 'document')} as {where}; {then}.",
+        message=f"Committed {plural(report.changes.total, 'document')} as {where}; {pin_state}.",
     )
 
 
 def _link_to_git(call: Call) -> LinkedCommit | None:
-    """The commit stands, whether git's can be linked to it or not."""
+    """Link git's HEAD to the commit.
+
+    If that fails, warn and return None: the commit is already made.
+    """
     try:
         report = linking.link(call.ws, git_repo_path=call.ws.places.top)
     except VmragError as error:
-        call.warn("IGNORED_SETTING", f"The commit is made, but git's was not linked to it: {error.message}")
+        call.warn("IGNORED_SETTING", f"Committed, but could not link git's HEAD to the commit: {error.message}")
         return None
     for warning in report.warnings:
         call.warn(warning.code, warning.message)
@@ -142,7 +145,7 @@ def dolt_checkout(
     git's branch stays. Not needed after git checkout.
     """
     if from_ is not None and not create_branch:
-        call.warn("IGNORED_SETTING", "from means nothing without create_branch.")
+        call.warn("IGNORED_SETTING", "from has no effect without create_branch.")
     start = from_ if create_branch else None
     report = switching.checkout(
         call.ws, target, create=create_branch, start=start, how=if_uncommitted, message=commit_message or ""
@@ -170,13 +173,13 @@ def dolt_reset(
     """Move the branch back to a commit. Discards uncommitted documents and aborts an open merge."""
     report = resetting.reset(call.ws, target, confirmed=confirm_discard)
     outcome.warn_unfinished(call, pending=report.pending, staged=report.staged)
-    left = f"; on no branch any more: {plural(len(report.orphaned), 'commit')}" if report.orphaned else ""
+    orphaned = f"; {plural(len(report.orphaned), 'commit')} no longer on a branch" if report.orphaned else ""
     discarded = plural(report.discarded.total, "uncommitted document")
     return DoltResetResult(
         reset_result=ResetSummary.from_report(report),
         sync_summary=RestoreSummary(
             documents_restored=report.changes.added + report.changes.modified, documents_removed=report.changes.removed
         ),
-        orphaned_commits=[CommitSummary.from_report(each) for each in report.orphaned],
-        message=f"At {report.to_commit[:7]}; {discarded} discarded{left}.",
+        orphaned_commits=[CommitSummary.from_report(commit) for commit in report.orphaned],
+        message=f"At {report.to_commit[:7]}; {discarded} discarded{orphaned}.",
     )

@@ -1,4 +1,4 @@
-"""Where to listen, and whether that is safe; checked before anything is imported that listens."""
+"""The address to listen on, and whether it is safe. Checked before the imports of a web server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from vmrag_link.models import Record
 
 
 class ListenAddress(Record, frozen=True):
-    """Where to listen; `port` 0 takes a free one."""
+    """An address to listen on. Port 0 selects a free port."""
 
     host: str
     port: int
 
     @property
     def url_host(self) -> str:
-        """As it stands in a URL."""
+        """The host in the form for URLs."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
@@ -26,18 +26,18 @@ class ListenAddress(Record, frozen=True):
 
     @property
     def is_wildcard(self) -> bool:
-        """All addresses of this computer: under which name it is addressed cannot be known."""
-        found = hosts.parse_address(self.host)
-        return found is not None and found.is_unspecified
+        """True if it means all addresses of this computer. Clients can then use any host name."""
+        ip = hosts.parse_address(self.host)
+        return ip is not None and ip.is_unspecified
 
 
 def parse_address(text: str) -> ListenAddress:
-    """`PORT`, `HOST:PORT` or `[IPV6]:PORT`. Raises `UsageInvalid`."""
+    """Parse `PORT`, `HOST:PORT` or `[IPV6]:PORT`. Raises `UsageInvalid`."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     bare = ":" in host and not text.startswith("[")
     if bare or not (port.isascii() and port.isdecimal() and int(port) <= 65535):  # noqa: PLR2004  the last port
-        raise UsageInvalid(f"{text!r} is no address to listen on.", hint="--http 8765, or --http 127.0.0.1:8765")
+        raise UsageInvalid(f"invalid listen address: {text!r}.", hint="use --http 8765 or --http 127.0.0.1:8765")
     return ListenAddress(host or "127.0.0.1", int(port))
 
 
@@ -45,23 +45,28 @@ _ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+
 
 
 def parse_origin(text: str) -> str:
-    """The origin of a page as a browser says it: `SCHEME://HOST[:PORT]`. Raises `UsageInvalid`."""
+    """Parse the origin of a page in a browser's form, `SCHEME://HOST[:PORT]`.
+
+    Raises `UsageInvalid`.
+    """
     if not _ORIGIN.fullmatch(text.lower()):
-        raise UsageInvalid(f"{text!r} is no origin of a page.", hint="--allow-origin http://localhost:6274")
+        raise UsageInvalid(f"invalid origin of a page: {text!r}.", hint="use --allow-origin http://localhost:6274")
     return text.lower()
 
 
-def require_safe(asked: ListenAddress, *, allow_remote: bool, token: str | None) -> None:
-    """Raises `UsageInvalid` where others could reach the knowledge and nobody has allowed that."""
-    if asked.is_loopback:
+def require_safe(address: ListenAddress, *, allow_remote: bool, token: str | None) -> None:
+    """Raise `UsageInvalid` if other computers could reach the server and the options do not allow
+    that.
+    """
+    if address.is_loopback:
         return
     if not allow_remote:
         raise UsageInvalid(
-            f"Other computers could reach {asked.host}.",
-            hint=f"--http {asked.port} listens on this computer only; --allow-remote means it, and takes a token",
+            f"other computers could reach {address.host}.",
+            hint=f"use --http {address.port} for this computer only, or add --allow-remote and a token",
         )
     if not token:
         raise UsageInvalid(
-            "What other computers can reach takes a token.",
-            hint="export VMRAG_MCP_TOKEN=$(openssl rand -hex 32), or name the variable that holds one: --token-env NAME",
+            "a server for other computers needs a token.",
+            hint="export VMRAG_MCP_TOKEN=$(openssl rand -hex 32), or use the variable NAME with --token-env NAME",
         )

@@ -1,4 +1,4 @@
-"""Answers over the standard streams before the SDK is loaded, whose import is most of a start.
+"""Answers over the standard streams before the SDK is loaded, whose import takes most of the start.
 
 A client that starts a server waits for the handshake and the lists. Their answers follow from the
 selection of tools alone. `StaticAnswers` gives them byte for byte as the SDK does, and only to
@@ -123,7 +123,7 @@ def read_json(line: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 class StaticAnswers:

@@ -1,8 +1,11 @@
-"""The protocol over HTTP, at `/mcp`, for several clients; by default on this computer alone.
+"""The protocol over HTTP, at `/mcp`, for several clients.
 
-A page in a browser must not reach the server, unless a person named its origin. So the name that a
-request uses (DNS rebinding) and its origin are checked here: the SDK's own checks accept any port,
-and compare nothing where the server listens on all addresses. Other computers need the token.
+By default, only this computer can connect.
+
+A page in a browser must not reach the server, unless a person named its origin. This module
+therefore checks the host name (DNS rebinding) and the origin of each request. The SDK's own checks
+accept any port, and check nothing if the server listens on all addresses. Other computers need the
+token.
 """
 
 from __future__ import annotations
@@ -27,13 +30,13 @@ from vmrag_mcp.transport.address import ListenAddress
 
 PATH = "/mcp"
 LARGEST = 64 * 1024 * 1024
-"""Bytes of a request. The SDK's own limit is below what a long document needs."""
+"""Maximum number of bytes of a request. The SDK's default is too small for a long document."""
 
 _STOP_SECONDS = 1
-"""How long requests may still take when the server is stopped."""
+"""Time for running requests after the server is stopped."""
 
 _USUAL_PORT = 80
-"""Which a client leaves out."""
+"""The port that clients leave out."""
 
 _OWN_SITE = {b"none", b"same-origin"}
 
@@ -43,11 +46,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def serve_http(server: KnowledgeServer, asked: ListenAddress, token: str | None, origins: Collection[str] = ()) -> None:
-    """Until a signal comes; pages of the `origins` may use it. Raises `Busy` for a port in use."""
-    listening = _listen(asked)
-    bound, port = listening.getsockname()[:2]
-    at = ListenAddress(asked.host, port)
+def serve_http(
+    server: KnowledgeServer, address: ListenAddress, token: str | None, origins: Collection[str] = ()
+) -> None:
+    """Serve until a signal arrives. Pages of the `origins` can use the server.
+
+    Raises `Busy` for a port in use.
+    """
+    server_socket = _open_socket(address)
+    bound, port = server_socket.getsockname()[:2]
+    own_address = ListenAddress(address.host, port)
     app: App = server.sdk.streamable_http_app(
         streamable_http_path=PATH,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # see `OriginCheck`
@@ -64,9 +72,9 @@ def serve_http(server: KnowledgeServer, asked: ListenAddress, token: str | None,
             allow_headers=("*",),
             expose_headers=("Mcp-Session-Id",),
         )
-    log(f"http://{at.url_host}:{at.port}{PATH}")
+    log(f"http://{own_address.url_host}:{own_address.port}{PATH}")
     settings = uvicorn.Config(
-        OriginCheck(app, _hosts(at, ListenAddress(bound, port)), origins),
+        OriginCheck(app, _list_hosts(own_address, ListenAddress(bound, port)), origins),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -74,51 +82,51 @@ def serve_http(server: KnowledgeServer, asked: ListenAddress, token: str | None,
         ws="none",
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
-    uvicorn.Server(settings).run(sockets=[listening])
+    uvicorn.Server(settings).run(sockets=[server_socket])
 
 
-def _listen(asked: ListenAddress) -> socket.socket:
+def _open_socket(address: ListenAddress) -> socket.socket:
     try:
-        family, _, _, _, where = socket.getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not for a port that somebody listens on
-        listening.bind(where)
-        listening.listen()
-    except (OSError, UnicodeError) as error:  # UnicodeError: what can be no host's name
-        said = f"Cannot listen on {asked.url_host}:{asked.port}: {getattr(error, 'strerror', None) or error}."
+        family, _, _, _, socket_address = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        server_socket = socket.socket(family, socket.SOCK_STREAM)
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # has no effect on a port in use
+        server_socket.bind(socket_address)
+        server_socket.listen()
+    except (OSError, UnicodeError) as error:  # UnicodeError: the text cannot be a host name
+        problem = f"cannot listen on {address.url_host}:{address.port}: {getattr(error, 'strerror', None) or error}."
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise Busy(said, hint="--http 0 takes a free port", port=asked.port) from error
-        raise UsageInvalid(said, hint=f"--http {asked.port} listens on this computer") from error
-    return listening
+            raise Busy(problem, hint="use --http 0 for a free port", port=address.port) from error
+        raise UsageInvalid(problem, hint=f"use --http {address.port} to listen on this computer") from error
+    return server_socket
 
 
-def _hosts(asked: ListenAddress, bound: ListenAddress) -> frozenset[bytes]:
-    """What `Host` may say, in lower case.
+def _list_hosts(address: ListenAddress, bound: ListenAddress) -> frozenset[bytes]:
+    """Return the accepted values of the header `Host`, in lower case.
 
-    Empty: anything, because clients need the token anyway.
+    Empty if any value is accepted, because clients need the token anyway.
     """
-    if asked.is_wildcard:
+    if address.is_wildcard:
         return frozenset()
-    names = {asked.url_host.lower(), bound.url_host} | ({"localhost"} if asked.is_loopback else set())
-    usual = names if bound.port == _USUAL_PORT else set()
-    return frozenset(text.encode() for text in (*(f"{name}:{bound.port}" for name in names), *usual))
+    names = {address.url_host.lower(), bound.url_host} | ({"localhost"} if address.is_loopback else set())
+    without_port = names if bound.port == _USUAL_PORT else set()
+    return frozenset(text.encode() for text in (*(f"{name}:{bound.port}" for name in names), *without_port))
 
 
 class OriginCheck:
-    """Lets requests through that name this server and come from no page, or from an allowed origin.
+    """Passes on requests that name this server and come from no page or from an allowed origin.
 
     The server's own origin is allowed: it has no pages, and MCP's conformance suite sends it.
     """
 
     def __init__(self, app: App, hosts: Collection[bytes], origins: Collection[str]) -> None:
         self._app = app
-        self._hosts = hosts
+        self._list_hosts = hosts
         self._origins = {origin.encode() for origin in origins} | {b"http://" + host for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":  # spaces around a value are no part of it (RFC 9110, 5.5)
+        if scope["type"] == "http":  # strip the spaces around values (RFC 9110, 5.5)
             scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        refusal = self._check_request(scope) if scope["type"] == "http" else None
         if refusal is None:
             await self._app(scope, receive, send)
             return
@@ -127,46 +135,52 @@ class OriginCheck:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": text})
 
-    def _refusal(self, scope: Scope) -> tuple[int, bytes] | None:
-        said: dict[bytes, list[bytes]] = {}
+    def _check_request(self, scope: Scope) -> tuple[int, bytes] | None:
+        headers: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
-            said.setdefault(name, []).append(value.lower())
-        host, origin, site = (said.get(name, []) for name in (b"host", b"origin", b"sec-fetch-site"))
-        if self._hosts and (len(host) != 1 or host[0] not in self._hosts):
-            return 421, b"This server has no such name.\n"
+            headers.setdefault(name, []).append(value.lower())
+        host, origin, site = (headers.get(name, []) for name in (b"host", b"origin", b"sec-fetch-site"))
+        if self._list_hosts and (len(host) != 1 or host[0] not in self._list_hosts):
+            return 421, b"unknown host name for this server\n"
         named = len(origin) == 1 and origin[0] in self._origins
         if not named and (origin or not _OWN_SITE.issuperset(site)):
-            return 403, b"Pages of this origin may not use this server: see --allow-origin.\n"
+            return 403, b"pages of this origin cannot use this server (see --allow-origin)\n"
         return None
 
 
 class TokenCheck:
-    """Lets requests through that have the token."""
+    """Passes on requests with the token."""
 
     def __init__(self, app: App, token: str) -> None:
         self._app = app
         self._expected = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._knows(scope):
+        if scope["type"] == "http" and not self._has_token(scope):
             headers = [(b"www-authenticate", b'Bearer realm="vmrag"'), (b"content-type", b"text/plain; charset=utf-8")]
             await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": b"This server takes a bearer token.\n"})
+            await send({"type": "http.response.body", "body": b"this server requires a bearer token\n"})
             return
         await self._app(scope, receive, send)
 
-    def _knows(self, scope: Scope) -> bool:
-        """Compared in the same time, however much of it is right."""
-        said = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(said) != 1:
+    def _has_token(self, scope: Scope) -> bool:
+        """Return whether a request has the token.
+
+        The comparison takes equally long for every token.
+        """
+        values = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(values) != 1:
             return False
-        scheme, _, rest = said[0].partition(b" ")
+        scheme, _, rest = values[0].partition(b" ")
         return scheme.lower() == b"bearer" and hmac.compare_digest(b"Bearer " + rest.strip(), self._expected)
 
 
 class ToolsetChoice:
-    """Reads which toolsets a client names, by a header or in the address; the header goes first.
-    What is named when a session begins holds for all of it. A name that is none is refused.
+    """Reads which toolsets a client names, in a header or in the address.
+
+    The header has priority.
+
+    The toolsets at the begin of a session apply to the whole session. Unknown names are refused.
     """
 
     def __init__(self, app: App, clients: ClientTools) -> None:
@@ -177,54 +191,54 @@ class ToolsetChoice:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        session = next(iter(_values(scope, SESSION_HEADER)), None)
+        session = next(iter(_read_values(scope, SESSION_HEADER)), None)
         toolsets = _named_toolsets(scope)
         try:
             if toolsets is not None:
                 self._clients.find_enabled(None, toolsets)
         except UsageInvalid as error:
-            await _refuse(send, error)
+            await _send_error(send, error)
             return
 
-        async def watched(message: MutableMapping[str, Any]) -> None:
+        async def send_and_track(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                self._follow(scope, session, toolsets, message)
+                self._track_session(scope, session, toolsets, message)
             await send(message)
 
-        await self._app({**scope, CHOICE: toolsets}, receive, watched)
+        await self._app({**scope, CHOICE: toolsets}, receive, send_and_track)
 
-    def _follow(
+    def _track_session(
         self, scope: Scope, session: str | None, toolsets: str | None, answer: MutableMapping[str, Any]
     ) -> None:
-        """A session begins with the answer that names it; it ends when it is deleted or unknown."""
+        """Begin a session when an answer names it; end it when it is deleted or unknown."""
         if session is None:
-            for begun in _values(answer, SESSION_HEADER):
-                self._clients.begin_session(begun, toolsets)
-        elif answer["status"] == _NOT_FOUND or (scope["method"] == "DELETE" and answer["status"] < _FAILED):
+            for new_session in _read_values(answer, SESSION_HEADER):
+                self._clients.begin_session(new_session, toolsets)
+        elif answer["status"] == _NOT_FOUND or (scope["method"] == "DELETE" and answer["status"] < _BAD_REQUEST):
             self._clients.end_session(session)
 
 
-_NOT_FOUND, _FAILED = 404, 400
+_NOT_FOUND, _BAD_REQUEST = 404, 400
 
 
 def _named_toolsets(scope: Scope) -> str | None:
-    """None: none, or an empty list."""
+    """Return the toolsets that a request names; None for none or an empty list."""
     query = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
-    said = _values(scope, HEADER.lower()) or [value for name, value in query if name == PARAMETER]
-    return ",".join(filter(None, (each.strip() for each in said))) or None
+    values = _read_values(scope, HEADER.lower()) or [value for name, value in query if name == PARAMETER]
+    return ",".join(filter(None, (name.strip() for name in values))) or None
 
 
-def _values(message: MutableMapping[str, Any], name: str) -> list[str]:
+def _read_values(message: MutableMapping[str, Any], name: str) -> list[str]:
     return [value.decode("latin-1") for key, value in message.get("headers", ()) if key.lower() == name.encode()]
 
 
-async def _refuse(send: Send, error: UsageInvalid) -> None:
-    """As JSON-RPC has it, with a status that every client takes for a failure."""
-    known = ", ".join(error.details["toolsets"])
-    message = f"{error.message} {HEADER}, or {PARAMETER} in the address, takes: {known}"
+async def _send_error(send: Send, error: UsageInvalid) -> None:
+    """Send a JSON-RPC error, with a status that every client treats as a failure."""
+    valid_names = ", ".join(error.details["toolsets"])
+    message = f"{error.message} Use these names in {HEADER}, or in {PARAMETER} of the address: {valid_names}"
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": _INVALID_REQUEST, "message": message}}
     headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": _FAILED, "headers": headers})
+    await send({"type": "http.response.start", "status": _BAD_REQUEST, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
 
 
