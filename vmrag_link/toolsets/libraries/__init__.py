@@ -1,4 +1,4 @@
-"""Libraries: files and web pages as documents, each known by where it came from."""
+"""Libraries: files and web pages as documents, each identified by its source."""
 
 from vmrag_link.toolset import Toolset, ToolsetCommand
 

@@ -41,7 +41,7 @@ _UNREADABLE = (FileFailed, FetchFailed, AccessDenied)
 
 
 class TakenSource(Record, frozen=True):
-    """`source`: as `named_files.shown_source`."""
+    """The result for one source. `source` is in the form of `named_files.shown_source`."""
 
     status: str
     doc_id: str
@@ -50,7 +50,7 @@ class TakenSource(Record, frozen=True):
 
 
 class RefusedSource(Record, frozen=True):
-    """A file or page that was named and could not be taken."""
+    """A file or page that the command named and that could not be imported."""
 
     source: str
     code: str
@@ -59,9 +59,10 @@ class RefusedSource(Record, frozen=True):
 
 
 class LibraryImport(Record, frozen=True):
-    """`skipped`: what folders hold that cannot become a document. `branch`: where something was
-    stored; None for nothing. `pending`: why the index did not follow yet. `hint`: as in
-    `ImportReport`.
+    """The result of an import into a library.
+
+    `skipped` are files in folders that cannot become documents. `branch` is None if nothing was
+    stored. `pending` is the reason why the index is not up to date. `hint` is as in `ImportReport`.
     """
 
     library: str
@@ -74,8 +75,9 @@ class LibraryImport(Record, frozen=True):
 
 
 class _Named(NamedTuple):
-    """A file (its absolute path) or a page (its URL), as it is shown. `inside`: of a folder that
-    was named.
+    """A file (its absolute path) or a page (its URL), and its shown form.
+
+    `inside`: in a named folder.
     """
 
     what: Path | str
@@ -103,7 +105,7 @@ def import_sources(
     skipped: list[SkippedFile] = []
     paths = [importing.require_existing(source) for source in sources if isinstance(source, Path)]
     tracked = None if copy else TrackedFiles(ws, paths, None)
-    named = list(_files_of(ws, sources, selection or FileSelection(), skipped, tracked))
+    named = list(_list_files(ws, sources, selection or FileSelection(), skipped, tracked))
     if tracked and tracked.hint and not named:
         raise tracked.form_refusal()
     find_library(ws, writing.require_writable(ws).at, name)
@@ -111,53 +113,58 @@ def import_sources(
     taken: list[Ingested] = []
     branch, pending = None, ""
     with ws.progress.task("taking in", len(named)) as task, open_converter(ws) as convert:
-        for batch in _batches(_read(ws, name, named, failed)):
+        for batch in _split_batches(_read(ws, name, named, failed)):
             refused: dict[str, VmragError] = {}
-            done = ingest_sources(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
-            failed |= {each: refused[source.key] for each, source in batch.items() if source.key in refused}
-            taken += done.report
-            branch, pending = done.branch or branch, done.pending or pending
+            result = ingest_sources(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
+            failed |= {item: refused[source.key] for item, source in batch.items() if source.key in refused}
+            taken += result.report
+            branch, pending = result.branch or branch, result.pending or pending
             task.advance(len(batch))
     skipped += [
-        SkippedFile(terminal_text.escape_line(each.shown), _reason(why)) for each, why in failed.items() if each.inside
+        SkippedFile(terminal_text.escape_line(item.shown), _describe_reason(error))
+        for item, error in failed.items()
+        if item.inside
     ]
-    outright = {each.shown: why for each, why in failed.items() if not each.inside}
+    outright = {item.shown: error for item, error in failed.items() if not item.inside}
     if outright and len(sources) == 1:
         raise next(iter(outright.values()))
     return LibraryImport(
         name,
-        [_taken(ws, each) for each in taken],
+        [_build_taken(ws, item) for item in taken],
         [RefusedSource(shown, why.code, why.message, why.hint) for shown, why in outright.items()],
-        sorted(skipped, key=lambda each: each.name),
+        sorted(skipped, key=lambda item: item.name),
         branch,
         pending,
         tracked.hint if tracked else "",
     )
 
 
-def _files_of(
+def _list_files(
     ws: Workspace,
     sources: Sequence[Path | str],
     selection: FileSelection,
     skipped: list[SkippedFile],
     tracked: TrackedFiles | None,
 ) -> Iterator[_Named]:
-    """What is named, and the files of what is a folder; `skipped` takes up what is left out."""
+    """Return the named file, or the files of the named folder.
+
+    Adds files that are left out to `skipped`.
+    """
     top = import_base.locate_path(ws.places.top)
     for source in sources:
         if isinstance(source, str):
             yield _Named(source, pages.key_of(source))
             continue
-        found = importing.require_existing(source)
-        if not found.is_dir():
-            if tracked and (reason := tracked.find_reasons([found]).get(found)):
+        paths = importing.require_existing(source)
+        if not paths.is_dir():
+            if tracked and (reason := tracked.find_reasons([paths]).get(paths)):
                 skipped.append(SkippedFile(terminal_text.escape_line(str(source)), reason))
             else:
-                yield _Named(found, str(source))
+                yield _Named(paths, str(source))
             continue
-        base = import_base.make_base(found, top)
+        base = import_base.make_base(paths, top)
         reasons = tracked.find_reasons if tracked else None
-        scan = importing.scan_sources([found], base, ImportFilter(ws.places, selection, base.origin, derived=reasons))
+        scan = importing.scan_sources([paths], base, ImportFilter(ws.places, selection, base.origin, derived=reasons))
         skipped += scan.skipped
         yield from (_Named(file.path, file.doc_id, inside=True) for file in scan.files)
 
@@ -165,27 +172,27 @@ def _files_of(
 def _read(
     ws: Workspace, name: str, named: Iterable[_Named], failed: dict[_Named, VmragError]
 ) -> Iterator[tuple[_Named, SourceContent]]:
-    """Each source once, however often it is named; why one cannot be read is put into `failed`."""
+    """Read each source once, even if it is named several times. Adds errors to `failed`."""
     seen: set[str] = set()
-    for each in named:
+    for item in named:
         try:
-            source = _source(ws, name, each.what)
+            source = _read_source(ws, name, item.what)
         except _UNREADABLE as error:
-            failed[each] = error
+            failed[item] = error
             continue
         if source.key not in seen:
             seen.add(source.key)
-            yield each, source
+            yield item, source
 
 
-def _source(ws: Workspace, name: str, what: Path | str) -> SourceContent:
+def _read_source(ws: Workspace, name: str, what: Path | str) -> SourceContent:
     if isinstance(what, Path):
         return named_files.read_file(ws, named_files.resolve_file(what))
     at = writing.require_writable(ws).at
     return pages.read_page(ws, what, find_held(ws, at, name, pages.key_of(what)), pages.admit_typed(ws))
 
 
-def _batches(read: Iterable[tuple[_Named, SourceContent]]) -> Iterator[dict[_Named, SourceContent]]:
+def _split_batches(read: Iterable[tuple[_Named, SourceContent]]) -> Iterator[dict[_Named, SourceContent]]:
     batch: dict[_Named, SourceContent] = {}
     size = 0
     for named, source in read:
@@ -198,36 +205,36 @@ def _batches(read: Iterable[tuple[_Named, SourceContent]]) -> Iterator[dict[_Nam
         yield batch
 
 
-def _reason(why: VmragError) -> str:
-    """What follows the name of a file that is skipped."""
+def _describe_reason(why: VmragError) -> str:
+    """Return the text after the name of a skipped file."""
     return str(why.details.get("reason", why.message))
 
 
-def _taken(ws: Workspace, done: Ingested) -> TakenSource:
-    document = done.document
-    return TakenSource(done.status, document.doc_id, named_files.shown_source(ws, document), document.title)
+def _build_taken(ws: Workspace, item: Ingested) -> TakenSource:
+    document = item.document
+    return TakenSource(item.status, document.doc_id, named_files.shown_source(ws, document), document.title)
 
 
 def take(invocation: Invocation, request: ImportRequest) -> int:
-    """Take files and pages, or a whole site's, into a library."""
+    """Import files and pages, or a whole site, into a library."""
     name = request.library or DEFAULT
     if request.of_site:
-        return _site_into_library(invocation, request, name)
+        return _import_site(invocation, request, name)
     named = [source if "://" in source else invocation.directory / source for source in request.sources]
     with open_for_writing(invocation) as ws:
         report = import_sources(
             ws, named, name, metadata=request.metadata, selection=request.selection, copy=request.copy
         )
-    counts = Counter(each.status for each in report.taken)
+    counts = Counter(item.status for item in report.taken)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
     lines = [f"{name}: {changes.text}, {counts['skipped']} unchanged"]
-    lines += [f"Not taken: {each.message} {each.hint}" for each in report.refused]
+    lines += [f"Not taken: {refusal.message} {refusal.hint}" for refusal in report.refused]
     lines += describe_skipped_files(report.skipped, invocation, report.hint)
     invocation.emit_report(report, [*lines, *describe_import_end(report.pending, report.branch)])
     return FAILED_CHECK if report.refused else 0
 
 
-def _site_into_library(invocation: Invocation, request: ImportRequest, name: str) -> int:
+def _import_site(invocation: Invocation, request: ImportRequest, name: str) -> int:
     if len(request.sources) != 1:
         raise UsageInvalid("--sitemap takes one sitemap at a time.", hint="Name one URL.")
     most = request.most or MOST_PAGES
@@ -237,12 +244,12 @@ def _site_into_library(invocation: Invocation, request: ImportRequest, name: str
         )
     with open_for_writing(invocation) as ws:
         report = take_site(ws, name, request.sources[0], most=most, metadata=request.metadata)
-    invocation.emit_report(report, _site(report, most))
+    invocation.emit_report(report, _format_site(report, most))
     failed = report.failures or any(page.status == "failed" for page in report.pages)
     return FAILED_CHECK if failed else 0
 
 
-def _site(report: SiteReport, most: int) -> Iterator[str]:
+def _format_site(report: SiteReport, most: int) -> Iterator[str]:
     counts = Counter(page.status for page in report.pages)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
     yield f"{report.library}: {changes.text}, {counts['unchanged']} unchanged"

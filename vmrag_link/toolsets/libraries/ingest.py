@@ -1,8 +1,8 @@
-"""Take files and pages into a library, a collection whose documents are each known by their source:
-new ones, and those that changed since they were taken.
+"""Store files and pages in a library: new sources, and sources that have changed.
 
-Whether a document is up to date is known by the hash of the bytes that it was made of. A source
-becomes Markdown within what the settings allow a conversion to cost.
+A library is a collection whose documents are identified by their sources. The hash of a source's
+bytes tells whether its document is up to date. A source is converted to Markdown within the limits
+of the settings.
 """
 
 from __future__ import annotations
@@ -40,80 +40,80 @@ from vmrag_link.workspace.documents.named_files import SourceContent
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 DEFAULT = "default"
-"""The library of whoever names none."""
+"""The library of callers that name none."""
 
 CHUNKING = Chunking(size=2048, overlap=256)
-"""Longer than elsewhere: whole pages are asked for a passage, not notes for a fact."""
+"""Longer chunks than in other collections: readers want passages of pages, not facts of notes."""
 
 
 def require_library_name(name: str) -> None:
-    """Raises `NameInvalid`."""
+    """Raise `NameInvalid` for an invalid name."""
     collections.require_name(name, option="--library")
 
 
 def find_library(ws: Workspace, at: At, name: str) -> Collection | None:
-    """The library of exactly this name; None if there is nothing of this name.
+    """Return the library of exactly this name; None if there is none.
 
-    Raises `LibraryRefused` for a collection of another kind.
+    Raises `LibraryRefused` for another kind of collection.
     """
-    found = collections.find_exact(ws, at, name)
-    if found and found.kind != LIBRARY:
+    collection = collections.find_exact(ws, at, name)
+    if collection and collection.kind != LIBRARY:
         raise LibraryRefused(
             f"There is a collection {name!r} already, and it is no library: its documents come from elsewhere.",
             hint=f"Take another library, for example: --library {quoted(collections.similar_name(f'{name}-library'))}",
             collection_name=name,
-            kind=found.kind,
+            kind=collection.kind,
         )
-    return found
+    return collection
 
 
 def new_library(ws: Workspace, name: str) -> Collection:
-    """An empty library, embedded as new collections are."""
+    """Return an empty library with the embedding of new collections."""
     model = ws.models.load_named(ws.config.embedding.model)
     return collections.make_collection(name, model, CHUNKING, kind=LIBRARY)
 
 
 def all_libraries(ws: Workspace, at: At) -> list[Collection]:
-    """All libraries, by name."""
+    """Return all libraries by name."""
     return [collection for collection in ws.engine.list_collections(at) if collection.kind == LIBRARY]
 
 
 Convert = Callable[[SourceContent], ConvertedFile]
-"""Raises `FormatUnsupported`, and `ConversionFailed` also where there is no text."""
+"""Raises `FormatUnsupported`, and `ConversionFailed` also for a source without text."""
 
 
 @contextlib.contextmanager
 def open_converter(ws: Workspace) -> Iterator[Convert]:
-    """Converts any number of sources until the block ends."""
+    """Yield a function that converts sources, until the block ends."""
     with Converter(read_limits(ws.config.ingest)) as converter:
 
         def convert(source: SourceContent) -> ConvertedFile:
-            found = converter.convert(
+            converted = converter.convert(
                 source.data, name=source.name, media_type=source.media_type, charset=source.charset
             )
-            if not found.text.strip():
+            if not converted.text.strip():
                 raise ConversionFailed(
                     f"{source.name} holds no text.",
                     hint="What it shows may be a picture of a text: convert it by other means, and take that.",
                     reason="holds no text",
                 )
-            return found
+            return converted
 
         yield convert
 
 
 NAMESPACE = uuid.UUID("6f0d9a52-5d0f-5c53-9a3c-0c1f6a3e7b11")
-"""Of the ids of documents in libraries. It never changes: two branches that take in the same source
-meet in one document.
+"""Namespace of the ids of documents in libraries. It never changes: two branches that import the
+same source get one document.
 """
 
 
 LEFT_OUT = (FormatUnsupported, ConversionFailed, ContentRefused)
-"""Why a source cannot become a document."""
+"""Errors of a source that cannot become a document."""
 
 
 class Ingested(Record, frozen=True):
-    """What became of a source."""
+    """The result for one source."""
 
     status: Literal["indexed", "replaced", "skipped"]
     document: Document
@@ -150,94 +150,97 @@ def ingest_sources(
         return converted[source.key]
 
     def plan(at: At) -> Planned[list[Ingested]]:
-        found = find_library(ws, at, name)
-        collection = found or new_library(ws, name)
-        there = _Held(ws, at, name, [source.key for source in sources])
-        new = there.new_documents([source.key for source in sources if not there.find_document(source.key)])
-        done: list[Ingested] = []
+        library = find_library(ws, at, name)
+        collection = library or new_library(ws, name)
+        held = _Held(ws, at, name, [source.key for source in sources])
+        new = held.new_documents([source.key for source in sources if not held.find_document(source.key)])
+        ingested: list[Ingested] = []
         for source in sources:
-            before = there.find_document(source.key)
-            if before and _is_made_of(before, source):
-                done.append(Ingested("skipped", before, collection))
+            before = held.find_document(source.key)
+            if before and _has_hash(before, source):
+                ingested.append(Ingested("skipped", before, collection))
                 continue
             try:
-                after = _version(source, convert_once(source), before or new[source.key], given)
+                after = _build_version(source, convert_once(source), before or new[source.key], given)
             except LEFT_OUT as error:
                 if refused is None:
                     raise
                 refused[source.key] = error
                 continue
-            done.append(Ingested("replaced" if before else "indexed", after, collection))
-        rows = [each.document for each in done if each.status != "skipped"]
+            ingested.append(Ingested("replaced" if before else "indexed", after, collection))
+        rows = [item.document for item in ingested if item.status != "skipped"]
         ws.create_indexer().embed_documents(collection, rows)
-        write = Write(put_collections=[] if found else [collection], put_documents=rows)
-        return Planned(write if rows else None, done)
+        write = Write(put_collections=[] if library else [collection], put_documents=rows)
+        return Planned(write if rows else None, ingested)
 
     return writing.write_rows(ws, plan, f"take into {name}")
 
 
 def find_held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
-    """What a library has of a source."""
+    """Return a library's document of a source; None if it has none."""
     return _Held(ws, at, name, [key]).find_document(key)
 
 
 class _Held:
-    """What a library holds of some sources at a place."""
+    """A library's documents of some sources, at one place."""
 
     def __init__(self, ws: Workspace, at: At, name: str, keys: Sequence[str]) -> None:
         self._engine, self._at, self._name = ws.engine, at, name
         # Not by their ids alone: these stay with documents whose library is renamed.
         ids = {source: doc_id for doc_id, source in reversed(ws.engine.list_sources(at, name))}
-        known = [ids[key] for key in keys if key in ids]
-        found = self._engine.read_documents(at, collection=name, ids=known) if known else ()
-        self._documents = {each.source: each for each in found}
+        stored_ids = [ids[key] for key in keys if key in ids]
+        documents = self._engine.read_documents(at, collection=name, ids=stored_ids) if stored_ids else ()
+        self._documents = {document.source: document for document in documents}
 
     def find_document(self, key: str) -> Document | None:
         return self._documents.get(key)
 
     def new_documents(self, keys: Sequence[str]) -> dict[str, Document]:
-        """Empty ones of these sources, by key, each under the first of its ids that no other
-        document has.
-        """
-        found: dict[str, Document] = {}
-        number, left, now = 0, keys, clock.now()
-        while left:
-            ids = {key: self._id(key, number) for key in left}
+        """Return empty documents by key, each with its first id that no other document has."""
+        documents: dict[str, Document] = {}
+        number, remaining, now = 0, keys, clock.now()
+        while remaining:
+            ids = {key: self._id(key, number) for key in remaining}
             taken = {
                 header.doc_id for header in self._engine.read_headers(self._at, collection=self._name, ids=ids.values())
             }
-            for key in left:
+            for key in remaining:
                 if ids[key] not in taken:
-                    found[key] = Document(self._name, ids[key], "", "", "", source=key, source_key=key, created_at=now)
-            left = [key for key in left if key not in found]
+                    documents[key] = Document(
+                        self._name, ids[key], "", "", "", source=key, source_key=key, created_at=now
+                    )
+            remaining = [key for key in remaining if key not in documents]
             number += 1
-        return found
+        return documents
 
     def _id(self, key: str, number: int) -> str:
         return str(uuid.uuid5(NAMESPACE, encode_canonical_json([self._name, key, *([number] if number else [])])))
 
 
-def _is_made_of(document: Document, source: SourceContent) -> bool:
-    found = import_base.read_origin(document)
-    return found is not None and found.hash == source.hash
+def _has_hash(document: Document, source: SourceContent) -> bool:
+    origin = import_base.read_origin(document)
+    return origin is not None and origin.hash == source.hash
 
 
-def _version(
+def _build_version(
     source: SourceContent, converted: ConvertedFile, before: Document, given: Mapping[str, Any] | None
 ) -> Document:
-    """The document of a source as it is now. `given`: None for the metadata that was given before.
+    """Return the document of a source in its current state.
 
-    Raises `ContentRefused` for metadata of the source's own.
+    `given` None keeps the earlier metadata. Raises `ContentRefused` for invalid metadata of the
+    source.
     """
     kept = import_base.read_given_metadata(before) if given is None else given
-    own = {key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept}
-    made_of = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own)))
+    own_metadata = {
+        key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept
+    }
+    made_of = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own_metadata)))
     return msgspec.structs.replace(
         before,
         title=converted.title or source.name,
         content=converted.text,
         content_hash=content_hash(converted.text),
-        metadata=encode_canonical_json(import_base.add_origin({**own, **kept}, made_of)),
+        metadata=encode_canonical_json(import_base.add_origin({**own_metadata, **kept}, made_of)),
         file_type=source.file_type or converted.file_type,
         last_modified=source.last_modified,
         updated_at=clock.now(),
@@ -245,15 +248,17 @@ def _version(
 
 
 def check_library(name: str, metadata: Mapping[str, Any] | None) -> None:
-    """Raise what `ingest` raises of a library's name and of metadata, before anything is read."""
+    """Raise the errors of `ingest_sources` for a library's name and metadata, before anything is
+    read.
+    """
     require_library_name(name)
     checked_metadata(metadata or {}, name)
 
 
 def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Metadata as it can be stored exactly.
+    """Return metadata in the stored form.
 
-    Raises `ContentRefused`, also for a key that the index or the library needs for itself.
+    Raises `ContentRefused`, also for a key that the index or the library reserves.
     """
     refuse_reserved(metadata, name)
     if import_base.KEY in metadata:
@@ -263,7 +268,7 @@ def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
             key=import_base.KEY,
         )
     try:
-        found: dict[str, Any] = parse_user_json(json.dumps(metadata))
+        parsed: dict[str, Any] = parse_user_json(json.dumps(metadata))
     except ValueError as error:
         raise ContentRefused(f"The metadata of {name!r} {error}.", hint="Use what JSON can say.") from None
-    return found
+    return parsed

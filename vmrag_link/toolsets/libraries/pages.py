@@ -1,10 +1,9 @@
-"""Pages for libraries: what a URL leads to now, if that has changed, and which hosts may be asked:
-what a URL says to a host leaves this machine.
+"""Pages for libraries: the current content of a URL, and the hosts that vmrag may contact.
 
-An agent may name hosts that this machine's person agreed to: a stranger's text may have told it
-what to put into a URL. `vmrag refresh` asks hosts from which this person took pages: a fetched
-knowledge base names whichever its author likes. A person who types a URL agrees to its host, and to
-where it redirects. That opens the host for refreshing, and not for agents.
+The text of a URL leaves this machine when a host is contacted. An agent can name only hosts that
+this machine's user trusts: an untrusted text can have told it what to put into a URL. `vmrag
+refresh` contacts only hosts from which this user has imported pages: a fetched knowledge base can
+name any host. A person who types a URL trusts its host.
 """
 
 from __future__ import annotations
@@ -24,20 +23,22 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.named_files import SourceContent, hash_of
 
 TRUSTED_KEY = "vmrag.trustedHost"
-"""Key in git config: a host (`HOST` or `HOST:PORT`) that agents may have pages fetched from."""
+"""Key in git config: a host (`HOST` or `HOST:PORT`) from which agents can fetch pages."""
 
 PAGES_KEY = "vmrag.pageHost"
-"""Key in git config: a host from which this person took pages, which may be asked again."""
+"""Key in git config: a host from which this user has imported pages, which `vmrag refresh`
+contacts.
+"""
 
 Admit = Callable[[PageUrl], None]
-"""Raises `RemoteNotTrusted` for a page that may not be asked for; each redirection is a page."""
+"""Raises `RemoteNotTrusted` for a page that may not be fetched. Each redirection is also a page."""
 
 
 def admit_typed(ws: Workspace) -> Admit:
-    """For URLs that a person types: every host is agreed to, and remembered for `admit_stored`."""
+    """Return the check for URLs that a person types: it trusts every host, and remembers it."""
 
     def admit(page: PageUrl) -> None:
-        if _is_agreed_to(ws, page, PAGES_KEY):
+        if _is_trusted(ws, page, PAGES_KEY):
             return
         try:
             configuration.add_value(ws.places, PAGES_KEY, page.site)
@@ -50,10 +51,10 @@ def admit_typed(ws: Workspace) -> Admit:
 
 
 def admit_stored(ws: Workspace) -> Admit:
-    """For URLs that the knowledge base names."""
+    """Return the check for URLs that the knowledge base names."""
 
     def admit(page: PageUrl) -> None:
-        if not _is_agreed_to(ws, page, PAGES_KEY) and not _is_agreed_to(ws, page, TRUSTED_KEY):
+        if not _is_trusted(ws, page, PAGES_KEY) and not _is_trusted(ws, page, TRUSTED_KEY):
             raise RemoteNotTrusted(
                 f"{page.site} was not asked for {page}: nobody here has taken a page from it, and the knowledge base may be anybody's.",
                 hint=f"git config --add {PAGES_KEY} {quoted(page.site)}   (only if you know whose it is)",
@@ -65,13 +66,14 @@ def admit_stored(ws: Workspace) -> Admit:
 
 
 def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
-    """For URLs in an agent's arguments. `agreed`: the hosts that the person confirmed.
+    """Return the check for URLs in an agent's arguments.
 
-    The error's details hold `ask`: the person can be asked.
+    `agreed` has the hosts that the user confirmed. The details of the error contain `ask`: the
+    server can ask the user.
     """
 
     def admit(page: PageUrl) -> None:
-        if page.site not in agreed and not _is_agreed_to(ws, page, TRUSTED_KEY):
+        if page.site not in agreed and not _is_trusted(ws, page, TRUSTED_KEY):
             raise RemoteNotTrusted(
                 f"{page.site} was not asked for a page: nobody here has agreed that agents may send it anything.",
                 hint=f"git config --add {TRUSTED_KEY} {quoted(page.site)}   (only if you know whose it is)",
@@ -84,13 +86,15 @@ def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
 
 
 def trust_host(ws: Workspace, site: str) -> None:
-    """Let agents in this repository have pages fetched from this host from now on."""
+    """Let agents in this repository fetch pages from this host from now on."""
     if site not in configuration.read_config_values(ws.places, TRUSTED_KEY):
         configuration.add_value(ws.places, TRUSTED_KEY, site)
 
 
-def _is_agreed_to(ws: Workspace, page: PageUrl, key: str) -> bool:
-    """Whether this machine's git configuration names the host, or the person let it be private."""
+def _is_trusted(ws: Workspace, page: PageUrl, key: str) -> bool:
+    """Return whether this machine's git configuration names the host, or the user allowed it as
+    private.
+    """
     if page.host in private_hosts(ws.config.ingest.allow_private_urls):
         return True
     return page.site in {
@@ -109,20 +113,22 @@ FILE_TYPE = "url"
 
 
 def key_of(url: str) -> str:
-    """By what a library knows the page. Raises `UsageInvalid` for what is no http or https URL."""
+    """Return the key by which a library identifies the page.
+
+    Raises `UsageInvalid` for an invalid URL.
+    """
     return parse_url(url).text
 
 
 def read_page(ws: Workspace, url: str, before: Document | None, admit: Admit) -> SourceContent:
-    """The page as it is now; `before`: the document that a library has of it. `admit`
-    decides about its host.
+    """Fetch a page. `before` is its stored document; `admit` decides about each host.
 
-    Raises as `web.fetching.fetch`.
+    Raises the errors of `web.fetching.fetch_page`.
     """
-    known = import_base.read_origin(before) if before else None
+    stored_origin = import_base.read_origin(before) if before else None
     limits = limits_of(ws.config.ingest, admit)
-    if before and known:
-        fetched = fetch_page(url, limits=limits, etag=known.etag, last_modified=before.last_modified)
+    if before and stored_origin:
+        fetched = fetch_page(url, limits=limits, etag=stored_origin.etag, last_modified=before.last_modified)
     else:
         fetched = fetch_page(url, limits=limits)
     key = key_of(url)
@@ -130,7 +136,7 @@ def read_page(ws: Workspace, url: str, before: Document | None, admit: Admit) ->
     return SourceContent(
         key,
         unquote(PurePosixPath(parts.path).name) or parts.netloc,
-        known.hash if known and fetched.unchanged else hash_of(fetched.data),
+        stored_origin.hash if stored_origin and fetched.unchanged else hash_of(fetched.data),
         fetched.data,
         last_modified=fetched.last_modified,
         file_type=FILE_TYPE,

@@ -1,4 +1,4 @@
-"""`vmrag refresh`: ask again for the pages of libraries, and store what has changed."""
+"""`vmrag refresh`: fetch the pages of libraries again, and store changed pages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ from vmrag_link.workspace.history.word_diff import hidden_suffix
 
 
 class RefreshReport(Record, frozen=True):
-    """`replaced`, `unchanged`, `failed`: numbers of pages. After a `dry_run` nothing is stored."""
+    """Numbers of `replaced`, `unchanged` and `failed` pages.
+
+    After a `dry_run`, nothing is stored.
+    """
 
     pages: list[TakenPage]
     replaced: int
@@ -60,61 +63,63 @@ def refresh_libraries(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool
         at = ws.locate_documents()
     else:
         at = writing.require_writable(ws).at
-    wanted = _wanted(ws, at, names)
+    urls_by_library = _select_urls(ws, at, names)
     for url in filter(named_files.is_url, names):
         admit_typed(ws)(parse_url(url))
     admit = admit_stored(ws)
-    pace = _pace(ws, [url for urls in wanted.values() for url in urls], admit)
-    taken = [take_pages(ws, name, urls, pace, admit, dry_run=dry_run) for name, urls in wanted.items()]
-    pages = [page for each in taken for page in each.pages]
-    numbers = Counter(each.status for each in pages)
+    pace = _make_pace(ws, [url for urls in urls_by_library.values() for url in urls], admit)
+    taken = [take_pages(ws, name, urls, pace, admit, dry_run=dry_run) for name, urls in urls_by_library.items()]
+    pages = [page for result in taken for page in result.pages]
+    numbers = Counter(page.status for page in pages)
     return RefreshReport(
         pages,
         numbers["replaced"],
         numbers["unchanged"],
         numbers["failed"],
         dry_run,
-        next((each.branch for each in taken if each.branch), None),
-        next((each.pending for each in taken if each.pending), ""),
+        next((result.branch for result in taken if result.branch), None),
+        next((result.pending for result in taken if result.pending), ""),
     )
 
 
-def _wanted(ws: Workspace, at: At, names: Sequence[str]) -> dict[str, list[str]]:
-    """The URLs by library, each once."""
-    there = {library.name: _pages_of(ws, at, library.name) for library in all_libraries(ws, at)}
+def _select_urls(ws: Workspace, at: At, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the distinct URLs by library."""
+    pages_by_library = {library.name: _list_pages(ws, at, library.name) for library in all_libraries(ws, at)}
     if not names:
-        return {name: list(pages.values()) for name, pages in there.items() if pages}
-    wanted: dict[str, dict[str, None]] = {}
+        return {name: list(pages.values()) for name, pages in pages_by_library.items() if pages}
+    urls_by_library: dict[str, dict[str, None]] = {}
     for name in names:
-        for collection, url in _resolve_name(ws, at, there, name):
-            wanted.setdefault(collection, {})[url] = None
-    return {collection: list(urls) for collection, urls in wanted.items()}
+        for collection, url in _resolve_name(ws, at, pages_by_library, name):
+            urls_by_library.setdefault(collection, {})[url] = None
+    return {collection: list(urls) for collection, urls in urls_by_library.items()}
 
 
-def _pages_of(ws: Workspace, at: At, name: str) -> dict[str, str]:
-    """URLs by the ids of their documents."""
+def _list_pages(ws: Workspace, at: At, name: str) -> dict[str, str]:
+    """Return the URLs by the ids of their documents."""
     return {doc_id: source for doc_id, source in ws.engine.list_sources(at, name) if named_files.is_url(source)}
 
 
-def _resolve_name(ws: Workspace, at: At, there: dict[str, dict[str, str]], name: str) -> list[tuple[str, str]]:
-    """Libraries and URLs that a name on the command line means."""
+def _resolve_name(
+    ws: Workspace, at: At, pages_by_library: dict[str, dict[str, str]], name: str
+) -> list[tuple[str, str]]:
+    """Return the libraries and URLs that a name on the command line means."""
     if named_files.is_url(name):
         url = parse_url(name).text
-        found = [(each, url) for each, pages in there.items() if url in pages.values()]
-        if not found:
+        matches = [(library, url) for library, pages in pages_by_library.items() if url in pages.values()]
+        if not matches:
             raise DocumentMissing(
                 f"No library has a document from {url}.", hint=f"vmrag import {quoted(url)} --library NAME", source=url
             )
-        return found
-    if name.rstrip("/") in there:
+        return matches
+    if name.rstrip("/") in pages_by_library:
         collection = name.rstrip("/")
-        return [(collection, url) for url in there[collection].values()]
-    if not document_names.find_candidates(ws.engine, at, name) and name.partition("/")[0] not in there:
-        raise _no_library(ws, at, name.partition("/")[0])
+        return [(collection, url) for url in pages_by_library[collection].values()]
+    if not document_names.find_candidates(ws.engine, at, name) and name.partition("/")[0] not in pages_by_library:
+        raise _build_no_library(ws, at, name.partition("/")[0])
     document = document_names.find_document(ws.engine, [at], name)
-    if document.collection not in there:
-        raise _no_library(ws, at, document.collection)
-    url = there[document.collection].get(document.doc_id, "")
+    if document.collection not in pages_by_library:
+        raise _build_no_library(ws, at, document.collection)
+    url = pages_by_library[document.collection].get(document.doc_id, "")
     if not url:
         raise UsageInvalid(
             f"{document} came from a file, not from a URL.",
@@ -124,7 +129,7 @@ def _resolve_name(ws: Workspace, at: At, there: dict[str, dict[str, str]], name:
     return [(document.collection, url)]
 
 
-def _no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageInvalid:
+def _build_no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageInvalid:
     if any(collection.name == name for collection in ws.engine.list_collections(at)):
         return UsageInvalid(
             f"The collection {name!r} is no library: its documents came from no URL.",
@@ -134,8 +139,8 @@ def _no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageIn
     return CollectionMissing(f"There is no library {name!r}.", hint="vmrag list", collection_name=name)
 
 
-def _pace(ws: Workspace, urls: Sequence[str], admit: Admit) -> Pace:
-    """As slow as robots.txt asks for, where a host is asked for several pages."""
+def _make_pace(ws: Workspace, urls: Sequence[str], admit: Admit) -> Pace:
+    """Return the pauses that robots.txt demands, for hosts with several pages."""
     robots = Robots(limits_of(ws.config.ingest, admit))
     hosts = Counter(url.partition("://")[2].partition("/")[0] for url in urls)
 
@@ -158,11 +163,11 @@ def command(invocation: Invocation, *, names: tuple[str, ...], dry_run: bool) ->
     """
     with invocation.workspace() as ws:
         report = refresh_libraries(ws, names, dry_run=dry_run)
-    invocation.emit_report(report, _lines(report))
+    invocation.emit_report(report, _format_lines(report))
     return FAILED_CHECK if report.failed else 0
 
 
-def _lines(report: RefreshReport) -> Iterator[str]:
+def _format_lines(report: RefreshReport) -> Iterator[str]:
     yield from page_lines(report.pages)
     if not report.pages:
         yield "No document of a library came from the web: vmrag import URL --library NAME"
@@ -180,7 +185,7 @@ def _lines(report: RefreshReport) -> Iterator[str]:
 
 
 def page_lines(pages: Iterable[TakenPage]) -> Iterator[str]:
-    """A line for each page that is new, that changed, or that failed."""
+    """Yield a line for each page that is new, changed or failed."""
     for page in pages:
         if page.status == "indexed":
             yield f"{output.style_text('A', fg='green')}  {page.url}"

@@ -1,7 +1,7 @@
-"""Search in libraries, by meaning and by words at once, ranked as every other query is.
+"""Search in libraries by meaning and by words, ranked like every other query.
 
-A filter has keys, each with the one value that a passage must have. A passage of a text with pages
-says on which page it begins.
+A filter has keys, each with the value that a passage must have. A passage of a document with pages
+has the number of its first page.
 """
 
 from __future__ import annotations
@@ -39,60 +39,64 @@ _NUMBERS = ("chunk_index", "page")
 KEYS = ("id", *_OF_DOCUMENT, "library", "content", *_NUMBERS)
 
 _LOOKED_UP = frozenset((*_OF_DOCUMENT, "page"))
-"""What the index does not hold."""
+"""Keys of a filter that the index does not have."""
 
 
 def parse_filter(given: Mapping[str, Any]) -> Filter:
-    """Raises `FilterInvalid` for another key than `KEYS`, and a value that is no text and no whole
+    """Return the filter with checked values.
+
+    Raises `FilterInvalid` for a key outside `KEYS`, and for a value that is not a text or a whole
     number.
     """
-    return {key: _value(key, value) for key, value in given.items()}
+    return {key: _check_value(key, value) for key, value in given.items()}
 
 
 def narrow_query(
-    ws: Workspace, at: At, asked: Query, libraries: Mapping[str, Collection], wanted: Filter
+    ws: Workspace, at: At, query: Query, libraries: Mapping[str, Collection], filter_values: Filter
 ) -> Query | None:
-    """The query of these libraries with the filter in it; None if no passage can pass.
+    """Return the query of these libraries with the filter in it; None if no passage can match.
 
-    What the index does not hold of a document is looked up in the knowledge base.
+    Values that the index does not have are looked up in the knowledge base.
     """
-    among = {name: library for name, library in libraries.items() if wanted.get("library", name) == name}
+    among = {name: library for name, library in libraries.items() if filter_values.get("library", name) == name}
     where: list[dict[str, Any]] = []
-    if "id" in wanted:
-        where += _of_chunk(ws, at, among, str(wanted["id"]))
-    if "chunk_index" in wanted:
-        where.append({"chunk_index": wanted["chunk_index"]})
-    if wanted.keys() & _LOOKED_UP:
-        found = _looked_up(ws, at, among, wanted)
-        where.append({"$or": found})
-        among = among if found else {}
+    if "id" in filter_values:
+        where += _resolve_chunk(ws, at, among, str(filter_values["id"]))
+    if "chunk_index" in filter_values:
+        where.append({"chunk_index": filter_values["chunk_index"]})
+    if filter_values.keys() & _LOOKED_UP:
+        conditions = _look_up_conditions(ws, at, among, filter_values)
+        where.append({"$or": conditions})
+        among = among if conditions else {}
     if not among:
         return None
-    text = {"$regex": rf"\A{re.escape(str(wanted['content']))}\z"} if "content" in wanted else None
+    text = {"$regex": rf"\A{re.escape(str(filter_values['content']))}\z"} if "content" in filter_values else None
     return msgspec.structs.replace(
-        asked, collections=tuple(among), where={"$and": where} if where else None, where_document=text
+        query, collections=tuple(among), where={"$and": where} if where else None, where_document=text
     )
 
 
-def _looked_up(ws: Workspace, at: At, among: Mapping[str, Collection], wanted: Filter) -> list[dict[str, Any]]:
-    """Conditions of which a passage meets one if its document and its page are those wanted."""
+def _look_up_conditions(
+    ws: Workspace, at: At, among: Mapping[str, Collection], filter_values: Filter
+) -> list[dict[str, Any]]:
+    """Return alternative conditions. A passage meets one of them if its document and page match."""
     whole: list[str] = []
     some: list[dict[str, Any]] = []
     for name, collection in among.items():
         for document in ws.engine.read_documents(at, collection=name):
-            if not _passes(ws, document, wanted):
+            if not _matches_filter(ws, document, filter_values):
                 continue
-            page = wanted.get("page")
+            page = filter_values.get("page")
             if page is None or (page == NO_PAGE and not has_pages(document)):
                 whole.append(document.doc_id)
             elif has_pages(document):
                 pages = pages_of(ws, collection, document)
-                chunks = [number for number, each in enumerate(pages) if each == page]
+                chunks = [number for number, other in enumerate(pages) if other == page]
                 some += [{"source_id": document.doc_id, "chunk_index": {"$in": chunks}}] if chunks else []
     return [*([{"source_id": {"$in": whole}}] if whole else []), *some]
 
 
-def _value(key: str, value: Any) -> str | int:
+def _check_value(key: str, value: Any) -> str | int:
     if key not in KEYS:
         raise FilterInvalid(
             f"The filter asks for {key!r}, which a search cannot filter by.",
@@ -108,12 +112,12 @@ def _value(key: str, value: Any) -> str | int:
     if key in _NUMBERS and isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value):
         return int(value)
     if key in _TIMES:
-        return _moment(str(value))
+        return _normalize_time(str(value))
     return value if key in _NUMBERS else str(value)
 
 
-def _moment(text: str) -> str:
-    """A time in whatever zone, as it is stored; what is no time stays, and equals nothing."""
+def _normalize_time(text: str) -> str:
+    """Return a time in the stored form. A text that is not a time stays, and equals nothing."""
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
@@ -121,27 +125,29 @@ def _moment(text: str) -> str:
     return clock.format_file_time((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
 
 
-def _of_chunk(ws: Workspace, at: At, names: Iterable[str], name: str) -> list[dict[str, Any]]:
-    """What a chunk's name means: a document that has it, else a chunk of one."""
-    found = parse_chunk_id(name)
-    if found is None or any(ws.engine.find_document(at, each, name) for each in names):
+def _resolve_chunk(ws: Workspace, at: At, names: Iterable[str], name: str) -> list[dict[str, Any]]:
+    """Return the document and the chunk that a name means: a document's id, or else a chunk's."""
+    chunk = parse_chunk_id(name)
+    if chunk is None or any(ws.engine.find_document(at, collection, name) for collection in names):
         return [{"source_id": name}]
-    doc_id, number = found
+    doc_id, number = chunk
     return [{"source_id": doc_id}, {"chunk_index": number}]
 
 
-def _passes(ws: Workspace, document: Document, wanted: Filter) -> bool:
-    """A source may be given as it is shown, or as it is stored."""
+def _matches_filter(ws: Workspace, document: Document, filter_values: Filter) -> bool:
+    """Return whether a document matches. A source can have its shown or its stored form."""
     for key in _OF_DOCUMENT:
         values = (getattr(document, key), *((named_files.shown_source(ws, document),) if key == "source" else ()))
-        if key in wanted and wanted[key] not in values:
+        if key in filter_values and filter_values[key] not in values:
             return False
     return True
 
 
 class LibraryPassage(Record, frozen=True):
-    """A chunk of a library's document, whole. `source`: as `named_files.shown_source`; `page` is 0
-    in a text without pages; `score` from 1 downwards.
+    """A whole chunk of a library's document.
+
+    `source` is in the form of `named_files.shown_source`. `page` is 0 in a text without pages.
+    `score` is 1 for the best passage.
     """
 
     doc_id: str
@@ -158,7 +164,7 @@ class LibraryPassage(Record, frozen=True):
 
 
 class LibraryPassages(Record, frozen=True):
-    """Best first."""
+    """Passages, best first."""
 
     results: list[LibraryPassage]
 
@@ -166,35 +172,37 @@ class LibraryPassages(Record, frozen=True):
 def search_passages(
     ws: Workspace, text: str, *, k: int, name: str | None = None, where: Mapping[str, Any] | None = None
 ) -> tuple[LibraryPassages, AnswerOrigin]:
-    """The best passages of one library or of all; none where there is no such library.
+    """Return the best passages of one library or of all; none if there is no such library.
 
-    `where`: values that must all be equal (`search_filter`). Raises `UsageInvalid` for a query
-    without a character, `FilterInvalid`, `Embedding` errors, `IndexFailed`.
+    `where` has values that must all be equal (`search_filter`). Raises `UsageInvalid` for an empty
+    query, `FilterInvalid`, `Embedding` errors and `IndexFailed`.
     """
     require_query(text)
-    wanted = parse_filter(where or {})
+    filter_values = parse_filter(where or {})
 
-    def look(searcher: Searcher, view: View) -> tuple[LibraryPassages, AnswerOrigin]:
-        there = all_libraries(ws, view.at)
+    def search_view(searcher: Searcher, view: View) -> tuple[LibraryPassages, AnswerOrigin]:
+        existing = all_libraries(ws, view.at)
         libraries = {
-            each.name: each for each in there if name in (None, each.name) and searcher.find_collection(each.name)
+            library.name: library
+            for library in existing
+            if name in (None, library.name) and searcher.find_collection(library.name)
         }
-        narrowed = narrow_query(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
+        narrowed = narrow_query(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, filter_values)
         hits = searcher.search(narrowed) if narrowed else []
         rows = {key: ws.engine.find_document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
         paged = [row for row in rows.values() if row and has_pages(row)]
         pages = {row.key: pages_of(ws, libraries[row.collection], row) for row in paged}
-        found = [
-            _passage(ws, hit, row, pages[row.key][hit.chunk] if row.key in pages else NO_PAGE)
+        passages = [
+            _build_passage(ws, hit, row, pages[row.key][hit.chunk] if row.key in pages else NO_PAGE)
             for hit in hits
             if (row := rows[hit.collection, hit.doc_id])
         ]
-        return LibraryPassages(found), find_view_origin(ws, view)
+        return LibraryPassages(passages), find_view_origin(ws, view)
 
-    return search_index(ws, look, files=False)
+    return search_index(ws, search_view, files=False)
 
 
-def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryPassage:
+def _build_passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryPassage:
     return LibraryPassage(
         document.doc_id,
         named_files.shown_source(ws, document),
@@ -219,8 +227,9 @@ def has_pages(document: Document) -> bool:
 
 
 def pages_of(ws: Workspace, collection: Collection, document: Document) -> list[int]:
-    """The page, from 1, of the first character that is seen of each chunk. Only for one that
-    `has_pages`.
+    """Return the page, from 1, of the first visible character of each chunk.
+
+    Only for a document that `has_pages`.
     """
     pages, page, counted = [], 1, 0
     for chunk in chunks_of(ws, collection, document):

@@ -1,5 +1,6 @@
-"""Many pages for a library in one run, from a list or a site's sitemap. What fails is told, and the
-rest is stored.
+"""Import many pages into a library in one run, from a list or a site's sitemap.
+
+Failures are reported, and the other pages are stored.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from vmrag_link.workspace.history.word_diff import Words, words_of
 
 
 class SiteReport(Record, frozen=True):
-    """`elsewhere`, `disallowed`, `invalid`, `more` and `failures`: what the sitemap names and was
-    left out, as in `web.sitemap.Sitemap`.
+    """The result for a site.
+
+    `elsewhere`, `disallowed`, `invalid`, `more` and `failures` describe what was left out of the
+    sitemap, as in `web.sitemap.Sitemap`.
     """
 
     sitemap: str
@@ -53,25 +56,25 @@ class SiteReport(Record, frozen=True):
 def take_site(
     ws: Workspace, name: str, url: str, *, most: int = sitemap.MOST_PAGES, metadata: Mapping[str, Any] | None = None
 ) -> SiteReport:
-    """Take the pages that a sitemap names and robots.txt allows, as slowly as it asks for.
+    """Import the pages that a sitemap names and robots.txt allows, with its pauses.
 
-    Raises as `web.sitemap.urls` and `take_pages`.
+    Raises the errors of `web.sitemap.urls` and `take_pages`.
     """
     check_library(name, metadata)
     admit = pages.admit_typed(ws)
-    found = sitemap.urls(url, limits=limits_of(ws.config.ingest, admit), most=most)
-    if found.delay_s and len(found.pages) > 1:
-        ws.progress.note(f"{parse_url(url).site} wants {found.delay_s:g} s between two pages.")
-    taken = take_pages(ws, name, found.pages, Pace(lambda _: found.delay_s), admit, metadata=metadata)
+    site = sitemap.urls(url, limits=limits_of(ws.config.ingest, admit), most=most)
+    if site.delay_s and len(site.pages) > 1:
+        ws.progress.note(f"{parse_url(url).site} wants {site.delay_s:g} s between two pages.")
+    taken = take_pages(ws, name, site.pages, Pace(lambda _: site.delay_s), admit, metadata=metadata)
     return SiteReport(
         parse_url(url).text,
         name,
         taken.pages,
-        found.elsewhere,
-        found.disallowed,
-        found.invalid,
-        found.more,
-        found.failures,
+        site.elsewhere,
+        site.disallowed,
+        site.invalid,
+        site.more,
+        site.failures,
         taken.branch,
         taken.pending,
     )
@@ -80,18 +83,18 @@ def take_site(
 FETCHING_PAGES = "fetching pages"
 
 _FAILURES = (AccessDenied, ConversionFailed, FetchFailed, FormatUnsupported, RemoteNotTrusted, UsageInvalid)
-"""What is wrong with one page alone."""
+"""Errors of a single page."""
 
 BATCH_PAGES, BATCH_BYTES = 50, 20_000_000
 """So many pages are stored at a time: whoever ends a run early loses no more of them."""
 
 
 class TakenPage(Record, frozen=True):
-    """What became of a page.
+    """The result for one page.
 
-    `unchanged` is also one of which other bytes make the same document: many pages hold the time or
-    a number that is new each time. `words`: how a `replaced` one differs. `doc_id` is empty where
-    nothing is stored. `code` and `problem` say why one `failed`, `hint` what to type.
+    A page is also `unchanged` if other bytes make the same document: many pages contain the time or
+    a new number. `words` describe the differences of a `replaced` page. `doc_id` is empty if
+    nothing is stored. `code`, `problem` and `hint` are for a `failed` page.
     """
 
     url: str
@@ -105,7 +108,7 @@ class TakenPage(Record, frozen=True):
 
 
 class TakenPages(Record, frozen=True):
-    """In the order of the URLs. `branch`, `pending`: as of what is `WriteResult`."""
+    """Results in the order of the URLs. `branch` and `pending` are as in `WriteResult`."""
 
     pages: list[TakenPage]
     branch: str | None = None
@@ -113,7 +116,7 @@ class TakenPages(Record, frozen=True):
 
 
 class _Ready(NamedTuple):
-    """A page that differs from `before`, and what it is now."""
+    """A page that differs from `before`, and its new content."""
 
     source: SourceContent
     converted: ConvertedFile
@@ -147,7 +150,7 @@ def take_pages(
                 doc_id = ids.get(parse_url(url).text)
                 before = ws.engine.find_document(at, name, doc_id) if doc_id else None
                 pace.wait_turn(parse_url(url))
-                run.take_page(url, before, _changed(ws, url, before, convert, admit))
+                run.take_page(url, before, _convert_changed(ws, url, before, convert, admit))
             except _FAILURES as error:
                 run.record_failure(url, error)
             task.advance()
@@ -155,17 +158,20 @@ def take_pages(
     return run.build_result()
 
 
-def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit) -> _Ready | None:
-    """None if the page makes the document that is stored. Raises one of `_FAILURES`."""
+def _convert_changed(ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit) -> _Ready | None:
+    """Return the converted page; None if it makes the stored document.
+
+    Raises one of `_FAILURES`.
+    """
     source = pages.read_page(ws, url, before, admit)
-    known = import_base.read_origin(before) if before else None
-    if known and known.hash == source.hash:
+    stored_origin = import_base.read_origin(before) if before else None
+    if stored_origin and stored_origin.hash == source.hash:
         return None
     converted = convert(source)
-    return None if before and _same(before, source, converted) else _Ready(source, converted, before)
+    return None if before and _is_same(before, source, converted) else _Ready(source, converted, before)
 
 
-def _same(before: Document, source: SourceContent, converted: ConvertedFile) -> bool:
+def _is_same(before: Document, source: SourceContent, converted: ConvertedFile) -> bool:
     stored = import_base.read_visible_metadata(before)
     return (
         before.content == converted.text
@@ -194,7 +200,7 @@ class _Run:
         else:
             self._pages[url] = TakenPage(url, self._name, "indexed")
         self._batch[url] = ready
-        size = sum(len(each.source.data) for each in self._batch.values())
+        size = sum(len(waiting.source.data) for waiting in self._batch.values())
         if len(self._batch) == BATCH_PAGES or size > BATCH_BYTES:
             self.store_batch()
 
@@ -205,10 +211,10 @@ class _Run:
         batch, self._batch = self._batch, {}
         if not batch or self._dry_run:
             return
-        converted = {each.source.key: each.converted for each in batch.values()}
-        sources = [each.source for each in batch.values()]
+        converted = {ready.source.key: ready.converted for ready in batch.values()}
+        sources = [ready.source for ready in batch.values()]
         refused: dict[str, VmragError] = {}
-        done = ingest_sources(
+        result = ingest_sources(
             self._ws,
             self._name,
             sources,
@@ -216,15 +222,15 @@ class _Run:
             metadata=self._metadata,
             refused=refused,
         )
-        stored = {each.document.source_key: each.document.doc_id for each in done.report}
-        for url, each in batch.items():
-            key, taken = each.source.key, self._pages[url]
+        stored = {ingested.document.source_key: ingested.document.doc_id for ingested in result.report}
+        for url, ready in batch.items():
+            key, taken = ready.source.key, self._pages[url]
             if key in refused:
                 self.record_failure(url, refused[key])
             else:
                 self._pages[url] = TakenPage(url, self._name, taken.status, stored[key], taken.words)
-        self._branch = done.branch or self._branch
-        self._pending = done.pending or self._pending
+        self._branch = result.branch or self._branch
+        self._pending = result.pending or self._pending
 
     def build_result(self) -> TakenPages:
         return TakenPages(list(self._pages.values()), self._branch, self._pending)

@@ -1,4 +1,4 @@
-"""Tools for libraries: taking in files and pages, searching, listing; and their results."""
+"""Tools for libraries: import files and pages, search and list; and their results."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def file(
     Raises `AccessDenied` for one that git ignores, and as `named_files.find`, `named_files.read`
     and `ingest`.
     """
-    found = named_files.find_file(ws, path)
-    own = f"vmrag import {quoted(path)} --library {quoted(name)}"
-    hint = f"Only the user can take it all the same: {own}"
-    refuse_ignored(ws.places, found, hint=hint, accepted=agreed, may_ask=True)
-    return _one(ws, name, named_files.read_file(ws, found), metadata)
+    path_found = named_files.find_file(ws, path)
+    command = f"vmrag import {quoted(path)} --library {quoted(name)}"
+    hint = f"Only the user can take it all the same: {command}"
+    refuse_ignored(ws.places, path_found, hint=hint, accepted=agreed, may_ask=True)
+    return _ingest_one(ws, name, named_files.read_file(ws, path_found), metadata)
 
 
 def ingest_page(
@@ -68,17 +68,22 @@ def ingest_page(
     key = pages.key_of(url)
     at = writing.require_writable(ws).at
     find_library(ws, at, name)
-    return _one(ws, name, pages.read_page(ws, url, find_held(ws, at, name, key), admit), metadata)
+    return _ingest_one(ws, name, pages.read_page(ws, url, find_held(ws, at, name, key), admit), metadata)
 
 
-def _one(ws: Workspace, name: str, source: SourceContent, metadata: Mapping[str, Any] | None) -> WriteResult[Ingested]:
+def _ingest_one(
+    ws: Workspace, name: str, source: SourceContent, metadata: Mapping[str, Any] | None
+) -> WriteResult[Ingested]:
     with open_converter(ws) as convert:
-        done = ingest_sources(ws, name, [source], convert, metadata=metadata)
-    return WriteResult(done.report[0], done.branch, done.pending, done.chunks)
+        result = ingest_sources(ws, name, [source], convert, metadata=metadata)
+    return WriteResult(result.report[0], result.branch, result.pending, result.chunks)
 
 
 class IngestResult(ToolResult, frozen=True):
-    """`source`: the absolute path of the file, or the page's URL without credentials."""
+    """The result of an import.
+
+    `source` is the file's absolute path, or the page's URL without credentials.
+    """
 
     status: Literal["indexed", "replaced", "skipped"]
     doc_id: str
@@ -104,7 +109,7 @@ def ingest_file(
     its document. dolt_commit makes a revision of it.
     """
     stores.require_stored(call.ws, library)
-    return _ingested(call, file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
+    return _build_result(call, file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
 
 
 @tool("WNO", idempotent=True)
@@ -119,12 +124,14 @@ def ingest_url(
     must agree to each new host. dolt_commit makes a revision of it.
     """
     stores.require_stored(call.ws, library)
-    return _ingested(call, ingest_page(call.ws, library, url, admit=_admitted(call), metadata=metadata))
+    return _build_result(call, ingest_page(call.ws, library, url, admit=_admit_pages(call), metadata=metadata))
 
 
-def _admitted(call: Call) -> pages.Admit:
-    """Which pages this call may ask for, as its arguments or a redirection name them. The person's
-    yes counts for this call, and for later ones if they said so as well, for the whole host.
+def _admit_pages(call: Call) -> pages.Admit:
+    """Return the check for pages that the arguments or a redirection name.
+
+    The user's consent applies to this call. If the user asked to remember it, it also applies to
+    later calls, for the whole host.
     """
 
     def admit(page: PageUrl) -> None:
@@ -135,9 +142,9 @@ def _admitted(call: Call) -> pages.Admit:
     return admit
 
 
-def _ingested(call: Call, done: WriteResult[Ingested]) -> IngestResult:
-    call.warn_pending(done.pending)
-    document = done.report.document
+def _build_result(call: Call, result: WriteResult[Ingested]) -> IngestResult:
+    call.warn_pending(result.pending)
+    document = result.report.document
     source = named_files.shown_source(call.ws, document)
     said = {
         "indexed": f"{document.title!r} is in library {document.collection!r} now{call.format_tail('dolt_commit keeps it')}.",
@@ -145,12 +152,12 @@ def _ingested(call: Call, done: WriteResult[Ingested]) -> IngestResult:
         "skipped": f"{document.title!r} is in library {document.collection!r} already, as it is.",
     }
     return IngestResult(
-        status=done.report.status,
+        status=result.report.status,
         doc_id=document.doc_id,
         source=source,
         library=document.collection,
-        chunk_count=len(chunks_of(call.ws, done.report.collection, document)),
-        message=said[done.report.status],
+        chunk_count=len(chunks_of(call.ws, result.report.collection, document)),
+        message=said[result.report.status],
     )
 
 
@@ -164,8 +171,8 @@ def search(
     where: Annotated[dict[str, Any] | None, Given('equal metadata such as {"file_type": "pdf"}', wire="filter")] = None,
 ) -> ToolAnswer[LibraryPassages]:
     """Search libraries of files and web pages by meaning and words."""
-    found = call.accept_read(searching.search_passages(call.ws, query, k=top_k, name=library, where=where))
-    return ToolAnswer(found, message=f"{plural(len(found.results), 'passage')}.")
+    passages = call.accept_read(searching.search_passages(call.ws, query, k=top_k, name=library, where=where))
+    return ToolAnswer(passages, message=f"{plural(len(passages.results), 'passage')}.")
 
 
 @tool("R")
@@ -178,15 +185,15 @@ def list_documents(
     table: Annotated[str | None, Given(f"{', '.join(TABLES)} instead of libraries")] = None,
 ) -> ToolAnswer[DocumentList]:
     """List the documents of libraries, newest first."""
-    found = call.accept_read(list_held(call.ws, library, limit=limit, offset=offset, table=table))
-    return ToolAnswer(found, message=f"{found.count} of {found.total} documents.")
+    page = call.accept_read(list_held(call.ws, library, limit=limit, offset=offset, table=table))
+    return ToolAnswer(page, message=f"{page.count} of {page.total} documents.")
 
 
 @tool("R")
 def list_libraries(call: Call) -> ToolAnswer[LibraryList]:
     """List the libraries with their numbers of documents and chunks."""
-    found = call.accept_read(library_sizes(call.ws))
-    return ToolAnswer(found, message=f"{plural(len(found.libraries), 'library')}.")
+    sizes = call.accept_read(library_sizes(call.ws))
+    return ToolAnswer(sizes, message=f"{plural(len(sizes.libraries), 'library')}.")
 
 
 T = TypeVar("T")
@@ -196,7 +203,11 @@ Chunks = Mapping[tuple[str, str], int]
 
 
 class ListedDocument(Record, frozen=True):
-    """`source`: as `named_files.shown_source`; `chunk_count`: as many as the index holds."""
+    """A document.
+
+    `source` is in the form of `named_files.shown_source`. `chunk_count` counts the chunks in the
+    index.
+    """
 
     doc_id: str
     source: str
@@ -209,7 +220,7 @@ class ListedDocument(Record, frozen=True):
 
 
 class DocumentList(Record, frozen=True):
-    """A page of `count` documents; `total` counts all."""
+    """A page of `count` documents. `total` counts all documents."""
 
     documents: list[ListedDocument]
     count: int
@@ -229,37 +240,37 @@ class LibraryList(Record, frozen=True):
 def list_held(
     ws: Workspace, name: str | None, *, limit: int, offset: int, table: str | None = None
 ) -> tuple[DocumentList, AnswerOrigin]:
-    """The documents of one library or of all, newest first; none of one that is not there.
+    """Return the documents of one library or of all, newest first; none for an unknown library.
 
-    `table`: those of all collections of this table instead. Raises `TableMissing`.
+    With `table`, return the documents of all collections of this table. Raises `TableMissing`.
     """
     only = None if table is None else require_table(table)
 
-    def look(at: At, chunks: Chunks) -> DocumentList:
+    def list_entries(at: At, chunks: Chunks) -> DocumentList:
         names = [
             collection.name
             for collection in ws.engine.list_collections(at)
             if name in (None, collection.name) and (only is not None or collection.kind == LIBRARY)
         ]
         # Their texts go as they come: only those of the page are kept.
-        found = [
+        entries = [
             (document.created_at, document.key)
             for one in names
             for document in ws.engine.read_documents(at, collection=one, table=only)
         ]
-        found.sort(key=lambda each: each[1])
-        found.sort(key=lambda each: each[0], reverse=True)
-        rows = (ws.engine.find_document(at, *key) for _, key in found[offset : offset + limit])
-        listed = [_listed(ws, row, chunks.get(row.key, 0)) for row in rows if row]
-        return DocumentList(listed, len(listed), len(found))
+        entries.sort(key=lambda entry: entry[1])
+        entries.sort(key=lambda entry: entry[0], reverse=True)
+        rows = (ws.engine.find_document(at, *key) for _, key in entries[offset : offset + limit])
+        listed = [_build_listed(ws, row, chunks.get(row.key, 0)) for row in rows if row]
+        return DocumentList(listed, len(listed), len(entries))
 
-    return _reading(ws, look)
+    return _read_with_index(ws, list_entries)
 
 
 def library_sizes(ws: Workspace) -> tuple[LibraryList, AnswerOrigin]:
-    """All libraries by name."""
+    """Return all libraries by name."""
 
-    def look(at: At, chunks: Chunks) -> LibraryList:
+    def count_sizes(at: At, chunks: Chunks) -> LibraryList:
         sizes = [
             LibrarySize(
                 library.name,
@@ -270,13 +281,13 @@ def library_sizes(ws: Workspace) -> tuple[LibraryList, AnswerOrigin]:
         ]
         return LibraryList(sizes)
 
-    return _reading(ws, look)
+    return _read_with_index(ws, count_sizes)
 
 
-def _reading(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
-    """What `look` returns of the documents and of the index that holds them.
+def _read_with_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
+    """Return what `look` reads from the documents and their index.
 
-    If the index cannot be brought there, because a model is missing, of what it holds now.
+    If the index cannot be updated because a model is missing, its current content is used.
     """
     try:
         return read_consistently(
@@ -286,15 +297,15 @@ def _reading(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerO
             ),
         )
     except (EmbeddingError, IndexExtraMissing):
-        return read_consistently(ws, lambda: _without_index(ws, look), index=False)
+        return read_consistently(ws, lambda: _read_without_index(ws, look), index=False)
 
 
-def _without_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
-    here = find_origin(ws)
-    return look(here.at, read_held_now(ws, ws.reader.read_moment()).chunks), here
+def _read_without_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
+    origin = find_origin(ws)
+    return look(origin.at, read_held_now(ws, ws.reader.read_moment()).chunks), origin
 
 
-def _listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:
+def _build_listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:
     return ListedDocument(
         document.doc_id,
         named_files.shown_source(ws, document),

@@ -1,5 +1,5 @@
-"""Pages of the web: fetched within limits, and from public addresses alone.
+"""Web pages, fetched within limits and only from public addresses.
 
-URLs come from agents, from sitemaps and from knowledge bases of strangers. So every address is
-checked before it is connected to, and every answer may be a trap.
+URLs come from agents, from sitemaps and from other people's knowledge bases. vmrag therefore checks
+every address before it connects, and treats every answer as untrusted.
 """

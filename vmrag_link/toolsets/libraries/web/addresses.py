@@ -1,7 +1,7 @@
-"""Which addresses a host has, whether they may be asked, and what a request may cost.
+"""The addresses of a host, whether vmrag may contact them, and the limits of a request.
 
-What was checked is connected to: nobody resolves the name a second time, so a DNS server that
-changes its answer leads nowhere else.
+vmrag connects to the checked addresses. It does not resolve the name again, so a DNS server that
+changes its answer has no effect.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from vmrag_link.toolsets.libraries.web.urls import PageUrl
 
 
 class Deadline:
-    """Begins when it is made."""
+    """A time limit that begins when the object is created."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
     def require_left(self) -> float:
-        """The seconds that are left. Raises `TimeoutError` if none are."""
+        """Return the remaining seconds. Raises `TimeoutError` if there are none."""
         seconds = self._end - time.monotonic()
         if seconds <= 0:
             raise TimeoutError
@@ -73,7 +73,7 @@ _A_PRIVATE_ONE = IPv4Address("10.0.0.1")
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public internet, reached by nothing that hides another."""
+    """Return whether an address is in the public internet, and does not embed another address."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_IPV4)
     if address in _NAT64:  # how networks without IPv4 reach public IPv4 addresses
@@ -82,19 +82,21 @@ def is_public(address: Address) -> bool:
 
 
 def is_anything(address: Address) -> bool:  # noqa: ARG001
-    """For a proxy, which the person has chosen."""
+    """Accept every address, for a proxy that the user has configured."""
     return True
 
 
 def ask_system(host: str) -> list[str]:
-    """The addresses that this machine's resolver gives. Raises `OSError`."""
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+    """Return the addresses from this machine's resolver. Raises `OSError`."""
+    entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in entries))
 
 
 class Resolver(Record, frozen=True):
-    """Names to addresses. `permits` decides about each address, but for those of `private_hosts`;
-    `lookup` may raise `OSError`.
+    """Resolves names to addresses.
+
+    `permits` decides about each address, except addresses of `private_hosts`. `lookup` can raise
+    `OSError`.
     """
 
     permits: Callable[[Address], bool] = is_public
@@ -102,46 +104,47 @@ class Resolver(Record, frozen=True):
     private_hosts: frozenset[str] = frozenset()
 
     def resolve_host(self, host: str, deadline: Deadline) -> list[str]:
-        """The addresses of a host, all of them permitted.
+        """Return the addresses of a host, all of which are permitted.
 
-        Raises `AccessDenied` if one is not, `FetchFailed` if there is none, `TimeoutError`.
+        Raises `AccessDenied` if one is not, `FetchFailed` if there is none, and `TimeoutError`.
         """
         try:
-            found = ThreadTask(lambda: self.lookup(host)).result(deadline.require_left())
+            addresses = ThreadTask(lambda: self.lookup(host)).result(deadline.require_left())
         except TimeoutError:
             raise
         except (OSError, UnicodeError) as error:
-            raise _nowhere(host) from error
-        if not found:
-            raise _nowhere(host)
-        for text in found:
+            raise _build_unreachable(host) from error
+        if not addresses:
+            raise _build_unreachable(host)
+        for text in addresses:
             self._require_permitted(host, ipaddress.ip_address(text))
-        return found
+        return addresses
 
     def check_address(self, host: str) -> None:
-        """The check of a host that is an address: nobody has to be asked. Raises `AccessDenied`."""
-        if found := hosts.parse_address(host):
-            self._require_permitted(host, found)
+        """Check a host that is an address and needs no resolver. Raises `AccessDenied`."""
+        if address := hosts.parse_address(host):
+            self._require_permitted(host, address)
 
     def _require_permitted(self, host: str, address: Address) -> None:
         if host not in self.private_hosts and not self.permits(address):
-            raise self._denied(host, "is one" if str(address) == host else f"leads to {address}")
+            raise self._build_denied(host, "is one" if str(address) == host else f"leads to {address}")
 
     def check_behind_proxy(self, host: str, deadline: Deadline) -> None:
-        """The check of a host that a proxy resolves: by its name, and by what it means here.
+        """Check a host that a proxy resolves, by its name and by its addresses on this machine.
 
-        A name that means nothing here is left to the proxy. Raises `AccessDenied`, `TimeoutError`.
+        If this machine cannot resolve the name, the proxy decides. Raises `AccessDenied` and
+        `TimeoutError`.
         """
         local = "." not in host and ":" not in host
         local = local or host.endswith(_LOCAL_NAMES)
         if local and host not in self.private_hosts and not self.permits(_A_PRIVATE_ONE):
-            raise self._denied(host, "is a name of one")
+            raise self._build_denied(host, "is a name of one")
         try:
             self.resolve_host(host, deadline)
         except FetchFailed:
             return
 
-    def _denied(self, host: str, how: str) -> AccessDenied:
+    def _build_denied(self, host: str, how: str) -> AccessDenied:
         allowed = ",".join((*sorted(self.private_hosts), host))
         return AccessDenied(
             f"Pages of this machine and of private networks are not fetched: {host} {how}.",
@@ -151,7 +154,7 @@ class Resolver(Record, frozen=True):
         )
 
 
-def _nowhere(host: str) -> FetchFailed:
+def _build_unreachable(host: str) -> FetchFailed:
     return FetchFailed(
         f"There is no host {host}: its name leads to no address.",
         hint="Check the spelling of the host, and that this machine is online.",
@@ -160,12 +163,14 @@ def _nowhere(host: str) -> FetchFailed:
 
 
 def _admit_any(_: PageUrl) -> None:
-    """For those that have asked already."""
+    """Accept every page, for callers that have already checked it."""
 
 
 class FetchLimits(Record, frozen=True):
-    """`max_bytes` counts as it comes and unpacked; `timeout_s` is for everything together. `admit`
-    raises for a page that may not be asked for, before even its host's name is looked up.
+    """Limits of a fetch.
+
+    `max_bytes` limits the compressed and the unpacked size. `timeout_s` is for the whole fetch.
+    `admit` raises for a page that may not be fetched, before its host's name is resolved.
     """
 
     max_bytes: int = 50_000_000
@@ -180,5 +185,5 @@ def limits_of(settings: IngestSettings, admit: Callable[[PageUrl], None]) -> Fet
 
 
 def private_hosts(text: str) -> frozenset[str]:
-    """The hosts of `ingest.allow_private_urls`, as they are compared."""
-    return frozenset(hosts.normalize_host(each.strip()) for each in text.split(",") if each.strip())
+    """Return the hosts of `ingest.allow_private_urls` in the form for comparison."""
+    return frozenset(hosts.normalize_host(name.strip()) for name in text.split(",") if name.strip())

@@ -35,7 +35,10 @@ from vmrag_link.toolsets.libraries.web.urls import PORTS, PageUrl, shown_url
 
 
 def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
-    """None: the page's host is asked directly. Raises `FetchFailed` for a proxy of another kind."""
+    """Return the proxy for a page; None if the host is contacted directly.
+
+    Raises `FetchFailed` for an unsupported kind of proxy.
+    """
     from urllib import request  # reads the variables as curl and git do, and macOS's own settings
 
     proxies = request.getproxies()
@@ -58,11 +61,11 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
 
 
 Addresses = Callable[[str, Deadline], list[str]]
-"""The addresses of a host, as `Resolver.addresses`."""
+"""Returns the addresses of a host, like `Resolver.resolve_host`."""
 
 
 class CheckedNetwork(NetworkBackend):
-    """TCP to the addresses that `addresses` gives for a host, in their order."""
+    """TCP connections to the addresses that `addresses` returns for a host, in their order."""
 
     def __init__(self, addresses: Addresses, deadline: Deadline) -> None:
         self._addresses = addresses
@@ -77,7 +80,10 @@ class CheckedNetwork(NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> NetworkStream:
-        """Raises as `addresses` does, the last address's failure, and `TimeoutError`."""
+        """Connect to a host.
+
+        Raises the errors of `addresses`, of the last address, and `TimeoutError`.
+        """
         addresses = self._addresses(host, self._deadline)
         for number, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             try:
@@ -93,20 +99,20 @@ class CheckedNetwork(NetworkBackend):
 
 
 class _TimedStream(NetworkStream):
-    """A stream of which no step goes on beyond the deadline, however slowly bytes drip in."""
+    """A stream that never waits beyond the deadline, however slowly bytes arrive."""
 
     def __init__(self, stream: NetworkStream, deadline: Deadline) -> None:
-        self._stream = stream
+        self._open_stream = stream
         self._deadline = deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        return self._stream.read(max_bytes, self._deadline.require_left())
+        return self._open_stream.read(max_bytes, self._deadline.require_left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
-        self._stream.write(buffer, self._deadline.require_left())
+        self._open_stream.write(buffer, self._deadline.require_left())
 
     def close(self) -> None:
-        self._stream.close()
+        self._open_stream.close()
 
     def start_tls(
         self,
@@ -114,11 +120,11 @@ class _TimedStream(NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ARG002
     ) -> NetworkStream:
-        stream = self._stream.start_tls(ssl_context, server_hostname, self._deadline.require_left())
+        stream = self._open_stream.start_tls(ssl_context, server_hostname, self._deadline.require_left())
         return _TimedStream(stream, self._deadline)
 
     def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+        return self._open_stream.get_extra_info(info)
 
 
 _COMPLETE = (200, 203)
@@ -133,7 +139,10 @@ _HEADERS = {
 
 
 class Response(Record, frozen=True):
-    """Headers by lower-case names; `body` is unpacked, and empty unless the answer is complete."""
+    """An answer.
+
+    Headers have lower-case names. `body` is unpacked, and empty unless it is complete.
+    """
 
     status: int
     headers: dict[str, str]
@@ -145,11 +154,14 @@ class Response(Record, frozen=True):
 
 
 def send_request(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
-    """The answer to a GET. No redirection is followed. Raises `AccessDenied`, `FetchFailed`."""
+    """Send a GET request without following redirections.
+
+    Raises `AccessDenied` and `FetchFailed`.
+    """
     try:
-        with _pool(page, limits.resolver, deadline) as pool, _stream(pool, page, conditions) as response:
+        with _open_pool(page, limits.resolver, deadline) as pool, _open_stream(pool, page, conditions) as response:
             headers = read.collect_headers(response.headers)
-            body = _body(response, headers, limits.max_bytes) if response.status in _COMPLETE else b""
+            body = _read_body(response, headers, limits.max_bytes) if response.status in _COMPLETE else b""
             return Response(response.status, headers, body)
     except (TimeoutError, httpcore.TimeoutException) as error:
         raise FetchFailed(
@@ -166,11 +178,14 @@ def send_request(page: PageUrl, conditions: dict[str, str], limits: FetchLimits,
     except BodyDamaged as error:
         raise FetchFailed(f"{page} came packed, and cannot be unpacked.", hint=_AGAIN, url=page.text) from error
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
-        raise _unreachable(page, error) from error
+        raise _build_unreachable(page, error) from error
 
 
-def _pool(page: PageUrl, resolver: Resolver, deadline: Deadline) -> httpcore.ConnectionPool:
-    """For one request. A proxy is the person's own, so its address may be any."""
+def _open_pool(page: PageUrl, resolver: Resolver, deadline: Deadline) -> httpcore.ConnectionPool:
+    """Return the connections for one request.
+
+    The address of a proxy is not checked: the user chose it.
+    """
     proxy = proxy_for(page)
     if proxy:
         resolver.check_behind_proxy(page.host, deadline)
@@ -182,7 +197,7 @@ def _pool(page: PageUrl, resolver: Resolver, deadline: Deadline) -> httpcore.Con
     )
 
 
-def _stream(
+def _open_stream(
     pool: httpcore.ConnectionPool, page: PageUrl, conditions: dict[str, str]
 ) -> contextlib.AbstractContextManager[httpcore.Response]:
     headers = {"Host": page.site} | _HEADERS | conditions
@@ -193,8 +208,8 @@ def _stream(
     return pool.stream("GET", where, headers=list(headers.items()))
 
 
-def _body(response: httpcore.Response, headers: dict[str, str], most: int) -> bytes:
-    """Raises `TooLarge`, `Damaged`."""
+def _read_body(response: httpcore.Response, headers: dict[str, str], most: int) -> bytes:
+    """Return the unpacked body. Raises `TooLarge` and `Damaged`."""
     length = headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > most:
         raise BodyTooLarge
@@ -208,10 +223,10 @@ def _body(response: httpcore.Response, headers: dict[str, str], most: int) -> by
 
 
 _NUMBERED = re.compile(r"^\[Errno -?\d+\] ")
-"""How Python begins what the system says."""
+"""The begin of Python's messages for errors of the system."""
 
 
-def _unreachable(page: PageUrl, error: Exception) -> FetchFailed:
+def _build_unreachable(page: PageUrl, error: Exception) -> FetchFailed:
     reason = shortened(escape_line(_NUMBERED.sub("", str(error)) or type(error).__name__))
     hint = _AGAIN
     if "CERTIFICATE_VERIFY_FAILED" in reason:
@@ -225,8 +240,10 @@ def _unreachable(page: PageUrl, error: Exception) -> FetchFailed:
 
 @functools.cache
 def load_certificates() -> ssl.SSLContext:
-    """Those that this machine trusts, as pip does it: the system's store, where a company's own
-    authority is, and Mozilla's list for machines without one. `SSL_CERT_FILE` counts as well.
+    """Return the certificates that this machine trusts, like pip.
+
+    These are the system's store, which contains a company's own authority, and Mozilla's list for
+    machines without one. `SSL_CERT_FILE` is also used.
     """
     context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(certifi.where())

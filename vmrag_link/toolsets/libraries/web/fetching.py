@@ -1,4 +1,4 @@
-"""A page from its URL: over checked addresses only, and within limits of size, time and hops."""
+"""Fetch a page, from checked addresses only, and within limits of size, time and redirections."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _GONE = (404, 410)
 
 
 class Fetched(Record, frozen=True):
-    """A page, or that it is `unchanged`: then there is no `data`.
+    """A page, or the fact that it is `unchanged`: then there is no `data`.
 
-    `url` is where it was found in the end, without credentials; `charset` is Python's name of an
-    encoding; `last_modified` is ISO 8601 in UTC. What the server does not say is empty.
+    `url` is the final URL without credentials. `charset` is Python's name of an encoding.
+    `last_modified` is ISO 8601 in UTC. Values that the server does not send are empty.
     """
 
     url: str
@@ -39,12 +39,13 @@ class Fetched(Record, frozen=True):
 
 
 def fetch_page(url: str, *, limits: FetchLimits, etag: str = "", last_modified: str = "") -> Fetched:
-    """The page at a URL. With the `etag` and the `last_modified` of an earlier answer the server is
-    asked whether it changed.
+    """Fetch the page at a URL.
 
-    Raises `UsageInvalid` for what is no http or https URL, what `limits.admit` raises for it or for
-    where it redirects to, `AccessDenied` where it or a redirection leads to a private address,
-    `FetchFailed`, and `IndexExtraMissing` where httpcore is not installed.
+    With an earlier `etag` and `last_modified`, only a changed page is sent.
+
+    Raises `UsageInvalid` for an invalid URL, the errors of `limits.admit` for the URL and its
+    redirections, `AccessDenied` for a private address, `FetchFailed`, and `IndexExtraMissing`
+    without httpcore.
     """
     first = page = parse_url(url)
     conditions = read.build_conditions(etag, last_modified)
@@ -53,7 +54,7 @@ def fetch_page(url: str, *, limits: FetchLimits, etag: str = "", last_modified: 
         try:
             limits.resolver.check_address(page.host)  # a yes of the person would not help
             limits.admit(page)
-            answer = _answer(page, conditions, limits, deadline)
+            answer = _send_checked(page, conditions, limits, deadline)
         except (AccessDenied, RemoteNotTrusted) as denied:
             if page == first:
                 raise
@@ -62,13 +63,13 @@ def fetch_page(url: str, *, limits: FetchLimits, etag: str = "", last_modified: 
         location = answer.headers.get("location")
         if answer.status not in _REDIRECTS or location is None:
             if answer.status == _NOT_MODIFIED and conditions:
-                return _unchanged(page, answer, etag, last_modified)
-            return _fetched(page, answer)
-        page = _redirected(page, location)
+                return _build_unchanged(page, answer, etag, last_modified)
+            return _build_page(page, answer)
+        page = _follow_redirection(page, location)
     raise FetchFailed(f"{first} redirects more than {MOST_REDIRECTS} times.", hint=_AS_IN_A_BROWSER, url=first.text)
 
 
-def _answer(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
+def _send_checked(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
     try:
         from vmrag_link.toolsets.libraries.web.asking import send_request  # with what the base installation leaves out
     except ModuleNotFoundError as error:
@@ -81,7 +82,7 @@ def _answer(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, dead
 _AS_IN_A_BROWSER = "Give the address that a browser shows when the page is there."
 
 
-def _redirected(page: PageUrl, location: str) -> PageUrl:
+def _follow_redirection(page: PageUrl, location: str) -> PageUrl:
     try:
         return next_url(page, location)
     except UsageInvalid as error:
@@ -90,7 +91,7 @@ def _redirected(page: PageUrl, location: str) -> PageUrl:
         ) from error
 
 
-def _unchanged(page: PageUrl, answer: Response, etag: str, last_modified: str) -> Fetched:
+def _build_unchanged(page: PageUrl, answer: Response, etag: str, last_modified: str) -> Fetched:
     return Fetched(
         page.text,
         unchanged=True,
@@ -99,10 +100,10 @@ def _unchanged(page: PageUrl, answer: Response, etag: str, last_modified: str) -
     )
 
 
-def _fetched(page: PageUrl, answer: Response) -> Fetched:
-    """Raises `FetchFailed` for an answer that is no page."""
+def _build_page(page: PageUrl, answer: Response) -> Fetched:
+    """Return the page of an answer. Raises `FetchFailed` for an answer without one."""
     if not answer.is_complete:
-        raise _refused(page, answer)
+        raise _build_refusal(page, answer)
     return Fetched(
         page.text,
         data=answer.body,
@@ -113,7 +114,7 @@ def _fetched(page: PageUrl, answer: Response) -> Fetched:
     )
 
 
-def _refused(page: PageUrl, answer: Response) -> FetchFailed:
+def _build_refusal(page: PageUrl, answer: Response) -> FetchFailed:
     try:
         phrase = f"{answer.status} {http.HTTPStatus(answer.status).phrase}"
     except ValueError:

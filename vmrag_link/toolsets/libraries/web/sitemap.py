@@ -1,5 +1,6 @@
-"""The pages that a sitemap names (https://www.sitemaps.org/protocol.html). A file of one is XML, or
-has a URL a line; it may be packed by gzip.
+"""The pages that a sitemap names (https://www.sitemaps.org/protocol.html).
+
+A sitemap file is XML, or has one URL per line. It can be compressed by gzip.
 """
 
 from __future__ import annotations
@@ -18,22 +19,20 @@ from vmrag_link.toolsets.libraries.web.robots import Robots
 from vmrag_link.toolsets.libraries.web.urls import LONGEST, PageUrl, parse_url, shown_url
 
 MOST_PAGES = 1000
-"""Pages that are taken unless more are asked for."""
+"""Default maximum number of pages."""
 
 MOST_SITEMAPS = 100
 MOST_LEVELS = 3
-"""Sitemaps that name sitemaps; the protocol has two levels."""
+"""Maximum nesting of sitemaps. The protocol has two levels."""
 
 
 class Sitemap(Record, frozen=True):
-    """The URLs of pages as they are stored, in the order of the sitemap, each once; and what was
-    left out.
+    """The pages of a sitemap, and what was left out.
 
-    `elsewhere`: pages and sitemaps of other hosts, for which a sitemap must not speak;
-    `disallowed`: pages that robots.txt keeps this program from; `invalid`: what is no URL; `more`:
-    pages and sitemaps beyond the limits, at which nobody looked. `failures`: a sentence for each
-    further sitemap that could not be read. `delay_s`: the seconds that the host wants between two
-    pages.
+    URLs have their stored form and the order of the sitemap, without duplicates. `elsewhere` counts
+    pages and sitemaps of other hosts, which a sitemap cannot include. `disallowed` counts pages
+    that robots.txt forbids, `invalid` counts invalid URLs, and `more` counts pages and sitemaps
+    above the limits. `failures` has a sentence for each further sitemap that could not be read.
     """
 
     pages: list[str]
@@ -46,28 +45,30 @@ class Sitemap(Record, frozen=True):
 
 
 def urls(url: str, *, limits: FetchLimits, most: int = MOST_PAGES) -> Sitemap:
-    """The pages that the sitemap at a URL names, with those of the sitemaps that it names.
+    """Return the pages that a sitemap names, including the pages of nested sitemaps.
 
-    Raises as `fetch` does for that sitemap and for robots.txt, and `FetchFailed` if it is none.
+    Raises the errors of `fetch_page` for that sitemap and for robots.txt, and `FetchFailed` if the
+    file is not a sitemap.
     """
-    found = fetch_page(url, limits=limits)
+    page = fetch_page(url, limits=limits)
     first = parse_url(url)
-    walk = _Walk(limits, most, first, parse_url(found.url))
-    walk.take_first(first, found)
+    walk = _Walk(limits, most, first, parse_url(page.url))
+    walk.take_first(first, page)
     walk.read_further()
     return walk.build_result()
 
 
 class _Walk:
-    """From sitemap to sitemap, beginning where the first one is and where it redirects to: they
-    speak for the hosts of both.
+    """Reads nested sitemaps.
+
+    They can name pages of the first sitemap's host and of the host that it redirects to.
     """
 
     def __init__(self, limits: FetchLimits, most: int, *first: PageUrl) -> None:
         self._limits = limits
         self._most = most
-        self._hosts = {each.site for each in first}
-        self._known = {each.text for each in first}
+        self._hosts = {page.site for page in first}
+        self._known = {page.text for page in first}
         self._robots = Robots(limits)
         self._waiting: deque[tuple[PageUrl, int]] = deque()
         self._pages: list[str] = []
@@ -76,13 +77,13 @@ class _Walk:
         self._looked_at = 0
         self._delay = 0.0
 
-    def take_first(self, sitemap: PageUrl, found: Fetched) -> None:
+    def take_first(self, sitemap: PageUrl, page: Fetched) -> None:
         try:
-            self._take(read_sitemap(found.data, self._limits.max_bytes), level=1)
+            self._take_location(read_sitemap(page.data, self._limits.max_bytes), level=1)
         except NotASitemap as error:
             named = self._robots.list_sitemaps(sitemap)
             raise FetchFailed(
-                _sentence(sitemap, error),
+                _describe_failure(sitemap, error),
                 hint=f"Its host names this one: {shown_url(named[0])}"
                 if named
                 else f"{sitemap.site} names none in its robots.txt; name its pages instead.",
@@ -95,15 +96,15 @@ class _Walk:
                 break
             sitemap, level = self._waiting.popleft()
             try:
-                found = fetch_page(sitemap.text, limits=self._limits)
-                self._take(read_sitemap(found.data, self._limits.max_bytes), level)
+                page = fetch_page(sitemap.text, limits=self._limits)
+                self._take_location(read_sitemap(page.data, self._limits.max_bytes), level)
             except FetchFailed as error:
                 self._failures.append(error.message)
             except NotASitemap as error:
-                self._failures.append(_sentence(sitemap, error))
+                self._failures.append(_describe_failure(sitemap, error))
         self._more += len(self._waiting)
 
-    def _take(self, file: SitemapFile, level: int) -> None:
+    def _take_location(self, file: SitemapFile, level: int) -> None:
         room = max(0, MOST_LOCATIONS - self._looked_at)
         self._more += file.more + len(file.locations[room:])
         self._looked_at += len(file.locations)
@@ -146,30 +147,32 @@ class _Walk:
         )
 
 
-def _sentence(sitemap: PageUrl, error: NotASitemap) -> str:
+def _describe_failure(sitemap: PageUrl, error: NotASitemap) -> str:
     return f"{sitemap} is no sitemap: it {escape_line(str(error))}."
 
 
 MOST_LOCATIONS = 50_000
-"""What the protocol allows in a file; the rest is counted."""
+"""The protocol's maximum number of locations in a file. Further locations are only counted."""
 
 _MOST_ELEMENTS = 1_000_000
-"""Of any name: twenty for each location. More would take minutes, from a few packed kilobytes."""
+"""Maximum number of elements of any name: twenty for each location. More could take minutes, from a
+few compressed kilobytes.
+"""
 
 _MOST_LEVELS = 100
-"""A parser keeps each open element in memory."""
+"""Maximum depth of elements. A parser keeps each open element in memory."""
 
 _CONTAINERS = {"urlset": "url", "sitemapindex": "sitemap"}
 
 
 class NotASitemap(Exception):
-    """The reason, as the end of a sentence about the file."""
+    """The file is not a sitemap. The message is the end of a sentence about the file."""
 
 
 class SitemapFile(Record, frozen=True):
-    """`locations` are texts, as they stand there: of sitemaps if it is an `index`, else of pages.
+    """A file of a sitemap.
 
-    `more`: how many there are beyond those.
+    `locations` name sitemaps if it is an `index`, or else pages. `more` counts further locations.
     """
 
     locations: list[str]
@@ -178,7 +181,7 @@ class SitemapFile(Record, frozen=True):
 
 
 def read_sitemap(data: bytes, most_bytes: int) -> SitemapFile:
-    """Raises `NotASitemap`."""
+    """Parse a file of a sitemap. Raises `NotASitemap`."""
     if data.startswith(GZIP_BEGINS):
         try:
             data = gunzip(data, most_bytes)
@@ -193,7 +196,7 @@ def read_sitemap(data: bytes, most_bytes: int) -> SitemapFile:
 
 
 class _Xml:
-    """Reads `urlset/url/loc` and `sitemapindex/sitemap/loc`, and nothing else, of any namespace."""
+    """Reads `urlset/url/loc` and `sitemapindex/sitemap/loc` of any namespace, and nothing else."""
 
     def __init__(self) -> None:
         self._path: list[str] = []
@@ -206,10 +209,10 @@ class _Xml:
     def parse_file(self, data: bytes) -> SitemapFile:
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
-        parser.StartDoctypeDeclHandler = _refuse
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
+        parser.StartDoctypeDeclHandler = _refuse_doctype
+        parser.StartElementHandler = self._start_element
+        parser.EndElementHandler = self._end_element
+        parser.CharacterDataHandler = self._add_characters
         try:
             parser.Parse(data, True)
         except expat.ExpatError as error:
@@ -218,7 +221,7 @@ class _Xml:
             raise NotASitemap("is in an encoding that XML readers need not know") from error
         return SitemapFile(self._found, self._path[0] == "sitemapindex", self._more)
 
-    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+    def _start_element(self, name: str, _attributes: dict[str, str]) -> None:
         self._depth += 1
         self._elements += 1
         if self._depth > _MOST_LEVELS:
@@ -232,12 +235,12 @@ class _Xml:
             raise NotASitemap(f"begins with <{self._path[0][:40]}> instead of <urlset> or <sitemapindex>")
         self._text, self._length = [], 0
 
-    def _characters(self, text: str) -> None:
+    def _add_characters(self, text: str) -> None:
         if self._length <= LONGEST:
             self._text.append(text)
             self._length += len(text)
 
-    def _end(self, _name: str) -> None:
+    def _end_element(self, _name: str) -> None:
         root = self._path[0]
         if self._depth == len(self._path) and self._path[1:] == [_CONTAINERS[root], "loc"]:
             if len(self._found) < MOST_LOCATIONS:
@@ -247,6 +250,9 @@ class _Xml:
         self._depth -= 1
 
 
-def _refuse(*_: Any) -> None:
-    """Entities are declared in a DOCTYPE, and a sitemap has none: no bomb, and no other file."""
+def _refuse_doctype(*_: Any) -> None:
+    """Refuse a DOCTYPE.
+
+    A sitemap has none, and it could declare entities that expand or read files.
+    """
     raise NotASitemap("has a DOCTYPE, which a sitemap may not have")

@@ -1,6 +1,4 @@
-"""URLs of pages, read once and written in one way, and headers: those of a request, and what
-those of an answer say, as far as it can be believed.
-"""
+"""URLs of pages in one form, and headers of requests and answers."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ from vmrag_link.models import Record
 from vmrag_link.terminal_text import escape_controls
 
 PORTS = {"http": 80, "https": 443}
-"""The schemes that are fetched, with their ports."""
+"""The supported schemes and their default ports."""
 
 LONGEST = 8000
-"""Characters of a URL; what servers take at the most."""
+"""Maximum number of characters of a URL, as in most servers."""
 
 _KEPT = "/:?#[]@!$&'()*+,;=%-._~"
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -32,9 +30,9 @@ _USERINFO = re.compile(r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?.*@")
 class PageUrl(Record, frozen=True):
     """A URL without credentials and without a fragment.
 
-    `host` is in ASCII and as hosts are compared (`hosts.canonical`); `target` is path and query.
-    `authorization` is the header for the credentials that stood in the URL, or empty: it is for
-    `origin` alone, and no part of `text`.
+    `host` is in ASCII and in the form for comparison (`hosts.canonical`). `target` is path and
+    query. `authorization` is the header for the credentials of the URL, or empty. It is only for
+    `origin`, and not part of `text`.
     """
 
     scheme: str
@@ -49,13 +47,13 @@ class PageUrl(Record, frozen=True):
 
     @property
     def site(self) -> str:
-        """Host and port, as the header `Host` has them."""
+        """Host and port in the form of the header `Host`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def text(self) -> str:
-        """The URL, in which equal ones are equal: this is what is stored and shown."""
+        """The URL in the form that is stored and shown. Equal URLs have equal texts."""
         return f"{self.scheme}://{self.site}{self.target}"
 
     def __str__(self) -> str:
@@ -63,57 +61,56 @@ class PageUrl(Record, frozen=True):
 
 
 def parse_url(text: str) -> PageUrl:
-    """Raises `UsageInvalid` for what is no http or https URL. No message shows credentials."""
+    """Parse an http or https URL. Raises `UsageInvalid`, whose message shows no credentials."""
     stripped = text.strip()
     if len(stripped) > LONGEST:
-        raise _invalid(stripped, f"is longer than {LONGEST} characters")
+        raise _build_invalid(stripped, f"is longer than {LONGEST} characters")
     if not stripped.isprintable() or " " in stripped or "\\" in stripped:
-        raise _invalid(stripped, "holds blanks, backslashes or control characters")
+        raise _build_invalid(stripped, "holds blanks, backslashes or control characters")
     try:
         parts = urlsplit(stripped)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise _invalid(stripped, "is no URL") from None
+        raise _build_invalid(stripped, "is no URL") from None
     scheme = parts.scheme.lower()
     if scheme not in PORTS:
-        raise _invalid(stripped, "is no http:// or https:// URL")
+        raise _build_invalid(stripped, "is no http:// or https:// URL")
     if port == 0:
-        raise _invalid(stripped, "has no port that can be asked")
+        raise _build_invalid(stripped, "has no port that can be asked")
     target = quote(parts.path or "/", safe=_KEPT) + (f"?{quote(parts.query, safe=_KEPT)}" if parts.query else "")
     return PageUrl(
         scheme=scheme,
-        host=_ascii(host, stripped),
+        host=_encode_host(host, stripped),
         port=PORTS[scheme] if port is None else port,
         target=target,
-        authorization=_basic(parts.username, parts.password),
+        authorization=_encode_credentials(parts.username, parts.password),
     )
 
 
 def next_url(url: PageUrl, location: str) -> PageUrl:
-    """Where a redirection leads. The credentials go along within the origin only, and a server
-    gives none.
+    """Return the target of a redirection. Raises `UsageInvalid`.
 
-    Raises `UsageInvalid`.
+    Credentials are kept within the origin only. Credentials from a server are ignored.
     """
     try:
         text = urljoin(url.text, location.strip().replace(" ", "%20"))
     except ValueError:
-        raise _invalid(location, "is no URL") from None
-    found = parse_url(text)
-    credentials = url.authorization if found.origin == url.origin else ""
-    return PageUrl(found.scheme, found.host, found.port, found.target, credentials)
+        raise _build_invalid(location, "is no URL") from None
+    target = parse_url(text)
+    credentials = url.authorization if target.origin == url.origin else ""
+    return PageUrl(target.scheme, target.host, target.port, target.target, credentials)
 
 
 def shown_url(text: str) -> str:
-    """What somebody gave for a URL, for a message: without credentials, and short.
+    """Return a URL for a message: short, and without credentials.
 
-    A password may hold a slash that nobody encoded, so all before the last @ is left out.
+    A password can contain a slash that is not encoded, so everything before the last @ is removed.
     """
     return shortened(escape_controls(_USERINFO.sub(r"\1…@", text)))
 
 
-def _ascii(host: str, text: str) -> str:
-    """The host as names of hosts are asked for. Raises `UsageInvalid`, `IndexExtraMissing`."""
+def _encode_host(host: str, text: str) -> str:
+    """Return the host in ASCII. Raises `UsageInvalid` and `IndexExtraMissing`."""
     if ":" in host:
         return hosts.normalize_host(host)  # urlsplit let through what stands in brackets, and is an IPv6 address
     if not host.isascii():
@@ -125,21 +122,21 @@ def _ascii(host: str, text: str) -> str:
         try:
             host = idna.encode(host, uts46=True).decode()
         except idna.IDNAError:
-            raise _invalid(text, "names no host") from None
+            raise _build_invalid(text, "names no host") from None
     host = hosts.normalize_host(host)
     if not _HOST.fullmatch(host) or not (hosts.parse_address(host) or hosts.is_host_name(host)):
-        raise _invalid(text, "names no host")
+        raise _build_invalid(text, "names no host")
     return host
 
 
-def _basic(user: str | None, password: str | None) -> str:
+def _encode_credentials(user: str | None, password: str | None) -> str:
     if not user and not password:
         return ""
     pair = unquote_to_bytes(user or "") + b":" + unquote_to_bytes(password or "")
     return "Basic " + base64.b64encode(pair).decode()
 
 
-def _invalid(text: str, reason: str) -> UsageInvalid:
+def _build_invalid(text: str, reason: str) -> UsageInvalid:
     return UsageInvalid(
         f"{shown_url(text)!r} {reason}.",
         hint="Give the whole address of a page, such as https://docs.example.org/guide.html",
@@ -148,7 +145,7 @@ def _invalid(text: str, reason: str) -> UsageInvalid:
 
 
 ROBOT = "vmrag-link"
-"""The name by which robots.txt may address this program."""
+"""The name of this program in robots.txt."""
 
 USER_AGENT = f"{ROBOT}/{__version__} (+https://github.com/vmrag/vmrag-link)"
 
@@ -162,11 +159,11 @@ _AS_BROWSERS = {"iso8859-1": "windows-1252", "ascii": "windows-1252", "cp1252": 
 
 
 def collect_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """By lower-case names; of a header that stands there twice, the last one."""
-    return {_text(name).lower(): _text(value).strip() for name, value in headers}
+    """Return the headers by lower-case name. If a header occurs twice, the last value is used."""
+    return {_decode_header(name).lower(): _decode_header(value).strip() for name, value in headers}
 
 
-def _text(value: bytes) -> str:
+def _decode_header(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -174,8 +171,9 @@ def _text(value: bytes) -> str:
 
 
 def build_conditions(etag: str, last_modified: str) -> dict[str, str]:
-    """The headers that ask for a page only if it changed. What cannot be sent is left out: it may
-    come from a stranger's knowledge base.
+    """Return the headers that request a page only if it has changed.
+
+    Values that cannot be sent are left out: they can come from an untrusted knowledge base.
     """
     headers = {}
     if _ETAG.fullmatch(etag):
@@ -186,13 +184,13 @@ def build_conditions(etag: str, last_modified: str) -> dict[str, str]:
 
 
 def etag_of(headers: Mapping[str, str]) -> str:
-    """Empty if there is none that can be sent back."""
+    """Return the ETag; empty if there is none that can be sent back."""
     etag = headers.get("etag", "")
     return etag if _ETAG.fullmatch(etag) else ""
 
 
 def last_modified_of(headers: Mapping[str, str]) -> str:
-    """ISO 8601 in UTC; empty if there is none, or no date."""
+    """Return the time of the last change in ISO 8601 in UTC; empty without a valid date."""
     try:
         moment = parsedate_to_datetime(headers.get("last-modified", ""))
         return clock.format_file_time((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
@@ -201,28 +199,31 @@ def last_modified_of(headers: Mapping[str, str]) -> str:
 
 
 def media_type_of(headers: Mapping[str, str]) -> str:
-    """Such as `text/html`; empty if the server does not say."""
+    """Return the media type, such as `text/html`; empty if the server sends none."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     return media_type if _MEDIA_TYPE.fullmatch(media_type) else ""
 
 
 def charset_of(headers: Mapping[str, str], body: bytes) -> str:
-    """Python's name of the encoding; empty if neither the text's own mark nor the server says one
-    that is known. The mark precedes, as in browsers.
+    """Return Python's name of the encoding; empty if it is unknown.
+
+    The byte order mark of the text has priority over the header, as in browsers.
     """
     for mark, name in _BOMS:
         if body.startswith(mark):
             return name
-    found = _CHARSET.search(headers.get("content-type", ""))
+    match = _CHARSET.search(headers.get("content-type", ""))
     try:
-        name = codecs.lookup(found[1]).name if found else ""
+        name = codecs.lookup(match[1]).name if match else ""
     except LookupError:
         return ""
     return _AS_BROWSERS.get(name, name)
 
 
 def retry_after_of(headers: Mapping[str, str]) -> int | None:
-    """The seconds for which a server wants to be left alone; None if it does not say in seconds."""
+    """Return the seconds until the server accepts requests; None if it sends no number
+    of seconds.
+    """
     text = headers.get("retry-after", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < len("1000000") else None
 
