@@ -172,7 +172,7 @@ HELPERS = {
     "system.stores.require_stored",
     "system.stores.require_versioned",
     "system.stores.store_for_tools",
-    "thinking.think.of_sessions",
+    "thinking.think.read_sessions",
     "thinking.think.parse",
     "thinking.think.settings",
 }

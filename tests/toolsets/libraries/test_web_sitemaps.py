@@ -60,7 +60,7 @@ def test_sitemap_leaves_out_and_counts_disallowed_pages(site):
 
 def test_unavailable_robots_txt_stops_the_import(site):
     site.pages |= {"/sitemap.xml": urlset(site.url("/a")), "/robots.txt": (503, {}, b"")}
-    with pytest.raises(FetchFailed, match=r"Nobody can say what 127\.0\.0\.1:\d+ allows to programs"):
+    with pytest.raises(FetchFailed, match=r"cannot read the robots\.txt of 127\.0\.0\.1:\d+"):
         found(site)
 
 

@@ -1,4 +1,4 @@
-"""Other names and shorter forms of the core's tools."""
+"""Other names and shorter forms of the core tools."""
 
 from vmrag_link.toolset import Toolset
 

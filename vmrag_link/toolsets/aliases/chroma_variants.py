@@ -1,4 +1,4 @@
-"""Collections and documents, a tool for each case: one document, one filter."""
+"""Tools for collections and documents, one for each case: one document or one filter."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from vmrag_mcp.tools.document_results import ChromaQueryDocumentsResult, Documen
 from vmrag_mcp.tools.documents import Parts, Queries, read_page
 
 SAMPLE = 5
-"""Documents that stand for their collection."""
+"""Number of documents that `chroma_get_collection` shows."""
 
 ALL_DOCUMENTS = 5_000
 ALL_CHARACTERS = 2_000_000
-"""Where getting all documents stops, unless a limit is given."""
+"""Maximum number of characters of all documents, unless the call has a limit."""
 
 Id = Annotated[str, Given("id of the document or chunk", wire="id")]
 OwnId = Annotated[str, Given("id of the document", wire="id")]
@@ -53,18 +53,18 @@ Follow = Annotated[bool, Given("false: update the index later")]
 def chroma_get_collection(call: Call, *, collection_name: CollectionName) -> results.ChromaGetCollectionResult:
     """Show a collection and its first documents."""
     info = collections.chroma_get_collection_info(call, collection_name=collection_name)
-    found = documents.chroma_peek_collection(call, collection_name=info.name, limit=SAMPLE)
+    page = documents.chroma_peek_collection(call, collection_name=info.name, limit=SAMPLE)
     hnsw = {key: value for key, value in info.metadata.items() if key.startswith("hnsw:")}
-    own = {key: value for key, value in info.metadata.items() if key not in hnsw}
+    own_metadata = {key: value for key, value in info.metadata.items() if key not in hnsw}
     return results.ChromaGetCollectionResult(
         name=info.name,
         id=info.id,
-        metadata=own | {"settings": hnsw},
-        count=found.total_in_collection,
+        metadata=own_metadata | {"settings": hnsw},
+        count=page.total_in_collection,
         sample_entries=DocumentColumns(
-            ids=[document.id for document in found.documents],
-            documents=[document.document for document in found.documents],
-            metadatas=[document.metadata for document in found.documents],
+            ids=[document.id for document in page.documents],
+            documents=[document.document for document in page.documents],
+            metadatas=[document.metadata for document in page.documents],
         ),
         message=info.message,
     )
@@ -92,7 +92,7 @@ def chroma_add_document(
     call: Call, *, collection_name: CollectionName, document: LongText, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
     """Store one document under a generated id."""
-    return _added(call, collection_name, NewDocument(document), follow=increment_index)
+    return _add_one(call, collection_name, NewDocument(document), follow=increment_index)
 
 
 @tool("W", of_files=True, alias_of="chroma_add_documents")
@@ -100,7 +100,7 @@ def chroma_add_document_with_id(
     call: Call, *, collection_name: CollectionName, document: LongText, doc_id: OwnId, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
     """Store one document under a given id."""
-    return _added(call, collection_name, NewDocument(document, doc_id), follow=increment_index)
+    return _add_one(call, collection_name, NewDocument(document, doc_id), follow=increment_index)
 
 
 @tool("W", of_files=True, alias_of="chroma_add_documents")
@@ -113,7 +113,7 @@ def chroma_add_document_with_metadata(
     increment_index: Follow = True,
 ) -> results.ChromaAddDocumentResult:
     """Store one document with metadata under a generated id."""
-    return _added(call, collection_name, NewDocument(document, metadata=metadata), follow=increment_index)
+    return _add_one(call, collection_name, NewDocument(document, metadata=metadata), follow=increment_index)
 
 
 @tool("W", title="Add complete document", of_files=True, alias_of="chroma_add_documents")
@@ -127,17 +127,17 @@ def chroma_add_document_with_id_and_metadata(
     increment_index: Follow = True,
 ) -> results.ChromaAddDocumentResult:
     """Store one document with metadata under a given id."""
-    return _added(call, collection_name, NewDocument(document, doc_id, metadata), follow=increment_index)
+    return _add_one(call, collection_name, NewDocument(document, doc_id, metadata), follow=increment_index)
 
 
-def _added(call: Call, name: str, new: NewDocument, *, follow: bool) -> results.ChromaAddDocumentResult:
-    ids, done = documents.store_documents(call, name, [new], follow=follow)
+def _add_one(call: Call, name: str, new: NewDocument, *, follow: bool) -> results.ChromaAddDocumentResult:
+    ids, result = documents.store_documents(call, name, [new], follow=follow)
     return results.ChromaAddDocumentResult(
         status="success",
         documents_added=1,
         ids=ids,
         added_id=ids[0],
-        message=f"Document {ids[0]!r} added to {done.report.collection!r}{outcome.describe_commit(call, done, 'it')}.",
+        message=f"Document {ids[0]!r} added to {result.report.collection!r}{outcome.describe_commit(call, result, 'it')}.",
     )
 
 
@@ -149,10 +149,10 @@ def chroma_query_documents_with_where_filter(
     call: Call, *, collection_name: CollectionName, query_texts: Queries, where: Filter, n_results: Matches = 10
 ) -> results.FilteredQueryResult:
     """Search the chunks of a collection whose metadata matches a filter."""
-    found = documents.chroma_query_documents(
+    answer = documents.chroma_query_documents(
         call, collection_name=collection_name, query_texts=query_texts, n_results=n_results, mode="vector", where=where
     )
-    return _filtered(found)
+    return _build_filtered(answer)
 
 
 @tool("R", title="Query by text", of_files=True, alias_of="chroma_query_documents")
@@ -165,7 +165,7 @@ def chroma_query_documents_with_document_filter(
     n_results: Matches = 10,
 ) -> results.FilteredQueryResult:
     """Search the chunks of a collection whose text matches a filter."""
-    found = documents.chroma_query_documents(
+    answer = documents.chroma_query_documents(
         call,
         collection_name=collection_name,
         query_texts=query_texts,
@@ -173,24 +173,24 @@ def chroma_query_documents_with_document_filter(
         mode="vector",
         where_document=where_document,
     )
-    return _filtered(found)
+    return _build_filtered(answer)
 
 
-def _filtered(found: ChromaQueryDocumentsResult) -> results.FilteredQueryResult:
+def _build_filtered(answer: ChromaQueryDocumentsResult) -> results.FilteredQueryResult:
     return results.FilteredQueryResult(
         results=[
-            results.FilteredMatches(answer.query, list(map(_match, answer.matches)), answer.weak)
-            for answer in found.results
+            results.FilteredMatches(answer.query, list(map(_build_match, answer.matches)), answer.weak)
+            for answer in answer.results
         ],
-        ids=found.ids,
-        distances=found.distances,  # type: ignore[arg-type]  # `include` leaves nothing out
-        message=found.message,
+        ids=answer.ids,
+        distances=answer.distances,  # type: ignore[arg-type]  # `include` leaves nothing out
+        message=answer.message,
     )
 
 
-def _match(each: QueryMatch) -> results.FilteredMatch:
+def _build_match(match: QueryMatch) -> results.FilteredMatch:
     # A tool with one filter cannot leave anything out by `include`, so none of these is unset.
-    return results.FilteredMatch(**{name: getattr(each, name) for name in results.FilteredMatch.__struct_fields__})
+    return results.FilteredMatch(**{name: getattr(match, name) for name in results.FilteredMatch.__struct_fields__})
 
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
@@ -202,7 +202,9 @@ def chroma_get_documents_by_ids(
 ) -> results.ChromaGetDocumentsByIdsResult:
     """Read whole documents or chunks by their ids."""
     page = read_page(call, collection_name, Selection(ids), PageRequest())
-    return results.ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
+    return results.ChromaGetDocumentsByIdsResult(
+        **_build_columns(page, ("documents", "metadatas")), missing_ids=page.missing
+    )
 
 
 @tool("R", title="Get by metadata", of_files=True, alias_of="chroma_get_documents")
@@ -216,8 +218,8 @@ def chroma_get_documents_with_where_filter(
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> results.DocumentsResult:
     """Read the documents whose metadata matches a filter."""
-    page = read_page(call, collection_name, Selection(where=where), _wanted(limit, offset, include))
-    return results.DocumentsResult(**_columns(page, include))
+    page = read_page(call, collection_name, Selection(where=where), _build_request(limit, offset, include))
+    return results.DocumentsResult(**_build_columns(page, include))
 
 
 @tool("R", title="Get by text", of_files=True, alias_of="chroma_get_documents")
@@ -231,8 +233,10 @@ def chroma_get_documents_with_document_filter(
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> results.DocumentsResult:
     """Read the documents whose text matches a filter."""
-    page = read_page(call, collection_name, Selection(where_document=where_document), _wanted(limit, offset, include))
-    return results.DocumentsResult(**_columns(page, include))
+    page = read_page(
+        call, collection_name, Selection(where_document=where_document), _build_request(limit, offset, include)
+    )
+    return results.DocumentsResult(**_build_columns(page, include))
 
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
@@ -245,18 +249,18 @@ def chroma_get_all_documents(
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> results.ChromaGetAllDocumentsResult:
     """Read all documents of a collection, page by page."""
-    wanted = _wanted(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
-    page = read_page(call, collection_name, Selection(), wanted)
-    fields = _columns(page, include) | {"message": documents.describe_page(page, offset)}
+    request = _build_request(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
+    page = read_page(call, collection_name, Selection(), request)
+    fields = _build_columns(page, include) | {"message": documents.describe_page(page, offset)}
     return results.ChromaGetAllDocumentsResult(**fields, has_more=page.has_more(offset))
 
 
-def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> PageRequest:
+def _build_request(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> PageRequest:
     return PageRequest(limit or None, offset, characters, "documents" in include, "embeddings" in include)
 
 
-def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
-    """The fields that hold the documents as lists of equal length."""
+def _build_columns(page: DocumentPage, include: Any) -> dict[str, Any]:
+    """Return the fields that contain the documents as lists of equal length."""
     fields: dict[str, Any] = {"ids": [item.name for item in page.items], "total_matching": page.total}
     if "documents" in include:
         fields["documents"] = [item.text for item in page.items]
@@ -275,7 +279,7 @@ def chroma_update_document_content(
     call: Call, *, collection_name: CollectionName, doc_id: Id, document: LongText
 ) -> results.ChromaUpdateDocumentResult:
     """Replace the text of a document. Its metadata stays."""
-    return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
+    return _update_one(call, collection_name, DocumentUpdate(doc_id, text=document))
 
 
 @tool("WO", of_files=True, alias_of="chroma_update_documents")
@@ -283,10 +287,10 @@ def chroma_update_document_metadata(
     call: Call, *, collection_name: CollectionName, doc_id: Id, metadata: Metadata
 ) -> results.ChromaUpdateDocumentResult:
     """Replace the metadata of a document. Its text stays."""
-    return _updated(call, collection_name, DocumentUpdate(doc_id, metadata=metadata))
+    return _update_one(call, collection_name, DocumentUpdate(doc_id, metadata=metadata))
 
 
-def _updated(call: Call, name: str, change: DocumentUpdate) -> results.ChromaUpdateDocumentResult:
+def _update_one(call: Call, name: str, change: DocumentUpdate) -> results.ChromaUpdateDocumentResult:
     result = documents.change_documents(call, name, [change])
     [doc_id] = [*result.report.ids, *result.report.unchanged]
     what = f"is changed{outcome.describe_commit(call, result, 'it')}" if result.report.ids else "was like that already"
@@ -300,12 +304,12 @@ def chroma_delete_document_by_id(
     call: Call, *, collection_name: CollectionName, doc_id: Id
 ) -> results.ChromaDeleteDocumentByIdResult:
     """Delete one document by its id."""
-    done = documents.chroma_delete_documents(call, collection_name=collection_name, ids=[doc_id])
+    answer = documents.chroma_delete_documents(call, collection_name=collection_name, ids=[doc_id])
     return results.ChromaDeleteDocumentByIdResult(
         status="success",
         documents_deleted_request=1,
-        documents_deleted=done.report.documents_deleted,
-        message=done.message,
+        documents_deleted=answer.report.documents_deleted,
+        message=answer.message,
     )
 
 
@@ -314,8 +318,8 @@ def chroma_delete_documents_by_where_filter(
     call: Call, *, collection_name: CollectionName, where: Filter
 ) -> results.ChromaDeleteDocumentsByFilterResult:
     """Delete the documents whose metadata matches a filter."""
-    done = documents.chroma_delete_documents(call, collection_name=collection_name, where=where)
-    return _deleted(done, where)
+    answer = documents.chroma_delete_documents(call, collection_name=collection_name, where=where)
+    return _build_deleted(answer, where)
 
 
 @tool("WD", title="Delete by text", of_files=True, alias_of="chroma_delete_documents")
@@ -323,11 +327,11 @@ def chroma_delete_documents_by_document_filter(
     call: Call, *, collection_name: CollectionName, where_document: TextFilter
 ) -> results.ChromaDeleteDocumentsByFilterResult:
     """Delete the documents whose text matches a filter."""
-    done = documents.chroma_delete_documents(call, collection_name=collection_name, where_document=where_document)
-    return _deleted(done, where_document)
+    answer = documents.chroma_delete_documents(call, collection_name=collection_name, where_document=where_document)
+    return _build_deleted(answer, where_document)
 
 
-def _deleted(done: ToolAnswer[Removal], given: dict[str, Any]) -> results.ChromaDeleteDocumentsByFilterResult:
+def _build_deleted(answer: ToolAnswer[Removal], given: dict[str, Any]) -> results.ChromaDeleteDocumentsByFilterResult:
     return results.ChromaDeleteDocumentsByFilterResult(
-        status="success", filter_used=given, documents_deleted=done.report.documents_deleted, message=done.message
+        status="success", filter_used=given, documents_deleted=answer.report.documents_deleted, message=answer.message
     )

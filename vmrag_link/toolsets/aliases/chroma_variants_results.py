@@ -1,4 +1,4 @@
-"""Results of the tools for one document or one filter each."""
+"""Results of the tools for one document or one filter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vmrag_mcp.tools.document_results import (
 
 
 class ChromaGetCollectionResult(ToolResult, frozen=True):
-    """`metadata`: the user's own keys, and the index's in `settings`."""
+    """A collection. `metadata` has the user's own keys, and `settings` has keys of the index."""
 
     name: str
     id: str
@@ -30,7 +30,7 @@ class ChromaGetCollectionResult(ToolResult, frozen=True):
 
 
 class ChromaAddDocumentResult(ToolResult, frozen=True):
-    """Of all tools that add one document."""
+    """The result of all tools that add one document."""
 
     status: Literal["success"]
     documents_added: Literal[1]
@@ -39,7 +39,7 @@ class ChromaAddDocumentResult(ToolResult, frozen=True):
 
 
 class FilteredMatch(FileMatch, frozen=True):
-    """A chunk. `id` is its document's where that has no other chunk."""
+    """A chunk. Its `id` is the id of its document if the document has no other chunk."""
 
     id: str
     document: str
@@ -50,7 +50,7 @@ class FilteredMatch(FileMatch, frozen=True):
 
 
 class FilteredMatches(Record, frozen=True):
-    """Of one text, best first."""
+    """The matches of one text, best first."""
 
     query: str
     matches: list[FilteredMatch]
@@ -58,9 +58,9 @@ class FilteredMatches(Record, frozen=True):
 
 
 class FilteredQueryResult(ToolResult, frozen=True):
-    """Of the tools that search with one filter.
+    """The result of tools that search with one filter.
 
-    `ids` and `distances` hold the matches of `results`, in their order.
+    `ids` and `distances` contain the matches of `results`, in their order.
     """
 
     results: list[FilteredMatches]
@@ -79,7 +79,7 @@ class DocumentsResult(ToolResult, frozen=True):
 
 
 class ChromaGetDocumentsByIdsResult(ToolResult, frozen=True):
-    """Documents as lists of equal length. `missing_ids` name nothing."""
+    """Documents as lists of equal length. `missing_ids` are ids without a document."""
 
     ids: list[str]
     total_matching: int
@@ -93,7 +93,7 @@ class ChromaGetAllDocumentsResult(DocumentsResult, frozen=True, kw_only=True):
 
 
 class ChromaUpdateDocumentResult(ToolResult, frozen=True):
-    """Of all tools that change one document."""
+    """The result of all tools that change one document."""
 
     status: Literal["success"]
     documents_updated_request: Literal[1]
@@ -107,7 +107,7 @@ class ChromaDeleteDocumentByIdResult(ToolResult, frozen=True):
 
 
 class ChromaDeleteDocumentsByFilterResult(ToolResult, frozen=True):
-    """Of all tools that delete by one filter."""
+    """The result of all tools that delete by one filter."""
 
     status: Literal["success"]
     filter_used: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Shorter names for tools of `dolt`, with the results that are not those tools' own."""
+"""Shorter names for tools of `dolt`, and the results that differ from those tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from vmrag_mcp.tools.working import Carrying, CommitResult, DoltCheckoutResult, 
 
 
 class CommitAliasResult(CommitResult, frozen=True):
-    """`sync`: the commit's own numbers; the chunks are those of what it added and modified."""
+    """A commit.
+
+    `sync` has the numbers of the commit; its chunks belong to added and modified documents.
+    """
 
     linked: None
     sync: SyncTotals
@@ -37,7 +40,7 @@ class BranchHead(Record, frozen=True):
 
 
 class GetBranchStatusResult(StatusResult, frozen=True):
-    """`branches`: the local ones."""
+    """The status. `branches` are the local branches."""
 
     branches: list[BranchHead]
 
@@ -93,9 +96,9 @@ def delete_branch(
     force: Annotated[bool, Given("also delete an unmerged branch and its uncommitted documents")] = False,
 ) -> ToolAnswer[BranchPosition]:
     """Delete a local branch of the knowledge base that was merged. The remote keeps its branch."""
-    done = switching.delete_branch(call.ws, branch, force=force)
-    back = call.format_tail(f"create_branch with from={done.commit} brings it back")
-    return ToolAnswer(done, message=f"Deleted {done.branch!r}, which stood at {done.commit[:7]}{back}.")
+    result = switching.delete_branch(call.ws, branch, force=force)
+    back = call.format_tail(f"create_branch with from={result.commit} brings it back")
+    return ToolAnswer(result, message=f"Deleted {result.branch!r}, which stood at {result.commit[:7]}{back}.")
 
 
 @tool("R", alias_of="dolt_status")
@@ -115,5 +118,5 @@ def get_branch_status(call: Call) -> GetBranchStatusResult:
 @tool("R", title="List commits", alias_of="dolt_commits")
 def get_log(call: Call, *, limit: Annotated[int, Given(RESULTS, low=1, high=100, clamped=True)] = 20) -> GetLogResult:
     """List the commits of the current branch, newest first. dolt_commits lists other branches."""
-    found = history.dolt_commits(call, limit=limit)
-    return GetLogResult(found.commits, message=found.message)
+    commits = history.dolt_commits(call, limit=limit)
+    return GetLogResult(commits.commits, message=commits.message)

@@ -35,7 +35,7 @@ class Answered(NamedTuple):
 
 
 def answer_question(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Answered:
-    """Raises as `retrieval.retrieve`. That no language model answers is no error."""
+    """Raises as `retrieval.retrieve_documents`. That no language model answers is no error."""
     found = retrieval.retrieve_documents(ws, project, wanted)
     linked = [
         Passage(shown_path(project.docs, each.document.doc_id), each.document.title, each.document.content)
@@ -47,7 +47,7 @@ def answer_question(ws: Workspace, project: DocsProject, wanted: AnswerRequest) 
 def ask_external(
     ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, sources: int | None, least: float | None
 ) -> Answered:
-    """Raises as `external.nearest`."""
+    """Raises as `external.find_nearest`."""
     most = project.config.retrieval.max_results if sources is None else sources
     return _answered(
         ws,
@@ -118,7 +118,7 @@ def ask_project(
 ) -> AskReport:
     """Answer from the documents of the project with this configuration, as its files are now.
 
-    Raises as `mirror.reconcile`, `ask` and `ask_external`.
+    Raises as `mirror.mirror_changes`, `ask` and `ask_external`.
     """
     active = ActiveProject(config_path)
     project = active.load_project(ws)

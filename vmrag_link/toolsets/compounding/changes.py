@@ -55,7 +55,7 @@ def promote_document(ws: Workspace, active: ActiveProject, project: DocsProject,
     """Write the level into the file, and mirror that; where the row cannot be stored, the file is
     put back.
 
-    Raises `FileFailed`, and as `mirror.index`: then nothing is changed.
+    Raises `FileFailed`, and as `mirror.index_file`: then nothing is changed.
     """
     with active.lock:
         found = documents.read_source(ws, project.docs_folder, doc_id)
@@ -188,7 +188,7 @@ def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bo
 
     Raises `DocumentMissing` for a project that no branch knows, `Uncommitted` where another branch
     has uncommitted documents, `BranchInUse` where another work tree writes on it: then nothing is
-    deleted. And as `writing.write`.
+    deleted. And as `write_rows`.
     """
     places = _places(ws)
     if not any(mirror.mirror_of(ws, each.at, name) for each in places):

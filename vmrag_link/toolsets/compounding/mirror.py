@@ -84,7 +84,7 @@ class ActiveProject:
         """What rows and files were equal at."""
 
     def load_project(self, ws: Workspace) -> DocsProject:
-        """Raises as `project.load`."""
+        """Raises as `project.load_project`."""
         return project.load_project(ws.places, self.config_path)
 
     def list_files(self, ws: Workspace, found: DocsProject, *, now: bool) -> Files:
@@ -195,7 +195,7 @@ def index_file(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id:
     """Read one file again and mirror it, whatever is known of it.
 
     Raises `AccessDenied` for one that git ignores, `FileFailed`, one of `documents.REFUSALS`, and
-    as `writing.write`: nothing is stored.
+    as `write_rows`: nothing is stored.
     """
     path = found.docs_folder / doc_id
     refuse_ignored(ws.places, [path], hint=f"If it is to be shared: git add --force {quoted(path)}")

@@ -256,7 +256,7 @@ def update_promotion_level(
 def _active(call: Call) -> tuple[ActiveProject, DocsProject]:
     """The project that is active, its documents as the files are now.
 
-    Raises `ProjectInactive`, and as `mirror.reconcile`.
+    Raises `ProjectInactive`, and as `mirror.mirror_changes`.
     """
     active = _required(call)
     project = active.load_project(call.ws)

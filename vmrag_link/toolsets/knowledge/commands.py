@@ -1,6 +1,4 @@
-"""`vmrag issue` and `vmrag doc`: what was found out about an issue of a project and what was done,
-and what should be known of a tool, a library or a framework.
-"""
+"""`vmrag issue` and `vmrag doc`: logs about issues of projects, and documents about tools."""
 
 from __future__ import annotations
 
@@ -46,14 +44,14 @@ def _print_whole(invocation: Invocation, row: IssueLog | KnowledgeDoc, *, raw: b
         output.print_exactly(row.content, raw=raw)
 
 
-def _hits(found: Sequence[tuple[str, str, KnowledgeHit]], query: str) -> Iterator[str]:
-    """`found`: each with its name and its id."""
-    spans = find_matches(query, [each.content for _, _, each in found])
-    for rank, ((name, row_id, hit), own) in enumerate(zip(found, spans, strict=True), start=1):
-        said = f"{output.style_text(name, bold=True)}  {hit.metadata.get('title', '')}"
-        yield f"{rank}. {said}  {output.style_text(f'{hit.score:g} {row_id[:8]}', dim=True)}"
-        yield from cut_lines(hit.content, own[0][0] if own else 0, own)
-    if not found:
+def _format_hits(hits: Sequence[tuple[str, str, KnowledgeHit]], query: str) -> Iterator[str]:
+    """Yield the lines of hits. Each hit has its name and its id."""
+    spans = find_matches(query, [hit.content for _, _, hit in hits])
+    for rank, ((name, row_id, hit), spans_of_hit) in enumerate(zip(hits, spans, strict=True), start=1):
+        heading = f"{output.style_text(name, bold=True)}  {hit.metadata.get('title', '')}"
+        yield f"{rank}. {heading}  {output.style_text(f'{hit.score:g} {row_id[:8]}', dim=True)}"
+        yield from cut_lines(hit.content, spans_of_hit[0][0] if spans_of_hit else 0, spans_of_hit)
+    if not hits:
         yield "Nothing found."
 
 
@@ -136,10 +134,10 @@ def edit_log(
             before = listing.issue_log(ws, log_id)[0].content
             after = editor.open_edited_text(ws.places, before, name="log.md", instead=_TEXT_HINT)
             change = LogChange(drafts.enter_context(after) or before)
-        done = issue_logs.update_log(ws, log_id, change)
-    warn_pending(done.pending)
-    row = records.updated_log(done)
-    said = f"{_name(row)}  {row.title}"
+        result = issue_logs.update_log(ws, log_id, change)
+    warn_pending(result.pending)
+    row = records.updated_log(result)
+    said = f"{_format_name(row)}  {row.title}"
     invocation.emit_report(row, [said, NEXT_COMMIT] if row.changed else [f"{said}: nothing has changed"])
 
 
@@ -157,7 +155,10 @@ def show_log(invocation: Invocation, *, log: str, raw: bool) -> None:
 
 
 def _filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which logs: but for `project`, their values are those of `issue_filter.KEYS`."""
+    """Add the options of a filter.
+
+    Except for `project`, their values are the values of `listing.KEYS`.
+    """
     options = (
         click.option("--project", help="Only logs of this project."),
         click.option("--issue", "issue_number", type=int, metavar="NUMBER", help="Only logs of this issue."),
@@ -186,20 +187,20 @@ def _filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def list_logs(invocation: Invocation, *, project: str | None, limit: int, offset: int, **filters: Any) -> None:
     """List the logs, last changed first."""
     with invocation.workspace() as ws:
-        page, here = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
-    lines = [f"{_name(log)}  {log.title}  {_rest(log)}" for log in page.logs]
+        page, origin = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
+    lines = [f"{_format_name(log)}  {log.title}  {_format_rest(log)}" for log in page.logs]
     if page.has_more:
         lines.append(describe_rest(len(page.logs), page.total_count, offset))
-    asked = project is not None or any(each is not None for each in filters.values())
-    nothing = "No such log." if asked or offset else "No issue logs yet. Next: vmrag issue add my-project#1"
-    answering.emit_answer(invocation, page, lines or [nothing], here.notes)
+    is_filtered = project is not None or any(value is not None for value in filters.values())
+    nothing = "No such log." if is_filtered or offset else "No issue logs yet. Next: vmrag issue add my-project#1"
+    answering.emit_answer(invocation, page, lines or [nothing], origin.notes)
 
 
-def _name(log: LogFields) -> str:
+def _format_name(log: LogFields) -> str:
     return output.style_text(f"{log.project_id}#{log.issue_number}:{log.log_type}", bold=True)
 
 
-def _rest(log: LogFields) -> str:
+def _format_rest(log: LogFields) -> str:
     return output.style_text(f"{log.updated_at[:10]} {log.log_id[:8]}", dim=True)
 
 
@@ -213,15 +214,17 @@ def search_logs(
 ) -> None:
     """Search the logs by meaning and by words."""
     with invocation.workspace() as ws:
-        found, here = search.search_logs(ws, query, project_id=project, filters=filters, limit=limit)
-        provenance.refuse_outdated(ws, here.notes, strict=strict)
+        hits, origin = search.search_logs(ws, query, project_id=project, filters=filters, limit=limit)
+        provenance.refuse_outdated(ws, origin.notes, strict=strict)
     name = "{project_id}#{issue_number}:{log_type}"
-    named = [(name.format(**result.metadata), result.log_id, result) for result in found.results]
-    answering.emit_answer(invocation, found, [*_hits(named, query), answering.describe_position(here.kb)], here.notes)
+    named = [(name.format(**result.metadata), result.log_id, result) for result in hits.results]
+    answering.emit_answer(
+        invocation, hits, [*_format_hits(named, query), answering.describe_position(origin.kb)], origin.notes
+    )
 
 
-for each in (add_log, edit_log, show_log, list_logs, search_logs):
-    issue.add_command(each)
+for subcommand in (add_log, edit_log, show_log, list_logs, search_logs):
+    issue.add_command(subcommand)
 
 
 doc = group(
@@ -292,11 +295,11 @@ def edit_doc(
             before = listing.knowledge_document(ws, doc_id)[0].content
             after = editor.open_edited_text(ws.places, before, name="doc.md", instead=_TEXT_HINT)
             change = DocChange(drafts.enter_context(after) or before)
-        done = knowledge_docs.update_document(ws, doc_id, change)
-    warn_pending(done.pending)
-    row = records.updated_doc(done)
+        result = knowledge_docs.update_document(ws, doc_id, change)
+    warn_pending(result.pending)
+    row = records.updated_doc(result)
     invocation.emit_report(
-        row, [_doc_line(row), NEXT_COMMIT] if row.changed else [f"{_doc_line(row)}: nothing has changed"]
+        row, [_format_doc(row), NEXT_COMMIT] if row.changed else [f"{_format_doc(row)}: nothing has changed"]
     )
 
 
@@ -321,16 +324,16 @@ def show_doc(invocation: Invocation, *, doc: str, raw: bool) -> None:
 def list_docs(invocation: Invocation, *, tool: str | None, category: str | None, limit: int, offset: int) -> None:
     """List the documents, last changed first."""
     with invocation.workspace() as ws:
-        page, here = listing.knowledge_documents(ws, tool_name=tool, category=category, limit=limit, offset=offset)
-    lines = [_doc_line(each) for each in page.docs]
+        page, origin = listing.knowledge_documents(ws, tool_name=tool, category=category, limit=limit, offset=offset)
+    lines = [_format_doc(document) for document in page.docs]
     if page.has_more:
         lines.append(describe_rest(len(page.docs), page.total_count, offset))
-    asked = tool is not None or category is not None or offset
-    nothing = "No such document." if asked else "No documents yet. Next: vmrag doc add TOOL --category api"
-    answering.emit_answer(invocation, page, lines or [nothing], here.notes)
+    is_filtered = tool is not None or category is not None or offset
+    nothing = "No such document." if is_filtered else "No documents yet. Next: vmrag doc add TOOL --category api"
+    answering.emit_answer(invocation, page, lines or [nothing], origin.notes)
 
 
-def _doc_line(doc: DocFields) -> str:
+def _format_doc(doc: DocFields) -> str:
     about = " ".join(filter(None, (doc.tool_name, doc.tool_version)))
     rest = output.style_text(f"{doc.category} {doc.updated_at[:10]} {doc.doc_id[:8]}", dim=True)
     return f"{output.style_text(about, bold=True)}  {doc.title}  {rest}"
@@ -347,11 +350,13 @@ def search_docs(
 ) -> None:
     """Search the documents by meaning and by words."""
     with invocation.workspace() as ws:
-        found, here = search.search_docs(ws, query, tool_name=tool, category=category, limit=limit)
-        provenance.refuse_outdated(ws, here.notes, strict=strict)
-    named = [(str(result.metadata["tool_name"]), result.doc_id, result) for result in found.results]
-    answering.emit_answer(invocation, found, [*_hits(named, query), answering.describe_position(here.kb)], here.notes)
+        hits, origin = search.search_docs(ws, query, tool_name=tool, category=category, limit=limit)
+        provenance.refuse_outdated(ws, origin.notes, strict=strict)
+    named = [(str(result.metadata["tool_name"]), result.doc_id, result) for result in hits.results]
+    answering.emit_answer(
+        invocation, hits, [*_format_hits(named, query), answering.describe_position(origin.kb)], origin.notes
+    )
 
 
-for each in (add_doc, edit_doc, show_doc, list_docs, search_docs):
-    doc.add_command(each)
+for subcommand in (add_doc, edit_doc, show_doc, list_docs, search_docs):
+    doc.add_command(subcommand)

@@ -1,4 +1,4 @@
-"""Documents about tools: what a project knows of a library, a framework, a program that it uses."""
+"""Documents about tools: knowledge of a library, a framework or a program that a project uses."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ class NewDoc(Record, frozen=True):
 
 
 class DocChange(Record, frozen=True):
-    """What becomes of a document; None leaves that part alone. `metadata` replaces what was
-    given.
-    """
+    """Changes of a document. None keeps a value. `metadata` replaces the given metadata."""
 
     content: Annotated[str | None, _TEXT] = None
     title: Annotated[str | None, _TITLE] = None
@@ -50,26 +48,27 @@ class DocChange(Record, frozen=True):
 
 
 def add_document(ws: Workspace, new: NewDoc) -> WriteResult[Document]:
-    """Store a document; the tool's collection is made if it is not there.
+    """Store a document. A missing collection of the tool is created.
 
-    One title may be there for two versions of a tool. Raises `UsageInvalid`, `CollectionExists`,
-    `ContentRefused`, `Embedding` errors, and as `writing.write`.
+    Documents for two versions of a tool can have the same title. Raises `UsageInvalid`,
+    `CollectionExists`, `ContentRefused`, `Embedding` errors, and the errors of `write_rows`.
     """
     fields = {"category": new.category, "tool_name": new.tool_name, "tool_version": new.tool_version}
-    _check(fields)
+    _require_values(fields)
     content, metadata = rows.checked_text(new.content), rows.checked_metadata(new.metadata, TABLE)
     row = rows.new_row(KNOWLEDGE, str(uuid.uuid4()), title=new.title, content=content, fields=fields, metadata=metadata)
     return writing.write_rows(ws, lambda at: Planned(rows.write_of(ws, at, row), row), f"write about {new.tool_name}")
 
 
 def update_document(ws: Workspace, doc_id: str, change: DocChange) -> WriteResult[Updated]:
-    """Change a document; with another tool it moves to that one's collection.
+    """Change a document. With another tool, it moves to the collection of that tool.
 
-    One that is like that already is left alone. Raises `DocumentMissing`, and as `add`.
+    Nothing is written if it already has these values. Raises `DocumentMissing`, and the errors of
+    `add_document`.
     """
     if change == DocChange():
         raise UsageInvalid(
-            "Nothing says what is to change.",
+            "no changes are given.",
             hint="Give content, title, category, tool_name, tool_version or metadata.",
             parameter="content",
         )
@@ -77,7 +76,7 @@ def update_document(ws: Workspace, doc_id: str, change: DocChange) -> WriteResul
         rows.checked_text(change.content)
     given = {"category": change.category, "tool_name": change.tool_name, "tool_version": change.tool_version}
     fields = {key: value for key, value in given.items() if value is not None}
-    _check(fields)
+    _require_values(fields)
     metadata = None if change.metadata is None else rows.checked_metadata(change.metadata, TABLE)
 
     def plan(at: At) -> Planned[Updated]:
@@ -90,15 +89,15 @@ def update_document(ws: Workspace, doc_id: str, change: DocChange) -> WriteResul
     return writing.write_rows(ws, plan, f"change document {doc_id}")
 
 
-def _check(fields: Mapping[str, str]) -> None:
-    """Raises `UsageInvalid`; only the version may be empty."""
+def _require_values(fields: Mapping[str, str]) -> None:
+    """Raise `UsageInvalid` for an empty value; the version can be empty."""
     for key, value in fields.items():
         if key != "tool_version" or value:
             rows.checked_name(key, value)
 
 
 def list_about(ws: Workspace, at: At, tool_name: str | None, category: str | None) -> Iterator[Document]:
-    """The documents about a tool, or about all; each is read when it is asked for."""
+    """Yield the documents about a tool, or about all tools. Each is read when it is requested."""
     collection = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
     for document in ws.engine.read_documents(at, collection=collection, table=TABLE):
         if category in (None, read_stated(document)["category"]):

@@ -1,5 +1,7 @@
-"""Issue logs and documents about tools as people find them: page by page those that a filter
-passes, the latest change first, and by what they are called: `PROJECT#NUMBER`, or how an id begins.
+"""Lists of issue logs and documents about tools, and their names.
+
+A list has the documents that a filter selects, page by page, last changed first. A name is
+`PROJECT#NUMBER` or the begin of an id.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentMissing, FilterInvalid, UsageInvalid, plural, quoted
 from vmrag_link.models import ISSUES, KNOWLEDGE, TABLE_OF_KIND, At, Document, DocumentTable, Record, parse_metadata
 from vmrag_link.toolsets.knowledge import knowledge_docs, rows
-from vmrag_link.toolsets.knowledge.issue_logs import TABLE, of_issue
+from vmrag_link.toolsets.knowledge.issue_logs import TABLE, list_logs_of_issue
 from vmrag_link.toolsets.knowledge.records import (
     LOG_TYPES,
     IssueLog,
@@ -32,7 +34,7 @@ from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin
 
 
 class LogPage(Record, frozen=True):
-    """`total_count`: of all that pass the filter."""
+    """A page of logs. `total_count` counts all logs that the filter selects."""
 
     logs: list[ListedLog]
     total_count: int
@@ -40,7 +42,7 @@ class LogPage(Record, frozen=True):
 
 
 class DocPage(Record, frozen=True):
-    """`total_count`: of all that are asked for."""
+    """A page of documents. `total_count` counts all documents of the list."""
 
     docs: list[ListedDoc]
     total_count: int
@@ -55,15 +57,15 @@ def issue_logs(
     limit: int = 50,
     offset: int = 0,
 ) -> tuple[LogPage, AnswerOrigin]:
-    """None for an unknown project. Raises `FilterInvalid`."""
-    wanted = parse_filter(filters or {})
+    """Return a page of logs; none for an unknown project. Raises `FilterInvalid`."""
+    filter_values = parse_filter(filters or {})
 
     def look() -> tuple[LogPage, AnswerOrigin]:
-        here = find_origin(ws)
-        found = filter_logs(ws, here.at, project_id, wanted)
-        page, total = _page(ws, here.at, found, table=TABLE, limit=limit, offset=offset)
-        logs = [ListedLog(**log_fields(each), excerpt=cut_excerpt(each)) for each in page]
-        return LogPage(logs, total, offset + len(logs) < total), here
+        origin = find_origin(ws)
+        rows = filter_logs(ws, origin.at, project_id, filter_values)
+        page, total = _build_page(ws, origin.at, rows, table=TABLE, limit=limit, offset=offset)
+        logs = [ListedLog(**log_fields(row), excerpt=cut_excerpt(row)) for row in page]
+        return LogPage(logs, total, offset + len(logs) < total), origin
 
     return read_consistently(ws, look, index=False)
 
@@ -71,78 +73,80 @@ def issue_logs(
 def knowledge_documents(
     ws: Workspace, *, tool_name: str | None = None, category: str | None = None, limit: int = 50, offset: int = 0
 ) -> tuple[DocPage, AnswerOrigin]:
-    """None for an unknown tool."""
+    """Return a page of documents; none for an unknown tool."""
 
     def look() -> tuple[DocPage, AnswerOrigin]:
-        here = find_origin(ws)
-        found = knowledge_docs.list_about(ws, here.at, tool_name, category)
-        page, total = _page(ws, here.at, found, table=knowledge_docs.TABLE, limit=limit, offset=offset)
-        docs = [ListedDoc(**doc_fields(each), excerpt=cut_excerpt(each)) for each in page]
-        return DocPage(docs, total, offset + len(docs) < total), here
+        origin = find_origin(ws)
+        rows = knowledge_docs.list_about(ws, origin.at, tool_name, category)
+        page, total = _build_page(ws, origin.at, rows, table=knowledge_docs.TABLE, limit=limit, offset=offset)
+        docs = [ListedDoc(**doc_fields(row), excerpt=cut_excerpt(row)) for row in page]
+        return DocPage(docs, total, offset + len(docs) < total), origin
 
     return read_consistently(ws, look, index=False)
 
 
 def issue_log(ws: Workspace, log_id: str) -> tuple[IssueLog, AnswerOrigin]:
-    """Raises `DocumentMissing`."""
-    row, here = _one(ws, TABLE, log_id)
-    return IssueLog(**log_fields(row), content=row.content), here
+    """Return a log with its text. Raises `DocumentMissing`."""
+    row, origin = _read_one(ws, TABLE, log_id)
+    return IssueLog(**log_fields(row), content=row.content), origin
 
 
 def knowledge_document(ws: Workspace, doc_id: str) -> tuple[KnowledgeDoc, AnswerOrigin]:
-    """Raises `DocumentMissing`."""
-    row, here = _one(ws, knowledge_docs.TABLE, doc_id)
-    return KnowledgeDoc(**doc_fields(row), content=row.content), here
+    """Return a document with its text. Raises `DocumentMissing`."""
+    row, origin = _read_one(ws, knowledge_docs.TABLE, doc_id)
+    return KnowledgeDoc(**doc_fields(row), content=row.content), origin
 
 
-def _one(ws: Workspace, table: DocumentTable, name: str) -> tuple[Document, AnswerOrigin]:
+def _read_one(ws: Workspace, table: DocumentTable, name: str) -> tuple[Document, AnswerOrigin]:
     def look() -> tuple[Document, AnswerOrigin]:
-        here = find_origin(ws)
-        return rows.find_row(ws, here.at, table, name), here
+        origin = find_origin(ws)
+        return rows.find_row(ws, origin.at, table, name), origin
 
     return read_consistently(ws, look, index=False)
 
 
-def _page(
-    ws: Workspace, at: At, found: Iterable[Document], *, table: DocumentTable, limit: int, offset: int
+def _build_page(
+    ws: Workspace, at: At, documents: Iterable[Document], *, table: DocumentTable, limit: int, offset: int
 ) -> tuple[list[Document], int]:
-    """A page of the rows, the latest change first, then by id; and the number of all.
+    """Return a page of the rows, last changed first, then by id; and the number of all rows.
 
-    Texts of the page alone are kept in memory.
+    Only the texts of the page are kept in memory.
     """
-    places = [(each.updated_at, each.doc_id) for each in found]
+    places = [(document.updated_at, document.doc_id) for document in documents]
     places.sort(key=lambda place: place[1])
     places.sort(key=lambda place: place[0], reverse=True)
     ids = [doc_id for _, doc_id in places[offset:][:limit]]
-    there = (
+    page_rows = (
         {document.doc_id: document for document in ws.engine.read_documents(at, ids=ids, table=table)} if ids else {}
     )
-    return [there[doc_id] for doc_id in ids if doc_id in there], len(places)
+    return [page_rows[doc_id] for doc_id in ids if doc_id in page_rows], len(places)
 
 
 KEYS = ("issue_number", "log_type", "since", "until", "author", "tag", "title_contains")
-"""`since` and `until`: of the last change. `author` is the metadata's, `tag` one of its `tags`."""
+"""Keys of a filter. `since` and `until` limit the time of the last change. `author` is a key of the
+metadata, and `tag` is one of its `tags`.
+"""
 
 LogFilter = Mapping[str, Any]
 
 
 def parse_filter(given: Mapping[str, Any]) -> LogFilter:
-    """The filter with its values as they are compared.
+    """Return the filter with values for comparison.
 
-    Raises `FilterInvalid` for another key than `KEYS`, and for a value that cannot be.
+    Raises `FilterInvalid` for a key outside `KEYS`, and for an invalid value.
     """
-    return {key: _value(key, value) for key, value in given.items() if value not in (None, "")}
+    return {key: _check_value(key, value) for key, value in given.items() if value not in (None, "")}
 
 
-def filter_logs(ws: Workspace, at: At, project_id: str | None, wanted: LogFilter) -> Iterator[Document]:
-    """The logs that pass, of one project or of all; each is read when it is asked for."""
+def filter_logs(ws: Workspace, at: At, project_id: str | None, filter_values: LogFilter) -> Iterator[Document]:
+    """Yield the logs that match, of one project or of all. Each is read when it is requested."""
     collection = None if project_id is None else logical.collection_name(ISSUES, project_id)
     for document in ws.engine.read_documents(at, collection=collection, table=TABLE):
-        if _passes(document, wanted):
+        if _matches_filter(document, filter_values):
             yield document
 
 
-def _value(key: str, value: Any) -> Any:
+def _check_value(key: str, value: Any) -> Any:
     match key:
         case "issue_number":
             number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
@@ -152,7 +156,7 @@ def _value(key: str, value: Any) -> Any:
             if value in LOG_TYPES:
                 return value
         case "since" | "until":
-            return _moment(key, value)
+            return _parse_time(key, value)
         case "author" | "tag" | "title_contains":
             if isinstance(value, str):
                 return value
@@ -171,7 +175,7 @@ def _value(key: str, value: Any) -> Any:
     )
 
 
-def _moment(key: str, value: Any) -> str:
+def _parse_time(key: str, value: Any) -> str:
     try:
         return clock.format_time(clock.parse_time(value, end=key == "until"))
     except (TypeError, ValueError):
@@ -182,8 +186,8 @@ def _moment(key: str, value: Any) -> str:
         ) from None
 
 
-def _passes(document: Document, wanted: LogFilter) -> bool:
-    if not wanted:
+def _matches_filter(document: Document, filter_values: LogFilter) -> bool:
+    if not filter_values:
         return True
     metadata = parse_metadata(document)
     tags = metadata.get("tags", [])
@@ -196,11 +200,11 @@ def _passes(document: Document, wanted: LogFilter) -> bool:
         "tag": lambda value: value in (tags if isinstance(tags, list) else [tags]),
         "title_contains": lambda value: value.casefold() in document.title.casefold(),
     }
-    return all(have[key](value) for key, value in wanted.items())
+    return all(have[key](value) for key, value in filter_values.items())
 
 
 FEWEST = 4
-"""Characters of an id that may stand for it."""
+"""Minimum number of characters of an abbreviated id."""
 
 _ISSUE = re.compile(r"(?:(?P<project>.+)#)?(?P<number>[0-9]{1,10})(?::(?P<type>[a-z]+))?", re.DOTALL)
 
@@ -208,30 +212,29 @@ _EXAMPLE = "For example: my-project#42"
 
 
 def issue_named(ws: Workspace, name: str) -> tuple[str, int]:
-    """Project and number of `PROJECT#NUMBER`; of `NUMBER` where there is one project.
+    """Return project and number of `PROJECT#NUMBER`, or of `NUMBER` if there is only one project.
 
     Raises `UsageInvalid`.
     """
-    found = _ISSUE.fullmatch(name)
-    if found is None or found["type"]:
+    match = _ISSUE.fullmatch(name)
+    if match is None or match["type"]:
         raise UsageInvalid(f"{name!r} names no issue: it is PROJECT#NUMBER.", hint=_EXAMPLE)
-    return found["project"] or _only_project(ws, name), int(found["number"])
+    return match["project"] or _require_only_project(ws, name), int(match["number"])
 
 
 def id_of_log(ws: Workspace, name: str) -> str:
-    """The id of the log that `PROJECT#NUMBER[:TYPE]`, `NUMBER[:TYPE]` or the beginning of an id
-    names.
+    """Return the id of a log from `PROJECT#NUMBER[:TYPE]`, `NUMBER[:TYPE]` or the begin of an id.
 
-    Raises `DocumentMissing`, `UsageInvalid` where it names several.
+    Raises `DocumentMissing`, and `UsageInvalid` if several logs match.
     """
     follow_and_warn(ws)
-    at, found = ws.locate_documents(), _ISSUE.fullmatch(name)
-    beginning = _with_beginning(ws, at, ISSUES, name)
-    if found is None or (beginning and not found["project"]):
-        return _only(name, ISSUES, beginning)
-    project = found["project"] or _only_project(ws, name)
-    number, kind = int(found["number"]), found["type"]
-    logs = [each for each in of_issue(ws, at, project, number) if kind in (None, each[0])]
+    at, match = ws.locate_documents(), _ISSUE.fullmatch(name)
+    beginning = _match_ids(ws, at, ISSUES, name)
+    if match is None or (beginning and not match["project"]):
+        return _require_one(name, ISSUES, beginning)
+    project = match["project"] or _require_only_project(ws, name)
+    number, kind = int(match["number"]), match["type"]
+    logs = [log for log in list_logs_of_issue(ws, at, project, number) if kind in (None, log[0])]
     if len(logs) == 1:
         return logs[0][1]
     if not logs:
@@ -241,7 +244,7 @@ def id_of_log(ws: Workspace, name: str) -> str:
             hint=f"vmrag issue add {quoted(f'{project}#{number}')}",
             table=TABLE,
         )
-    types = [each for each in LOG_TYPES if any(each == log[0] for log in logs)]
+    types = [log_type for log_type in LOG_TYPES if any(log_type == log[0] for log in logs)]
     raise UsageInvalid(
         f"Issue {number} of project {project!r} has {plural(len(logs), 'log')}: {', '.join(types)}.",
         hint=f"Name one: {quoted(f'{project}#{number}:{types[0]}')}" if types else "vmrag issue list",
@@ -249,15 +252,15 @@ def id_of_log(ws: Workspace, name: str) -> str:
 
 
 def id_of_doc(ws: Workspace, name: str) -> str:
-    """The id of the document about a tool that has this id, or whose id begins so.
+    """Return the id of a document about a tool from the begin of the id.
 
-    Raises `DocumentMissing`, `UsageInvalid` where several do.
+    Raises `DocumentMissing`, and `UsageInvalid` if several documents match.
     """
     follow_and_warn(ws)
-    return _only(name, KNOWLEDGE, _with_beginning(ws, ws.locate_documents(), KNOWLEDGE, name))
+    return _require_one(name, KNOWLEDGE, _match_ids(ws, ws.locate_documents(), KNOWLEDGE, name))
 
 
-def _only(name: str, kind: str, ids: list[str]) -> str:
+def _require_one(name: str, kind: str, ids: list[str]) -> str:
     what = WHAT[TABLE_OF_KIND[kind]]
     command = "vmrag issue list" if kind == ISSUES else "vmrag doc list"
     if not ids:
@@ -267,21 +270,21 @@ def _only(name: str, kind: str, ids: list[str]) -> str:
     return ids[0]
 
 
-def _with_beginning(ws: Workspace, at: At, kind: str, name: str) -> list[str]:
-    """The ids that begin so; the one that is the name itself goes before all others."""
-    ids = list(_ids(ws, at, kind)) if len(name) >= FEWEST else []
+def _match_ids(ws: Workspace, at: At, kind: str, name: str) -> list[str]:
+    """Return the ids that begin with a name. An exact match is the only result."""
+    ids = list(_list_ids(ws, at, kind)) if len(name) >= FEWEST else []
     return [name] if name in ids else [identifier for identifier in ids if identifier.startswith(name)]
 
 
-def _ids(ws: Workspace, at: At, kind: str) -> Iterator[str]:
+def _list_ids(ws: Workspace, at: At, kind: str) -> Iterator[str]:
     for collection in ws.engine.list_collections(at):
         if collection.kind == kind:
             yield from (header.doc_id for header in ws.engine.read_headers(at, collection=collection.name))
 
 
-def _only_project(ws: Workspace, name: str) -> str:
-    """Raises `UsageInvalid` unless there is one project."""
-    projects = [each.project_id for each in ws.engine.read_projects(ws.locate_documents())]
+def _require_only_project(ws: Workspace, name: str) -> str:
+    """Return the only project. Raises `UsageInvalid` if there is another number of projects."""
+    projects = [project.project_id for project in ws.engine.read_projects(ws.locate_documents())]
     if len(projects) == 1:
         return projects[0]
     why = f"there are several: {', '.join(projects[:5])}" if projects else "there is none yet"

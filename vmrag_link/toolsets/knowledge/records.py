@@ -1,4 +1,4 @@
-"""Issue logs and documents about tools as every surface shows them."""
+"""Issue logs and documents about tools in the form that commands and tools show."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOG_TYPES: tuple[str, ...] = get_args(LogType)
 NewMetadata = Annotated[Mapping[str, Any] | None, Meta(description="metadata that replaces the old metadata")]
 
 EXCERPT = 200
-"""Characters of a text in a list."""
+"""Maximum number of characters of a text in a list."""
 
 
 class LogFields(Record, frozen=True):
-    """An issue log without its text. `metadata`: what was given.
+    """An issue log without its text. `metadata` is the given metadata.
 
-    `log_type` is one of `LOG_TYPES`, and `issue_number` not negative, unless other programs wrote
-    the row.
+    `log_type` is one of `LOG_TYPES` and `issue_number` is not negative, unless another program
+    wrote the row.
     """
 
     log_id: str
@@ -43,20 +43,23 @@ class IssueLog(LogFields, frozen=True):
 
 
 class ListedLog(LogFields, frozen=True):
-    """`excerpt`: how the text begins."""
+    """A log in a list. `excerpt` is the begin of its text."""
 
     excerpt: str
 
 
 class UpdatedLog(LogFields, frozen=True):
-    """`changed` False: it was like that already, and nothing was written."""
+    """A changed log.
+
+    If `changed` is false, it already had these values, and nothing was written.
+    """
 
     changed: bool
     chunks_created: int
 
 
 class AddedLog(Record, frozen=True):
-    """`log_id` is the same on every branch that adds this log."""
+    """A new log. `log_id` is the same on every branch that adds this log."""
 
     log_id: str
     content_hash: str
@@ -65,7 +68,7 @@ class AddedLog(Record, frozen=True):
 
 
 class DocFields(Record, frozen=True):
-    """A document about a tool without its text. `metadata`: what was given."""
+    """A document about a tool without its text. `metadata` is the given metadata."""
 
     doc_id: str
     category: str
@@ -83,13 +86,16 @@ class KnowledgeDoc(DocFields, frozen=True):
 
 
 class ListedDoc(DocFields, frozen=True):
-    """`excerpt`: how the text begins."""
+    """A document in a list. `excerpt` is the begin of its text."""
 
     excerpt: str
 
 
 class UpdatedDoc(DocFields, frozen=True):
-    """`changed` False: it was like that already, and nothing was written."""
+    """A changed document.
+
+    If `changed` is false, it already had these values, and nothing was written.
+    """
 
     changed: bool
     chunks_created: int
@@ -103,19 +109,19 @@ class AddedDoc(Record, frozen=True):
 
 
 class Updated(Record, frozen=True):
-    """What an update made of a row, and whether that differs from what was there."""
+    """The row after an update, and whether it differs from the row before."""
 
     document: Document
     changed: bool
 
 
 def log_fields(document: Document) -> dict[str, Any]:
-    """The fields of `LogFields`."""
+    """Return the values of `LogFields`."""
     return {"log_id": document.doc_id, **_fields(document)}
 
 
 def doc_fields(document: Document) -> dict[str, Any]:
-    """The fields of `DocFields`."""
+    """Return the values of `DocFields`."""
     return {"doc_id": document.doc_id, **_fields(document)}
 
 
@@ -123,32 +129,32 @@ def cut_excerpt(document: Document) -> str:
     return document.content[:EXCERPT]
 
 
-def added_log(done: WriteResult[Document]) -> AddedLog:
-    row = done.report
-    return AddedLog(row.doc_id, row.content_hash, row.collection, done.chunks)
+def added_log(result: WriteResult[Document]) -> AddedLog:
+    row = result.report
+    return AddedLog(row.doc_id, row.content_hash, row.collection, result.chunks)
 
 
-def added_doc(done: WriteResult[Document]) -> AddedDoc:
-    row = done.report
-    return AddedDoc(row.doc_id, row.content_hash, row.collection, done.chunks)
+def added_doc(result: WriteResult[Document]) -> AddedDoc:
+    row = result.report
+    return AddedDoc(row.doc_id, row.content_hash, row.collection, result.chunks)
 
 
-def updated_log(done: WriteResult[Updated]) -> UpdatedLog:
-    return UpdatedLog(**log_fields(done.report.document), changed=done.report.changed, chunks_created=done.chunks)
+def updated_log(result: WriteResult[Updated]) -> UpdatedLog:
+    return UpdatedLog(**log_fields(result.report.document), changed=result.report.changed, chunks_created=result.chunks)
 
 
-def updated_doc(done: WriteResult[Updated]) -> UpdatedDoc:
-    return UpdatedDoc(**doc_fields(done.report.document), changed=done.report.changed, chunks_created=done.chunks)
+def updated_doc(result: WriteResult[Updated]) -> UpdatedDoc:
+    return UpdatedDoc(**doc_fields(result.report.document), changed=result.report.changed, chunks_created=result.chunks)
 
 
 def read_stated(document: Document) -> dict[str, Any]:
-    """The columns of the row that are keys of the document's metadata."""
+    """Return the columns of the row that are keys of the document's metadata."""
     values = parse_metadata(document)
     return {key: values[key] for key in METADATA_KEYS[document.table]}
 
 
 def given_metadata(document: Document) -> dict[str, Any]:
-    """The metadata without these columns."""
+    """Return the metadata without the columns of the row."""
     values = parse_metadata(document)
     return {key: value for key, value in values.items() if key not in METADATA_KEYS[document.table]}
 

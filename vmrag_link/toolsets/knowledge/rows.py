@@ -1,6 +1,4 @@
-"""What is stored of an issue log or a document about a tool: checked fields, the collection that it
-implies, and one row by its id.
-"""
+"""The stored rows of issue logs and documents about tools: their fields, collections and ids."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ from vmrag_link.workspace.documents.drafts import storable_metadata, title_of
 CHUNKING = Chunking(size=512, overlap=50)
 
 WHAT = {"issue_logs": "issue log", "knowledge_docs": "document about a tool"}
-"""By table, what one of its rows is called."""
+"""The word for a row, by table."""
 
 _KINDS = {table: kind for kind, table in TABLE_OF_KIND.items()}
 _COMMANDS = {"issue_logs": "vmrag issue list", "knowledge_docs": "vmrag doc list"}
@@ -46,7 +44,7 @@ _COMMANDS = {"issue_logs": "vmrag issue list", "knowledge_docs": "vmrag doc list
 
 
 def checked_name(parameter: str, value: str) -> str:
-    """What names a project or a tool. Raises `UsageInvalid`."""
+    """Return the name of a project or a tool. Raises `UsageInvalid` for an invalid name."""
     problem = find_id_problem(value)
     if not value.strip() or value != value.strip():
         problem = "is empty, or begins or ends with a blank"
@@ -56,15 +54,15 @@ def checked_name(parameter: str, value: str) -> str:
 
 
 def checked_text(value: str) -> str:
-    """Raises `UsageInvalid`."""
+    """Return a text. Raises `UsageInvalid` for an invalid text."""
     if not value.strip():
         raise UsageInvalid("There is no text.", hint="Say what should be known later.", parameter="content")
     return value
 
 
 def checked_metadata(given: Mapping[str, Any], table: DocumentTable) -> dict[str, Any]:
-    """Raises `ContentRefused` for a key that is a column of the table, or the index's own."""
-    columns = next(each.columns for each in LOGICAL_TABLES if each.name == table)
+    """Return metadata. Raises `ContentRefused` for a key of the table's columns or of the index."""
+    columns = next(logical_table.columns for logical_table in LOGICAL_TABLES if logical_table.name == table)
     for key in given:
         if key in columns:
             raise ContentRefused(
@@ -81,12 +79,12 @@ def checked_metadata(given: Mapping[str, Any], table: DocumentTable) -> dict[str
 def new_row(
     kind: str, doc_id: str, *, title: str, content: str, fields: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> Document:
-    """`fields`: the columns that are keys of the document's metadata."""
+    """Return a new row. `fields` are the columns that are keys of the document's metadata."""
     now = clock.now()
     return Document(
         collection=logical.collection_name(kind, fields[logical.IMPLIED_BY[kind]]),
         doc_id=doc_id,
-        title=_title(title) or title_of(content, {}),
+        title=_format_title(title) or title_of(content, {}),
         content=content,
         content_hash=content_hash(content),
         metadata=encode_canonical_json({**metadata, **fields}),
@@ -104,9 +102,9 @@ def changed_row(
     fields: Mapping[str, Any],
     metadata: Mapping[str, Any] | None,
 ) -> Document:
-    """The row with what is given; itself, with its time, where nothing differs.
+    """Return the row with the new values, or the row itself if nothing differs.
 
-    A title that was derived from the replaced text is derived again.
+    A title that was derived from the old text is derived from the new text.
     """
     kind = _KINDS[before.table]
     columns = {**read_stated(before), **fields}
@@ -115,7 +113,7 @@ def changed_row(
     after = msgspec.structs.replace(
         before,
         collection=logical.collection_name(kind, columns[logical.IMPLIED_BY[kind]]),
-        title=_title(title or "") or (title_of(text, {}) if derived else before.title),
+        title=_format_title(title or "") or (title_of(text, {}) if derived else before.title),
         content=text,
         content_hash=content_hash(text),
         metadata=encode_canonical_json((given_metadata(before) if metadata is None else dict(metadata)) | columns),
@@ -124,32 +122,34 @@ def changed_row(
 
 
 def find_row(ws: Workspace, at: At, table: DocumentTable, name: str) -> Document:
-    """The row of this id, else the one that a chunk of this name belongs to.
+    """Return the row with this id, or else the row of a chunk with this name.
 
     Raises `DocumentMissing`.
     """
-    found = by_id(ws, at, table, name)
-    chunk = None if found else parse_chunk_id(name)
+    row = by_id(ws, at, table, name)
+    chunk = None if row else parse_chunk_id(name)
     if chunk:
         doc_id, number = chunk
-        found = by_id(ws, at, table, doc_id)
-        found = found if found and number < _chunks(ws, at, found) else None
-    if found is None:
+        row = by_id(ws, at, table, doc_id)
+        row = row if row and number < _count_chunks(ws, at, row) else None
+    if row is None:
         raise DocumentMissing(f"There is no {WHAT[table]} {name!r}.", hint=_COMMANDS[table], doc_id=name, table=table)
-    return found
+    return row
 
 
 def by_id(ws: Workspace, at: At, table: DocumentTable, doc_id: str) -> Document | None:
     return next(ws.engine.read_documents(at, ids=[doc_id], table=table), None)
 
 
-def _chunks(ws: Workspace, at: At, row: Document) -> int:
-    there = [collection for collection in ws.engine.list_collections(at) if collection.name == row.collection]
-    return sum(len(chunks_of(ws, each, row)) for each in there)
+def _count_chunks(ws: Workspace, at: At, row: Document) -> int:
+    collections_of_row = [
+        collection for collection in ws.engine.list_collections(at) if collection.name == row.collection
+    ]
+    return sum(len(chunks_of(ws, collection, row)) for collection in collections_of_row)
 
 
-def _title(text: str) -> str:
-    """In one line."""
+def _format_title(text: str) -> str:
+    """Return a title in one line."""
     return " ".join(text.split())
 
 
@@ -157,31 +157,30 @@ def _title(text: str) -> str:
 
 
 def write_of(ws: Workspace, at: At, row: Document, *, projects: tuple[Project, ...] = ()) -> Write:
-    """What stores a row, with the collection that it implies, where that has to be made.
+    """Return the write that stores a row, and creates its collection if it is missing.
 
-    Raises `CollectionExists` for one of another kind, and an `Embedding` error for what cannot be
-    embedded.
+    Raises `CollectionExists` for another kind of collection, and `Embedding` errors.
     """
-    collection, new = _collection(ws, at, row)
+    collection, new = _find_collection(ws, at, row)
     ws.create_indexer().embed_documents(collection, [row])
     return Write(put_collections=[collection] if new else [], put_documents=[row], put_projects=projects)
 
 
-def _collection(ws: Workspace, at: At, row: Document) -> tuple[Collection, bool]:
-    """The collection that a row implies, and whether it has to be made."""
+def _find_collection(ws: Workspace, at: At, row: Document) -> tuple[Collection, bool]:
+    """Return the collection of a row, and whether it must be created."""
     kind = _KINDS[row.table]
-    found = collections.find_exact(ws, at, row.collection)
-    if found is None:
+    existing = collections.find_exact(ws, at, row.collection)
+    if existing is None:
         key = logical.IMPLIED_BY[kind]
         metadata = encode_canonical_json({key: read_stated(row)[key]})
         model = ws.models.load_named(ws.config.embedding.model)
         return collections.make_collection(row.collection, model, CHUNKING, kind=kind, metadata=metadata), True
-    if found.kind != kind:
+    if existing.kind != kind:
         raise CollectionExists(
             f"{row.collection!r} is a collection of other documents already, where this {WHAT[row.table]} belongs.",
             hint="Give that collection another name, with the tool chroma_modify_collection; or take another "
             f"{logical.IMPLIED_BY[kind]}.",
             collection_name=row.collection,
-            kind=found.kind,
+            kind=existing.kind,
         )
-    return found, False
+    return existing, False

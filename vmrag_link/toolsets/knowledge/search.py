@@ -1,4 +1,4 @@
-"""Search in issue logs and in documents about tools: one ranking over all collections asked."""
+"""Search in issue logs and documents about tools, with one ranking over all collections."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 
 class KnowledgeHit(Record, frozen=True):
-    """A chunk, whole. `score`: what it is ranked by, from 1 downwards; `distance` and `similarity`
-    tell of its meaning alone.
+    """A whole chunk.
+
+    `score` is its rank, 1 for the best; `distance` and `similarity` depend on its meaning alone.
     """
 
     content: str
@@ -57,28 +58,28 @@ class EitherHit(KnowledgeHit, frozen=True):
 
 
 class IssueHits(Record, frozen=True):
-    """Best first. `searched`: the collections that were asked."""
+    """Hits in issue logs, best first. `searched` are the searched collections."""
 
     results: list[IssueHit]
     searched: list[str]
 
 
 class DocHits(Record, frozen=True):
-    """As `IssueHits`."""
+    """Hits in documents about tools, best first. `searched` are the searched collections."""
 
     results: list[DocHit]
     searched: list[str]
 
 
 class EitherHits(Record, frozen=True):
-    """As `IssueHits`."""
+    """Hits in both, best first. `searched` are the searched collections."""
 
     results: list[EitherHit]
     searched: list[str]
 
 
 class _Found(Record, frozen=True):
-    """`hits`: each with the values of `KnowledgeHit`."""
+    """Hits, each with the values of `KnowledgeHit`."""
 
     hits: list[tuple[Hit, dict[str, Any]]]
     searched: list[str]
@@ -88,39 +89,45 @@ class _Found(Record, frozen=True):
 def search_logs(
     ws: Workspace, text: str, *, project_id: str | None = None, filters: Mapping[str, Any] | None = None, limit: int = 5
 ) -> tuple[IssueHits, AnswerOrigin]:
-    """The best passages of the issue logs that pass the filter, of one project or of all.
+    """Return the best passages of the issue logs that the filter selects, of one project or of all.
 
-    None where there are none. Raises `UsageInvalid` for a query without a character,
-    `FilterInvalid`, `Embedding` errors, `IndexFailed`.
+    Raises `UsageInvalid` for an empty query, `FilterInvalid`, `Embedding` errors and `IndexFailed`.
     """
-    wanted = listing.parse_filter(filters or {})
+    filter_values = listing.parse_filter(filters or {})
     name = None if project_id is None else logical.collection_name(ISSUES, project_id)
 
     def passing(at: At) -> Iterable[Document] | None:
-        return listing.filter_logs(ws, at, project_id, wanted) if wanted else None
+        return listing.filter_logs(ws, at, project_id, filter_values) if filter_values else None
 
-    found = _search(ws, text, lambda each: each.kind == ISSUES and name in (None, each.name), passing, limit)
-    hits = [IssueHit(**shared, log_id=hit.doc_id) for hit, shared in found.hits]
-    return IssueHits(hits, found.searched), found.standing
+    result = _search_collections(
+        ws, text, lambda collection: collection.kind == ISSUES and name in (None, collection.name), passing, limit
+    )
+    hits = [IssueHit(**shared, log_id=hit.doc_id) for hit, shared in result.hits]
+    return IssueHits(hits, result.searched), result.standing
 
 
 def search_docs(
     ws: Workspace, text: str, *, tool_name: str | None = None, category: str | None = None, limit: int = 5
 ) -> tuple[DocHits, AnswerOrigin]:
-    """The best passages about one tool or about all. Raises as `issues`."""
+    """Return the best passages about one tool or about all. Raises the errors of `search_logs`."""
     name = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
 
     def passing(at: At) -> Iterable[Document] | None:
         return None if category is None else knowledge_docs.list_about(ws, at, tool_name, category)
 
-    found = _search(ws, text, lambda each: each.kind == KNOWLEDGE and name in (None, each.name), passing, limit)
-    hits = [DocHit(**shared, doc_id=hit.doc_id) for hit, shared in found.hits]
-    return DocHits(hits, found.searched), found.standing
+    result = _search_collections(
+        ws, text, lambda collection: collection.kind == KNOWLEDGE and name in (None, collection.name), passing, limit
+    )
+    hits = [DocHit(**shared, doc_id=hit.doc_id) for hit, shared in result.hits]
+    return DocHits(hits, result.searched), result.standing
 
 
 def search_both(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits, AnswerOrigin]:
-    """The best passages of both; nothing of other collections. Raises as `issues`."""
-    found = _search(ws, text, lambda each: each.kind in TABLE_OF_KIND, lambda _: None, limit)
+    """Return the best passages of issue logs and documents about tools, and of no other collection.
+
+    Raises the errors of `search_logs`.
+    """
+    result = _search_collections(ws, text, lambda collection: collection.kind in TABLE_OF_KIND, lambda _: None, limit)
     hits = [
         EitherHit(
             **shared,
@@ -128,41 +135,41 @@ def search_both(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits
             log_id=hit.doc_id if hit.table == TABLE_OF_KIND[ISSUES] else UNSET,
             doc_id=hit.doc_id if hit.table == TABLE_OF_KIND[KNOWLEDGE] else UNSET,
         )
-        for hit, shared in found.hits
+        for hit, shared in result.hits
     ]
-    return EitherHits(hits, found.searched), found.standing
+    return EitherHits(hits, result.searched), result.standing
 
 
-def _search(
+def _search_collections(
     ws: Workspace,
     text: str,
-    asked: Callable[[Collection], bool],
+    is_searched: Callable[[Collection], bool],
     passing: Callable[[At], Iterable[Document] | None],
     limit: int,
 ) -> _Found:
-    """`passing`: the documents that may answer; None for all."""
+    """Search the collections. `passing` returns the documents to search; None for all."""
     require_query(text)
 
     def look(searcher: Searcher, view: View) -> _Found:
-        held = {collection.name: collection for collection in searcher.list_collections() if asked(collection)}
+        held = {collection.name: collection for collection in searcher.list_collections() if is_searched(collection)}
         among = passing(view.at)
-        ids = None if among is None else [each.doc_id for each in among]
+        ids = None if among is None else [document.doc_id for document in among]
         hits: Sequence[Hit] = ()
         if held and ids != []:
             where = None if ids is None else {"source_id": {"$in": ids}}
             hits = searcher.search(Query(text, tuple(held), limit, Mode.HYBRID, where=where))
         cosines = searcher.compute_cosines(text, hits)
-        found = [
-            (hit, _shared(hit, held[hit.collection].distance, cosine))
+        rows = [
+            (hit, _build_hit_values(hit, held[hit.collection].distance, cosine))
             for hit, cosine in zip(hits, cosines, strict=True)
         ]
-        return _Found(found, list(held), find_view_origin(ws, view))
+        return _Found(rows, list(held), find_view_origin(ws, view))
 
     return search_index(ws, look, files=False)
 
 
-def _shared(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:
-    """The values of `KnowledgeHit`."""
+def _build_hit_values(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:
+    """Return the values of `KnowledgeHit`."""
     return {
         "content": hit.text,
         "metadata": hit.shown_metadata,

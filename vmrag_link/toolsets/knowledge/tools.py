@@ -37,9 +37,10 @@ def add_issue_log(call: Call, request: NewLog) -> ToolAnswer[AddedLog]:
 
     dolt_commit makes a revision of it.
     """
-    done = _landed(call, issue_logs.add_log(call.ws, request))
-    row = records.added_log(done)
-    message = f"{done.report.title!r} is logged for {request.project_id}#{request.issue_number}{call.format_tail('dolt_commit keeps it')}."
+    result = _accept_write(call, issue_logs.add_log(call.ws, request))
+    row = records.added_log(result)
+    issue = f"{request.project_id}#{request.issue_number}"
+    message = f"Logged {result.report.title!r} for {issue}{call.format_tail('dolt_commit keeps it')}."
     return ToolAnswer(row, message=message)
 
 
@@ -47,9 +48,9 @@ def add_issue_log(call: Call, request: NewLog) -> ToolAnswer[AddedLog]:
 @fields_as_keywords
 def update_issue_log(call: Call, request: LogChange, *, log_id: LogId) -> ToolAnswer[UpdatedLog]:
     """Change the text, title, type or metadata of an issue log."""
-    done = _landed(call, issue_logs.update_log(call.ws, log_id, request))
-    row = records.updated_log(done)
-    return ToolAnswer(row, message=_changed(call, row.title, changed=row.changed))
+    result = _accept_write(call, issue_logs.update_log(call.ws, log_id, request))
+    row = records.updated_log(result)
+    return ToolAnswer(row, message=_describe_change(call, row.title, changed=row.changed))
 
 
 @tool("R")
@@ -83,10 +84,10 @@ def add_knowledge_doc(call: Call, request: NewDoc) -> ToolAnswer[AddedDoc]:
 
     dolt_commit makes a revision of it.
     """
-    done = _landed(call, knowledge_docs.add_document(call.ws, request))
-    row = records.added_doc(done)
+    result = _accept_write(call, knowledge_docs.add_document(call.ws, request))
+    row = records.added_doc(result)
     message = (
-        f"{done.report.title!r} is written down about {request.tool_name}{call.format_tail('dolt_commit keeps it')}."
+        f"{result.report.title!r} is written down about {request.tool_name}{call.format_tail('dolt_commit keeps it')}."
     )
     return ToolAnswer(row, message=message)
 
@@ -97,9 +98,9 @@ def update_knowledge_doc(
     call: Call, request: DocChange, *, doc_id: Annotated[str, Given("id of the document")]
 ) -> ToolAnswer[UpdatedDoc]:
     """Change a document about a tool."""
-    done = _landed(call, knowledge_docs.update_document(call.ws, doc_id, request))
-    row = records.updated_doc(done)
-    return ToolAnswer(row, message=_changed(call, row.title, changed=row.changed))
+    result = _accept_write(call, knowledge_docs.update_document(call.ws, doc_id, request))
+    row = records.updated_doc(result)
+    return ToolAnswer(row, message=_describe_change(call, row.title, changed=row.changed))
 
 
 @tool("R")
@@ -107,8 +108,8 @@ def search_issues(
     call: Call, *, query: QueryText, project_id: AnyProject = None, filters: Filters = None, limit: Hits = 5
 ) -> ToolAnswer[IssueHits]:
     """Search issue logs by meaning and words, for example for an earlier fix."""
-    found = call.accept_read(searching.search_logs(call.ws, query, project_id=project_id, filters=filters, limit=limit))
-    return ToolAnswer(found, message=_hits_sentence(found.results))
+    hits = call.accept_read(searching.search_logs(call.ws, query, project_id=project_id, filters=filters, limit=limit))
+    return ToolAnswer(hits, message=_describe_hits(hits.results))
 
 
 @tool("R")
@@ -121,23 +122,23 @@ def search_knowledge(
     limit: Hits = 5,
 ) -> ToolAnswer[DocHits]:
     """Search documents about tools by meaning and words."""
-    found = call.accept_read(searching.search_docs(call.ws, query, tool_name=tool_name, category=category, limit=limit))
-    return ToolAnswer(found, message=_hits_sentence(found.results))
+    hits = call.accept_read(searching.search_docs(call.ws, query, tool_name=tool_name, category=category, limit=limit))
+    return ToolAnswer(hits, message=_describe_hits(hits.results))
 
 
 @tool("R")
 def search_all(call: Call, *, query: QueryText, limit: Hits = 5) -> ToolAnswer[EitherHits]:
     """Search issue logs and documents about tools together."""
-    found = call.accept_read(searching.search_both(call.ws, query, limit=limit))
-    return ToolAnswer(found, message=_hits_sentence(found.results))
+    hits = call.accept_read(searching.search_both(call.ws, query, limit=limit))
+    return ToolAnswer(hits, message=_describe_hits(hits.results))
 
 
-def _landed(call: Call, done: WriteResult[R]) -> WriteResult[R]:
-    call.warn_pending(done.pending)
-    return done
+def _accept_write(call: Call, result: WriteResult[R]) -> WriteResult[R]:
+    call.warn_pending(result.pending)
+    return result
 
 
-def _changed(call: Call, title: str, *, changed: bool) -> str:
+def _describe_change(call: Call, title: str, *, changed: bool) -> str:
     return (
         f"{title!r} is changed{call.format_tail('dolt_commit keeps that')}."
         if changed
@@ -145,5 +146,5 @@ def _changed(call: Call, title: str, *, changed: bool) -> str:
     )
 
 
-def _hits_sentence(hits: Sized) -> str:
+def _describe_hits(hits: Sized) -> str:
     return f"{plural(len(hits), 'passage')}."

@@ -1,4 +1,4 @@
-"""Chats, what was learnt in them, and the evidence for it."""
+"""Chats, lessons from them, and the evidence for the lessons."""
 
 from vmrag_link.toolset import Toolset, ToolsetCommand
 

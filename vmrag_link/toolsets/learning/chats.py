@@ -1,8 +1,7 @@
-"""Write down what was asked and done in a chat, linked with the code that it changed, both ways.
-What its writer does not say is derived from the texts.
+"""Store the questions and answers of a chat, and link them with the code that it changed.
 
-The raw texts are kept in a column of which no index is made, `source_key`: they are pushed with the
-knowledge base, but no search finds them.
+Values that the caller omits are derived from the texts. The raw texts are in `source_key`, a column
+that is not indexed: they are pushed with the knowledge base, but no search finds them.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class ToolUse(Record, frozen=True):
 
 
 class ChatRequest(Record, frozen=True):
-    """What is empty or None is derived from the texts."""
+    """A chat. Empty values and None are derived from the texts."""
 
     prompt_summary: Annotated[str, Meta(description="summary of the request", max_length=LONGEST_QUERY)]
     response_summary: Annotated[str, Meta(description="summary of the answer", max_length=LONGEST_QUERY)]
@@ -89,7 +88,7 @@ class ChatRequest(Record, frozen=True):
 
 
 class ChatLinks(Record, frozen=True):
-    """`files` have chunks of code, which `chunk_ids` names; `unmatched_files` have none."""
+    """Links to code. `files` have the chunks `chunk_ids`; `unmatched_files` have none."""
 
     chunk_ids: list[str]
     files: list[str]
@@ -103,7 +102,10 @@ class ChatReport(Record, frozen=True):
 
 
 def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
-    """A list of records that a file holds as JSON. Raises `JsonInvalid`, as `files.read`."""
+    """Return a list of records from a file with JSON.
+
+    Raises `JsonInvalid` and the errors of `read_file`.
+    """
     source = files.read_file(ws, file)
     try:
         return msgspec.convert(parse_user_json(source.data.decode()), type=list[kind])  # type: ignore[valid-type]
@@ -116,12 +118,11 @@ def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
 
 
 def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
-    """Store a chat, and its id with the chunks of the files that it changed; all or nothing.
+    """Store a chat, and add its id to the chunks of the files that it changed; all or nothing.
 
-    What stays on this machine names the chunks, and they do not name it: they are pushed.
-
-    Raises `JsonInvalid` for what cannot be stored, as `stores.find_or_new`,
-    `stores.prepared`, `writing.write`.
+    If chats stay on this machine, the chunks do not name them, because the chunks are pushed.
+    Raises `JsonInvalid` for values that cannot be stored, and the errors of
+    `stores.find_or_define`, `stores.prepare_write` and `write_rows`.
     """
     chat_id, session = str(uuid.uuid4()), request.session_id or str(uuid.uuid4())
     changes = [
@@ -135,32 +136,32 @@ def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
 
     def plan(at: At) -> Planned[ChatReport]:
         collection, new = stores.find_or_define(store, at, request.collection_name)
-        code = _code(ws, at if store is ws else apart, changed)
-        ids = [each.doc_id for each in code]
-        with_code = {file_of(each) for each in code}
+        code = _read_chunks(ws, at if store is ws else apart, changed)
+        ids = [chunk.doc_id for chunk in code]
+        with_code = {file_of(chunk) for chunk in code}
         links = ChatLinks(
             chunk_ids=ids,
-            files=[each for each in changed if each in with_code],
-            unmatched_files=[each for each in changed if each not in with_code],
+            files=[path for path in changed if path in with_code],
+            unmatched_files=[path for path in changed if path not in with_code],
         )
-        metadata = _metadata(request, changes) | {
+        metadata = _build_metadata(request, changes) | {
             "session_id": session,
             "related_code_chunks": [*dict.fromkeys([*request.related_code_chunks, *ids])],
         }
         text = "\n\n".join(filter(None, (request.prompt_summary, request.response_summary, metadata["diff_summary"])))
         chat = msgspec.structs.replace(
             build_document(collection.name, chat_id, text, metadata),
-            source_key=_raw(request) if _stores_raw(ws) else "",
+            source_key=_format_raw(request) if _stores_raw(ws) else "",
         )
-        puts = [CollectionPut(collection, new, [chat]), *(_linked(ws, at, code, chat_id) if store is ws else ())]
+        puts = [CollectionPut(collection, new, [chat]), *(_link_chunks(ws, at, code, chat_id) if store is ws else ())]
         return Planned(stores.prepare_write(store, puts), ChatReport(chat_id, links, session))
 
     return writing.write_rows(store, plan, "write down a chat")
 
 
-def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, Any]:
-    """Given values precede derived ones."""
-    tools = [each.name for each in request.tool_usage]
+def _build_metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, Any]:
+    """Return the metadata. Given values have priority over derived values."""
+    tools = [use.name for use in request.tool_usage]
     summary = request.diff_summary or diff_summary(changes)
     derived = modification_type(request.prompt_summary, request.response_summary, summary)
     rated = estimate_confidence(
@@ -182,8 +183,8 @@ def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, 
     }
 
 
-def _raw(request: ChatRequest) -> str:
-    """As JSON; empty if there is nothing of it."""
+def _format_raw(request: ChatRequest) -> str:
+    """Return the raw texts as JSON; empty if there are none."""
     given = {
         "raw_prompt": request.raw_prompt,
         "raw_response": request.raw_response,
@@ -193,34 +194,32 @@ def _raw(request: ChatRequest) -> str:
     return encode_canonical_json(said) if said else ""
 
 
-def _code(ws: Workspace, at: At | None, files: Iterable[str]) -> list[Document]:
-    """The chunks of code of these files, by id."""
-    wanted = set(files)
-    if not wanted or at is None or find_exact(ws, at, CODEBASE) is None:
+def _read_chunks(ws: Workspace, at: At | None, files: Iterable[str]) -> list[Document]:
+    """Return the chunks of these files, sorted by id."""
+    paths = set(files)
+    if not paths or at is None or find_exact(ws, at, CODEBASE) is None:
         return []
     headers = ws.engine.read_headers(at, collection=CODEBASE)
-    ids = [header.doc_id for header in headers if file_of(header) in wanted]
-    found = ws.engine.read_documents(at, collection=CODEBASE, ids=ids) if ids else ()
-    return sorted(found, key=lambda each: each.doc_id)
+    ids = [header.doc_id for header in headers if file_of(header) in paths]
+    chunks = ws.engine.read_documents(at, collection=CODEBASE, ids=ids) if ids else ()
+    return sorted(chunks, key=lambda chunk: chunk.doc_id)
 
 
 def file_of(chunk: Document | DocumentHeader) -> str | None:
-    """The file that a chunk of code is from; None where its metadata, which any tool may write, say
-    something else.
-    """
-    found = parse_metadata(chunk).get(FILE)
-    return found if isinstance(found, str) else None
+    """Return the file of a chunk; None if its metadata, which any tool can write, have none."""
+    value = parse_metadata(chunk).get(FILE)
+    return value if isinstance(value, str) else None
 
 
-def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> list[CollectionPut]:
-    """The chunks with the chat's id among those of their chats."""
+def _link_chunks(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> list[CollectionPut]:
+    """Return the chunks with the id of the chat in their list of chats."""
     if not code:
         return []
     rows = []
-    for each in code:
-        before = parse_metadata(each).get(CHATS_OF_CODE)
-        known = [name for name in before if isinstance(name, str)] if isinstance(before, list) else []
-        rows.append(update_metadata(each, **{CHATS_OF_CODE: sorted({*known, chat_id})}))
+    for chunk in code:
+        before = parse_metadata(chunk).get(CHATS_OF_CODE)
+        chats = [name for name in before if isinstance(name, str)] if isinstance(before, list) else []
+        rows.append(update_metadata(chunk, **{CHATS_OF_CODE: sorted({*chats, chat_id})}))
     collection, new = stores.find_or_define(ws, at, CODEBASE)
     return [CollectionPut(collection, new, rows)]
 
@@ -235,19 +234,19 @@ ModificationType = Literal[
 ]
 
 AROUND = 3
-"""Unchanged lines that are shown on each side of a change."""
+"""Number of unchanged lines on each side of a change."""
 
 MOST = 2000
-"""Characters of a change that are kept, before and after each."""
+"""Maximum number of stored characters of a change, before and after each."""
 
 MOST_FILES = 20
-"""Files of which changes are kept; of the others the repository knows."""
+"""Maximum number of files whose changes are stored. The repository has the others."""
 
 ARROW = "→"
 
 
 class FileChange(Record, frozen=True):
-    """A file's whole text, before and after."""
+    """The whole text of a file, before and after."""
 
     file_path: str
     before_content: str = ""
@@ -255,7 +254,7 @@ class FileChange(Record, frozen=True):
 
 
 class ChangedPart(Record, frozen=True):
-    """What a change replaces, and by what; `line` counts from 1."""
+    """The text before and after a change. `line` counts from 1."""
 
     line: int
     before: str
@@ -263,38 +262,40 @@ class ChangedPart(Record, frozen=True):
 
 
 def tool_sequence(names: Iterable[str]) -> str:
-    """`a→b→a` of tools in the order of their use; repeats in a row are one."""
+    """Return `a→b→a` for tools in the order of their use, without immediate repeats."""
     return ARROW.join(name for name, _ in groupby(names))
 
 
 def diff_summary(changes: Sequence[FileChange]) -> str:
-    """A line a file: how many of its lines are new, and how many gone."""
-    return "\n".join(_counted(change) for change in changes)
+    """Return a line for each file, with its numbers of new and removed lines."""
+    return "\n".join(_count_lines(change) for change in changes)
 
 
-def _counted(change: FileChange) -> str:
+def _count_lines(change: FileChange) -> str:
     before, after = (Counter(text.splitlines()) for text in (change.before_content, change.after_content))
     what = "added" if not change.before_content else "deleted" if not change.after_content else "changed"
     return f"{change.file_path}: {what}, +{(after - before).total()} -{(before - after).total()} lines"
 
 
 def code_context(changes: Sequence[FileChange]) -> dict[str, ChangedPart]:
-    """By file, the part that changed, with a few lines around it; of the first files only."""
+    """Return the changed part of each file, with a few lines around it; only for the
+    first files.
+    """
     differing = (change for change in changes if change.before_content != change.after_content)
-    return {each.file_path: _part(each) for each in islice(differing, MOST_FILES)}
+    return {change.file_path: _find_part(change) for change in islice(differing, MOST_FILES)}
 
 
-def _part(change: FileChange) -> ChangedPart:
-    """From the first line that differs to the last one: one pass, however large the files are."""
+def _find_part(change: FileChange) -> ChangedPart:
+    """Return the part from the first to the last changed line, in one pass."""
     before, after = change.before_content.splitlines(), change.after_content.splitlines()
-    head = _equal(before, after)
-    tail = min(_equal(before[::-1], after[::-1]), len(before) - head, len(after) - head)
+    head = _count_equal(before, after)
+    tail = min(_count_equal(before[::-1], after[::-1]), len(before) - head, len(after) - head)
     first = max(0, head - AROUND)
     old, new = ("\n".join(lines[first : len(lines) - tail + AROUND])[:MOST] for lines in (before, after))
     return ChangedPart(first + 1, old, new)
 
 
-def _equal(one: Sequence[str], other: Sequence[str]) -> int:
+def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -311,17 +312,21 @@ _KEYWORDS: dict[ModificationType, str] = {
 
 
 def modification_type(*texts: str) -> ModificationType:
-    """The kind of change of which most words speak; of equal ones the first above."""
+    """Return the kind of change with the most words in the text.
+
+    Of equal kinds, the first is used.
+    """
     text = "\n".join(texts).lower()
-    found = {kind: len(re.findall(words, text)) for kind, words in _KEYWORDS.items()}
-    best = max(found, key=lambda kind: found[kind])
-    return best if found[best] else "unknown"
+    counts = {kind: len(re.findall(words, text)) for kind, words in _KEYWORDS.items()}
+    best = max(counts, key=lambda kind: counts[kind])
+    return best if counts[best] else "unknown"
 
 
 def estimate_confidence(*, changed: bool, tools: int, response: str, kind: ModificationType) -> float:
-    """How much there is to learn from a chat, by a fixed rule: 0.4, and more for each of these:
-    files were changed, several tools were used, the answer says something, it is known what was
-    done.
+    """Return how much a chat can teach, by a fixed rule.
+
+    The base is 0.4. Each of these adds to it: changed files, several tools, a long answer, a known
+    kind of change.
     """
     few, short = 2, 80
     points = 0.4 + 0.2 * changed + 0.1 * (tools >= few) + 0.1 * (len(response) >= short) + 0.1 * (kind != "unknown")

@@ -1,7 +1,7 @@
-"""Files of the code as documents of `codebase_v1`, which chats are linked with.
+"""Code files as documents of `codebase_v1`, to which chats are linked.
 
-A document is a file as it is in the work tree, under its path. Only files that git tracks are
-taken: what is stored is pushed with the knowledge base.
+A document is a file of the work tree, under its path. Only files that git tracks are stored,
+because the knowledge base is pushed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 
 class CodeIndexRequest(Record, frozen=True):
-    """`paths`: absolute ones of files and folders. None of them: everything that git tracks."""
+    """The files to index.
+
+    `paths` are absolute paths of files and folders; empty for all tracked files.
+    """
 
     paths: Sequence[Path]
     collection_name: str = CODEBASE
 
 
 class CodeIndexReport(Record, frozen=True):
-    """Numbers of documents; `skipped` files with the reasons."""
+    """Numbers of documents, and `skipped` files with reasons."""
 
     collection_name: str
     changes: ChangeCounts
@@ -46,25 +49,25 @@ class CodeIndexReport(Record, frozen=True):
 
 
 def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeIndexReport]:
-    """Store the files that git tracks at or below the paths, and remove the documents of those that
-    it tracks no more.
+    """Store the tracked files at or below the paths, and remove documents of files no longer
+    tracked.
 
-    A document keeps its chats. Raises `UsageInvalid` for a path of which git and the collection
-    know nothing, and for a collection of this machine alone; `FileFailed` for a file that cannot be
-    read; as `stores.find_or_new`, `stores.prepared`, `writing.write`.
+    A document keeps its chats. Raises `UsageInvalid` for an unknown path and for a collection of
+    this machine alone, `FileFailed` for an unreadable file, and the errors of
+    `stores.find_or_define`, `stores.prepare_write` and `write_rows`.
     """
     stores.require_versioned(ws, request.collection_name)
-    scope = {path: _below_top(ws, path) for path in request.paths}
-    tracked = [name for name in listing.list_tracked_files(ws.places) if _lies_in(name, scope.values())]
-    texts, skipped = _read(ws, [name for name in tracked if name != PIN_NAME])
+    scope = {path: _relative_scope(ws, path) for path in request.paths}
+    tracked = [name for name in listing.list_tracked_files(ws.places) if _is_in_scope(name, scope.values())]
+    texts, skipped = _read_texts(ws, [name for name in tracked if name != PIN_NAME])
 
     def plan(at: At) -> Planned[CodeIndexReport]:
         stored = {header.doc_id: header for header in ws.engine.read_headers(at, collection=request.collection_name)}
-        indexed = [name for name, each in stored.items() if file_of(each) == name]
+        indexed = [name for name, document in stored.items() if file_of(document) == name]
         for given, path in scope.items():
-            if not any(_lies_in(name, [path]) for name in (*tracked, *indexed)):
-                raise _nothing_there(given)
-        gone = [name for name in indexed if name not in tracked and _lies_in(name, scope.values())]
+            if not any(_is_in_scope(name, [path]) for name in (*tracked, *indexed)):
+                raise _build_unknown_path(given)
+        gone = [name for name in indexed if name not in tracked and _is_in_scope(name, scope.values())]
         changed = [
             name
             for name, text in texts.items()
@@ -81,8 +84,8 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeInde
             return Planned(None, report)
         chunking = stores.read_chunking(ws)
         collection, new = stores.find_or_define(ws, at, request.collection_name, chunking=chunking)
-        before = _documents(ws, at, collection.name, [name for name in changed if name in stored])
-        rows = [_row(collection.name, name, texts[name], before.get(name)) for name in changed]
+        before = _read_documents(ws, at, collection.name, [name for name in changed if name in stored])
+        rows = [_build_row(collection.name, name, texts[name], before.get(name)) for name in changed]
         write = stores.prepare_write(ws, [stores.CollectionPut(collection, new, rows)])
         removed = [(collection.name, name) for name in gone]
         return Planned(msgspec.structs.replace(write, remove_documents=removed), report)
@@ -90,8 +93,8 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeInde
     return writing.write_rows(ws, plan, "index code")
 
 
-def _below_top(ws: Workspace, path: Path) -> str:
-    """As git writes it; empty for the whole work tree. Raises `UsageInvalid`."""
+def _relative_scope(ws: Workspace, path: Path) -> str:
+    """Return the path in git's form; empty for the whole work tree. Raises `UsageInvalid`."""
     real, top = files.resolve_file(path).path, os.path.realpath(ws.places.top)
     if not real.is_relative_to(top):
         raise UsageInvalid(
@@ -102,12 +105,12 @@ def _below_top(ws: Workspace, path: Path) -> str:
     return "" if real == Path(top) else real.relative_to(top).as_posix()
 
 
-def _lies_in(name: str, scope: Collection[str]) -> bool:
-    """Without a scope everything does."""
+def _is_in_scope(name: str, scope: Collection[str]) -> bool:
+    """Return whether a path is in a scope. Without a scope, every path is."""
     return not scope or any(not path or name == path or name.startswith(f"{path}/") for path in scope)
 
 
-def _nothing_there(path: Path) -> UsageInvalid:
+def _build_unknown_path(path: Path) -> UsageInvalid:
     shown = terminal_text.escape_line(str(path))
     return UsageInvalid(
         f"git tracks no file at {shown}, and none was indexed.",
@@ -116,16 +119,16 @@ def _nothing_there(path: Path) -> UsageInvalid:
     )
 
 
-def _read(ws: Workspace, names: Sequence[str]) -> tuple[dict[str, str], list[SkippedFile]]:
-    """The texts by path, and the files that have none. Raises as `files.read`."""
+def _read_texts(ws: Workspace, names: Sequence[str]) -> tuple[dict[str, str], list[SkippedFile]]:
+    """Return the texts by path, and the files without a text. Raises the errors of `read_file`."""
     texts: dict[str, str] = {}
     skipped = []
     with ws.progress.task("reading", len(names)) as task:
         for name in names:
             path = ws.places.top / name
-            if why := _problem(ws, name, path):
+            if why := _find_problem(ws, name, path):
                 skipped.append(SkippedFile(terminal_text.escape_line(name), why))
-            elif text := _text(files.read_file(ws, files.resolve_file(path)).data):
+            elif text := _decode_text(files.read_file(ws, files.resolve_file(path)).data):
                 texts[name] = text
             else:
                 skipped.append(SkippedFile(name, "has no text"))
@@ -133,8 +136,8 @@ def _read(ws: Workspace, names: Sequence[str]) -> tuple[dict[str, str], list[Ski
     return texts, skipped
 
 
-def _problem(ws: Workspace, name: str, path: Path) -> str | None:
-    """Why a file is left out."""
+def _find_problem(ws: Workspace, name: str, path: Path) -> str | None:
+    """Return the reason why a file is left out."""
     if why := find_id_problem(name):
         return f"its path {why}"
     try:
@@ -149,8 +152,8 @@ def _problem(ws: Workspace, name: str, path: Path) -> str | None:
     return f"has more than {most:,} bytes" if status.st_size > most else None
 
 
-def _text(data: bytes) -> str:
-    """Empty for what is no text."""
+def _decode_text(data: bytes) -> str:
+    """Return a file's text; empty for a file that is not a text."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -158,12 +161,12 @@ def _text(data: bytes) -> str:
     return "" if "\0" in text or not text.strip() else text
 
 
-def _documents(ws: Workspace, at: At, collection: str, names: Sequence[str]) -> dict[str, Document]:
-    found = ws.engine.read_documents(at, collection=collection, ids=names) if names else ()
-    return {each.doc_id: each for each in found}
+def _read_documents(ws: Workspace, at: At, collection: str, names: Sequence[str]) -> dict[str, Document]:
+    documents = ws.engine.read_documents(at, collection=collection, ids=names) if names else ()
+    return {document.doc_id: document for document in documents}
 
 
-def _row(collection: str, name: str, text: str, before: Document | None) -> Document:
+def _build_row(collection: str, name: str, text: str, before: Document | None) -> Document:
     kept = parse_metadata(before) if before else {}
     row = build_document(collection, name, text, kept | {FILE: name}, before=before)
     return msgspec.structs.replace(row, title=name)

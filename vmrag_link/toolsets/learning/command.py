@@ -1,4 +1,4 @@
-"""`vmrag learning`: the tools of the toolset `learning`, for people and for scripts."""
+"""`vmrag learning`: the tools of the toolset `learning` as commands."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def setup(invocation: Invocation) -> None:
     The other commands create the collections that they need.
     """
     with invocation.workspace() as ws:
-        done = relocation.setup_collections(ws)
-    made = [f"Made {name}." for name in done.report.created]
-    _emit(invocation, done, made or ["All of them were there."])
+        result = relocation.setup_collections(ws)
+    made = [f"Made {name}." for name in result.report.created]
+    _print_result(invocation, result, made or ["All of them were there."])
 
 
 @vmrag_command("promote-learning")
@@ -92,14 +92,14 @@ def promote(invocation: Invocation, *, words: str, description: str, tags: str, 
         )
     request = promotion.PromotionRequest(description=words or description, tags=[tags], **given)
     with invocation.workspace() as ws:
-        done = promotion.store_learning(ws, request)
-    lines = [f"Learning {done.report.learning_id}"]
-    if checked := done.report.validation:
+        result = promotion.store_learning(ws, request)
+    lines = [f"Learning {result.report.learning_id}"]
+    if checked := result.report.validation:
         enough = "enough" if checked.meets_threshold else f"below {request.validation_threshold:g}"
         lines.append(f"Validated with the score {checked.score:g}, which is {enough}.")
-    if done.report.source_chat_updated:
+    if result.report.source_chat_updated:
         lines.append(f"Chat {request.source_chat_id} is marked as promoted.")
-    _emit(invocation, done, lines)
+    _print_result(invocation, result, lines)
 
 
 @vmrag_command("log-error")
@@ -116,10 +116,10 @@ def log_error(invocation: Invocation, *, affected_files: str, **given: Any) -> N
     """Store a runtime error and its resolution."""
     request = runtime_errors.ErrorRequest(affected_files=[affected_files], **given)
     with invocation.workspace() as ws:
-        done = runtime_errors.log_error(ws, request)
-    lines = [_evidence(done.report.evidence_id, done.report.score)]
-    lines += [f"  {name}" for name in done.report.affected_files]
-    _emit(invocation, done, lines)
+        result = runtime_errors.log_error(ws, request)
+    lines = [_format_evidence(result.report.evidence_id, result.report.score)]
+    lines += [f"  {name}" for name in result.report.affected_files]
+    _print_result(invocation, result, lines)
 
 
 @vmrag_command("log-test-results")
@@ -133,19 +133,19 @@ def log_test_results(invocation: Invocation, *, xml_path: Path, before_xml: Path
 
     For example, pytest writes such a file with --junitxml=FILE.
     """
-    before = _file(invocation, before_xml) if before_xml else None
-    request = runs.RunRequest(xml=_file(invocation, xml_path), before=before, **given)
+    before = _read_file(invocation, before_xml) if before_xml else None
+    request = runs.RunRequest(xml=_read_file(invocation, xml_path), before=before, **given)
     with invocation.workspace() as ws:
-        done = runs.log_test_results(ws, request)
-    report, tests = done.report, done.report.tests
+        result = runs.log_test_results(ws, request)
+    report, tests = result.report, result.report.tests
     ended = f"{tests.passed} passed, {tests.failed} failed, {tests.errors} in error, {tests.skipped} skipped"
     lines = [
-        _evidence(report.evidence_id, report.validation_score),
+        _format_evidence(report.evidence_id, report.validation_score),
         f"{plural(tests.total, 'test')}: {ended}",
         *(f"  fixed: {transition.test_id}  {transition.evidence_id}" for transition in report.transitions),
         *(f"  regression: {regression}" for regression in report.regressions),
     ]
-    _emit(invocation, done, lines)
+    _print_result(invocation, result, lines)
 
 
 @vmrag_command("log-quality-check")
@@ -161,18 +161,18 @@ def log_test_results(invocation: Invocation, *, xml_path: Path, before_xml: Path
 @click.option("--collection-name", default=stores.EVIDENCE, metavar="NAME", help="Collection to store it in.")
 def log_quality_check(invocation: Invocation, *, after_output: Path, before_output: Path | None, **given: Any) -> None:
     """Store the output of a linter, type checker or coverage tool."""
-    before = _file(invocation, before_output) if before_output else None
-    request = quality_checks.QualityRequest(after=_file(invocation, after_output), before=before, **given)
+    before = _read_file(invocation, before_output) if before_output else None
+    request = quality_checks.QualityRequest(after=_read_file(invocation, after_output), before=before, **given)
     with invocation.workspace() as ws:
-        done = quality_checks.log_quality_check(ws, request)
-    report = done.report
+        result = quality_checks.log_quality_check(ws, request)
+    report = result.report
     values = (
         f"{report.after_value:g}"
         if report.before_value is None
         else f"{report.before_value:g} → {report.after_value:g}"
     )
-    lines = [_evidence(report.evidence_id, report.score), f"{report.tool}, {report.metric_type}: {values}"]
-    _emit(invocation, done, lines)
+    lines = [_format_evidence(report.evidence_id, report.score), f"{report.tool}, {report.metric_type}: {values}"]
+    _print_result(invocation, result, lines)
 
 
 @vmrag_command("validate-evidence")
@@ -205,14 +205,14 @@ def validate_evidence(
     if output_file:
         require_no_link(invocation.directory / output_file, invocation.directory)
     request = validation.ValidationRequest(
-        evidence_file=_file(invocation, evidence_file) if evidence_file else None,
+        evidence_file=_read_file(invocation, evidence_file) if evidence_file else None,
         threshold=threshold,
         output=invocation.directory / output_file if output_file else None,
         **{name: [identifier] for name, identifier in ids.items()},
     )
     with invocation.workspace() as ws:
-        done = validation.validate_evidence(ws, request)
-    report, counts = done.report, done.report.counts
+        result = validation.validate_evidence(ws, request)
+    report, counts = result.report, result.report.counts
     enough = "enough" if report.meets_threshold else f"below {threshold:g}"
     counted = (
         plural(counts.test_transitions, "test"),
@@ -220,8 +220,8 @@ def validate_evidence(
         plural(counts.code_quality, "check"),
         plural(counts.regressions, "regression"),
     )
-    lines = [f"{_evidence(report.evidence_id, report.score)}, which is {enough}", ", ".join(counted)]
-    _emit(invocation, done, lines)
+    lines = [f"{_format_evidence(report.evidence_id, report.score)}, which is {enough}", ", ".join(counted)]
+    _print_result(invocation, result, lines)
     return FAILED_CHECK if fail_below and not report.meets_threshold else OK
 
 
@@ -233,13 +233,13 @@ def move(invocation: Invocation) -> None:
     machine. Committed records stay in the history of the knowledge base.
     """
     with invocation.workspace() as ws:
-        done = relocation.move_documents(ws)
-    moved = [f"{name}: {plural(count, 'document')} moved" for name, count in done.report.moved.items()]
+        result = relocation.move_documents(ws)
+    moved = [f"{name}: {plural(count, 'document')} moved" for name, count in result.report.moved.items()]
     kept = [
         f"{name}: {plural(count, 'document')} left, whose ids have other documents there"
-        for name, count in done.report.kept.items()
+        for name, count in result.report.kept.items()
     ]
-    _emit(invocation, done, [*moved, *kept] or ["Everything is where it should be."])
+    _print_result(invocation, result, [*moved, *kept] or ["Everything is where it should be."])
 
 
 @vmrag_command("log-chat")
@@ -265,13 +265,15 @@ def log_chat(
     vmrag derives the other fields.
     """
     with invocation.workspace() as ws:
-        used = chats.read_list(ws, _file(invocation, tool_usage_file), chats.ToolUse) if tool_usage_file else []
-        changed = chats.read_list(ws, _file(invocation, file_changes_file), FileChange) if file_changes_file else []
-        done = chats.log_chat(ws, chats.ChatRequest(tool_usage=used, file_changes=changed, **given))
-    links = done.report.bidirectional_links
-    lines = [f"Chat {done.report.chat_id}", *(f"  linked with {name}" for name in links.files)]
+        used = chats.read_list(ws, _read_file(invocation, tool_usage_file), chats.ToolUse) if tool_usage_file else []
+        changed = (
+            chats.read_list(ws, _read_file(invocation, file_changes_file), FileChange) if file_changes_file else []
+        )
+        result = chats.log_chat(ws, chats.ChatRequest(tool_usage=used, file_changes=changed, **given))
+    links = result.report.bidirectional_links
+    lines = [f"Chat {result.report.chat_id}", *(f"  linked with {name}" for name in links.files)]
     lines += [f"  not indexed: {name}" for name in links.unmatched_files]
-    _emit(invocation, done, lines)
+    _print_result(invocation, result, lines)
 
 
 @vmrag_command("index")
@@ -294,33 +296,43 @@ def index(
     at = replace(invocation, directory=invocation.directory / (repo_root or ""))
     with at.workspace() as ws:
         request = code_index.CodeIndexRequest([at.directory / path for path in paths], collection_name)
-        done = code_index.index_code(ws, request)
-    report = done.report
+        result = code_index.index_code(ws, request)
+    report = result.report
     lines = [f"{report.changes.text} in {report.collection_name}, {report.unchanged} unchanged"]
-    lines += [f"  left out: {each.name} {each.reason}" for each in report.skipped]
-    _emit(invocation, done, lines)
+    lines += [f"  left out: {skipped.name} {skipped.reason}" for skipped in report.skipped]
+    _print_result(invocation, result, lines)
 
 
-for each in (setup, promote, log_error, log_test_results, log_quality_check, validate_evidence, log_chat, index, move):
-    command.add_command(each)
+for subcommand in (
+    setup,
+    promote,
+    log_error,
+    log_test_results,
+    log_quality_check,
+    validate_evidence,
+    log_chat,
+    index,
+    move,
+):
+    command.add_command(subcommand)
 
 
-def _emit(invocation: Invocation, done: WriteResult[Any], lines: Iterable[str]) -> None:
-    warned = [f"warning: {done.pending}"] if done.pending else []
-    here = [] if done.versioned else ["This stays on this machine: system.versioned is false."]
-    invocation.emit_report(done.report, [*lines, *warned, *here, *([NEXT_COMMIT] if done.branch else [])])
+def _print_result(invocation: Invocation, result: WriteResult[Any], lines: Iterable[str]) -> None:
+    warned = [f"warning: {result.pending}"] if result.pending else []
+    place_lines = [] if result.versioned else ["This stays on this machine: system.versioned is false."]
+    invocation.emit_report(result.report, [*lines, *warned, *place_lines, *([NEXT_COMMIT] if result.branch else [])])
 
 
-def _evidence(doc_id: str, found: float) -> str:
-    return f"Evidence {doc_id}, score {found:g}"
+def _format_evidence(doc_id: str, score: float) -> str:
+    return f"Evidence {doc_id}, score {score:g}"
 
 
-def _file(invocation: Invocation, path: Path) -> NamedFile:
+def _read_file(invocation: Invocation, path: Path) -> NamedFile:
     return files.resolve_file(invocation.directory / path)
 
 
 def main() -> None:
-    """The entry point of `chroma-mcp-client`, as these commands are called elsewhere."""
+    """Run as `chroma-mcp-client`, the name of these commands in other programs."""
     from vmrag_link.cli.main import main as vmrag
 
     vmrag(["learning", *sys.argv[1:]])

@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 FIXED = 0.7
-"""A test that failed, or was in error, and passes."""
+"""Weight of a test that failed or had an error, and now passes."""
 
 VERIFIED = 0.6
-"""An error whose resolution was seen to work."""
+"""Weight of an error whose resolution was verified."""
 
 UNVERIFIED = 0.2
-"""An error of which somebody says how it was resolved."""
+"""Weight of an error with an unverified resolution."""
 
 QUALITY = 0.4
-"""A check that found much less, at most."""
+"""Maximum weight of a check with fewer messages."""
 
 FULL_PERCENT, FULL_POINTS = 20, 10
 """By how much a number of messages sinks, or coverage rises, for all of `QUALITY`."""
 
 REGRESSION = 0.7
-"""What each regression leaves."""
+"""Factor for each regression."""
 
 THRESHOLD = 0.7
-"""What is enough, where nobody says."""
+"""Default of the required score."""
 
 Share = Annotated[float, msgspec.Meta(description="lowest score that is enough", ge=0, le=1)]
 StoredIn = Annotated[str, msgspec.Meta(description="collection that stores the result")]
@@ -59,9 +59,9 @@ Names = Annotated[Sequence[str], msgspec.Meta(description="list, or one text wit
 
 
 def combined_score(weights: Iterable[float], regressions: int) -> float:
-    """The score of items, to 4 digits."""
-    found = (1 - math.prod(1 - weight for weight in weights)) * REGRESSION**regressions
-    return round(found, 4)
+    """Return the score of items, to 4 digits."""
+    score = (1 - math.prod(1 - weight for weight in weights)) * REGRESSION**regressions
+    return round(score, 4)
 
 
 def resolution_weight(text: str, *, verified: bool) -> float:
@@ -73,13 +73,16 @@ def transition_weight(before: str, after: str) -> float:
 
 
 def quality_weight(improvement: float | None, *, points: bool) -> float:
-    """`improvement`: in percent, or in `points` of coverage; None: nothing before is known."""
+    """Return the weight of a check.
+
+    `improvement` is in percent, or in `points` of coverage; None: unknown.
+    """
     share = (improvement or 0) / (FULL_POINTS if points else FULL_PERCENT)
     return round(QUALITY * min(1.0, max(0.0, share)), 4)
 
 
 def compute_improvement(before: float, after: float, *, points: bool) -> float:
-    """How much better it is: in percent of before, or in points where more is better."""
+    """Return the improvement, in percent of `before`, or in points if a larger value is better."""
     if points:
         return round(after - before, 2)
     if not before:
@@ -93,7 +96,10 @@ _Weight = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class EvidenceItem(Record, frozen=True):
-    """`id`: of the record that it is about, or of what a file says. `weight`: 0 to 1."""
+    """A piece of evidence.
+
+    `id` is the id of its record or in its file. `weight` is between 0 and 1.
+    """
 
     id: str
     type: EvidenceType
@@ -101,7 +107,7 @@ class EvidenceItem(Record, frozen=True):
 
 
 class Evidence(Record, frozen=True):
-    """What counts together. `regressions`: the ids of tests that passed before."""
+    """Evidence with one score. `regressions` are ids of tests that passed before."""
 
     items: tuple[EvidenceItem, ...] = ()
     regressions: tuple[str, ...] = ()
@@ -116,7 +122,7 @@ class Evidence(Record, frozen=True):
 
 
 def merge_evidence(parts: Iterable[Evidence]) -> Evidence:
-    """All parts as one, each item and regression once."""
+    """Return all evidence as one, without duplicate items and regressions."""
     items: dict[str, EvidenceItem] = {}
     regressions: set[str] = set()
     for part in parts:
@@ -129,23 +135,22 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-def record(collection: str, doc_id: str, text: str, kind: str, found: Evidence, **more: Any) -> Document:
-    """A row to store. `more`: keys of its metadata that are its kind's own."""
+def record(collection: str, doc_id: str, text: str, kind: str, items: Evidence, **more: Any) -> Document:
+    """Return a document to store. `more` are keys of the metadata for its kind."""
     return build_document(
         collection,
         doc_id,
         text,
-        {"evidence_type": kind, "score": found.score, "timestamp": clock.now(), **msgspec.to_builtins(found), **more},
+        {"evidence_type": kind, "score": items.score, "timestamp": clock.now(), **msgspec.to_builtins(items), **more},
     )
 
 
 def write_down(
     ws: Workspace, name: str, rows: Callable[[str], list[Document]], report: R, purpose: str
 ) -> WriteResult[R]:
-    """Store the rows that `rows` makes for the collection of this name, which is made if it is not
-    there.
+    """Store the documents that `rows` returns for a collection, which is created if it is missing.
 
-    Raises as `stores.find_or_new`, `stores.prepared`, `writing.write`.
+    Raises the errors of `stores.find_or_define`, `stores.prepare_write` and `write_rows`.
     """
     store = stores.find_tools_store(ws, name)
 
@@ -158,8 +163,8 @@ def write_down(
 
 
 def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evidence]:
-    """What these records count, wherever they were written down. Raises `DocumentMissing`."""
-    found: dict[str, Evidence] = {}
+    """Return the evidence of these records, in any store. Raises `DocumentMissing`."""
+    evidence_by_id: dict[str, Evidence] = {}
     names = [
         collection.name
         for collection in store.engine.list_collections(at)
@@ -167,20 +172,20 @@ def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evide
     ]
     for name in names if ids else ():
         for document in store.engine.read_documents(at, collection=name, ids=ids):
-            if (evidence := _parse(document)) is not None:
-                found[document.doc_id] = evidence
-    if missing := [identifier for identifier in dict.fromkeys(ids) if identifier not in found]:
+            if (evidence := _parse_evidence(document)) is not None:
+                evidence_by_id[document.doc_id] = evidence
+    if missing := [identifier for identifier in dict.fromkeys(ids) if identifier not in evidence_by_id]:
         shown = ", ".join(map(repr, missing[:3])) + (" …" if missing[3:] else "")
         raise DocumentMissing(
             f"There is no evidence with the id {shown}.",
             hint=f"vmrag list --collection {EVIDENCE} shows what there is; so does --collection {TEST_RESULTS}.",
             ids=missing,
         )
-    return found
+    return evidence_by_id
 
 
-def _parse(document: Document) -> Evidence | None:
-    """None for a document that is no evidence: any tool may add some."""
+def _parse_evidence(document: Document) -> Evidence | None:
+    """Return the evidence of a document; None for another document, which any tool can add."""
     metadata = parse_metadata(document)
     if "evidence_type" not in metadata:
         return None
@@ -191,12 +196,14 @@ def _parse(document: Document) -> Evidence | None:
 
 
 def split_names(given: Iterable[str]) -> list[str]:
-    """Each name once. An element may hold several, with commas between."""
-    parts = (part.strip() for each in given for part in each.split(","))
+    """Return the distinct names. An element can contain several, separated by commas."""
+    parts = (part.strip() for text in given for part in text.split(","))
     return [*dict.fromkeys(part for part in parts if part)]
 
 
 def file_name(name: str, top: Path) -> str:
-    """A file's path from the top of the work tree on, if it lies there; else as it is given."""
+    """Return a file's path relative to the top of the work tree, or the path itself for other
+    files.
+    """
     path = Path(os.path.normpath(name))
     return path.relative_to(top).as_posix() if path.is_relative_to(top) else path.as_posix()

@@ -1,4 +1,4 @@
-"""Promote what was found out to a learning, on evidence if there is any."""
+"""Promote a finding to a learning, with its evidence if there is any."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import DocumentStore
 
 CONTEXT = ("code_context", "diff_summary", "tool_sequence", "modification_type")
-"""What a learning takes over from its chat."""
+"""Keys that a learning copies from its chat."""
 
 
 class PromotionRequest(Record, frozen=True):
@@ -42,7 +42,7 @@ class PromotionRequest(Record, frozen=True):
 
 
 class Validation(Record, frozen=True):
-    """`evidence_id`: None for a score that was given."""
+    """The validation of a learning. `evidence_id` is None for a given score."""
 
     score: float
     evidence_id: str | None
@@ -51,7 +51,7 @@ class Validation(Record, frozen=True):
 
 
 class PromotionReport(Record, frozen=True):
-    """`validation`: None where nothing was validated."""
+    """A stored learning. `validation` is None without evidence and score."""
 
     learning_id: str
     collection_name: str
@@ -60,21 +60,23 @@ class PromotionReport(Record, frozen=True):
 
 
 def store_learning(ws: Workspace, request: PromotionRequest) -> WriteResult[PromotionReport]:
-    """Store a learning, and note in its chat that it was promoted; both or neither.
+    """Store a learning, and record in its chat that it was promoted; both or neither.
 
-    Evidence precedes a score that is given. Raises `ValidationMissing`, `ValidationTooLow`,
-    `DocumentMissing` for a chat or evidence that is not there, as `stores.find_or_new`,
-    `stores.prepared`, `writing.write`.
+    Evidence has priority over a given score. Raises `ValidationMissing`, `ValidationTooLow`,
+    `DocumentMissing` for a missing chat or evidence, and the errors of `stores.find_or_define`,
+    `stores.prepare_write` and `write_rows`.
     """
     doc_id = evidence.new_id()
 
     store = stores.find_tools_store(ws, request.collection_name, request.chat_collection_name)
 
     def plan(at: At) -> Planned[PromotionReport]:
-        validation = _validation(store, at, request)
-        chat = _chat(store, at, request) if request.source_chat_id else None
+        validation = _find_validation(store, at, request)
+        chat = _find_chat(store, at, request) if request.source_chat_id else None
         collection, new = stores.find_or_define(store, at, request.collection_name)
-        learning = build_document(collection.name, doc_id, request.description, _metadata(request, validation, chat))
+        learning = build_document(
+            collection.name, doc_id, request.description, _build_metadata(request, validation, chat)
+        )
         puts = [stores.CollectionPut(collection, new, [learning])]
         if chat:
             promoted = update_metadata(chat, status="promoted", derived_learning_id=doc_id)
@@ -86,12 +88,15 @@ def store_learning(ws: Workspace, request: PromotionRequest) -> WriteResult[Prom
     return writing.write_rows(store, plan, "promote a learning")
 
 
-def _validation(store: DocumentStore, at: At, request: PromotionRequest) -> Validation | None:
-    """Raises `DocumentMissing`, `ValidationMissing`, `ValidationTooLow`."""
+def _find_validation(store: DocumentStore, at: At, request: PromotionRequest) -> Validation | None:
+    """Return the validation.
+
+    Raises `DocumentMissing`, `ValidationMissing` and `ValidationTooLow`.
+    """
     least, named = request.validation_threshold, request.validation_evidence_id
     if named:
-        found = evidence.look_up(store, at, [named])[named]
-        validation = Validation(found.score, named, found.score >= least, found.types)
+        items = evidence.look_up(store, at, [named])[named]
+        validation = Validation(items.score, named, items.score >= least, items.types)
     elif request.validation_score is not None:
         validation = Validation(request.validation_score, None, request.validation_score >= least, [])
     elif request.require_validation:
@@ -111,10 +116,10 @@ def _validation(store: DocumentStore, at: At, request: PromotionRequest) -> Vali
     return validation
 
 
-def _chat(store: DocumentStore, at: At, request: PromotionRequest) -> Document:
-    """Raises `DocumentMissing`."""
-    there = find_exact(store, at, request.chat_collection_name)
-    chat = store.engine.find_document(at, there.name, request.source_chat_id) if there else None
+def _find_chat(store: DocumentStore, at: At, request: PromotionRequest) -> Document:
+    """Return the chat. Raises `DocumentMissing`."""
+    collection = find_exact(store, at, request.chat_collection_name)
+    chat = store.engine.find_document(at, collection.name, request.source_chat_id) if collection else None
     if chat is None:
         raise DocumentMissing(
             f"There is no chat {request.source_chat_id!r} in collection {request.chat_collection_name!r}.",
@@ -125,20 +130,22 @@ def _chat(store: DocumentStore, at: At, request: PromotionRequest) -> Document:
     return chat
 
 
-def _metadata(request: PromotionRequest, validation: Validation | None, chat: Document | None) -> dict[str, object]:
-    """Without what is not known."""
-    found: dict[str, object] = {
+def _build_metadata(
+    request: PromotionRequest, validation: Validation | None, chat: Document | None
+) -> dict[str, object]:
+    """Return the metadata without unknown values."""
+    metadata: dict[str, object] = {
         "pattern": request.pattern,
         "code_ref": request.code_ref,
         "tags": split_names(request.tags),
         "source_chat_id": request.source_chat_id,
     }
     if validation:
-        found["validation_evidence_id"] = validation.evidence_id
-        found["evidence_types"] = validation.evidence_types
+        metadata["validation_evidence_id"] = validation.evidence_id
+        metadata["evidence_types"] = validation.evidence_types
     if chat and request.include_chat_context:
         before = parse_metadata(chat)
-        found |= {name: before[name] for name in CONTEXT if name in before}
-    said = {name: value for name, value in found.items() if value}
+        metadata |= {name: before[name] for name in CONTEXT if name in before}
+    said = {name: value for name, value in metadata.items() if value}
     score = {"validation_score": validation.score} if validation else {}
     return {"confidence": request.confidence, "timestamp": clock.now()} | said | score

@@ -1,6 +1,4 @@
-"""What linters, type checkers and coverage found before a change and after it: the output of each
-as one number.
-"""
+"""Outputs of linters, type checkers and coverage before and after a change, each as one number."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ COVERAGE = "coverage"
 
 _RULE = r"[A-Z]+[0-9]+"
 _CONCISE = re.compile(rf"^\S.*:\d+:\d+:? (?P<rule>{_RULE}|invalid-syntax)\b", re.MULTILINE)
-"""`path:line:column: RULE …`, of ruff, flake8 and pylint."""
+"""`path:line:column: RULE …`, the format of ruff, flake8 and pylint."""
 
 _RUFF_FULL = re.compile(rf"^(?P<rule>{_RULE}|invalid-syntax)(?=:? ).*\n +--> \S", re.MULTILINE)
 _RUFF_END = re.compile(r"^(Found \d+ errors?|All checks passed!)", re.MULTILINE)
@@ -36,26 +34,28 @@ _MYPY_END = re.compile(r"^(Found \d+ errors?|Success: no issues found) in ", re.
 _PERCENT = re.compile(r"\d{1,3}(?:\.\d{1,6})?%")
 
 _COMPLEX = re.compile(r"C901|PLR09\d\d|R09\d\d|R1260")
-"""The rules about complexity: of mccabe, and those of pylint, also by ruff's names."""
+"""The rules about complexity of mccabe and pylint, also under ruff's names."""
 
 
 class Measure(NamedTuple):
-    """`known`: the tool's output was understood; otherwise its lines were counted."""
+    """A number. If `known` is false, the output was not understood, and its lines were counted."""
 
     value: float
     known: bool = True
 
 
 def parse_measure(tool: str, metric: Metric, text: str) -> Measure:
-    """What a tool's output says: percent for `coverage`, else the number of messages; with the
-    metric `complexity`, of those about that. Raises `OutputUnreadable`.
+    """Return the number in a tool's output. Raises `OutputUnreadable`.
+
+    It is percent for `coverage`, and otherwise the number of messages; with the metric
+    `complexity`, only of messages about complexity.
     """
     if tool == COVERAGE:
-        return Measure(_coverage(text))
+        return Measure(_parse_coverage(text))
     if tool not in _MESSAGES:
         return Measure(sum(1 for line in text.splitlines() if line.strip()), known=False)
-    rules = list(_from_json(tool, text) if text.lstrip()[:1] in ("[", "{") else _MESSAGES[tool](text))
-    if not rules and text.strip() and not _says_none(tool, text):
+    rules = list(_parse_json(tool, text) if text.lstrip()[:1] in ("[", "{") else _MESSAGES[tool](text))
+    if not rules and text.strip() and not _reports_nothing(tool, text):
         raise OutputUnreadable(f"is no output of {tool}")
     return Measure(sum(1 for rule in rules if metric != "complexity" or _COMPLEX.fullmatch(rule)))
 
@@ -64,8 +64,8 @@ def higher_is_better(tool: str) -> bool:
     return tool == COVERAGE
 
 
-def _says_none(tool: str, text: str) -> bool:
-    """Whether the output says by itself that there is nothing to say."""
+def _reports_nothing(tool: str, text: str) -> bool:
+    """Return whether the output states that there are no messages."""
     ends = {"ruff": _RUFF_END, "pylint": _PYLINT_END, "mypy": _MYPY_END}
     return (
         text.strip() == "[]"
@@ -74,39 +74,39 @@ def _says_none(tool: str, text: str) -> bool:
     )
 
 
-def _concise(text: str) -> Iterator[str]:
+def _parse_concise(text: str) -> Iterator[str]:
     return (match["rule"] for match in _CONCISE.finditer(text))
 
 
-def _ruff(text: str) -> Iterator[str]:
-    yield from _concise(text)
+def _parse_ruff(text: str) -> Iterator[str]:
+    yield from _parse_concise(text)
     yield from (match["rule"] for match in _RUFF_FULL.finditer(text))
 
 
-def _mypy(text: str) -> Iterator[str]:
+def _parse_mypy(text: str) -> Iterator[str]:
     return ("error" for _ in _MYPY.finditer(text))
 
 
 _MESSAGES: Mapping[str, Callable[[str], Iterator[str]]] = {
-    "ruff": _ruff,
-    "flake8": _concise,
-    "pylint": _concise,
-    "mypy": _mypy,
+    "ruff": _parse_ruff,
+    "flake8": _parse_concise,
+    "pylint": _parse_concise,
+    "mypy": _parse_mypy,
 }
 _RULE_KEYS = ("code", "message-id", "messageId")
 
 
-def _from_json(tool: str, text: str) -> Iterator[str]:
-    """The rules of `ruff --output-format=json`, of pylint's `json` and `json2`, of `mypy -O json`,
-    which writes an object a line.
+def _parse_json(tool: str, text: str) -> Iterator[str]:
+    """Return the rules in JSON of ruff, pylint (`json` and `json2`) or `mypy -O json` (one object
+    per line).
     """
     lines = text.splitlines() if tool == "mypy" else [text]
     for line in filter(str.strip, lines):
         try:
-            found = parse_user_json(line)
+            parsed = parse_user_json(line)
         except ValueError as error:
             raise OutputUnreadable(str(error)) from None
-        rows = found.get("messages", [found]) if isinstance(found, dict) else found
+        rows = parsed.get("messages", [parsed]) if isinstance(parsed, dict) else parsed
         for row in rows if isinstance(rows, list) else ():
             if not isinstance(row, dict) or not any(key in row for key in _RULE_KEYS):
                 raise OutputUnreadable(f"is no output of {tool}")
@@ -117,33 +117,39 @@ def _from_json(tool: str, text: str) -> Iterator[str]:
 # -- coverage
 
 
-def _coverage(text: str) -> float:
-    """The percentage of `coverage report`, `coverage json` and `coverage xml`."""
+def _parse_coverage(text: str) -> float:
+    """Return the percentage of `coverage report`, `coverage json` or `coverage xml`."""
     start = text.lstrip()[:1]
-    percent = _percent_of_json(text) if start == "{" else _percent_of_xml(text) if start == "<" else _percent(text)
+    percent = (
+        _parse_json_percent(text)
+        if start == "{"
+        else _parse_xml_percent(text)
+        if start == "<"
+        else _parse_percent(text)
+    )
     if percent is None or not 0 <= percent <= 100:  # noqa: PLR2004
         raise OutputUnreadable("is no output of coverage: neither its report nor its JSON or XML")
     return round(percent, 2)
 
 
-def _percent(text: str) -> float | None:
-    """The last report's, if there are several."""
+def _parse_percent(text: str) -> float | None:
+    """Return the percentage of the last report."""
     last = [line.split()[-1] for line in text.splitlines() if line.startswith("TOTAL ")]
     return float(last[-1][:-1]) if last and _PERCENT.fullmatch(last[-1]) else None
 
 
-def _percent_of_json(text: str) -> float | None:
+def _parse_json_percent(text: str) -> float | None:
     try:
-        found: Any = parse_user_json(text)
+        parsed: Any = parse_user_json(text)
     except ValueError as error:
         raise OutputUnreadable(str(error)) from None
-    totals = found.get("totals") if isinstance(found, dict) else None
+    totals = parsed.get("totals") if isinstance(parsed, dict) else None
     percent = totals.get("percent_covered") if isinstance(totals, dict) else None
     return float(percent) if isinstance(percent, int | float) and not isinstance(percent, bool) else None
 
 
-def _percent_of_xml(text: str) -> float | None:
-    """The root's rate: of lines and, where they were measured, branches, as the report says."""
+def _parse_xml_percent(text: str) -> float | None:
+    """Return the rate of the root: lines and, if they were measured, branches."""
     roots: list[tuple[str, Mapping[str, str]]] = []
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
@@ -175,7 +181,7 @@ TYPE: evidence.EvidenceType = "code_quality_improvement"
 
 
 class QualityRequest(Record, frozen=True):
-    """`after`, `before`: files with the tool's output."""
+    """A check. `after` and `before` are files with the tool's output."""
 
     tool: str
     after: NamedFile
@@ -185,9 +191,10 @@ class QualityRequest(Record, frozen=True):
 
 
 class QualityReport(Record, frozen=True):
-    """Values are messages, or percent of coverage. `improvement_percent`: of coverage, in points.
+    """A stored check.
 
-    None where nothing before is known.
+    Values are messages, or percent of coverage. `improvement_percent` is in points for coverage.
+    Values are None if there is no output from before.
     """
 
     evidence_id: str
@@ -201,9 +208,9 @@ class QualityReport(Record, frozen=True):
 
 
 def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[QualityReport]:
-    """Store a check, whether anything got better or not.
+    """Store a check, even without an improvement.
 
-    Raises `UsageInvalid` for what is no output of the tool, as `files.read` and
+    Raises `UsageInvalid` for an unreadable output, and the errors of `read_file` and
     `evidence_records.write_down`.
     """
     tool = request.tool.strip().lower()
@@ -215,14 +222,14 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
             parameter="metric_type",
             value=metric,
         )
-    after = _measured(ws, tool, metric, request.after, "after_output")
-    before = _measured(ws, tool, metric, request.before, "before_output") if request.before else None
+    after = _read_measure(ws, tool, metric, request.after, "after_output")
+    before = _read_measure(ws, tool, metric, request.before, "before_output") if request.before else None
     if not after.known:
         ws.progress.note(f"The output of {request.tool} is not known here; its lines were counted.")
     points = higher_is_better(tool)
     better = None if before is None else evidence.compute_improvement(before.value, after.value, points=points)
     doc_id = evidence.new_id()
-    found = Evidence((EvidenceItem(doc_id, TYPE, evidence.quality_weight(better, points=points)),))
+    evidence_of_check = Evidence((EvidenceItem(doc_id, TYPE, evidence.quality_weight(better, points=points)),))
     report = QualityReport(
         evidence_id=doc_id,
         tool=tool,
@@ -231,7 +238,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
         after_value=after.value,
         change=round(after.value - before.value, 2) if before else None,
         improvement_percent=better,
-        score=found.score,
+        score=evidence_of_check.score,
     )
     numbers = {
         "tool": tool,
@@ -242,12 +249,12 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
     }
 
     def rows(collection: str) -> list[Document]:
-        return [evidence.record(collection, doc_id, _report_text(report), TYPE, found, **numbers)]
+        return [evidence.record(collection, doc_id, _format_report(report), TYPE, evidence_of_check, **numbers)]
 
     return evidence.write_down(ws, request.collection_name, rows, report, "write down a quality check")
 
 
-def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:
+def _read_measure(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:
     source = files.read_file(ws, file)
     try:
         return parse_measure(tool, metric, source.data.decode(errors="replace"))
@@ -260,7 +267,7 @@ def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, paramet
         ) from None
 
 
-def _report_text(report: QualityReport) -> str:
+def _format_report(report: QualityReport) -> str:
     unit = " %" if report.tool == COVERAGE else ""
     before = "" if report.before_value is None else f", {report.before_value:g}{unit} before"
     return f"Quality check by {report.tool} ({report.metric_type}): {report.after_value:g}{unit}{before}"

@@ -1,7 +1,6 @@
-"""Results of test runs in JUnit XML, as pytest and many other runners write it, and what changed
-from one run to the next.
+"""Results of test runs in JUnit XML, as pytest and many other runners write it, and their changes.
 
-A file may come from a stranger. Entities that it declares are refused: a few lines of them make
+A file can be untrusted. Entities that it declares are refused: a few lines of them can expand to
 gigabytes.
 """
 
@@ -29,21 +28,23 @@ RUN = "test_run"
 TYPE: evidence.EvidenceType = "test_transition"
 
 MOST_RECORDS = 1000
-"""Tests of one run that become evidence of their own: after a broken build, all of them pass."""
+"""Maximum number of tests of a run that become separate evidence. After a broken build, all tests
+start to pass.
+"""
 
 MOST_NAMES = 50
-"""Tests, or changed files, that are kept by name."""
+"""Maximum number of stored names of tests or changed files."""
 
 
 class OutputUnreadable(Exception):
-    """Its text completes `FILE …`."""
+    """The file cannot be read. The message is the end of `FILE …`."""
 
 
 Status = Literal["pass", "fail", "error", "skip"]
 
 MOST_TESTS = 200_000
 MOST_NAME = 1000
-"""Characters of a test's id."""
+"""Maximum number of characters of a test's id."""
 
 _ROOTS = ("testsuites", "testsuite")
 _OUTCOMES: Mapping[str, Status] = {"failure": "fail", "error": "error", "skipped": "skip"}
@@ -61,7 +62,7 @@ class RunCounts(Record, frozen=True):
 
 
 class Transition(Record, frozen=True):
-    """A test that ended otherwise than before."""
+    """A test whose outcome changed."""
 
     test_id: str
     before_status: Status
@@ -69,17 +70,20 @@ class Transition(Record, frozen=True):
 
 
 class RunComparison(Record, frozen=True):
-    """`fixed`: failed or in error before, passed now. `regressions`: the other way."""
+    """Changed outcomes.
+
+    `fixed` tests failed before and pass now; `regressions` are the opposite.
+    """
 
     fixed: list[Transition]
     regressions: list[str]
 
 
 def parse_report(data: bytes) -> dict[str, Status]:
-    """How each test ended, by its id: `classname.name`.
+    """Return the outcome of each test by its id, `classname.name`. Raises `OutputUnreadable`.
 
-    A test that is reported more than once, such as one that failed and then could not clean up, has
-    the worst of its outcomes. Raises `OutputUnreadable`.
+    If a report has a test more than once, for example with a failed teardown, the worst outcome is
+    used.
     """
     reader = _Reader()
     parser = expat.ParserCreate()
@@ -94,7 +98,7 @@ def parse_report(data: bytes) -> dict[str, Status]:
 
 
 class _Reader:
-    """Takes the events of one file. Only the depth of an element is kept, however deep it lies."""
+    """Handles the events of one file. It stores only the depth of an element."""
 
     def __init__(self) -> None:
         self.found: dict[str, Status] = {}
@@ -111,12 +115,12 @@ class _Reader:
             self._case, self._status = (".".join(filter(None, names))[:MOST_NAME], self._depth), "pass"
         elif self._case and self._depth == self._case[1] + 1 and name in _OUTCOMES:
             outcome = _OUTCOMES[name]
-            self._status = outcome if self._status == "pass" else _worse(self._status, outcome)
+            self._status = outcome if self._status == "pass" else _is_worse(self._status, outcome)
 
     def end_element(self, _: str) -> None:
         if self._case and self._depth == self._case[1]:
             test = self._case[0]
-            self.found[test] = _worse(self.found[test], self._status) if test in self.found else self._status
+            self.found[test] = _is_worse(self.found[test], self._status) if test in self.found else self._status
             self._case = None
             if len(self.found) > MOST_TESTS:
                 raise OutputUnreadable(f"has more than {MOST_TESTS:,} tests")
@@ -127,7 +131,7 @@ class _Reader:
         raise OutputUnreadable("declares entities, which are not read")
 
 
-def _worse(one: Status, other: Status) -> Status:
+def _is_worse(one: Status, other: Status) -> Status:
     return max(one, other, key=_WORST_LAST.index)
 
 
@@ -137,16 +141,19 @@ def count_results(run: Mapping[str, Status]) -> RunCounts:
 
 
 def compare_runs(before: Mapping[str, Status], after: Mapping[str, Status]) -> RunComparison:
-    """Of the tests in both runs, in the order of their ids."""
+    """Return the changes of the tests in both runs, sorted by id."""
     both = [(test, before[test], after[test]) for test in sorted(before.keys() & after.keys())]
     return RunComparison(
-        [Transition(*each) for each in both if each[1] in ("fail", "error") and each[2] == "pass"],
+        [Transition(*row) for row in both if row[1] in ("fail", "error") and row[2] == "pass"],
         [test for test, was, now in both if was == "pass" and now in ("fail", "error")],
     )
 
 
 class RunRequest(Record, frozen=True):
-    """`xml`: JUnit XML; `before`: that of a run before. The commits are git's."""
+    """A run.
+
+    `xml` is its JUnit XML; `before` is the JUnit XML of an earlier run. Commits are git commits.
+    """
 
     xml: NamedFile
     before: NamedFile | None = None
@@ -163,7 +170,7 @@ class StoredTransition(Record, frozen=True):
 
 
 class RunReport(Record, frozen=True):
-    """`evidence_id` is `run_id`: the run, with all of its transitions and regressions."""
+    """A stored run. `evidence_id` equals `run_id`: the run with all transitions and regressions."""
 
     run_id: str
     tests: RunCounts
@@ -177,19 +184,20 @@ class RunReport(Record, frozen=True):
 def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunReport]:
     """Store a run, and each test that failed before and passes now.
 
-    Raises `UsageInvalid` for what is no JUnit XML, as `files.read` and
+    Raises `UsageInvalid` for invalid JUnit XML, and the errors of `read_file` and
     `evidence_records.write_down`.
     """
-    after = _parsed(ws, request.xml, "xml_path")
-    before = _parsed(ws, request.before, "before_xml") if request.before else {}
+    after = _parse_file(ws, request.xml, "xml_path")
+    before = _parse_file(ws, request.before, "before_xml") if request.before else {}
     compared = compare_runs(before, after)
     run_id = evidence.new_id()
     stored = [
-        StoredTransition(evidence.new_id(), *msgspec.structs.astuple(each)) for each in compared.fixed[:MOST_RECORDS]
+        StoredTransition(evidence.new_id(), *msgspec.structs.astuple(transition))
+        for transition in compared.fixed[:MOST_RECORDS]
     ]
     if len(compared.fixed) > MOST_RECORDS:
         ws.progress.note(f"{len(compared.fixed)} tests pass now that did not; the first {MOST_RECORDS} are evidence.")
-    items = tuple(EvidenceItem(each.evidence_id, TYPE, evidence.FIXED) for each in stored)
+    items = tuple(EvidenceItem(transition.evidence_id, TYPE, evidence.FIXED) for transition in stored)
     whole = Evidence(items, tuple(compared.regressions))
     counts = count_results(after)
     report = RunReport(
@@ -202,23 +210,26 @@ def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunRepor
         "failed_tests": [test for test, status in after.items() if status in ("fail", "error")][:MOST_NAMES],
         **{name: commit for name, commit in commits.items() if commit},
     }
-    if changed := _changed(ws, request):
+    if changed := _list_changed_files(ws, request):
         more["changed_files"] = changed
 
     def rows(collection: str) -> list[Document]:
-        fixed = [_transition(collection, run_id, each, item) for each, item in zip(stored, items, strict=True)]
-        return [*fixed, evidence.record(collection, run_id, _run_text(counts, compared), RUN, whole, **more)]
+        fixed = [
+            _build_transition(collection, run_id, transition, item)
+            for transition, item in zip(stored, items, strict=True)
+        ]
+        return [*fixed, evidence.record(collection, run_id, _format_run(counts, compared), RUN, whole, **more)]
 
     return evidence.write_down(ws, request.collection_name, rows, report, "write down test results")
 
 
-def _transition(collection: str, run_id: str, each: StoredTransition, item: EvidenceItem) -> Document:
-    text = f"{each.test_id}: {each.before_status}, and now {each.after_status}"
-    more = {name: getattr(each, name) for name in ("test_id", "before_status", "after_status")}
-    return evidence.record(collection, each.evidence_id, text, TYPE, Evidence((item,)), run_id=run_id, **more)
+def _build_transition(collection: str, run_id: str, transition: StoredTransition, item: EvidenceItem) -> Document:
+    text = f"{transition.test_id}: {transition.before_status}, and now {transition.after_status}"
+    more = {name: getattr(transition, name) for name in ("test_id", "before_status", "after_status")}
+    return evidence.record(collection, transition.evidence_id, text, TYPE, Evidence((item,)), run_id=run_id, **more)
 
 
-def _parsed(ws: Workspace, file: NamedFile, parameter: str) -> dict[str, Status]:
+def _parse_file(ws: Workspace, file: NamedFile, parameter: str) -> dict[str, Status]:
     source = files.read_file(ws, file)
     try:
         return parse_report(source.data)
@@ -231,13 +242,13 @@ def _parsed(ws: Workspace, file: NamedFile, parameter: str) -> dict[str, Status]
         ) from None
 
 
-def _changed(ws: Workspace, request: RunRequest) -> list[str]:
-    """The files that differ between the commits, if both are given and here."""
+def _list_changed_files(ws: Workspace, request: RunRequest) -> list[str]:
+    """Return the files that differ between the commits, if both are given and available."""
     if not (request.commit_before and request.commit_after):
         return []
     try:
         before, after = (
-            plumbing.resolve_commit(ws.places, each) for each in (request.commit_before, request.commit_after)
+            plumbing.resolve_commit(ws.places, ref) for ref in (request.commit_before, request.commit_after)
         )
     except GitReferenceMissing as why:
         ws.progress.note(f"{why.message} What changed is not recorded.")
@@ -245,13 +256,13 @@ def _changed(ws: Workspace, request: RunRequest) -> list[str]:
     return history.list_changed_files(ws.places, before, after)[:MOST_NAMES]
 
 
-def _run_text(counts: RunCounts, compared: RunComparison) -> str:
+def _format_run(counts: RunCounts, compared: RunComparison) -> str:
     ended = (
         f"{counts.passed} passed, {counts.failed} failed, {counts.errors} in error, {counts.skipped} skipped",
-        *(f"{len(tests)} {what}: {', '.join(tests[:MOST_NAMES])}" for what, tests in _changes(compared) if tests),
+        *(f"{len(tests)} {what}: {', '.join(tests[:MOST_NAMES])}" for what, tests in _list_changes(compared) if tests),
     )
     return "\n".join((f"Test run of {counts.total} tests", *ended))
 
 
-def _changes(compared: RunComparison) -> tuple[tuple[str, list[str]], ...]:
-    return ("fixed", [each.test_id for each in compared.fixed]), ("regressions", compared.regressions)
+def _list_changes(compared: RunComparison) -> tuple[tuple[str, list[str]], ...]:
+    return ("fixed", [transition.test_id for transition in compared.fixed]), ("regressions", compared.regressions)

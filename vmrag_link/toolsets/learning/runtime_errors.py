@@ -1,4 +1,4 @@
-"""Errors that occurred in running code, and how they were resolved."""
+"""Errors of running code, and their resolutions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vmrag_link.workspace.documents.writing import WriteResult
 TYPE: evidence.EvidenceType = "runtime_error_resolution"
 
 MOST_TRACE = 20_000
-"""Characters of a stack trace that are kept: its end, which says most."""
+"""Maximum number of stored characters of a stack trace. Its end is kept."""
 
 _FRAMES = re.compile(
     r'File "(?P<python>[^"\n]{1,500})", line \d+'
@@ -26,7 +26,7 @@ _FRAMES = re.compile(
     r"|^[ \t]*(?:at[ \t]+)?(?P<plain>[^\s:()]{1,500}\.\w{1,10}):\d+",
     re.MULTILINE,
 )
-"""A file in a frame of Python, of Java or JavaScript, of Go and of most others."""
+"""A file in a frame of Python, Java, JavaScript, Go and most other languages."""
 
 
 class ErrorRequest(Record, frozen=True):
@@ -40,7 +40,10 @@ class ErrorRequest(Record, frozen=True):
 
 
 class ErrorReport(Record, frozen=True):
-    """`error_id` is `evidence_id`. `affected_files`: as given, else those of the stack trace."""
+    """A stored error.
+
+    `error_id` equals `evidence_id`. Default of `affected_files`: from the stack trace.
+    """
 
     evidence_id: str
     error_id: str
@@ -50,13 +53,10 @@ class ErrorReport(Record, frozen=True):
 
 
 def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
-    """Store an error.
-
-    Raises as `evidence_records.write_down`.
-    """
+    """Store an error. Raises the errors of `evidence_records.write_down`."""
     doc_id = evidence.new_id()
     weight = evidence.resolution_weight(request.resolution, verified=request.resolution_verified)
-    found = Evidence((EvidenceItem(doc_id, TYPE, weight),))
+    evidence_of_error = Evidence((EvidenceItem(doc_id, TYPE, weight),))
     trace = request.stacktrace[-MOST_TRACE:]
     files = split_names(request.affected_files) or files_of(trace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
@@ -67,7 +67,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
             doc_id,
             text,
             TYPE,
-            found,
+            evidence_of_error,
             error_type=request.error_type,
             error_message=request.error_message,
             stacktrace=trace,
@@ -77,11 +77,14 @@ def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
         )
         return [row]
 
-    report = ErrorReport(doc_id, doc_id, TYPE, found.score, files)
+    report = ErrorReport(doc_id, doc_id, TYPE, evidence_of_error.score, files)
     return evidence.write_down(ws, request.collection_name, rows, report, "write down an error")
 
 
 def files_of(stacktrace: str, top: Path) -> list[str]:
-    """The files that a stack trace names, each once; those of the work tree from its top on."""
-    found = (next(filter(None, match.groups())) for match in _FRAMES.finditer(stacktrace))
-    return [*dict.fromkeys(file_name(each, top) for each in found if not each.startswith("<"))]
+    """Return the distinct files of a stack trace.
+
+    Files of the work tree are relative to its top.
+    """
+    names = (next(filter(None, match.groups())) for match in _FRAMES.finditer(stacktrace))
+    return [*dict.fromkeys(file_name(name, top) for name in names if not name.startswith("<"))]

@@ -1,4 +1,4 @@
-"""Tools for chats, what was learnt in them, and the evidence for it."""
+"""Tools for chats, lessons and evidence."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def chroma_log_chat(call: Call, request: ChatRequest) -> ToolAnswer[ChatReport]:
     """Store the summary of a chat and link it with the code that it changed. Call it when the
     work is done. Missing values are derived.
     """
-    done = log_chat(call.ws, request)
-    linked = plural(len(done.report.bidirectional_links.chunk_ids), "chunk")
-    return outcome.kept_answer(call, done, f"The chat is written down, linked with {linked} of code")
+    result = log_chat(call.ws, request)
+    linked = plural(len(result.report.bidirectional_links.chunk_ids), "chunk")
+    return outcome.kept_answer(call, result, f"The chat is written down, linked with {linked} of code")
 
 
 @tool("W", title="Set up collections", idempotent=True)
@@ -54,21 +54,21 @@ def learning_setup_collections(call: Call) -> ToolAnswer[SetupReport]:
 @fields_as_keywords
 def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[PromotionReport]:
     """Store a learning for later work with its evidence, and mark its chat as promoted."""
-    done = store_learning(call.ws, request)
-    checked = done.report.validation
+    result = store_learning(call.ws, request)
+    checked = result.report.validation
     if checked and not checked.meets_threshold:
         least = f"{request.validation_threshold:g}"
         call.warn("BELOW_THRESHOLD", f"The validation's score is {checked.score:g}, below {least}.")
-    return outcome.kept_answer(call, done, "The learning is written down")
+    return outcome.kept_answer(call, result, "The learning is written down")
 
 
 @tool("W")
 @fields_as_keywords
 def learning_log_error(call: Call, request: ErrorRequest) -> ToolAnswer[ErrorReport]:
     """Store an error and its resolution as evidence."""
-    done = log_error(call.ws, request)
+    result = log_error(call.ws, request)
     return outcome.kept_answer(
-        call, done, f"The error is written down as evidence with the score {done.report.score:g}"
+        call, result, f"The error is written down as evidence with the score {result.report.score:g}"
     )
 
 
@@ -90,11 +90,11 @@ def learning_log_test_results(
         commit_after=commit_after,
         collection_name=collection_name,
     )
-    done = log_test_results(call.ws, request)
-    report = done.report
+    result = log_test_results(call.ws, request)
+    report = result.report
     changed = f"{len(report.transitions)} fixed, {plural(len(report.regressions), 'regression')}"
     said = f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
-    return outcome.kept_answer(call, done, said)
+    return outcome.kept_answer(call, result, said)
 
 
 @tool("W")
@@ -115,9 +115,9 @@ def learning_log_quality_check(
         metric_type=metric_type,
         collection_name=collection_name,
     )
-    done = log_quality_check(call.ws, request)
+    result = log_quality_check(call.ws, request)
     return outcome.kept_answer(
-        call, done, f"The check is written down as evidence with the score {done.report.score:g}"
+        call, result, f"The check is written down as evidence with the score {result.report.score:g}"
     )
 
 
@@ -141,7 +141,7 @@ def learning_validate_evidence(
         threshold=threshold,
         output=find_output_file(call.ws, output_file) if output_file else None,
     )
-    done = validate_evidence(call.ws, request)
-    report = done.report
+    result = validate_evidence(call.ws, request)
+    report = result.report
     enough = "is enough" if report.meets_threshold else f"is below {report.threshold:g}"
-    return outcome.kept_answer(call, done, f"The score {report.score:g} {enough}")
+    return outcome.kept_answer(call, result, f"The score {report.score:g} {enough}")

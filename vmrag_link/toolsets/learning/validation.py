@@ -1,8 +1,8 @@
-"""Evidence of several kinds, put together into one score, and written into a file if an agent asks
-for that.
+"""Combine evidence of several kinds into one score, and write it to a file if an agent requests
+that.
 
-An agent may have the path from a stranger's text. So the file has a name that no other program
-reads, and nothing is overwritten but an earlier result.
+An agent can have the path from an untrusted text. The file must therefore have a name that no other
+program reads, and only an earlier result is overwritten.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FileCheck(Record, frozen=True):
 
 
 class EvidenceFile(Record, frozen=True):
-    """What a person or a program writes down as evidence, as JSON."""
+    """Evidence that a person or a program writes as JSON."""
 
     test_transitions: tuple[FileTransition, ...] = ()
     runtime_errors: tuple[FileError, ...] = ()
@@ -61,7 +61,7 @@ class EvidenceFile(Record, frozen=True):
 
 
 class ValidationRequest(Record, frozen=True):
-    """Ids of evidence, or lists of them with commas between. `output`: where the result goes."""
+    """Ids of evidence, or lists of ids separated by commas. `output` is the path for the result."""
 
     evidence_file: NamedFile | None = None
     test_transitions: Sequence[str] = ()
@@ -79,7 +79,7 @@ class EvidenceCounts(Record, frozen=True):
 
 
 class ValidationReport(Record, frozen=True):
-    """`output_file`: the absolute path; None for none."""
+    """A score. `output_file` is the absolute path; None without a file."""
 
     score: float
     threshold: float
@@ -91,10 +91,11 @@ class ValidationReport(Record, frozen=True):
 
 
 def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[ValidationReport]:
-    """Score evidence, and store that as evidence that a learning can be promoted with.
+    """Score evidence, and store the score, with which a learning can be promoted.
 
-    Raises `NothingSelected`, `DocumentMissing`, `JsonInvalid` for the file, as `files.read`,
-    `stores.prepared`, `writing.write`; `FileFailed` where the result cannot be written.
+    Raises `NothingSelected`, `DocumentMissing`, `JsonInvalid` for the file, `FileFailed` if the
+    result cannot be written, and the errors of `read_file`, `stores.prepare_write` and
+    `write_rows`.
     """
     ids = split_names([*request.test_transitions, *request.runtime_errors, *request.code_quality])
     if not ids and request.evidence_file is None:
@@ -102,7 +103,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
             "Nothing says which evidence is meant.",
             hint="Name the ids that log-test-results, log-error and log-quality-check gave, or a file of evidence.",
         )
-    of_file = _of_file(ws, request.evidence_file) if request.evidence_file else Evidence()
+    of_file = _parse_file(ws, request.evidence_file) if request.evidence_file else Evidence()
     doc_id = evidence.new_id()
     output = str(request.output) if request.output else None
 
@@ -134,11 +135,11 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
     return landed
 
 
-def _of_file(ws: Workspace, file: NamedFile) -> Evidence:
-    """Raises `JsonInvalid`."""
+def _parse_file(ws: Workspace, file: NamedFile) -> Evidence:
+    """Return the evidence of a file. Raises `JsonInvalid`."""
     source = files.read_file(ws, file)
     try:
-        found = msgspec.convert(parse_user_json(source.data.decode()), type=EvidenceFile)
+        parsed = msgspec.convert(parse_user_json(source.data.decode()), type=EvidenceFile)
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
             f"{source.name} is no file of evidence: {error}.",
@@ -146,51 +147,56 @@ def _of_file(ws: Workspace, file: NamedFile) -> Evidence:
             parameter="evidence_file",
             value=source.key,
         ) from None
-    return Evidence(tuple(_items(found)), found.regressions)
+    return Evidence(tuple(_list_items(parsed)), parsed.regressions)
 
 
-def _items(found: EvidenceFile) -> Iterator[EvidenceItem]:
-    for test in found.test_transitions:
-        yield _item(test, runs.TYPE, evidence.transition_weight(*map(_status, (test.before_status, test.after_status))))
-    for error in found.runtime_errors:
+def _list_items(evidence_file: EvidenceFile) -> Iterator[EvidenceItem]:
+    for test in evidence_file.test_transitions:
+        yield _build_item(
+            test, runs.TYPE, evidence.transition_weight(*map(_describe_status, (test.before_status, test.after_status)))
+        )
+    for error in evidence_file.runtime_errors:
         weight = evidence.resolution_weight(error.resolution, verified=error.resolution_verified)
-        yield _item(error, runtime_errors.TYPE, weight)
-    for check in found.code_quality:
+        yield _build_item(error, runtime_errors.TYPE, weight)
+    for check in evidence_file.code_quality:
         points = check.tool == COVERAGE
         better = evidence.compute_improvement(check.before_value, check.after_value, points=points)
-        yield _item(check, quality_checks.TYPE, evidence.quality_weight(better, points=points))
+        yield _build_item(check, quality_checks.TYPE, evidence.quality_weight(better, points=points))
 
 
-def _item(row: Record, kind: evidence.EvidenceType, weight: float) -> EvidenceItem:
-    """Its id is made of what it says, so that the same file counts once."""
+def _build_item(row: Record, kind: evidence.EvidenceType, weight: float) -> EvidenceItem:
+    """Return an item. Its id is derived from its content, so the same file counts once."""
     return EvidenceItem(hashlib.sha256(encode_canonical_json(row).encode()).hexdigest()[:32], kind, weight)
 
 
-def _status(given: str) -> str:
+def _describe_status(given: str) -> str:
     return {"passed": "pass", "failed": "fail"}.get(given, given)
 
 
 ENDING = "evidence.json"
 
 _MOST = 1_000_000
-"""Bytes of a result that is there."""
+"""Maximum number of bytes of an existing result."""
 
 
 def find_output_file(ws: Workspace, path: str) -> Path:
-    """The file that an agent means, in a folder that is there and none of whose names begins with a
-    dot.
+    """Return the file for the result.
 
-    Raises `AccessDenied` as `files.find`, and `UsageInvalid`.
+    Raises `UsageInvalid`, and the `AccessDenied` of `find_file`.
+
+    Its folder must exist, and no part of its path can begin with a dot.
     """
-    found = files.find_file(ws, path)
-    hidden = any(part.startswith(".") for part in Path(files.key_of(ws.places, found)).parts)
-    if not found.path.name.endswith(ENDING) or hidden or found.path != found.target:
-        raise _refusal(path, f"its name must end in {ENDING}, outside of folders that begin with a dot, and be no link")
-    if not found.path.parent.is_dir():
-        raise _refusal(path, "its folder is not there")
-    if found.path.exists() and not _is_result(found.path):
-        raise _refusal(path, "it holds something else already, which is not overwritten")
-    return found.path
+    place = files.find_file(ws, path)
+    hidden = any(part.startswith(".") for part in Path(files.key_of(ws.places, place)).parts)
+    if not place.path.name.endswith(ENDING) or hidden or place.path != place.target:
+        raise _build_refusal(
+            path, f"its name must end in {ENDING}, outside of folders that begin with a dot, and be no link"
+        )
+    if not place.path.parent.is_dir():
+        raise _build_refusal(path, "its folder is not there")
+    if place.path.exists() and not _is_result(place.path):
+        raise _build_refusal(path, "it holds something else already, which is not overwritten")
+    return place.path
 
 
 def _is_result(path: Path) -> bool:
@@ -201,7 +207,7 @@ def _is_result(path: Path) -> bool:
     return isinstance(held, dict) and "evidence_id" in held
 
 
-def _refusal(path: str, why: str) -> UsageInvalid:
+def _build_refusal(path: str, why: str) -> UsageInvalid:
     return UsageInvalid(
         f"{path!r} is not written: {why}.", hint=f"For example: {ENDING}", parameter="output_file", value=path
     )

@@ -138,7 +138,7 @@ def ingest_sources(
     key.
 
     Raises `NameInvalid`, `LibraryRefused` for a collection of another kind, `ContentRefused` for
-    metadata, what `convert` raises, `Embedding` errors, and as `writing.write`.
+    metadata, what `convert` raises, `Embedding` errors, and as `write_rows`.
     """
     require_library_name(name)
     given = None if metadata is None else checked_metadata(metadata, name)

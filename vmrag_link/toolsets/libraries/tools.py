@@ -46,7 +46,7 @@ def file(
 ) -> WriteResult[Ingested]:
     """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
 
-    Raises `AccessDenied` for one that git ignores, and as `named_files.find`, `named_files.read`
+    Raises `AccessDenied` for one that git ignores, and as `find_file`, `read_file`
     and `ingest`.
     """
     path_found = named_files.find_file(ws, path)
@@ -62,7 +62,7 @@ def ingest_page(
     """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
     stored. `admit`: as of `pages`.
 
-    Raises as `pages.read` and `ingest`.
+    Raises as `pages.read_page` and `ingest`.
     """
     check_library(name, metadata)
     key = pages.key_of(url)

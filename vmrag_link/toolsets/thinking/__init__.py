@@ -1,4 +1,4 @@
-"""Thoughts written down step by step, and found again."""
+"""Thoughts of agents, stored step by step and found again."""
 
 from vmrag_link.toolset import Toolset
 

@@ -1,4 +1,4 @@
-"""Thoughts as documents, and writing one down at its place in a session.
+"""Thoughts as documents, and how to store one at its place in a session.
 
 A session is a trunk of numbered thoughts, and branches that begin at one of them.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import DocumentStore
 
 CUSTOM = "custom:"
-"""How keys begin that the client adds to a thought's metadata."""
+"""Prefix of keys that the client adds to a thought's metadata."""
 
 SHOWN, SHOWN_CHARACTERS = 5, 300
 """How many of the previous thoughts are shown, and how much of each."""
@@ -45,14 +45,16 @@ class ThinkingSettings(Record, frozen=True):
 
 
 def load_settings(ws: Workspace) -> ThinkingSettings:
-    found: ThinkingSettings = ws.section("thinking", ThinkingSettings).config.thinking
-    return found
+    settings: ThinkingSettings = ws.section("thinking", ThinkingSettings).config.thinking
+    return settings
 
 
 class ThoughtPlace(Record, frozen=True):
-    """What a thought's metadata holds, under these names. `branch_id` is empty on the trunk;
-    `branch_from_thought` is the trunk's thought at which the branch begins, 0 if none is known.
-    `custom_data`: what the client added, which is stored by keys that begin with `CUSTOM`.
+    """The values of a thought's metadata, under these names.
+
+    `branch_id` is empty on the trunk. `branch_from_thought` is the number of the trunk's thought at
+    which the branch begins, or 0. `custom_data` are the client's own keys, which are stored with
+    the prefix `CUSTOM`.
     """
 
     session_id: Annotated[str, msgspec.Meta(min_length=1)]
@@ -77,7 +79,7 @@ class Thought(Record, frozen=True, rename={"place": "metadata"}):
 
 
 def thought_id(session: str, number: int, branch: str) -> str:
-    plain = f"{_prefix(session)}{number}"
+    plain = f"{_id_prefix(session)}{number}"
     return f"{plain}_branch_{branch}" if branch else plain
 
 
@@ -87,7 +89,7 @@ def build_metadata(place: ThoughtPlace) -> dict[str, Any]:
 
 
 def parse_thought(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | None:
-    """None for a document that is no thought: any tool may add some."""
+    """Return the thought of a document; None for another document, which any tool can add."""
     custom = {key.removeprefix(CUSTOM): value for key, value in metadata.items() if key.startswith(CUSTOM)}
     try:
         place = msgspec.convert({**metadata, "custom_data": custom}, type=ThoughtPlace)
@@ -102,25 +104,27 @@ def thought_of(document: Document) -> Thought | None:
     return parse_thought(document.doc_id, document.content, parse_metadata(document))
 
 
-def of_sessions(ws: DocumentStore, at: At, sessions: Iterable[str]) -> list[Thought]:
-    """The thoughts of some sessions, the trunk by number and then each branch; none where nothing
-    was ever thought.
-    """
-    wanted = set(sessions)
-    ids = [doc_id for session in wanted for doc_id in ws.engine.list_ids(at, THOUGHTS, prefix=_prefix(session))]
-    found = map(thought_of, ws.engine.read_documents(at, collection=THOUGHTS, ids=ids)) if ids else ()
+def read_sessions(ws: DocumentStore, at: At, sessions: Iterable[str]) -> list[Thought]:
+    """Return the thoughts of some sessions: the trunk by number, then each branch."""
+    session_names = set(sessions)
+    ids = [
+        doc_id for session in session_names for doc_id in ws.engine.list_ids(at, THOUGHTS, prefix=_id_prefix(session))
+    ]
+    thoughts = map(thought_of, ws.engine.read_documents(at, collection=THOUGHTS, ids=ids)) if ids else ()
     return sorted(
-        (each for each in found if each and each.place.session_id in wanted),
-        key=lambda each: (each.place.session_id, *each.place.order),
+        (thought for thought in thoughts if thought and thought.place.session_id in session_names),
+        key=lambda thought: (thought.place.session_id, *thought.place.order),
     )
 
 
-def _prefix(session: str) -> str:
+def _id_prefix(session: str) -> str:
     return f"thought_{session}_"
 
 
 class NewThought(Record, frozen=True):
-    """`session_id` empty: a new one. `branch_from_thought` 0: on the trunk, or further on the
+    """A new thought.
+
+    An empty `session_id` starts a session. `branch_from_thought` 0: on the trunk, or later on the
     branch.
     """
 
@@ -135,7 +139,7 @@ class NewThought(Record, frozen=True):
 
 
 class PreviousThought(Record, frozen=True):
-    """`content`: its first 300 characters."""
+    """An earlier thought. `content` has its first 300 characters."""
 
     id: str
     thought_number: int
@@ -144,8 +148,10 @@ class PreviousThought(Record, frozen=True):
 
 
 class ThoughtReport(Record, frozen=True):
-    """The thought that is stored now. `previous_thoughts`: the last five of those that lead to it,
-    `previous_thoughts_count` of which there are. `replaced`: it took the place of an earlier one.
+    """The stored thought.
+
+    `previous_thoughts` are the last five of the `previous_thoughts_count` thoughts that lead to it.
+    `replaced`: it replaced an earlier thought at its place.
     """
 
     session_id: str
@@ -160,10 +166,12 @@ class ThoughtReport(Record, frozen=True):
 
 
 def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
-    """Store a thought. The same one again changes nothing; another one replaces it.
+    """Store a thought.
 
-    Raises `UsageInvalid` for a place that cannot be, `JsonInvalid` for what cannot be stored of
-    `custom`, `Embedding` errors, and as `writing.write`.
+    An equal thought changes nothing; a different thought replaces the earlier one.
+
+    Raises `UsageInvalid` for an impossible place, `JsonInvalid` for values of `custom` that cannot
+    be stored, `Embedding` errors, and the errors of `write_rows`.
     """
     session = new.session_id or str(uuid.uuid4())
     branch = new.branch_id or (f"branch-{uuid.uuid4().hex[:8]}" if new.branch_from_thought else "")
@@ -179,14 +187,14 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
 
     def plan(at: At) -> Planned[ThoughtReport]:
         collection, made = stores.find_or_define(store, at, stores.THOUGHTS)
-        session_thoughts = [] if made else of_sessions(store, at, [session])
+        session_thoughts = [] if made else read_sessions(store, at, [session])
         place = ThoughtPlace(
             session_id=session,
             thought_number=new.thought_number,
             total_thoughts=new.total_thoughts,
             next_thought_needed=new.next_thought_needed,
             branch_id=branch,
-            branch_from_thought=_branch_from(session_thoughts, new, branch),
+            branch_from_thought=_find_branch_start(session_thoughts, new, branch),
             timestamp=clock.now(),
             custom_data=dict(new.custom_data),
         )
@@ -196,16 +204,16 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
         if was and (was.place.session_id, was.place.branch_id) != (session, branch):
             raise _place_taken(doc_id, was)
         thought = Thought(doc_id, new.thought, place)
-        previous = _previous(session_thoughts, place)
-        if before and was and content_hash(new.thought) == before.content_hash and _same(was, thought):
-            return Planned(None, _report(was, previous, replaced=True))
+        previous = _list_previous(session_thoughts, place)
+        if before and was and content_hash(new.thought) == before.content_hash and _is_same(was, thought):
+            return Planned(None, _build_report(was, previous, replaced=True))
         write = stores.prepare_write(store, [stores.CollectionPut(collection, made, [row])])
-        return Planned(write, _report(thought, previous, replaced=before is not None))
+        return Planned(write, _build_report(thought, previous, replaced=before is not None))
 
     return writing.write_rows(store, plan, "write down a thought")
 
 
-def _report(thought: Thought, previous: Sequence[Thought], *, replaced: bool) -> ThoughtReport:
+def _build_report(thought: Thought, previous: Sequence[Thought], *, replaced: bool) -> ThoughtReport:
     place = thought.place
     return ThoughtReport(
         session_id=place.session_id,
@@ -216,27 +224,29 @@ def _report(thought: Thought, previous: Sequence[Thought], *, replaced: bool) ->
         next_thought_needed=place.next_thought_needed,
         previous_thoughts_count=len(previous),
         previous_thoughts=[
-            PreviousThought(each.id, each.place.thought_number, each.place.branch_id, each.content[:SHOWN_CHARACTERS])
-            for each in previous[-SHOWN:]
+            PreviousThought(
+                thought.id, thought.place.thought_number, thought.place.branch_id, thought.content[:SHOWN_CHARACTERS]
+            )
+            for thought in previous[-SHOWN:]
         ],
         replaced=replaced,
     )
 
 
-def _branch_from(session: Sequence[Thought], new: NewThought, branch: str) -> int:
-    """The thought at which the branch begins. Raises `UsageInvalid`."""
+def _find_branch_start(session: Sequence[Thought], new: NewThought, branch: str) -> int:
+    """Return the number of the thought at which the branch begins. Raises `UsageInvalid`."""
     if not branch:
         return 0
-    others = [each.place for each in session if each.place.branch_id == branch]
-    known = next((each.branch_from_thought for each in others if each.branch_from_thought), 0)
-    if new.branch_from_thought and known not in (0, new.branch_from_thought):
+    others = [thought.place for thought in session if thought.place.branch_id == branch]
+    start = next((place.branch_from_thought for place in others if place.branch_from_thought), 0)
+    if new.branch_from_thought and start not in (0, new.branch_from_thought):
         raise UsageInvalid(
-            f"Branch {branch!r} begins at thought {known}, not at {new.branch_from_thought}.",
+            f"Branch {branch!r} begins at thought {start}, not at {new.branch_from_thought}.",
             hint="Leave branch_from_thought out, or take another branch_id.",
             parameter="branch_from_thought",
             value=new.branch_from_thought,
         )
-    trunk = {each.place.thought_number for each in session if not each.place.branch_id}
+    trunk = {thought.place.thought_number for thought in session if not thought.place.branch_id}
     if new.branch_from_thought and new.branch_from_thought not in trunk:
         raise UsageInvalid(
             f"There is no thought {new.branch_from_thought} in the session from which a branch could begin.",
@@ -244,24 +254,26 @@ def _branch_from(session: Sequence[Thought], new: NewThought, branch: str) -> in
             parameter="branch_from_thought",
             value=new.branch_from_thought,
         )
-    return new.branch_from_thought or known
+    return new.branch_from_thought or start
 
 
-def _previous(session: Sequence[Thought], place: ThoughtPlace) -> list[Thought]:
-    """What leads to a place: the trunk, as far as its branch's beginning, and then the branch."""
+def _list_previous(session: Sequence[Thought], place: ThoughtPlace) -> list[Thought]:
+    """Return the thoughts that lead to a place: the trunk until the branch begins, and then the
+    branch.
+    """
     last = place.branch_from_thought if place.branch_id else place.thought_number - 1
-    trunk = [each for each in session if not each.place.branch_id and each.place.thought_number <= last]
+    trunk = [thought for thought in session if not thought.place.branch_id and thought.place.thought_number <= last]
     branch = [
-        each
-        for each in session
+        thought
+        for thought in session
         if place.branch_id
-        and each.place.branch_id == place.branch_id
-        and each.place.thought_number < place.thought_number
+        and thought.place.branch_id == place.branch_id
+        and thought.place.thought_number < place.thought_number
     ]
     return [*trunk, *branch]
 
 
-def _same(was: Thought, now: Thought) -> bool:
+def _is_same(was: Thought, now: Thought) -> bool:
     return msgspec.structs.replace(was, place=msgspec.structs.replace(was.place, timestamp=now.place.timestamp)) == now
 
 

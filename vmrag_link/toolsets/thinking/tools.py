@@ -1,5 +1,5 @@
-"""Tools for thoughts, step by step: to write them down, and to find earlier ones, and whole
-sessions, by what they are about.
+"""Tools for thoughts: store them step by step, and find earlier thoughts and sessions
+by meaning.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def chroma_sequential_thinking(call: Call, request: NewThought) -> ToolAnswer[Th
     """Store a thought of a session and show the thoughts before it, for problems of many steps.
     The same number replaces a thought.
     """
-    done = think.store_thought(call.ws, request)
-    number, session = done.report.thought_number, done.report.session_id
-    return outcome.kept_answer(call, done, f"Thought {number} of session {session!r} is written down")
+    result = think.store_thought(call.ws, request)
+    number, session = result.report.thought_number, result.report.session_id
+    return outcome.kept_answer(call, result, f"Thought {number} of session {session!r} is written down")
 
 
 @tool("R")
@@ -56,13 +56,13 @@ def chroma_find_similar_thoughts(
     include_branches: Branches = True,
 ) -> ToolAnswer[SimilarThoughts]:
     """Find earlier thoughts that are similar to a text."""
-    found = call.accept_read(
+    report = call.accept_read(
         similar_thoughts(
             call.ws, query, k=n_results, threshold=threshold, session=session_id, branches=include_branches
         )
     )
-    count = plural(found.total_found, "thought")
-    return ToolAnswer(found, message=_similar_sentence(count, found.threshold_used, found.best_similarity))
+    count = plural(report.total_found, "thought")
+    return ToolAnswer(report, message=_describe_similar(count, report.threshold_used, report.best_similarity))
 
 
 @tool("R")
@@ -70,9 +70,9 @@ def chroma_get_session_summary(
     call: Call, *, session_id: Annotated[str, Given("id of the session")], include_branches: Branches = True
 ) -> ToolAnswer[SessionThoughts]:
     """Read the thoughts of a session in order."""
-    found = call.accept_read(session_thoughts(call.ws, session_id, branches=include_branches))
-    count = plural(found.total_thoughts_in_session, "thought")
-    return ToolAnswer(found, message=f"{count} in session {session_id!r}.")
+    thoughts = call.accept_read(session_thoughts(call.ws, session_id, branches=include_branches))
+    count = plural(thoughts.total_thoughts_in_session, "thought")
+    return ToolAnswer(thoughts, message=f"{count} in session {session_id!r}.")
 
 
 @tool("R")
@@ -80,30 +80,33 @@ def chroma_find_similar_sessions(
     call: Call, *, query: QueryText, n_results: Results = 5, threshold: Threshold = None
 ) -> ToolAnswer[SimilarSessions]:
     """Find earlier sessions that are similar to a text."""
-    found = call.accept_read(similar_sessions(call.ws, query, k=n_results, threshold=threshold))
-    count = plural(found.total_found, "session")
-    return ToolAnswer(found, message=_similar_sentence(count, found.threshold_used, found.best_similarity))
+    report = call.accept_read(similar_sessions(call.ws, query, k=n_results, threshold=threshold))
+    count = plural(report.total_found, "session")
+    return ToolAnswer(report, message=_describe_similar(count, report.threshold_used, report.best_similarity))
 
 
-def _similar_sentence(found: str, threshold: float, best: float | None) -> str:
+def _describe_similar(count_text: str, threshold: float, best: float | None) -> str:
     if best is None:
         return "Nothing is written down yet that could be found."
     nearest = f"; the nearest has {best}, so threshold={best} finds it" if best < threshold else ""
-    return f"{found} with a similarity of at least {threshold}{nearest}."
+    return f"{count_text} with a similarity of at least {threshold}{nearest}."
 
 
 SUMMARY = 300
-"""Characters of a session's summary."""
+"""Maximum number of characters of a session's summary."""
 
 
 class SimilarThought(Thought, frozen=True):
-    """`similarity`: 0 to 1."""
+    """A thought. `similarity` is between 0 and 1."""
 
     similarity: float
 
 
 class SimilarThoughts(Record, frozen=True):
-    """`best_similarity`: of any thought that was asked, similar enough or not; None: of none."""
+    """Similar thoughts.
+
+    `best_similarity` is the best of all searched thoughts; None if there are none.
+    """
 
     similar_thoughts: list[SimilarThought]
     total_found: int
@@ -112,7 +115,10 @@ class SimilarThoughts(Record, frozen=True):
 
 
 class SimilarSession(Record, frozen=True):
-    """`summary`: how its trunk begins and ends. `thought_count`: with those of branches."""
+    """A session.
+
+    `summary` is the begin and the end of its trunk. `thought_count` includes branches.
+    """
 
     session_id: str
     summary: str
@@ -121,7 +127,7 @@ class SimilarSession(Record, frozen=True):
 
 
 class SimilarSessions(Record, frozen=True):
-    """As `SimilarThoughts`."""
+    """Similar sessions. `best_similarity` is the best of all sessions; None if there are none."""
 
     similar_sessions: list[SimilarSession]
     total_found: int
@@ -136,24 +142,24 @@ class SessionThoughts(Record, frozen=True):
 
 
 def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> tuple[SessionThoughts, AnswerOrigin]:
-    """The thoughts of a session, trunk by number and then each branch; none of an unknown one."""
+    """Return the thoughts of a session: the trunk by number, then each branch."""
     store = stores.find_tools_store(ws)
 
-    def read() -> tuple[SessionThoughts, AnswerOrigin]:
-        here = find_origin(store)
-        found = think.of_sessions(store, here.at, [session])
-        shown = [each for each in found if branches or not each.place.branch_id]
-        return SessionThoughts(session, shown, len(shown)), here
+    def read_thoughts() -> tuple[SessionThoughts, AnswerOrigin]:
+        origin = find_origin(store)
+        thoughts = think.read_sessions(store, origin.at, [session])
+        shown = [thought for thought in thoughts if branches or not thought.place.branch_id]
+        return SessionThoughts(session, shown, len(shown)), origin
 
-    return read_consistently(store, read, index=False)
+    return read_consistently(store, read_thoughts, index=False)
 
 
 def similar_thoughts(
     ws: Workspace, text: str, *, k: int, threshold: float | None = None, session: str = "", branches: bool = True
 ) -> tuple[SimilarThoughts, AnswerOrigin]:
-    """The thoughts nearest to a text, of one session or of all, that are similar enough.
+    """Return the thoughts nearest to a text that are similar enough, of one session or of all.
 
-    Without `branches` those of the trunk alone. Raises as `Searcher.nearest`.
+    Without `branches`, only thoughts of the trunk. Raises the errors of `Searcher.find_nearest`.
     """
     where: list[Mapping[str, Any]] = [{"thought_number": {"$gte": 1}}]
     where += [{"session_id": session}] if session else []
@@ -161,24 +167,24 @@ def similar_thoughts(
     store = stores.find_tools_store(ws)
 
     def look(searcher: Searcher, view: View) -> tuple[SimilarThoughts, AnswerOrigin]:
-        least = _threshold(ws, searcher, threshold)
+        least = _choose_threshold(ws, searcher, threshold)
         if searcher.find_collection(THOUGHTS) is None:
             return SimilarThoughts([], 0, least, None), find_view_origin(store, view)
-        asked = Query(text, (THOUGHTS,), k, Mode.VECTOR, {"$and": where} if len(where) > 1 else where[0])
+        query = Query(text, (THOUGHTS,), k, Mode.VECTOR, {"$and": where} if len(where) > 1 else where[0])
         scored = [
             SimilarThought(thought.id, thought.content, thought.place, to_similarity(near.cosine))
-            for near in searcher.find_nearest(asked, per_document=1)
-            if (thought := _thought(store, view, near))
+            for near in searcher.find_nearest(query, per_document=1)
+            if (thought := _read_thought(store, view, near))
         ]
         best = scored[0].similarity if scored else None
-        found = [each for each in scored if each.similarity >= least]
-        return SimilarThoughts(found, len(found), least, best), find_view_origin(store, view)
+        similar = [thought for thought in scored if thought.similarity >= least]
+        return SimilarThoughts(similar, len(similar), least, best), find_view_origin(store, view)
 
     return search_index(store, look, files=False)
 
 
-def _thought(store: DocumentStore, view: View, near: NearHit) -> Thought | None:
-    """The whole thought, of which a long one's chunk was found."""
+def _read_thought(store: DocumentStore, view: View, near: NearHit) -> Thought | None:
+    """Return the whole thought of a chunk."""
     if near.hit.chunks == 1:
         return think.parse_thought(near.hit.doc_id, near.hit.text, near.hit.metadata)
     document = store.engine.find_document(view.at, THOUGHTS, near.hit.doc_id)
@@ -188,35 +194,41 @@ def _thought(store: DocumentStore, view: View, near: NearHit) -> Thought | None:
 def similar_sessions(
     ws: Workspace, text: str, *, k: int, threshold: float | None = None
 ) -> tuple[SimilarSessions, AnswerOrigin]:
-    """The sessions nearest to a text that are similar enough.
+    """Return the sessions nearest to a text that are similar enough.
 
-    A session's vector is the mean of its thoughts'. Raises as `Searcher.nearest_groups`.
+    The vector of a session is the mean of its thoughts' vectors. Raises the errors of
+    `Searcher.rank_groups`.
     """
     store = stores.find_tools_store(ws)
 
     def look(searcher: Searcher, view: View) -> tuple[SimilarSessions, AnswerOrigin]:
-        least = _threshold(ws, searcher, threshold)
-        near = searcher.rank_groups(THOUGHTS, text, _session_of)
+        least = _choose_threshold(ws, searcher, threshold)
+        near = searcher.rank_groups(THOUGHTS, text, _find_session)
         best = next(iter(near.values()), None)
-        found = [name for name, nearness in near.items() if nearness >= least][:k]
-        held = think.of_sessions(store, view.at, found)
-        rows = [_session(name, near[name], [each for each in held if each.place.session_id == name]) for name in found]
+        names = [name for name, nearness in near.items() if nearness >= least][:k]
+        held = think.read_sessions(store, view.at, names)
+        rows = [
+            _build_session(name, near[name], [thought for thought in held if thought.place.session_id == name])
+            for name in names
+        ]
         return SimilarSessions(rows, len(rows), least, best), find_view_origin(store, view)
 
     return search_index(store, look, files=False)
 
 
-def _session_of(header: DocumentHeader) -> str | None:
+def _find_session(header: DocumentHeader) -> str | None:
     thought = think.parse_thought(header.doc_id, "", parse_metadata(header))
     return thought.place.session_id if thought else None
 
 
-def _session(name: str, similarity: float, held: Sequence[Thought]) -> SimilarSession:
-    trunk = [each.content for each in held if not each.place.branch_id] or [each.content for each in held]
-    return SimilarSession(name, _summary(trunk), similarity, len(held))
+def _build_session(name: str, similarity: float, held: Sequence[Thought]) -> SimilarSession:
+    trunk = [thought.content for thought in held if not thought.place.branch_id] or [
+        thought.content for thought in held
+    ]
+    return SimilarSession(name, _build_summary(trunk), similarity, len(held))
 
 
-def _summary(texts: Sequence[str]) -> str:
+def _build_summary(texts: Sequence[str]) -> str:
     if len(texts) < 2:  # noqa: PLR2004  a first and a last one
         return "".join(texts)[:SUMMARY]
     between = " … "
@@ -225,7 +237,7 @@ def _summary(texts: Sequence[str]) -> str:
     return texts[0][: room - len(last)] + between + last
 
 
-def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
+def _choose_threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
     collection = searcher.find_collection(THOUGHTS)
     model = collection.embedding_function if collection else ws.config.embedding.model
     return fusion.choose_threshold(

@@ -30,7 +30,7 @@ _USERINFO = re.compile(r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?.*@")
 class PageUrl(Record, frozen=True):
     """A URL without credentials and without a fragment.
 
-    `host` is in ASCII and in the form for comparison (`hosts.canonical`). `target` is path and
+    `host` is in ASCII and in the form for comparison (`hosts.normalize_host`). `target` is path and
     query. `authorization` is the header for the credentials of the URL, or empty. It is only for
     `origin`, and not part of `text`.
     """
