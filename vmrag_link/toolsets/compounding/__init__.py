@@ -1,4 +1,4 @@
-"""Project documents that are files of the work tree, and answers from them."""
+"""Documents of a project that are files of the work tree, and answers from them."""
 
 from vmrag_link.toolset import Toolset, ToolsetCommand
 

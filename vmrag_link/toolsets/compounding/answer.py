@@ -1,4 +1,4 @@
-"""An answer of numbered sources: by a language model, or of their own sentences, word for word."""
+"""An answer of numbered sources: from a language model, or from sentences of the sources."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from vmrag_link.terminal_text import escape_controls, escape_line, mark_lines
 from vmrag_link.toolsets.compounding.chat_model import ChatFailed, ChatModel, Message
 
 MOST = 3
-"""Sentences of one source."""
+"""Maximum number of sentences of one source."""
 
 CANDIDATES = 200
 _SHORTEST = 20
-"""Characters: shorter ones say nothing by themselves."""
+"""Minimum number of characters of a sentence. A shorter sentence has no meaning of its own."""
 
 _SHARE = 0.25
-"""Of the best sentence's similarity that another one of the same source has."""
+"""Minimum similarity of a further sentence, as a share of the similarity of the source's best
+sentence.
+"""
 
 _LONGEST = 500
 _FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})")
@@ -34,32 +36,35 @@ _END = re.compile(r"[.!?][\"')\]*_`]{0,3}(?=\s)|[\u3002\uff01\uff1f]")
 
 
 class Quoted(Record, frozen=True):
-    """A sentence as it stands in its source, and where it begins."""
+    """A sentence of a source, and its place."""
 
     text: str
     start: int
 
 
 def find_nearest_sentences(model: Model, query: str, text: str) -> list[str]:
-    """The one to three sentences nearest to the query, in the order of the text; as they stand
-    there. Equal for the same model on every machine.
+    """Return the one to three sentences nearest to the query, unchanged and in the order of the
+    text.
+
+    The result is the same on every machine with the same model.
     """
     candidates = [sentence for _, sentence in zip(range(CANDIDATES), split_sentences(text), strict=False)]
     if not candidates:
         return []
-    asked = _whole(model.embed_queries([query])[0])
-    scores = [_product(asked, _whole(each)) for each in model.embed([candidate.text for candidate in candidates])]
-    ranked = sorted(zip(scores, candidates, strict=True), key=lambda each: (-each[0], each[1].start))
+    query_vector = _round_vector(model.embed_queries([query])[0])
+    scores = [
+        _multiply_vectors(query_vector, _round_vector(vector))
+        for vector in model.embed([candidate.text for candidate in candidates])
+    ]
+    ranked = sorted(zip(scores, candidates, strict=True), key=lambda row: (-row[0], row[1].start))
     best = ranked[0][0]
-    chosen = [each for score, each in ranked[:MOST] if score >= _SHARE * best or score == best]
-    return [each.text for each in sorted(chosen, key=lambda each: each.start)]
+    chosen = [candidate for score, candidate in ranked[:MOST] if score >= _SHARE * best or score == best]
+    return [candidate.text for candidate in sorted(chosen, key=lambda candidate: candidate.start)]
 
 
 def split_sentences(text: str) -> Iterator[Quoted]:
-    """The sentences of a Markdown text's paragraphs and list items, each a piece of the text as it
-    is.
-    """
-    for start, end in _paragraphs(text):
+    """Yield the sentences of a Markdown text's paragraphs and list items, unchanged."""
+    for start, end in _find_paragraphs(text):
         ends = [start, *(match.end() for match in _END.finditer(text, start, end)), end]
         for first, last in pairwise(ends):
             piece = text[first:last]
@@ -68,8 +73,8 @@ def split_sentences(text: str) -> Iterator[Quoted]:
                 yield Quoted(bare, first + len(piece) - len(piece.lstrip()))
 
 
-def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each, without the mark of a list item."""
+def _find_paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each paragraph, without the mark of a list item."""
     fenced, position, start = False, 0, -1
     for line in text.splitlines(keepends=True):
         begins, position = position, position + len(line)
@@ -85,22 +90,24 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
         yield start, position
 
 
-def _whole(vector: bytes) -> Sequence[int]:
-    """As the index rounds it: whole numbers multiply to the same on every machine."""
+def _round_vector(vector: bytes) -> Sequence[int]:
+    """Return a vector of whole numbers, rounded as in the index, so that products are equal
+    everywhere.
+    """
     return array.array("b", flat_files.quantise(vector))
 
 
-def _product(one: Sequence[int], other: Sequence[int]) -> int:
+def _multiply_vectors(one: Sequence[int], other: Sequence[int]) -> int:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 Synthesis = Literal["llm", "extractive", "none"]
 
 PASSAGE = 6000
-"""Characters of a source that a language model gets at most."""
+"""Maximum number of characters of a source for a language model."""
 
 PASSAGES = 40_000
-"""Of all of them together."""
+"""Maximum number of characters of all sources for a language model."""
 
 NOT_CONFIGURED = "No language model is configured; the following is quoted from the documents."
 NOT_ASKED = "No language model was asked; the following is quoted from the documents."
@@ -115,7 +122,7 @@ _QUOTE = "> "
 
 
 class Passage(Record, frozen=True):
-    """A source of an answer; its place in the list is its citation, counted from 1."""
+    """A source of an answer. Its citation is its place in the list, from 1."""
 
     path: str
     title: str
@@ -123,7 +130,10 @@ class Passage(Record, frozen=True):
 
 
 class ComposedAnswer(Record, frozen=True):
-    """`model`: the language model that wrote it. `failure`: why another one did not."""
+    """An answer.
+
+    `model` is the language model that wrote it. `failure` is the error of a language model.
+    """
 
     text: str
     synthesis: Synthesis
@@ -140,10 +150,11 @@ def compose_answer(
     *,
     refused: str = "",
 ) -> ComposedAnswer:
-    """`others` are linked from the sources, and only a language model reads them. `model` embeds.
-    `refused`: why no language model may read the sources; empty: it may.
+    """Compose an answer. `model` embeds sentences.
 
-    Without a language model, or where it fails, equal sources give an equal answer.
+    `others` are linked from the sources, and only a language model reads them. `refused` is the
+    reason why no language model may read the sources; empty if it may. Without a language model,
+    and if it fails, equal sources give an equal answer.
     """
     opening, failure = NOT_CONFIGURED, ""
     if chat and refused:
@@ -151,28 +162,29 @@ def compose_answer(
     elif chat:
         opening = NO_ANSWER
         try:
-            return ComposedAnswer(chat.request_answer(_messages(query, [*sources, *others])).strip(), "llm", chat.name)
+            return ComposedAnswer(
+                chat.request_answer(_build_messages(query, [*sources, *others])).strip(), "llm", chat.name
+            )
         except ChatFailed as error:
             failure = error.reason
-    return ComposedAnswer(_extractive(query, sources, model, opening), "extractive", None, failure)
+    return ComposedAnswer(_compose_extract(query, sources, model, opening), "extractive", None, failure)
 
 
 def nothing_found(best: float | None, least: float) -> ComposedAnswer:
-    """What is said where no document is near enough."""
-    found = "There are no documents." if best is None else f"The nearest one has {best}, and {least} is asked for."
-    return ComposedAnswer(f"No document answers this. {found}", "none")
+    """Return the sentence for an answer without documents."""
+    nearest = "There are no documents." if best is None else f"The nearest one has {best}, and {least} is asked for."
+    return ComposedAnswer(f"No document answers this. {nearest}", "none")
 
 
-def _extractive(query: str, sources: Sequence[Passage], model: Model, opening: str) -> str:
-    """Sentences of each source as they stand there, each with its citation, and the list of them.
+def _compose_extract(query: str, sources: Sequence[Passage], model: Model, opening: str) -> str:
+    """Return sentences of each source, each with its citation, and the list of sources.
 
-    A model that is asked as a service is not asked for sentences: it costs, and its vectors differ
-    from one time to the next.
+    A model of a service does not choose the sentences: it costs money, and its vectors vary.
     """
-    own = model if model.exact else HashModel()
+    sentence_model = model if model.exact else HashModel()
     lines = [opening, ""]
     for number, source in enumerate(sources, start=1):
-        quotes = find_nearest_sentences(own, query, source.text)
+        quotes = find_nearest_sentences(sentence_model, query, source.text)
         marked = ["\n".join(mark_lines(quote, _QUOTE)) for quote in quotes]
         lines += [f"{quote} [{number}]" for quote in marked] or [
             escape_line(f"(no sentence to quote: {source.title}) [{number}]")
@@ -184,7 +196,7 @@ def _extractive(query: str, sources: Sequence[Passage], model: Model, opening: s
     return "\n".join(lines)
 
 
-def _messages(query: str, passages: Sequence[Passage]) -> list[Message]:
+def _build_messages(query: str, passages: Sequence[Passage]) -> list[Message]:
     parts, room = [], PASSAGES
     for number, passage in enumerate(passages, start=1):
         text = escape_controls(passage.text)[: min(PASSAGE, room)]

@@ -1,5 +1,7 @@
-"""Answer a question from a project's documents, or from its other documentation, by the language
-model that the settings name, if any; and find the file of a project that a path names.
+"""Answer a question from the documents of a project, or from its external documentation.
+
+The language model of the settings writes the answer, if there is one. This module also finds the
+file of a project for a path.
 """
 
 from __future__ import annotations
@@ -26,30 +28,34 @@ from vmrag_link.workspace.follow.provenance import KbBlock
 
 
 class Answered(NamedTuple):
-    """An answer, and the documents that it cites: the place of one in their list, from 1, is its
-    citation.
+    """An answer and the documents that it cites.
+
+    A citation is the place of a document in the list, from 1.
     """
 
     answer: ComposedAnswer
     found: Found
 
 
-def answer_question(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Answered:
-    """Raises as `retrieval.retrieve_documents`. That no language model answers is no error."""
-    found = retrieval.retrieve_documents(ws, project, wanted)
+def answer_question(ws: Workspace, project: DocsProject, request: AnswerRequest) -> Answered:
+    """Answer a question. Raises the errors of `retrieval.retrieve_documents`.
+
+    A failure of the language model is not an error.
+    """
+    found = retrieval.retrieve_documents(ws, project, request)
     linked = [
-        Passage(shown_path(project.docs, each.document.doc_id), each.document.title, each.document.content)
-        for each in found.linked
+        Passage(shown_path(project.docs, link.document.doc_id), link.document.title, link.document.content)
+        for link in found.linked
     ]
-    return _answered(ws, wanted.query, found, linked)
+    return _build_answered(ws, request.query, found, linked)
 
 
 def ask_external(
     ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, sources: int | None, least: float | None
 ) -> Answered:
-    """Raises as `external.find_nearest`."""
+    """Answer from external documentation. Raises the errors of `external.find_nearest`."""
     most = project.config.retrieval.max_results if sources is None else sources
-    return _answered(
+    return _build_answered(
         ws,
         query,
         external.find_nearest(ws, active, project, query, use=SearchPurpose.EXTERNAL, least=least, limit=most),
@@ -59,16 +65,19 @@ def ask_external(
 def ask_collections(
     ws: Workspace, query: str, names: Sequence[str], *, sources: int | None, least: float | None
 ) -> Answered:
-    """Answer from these collections (none: from all), of which sources cite their files. What these
-    say is sent to no language model. Raises as `retrieval.of_collections`.
+    """Answer from these collections, or from all. Sources cite their files.
+
+    Their content is never sent to a language model. Raises the errors of
+    `retrieval.search_collections`.
     """
     most = USUAL_RESULTS if sources is None else sources
-    return _answered(ws, query, retrieval.of_collections(ws, query, names, sources=most, least=least))
+    return _build_answered(ws, query, retrieval.search_collections(ws, query, names, sources=most, least=least))
 
 
 class AskedSource(Record, frozen=True, omit_defaults=True):
-    """A source of an answer, which cites it as `[citation]`; `excerpt`: of its nearest passage.
-    `file`: as of `NearDocument`.
+    """A source that the answer cites as `[citation]`.
+
+    `excerpt` is from its nearest passage. `file` is as in `NearDocument`.
     """
 
     citation: int
@@ -81,8 +90,10 @@ class AskedSource(Record, frozen=True, omit_defaults=True):
 
 
 class AskReport(Record, frozen=True):
-    """What a person is told. `notes`: why the answer is not a language model's that is configured,
-    or not from the pinned revision.
+    """The report for people.
+
+    `notes` explain why the language model of the settings did not write the answer, or why the
+    answer is not from the pinned revision.
     """
 
     answer: str
@@ -93,7 +104,7 @@ class AskReport(Record, frozen=True):
     notes: list[str]
 
 
-def build_report(done: Answered, *notes: str) -> AskReport:
+def build_report(answered: Answered, *notes: str) -> AskReport:
     sources = [
         AskedSource(
             number,
@@ -104,32 +115,37 @@ def build_report(done: Answered, *notes: str) -> AskReport:
             document.match.excerpt,
             document.file,
         )
-        for number, document in enumerate(done.found.documents, start=1)
+        for number, document in enumerate(answered.found.documents, start=1)
     ]
-    standing = done.found.standing
-    said = [*standing.notes, done.answer.failure, *notes]
+    standing = answered.found.standing
+    said = [*standing.notes, answered.answer.failure, *notes]
     return AskReport(
-        done.answer.text, done.answer.synthesis, done.answer.model, sources, standing.kb, [*filter(None, said)]
+        answered.answer.text,
+        answered.answer.synthesis,
+        answered.answer.model,
+        sources,
+        standing.kb,
+        [*filter(None, said)],
     )
 
 
 def ask_project(
     ws: Workspace, config_path: str, query: str, *, of_external: bool, sources: int | None, least: float | None
 ) -> AskReport:
-    """Answer from the documents of the project with this configuration, as its files are now.
+    """Answer from the current documents of the project with this configuration.
 
-    Raises as `mirror.mirror_changes`, `ask` and `ask_external`.
+    Raises the errors of `mirror.mirror_changes`, `answer_question` and `ask_external`.
     """
     active = ActiveProject(config_path)
     project = active.load_project(ws)
     if of_external:
         return build_report(ask_external(ws, active, project, query, sources=sources, least=least))
     mirrored = mirror.mirror_changes(ws, active, project, now=True)
-    done = answer_question(ws, project, AnswerRequest(query, max_sources=sources, min_relevance_score=least))
-    return build_report(done, mirrored.unwritten, mirrored.pending)
+    answered = answer_question(ws, project, AnswerRequest(query, max_sources=sources, min_relevance_score=least))
+    return build_report(answered, mirrored.unwritten, mirrored.pending)
 
 
-def _answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage] = ()) -> Answered:
+def _build_answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage] = ()) -> Answered:
     if not found.documents or not found.collection:
         return Answered(answer.nothing_found(found.best, found.least), found)
     sources = found.documents
@@ -143,12 +159,11 @@ def _answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage]
 
 
 def chat_model(ws: Workspace) -> ChatModel | None:
-    """The model that the settings name; None where none is configured, or the environment says that
-    no service is asked.
+    """Return the model of the settings; None if none is configured, or the environment forbids
+    services.
 
-    The settings of `llm` count only if this machine's person stated or agreed to them. Which
-    variable holds a key, and that it goes to an address, the person says outside of any file of a
-    repository.
+    The settings of `llm` apply only if this machine's user set or trusted them. The variable of a
+    key, and the permission to send it to an address, are set outside the files of a repository.
     """
     loaded = ws.section("llm", LlmSettings)
     settings: LlmSettings = loaded.config.llm
@@ -159,18 +174,19 @@ def chat_model(ws: Workspace) -> ChatModel | None:
 
 
 class FilePlace(Record, frozen=True):
-    """A file by its path in the project's folder of documents, or in that of `external` ones."""
+    """A file, by its path in the project's folder of documents or of `external` documentation."""
 
     doc_id: str
     external: bool
 
 
 def find_file(project: DocsProject, path: str) -> FilePlace:
-    """The file that is meant: `./FOLDER/FILE`, relative to the documents, or absolute inside.
+    """Return the file for `./FOLDER/FILE`, a path relative to the documents, or an absolute path
+    inside.
 
-    Raises `UsageInvalid` for a path that leads elsewhere, `DocumentMissing` where no file is.
+    Raises `UsageInvalid` for a path outside, and `DocumentMissing` if there is no such file.
     """
-    place = _place(project, path)
+    place = _locate_file(project, path)
     folder = project.external_folder if place.external else project.docs_folder
     if not os.path.lexists(folder / place.doc_id):
         raise DocumentMissing(
@@ -181,21 +197,21 @@ def find_file(project: DocsProject, path: str) -> FilePlace:
     return place
 
 
-def _place(project: DocsProject, path: str) -> FilePlace:
+def _locate_file(project: DocsProject, path: str) -> FilePlace:
     if "\0" in path or not path.endswith(SUFFIX):
-        raise _refusal(project, path)
+        raise _build_refusal(project, path)
     within = posixpath.normpath(os.path.relpath(path, project.root) if path.startswith("/") else path)
     if within == ".." or within.startswith(("../", "/")):
-        raise _refusal(project, path)
+        raise _build_refusal(project, path)
     for folder, outside in ((project.docs, False), (project.external, True)):
         if folder and within.startswith(f"{folder}/"):
             return FilePlace(within.removeprefix(f"{folder}/"), outside)
     if path.startswith("/"):
-        raise _refusal(project, path)
+        raise _build_refusal(project, path)
     return FilePlace(within, external=False)
 
 
-def _refusal(project: DocsProject, path: str) -> UsageInvalid:
+def _build_refusal(project: DocsProject, path: str) -> UsageInvalid:
     name = terminal_text.escape_line(repr(path[:200]))
     return UsageInvalid(
         f"{name} is no Markdown file below {shown_path(project.docs, '')}",

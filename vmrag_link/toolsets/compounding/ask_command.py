@@ -51,11 +51,11 @@ def command(
     with invocation.workspace() as ws:
         if config:
             path = str(invocation.directory / config)
-            done = operation.ask_project(ws, path, question, of_external=external, sources=sources, least=min_score)
+            report = operation.ask_project(ws, path, question, of_external=external, sources=sources, least=min_score)
         else:
-            found = operation.ask_collections(ws, question, collection, sources=sources, least=min_score)
-            done = operation.build_report(found)
-        if not done.kb.in_sync:
-            provenance.refuse_outdated(ws, done.notes, strict=strict)
-    lines = [*done.answer.splitlines(), "", answering.describe_position(done.kb)]
-    answering.emit_answer(invocation, done, lines, [*done.notes, *provenance.source_warnings(done.kb)])
+            answered = operation.ask_collections(ws, question, collection, sources=sources, least=min_score)
+            report = operation.build_report(answered)
+        if not report.kb.in_sync:
+            provenance.refuse_outdated(ws, report.notes, strict=strict)
+    lines = [*report.answer.splitlines(), "", answering.describe_position(report.kb)]
+    answering.emit_answer(invocation, report, lines, [*report.notes, *provenance.source_warnings(report.kb)])

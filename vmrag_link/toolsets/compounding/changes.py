@@ -1,13 +1,10 @@
-"""What becomes of a project's documents besides following their files: a level of promotion, in its
-file's front matter and in its row, and the removal of rows, on one branch of the knowledge base or
-on all. No file is removed.
+"""Change the promotion level of a document, and remove the rows of a project.
 
-One key of the front matter is changed, and everything else stays byte for byte: a person wrote it.
-The places come from the parser (`yaml_tree`), and the result is read again before it counts.
+The level is in the front matter of the file and in the row. Rows are removed on one branch of the
+knowledge base or on all branches. No file is removed.
 
-A code branch's pin is the head of its KB branch: a commit there that no pin names would be left
-behind by the next checkout. So rows of such a branch are deleted as uncommitted documents, which
-stay with it; a KB branch without a code branch gets a commit.
+One key of the front matter changes, and every other byte stays, because a person wrote the file.
+The parser (`yaml_tree`) finds the places, and the result is read again before it is written.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ KEY = "promotion_level"
 
 
 class Promoted(Record, frozen=True):
-    """`pending`: why the index does not follow yet."""
+    """A changed level. `pending` is the reason why the index is not up to date."""
 
     previous: Level
     changed: bool
@@ -52,39 +49,40 @@ class Promoted(Record, frozen=True):
 
 
 def promote_document(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str, level: Level) -> Promoted:
-    """Write the level into the file, and mirror that; where the row cannot be stored, the file is
-    put back.
+    """Write the level to the file, and mirror the file.
 
-    Raises `FileFailed`, and as `mirror.index_file`: then nothing is changed.
+    If the row cannot be stored, restore the file.
+
+    Raises `FileFailed` and the errors of `mirror.index_file`; then nothing is changed.
     """
     with active.lock:
-        found = documents.read_source(ws, project.docs_folder, doc_id)
-        previous: Level = _level(documents.project_document(project, doc_id, found))
+        source = documents.read_source(ws, project.docs_folder, doc_id)
+        previous: Level = _read_level(documents.project_document(project, doc_id, source))
         if previous == level:
             return Promoted(previous, changed=False)
         path = project.docs_folder / doc_id
         try:
-            written = with_key(found.data, KEY, level)
+            written = with_key(source.data, KEY, level)
         except NotEditable as error:
             raise FileFailed(
                 f"{doc_id} {error.reason}.", hint=f"Write into it by hand: {KEY}: {level}", path=doc_id
             ) from None
-        _replace(path, found.data, written)
+        _replace_content(path, source.data, written)
         try:
-            done = mirror.index_file(ws, active, project, doc_id)
+            result = mirror.index_file(ws, active, project, doc_id)
         except BaseException:
-            _replace(path, written, found.data)
+            _replace_content(path, written, source.data)
             raise
-        return Promoted(previous, changed=True, pending=done.pending)
+        return Promoted(previous, changed=True, pending=result.pending)
 
 
-def _level(document: Document) -> Level:
-    found: Level = parse_metadata(document)[KEY]
-    return found
+def _read_level(document: Document) -> Level:
+    level: Level = parse_metadata(document)[KEY]
+    return level
 
 
-def _replace(path: Path, before: bytes, after: bytes) -> None:
-    """Exchange the contents of a file that nobody has changed meanwhile, in one step."""
+def _replace_content(path: Path, before: bytes, after: bytes) -> None:
+    """Replace the content of an unchanged file in one step."""
     try:
         if path.read_bytes() != before:
             raise FileFailed(f"{path} changed meanwhile; it stays as it is.", hint="Call again.", path=str(path))
@@ -98,7 +96,7 @@ def _replace(path: Path, before: bytes, after: bytes) -> None:
 
 
 class NotEditable(Exception):
-    """`reason` completes a sentence that begins with the file."""
+    """A file cannot be edited. `reason` is the end of a sentence that begins with the file."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -106,7 +104,8 @@ class NotEditable(Exception):
 
 
 def with_key(data: bytes, key: str, value: str) -> bytes:
-    """The file with a plain word for a key of its front matter; without a block it gets one.
+    """Return the file with a plain word for a key of its front matter, which is added if it is
+    missing.
 
     Raises `NotEditable`.
     """
@@ -114,7 +113,7 @@ def with_key(data: bytes, key: str, value: str) -> bytes:
     try:
         text = formats.decode_text(data)
         before, content = front_matter.split_front_matter(text)
-        written = _edited(text, front_matter.locate_block(text), key, value)
+        written = _edit_header(text, front_matter.locate_block(text), key, value)
         after, same = front_matter.split_front_matter(written)
     except ContentUnreadable as error:
         raise NotEditable(error.reason) from None
@@ -127,7 +126,7 @@ def with_key(data: bytes, key: str, value: str) -> bytes:
     return mark + written.encode()
 
 
-def _edited(text: str, block: tuple[int, int] | None, key: str, value: str) -> str:
+def _edit_header(text: str, block: tuple[int, int] | None, key: str, value: str) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     line = f"{key}: {value}{newline}"
     if block is None:
@@ -138,19 +137,20 @@ def _edited(text: str, block: tuple[int, int] | None, key: str, value: str) -> s
         return text[:end] + line + text[end:]
     if not isinstance(root, MappingNode) or root.flow or root.column:
         raise NotEditable("has front matter that is no list of keys, one a line")
-    there = root.entries.get(key)
-    if there is None:
+    entry = root.entries.get(key)
+    if entry is None:
         return text[:end] + line + text[end:]
-    if not isinstance(there.value, ScalarNode):
+    if not isinstance(entry.value, ScalarNode):
         raise NotEditable(f"has a {key} that is no word")
-    first, last = start + there.value.start, start + there.value.end
+    first, last = start + entry.value.start, start + entry.value.end
     space = "" if text[first - 1 : first] in (" ", "\t") else " "
     return text[:first] + space + value + text[last:]
 
 
 class BranchRemoval(Record, frozen=True):
-    """What goes from a branch, which is called as git calls it where git has it. `commit`: None
-    where the rows go uncommitted, and in a preview.
+    """The removal on a branch, with git's name of the branch if git has it.
+
+    `commit` is None for an uncommitted removal, and in a preview.
     """
 
     branch: str
@@ -160,7 +160,7 @@ class BranchRemoval(Record, frozen=True):
 
 
 class Removed(Record, frozen=True):
-    """`pending`: why the index does not follow yet."""
+    """A removal. `pending` is the reason why the index is not up to date."""
 
     branches: tuple[BranchRemoval, ...]
     pending: str = ""
@@ -175,7 +175,7 @@ class Removed(Record, frozen=True):
 
 
 class _Place(NamedTuple):
-    """`other`: the KB branch, if it is not the one that is checked out; `code`: its code branch."""
+    """A branch. `other` is its KB branch if it is not checked out; `code` is its code branch."""
 
     shown: str
     at: At
@@ -184,48 +184,48 @@ class _Place(NamedTuple):
 
 
 def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bool) -> Removed:
-    """Delete what a project has mirrored on the local branches, or on the one of this name.
+    """Delete the rows of a project on all local branches, or on one.
 
-    Raises `DocumentMissing` for a project that no branch knows, `Uncommitted` where another branch
-    has uncommitted documents, `BranchInUse` where another work tree writes on it: then nothing is
-    deleted. And as `write_rows`.
+    Raises `DocumentMissing` for an unknown project, `Uncommitted` if another branch has uncommitted
+    documents, `BranchInUse` if another work tree writes to it, and the errors of `write_rows`. Then
+    nothing is deleted.
     """
-    places = _places(ws)
-    if not any(mirror.mirror_of(ws, each.at, name) for each in places):
+    places = _list_places(ws)
+    if not any(mirror.mirror_of(ws, place.at, name) for place in places):
         raise DocumentMissing(
             f"No local branch has documents of a project {name!r}.",
             hint="activate_project names the project; chroma_list_collections shows compounding_…",
             project_name=name,
         )
-    found = [
+    rows = [
         (place, ids, removal)
         for place in places
         if branch in (None, place.shown, place.other and place.other.name)
         for ids, removal in [_find_rows(ws, place, name)]
         if ids
     ]
-    removals = [removal for _, _, removal in found]
-    if dry_run or not found:
+    removals = [removal for _, _, removal in rows]
+    if dry_run or not removals:
         return Removed(tuple(removals))
-    for place, _, _ in found:
+    for place, _, _ in rows:
         _require_free(ws, place)
     pending = ""
-    for number, (place, ids, removal) in enumerate(found):
+    for number, (place, ids, removal) in enumerate(rows):
         if place.other is None:
-            pending = _here(ws, name)
+            pending = _remove_here(ws, name)
         else:
             removals[number] = BranchRemoval(
-                removal.branch, removal.documents, removal.chunks, _there(ws, place, place.other, name, ids)
+                removal.branch, removal.documents, removal.chunks, _remove_elsewhere(ws, place, place.other, name, ids)
             )
     return Removed(tuple(removals), pending)
 
 
-def _places(ws: Workspace) -> list[_Place]:
-    """The branch that is checked out first, then the others."""
-    here = read_consistently(ws, lambda: find_origin(ws), index=False)
+def _list_places(ws: Workspace) -> list[_Place]:
+    """Return the checked-out branch, then the other branches."""
+    origin = read_consistently(ws, lambda: find_origin(ws), index=False)
     current = ws.find_kb_branch()
     codes = plumbing.read_kb_owners(ws.places)
-    own = ws.read_trigger().branch or here.kb.branch or ""
+    own_branch = ws.read_trigger().branch or origin.kb.branch or ""
     others = [
         _Place(
             codes.get(branch.name, branch.name),
@@ -236,7 +236,7 @@ def _places(ws: Workspace) -> list[_Place]:
         for branch in ws.engine.list_branches()
         if not is_reserved(branch.name) and not (current and branch.name == current.name)
     ]
-    return [_Place(own, here.at, None, None), *others]
+    return [_Place(own_branch, origin.at, None, None), *others]
 
 
 def _find_rows(ws: Workspace, place: _Place, name: str) -> tuple[list[str], BranchRemoval]:
@@ -247,7 +247,7 @@ def _find_rows(ws: Workspace, place: _Place, name: str) -> tuple[list[str], Bran
 
 
 def _require_free(ws: Workspace, place: _Place) -> None:
-    """Raises `Uncommitted`, `BranchInUse`."""
+    """Raise `Uncommitted` and `BranchInUse`."""
     if place.other is None:
         return
     if place.other.dirty:
@@ -257,7 +257,7 @@ def _require_free(ws: Workspace, place: _Place) -> None:
         raise lease.build_in_use_error(holder, symbolic)
 
 
-def _here(ws: Workspace, name: str) -> str:
+def _remove_here(ws: Workspace, name: str) -> str:
     def plan(at: At) -> Planned[None]:
         collection = mirror.mirror_of(ws, at, name)
         headers = ws.engine.read_headers(at, collection=collection.name) if collection else ()
@@ -267,8 +267,8 @@ def _here(ws: Workspace, name: str) -> str:
     return writing.write_rows(ws, plan, f"delete the documents of {name}").pending
 
 
-def _there(ws: Workspace, place: _Place, branch: KbBranch, name: str, ids: list[str]) -> str | None:
-    """Delete rows of a branch that is not checked out; returns its commit, if it gets one."""
+def _remove_elsewhere(ws: Workspace, place: _Place, branch: KbBranch, name: str, ids: list[str]) -> str | None:
+    """Delete rows of a branch that is not checked out. Returns its commit, if one was made."""
     purpose = f"Delete the documents of {name}"
     rows = Write(remove_documents=[(collection_of(name), doc_id) for doc_id in ids])
     with ws.sync_context.without_copy(branch.name, branch.head), ws.engine.write_lock(purpose):

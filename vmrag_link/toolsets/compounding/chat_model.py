@@ -1,9 +1,9 @@
-"""A language model at an address: any server with OpenAI's `/chat/completions`, or Ollama; and its
-settings.
+"""A language model at an address, and its settings: a server with OpenAI's `/chat/completions`, or
+Ollama.
 
-Documents go to the address of the settings alone, whose section `llm` no stranger can set. The key
-goes there only if this machine's person named the address, or it is the provider's own; and never
-unencrypted beyond this machine.
+Documents are sent only to the address in the settings. An untrusted repository cannot set its
+section `llm`. The key is sent there only if this machine's user named the address, or if it is the
+provider's own, and never without encryption to another machine.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class LlmSettings(Record, frozen=True):
 
 
 MOST_CHARACTERS = 100_000
-"""Of an answer."""
+"""Maximum number of characters of an answer."""
 
 
 class ChatFailed(Exception):
-    """`reason`: a sentence for a person, without the key."""
+    """The language model failed. `reason` is a sentence without the key."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -66,8 +66,10 @@ class Message(Record, frozen=True):
 
 
 class Provider(NamedTuple):
-    """The protocol: `key` is the variable with its key, if it has one; `path` continues the
-    address; `text` reads the answer and raises `msgspec.DecodeError`.
+    """A protocol.
+
+    `key` is the variable of its key, if it has one. `path` is appended to the address. `text` reads
+    the answer and raises `msgspec.DecodeError`.
     """
 
     url: str
@@ -93,11 +95,11 @@ class _Ollama(Record, frozen=True):
     message: _Content
 
 
-def _first_choice(answer: bytes) -> str:
-    found = msgspec.json.decode(answer, type=_OpenAi).choices
-    if not found:
+def _read_first_choice(answer: bytes) -> str:
+    choices = msgspec.json.decode(answer, type=_OpenAi).choices
+    if not choices:
         raise msgspec.DecodeError("no choice")
-    return found[0].message.content
+    return choices[0].message.content
 
 
 PROVIDERS = {
@@ -106,7 +108,7 @@ PROVIDERS = {
         env.OPENAI_KEY,
         "/chat/completions",
         lambda model, messages: {"model": model, "messages": messages, "temperature": 0},
-        _first_choice,
+        _read_first_choice,
     ),
     "ollama": Provider(
         "http://localhost:11434",
@@ -119,10 +121,10 @@ PROVIDERS = {
 
 
 class ChatModel:
-    """A model as the settings name it, which someone here agreed to.
+    """A model of trusted settings.
 
-    `keyed`: whether a key may go to an address that the settings name; `key_variable`: the one that
-    holds it, where that is not the provider's usual one.
+    With `keyed`, the key may be sent to an address in the settings. `key_variable` is the variable
+    of the key, if it is not the provider's default.
     """
 
     def __init__(self, settings: LlmSettings, *, keyed: bool, key_variable: str = "") -> None:
@@ -137,47 +139,47 @@ class ChatModel:
         return self._settings.model
 
     def request_answer(self, messages: Sequence[Message]) -> str:
-        """Raises `ChatFailed`."""
+        """Return the answer to messages. Raises `ChatFailed`."""
         if not self._settings.model:
-            raise ChatFailed(f"{self._title} needs the name of a model: git config vmrag.llm.model NAME")
+            raise ChatFailed(f"{self._describe_model} needs the name of a model: git config vmrag.llm.model NAME")
         url = self._base.rstrip("/") + self._provider.path
         body = self._provider.body(self._settings.model, messages)
         try:
-            answer = endpoint.post_json(url, body, key=self._key(), seconds=self._settings.timeout_s)
+            answer = endpoint.post_json(url, body, key=self._find_key(), seconds=self._settings.timeout_s)
             text = self._provider.text(answer)
         except ModuleNotFoundError:
             raise ChatFailed(
                 f"A language model is asked through httpx: {extras.format_install_command('web')}"
             ) from None
         except endpoint.NoAnswer as error:
-            raise ChatFailed(f"{self._title} {self._explained(error)}") from error
+            raise ChatFailed(f"{self._describe_model} {self._explain_failure(error)}") from error
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-            raise ChatFailed(f"{self._title} answered with something else than a message.") from error
+            raise ChatFailed(f"{self._describe_model} answered with something else than a message.") from error
         if not text.strip():
-            raise ChatFailed(f"{self._title} answered with nothing.")
+            raise ChatFailed(f"{self._describe_model} answered with nothing.")
         return text[:MOST_CHARACTERS]
 
-    def _key(self) -> str | None:
+    def _find_key(self) -> str | None:
         key = (env.read_variable(self._variable) or "").strip() if self._variable and self._keyed else ""
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise ChatFailed(f"{self._title} cannot be asked: what {self._variable} holds is no key.")
+            raise ChatFailed(f"{self._describe_model} cannot be asked: what {self._variable} holds is no key.")
         return key or None
 
-    def _explained(self, error: endpoint.NoAnswer) -> str:
+    def _explain_failure(self, error: endpoint.NoAnswer) -> str:
         if error.status not in endpoint.REFUSALS or not self._variable:
             return f"{error.reason.rstrip('.')}."
         if not self._keyed:
-            return f"wants a key, and {self._variable} was not sent: {self._kept_back}"
+            return f"wants a key, and {self._variable} was not sent: {self._refuse_key}"
         if env.read_variable(self._variable):
             return f"refuses the key in {self._variable}."
         return f"wants a key, and {self._variable} is not set."
 
     @property
-    def _kept_back(self) -> str:
+    def _refuse_key(self) -> str:
         if not endpoint.is_private(self._base):
             return "everybody on the way could read it."
         return "only .vmrag.yaml names this address (git config vmrag.llm.base-url URL)."
 
     @property
-    def _title(self) -> str:
+    def _describe_model(self) -> str:
         return f"The language model at {urlsplit(self._base).netloc}"

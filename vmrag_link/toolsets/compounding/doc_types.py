@@ -1,4 +1,4 @@
-"""The types of a project's documents, and what each requires of a document's front matter."""
+"""The types of a project's documents, and the requirements of each type for the front matter."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from vmrag_link.yaml_tree import YamlRefused, convert_to_plain, parse_document
 
 Level = Literal["standard", "important", "critical"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-"""How much a document counts, from the least."""
+"""Promotion levels, lowest first."""
 
 MAX_SCHEMA_BYTES = 1 << 18
 MOST_ERRORS = 20
 _MOST_STEPS = 10_000
-"""How often a part of a schema is applied to a part of one document; a few nested ones grow without
-bounds. So many took up to 0.6 s on two busy cores.
+"""Maximum number of applications of a part of a schema to a part of one document. A few nested
+parts can grow without limit. This number took up to 0.6 s on two busy cores.
 """
 
 _SIGNIFICANCE = ("architectural", "behavioral", "performance", "correctness", "convention", "integration")
@@ -31,8 +31,10 @@ _REQUIRED = ("doc_type", "title", "date", "summary", "significance")
 
 
 class DocType(Record, frozen=True):
-    """`schema`: canonical JSON of a JSON Schema for the front matter, empty for none; `shown`: what
-    it is called. `folder` is relative to that of the documents.
+    """A type of documents.
+
+    `schema` is the canonical JSON of a JSON Schema for the front matter, or empty; `shown` is its
+    name. `folder` is relative to the folder of the documents.
     """
 
     name: str
@@ -53,48 +55,52 @@ BUILT_IN = (
 
 
 class SchemaUnusable(ValueError):
-    """The message completes a sentence that begins with the schema's file."""
+    """A schema cannot be used.
+
+    The message is the end of a sentence that begins with the schema's file.
+    """
 
 
 def read_schema(text: str, *, is_json: bool) -> str:
-    """Canonical JSON of a schema in JSON or YAML.
+    """Return the canonical JSON of a schema in JSON or YAML.
 
-    Raises `SchemaUnusable`, and `IndexExtraMissing` where jsonschema is not installed.
+    Raises `SchemaUnusable`, and `IndexExtraMissing` without jsonschema.
     """
     _require_library()
     from jsonschema import SchemaError
 
     try:
         root = None if is_json else parse_document(text)
-        found = parse_user_json(text) if is_json else convert_to_plain(root) if root else None
+        schema = parse_user_json(text) if is_json else convert_to_plain(root) if root else None
     except YamlRefused as error:
         raise SchemaUnusable(f"line {error.line} {error.reason}") from None
     except ValueError as error:
-        raise SchemaUnusable(_shortened(str(error))) from None
-    if not isinstance(found, dict):
+        raise SchemaUnusable(_shorten_text(str(error))) from None
+    if not isinstance(schema, dict):
         raise SchemaUnusable("holds no JSON Schema")
-    written = encode_canonical_json(found)
+    written = encode_canonical_json(schema)
     try:
-        _validator(written).check_schema(found)
+        _build_validator(written).check_schema(schema)
     except SchemaUnusable:
         raise
     except (SchemaError, RecursionError, ValueError, ArithmeticError) as error:
-        raise SchemaUnusable(f"is no JSON Schema: {_shortened(str(error).partition(chr(10))[0])}") from None
+        raise SchemaUnusable(f"is no JSON Schema: {_shorten_text(str(error).partition(chr(10))[0])}") from None
     return written
 
 
 def find_flaws(front_matter: Mapping[str, Any], doc_type: DocType, *, strict: bool) -> list[str]:
-    """What is wrong with a document's front matter, each a sentence; `strict`: whether all of the
-    usual keys are wanted.
+    """Return sentences about problems of a document's front matter.
+
+    `strict` requires all of the usual keys.
     """
-    found = list(_usual_flaws(front_matter, strict=strict))
-    return (found + list(_schema_flaws(front_matter, doc_type.schema)))[:MOST_ERRORS]
+    flaws = list(_find_usual_flaws(front_matter, strict=strict))
+    return (flaws + list(_find_schema_flaws(front_matter, doc_type.schema)))[:MOST_ERRORS]
 
 
-def _usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Iterator[str]:
+def _find_usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Iterator[str]:
     level = front_matter.get("promotion_level")
     if level is not None and level not in LEVELS:
-        yield f"promotion_level is {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {_value_text(level)}"
+        yield f"promotion_level is {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {_format_value(level)}"
     if not strict:
         return
     for key in _REQUIRED:
@@ -103,26 +109,26 @@ def _usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Iterator[s
             yield f"{key} is missing" if value in (None, "") else f"{key} is no text"
     date, significance = front_matter.get("date"), front_matter.get("significance")
     if isinstance(date, str) and date.strip() and not re.fullmatch(_DATE, date):
-        yield f"date is YYYY-MM-DD, not {_value_text(date)}"
+        yield f"date is YYYY-MM-DD, not {_format_value(date)}"
     if isinstance(significance, str) and significance.strip() and significance not in _SIGNIFICANCE:
-        yield f"significance is one of {', '.join(_SIGNIFICANCE)}, not {_value_text(significance)}"
+        yield f"significance is one of {', '.join(_SIGNIFICANCE)}, not {_format_value(significance)}"
 
 
-def _schema_flaws(front_matter: Mapping[str, Any], schema: str) -> Iterator[str]:
+def _find_schema_flaws(front_matter: Mapping[str, Any], schema: str) -> Iterator[str]:
     if not schema:
         return
     _require_library()
     from referencing.exceptions import Unresolvable
 
     try:
-        whole = _validator(schema).evolve()
+        whole = _build_validator(schema).evolve()
         for number, error in enumerate(whole.iter_errors(dict(front_matter))):
             if number == MOST_ERRORS:
                 return
             where = ".".join(map(str, error.absolute_path))
-            yield f"{where}: {_shortened(error.message)}" if where else _shortened(error.message)
+            yield f"{where}: {_shorten_text(error.message)}" if where else _shorten_text(error.message)
     except (RecursionError, Unresolvable, ValueError, ArithmeticError) as error:
-        yield f"its schema cannot be applied: {_shortened(str(error)) or 'it refers to itself'}"
+        yield f"its schema cannot be applied: {_shorten_text(str(error)) or 'it refers to itself'}"
 
 
 def _require_library() -> None:
@@ -130,27 +136,26 @@ def _require_library() -> None:
         raise extras.missing_extra_error("mcp", "JSON Schemas of documents need jsonschema, which is not installed.")
 
 
-def _validator(schema: str) -> Any:
-    """Of a schema that may be a stranger's: nothing is fetched, patterns are linear, and steps are
-    counted.
+def _build_validator(schema: str) -> Any:
+    """Return a validator for a schema, which can be untrusted: it fetches nothing, limits steps,
+    and accepts only linear patterns.
 
-    The library comes by `evolve` to every part that it applies, in whatever keyword it stands.
-    There a part with a `$schema` of its own would get the library's validator in place of this one,
-    and patternProperties are searched for by `re`, also where another keyword looks at them.
-    Raises `SchemaUnusable`.
+    The library calls `evolve` for every part that it applies, in any keyword. Without this
+    override, a part with its own `$schema` would get the library's validator, and patternProperties
+    would use `re`, even for other keywords. Raises `SchemaUnusable`.
     """
     from jsonschema import Draft202012Validator, validators
     from referencing import Registry
 
-    found = parse_user_json(schema)
-    if not isinstance(found.get("$schema", ""), str):
+    parsed = parse_user_json(schema)
+    if not isinstance(parsed.get("$schema", ""), str):
         raise SchemaUnusable("is no JSON Schema: its $schema is no text")
     try:
-        kind = validators.validator_for(found, default=Draft202012Validator)
+        kind = validators.validator_for(parsed, default=Draft202012Validator)
     except ValueError as error:  # no URL
-        raise SchemaUnusable(f"is no JSON Schema: {_shortened(str(error))}") from None
+        raise SchemaUnusable(f"is no JSON Schema: {_shorten_text(str(error))}") from None
     steps = itertools.count(1)
-    hardened: Any = validators.extend(kind, {"pattern": _pattern})
+    hardened: Any = validators.extend(kind, {"pattern": _compile_pattern})
     evolve = hardened.evolve
 
     def bounded(self: Any, **changes: Any) -> Any:
@@ -159,32 +164,32 @@ def _validator(schema: str) -> Any:
             raise SchemaUnusable(f"it takes more than {_MOST_STEPS:,} steps")
         if isinstance(part, dict) and "$schema" in part:
             if validators.validator_for(part, default=kind) is not kind:
-                raise SchemaUnusable(f"a part of it has another $schema: {_value_text(part['$schema'])}")
+                raise SchemaUnusable(f"a part of it has another $schema: {_format_value(part['$schema'])}")
             part = {name: value for name, value in part.items() if name != "$schema"}
         if isinstance(part, dict) and "patternProperties" in part:
             raise SchemaUnusable("it has patternProperties, which are not applied here")
         return evolve(self, **changes | {"schema": part})
 
     hardened.evolve = bounded
-    return hardened(found, registry=Registry())
+    return hardened(parsed, registry=Registry())
 
 
-def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+def _compile_pattern(_build_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
     if not isinstance(instance, str):
         return
     try:
-        found = compile_pattern(pattern)
+        compiled = compile_pattern(pattern)
     except FilterInvalid as error:
         raise SchemaUnusable(error.message) from None
-    if not found(instance):
-        yield ValidationError(f"{_value_text(instance)} does not match {_value_text(pattern)}")
+    if not compiled(instance):
+        yield ValidationError(f"{_format_value(instance)} does not match {_format_value(pattern)}")
 
 
-def _value_text(value: Any) -> str:
-    return _shortened(repr(value))
+def _format_value(value: Any) -> str:
+    return _shorten_text(repr(value))
 
 
-def _shortened(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return terminal_text.escape_line(text)[:200]

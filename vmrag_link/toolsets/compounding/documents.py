@@ -1,4 +1,4 @@
-"""A Markdown file of a project as a document, or why it is none."""
+"""A Markdown file of a project as a document, or the reason why it is not one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from vmrag_link.workspace.documents.drafts import refuse_reserved
 from vmrag_link.workspace.documents.named_files import NamedFile, SourceContent
 
 SUMMARY = 200
-"""Characters of a first paragraph that stand for a summary."""
+"""Maximum number of characters of a first paragraph as summary."""
 
 _NO_PROSE = ("#", "```", "~~~", "|", "<", ">", "- ", "* ", "+ ", "---", "===")
 
 REFUSALS = (ProjectError, ContentRefused)
-"""Why a file is no document of the project; whatever else goes wrong stops a scan."""
+"""Errors of a file that is not a document. Other errors stop a scan."""
 
 
 class _Seen(NamedTuple):
-    """What a version of a file was; `header` is None for one that is no document."""
+    """A version of a file. `header` is None if it is not a document."""
 
     stamp: Stamp
     header: DocumentHeader | None
@@ -38,38 +38,38 @@ class _Seen(NamedTuple):
 
 
 class SeenFiles:
-    """What the files of a folder were when they were read; a version is read once."""
+    """The known versions of the files in a folder. A version is read once."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
         self._project: DocsProject | None = None
 
     def find_header(self, doc_id: str) -> DocumentHeader | None:
-        known = self._seen.get(doc_id)
-        return known.header if known else None
+        seen = self._seen.get(doc_id)
+        return seen.header if seen else None
 
     def forget_file(self, doc_id: str) -> None:
-        """It is read again when it is next looked at."""
+        """Read the file again at the next scan."""
         self._seen.pop(doc_id, None)
 
     def read_headers(
         self, project: DocsProject, files: Files, read: Callable[[str], Document]
     ) -> tuple[dict[str, DocumentHeader], list[SkippedDoc]]:
-        """The documents that the files are, and those files that are none.
+        """Return the documents of the files, and the files that are not documents.
 
         `read` raises one of `REFUSALS` for such a file.
         """
         before = self._seen if self._project == project else {}
         self._project, self._seen = project, {}
         for doc_id, stamp in files.stamps.items():
-            known = before.get(doc_id)
-            self._seen[doc_id] = known if known and known.stamp == stamp else _look(doc_id, stamp, read)
-        headers = {doc_id: each.header for doc_id, each in self._seen.items() if each.header}
-        skipped = [SkippedDoc(doc_id, each.reason) for doc_id, each in self._seen.items() if not each.header]
+            seen = before.get(doc_id)
+            self._seen[doc_id] = seen if seen and seen.stamp == stamp else _read_version(doc_id, stamp, read)
+        headers = {doc_id: version.header for doc_id, version in self._seen.items() if version.header}
+        skipped = [SkippedDoc(doc_id, version.reason) for doc_id, version in self._seen.items() if not version.header]
         return headers, [*files.skipped, *skipped]
 
 
-def _look(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _Seen:
+def _read_version(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _Seen:
     try:
         return _Seen(stamp, read(doc_id).header, "")
     except REFUSALS as refusal:
@@ -77,76 +77,81 @@ def _look(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _Seen:
 
 
 def read_source(ws: Workspace, folder: Path, doc_id: str) -> SourceContent:
-    """The bytes of a file below a folder. Raises `FileFailed`, also for one behind a link."""
+    """Return the bytes of a file below a folder.
+
+    Raises `FileFailed`, also for a file behind a link.
+    """
     path = folder / doc_id
     if os.path.realpath(path) != str(path):
         raise FileFailed(f"{path} is behind a symbolic link.", hint="Put the file itself there.", path=str(path))
     return files.read_file(ws, NamedFile(path, path))
 
 
-def project_document(project: DocsProject, doc_id: str, found: SourceContent) -> Document:
-    """A file of the project's documents: its front matter as metadata, the rest as content.
+def project_document(project: DocsProject, doc_id: str, source: SourceContent) -> Document:
+    """Return a file of the project as a document, with its front matter as metadata.
 
-    Raises one of `REFUSALS`: `DocTypeInvalid`, `FrontMatterInvalid`, `ContentRefused`.
+    Raises one of `REFUSALS`: `DocTypeInvalid`, `FrontMatterInvalid` or `ContentRefused`.
     """
-    stated, text = _split(doc_id, found)
+    stated, text = _split_front_matter(doc_id, source)
     kind = stated.get("doc_type")
     if kind is not None and not isinstance(kind, str):
-        raise _invalid(doc_id, ["doc_type is no text"])
+        raise _build_invalid(doc_id, ["doc_type is no text"])
     type_ = project.type_named(kind) if kind else project.type_of_folder(doc_id)
     if type_ is None and kind:
         raise unknown_type(project.types, kind)
     if type_ is None:
         raise DocTypeInvalid(
             f"{doc_id} has no type: its front matter has no doc_type, and its folder is no type's.",
-            hint=f"Put it into one of the folders {', '.join(each.folder for each in project.types)}, or state doc_type.",
-            doc_types=[each.name for each in project.types],
+            hint=f"move it to one of the folders {', '.join(doc_type.folder for doc_type in project.types)}, or state doc_type.",
+            doc_types=[doc_type.name for doc_type in project.types],
         )
     strict = project.config.strict_front_matter
     if wrong := doc_types.find_flaws(stated, type_, strict=strict):
-        raise _invalid(doc_id, wrong)
+        raise _build_invalid(doc_id, wrong)
     level = stated.get("promotion_level") or doc_types.LEVELS[0]
-    return _document(
-        project.collection, doc_id, found, text, {**stated, "doc_type": type_.name, "promotion_level": level}
+    return _build_document(
+        project.collection, doc_id, source, text, {**stated, "doc_type": type_.name, "promotion_level": level}
     )
 
 
-def external_document(collection: str, doc_id: str, found: SourceContent) -> Document:
-    """A file of other documentation. Raises `ContentRefused`."""
-    stated, text = _split(doc_id, found)
-    return _document(collection, doc_id, found, text, stated)
+def external_document(collection: str, doc_id: str, source: SourceContent) -> Document:
+    """Return a file of external documentation as a document. Raises `ContentRefused`."""
+    stated, text = _split_front_matter(doc_id, source)
+    return _build_document(collection, doc_id, source, text, stated)
 
 
 def find_summary(document: Document, metadata: dict[str, Any]) -> str:
-    """What the front matter says, else the first paragraph."""
+    """Return the summary of the front matter, or else the first paragraph."""
     stated = metadata.get("summary")
     if isinstance(stated, str) and stated.strip():
         return " ".join(stated.split())
-    text = " ".join(" ".join(_first_paragraph(document.content[: reading.TITLE_WITHIN])).split())
+    text = " ".join(" ".join(_find_paragraph(document.content[: reading.TITLE_WITHIN])).split())
     return text if len(text) <= SUMMARY else f"{text[: SUMMARY - 1].rstrip()}…"
 
 
-def _first_paragraph(text: str) -> list[str]:
-    """The lines of the first paragraph that is prose."""
-    found: list[str] = []
+def _find_paragraph(text: str) -> list[str]:
+    """Return the lines of the first paragraph with prose."""
+    lines: list[str] = []
     for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith(_NO_PROSE):
-            found.append(line)
-        elif found:
+            lines.append(line)
+        elif lines:
             break
-    return found
+    return lines
 
 
-def _split(doc_id: str, found: SourceContent) -> tuple[dict[str, Any], str]:
+def _split_front_matter(doc_id: str, source: SourceContent) -> tuple[dict[str, Any], str]:
     try:
-        stated, text = front_matter.split_front_matter(formats.decode_text(found.data))
+        stated, text = front_matter.split_front_matter(formats.decode_text(source.data))
     except ContentUnreadable as error:
         raise ContentRefused(f"{doc_id} {error.reason}.", hint="Save it as UTF-8 text.", path=doc_id) from None
     refuse_reserved(stated, doc_id)
     return stated, text
 
 
-def _document(collection: str, doc_id: str, found: SourceContent, text: str, metadata: dict[str, Any]) -> Document:
+def _build_document(
+    collection: str, doc_id: str, source: SourceContent, text: str, metadata: dict[str, Any]
+) -> Document:
     title = metadata.get("title")
     named = " ".join(title.split()) if isinstance(title, str) else ""
     return Document(
@@ -156,16 +161,16 @@ def _document(collection: str, doc_id: str, found: SourceContent, text: str, met
         content=text,
         content_hash=content_hash(text),
         metadata=encode_canonical_json(metadata),
-        source=found.key,
-        source_key=found.key,
+        source=source.key,
+        source_key=source.key,
         file_type="markdown",
-        last_modified=found.last_modified,
+        last_modified=source.last_modified,
         created_at=clock.now(),
         updated_at=clock.now(),
     )
 
 
-def _invalid(doc_id: str, wrong: list[str]) -> FrontMatterInvalid:
+def _build_invalid(doc_id: str, wrong: list[str]) -> FrontMatterInvalid:
     more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
     return FrontMatterInvalid(
         f"The front matter of {doc_id} is not as its type wants it: {wrong[0]}{more}.",

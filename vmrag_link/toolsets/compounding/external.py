@@ -1,10 +1,12 @@
-"""Other documentation of a project: files of the work tree that are indexed and never stored; and
-activating a project, which takes in all of its files.
+"""External documentation of a project, and the activation of a project, which reads all of its
+files.
 
-    .git/vmrag/external/<path hash>/views/<contents>-<format>/, segments/
+External documentation consists of files of the work tree that are indexed and never stored.
 
-An index is named by what it is of, so one that is there needs no look at what it holds. It is
-derived, and belongs to this work tree alone.
+.git/vmrag/external/<path hash>/views/<contents>-<format>/, segments/
+
+The name of an index is derived from its contents, so an existing index need not be read. It is
+derived data, and belongs to this work tree alone.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ FOLDER = "external"
 
 
 class ExternalDocs(NamedTuple):
-    """The files as they are now, as rows that an index is made of."""
+    """The current files as rows for an index."""
 
     ws: Workspace
     project: DocsProject
@@ -66,7 +68,7 @@ class ExternalDocs(NamedTuple):
 
     @property
     def contents(self) -> str:
-        """Equal for equal documents that are indexed alike."""
+        """A hash that is equal for equal documents with equal index settings."""
         what = encode_canonical_json([self.collection, [*self.found.values()]])
         return hashlib.sha256(what.encode()).hexdigest()[:40]
 
@@ -81,12 +83,12 @@ class ExternalDocs(NamedTuple):
     def read_documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Iterator[Document]:
-        wanted = [header.doc_id for header in self.read_headers(at, collection=collection, ids=ids)]
-        return (each for doc_id in wanted if (each := self.find_document(at, self.collection.name, doc_id)))
+        names = [header.doc_id for header in self.read_headers(at, collection=collection, ids=ids)]
+        return (document for doc_id in names if (document := self.find_document(at, self.collection.name, doc_id)))
 
     def find_document(self, _at: At, _collection: str, doc_id: str) -> Document | None:
-        """Raises `FileFailed` where the file is not any more what it was when it was listed."""
-        read = _read(self.ws, self.project, self.collection.name, doc_id)
+        """Return a document. Raises `FileFailed` if the file has changed since it was listed."""
+        read = _read_document(self.ws, self.project, self.collection.name, doc_id)
         if read.header != self.found[doc_id]:
             raise FileFailed(f"{doc_id} changed while it was read.", hint="Call again.", path=doc_id)
         return read
@@ -108,31 +110,33 @@ def find_nearest(
     least: float | None,
     limit: int,
 ) -> Found:
-    """The external documents nearest to a query.
+    """Return the external documents nearest to a query.
 
-    Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed`, `Embedding` errors.
+    Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed` and `Embedding` errors.
     """
     require_query(query)
-    wanted = Threshold(use, least, project.config.semantic_search.min_relevance_score)
+    threshold = Threshold(use, least, project.config.semantic_search.min_relevance_score)
     for last in (False, True):
         docs = ensure_index(ws, active, project)
-        found = _views(ws, project)
-        path = found.view_path(docs.contents)
+        views = _open_views(ws, project)
+        path = views.view_path(docs.contents)
         try:
             with (
-                found.lock_for_reading(path),
+                views.lock_for_reading(path),
                 contextlib.closing(Searcher(path, ws.models.load_for, ws.ranking)) as searcher,
             ):
-                matches = search.find_nearest(searcher, docs.collection.name, query, wanted)
+                matches = search.find_nearest(searcher, docs.collection.name, query, threshold)
         except IndexFailed:
-            if last or not found.remove_if_unused(path):
+            if last or not views.remove_if_unused(path):
                 raise
             continue
         rows = [
             NearDocument(
-                shown_path(project.external, each.doc_id), _read(ws, project, docs.collection.name, each.doc_id), each
+                shown_path(project.external, match.doc_id),
+                _read_document(ws, project, docs.collection.name, match.doc_id),
+                match,
             )
-            for each in matches.found[:limit]
+            for match in matches.found[:limit]
         ]
         total = len(matches.found)
         return Found(docs.collection, tuple(rows), total, matches.best, matches.least, find_origin(ws))
@@ -140,21 +144,21 @@ def find_nearest(
 
 
 def ensure_index(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
-    """Make the index of the files as they are now, if it is not there.
+    """Build the index of the current files if it is missing.
 
-    Raises `ExternalDocsMissing`, `FileFailed`, `Embedding` errors.
+    Raises `ExternalDocsMissing`, `FileFailed` and `Embedding` errors.
     """
     require_configured(project)
     with active.lock:
-        docs = _listed(ws, active, project)
-        found = _views(ws, project)
-        if found.find_problem(docs.contents):
-            _build(ws, docs, found)
+        docs = _list_documents(ws, active, project)
+        views = _open_views(ws, project)
+        if views.find_problem(docs.contents):
+            _build_index(ws, docs, views)
         return docs
 
 
 def require_configured(project: DocsProject) -> None:
-    """Raises `ExternalDocsMissing`, `FileFailed` where the folder is not there."""
+    """Raise `ExternalDocsMissing`, or `FileFailed` if the folder is missing."""
     if not project.external:
         raise ExternalDocsMissing(
             f"The project {project.name!r} names no other documentation.",
@@ -169,7 +173,7 @@ def require_configured(project: DocsProject) -> None:
         )
 
 
-def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
+def _list_documents(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
     stated = project.config.external_docs
     assert stated is not None  # noqa: S101  `require_configured` has looked
     files = folder.scan_folder(
@@ -182,70 +186,75 @@ def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> Exter
     collection = msgspec.structs.replace(
         collections.make_collection(name, model, CHUNKING, kind=EXTERNAL), created_at=""
     )
-    headers, skipped = active.external.read_headers(project, files, lambda doc_id: _read(ws, project, name, doc_id))
+    headers, skipped = active.external.read_headers(
+        project, files, lambda doc_id: _read_document(ws, project, name, doc_id)
+    )
     return ExternalDocs(ws, project, collection, headers, tuple(skipped))
 
 
-def _read(ws: Workspace, project: DocsProject, collection: str, doc_id: str) -> Document:
+def _read_document(ws: Workspace, project: DocsProject, collection: str, doc_id: str) -> Document:
     return documents.external_document(collection, doc_id, documents.read_source(ws, project.external_folder, doc_id))
 
 
 def index_file(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str) -> IndexedFile:
-    """Read one file again; the index of all is made anew where it is another one than before.
+    """Read one file again, and rebuild the index if the file has changed.
 
-    Raises as `bring`, and `DocumentMissing` for a file that the project's patterns leave out.
+    Raises the errors of `ensure_index`, and `DocumentMissing` for a file outside the project's
+    patterns.
     """
     before = active.external.find_header(doc_id)
     active.external.forget_file(doc_id)
     docs = ensure_index(ws, active, project)
     if doc_id not in docs.found:
-        why = next((each.reason for each in docs.skipped if each.path == doc_id), "the patterns leave it out")
+        why = next((skipped.reason for skipped in docs.skipped if skipped.path == doc_id), "the patterns leave it out")
         raise DocumentMissing(
             f"{doc_id} is none of the other documentation: {why}.",
             hint="external_docs.include_patterns in the project's configuration",
             path=doc_id,
         )
-    document = _read(ws, project, docs.collection.name, doc_id)
+    document = _read_document(ws, project, docs.collection.name, doc_id)
     chunks = len(chunks_of(ws, docs.collection, document))
     return IndexedFile(document, docs.collection, chunks, changed=before != document.header)
 
 
-def _views(ws: Workspace, project: DocsProject) -> Views:
+def _open_views(ws: Workspace, project: DocsProject) -> Views:
     root = ws.places.work_tree_folder / FOLDER / project.path_hash / "views"
     permissions.make_folder(root)
     return Views(root)
 
 
-def _build(ws: Workspace, docs: ExternalDocs, found: Views) -> None:
-    """From the index that was made last, where little has changed; then that one goes."""
-    found.remove_unfinished()
+def _build_index(ws: Workspace, docs: ExternalDocs, views: Views) -> None:
+    """Build from the newest index if little has changed, and then delete that index."""
+    views.remove_unfinished()
     indexer = Indexer(docs, ws.embedding_cache, ws.models.load_for, ws.progress)
-    with found.segments.pause_collection(), found.temporary_folder() as building:
-        for base in found.list_views()[:1]:
-            with contextlib.suppress(IndexFailed, MassDeletion), found.lock_for_reading(base.path):
-                _update(building, docs, indexer, found, base.path)
+    with views.segments.pause_collection(), views.temporary_folder() as building:
+        for base in views.list_views()[:1]:
+            with contextlib.suppress(IndexFailed, MassDeletion), views.lock_for_reading(base.path):
+                _update_index(building, docs, indexer, views, base.path)
                 break
         else:
-            _update(building, docs, indexer, found, None)
-        path = found.publish(building, docs.contents)
-    for each in found.list_newest_first():
-        if each != path:
-            found.remove_if_unused(each)
-    found.segments.remove_unfinished()
-    found.segments.collect_garbage([found.root])
+            _update_index(building, docs, indexer, views, None)
+        path = views.publish(building, docs.contents)
+    for view in views.list_newest_first():
+        if view != path:
+            views.remove_if_unused(view)
+    views.segments.remove_unfinished()
+    views.segments.collect_garbage([views.root])
 
 
-def _update(building: Path, docs: ExternalDocs, indexer: Indexer, found: Views, base: Path | None) -> None:
+def _update_index(building: Path, docs: ExternalDocs, indexer: Indexer, store: Views, base: Path | None) -> None:
     before, damaged = (views.read_view(base), find_damaged_segments(base)) if base else (None, {})
-    with Draft(found.segments.root, before, without=damaged.keys()) as draft:
+    with Draft(store.segments.root, before, without=damaged.keys()) as draft:
         indexer.update_index(draft, docs.contents, base=None)
         draft.clear_touched()
         draft.publish(building, revision=docs.contents)
 
 
 class TypeCount(Record, frozen=True, omit_defaults=True):
-    """How many documents of a type are mirrored. `schema`: `built-in`, the path of a custom type's
-    schema, or `none`. `custom` is there only where it is true.
+    """The number of mirrored documents of a type.
+
+    `schema` is `built-in`, the path of a custom type's schema, or `none`. `custom` is present only
+    if it is true.
     """
 
     name: str
@@ -257,8 +266,9 @@ class TypeCount(Record, frozen=True, omit_defaults=True):
 
 
 class Activated(Record, frozen=True):
-    """`differs`: why the branch that was named is not the one that is worked on, if so. `notes`:
-    what could not be done.
+    """An activated project.
+
+    `differs` is the reason why the named branch is not the current branch. `notes` are problems.
     """
 
     project: DocsProject
@@ -271,37 +281,39 @@ class Activated(Record, frozen=True):
 
 
 def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
-    """Take in all files of the project, its own and external ones. No branch is switched.
+    """Read all files of the project, its own and external ones. Does not switch branches.
 
-    Raises `AccessDenied`, `FileFailed`, `UsageInvalid`, `CollectionExists`, `Embedding` errors.
+    Raises `AccessDenied`, `FileFailed`, `UsageInvalid`, `CollectionExists` and `Embedding` errors.
     """
-    found = active.load_project(ws)
-    mirrored = mirror.mirror_changes(ws, active, found, now=True)
-    notes = [f"The configuration's {each!r} means nothing here." for each in found.unknown]
-    if found.external:
+    project = active.load_project(ws)
+    mirrored = mirror.mirror_changes(ws, active, project, now=True)
+    notes = [f"Unknown key in the configuration: {key!r}." for key in project.unknown]
+    if project.external:
         try:
-            ensure_index(ws, active, found)
+            ensure_index(ws, active, project)
         except (AccessDenied, FileFailed) as error:
             notes.append(f"The external documents are not indexed: {error.sentence}")
-    here = read_consistently(ws, lambda: find_origin(ws), index=False)
-    types, total = count_documents(ws, here.at, found)
-    return Activated(found, mirrored, types, total, here, _differs(ws, branch), tuple(notes))
+    origin = read_consistently(ws, lambda: find_origin(ws), index=False)
+    types, total = count_documents(ws, origin.at, project)
+    return Activated(project, mirrored, types, total, origin, _explain_difference(ws, branch), tuple(notes))
 
 
 def count_documents(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
-    """Of all types, those without documents too; and of all documents."""
+    """Return the number of documents of each type, including empty types, and of all documents."""
     mirrored = mirror.mirror_of(ws, at, found.name)
     headers = [*ws.engine.read_headers(at, collection=mirrored.name)] if mirrored else []
     held = Counter(str(parse_metadata(header).get("doc_type")) for header in headers)
     types = (
-        TypeCount(each.name, each.description, each.folder, each.shown, held[each.name], each.custom)
-        for each in found.types
+        TypeCount(
+            doc_type.name, doc_type.description, doc_type.folder, doc_type.shown, held[doc_type.name], doc_type.custom
+        )
+        for doc_type in found.types
     )
     return tuple(types), len(headers)
 
 
-def _differs(ws: Workspace, branch: str) -> str:
-    current, here = ws.read_trigger().branch, ws.find_kb_branch()
+def _explain_difference(ws: Workspace, branch: str) -> str:
+    current, kb_branch = ws.read_trigger().branch, ws.find_kb_branch()
     if branch != current:
         return (
             f"git's branch is {current!r}, not {branch!r}: documents are read and written there."
@@ -309,6 +321,8 @@ def _differs(ws: Workspace, branch: str) -> str:
             else (f"git's HEAD is detached, and not on {branch!r}: documents are read where it stands.")
         )
     named = ws.engine.find_branch(branch) if ws.engine.is_legal_branch_name(branch) else None
-    if named and here and named.name != here.name:
-        return f"The knowledge base's branch {branch!r} is another one than that of this git branch, {here.name!r}."
+    if named and kb_branch and named.name != kb_branch.name:
+        return (
+            f"The knowledge base's branch {branch!r} is another one than that of this git branch, {kb_branch.name!r}."
+        )
     return ""

@@ -1,6 +1,6 @@
-"""The Markdown files below a folder of the work tree, and what distinguishes a version of each.
+"""The Markdown files below a folder of the work tree, and stamps of their versions.
 
-A stranger may have made the folder: links are not followed, and only regular files count.
+The folder can be untrusted: links are not followed, and only regular files are read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUFFIX = ".md"
 
 
 class Stamp(NamedTuple):
-    """Differs between two versions of a file: nanoseconds of its time, bytes, inode."""
+    """Time in nanoseconds, size and inode. It differs between two versions of a file."""
 
     modified: int
     size: int
@@ -33,23 +33,23 @@ class Stamp(NamedTuple):
 
 
 class SkippedDoc(Record, frozen=True):
-    """A file that was left out, and why: the end of a sentence that begins with its path."""
+    """A skipped file, and the reason: the end of a sentence that begins with its path."""
 
     path: str
     reason: str
 
 
 class Files(NamedTuple):
-    """By path relative to the folder, sorted."""
+    """Files by path relative to the folder, sorted."""
 
     stamps: Mapping[str, Stamp]
     skipped: tuple[SkippedDoc, ...]
 
 
 class Patterns(Record, frozen=True):
-    """Which paths count: those that one of `include` matches and none of `exclude`.
+    """Patterns of paths. A path must match one of `include` and none of `exclude`.
 
-    `**` stands for any folders, `*` and `?` for what is between two slashes.
+    `**` stands for any folders, `*` and `?` for characters between two slashes.
     """
 
     include: tuple[str, ...] = (f"**/*{SUFFIX}",)
@@ -57,21 +57,21 @@ class Patterns(Record, frozen=True):
 
     def match_path(self, path: str) -> bool:
         parts = tuple(path.split("/"))
-        return any(_matches(_split(each), parts) for each in self.include) and not any(
-            _matches(_split(each), parts) for each in self.exclude
+        return any(_match_parts(_split_parts(pattern), parts) for pattern in self.include) and not any(
+            _match_parts(_split_parts(pattern), parts) for pattern in self.exclude
         )
 
 
 def scan_folder(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], set[Path]]) -> Files:
-    """Hidden files and folders are no documents, nor is what git ignores (`ignored` of paths): what
-    is taken is pushed. A folder that is not there is empty.
+    """Return the Markdown files below a folder; none for a missing folder.
 
-    Raises `AccessDenied` for a folder that git ignores, unless it tracks files there; `FileFailed`
-    for what cannot be read, `LimitExceeded` for more than `MOST_FILES` files.
+    Hidden files and folders are skipped, and files that git ignores (`ignored` of paths), because
+    documents are pushed. Raises `AccessDenied` for an ignored folder without tracked files,
+    `FileFailed` for unreadable files, and `LimitExceeded` for more than `MOST_FILES` files.
     """
     stamps: dict[str, Stamp] = {}
     skipped: list[SkippedDoc] = []
-    for path, entry in _entries(folder):
+    for path, entry in _list_entries(folder):
         if not patterns.match_path(path):
             continue
         if entry.is_symlink():
@@ -99,17 +99,17 @@ def scan_folder(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Pa
     skipped += [SkippedDoc(path, "is ignored by git") for path in stamps if folder / path in hidden]
     return Files(
         {path: stamps[path] for path in sorted(stamps) if folder / path not in hidden},
-        tuple(sorted(skipped, key=lambda each: each.path)),
+        tuple(sorted(skipped, key=lambda skipped_file: skipped_file.path)),
     )
 
 
-def _entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _list_entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     waiting = [""]
     while waiting:
         current = waiting.pop()
         try:
-            with os.scandir(folder / current) as found:
-                entries = list(found)
+            with os.scandir(folder / current) as listing:
+                entries = list(listing)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -128,8 +128,11 @@ def _entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 yield path, entry
 
 
-def _matches(pattern: Sequence[str], path: tuple[str, ...]) -> bool:
-    """Whether a path matches, part by part; costs at most parts times parts."""
+def _match_parts(pattern: Sequence[str], path: tuple[str, ...]) -> bool:
+    """Return whether a path matches, part by part.
+
+    The cost is at most the product of both numbers of parts.
+    """
     reached = {0}
     for part in pattern:
         if part == "**":
@@ -140,5 +143,5 @@ def _matches(pattern: Sequence[str], path: tuple[str, ...]) -> bool:
 
 
 @cache
-def _split(pattern: str) -> tuple[str, ...]:
-    return tuple(each for each in pattern.split("/") if each not in ("", "."))
+def _split_parts(pattern: str) -> tuple[str, ...]:
+    return tuple(part for part in pattern.split("/") if part not in ("", "."))

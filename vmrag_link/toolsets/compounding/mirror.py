@@ -1,5 +1,6 @@
-"""The rows that mirror a project's documents, brought to what the files say. The files are the
-source of truth: nothing here changes one.
+"""The rows that mirror the documents of a project.
+
+The files are the source of truth, and nothing in this module changes a file.
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ from vmrag_link.workspace.follow.follow_pin import read_consistently
 from vmrag_link.workspace.follow.provenance import find_origin
 
 DEBOUNCE_SECONDS = 0.5
-"""For which a folder that was looked at is not looked at again."""
+"""Minimum time between two scans of a folder."""
 
 CHUNKING = Chunking("headings", 1000, 0)
-"""Chunks as long as what a small model takes in at once."""
+"""Chunks as long as the input of a small model."""
 
 UNWRITABLE = (GitBusy, DriftError, LockError, PinError, EngineUnwritable)
-"""Why rows cannot be written now; those that are there go on answering."""
+"""Errors that prevent writing rows now. Existing rows still answer."""
 
 
 class Mirrored(Record, frozen=True):
-    """`skipped`: files that are no documents. `indexed`, `removed`: how many rows were changed.
+    """The result of an update.
 
-    `unwritten`: why rows do not follow the files yet; `pending`: why the index does not follow the
-    rows.
+    `skipped` are files that are not documents. `indexed` and `removed` are numbers of changed rows.
+    `unwritten` is the reason why the rows are not up to date, and `pending` the reason why the
+    index is not.
     """
 
     skipped: tuple[SkippedDoc, ...]
@@ -59,7 +61,7 @@ class Mirrored(Record, frozen=True):
 
 
 class IndexedFile(Record, frozen=True):
-    """A document as it was read just now; `changed`: whether it was another one before."""
+    """A document that was read again. `changed`: it differs from the version before."""
 
     document: Document
     collection: Collection
@@ -68,10 +70,10 @@ class IndexedFile(Record, frozen=True):
 
 
 class ActiveProject:
-    """The project that a process works with, and what it has seen of its files.
+    """The project that a process uses, and its known files.
 
-    `load` reads the configuration anew: a checkout may have changed it. Calls from several threads
-    wait for each other in `lock`. `read_only`: no rows are written.
+    `load_project` reads the configuration again, because a checkout can have changed it. Calls from
+    several threads wait for each other in `lock`. With `read_only`, no rows are written.
     """
 
     def __init__(self, config_path: str, *, read_only: bool = False) -> None:
@@ -84,118 +86,128 @@ class ActiveProject:
         """What rows and files were equal at."""
 
     def load_project(self, ws: Workspace) -> DocsProject:
-        """Raises as `project.load_project`."""
+        """Return the project. Raises the errors of `project.load_project`."""
         return project.load_project(ws.places, self.config_path)
 
-    def list_files(self, ws: Workspace, found: DocsProject, *, now: bool) -> Files:
-        """`now`: even if they were looked at a moment ago. After a checkout they are others."""
-        where = (found.docs_folder, ws.read_trigger())
+    def list_files(self, ws: Workspace, docs_project: DocsProject, *, now: bool) -> Files:
+        """Return the files of the project.
+
+        `now` scans the folder even if it was scanned a moment ago.
+        """
+        where = (docs_project.docs_folder, ws.read_trigger())
         if self._looked and not now:
-            at, there, files = self._looked
-            if there == where and time.monotonic() - at < DEBOUNCE_SECONDS:
+            at, scanned, files = self._looked
+            if scanned == where and time.monotonic() - at < DEBOUNCE_SECONDS:
                 return files
-        files = folder.scan_folder(found.docs_folder, Patterns(), Repositories(ws.places).find_hidden)
+        files = folder.scan_folder(docs_project.docs_folder, Patterns(), Repositories(ws.places).find_hidden)
         self._looked = (time.monotonic(), where, files)
         return files
 
     def forget_file(self, doc_id: str) -> None:
-        """One file is another one by now: it is read again, and the folder looked at."""
+        """Read a changed file again, and scan the folder."""
         self.own.forget_file(doc_id)
         self._looked = None
 
 
-def _document(ws: Workspace, found: DocsProject, doc_id: str) -> Document:
+def _read_document(ws: Workspace, found: DocsProject, doc_id: str) -> Document:
     return documents.project_document(found, doc_id, documents.read_source(ws, found.docs_folder, doc_id))
 
 
 def mirror_changes(ws: Workspace, active: ActiveProject, found: DocsProject, *, now: bool = False) -> Mirrored:
-    """Take in what has changed in the folder since the rows were written.
+    """Update the rows to the current files.
 
-    Where rows cannot be written now, they stay as they are, and `unwritten` says why. Raises
-    `FileFailed`, `CollectionExists`, `Embedding` errors: then nothing is stored.
+    If rows cannot be written now, they stay, and `unwritten` has the reason. Raises `FileFailed`,
+    `CollectionExists` and `Embedding` errors; then nothing is stored.
     """
     with active.lock:
         files = active.list_files(ws, found, now=now)
-        wanted, skipped = active.own.read_headers(found, files, lambda doc_id: _document(ws, found, doc_id))
+        headers, skipped = active.own.read_headers(found, files, lambda doc_id: _read_document(ws, found, doc_id))
         mirrored = Mirrored(tuple(skipped))
         at = read_consistently(ws, lambda: find_origin(ws).at, index=False)
         state = (found, dict(files.stamps), ws.engine.read_stamp(), ws.read_trigger(), at)
         if active.settled == state:
             return mirrored
-        if not _differences(ws, at, found, wanted):
+        if not _find_differences(ws, at, found, headers):
             active.settled = state
             return mirrored
         if active.read_only:
             return msgspec.structs.replace(mirrored, unwritten=_READ_ONLY)
         try:
-            done = writing.write_rows(ws, lambda place: _plan(ws, place, found, wanted), f"mirror {found.docs}")
+            result = writing.write_rows(
+                ws, lambda place: _plan_changes(ws, place, found, headers), f"mirror {found.docs}"
+            )
         except UNWRITABLE as why:
-            return msgspec.structs.replace(mirrored, unwritten=_unwritten(why))
-        return msgspec.structs.replace(done.report, skipped=mirrored.skipped, pending=done.pending)
+            return msgspec.structs.replace(mirrored, unwritten=_describe_unwritten(why))
+        return msgspec.structs.replace(result.report, skipped=mirrored.skipped, pending=result.pending)
 
 
 _READ_ONLY = "Files of the project have changed, and a server that is read-only does not take them in."
 
 
-def _unwritten(why: VmragError) -> str:
+def _describe_unwritten(why: VmragError) -> str:
     return f"Changed files of the project could not be taken in: {why.sentence}"
 
 
-def _differences(ws: Workspace, at: At, found: DocsProject, wanted: Mapping[str, DocumentHeader]) -> set[str]:
-    """The documents that are not mirrored as they are."""
-    there = {header.doc_id: header for header in ws.engine.read_headers(at, collection=found.collection)}
-    return {doc_id for doc_id in there.keys() | wanted.keys() if there.get(doc_id) != wanted.get(doc_id)}
+def _find_differences(ws: Workspace, at: At, found: DocsProject, headers: Mapping[str, DocumentHeader]) -> set[str]:
+    """Return the documents whose rows differ from their files."""
+    stored = {header.doc_id: header for header in ws.engine.read_headers(at, collection=found.collection)}
+    return {doc_id for doc_id in stored.keys() | headers.keys() if stored.get(doc_id) != headers.get(doc_id)}
 
 
-def _plan(ws: Workspace, at: At, found: DocsProject, wanted: Mapping[str, DocumentHeader]) -> Planned[Mirrored]:
-    differing = sorted(_differences(ws, at, found, wanted))
-    put = [put_row(ws, at, _document(ws, found, doc_id)) for doc_id in differing if doc_id in wanted]
-    gone = [doc_id for doc_id in differing if doc_id not in wanted]
+def _plan_changes(
+    ws: Workspace, at: At, found: DocsProject, headers: Mapping[str, DocumentHeader]
+) -> Planned[Mirrored]:
+    differing = sorted(_find_differences(ws, at, found, headers))
+    put = [put_row(ws, at, _read_document(ws, found, doc_id)) for doc_id in differing if doc_id in headers]
+    gone = [doc_id for doc_id in differing if doc_id not in headers]
     return Planned(build_write(ws, at, found, put, gone), Mirrored((), len(put), len(gone)))
 
 
 def put_row(ws: Workspace, at: At, new: Document) -> Document:
-    """A new version of a document, which keeps the time at which it was first mirrored."""
+    """Return a new version of a document, with the time at which it was first mirrored."""
     before = ws.engine.find_document(at, *new.key)
     return msgspec.structs.replace(new, created_at=before.created_at) if before else new
 
 
 def build_write(ws: Workspace, at: At, found: DocsProject, put: list[Document], gone: list[str]) -> Write:
-    """What to store, embedded already. Raises `CollectionExists`, `Embedding` errors."""
-    there = mirror_of(ws, at, found.name)
-    collection = there or _new(ws, found)
+    """Return the write with embedded documents.
+
+    Raises `CollectionExists` and `Embedding` errors.
+    """
+    existing = mirror_of(ws, at, found.name)
+    collection = existing or _build_collection(ws, found)
     ws.create_indexer().embed_documents(collection, put)
     return Write(
-        put_collections=[] if there or not put else [collection],
+        put_collections=[] if existing or not put else [collection],
         put_documents=put,
         remove_documents=[(collection.name, doc_id) for doc_id in gone],
     )
 
 
 def mirror_of(ws: Workspace, at: At, name: str) -> Collection | None:
-    """The collection that mirrors a project. Raises `CollectionExists` for one of another kind."""
-    wanted = project.collection_of(name)
-    found = collections.find_exact(ws, at, wanted)
-    if found and found.kind != COMPOUNDING:
+    """Return the collection that mirrors a project. Raises `CollectionExists` for another kind."""
+    collection_name = project.collection_of(name)
+    collection = collections.find_exact(ws, at, collection_name)
+    if collection and collection.kind != COMPOUNDING:
         raise CollectionExists(
-            f"There is a collection {wanted!r} already, and it mirrors no project.",
+            f"There is a collection {collection_name!r} already, and it mirrors no project.",
             hint="Rename it (chroma_modify_collection), or give the project another project_name.",
-            collection_name=wanted,
-            kind=found.kind,
+            collection_name=collection_name,
+            kind=collection.kind,
         )
-    return found
+    return collection
 
 
-def _new(ws: Workspace, found: DocsProject) -> Collection:
+def _build_collection(ws: Workspace, found: DocsProject) -> Collection:
     model = ws.models.load_named(ws.config.embedding.model)
     return collections.make_collection(found.collection, model, CHUNKING, kind=COMPOUNDING)
 
 
 def index_file(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> WriteResult[IndexedFile]:
-    """Read one file again and mirror it, whatever is known of it.
+    """Read one file again and mirror it, even if it has not changed.
 
-    Raises `AccessDenied` for one that git ignores, `FileFailed`, one of `documents.REFUSALS`, and
-    as `write_rows`: nothing is stored.
+    Raises `AccessDenied` for a file that git ignores, `FileFailed`, one of `documents.REFUSALS`,
+    and the errors of `write_rows`; then nothing is stored.
     """
     path = found.docs_folder / doc_id
     refuse_ignored(ws.places, [path], hint=f"If it is to be shared: git add --force {quoted(path)}")
@@ -203,15 +215,15 @@ def index_file(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id:
         active.forget_file(doc_id)
 
         def plan(at: At) -> Planned[IndexedFile]:
-            new = put_row(ws, at, _document(ws, found, doc_id))
-            collection = mirror_of(ws, at, found.name) or _new(ws, found)
-            changed = not _same(ws, at, new)
+            new = put_row(ws, at, _read_document(ws, found, doc_id))
+            collection = mirror_of(ws, at, found.name) or _build_collection(ws, found)
+            changed = not _is_same(ws, at, new)
             report = IndexedFile(new, collection, len(chunks_of(ws, collection, new)), changed)
             return Planned(build_write(ws, at, found, [new], []) if changed else None, report)
 
         return writing.write_rows(ws, plan, f"mirror {doc_id}")
 
 
-def _same(ws: Workspace, at: At, new: Document) -> bool:
-    there = next(ws.engine.read_headers(at, collection=new.collection, ids=[new.doc_id]), None)
-    return there == new.header
+def _is_same(ws: Workspace, at: At, new: Document) -> bool:
+    stored = next(ws.engine.read_headers(at, collection=new.collection, ids=[new.doc_id]), None)
+    return stored == new.header

@@ -1,6 +1,6 @@
-"""A project whose documents are files: where they lie, of which types, in which collection.
+"""A project whose documents are files: their folder, their types and their collection.
 
-Its configuration file comes with the code: it is a stranger's.
+The configuration file is part of the code, so it can be untrusted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Name = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9-]{0,99}\Z")]
 
 
 class RetrievalConfig(Record, frozen=True):
-    """For answers. Without `min_relevance_score` the embedding model's own counts."""
+    """Settings for answers. Default of `min_relevance_score`: the embedding model's own."""
 
     min_relevance_score: Score | None = None
     max_results: Count = USUAL_RESULTS
@@ -53,7 +53,7 @@ class LinkConfig(Record, frozen=True):
 
 
 class ExternalConfig(Record, frozen=True):
-    """Other documentation in the same work tree; patterns are relative to `path`."""
+    """External documentation in the same work tree. Patterns are relative to `path`."""
 
     path: str
     include_patterns: Texts = ("**/*.md",)
@@ -61,7 +61,10 @@ class ExternalConfig(Record, frozen=True):
 
 
 class DocTypeConfig(Record, frozen=True):
-    """`schema_file`: JSON Schema, in YAML or JSON; relative to the configuration file."""
+    """A type.
+
+    `schema_file` is a JSON Schema in YAML or JSON, relative to the configuration file.
+    """
 
     name: Name
     folder: str
@@ -70,7 +73,10 @@ class DocTypeConfig(Record, frozen=True):
 
 
 class ProjectConfig(Record, frozen=True):
-    """`docs_path`: where the documents lie, if not where the folder's own name says."""
+    """The configuration.
+
+    `docs_path` is the folder of the documents, if its name is not the default.
+    """
 
     project_name: Name
     retrieval: RetrievalConfig = RetrievalConfig()
@@ -83,36 +89,39 @@ class ProjectConfig(Record, frozen=True):
 
 
 class ReadConfig(Record, frozen=True):
-    """`unknown`: keys that mean nothing here."""
+    """A configuration that was read. `unknown` are unknown keys."""
 
     config: ProjectConfig
     unknown: tuple[str, ...]
 
 
 def read_config(path: Path) -> ReadConfig:
-    """Raises `FileFailed`, and `UsageInvalid` for what is no configuration."""
+    """Read a configuration file.
+
+    Raises `FileFailed`, and `UsageInvalid` for an invalid configuration.
+    """
     text = file_text(path, MAX_BYTES)
     try:
-        found = parse_user_json(text)
-        config = msgspec.convert(found, type=ProjectConfig)
+        values = parse_user_json(text)
+        config = msgspec.convert(values, type=ProjectConfig)
     except msgspec.ValidationError as error:
         raise build_invalid(path, str(error)) from None
     except ValueError as error:
         raise build_invalid(path, f"it {error}") from None
-    return ReadConfig(config, tuple(_unknown(found, ProjectConfig, "")))
+    return ReadConfig(config, tuple(_list_unknown(values, ProjectConfig, "")))
 
 
 def file_text(path: Path, most: int) -> str:
-    """The text of a small regular file. Raises `FileFailed`."""
+    """Return the text of a small regular file. Raises `FileFailed`."""
     try:
         data = read_regular(path, most + 1)
         if len(data) > most:
-            raise _unreadable(path, f"it has more than {most:,} bytes")
+            raise _build_unreadable(path, f"it has more than {most:,} bytes")
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
+        raise _build_unreadable(path, error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
-        raise _unreadable(path, f"it is not UTF-8 (byte {error.start})") from None
+        raise _build_unreadable(path, f"it is not UTF-8 (byte {error.start})") from None
 
 
 def build_invalid(path: Path, why: str) -> UsageInvalid:
@@ -125,20 +134,20 @@ def build_invalid(path: Path, why: str) -> UsageInvalid:
     )
 
 
-def _unreadable(path: Path, why: str) -> FileFailed:
+def _build_unreadable(path: Path, why: str) -> FileFailed:
     name = terminal_text.escape_line(str(path))
     return FileFailed(f"{name} cannot be read: {why}.", hint=f"ls -la {quoted(path)}", path=name)
 
 
-def _unknown(found: Mapping[str, Any], record: type[Record], where: str) -> Iterator[str]:
-    """The keys of a valid configuration that its records have no field for."""
+def _list_unknown(values: Mapping[str, Any], record: type[Record], where: str) -> Iterator[str]:
+    """Yield the keys of a valid configuration for which its records have no field."""
     fields = {field.name: field.type for field in msgspec.structs.fields(record)}
-    for key, value in found.items():
+    for key, value in values.items():
         if key not in fields and not re.match(r"[$_]", key):  # `$schema`, and what people comment out
             yield f"{where}{key}"
-        inner = next((each for each in (fields.get(key), *get_args(fields.get(key))) if _is_record(each)), None)
+        inner = next((part for part in (fields.get(key), *get_args(fields.get(key))) if _is_record(part)), None)
         if inner and isinstance(value, dict):
-            yield from _unknown(value, inner, f"{where}{key}.")
+            yield from _list_unknown(value, inner, f"{where}{key}.")
 
 
 def _is_record(kind: Any) -> bool:
@@ -146,14 +155,15 @@ def _is_record(kind: Any) -> bool:
 
 
 CONFIG = ".csharp-compounding-docs/config.json"
-"""Where clients keep a project's configuration, below its root."""
+"""Path of the configuration below the root of a project, as clients expect it."""
 
 
 class DocsProject(Record, frozen=True):
-    """`root`: absolute, through no link; `docs`: the documents' folder, relative to it.
+    """A project.
 
-    `external`: that of other documentation, likewise; empty without. `unknown`: keys of the
-    configuration that mean nothing here.
+    `root` is absolute and without links. `docs` is the folder of the documents, and `external` is
+    the folder of external documentation or empty; both are relative to `root`. `unknown` are
+    unknown keys of the configuration.
     """
 
     config_path: str
@@ -175,7 +185,7 @@ class DocsProject(Record, frozen=True):
 
     @property
     def path_hash(self) -> str:
-        """Of the root on this machine."""
+        """Hash of the root's path on this machine."""
         return hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
 
     @property
@@ -187,15 +197,15 @@ class DocsProject(Record, frozen=True):
         return Path(self.root, self.external)
 
     def type_named(self, name: str) -> DocType | None:
-        return next((each for each in self.types if each.name == name), None)
+        return next((doc_type for doc_type in self.types if doc_type.name == name), None)
 
     def type_of_folder(self, doc_id: str) -> DocType | None:
-        """The type whose folder a document lies in; of several the innermost."""
-        within = [each for each in self.types if doc_id.startswith(f"{each.folder}/")]
-        return max(within, key=lambda each: len(each.folder), default=None)
+        """Return the type of a document's folder; of nested folders, the innermost."""
+        within = [doc_type for doc_type in self.types if doc_id.startswith(f"{doc_type.folder}/")]
+        return max(within, key=lambda doc_type: len(doc_type.folder), default=None)
 
     def require_types(self, names: Sequence[str] | None) -> list[str]:
-        """Raises `DocTypeInvalid`."""
+        """Raise `DocTypeInvalid` for an unknown type."""
         for name in names or ():
             if self.type_named(name) is None:
                 raise unknown_type(self.types, name)
@@ -207,31 +217,31 @@ def collection_of(project: str) -> str:
 
 
 def unknown_type(types: Sequence[DocType], name: str) -> DocTypeInvalid:
-    known = [each.name for each in types]
+    names = [doc_type.name for doc_type in types]
     shown = terminal_text.escape_line(repr(name[:80]))
     return DocTypeInvalid(
         f"The project has no documents of the type {shown}.",
-        hint=f"There are: {', '.join(known)}. Others come from custom_doc_types in the project's configuration.",
+        hint=f"There are: {', '.join(names)}. Others come from custom_doc_types in the project's configuration.",
         doc_type=name[:80],
-        doc_types=known,
+        doc_types=names,
     )
 
 
 def load_project(places: Places, config_path: str) -> DocsProject:
-    """The project of a configuration file in the work tree.
+    """Return the project of a configuration file in the work tree.
 
-    Raises `AccessDenied` for one outside of it, `FileFailed`, `UsageInvalid`.
+    Raises `AccessDenied` for a file outside the work tree, `FileFailed` and `UsageInvalid`.
     """
-    path = _config(places, config_path)
-    found = read_config(path)
-    config, root, folder = found.config, path.parent.parent, path.parent.name
-    docs = _inside(root, config.docs_path or folder.removeprefix("."), path, "docs_path")
-    external = _external(root, found.config, path)
-    types = (*BUILT_IN, *_custom(path, root, config))
-    return DocsProject(str(path), str(root), docs, external, config, types, found.unknown)
+    path = _locate_config(places, config_path)
+    loaded = read_config(path)
+    config, root, folder = loaded.config, path.parent.parent, path.parent.name
+    docs = _require_inside(root, config.docs_path or folder.removeprefix("."), path, "docs_path")
+    external = _locate_external(root, loaded.config, path)
+    types = (*BUILT_IN, *_read_custom_types(path, root, config))
+    return DocsProject(str(path), str(root), docs, external, config, types, loaded.unknown)
 
 
-def _config(places: Places, given: str) -> Path:
+def _locate_config(places: Places, given: str) -> Path:
     top = os.path.realpath(places.top)
     path = Path(os.path.normpath(given)) if "\0" not in given else Path()
     if not path.is_absolute():
@@ -241,7 +251,7 @@ def _config(places: Places, given: str) -> Path:
             parameter="config_path",
         )
     real = Path(os.path.realpath(path.parent), path.name)
-    git = any(real.is_relative_to(os.path.realpath(each)) for each in (places.git_dir, places.common))
+    git = any(real.is_relative_to(os.path.realpath(folder)) for folder in (places.git_dir, places.common))
     if git or not real.parent.parent.is_relative_to(top) or real.parent == Path(top):
         raise AccessDenied(
             f"{terminal_text.escape_line(str(path))} was not read: a project's configuration lies in a folder of the work tree.",
@@ -251,19 +261,19 @@ def _config(places: Places, given: str) -> Path:
     return real
 
 
-def _external(root: Path, config: ProjectConfig, path: Path) -> str:
-    """The folder of other documentation, relative to the root. Raises `UsageInvalid`."""
+def _locate_external(root: Path, config: ProjectConfig, path: Path) -> str:
+    """Return the folder of external documentation, relative to the root. Raises `UsageInvalid`."""
     stated = config.external_docs
     if stated is None:
         return ""
     for pattern in (*stated.include_patterns, *stated.exclude_patterns):
         if pattern.startswith("/") or ".." in pattern.split("/") or "\\" in pattern:
             raise build_invalid(path, f"the pattern {pattern!r} leads out of external_docs.path")
-    return _inside(root, stated.path, path, "external_docs.path")
+    return _require_inside(root, stated.path, path, "external_docs.path")
 
 
-def _inside(root: Path, given: str, config: Path, what: str) -> str:
-    """A folder or file below the root, as a relative path. Raises `UsageInvalid`."""
+def _require_inside(root: Path, given: str, config: Path, what: str) -> str:
+    """Return a folder or file below the root as a relative path. Raises `UsageInvalid`."""
     path = PurePosixPath(given)
     parts = [part for part in path.parts if part != "."]
     flawed = (
@@ -281,22 +291,22 @@ def _inside(root: Path, given: str, config: Path, what: str) -> str:
     return "/".join(parts)
 
 
-def _custom(path: Path, root: Path, config: ProjectConfig) -> list[DocType]:
-    found: dict[str, DocType] = {}
-    for each in config.custom_doc_types:
-        if each.name in found or any(each.name == known.name for known in BUILT_IN):
-            raise build_invalid(path, f"there are two types named {each.name!r}")
-        folder = _inside(root, each.folder, path, f"the folder of {each.name}")
-        schema = _schema(path, root, each.schema_file) if each.schema_file else ""
-        shown = each.schema_file or "none"
-        found[each.name] = DocType(each.name, each.description, folder, schema, shown, custom=True)
-    return [*found.values()]
+def _read_custom_types(path: Path, root: Path, config: ProjectConfig) -> list[DocType]:
+    custom_types: dict[str, DocType] = {}
+    for custom in config.custom_doc_types:
+        if custom.name in custom_types or any(custom.name == built_in.name for built_in in BUILT_IN):
+            raise build_invalid(path, f"there are two types named {custom.name!r}")
+        folder = _require_inside(root, custom.folder, path, f"the folder of {custom.name}")
+        schema = _read_schema(path, root, custom.schema_file) if custom.schema_file else ""
+        shown = custom.schema_file or "none"
+        custom_types[custom.name] = DocType(custom.name, custom.description, folder, schema, shown, custom=True)
+    return [*custom_types.values()]
 
 
-def _schema(path: Path, root: Path, given: str) -> str:
-    """The schema in a file, whose path is relative to the configuration's folder."""
+def _read_schema(path: Path, root: Path, given: str) -> str:
+    """Return the schema of a file whose path is relative to the configuration's folder."""
     within = path.parent.relative_to(root).as_posix()
-    file = root / _inside(root, f"{within}/{given}", path, "schema_file")
+    file = root / _require_inside(root, f"{within}/{given}", path, "schema_file")
     text = file_text(file, doc_types.MAX_SCHEMA_BYTES)
     try:
         return doc_types.read_schema(text, is_json=file.suffix.lower() == ".json")

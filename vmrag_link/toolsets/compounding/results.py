@@ -1,4 +1,4 @@
-"""Results of the tools for a project's documents, which are files of the work tree."""
+"""Results of the tools for the documents of a project."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ class DocTypeCount(DerivedRecord, frozen=True):
 
 
 class ActivateProjectResult(ToolResult, frozen=True):
-    """`path_hash`: of the project's root on this machine. `indexed`, `removed`: how many documents
-    this call took in and out. `skipped`: files that are no documents, and why.
+    """An activated project.
+
+    `path_hash` is the hash of the root's path on this machine. `indexed` and `removed` count the
+    documents that this call added and removed. `skipped` are files that are not documents, with
+    reasons.
     """
 
     status: Literal["activated"]
@@ -40,7 +43,7 @@ class ActivateProjectResult(ToolResult, frozen=True):
 
 
 class AnswerSource(Record, frozen=True):
-    """A document that the answer cites as `[citation]`; `excerpt`: of its nearest passage."""
+    """A document that the answer cites as `[citation]`. `excerpt` is from its nearest passage."""
 
     path: str
     title: str
@@ -52,7 +55,7 @@ class AnswerSource(Record, frozen=True):
 
 
 class AnswerLink(Record, frozen=True):
-    """A document that `linked_from` refers to, directly or through others."""
+    """A document that `linked_from` refers to, directly or through other documents."""
 
     path: str
     title: str
@@ -61,7 +64,7 @@ class AnswerLink(Record, frozen=True):
 
 
 class RagQueryExternalResult(ToolResult, frozen=True):
-    """`model`: the language model that wrote the answer, if one did."""
+    """An answer. `model` is the language model that wrote it, if any."""
 
     answer: str
     sources: list[AnswerSource]
@@ -71,7 +74,7 @@ class RagQueryExternalResult(ToolResult, frozen=True):
 
 
 class RagQueryResult(ToolResult, frozen=True):
-    """`model`: the language model that wrote the answer, if one did."""
+    """An answer. `model` is the language model that wrote it, if any."""
 
     answer: str
     sources: list[AnswerSource]
@@ -81,7 +84,7 @@ class RagQueryResult(ToolResult, frozen=True):
 
 
 class BestChunk(Record, frozen=True):
-    """`header_path`: the headings that it stands under, with ` > ` between them."""
+    """A chunk. `header_path` has the headings above it, with ` > ` between them."""
 
     header_path: str
     excerpt: str
@@ -96,7 +99,7 @@ class ExternalHit(Record, frozen=True):
 
 
 class SemanticHit(ExternalHit, frozen=True):
-    """`date`: as the front matter has it, else null."""
+    """A document. `date` is the date of its front matter, or null."""
 
     doc_type: str
     date: str | None
@@ -105,14 +108,20 @@ class SemanticHit(ExternalHit, frozen=True):
 
 
 class SemanticSearchResult(ToolResult, frozen=True):
-    """Best first, one entry a document; `total_matches` before `limit`."""
+    """One entry for each document, best first.
+
+    `total_matches` also counts matches above `limit`.
+    """
 
     results: list[SemanticHit]
     total_matches: int
 
 
 class SearchExternalDocsResult(ToolResult, frozen=True):
-    """Best first, one entry a document; `total_matches` before `limit`."""
+    """One entry for each document, best first.
+
+    `total_matches` also counts matches above `limit`.
+    """
 
     results: list[ExternalHit]
     total_matches: int
@@ -120,7 +129,7 @@ class SearchExternalDocsResult(ToolResult, frozen=True):
 
 
 class IndexDocumentResult(ToolResult, frozen=True):
-    """`changed`: whether the document was another one before."""
+    """An indexed document. `changed`: it differs from the version before."""
 
     status: Literal["indexed"]
     path: str
@@ -134,8 +143,10 @@ class ListDocTypesResult(ToolResult, frozen=True):
 
 
 class DeleteDocumentsResult(ToolResult, frozen=True):
-    """`would_delete_…`: in a preview alone, with the same numbers. `per_branch`: each with its
-    `commit`, where it got one.
+    """A removal.
+
+    A preview has `would_delete_…` with the same numbers. `per_branch` has the `commit` of each
+    branch, if one was made.
     """
 
     status: Literal["deleted", "preview"]
@@ -151,7 +162,7 @@ class DeleteDocumentsResult(ToolResult, frozen=True):
 
 
 class UpdatePromotionLevelResult(ToolResult, frozen=True):
-    """`document_path` is relative to the project's documents."""
+    """A changed level. `document_path` is relative to the documents of the project."""
 
     status: Literal["updated"]
     document_path: str

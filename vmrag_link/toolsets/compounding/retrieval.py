@@ -1,5 +1,5 @@
-"""What an answer is made of: the documents nearest to a query, the critical ones, and those that
-they link to, by Markdown links and `related_docs`. All are read at one moment.
+"""The documents for an answer: the nearest to a query, the critical ones, and documents that they
+link to by Markdown links and `related_docs`. All are read at one moment.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Relevance = Annotated[float | None, Meta(description="lowest relevance; default:
 
 
 class AnswerRequest(Record, frozen=True):
-    """`include_critical`: whether critical documents come first, near or not."""
+    """A question. With `include_critical`, critical documents come first, near or not."""
 
     query: Question
     doc_types: DocTypes = ()
@@ -77,41 +77,42 @@ class SearchRequest(Record, frozen=True):
 
 
 def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Found:
-    """The documents nearest to a query. Raises `UsageInvalid`, `DocTypeInvalid`, and as
-    `Searcher.search`.
+    """Return the documents nearest to a query.
+
+    Raises `UsageInvalid`, `DocTypeInvalid`, and the errors of `Searcher.search`.
     """
     require_query(request.query)
     where = search.filter_of(project.require_types(request.doc_types), request.promotion_levels)
     config = project.config.semantic_search
-    wanted = Threshold(SearchPurpose.SEARCH, request.min_relevance_score, config.min_relevance_score)
+    threshold = Threshold(SearchPurpose.SEARCH, request.min_relevance_score, config.min_relevance_score)
     most = config.default_limit if request.limit is None else request.limit
 
     def look(searcher: Searcher, view: View) -> Found:
-        near = search.find_nearest(searcher, project.collection, request.query, wanted, where)
+        near = search.find_nearest(searcher, project.collection, request.query, threshold, where)
         collection = searcher.find_collection(project.collection)
         shown = [
             NearDocument(
                 shown_path(project.docs, row.doc_id),
                 row,
-                each,
-                headings=search.place_of(ws, collection, row, each.chunk),
+                match,
+                headings=search.place_of(ws, collection, row, match.chunk),
             )
-            for each in near.found[:most]
-            if collection and (row := ws.engine.find_document(view.at, project.collection, each.doc_id))
+            for match in near.found[:most]
+            if collection and (row := ws.engine.find_document(view.at, project.collection, match.doc_id))
         ]
         return Found(collection, tuple(shown), len(near.found), near.best, near.least, find_view_origin(ws, view))
 
     return search_index(ws, look, files=False)
 
 
-def retrieve_documents(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Found:
-    """Raises as `semantic`."""
-    require_query(wanted.query)
-    types = project.require_types(wanted.doc_types)
+def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerRequest) -> Found:
+    """Return the documents for an answer. Raises the errors of `search_semantic`."""
+    require_query(request.query)
+    types = project.require_types(request.doc_types)
     config = project.config.retrieval
-    least = Threshold(SearchPurpose.ANSWER, wanted.min_relevance_score, config.min_relevance_score)
-    most = config.max_results if wanted.max_sources is None else wanted.max_sources
-    levels = LEVELS[LEVELS.index(wanted.min_promotion_level) :] if wanted.min_promotion_level != LEVELS[0] else ()
+    least = Threshold(SearchPurpose.ANSWER, request.min_relevance_score, config.min_relevance_score)
+    most = config.max_results if request.max_sources is None else request.max_sources
+    levels = LEVELS[LEVELS.index(request.min_promotion_level) :] if request.min_promotion_level != LEVELS[0] else ()
 
     def look(searcher: Searcher, view: View) -> Found:
         @cache
@@ -120,21 +121,21 @@ def retrieve_documents(ws: Workspace, project: DocsProject, wanted: AnswerReques
 
         def near(levels: Sequence[str], from_: Threshold) -> Matches:
             return search.find_nearest(
-                searcher, project.collection, wanted.query, from_, search.filter_of(types, levels)
+                searcher, project.collection, request.query, from_, search.filter_of(types, levels)
             )
 
-        critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).found if wanted.include_critical else ()
+        critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).found if request.include_critical else ()
         first = critical[: config.max_critical_docs]
         matches = near(levels, least)
-        others = [each for each in matches.found if each not in first][:most]
-        chosen: list[tuple[Match, IncludedAs]] = [(each, "critical") for each in first]
-        chosen += [(each, "match") for each in others]
+        others = [match for match in matches.found if match not in first][:most]
+        chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in first]
+        chosen += [(match, "match") for match in others]
         sources = [
-            NearDocument(shown_path(project.docs, row.doc_id), row, each, kind)
-            for each, kind in chosen
-            if (row := document(each.doc_id))
+            NearDocument(shown_path(project.docs, row.doc_id), row, match, kind)
+            for match, kind in chosen
+            if (row := document(match.doc_id))
         ]
-        known = (
+        known_ids = (
             {header.doc_id for header in ws.engine.read_headers(view.at, collection=project.collection)}
             if sources
             else ()
@@ -142,12 +143,12 @@ def retrieve_documents(ws: Workspace, project: DocsProject, wanted: AnswerReques
         followed = follow_links(
             [source.document.doc_id for source in sources],
             document,
-            known,
+            known_ids,
             docs=project.docs,
             depth=project.config.link_resolution.max_depth,
             most=config.max_linked_docs,
         )
-        linked = [LinkedDocument(row, each.linked_from) for each in followed if (row := document(each.doc_id))]
+        linked = [LinkedDocument(row, link.linked_from) for link in followed if (row := document(link.doc_id))]
         return Found(
             searcher.find_collection(project.collection),
             tuple(sources),
@@ -161,11 +162,10 @@ def retrieve_documents(ws: Workspace, project: DocsProject, wanted: AnswerReques
     return search_index(ws, look, files=False)
 
 
-def of_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: int, least: float | None) -> Found:
-    """The documents of these collections (none: of all) that are nearest to a query, with files of
-    sources.
+def search_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: int, least: float | None) -> Found:
+    """Return the documents of these collections, or of all, that are nearest to a query.
 
-    Raises `CollectionMissing`, and as `semantic`.
+    Files of sources are included. Raises `CollectionMissing` and the errors of `search_semantic`.
     """
     require_query(query)
 
@@ -175,13 +175,13 @@ def of_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: 
             if name not in held:
                 require_readable(view, name, held)
                 raise no_collection(name, held)
-        found = [
+        matches_by_name = [
             (name, search.find_nearest(searcher, name, query, Threshold(SearchPurpose.ANSWER, least)))
             for name in names or held
         ]
         ranked = sorted(
-            ((name, match) for name, matches in found for match in matches.found),
-            key=lambda each: (-each[1].score, each[0], each[1].doc_id),
+            ((name, match) for name, matches in matches_by_name for match in matches.found),
+            key=lambda pair: (-pair[1].score, pair[0], pair[1].doc_id),
         )
         files = IndexedRows(view.sources.folder) if view.sources else None
         derived = frozenset(collection.name for collection in files.list_collections(view.at)) if files else frozenset()
@@ -190,10 +190,10 @@ def of_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: 
             for name, match in ranked[:sources]
             if (row := (files if files and name in derived else ws.engine).find_document(view.at, name, match.doc_id))
         ]
-        best = max((matches.best for _, matches in found if matches.best is not None), default=None)
-        asked = min((matches.least for _, matches in found), default=least or 0.0)
+        best = max((matches.best for _, matches in matches_by_name if matches.best is not None), default=None)
+        lowest = min((matches.least for _, matches in matches_by_name), default=least or 0.0)
         first = searcher.find_collection(rows[0].document.collection) if rows else None
-        return Found(first, tuple(rows), len(ranked), best, asked, find_view_origin(ws, view))
+        return Found(first, tuple(rows), len(ranked), best, lowest, find_view_origin(ws, view))
 
     return search_index(ws, look)
 
@@ -202,11 +202,11 @@ _TARGET = re.compile(
     r"\]\([ \t]{0,8}<?([^()\s<>]{1,500})|^ {0,3}\[[^\]\n]{1,200}\]:[ \t]{1,8}<?([^\s<>]{1,500})", re.MULTILINE
 )
 MOST_TARGETS = 500
-"""Of one document."""
+"""Maximum number of links of one document."""
 
 
 class Linked(Record, frozen=True):
-    """A document that is linked from another one."""
+    """A document that another document links to."""
 
     doc_id: str
     linked_from: str
@@ -215,56 +215,57 @@ class Linked(Record, frozen=True):
 def follow_links(
     start: Sequence[str],
     document: Callable[[str], Document | None],
-    known: Container[str],
+    known_ids: Container[str],
     *,
     docs: str,
     depth: int,
     most: int,
 ) -> list[Linked]:
-    """The documents that are reached from others by links, nearest first, each once.
+    """Return the documents that others reach by links, nearest first, without duplicates.
 
-    `document` gives one by id, `known` are all ids; `docs`: the documents' folder.
+    `document` returns a document by id, `known_ids` are all ids, and `docs` is the folder of the
+    documents.
     """
-    found: list[Linked] = []
+    links: list[Linked] = []
     seen, layer = {*start}, [*start]
     for _ in range(depth):
         following = []
         for source in layer:
-            here = document(source)
-            for target in list_references(here, known, docs=docs) if here else ():
+            source_document = document(source)
+            for target in list_references(source_document, known_ids, docs=docs) if source_document else ():
                 if target in seen:
                     continue
-                if len(found) == most:
-                    return found
+                if len(links) == most:
+                    return links
                 seen.add(target)
                 following.append(target)
-                found.append(Linked(target, source))
+                links.append(Linked(target, source))
         layer = following
-    return found
+    return links
 
 
-def list_references(document: Document, known: Container[str], *, docs: str) -> list[str]:
-    """The ids of the documents that it refers to, in its order, those of `related_docs` first."""
-    found: dict[str, None] = {}
-    for text in _texts(document):
-        target = _resolved(text, document.doc_id, known, docs)
+def list_references(document: Document, known_ids: Container[str], *, docs: str) -> list[str]:
+    """Return the ids of the linked documents in their order, first the `related_docs`."""
+    references: dict[str, None] = {}
+    for text in _list_texts(document):
+        target = _resolve_link(text, document.doc_id, known_ids, docs)
         if target and target != document.doc_id:
-            found[target] = None
-    return [*found]
+            references[target] = None
+    return [*references]
 
 
-def _texts(document: Document) -> Iterator[str]:
+def _list_texts(document: Document) -> Iterator[str]:
     related = parse_metadata(document).get("related_docs")
     listed = [related] if isinstance(related, str) else related if isinstance(related, list) else []
-    yield from (each for each in listed[:MOST_TARGETS] if isinstance(each, str))
+    yield from (text for text in listed[:MOST_TARGETS] if isinstance(text, str))
     for number, match in enumerate(_TARGET.finditer(document.content)):
         if number == MOST_TARGETS:
             return
         yield match[1] or match[2]
 
 
-def _resolved(text: str, source: str, known: Container[str], docs: str) -> str | None:
-    """The document that is meant, from beside its source, from the folder, or from the root."""
+def _resolve_link(text: str, source: str, known_ids: Container[str], docs: str) -> str | None:
+    """Return the id of a linked document, relative to its source, the folder or the root."""
     path = unquote(re.split(r"[#?]", text, maxsplit=1)[0])
     if not path or "://" in path:
         return None
@@ -272,8 +273,8 @@ def _resolved(text: str, source: str, known: Container[str], docs: str) -> str |
     candidates = [] if path.startswith("/") else [posixpath.join(posixpath.dirname(source), path)]
     candidates += [bare, bare.removeprefix("./").removeprefix(f"{docs}/")]
     for candidate in candidates:
-        found = posixpath.normpath(candidate)
-        for name in (found, f"{found}.md"):
-            if name in known:
+        normal = posixpath.normpath(candidate)
+        for name in (normal, f"{normal}.md"):
+            if name in known_ids:
                 return name
     return None

@@ -1,4 +1,4 @@
-"""A project's documents nearest to a query: one entry a document, by its best chunk."""
+"""Search for a project's documents: one entry for each document, with its best chunk."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from vmrag_link.workspace.documents.document_selection import chunks_of
 from vmrag_link.workspace.follow.provenance import AnswerOrigin
 
 FIRST = 1000
-"""Chunks that are looked at before all of them are."""
+"""Number of chunks in the first search. If it is not enough, the second search covers
+all chunks.
+"""
 
 ALL = 10_000_000
 EXCERPT = 300
 ANY = -1.0
-"""Less than any similarity."""
+"""A score below any similarity."""
 
 
 class Match(Record, frozen=True):
-    """A document and its best chunk; `score`: the similarity of that, 0 to 1."""
+    """A document and its best chunk. `score` is the chunk's similarity, from 0 to 1."""
 
     doc_id: str
     score: float
@@ -41,9 +43,10 @@ IncludedAs = Literal["match", "critical"]
 
 
 class NearDocument(Record, frozen=True):
-    """A document near a text. `path`: how people know it. `file`: the file of the work tree that
-    the document is; empty where it is stored. `headings`: those that the best chunk stands under,
-    where they are asked for.
+    """A document near a text.
+
+    `path` is its name for people. `file` is its file in the work tree; empty for a stored document.
+    `headings` are the headings above the best chunk, if they are requested.
     """
 
     path: str
@@ -60,8 +63,11 @@ class LinkedDocument(Record, frozen=True):
 
 
 class Found(Record, frozen=True):
-    """`documents`: the first of the `total` that are near enough, and what they link to. `best`,
-    `least`: as of `Matches`. `collection`: that of the first; None without one.
+    """The result of a search.
+
+    `documents` are the first of the `total` matching documents, and the documents that they link
+    to. `best` and `least` are as in `Matches`. `collection` is the collection of the first
+    document.
     """
 
     collection: Collection | None
@@ -78,7 +84,10 @@ def shown_path(folder: str, doc_id: str) -> str:
 
 
 class Matches(Record, frozen=True):
-    """Those of at least `least`, best first. `best`: the highest score; None: of nothing."""
+    """Matches with at least the score `least`, best first.
+
+    `best` is the highest score; None without any.
+    """
 
     found: tuple[Match, ...]
     best: float | None
@@ -86,7 +95,7 @@ class Matches(Record, frozen=True):
 
 
 class Threshold(Record, frozen=True):
-    """What decides from which score on a document counts."""
+    """The values that determine the minimum score."""
 
     use: SearchPurpose
     given: float | None = None
@@ -94,34 +103,39 @@ class Threshold(Record, frozen=True):
 
 
 def find_nearest(
-    searcher: Searcher, collection: str, text: str, wanted: Threshold, where: Mapping[str, Any] | None = None
+    searcher: Searcher, collection: str, text: str, threshold: Threshold, where: Mapping[str, Any] | None = None
 ) -> Matches:
-    """The documents of a collection that an index may hold. Raises as `Searcher.search`."""
+    """Return the documents of a collection, which the index may lack.
+
+    Raises as `Searcher.search` does.
+    """
     held = searcher.find_collection(collection)
     function = held.embedding_function if held else ""
-    least = choose_threshold(wanted.use, function, given=wanted.given, configured=wanted.configured)
+    least = choose_threshold(threshold.use, function, given=threshold.given, configured=threshold.configured)
     if held is None:
         return Matches((), None, least)
     for k in (FIRST, ALL):
-        asked = Query(text, (collection,), k, Mode.VECTOR, where)
-        near = searcher.find_nearest(asked)
+        query = Query(text, (collection,), k, Mode.VECTOR, where)
+        near = searcher.find_nearest(query)
         if len(near) < k or near[-1].similarity < least:
             break
     best: dict[str, Match] = {}
-    for each in near:  # the best first
-        hit = each.hit
-        best.setdefault(hit.doc_id, Match(hit.doc_id, each.similarity, hit.chunk, hit.text))
-    found = sorted((each for each in best.values() if each.score >= least), key=lambda each: (-each.score, each.doc_id))
-    return Matches(tuple(found), near[0].similarity if near else None, least)
+    for near_hit in near:  # the best first
+        hit = near_hit.hit
+        best.setdefault(hit.doc_id, Match(hit.doc_id, near_hit.similarity, hit.chunk, hit.text))
+    ranked = sorted(
+        (match for match in best.values() if match.score >= least), key=lambda match: (-match.score, match.doc_id)
+    )
+    return Matches(tuple(ranked), near[0].similarity if near else None, least)
 
 
 def filter_of(types: Sequence[str], levels: Sequence[str]) -> dict[str, Any] | None:
-    """What metadata must be; None for anything."""
-    parts = [{key: {"$in": [*each]}} for key, each in (("doc_type", types), ("promotion_level", levels)) if each]
+    """Return the conditions on metadata; None for no conditions."""
+    parts = [{key: {"$in": [*values]}} for key, values in (("doc_type", types), ("promotion_level", levels)) if values]
     return {"$and": parts} if parts[1:] else parts[0] if parts else None
 
 
 def place_of(ws: Workspace, collection: Collection, document: Document, chunk: int) -> str:
-    """The headings that a chunk stands under."""
+    """Return the headings above a chunk."""
     pieces = chunks_of(ws, collection, document)
     return read_header_paths(document).find_passage_path(pieces[chunk].start) if chunk < len(pieces) else ""

@@ -1,4 +1,6 @@
-"""Documents of a project that are files of the work tree: activate, search, ask, promote."""
+"""Tools for documents of a project that are files of the work tree: activate, search,
+ask, promote.
+"""
 
 from __future__ import annotations
 
@@ -32,27 +34,27 @@ def activate_project(
     search. Indexes changed files. Call it first.
     """
     active = ActiveProject(config_path, read_only=call.read_only)
-    done = external.activate_project(call.ws, active, branch_name)
+    result = external.activate_project(call.ws, active, branch_name)
     call.state.toolset_values[__package__] = active
-    call.set_origin(done.standing)
-    _warn_pending(call, done.mirrored)
-    if done.differs:
-        call.warn("BRANCH_DIFFERS", done.differs)
-    for note in done.notes:
+    call.set_origin(result.standing)
+    _warn_pending(call, result.mirrored)
+    if result.differs:
+        call.warn("BRANCH_DIFFERS", result.differs)
+    for note in result.notes:
         call.warn("IGNORED_SETTING", note)
-    skipped = f"; {plural(len(done.mirrored.skipped), 'file')} skipped" if done.mirrored.skipped else ""
+    skipped = f"; {plural(len(result.mirrored.skipped), 'file')} skipped" if result.mirrored.skipped else ""
     return results.ActivateProjectResult(
         status="activated",
-        project_name=done.project.name,
+        project_name=result.project.name,
         branch_name=branch_name,
-        path_hash=done.project.path_hash,
-        doc_types=[results.DocTypeCount.from_report(each) for each in done.types],
-        total_docs=done.total,
-        skipped=list(done.mirrored.skipped),
-        indexed=done.mirrored.indexed,
-        removed=done.mirrored.removed,
-        dolt_branch=done.standing.kb.branch,
-        message=f"{done.project.name!r} is active, with {plural(done.total, 'document')}{skipped}.",
+        path_hash=result.project.path_hash,
+        doc_types=[results.DocTypeCount.from_report(count) for count in result.types],
+        total_docs=result.total,
+        skipped=list(result.mirrored.skipped),
+        indexed=result.mirrored.indexed,
+        removed=result.mirrored.removed,
+        dolt_branch=result.standing.kb.branch,
+        message=f"{result.project.name!r} is active, with {plural(result.total, 'document')}{skipped}.",
     )
 
 
@@ -62,25 +64,25 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
     """Answer a question from the project's documents, with citations. Without a language model,
     the answer quotes the nearest sentences.
     """
-    project = _project(call)
-    done = ask.answer_question(call.ws, project, request)
-    call.set_origin(done.found.standing)
-    _warn(call, done)
+    project = _load_project(call)
+    answered = ask.answer_question(call.ws, project, request)
+    call.set_origin(answered.found.standing)
+    _warn_answer(call, answered)
     return results.RagQueryResult(
-        answer=done.answer.text,
-        sources=_sources(done),
+        answer=answered.answer.text,
+        sources=_list_sources(answered),
         linked_docs=[
             results.AnswerLink(
-                search.shown_path(project.docs, each.document.doc_id),
-                each.document.title,
-                len(each.document.content),
-                search.shown_path(project.docs, each.linked_from),
+                search.shown_path(project.docs, linked.document.doc_id),
+                linked.document.title,
+                len(linked.document.content),
+                search.shown_path(project.docs, linked.linked_from),
             )
-            for each in done.found.linked
+            for linked in answered.found.linked
         ],
-        synthesis=done.answer.synthesis,
-        model=done.answer.model,
-        message=_answer_sentence(done),
+        synthesis=answered.answer.synthesis,
+        model=answered.answer.model,
+        message=_describe_answer(answered),
     )
 
 
@@ -88,10 +90,10 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
 @fields_as_keywords
 def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearchResult:
     """Find the project's documents that are nearest to a text, one result for each document."""
-    found = retrieval.search_semantic(call.ws, _project(call), request)
-    call.set_origin(found.standing)
+    result = retrieval.search_semantic(call.ws, _load_project(call), request)
+    call.set_origin(result.standing)
     hits = []
-    for document in found.documents:
+    for document in result.documents:
         metadata = parse_metadata(document.document)
         date = metadata.get("date")
         hits.append(
@@ -108,18 +110,20 @@ def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearc
             )
         )
     return results.SemanticSearchResult(
-        results=hits, total_matches=found.total, message=_counted(call, found.total, found.best, found.least)
+        results=hits,
+        total_matches=result.total,
+        message=_count_documents(call, result.total, result.best, result.least),
     )
 
 
 @tool("WO", idempotent=True)
 def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
     """Index one file of the project again, even if it did not change."""
-    active, project = _active(call)
+    active, project = _update_active(call)
     place = ask.find_file(project, path)
     if place.external:
-        done = external.index_file(call.ws, active, project, place.doc_id)
-        chunks, changed, model = done.chunks, done.changed, done.collection
+        result = external.index_file(call.ws, active, project, place.doc_id)
+        chunks, changed, model = result.chunks, result.changed, result.collection
     else:
         landed = mirror.index_file(call.ws, active, project, place.doc_id)
         call.warn_pending(landed.pending)
@@ -138,7 +142,7 @@ def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
 @tool("R", title="List document types")
 def list_doc_types(call: Call) -> results.ListDocTypesResult:
     """List the types of the project's documents with folders and numbers of documents."""
-    project = _project(call)
+    project = _load_project(call)
     types, total = external.count_documents(call.ws, call.find_origin().at, project)
     return results.ListDocTypesResult(
         doc_types=list(types), message=f"{plural(len(types), 'type')}, {plural(total, 'document')}."
@@ -150,12 +154,12 @@ def search_external_docs(
     call: Call, *, query: QueryText, limit: Limit = None, min_relevance_score: Relevance = None
 ) -> results.SearchExternalDocsResult:
     """Find files of the project's external documentation that are nearest to a text."""
-    active, project = _active(call)
+    active, project = _update_active(call)
     most = project.config.semantic_search.default_limit if limit is None else limit
-    found = external.find_nearest(
+    result = external.find_nearest(
         call.ws, active, project, query, use=SearchPurpose.EXTERNAL, least=min_relevance_score, limit=most
     )
-    call.set_origin(found.standing)
+    call.set_origin(result.standing)
     return results.SearchExternalDocsResult(
         results=[
             results.ExternalHit(
@@ -165,11 +169,11 @@ def search_external_docs(
                 len(document.document.content),
                 document.match.score,
             )
-            for document in found.documents
+            for document in result.documents
         ],
-        total_matches=found.total,
+        total_matches=result.total,
         external_docs_path=f"./{project.external}",
-        message=_counted(call, found.total, found.best, found.least),
+        message=_count_documents(call, result.total, result.best, result.least),
     )
 
 
@@ -178,17 +182,17 @@ def rag_query_external(
     call: Call, *, query: QueryText, max_sources: Sources = None, min_relevance_score: Relevance = None
 ) -> results.RagQueryExternalResult:
     """Answer a question from the project's external documentation, with citations."""
-    active, project = _active(call)
-    done = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
-    call.set_origin(done.found.standing)
-    _warn(call, done)
+    active, project = _update_active(call)
+    answered = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
+    call.set_origin(answered.found.standing)
+    _warn_answer(call, answered)
     return results.RagQueryExternalResult(
-        answer=done.answer.text,
-        sources=_sources(done),
+        answer=answered.answer.text,
+        sources=_list_sources(answered),
         external_docs_path=f"./{project.external}",
-        synthesis=done.answer.synthesis,
-        model=done.answer.model,
-        message=_answer_sentence(done),
+        synthesis=answered.answer.synthesis,
+        model=answered.answer.model,
+        message=_describe_answer(answered),
     )
 
 
@@ -202,10 +206,10 @@ def delete_documents(
     dry_run: Annotated[bool, Given("only count the documents")] = False,
 ) -> results.DeleteDocumentsResult:
     """Delete all stored documents of a project, on one branch or on all. Its files stay."""
-    project = _required(call).load_project(call.ws)
+    project = _require_active(call).load_project(call.ws)
     matches = path_hash in (None, project.path_hash)
-    done = changes.remove_mirrored(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
-    shown = done if matches else changes.Removed(())
+    removal = changes.remove_mirrored(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
+    shown = removal if matches else changes.Removed(())
     call.warn_pending(shown.pending)
     would = {"would_delete_count": shown.documents, "would_delete_chunks": shown.chunks} if dry_run else {}
     back = (
@@ -233,7 +237,7 @@ def update_promotion_level(
     call: Call, *, document_path: Path, promotion_level: Annotated[Level, Given("new level")]
 ) -> results.UpdatePromotionLevelResult:
     """Set the promotion level of a document, in its file and in the index."""
-    active, project = _active(call)
+    active, project = _update_active(call)
     place = ask.find_file(project, document_path)
     if place.external:
         raise ExternalDocsNotPromotable(
@@ -241,31 +245,31 @@ def update_promotion_level(
             hint="Write a document of the project that refers to it, and promote that.",
             path=document_path,
         )
-    done = changes.promote_document(call.ws, active, project, place.doc_id, promotion_level)
-    call.warn_pending(done.pending)
-    said = f"is {promotion_level} now; commit the file with git" if done.changed else f"is {promotion_level} already"
+    result = changes.promote_document(call.ws, active, project, place.doc_id, promotion_level)
+    call.warn_pending(result.pending)
+    said = f"is {promotion_level} now; commit the file with git" if result.changed else f"is {promotion_level} already"
     return results.UpdatePromotionLevelResult(
         status="updated",
         document_path=place.doc_id,
-        previous_level=done.previous,
+        previous_level=result.previous,
         new_level=promotion_level,
         message=f"{place.doc_id} {said}.",
     )
 
 
-def _active(call: Call) -> tuple[ActiveProject, DocsProject]:
-    """The project that is active, its documents as the files are now.
+def _update_active(call: Call) -> tuple[ActiveProject, DocsProject]:
+    """Return the active project after its rows were updated.
 
-    Raises `ProjectInactive`, and as `mirror.mirror_changes`.
+    Raises `ProjectInactive`, and the errors of `mirror.mirror_changes`.
     """
-    active = _required(call)
+    active = _require_active(call)
     project = active.load_project(call.ws)
     _warn_pending(call, mirror.mirror_changes(call.ws, active, project))
     return active, project
 
 
-def _required(call: Call) -> ActiveProject:
-    """Raises `ProjectInactive`."""
+def _require_active(call: Call) -> ActiveProject:
+    """Return the active project. Raises `ProjectInactive`."""
     active = call.state.toolset_values.get(__package__)
     if not isinstance(active, ActiveProject):
         raise ProjectInactive(
@@ -281,11 +285,11 @@ def _warn_pending(call: Call, mirrored: Mirrored) -> None:
         call.warn("FILES_PENDING", mirrored.unwritten)
 
 
-def _project(call: Call) -> DocsProject:
-    return _active(call)[1]
+def _load_project(call: Call) -> DocsProject:
+    return _update_active(call)[1]
 
 
-def _sources(done: Answered) -> list[results.AnswerSource]:
+def _list_sources(answered: Answered) -> list[results.AnswerSource]:
     return [
         results.AnswerSource(
             path=document.path,
@@ -296,16 +300,16 @@ def _sources(done: Answered) -> list[results.AnswerSource]:
             excerpt=document.match.excerpt,
             included_as=document.included_as,
         )
-        for number, document in enumerate(done.found.documents, start=1)
+        for number, document in enumerate(answered.found.documents, start=1)
     ]
 
 
-def _warn(call: Call, done: Answered) -> None:
-    if done.answer.synthesis == "none":
-        _warn_below(call, done.found.best, done.found.least)
-    elif done.answer.failure:
-        call.warn("LLM_ERROR", done.answer.failure)
-    elif done.answer.synthesis == "extractive":
+def _warn_answer(call: Call, answered: Answered) -> None:
+    if answered.answer.synthesis == "none":
+        _warn_below(call, answered.found.best, answered.found.least)
+    elif answered.answer.failure:
+        call.warn("LLM_ERROR", answered.answer.failure)
+    elif answered.answer.synthesis == "extractive":
         call.warn("LLM_NOT_CONFIGURED", "No language model is configured: llm.provider in git config, with llm.model.")
 
 
@@ -314,12 +318,12 @@ def _warn_below(call: Call, best: float | None, least: float) -> None:
         call.warn("BELOW_THRESHOLD", f"The best score is {best}; min_relevance_score is {least}.")
 
 
-def _counted(call: Call, total: int, best: float | None, least: float) -> str:
+def _count_documents(call: Call, total: int, best: float | None, least: float) -> str:
     if not total:
         _warn_below(call, best, least)
     return f"{plural(total, 'document')} with a score of {least} or more."
 
 
-def _answer_sentence(done: Answered) -> str:
-    count = len(done.found.documents)
+def _describe_answer(answered: Answered) -> str:
+    count = len(answered.found.documents)
     return f"Answered from {plural(count, 'document')}." if count else "No document is near enough."
