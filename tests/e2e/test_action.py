@@ -425,7 +425,7 @@ def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
 
 @pytest.mark.hooks("on")
 def test_ids_and_branches_of_strangers_are_text(ci):
-    """The stand-in fails for any command other than those of the steps."""
+    """The fake fails for any command other than those of the steps."""
     ci.ada.git("switch", "-q", "-c", "`id`$(touch${IFS}pwned);error-##x")
     ci.ada.put("::error::id ##[group] <b>&`id`.md", "::set-output name=x::y\n##[error]z\n", collection="handbook")
     ci.ada.vmrag("commit", "-m", "::error::commit\n##[error]message")

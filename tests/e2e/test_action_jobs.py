@@ -6,8 +6,8 @@ The expected results are written from docs/action.md and docs/pull-requests.md.
 The ids name two variants. `stand-ins`: git does the checkout, and no foreign programs run.
 `programs`: actions/checkout, actions/cache and actions/setup-python themselves, if
 VMRAG_TEST_ACTIONS names a folder with them (`tests/support/actions_programs.py`); otherwise
-skipped. In both GitHub is a stand-in: its events, its API, its host and its cache. `proven`: the
-test that shows the same in more detail; with stand-ins such a job runs in a long run only.
+skipped. In both GitHub is simulated: its events, its API, its host and its cache. `proven`: the
+test that shows the same in more detail; without the programs such a job runs in a long run only.
 
 The recipes for other hosts are in `test_ci_recipes.py`, knowledge on a branch is in
 `test_knowledge_on_a_branch.py`, and two jobs at once and kills are in the tests of each mode.

@@ -203,7 +203,7 @@ def test_pull_request_is_updated_on_its_own_and_by_hand(event, ci, api):
         comparison = events.pull_request(ci.tip, hub.git("rev-parse", "topic"), source=OWN)
         comparison["pull_request"]["head"]["ref"] = "topic"
         result = ci.run(event, comparison, **given)
-        assert api.requests == []
+        assert api.methods == []
     assert (result.passed, result.outputs["updated"]) == (True, "1")
     assert merged_by_the_host(hub, "topic") == ""
 
@@ -222,7 +222,7 @@ def test_other_events_have_nothing_to_update(event, ci, api):
     assert (result.passed, result.outputs["updated"], result.outputs["linked"]) == (True, "0", "0")
     assert result.log.count("has nothing to do on ") == 2
     assert refs(hub) == before
-    assert api.requests == []
+    assert api.methods == []
 
 
 def test_of_two_runs_at_once_one_updates_and_the_other_sees_it_done(ci, api, tmp_path):
@@ -252,7 +252,7 @@ def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
     api.listed.append(one | {"number": 300, "state": "closed"})
     github = GitHub(api.url, api.repository, TOKEN)
     assert [request.number for request in github.list_pull_requests(base="main")] == list(range(1, 202))
-    assert api.requests == ["GET"] * 3
+    assert api.methods == ["GET"] * 3
     assert github.list_pull_requests(base="release") == github.list_pull_requests(head="elsewhere") == []
     assert len(github.list_pull_requests(head="topic")) == 201
     with pytest.raises(AuthenticationFailed) as caught:

@@ -60,7 +60,7 @@ def test_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do(ci, api):
     assert (result.outputs["documents-changed"], result.outputs["report-path"]) == ("1", "")
     refs_without_the_queue = [line for line in hub.git("for-each-ref").splitlines() if "queue" not in line]
     assert refs_without_the_queue == refs.splitlines()
-    assert api.requests == []
+    assert api.methods == []
 
 
 def test_squashed_group_that_drops_knowledge_fails(ci, api):

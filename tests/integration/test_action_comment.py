@@ -110,7 +110,7 @@ EDIT = r"/issues/comments/\d+"
 
 @pytest.mark.parametrize("status", [500, 502, 503])
 def test_comment_that_was_made_and_not_confirmed_is_not_made_twice(api, status):
-    api.troubles.append(Trouble("POST", ADD, status, done=True))
+    api.troubles.append(Trouble("POST", ADD, status, takes_effect=True))
     assert settle(api) == "unchanged"
     assert api.ours(7) == [TOLD]
     api.troubles.append(Trouble("POST", ADD, status))

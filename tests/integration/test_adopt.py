@@ -173,7 +173,7 @@ def pin_of(revision: str) -> bytes:
     return pins.format_pin(Pin("git:", "topic", revision, DATE))
 
 
-# -- accepted revisions -----------------------------------------------------------------------------
+# -- accepted revisions ----------------------------------------------------------------------------
 
 
 def test_adopt_makes_pins_of_a_fork_reachable_at_the_base(world):

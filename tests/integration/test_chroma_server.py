@@ -1,6 +1,6 @@
 """A team's Chroma server: uploads, downloads, and which servers may be contacted.
 
-The server is a real `chroma run`; the embedding service stands in for a paid one.
+The server is a real `chroma run`; the embedding service simulates a paid one.
 """
 
 from __future__ import annotations

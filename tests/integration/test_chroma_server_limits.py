@@ -1,6 +1,6 @@
 """The limits of Chroma Cloud, for which the tests have no account.
 
-The stand-in is a real `chroma run` behind a proxy that rejects requests which the cloud rejects
+The fake is a real `chroma run` behind a proxy that rejects requests which the cloud rejects
 according to Chroma's documentation. It shows that requests stay within these numbers, but not how
 the cloud itself answers.
 """

@@ -85,7 +85,7 @@ def test_pin_that_is_committed_is_the_one_that_answers_here(project):
 @pytest.mark.parametrize("kind", COMMITS)
 @pytest.mark.sample(2)
 def test_code_can_be_committed_beside_an_unstaged_pin(coded, kind):
-    """For each form of git's commit the pin in it is the earlier one, except with -a, which stages
+    """For each form of `git commit` the pin in it is the earlier one, except with -a, which stages
     it.
     """
     pinned = coded.git("show", "HEAD:.dolt-version")

@@ -106,14 +106,14 @@ class _Killed(BaseException):
 
 def test_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_server, tmp_path, monkeypatch):
     """After every statement that changes something."""
-    run, left = ServerSession.run_statement, 0
+    run, remaining = ServerSession.run_statement, 0
 
     def counted(session, statement):
-        nonlocal left
+        nonlocal remaining
         rows = run(session, statement)
         if statement.startswith(("CREATE", "CALL", "INSERT", "SET GLOBAL")):
-            left -= 1
-            if left == 0:
+            remaining -= 1
+            if remaining == 0:
                 session.close()
                 raise _Killed
         return rows
@@ -124,13 +124,13 @@ def test_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_serve
         number += 1
         folder = tmp_path / f"kb{number}"
         access = dolt_server.access(database_for(folder))
-        left = number
+        remaining = number
         try:
             create(folder, access)
             killed = False
         except _Killed:
             assert not DoltEngine.exists(folder)
-            left = 0
+            remaining = 0
             engine = create(folder, access)
             assert [(branch.name, branch.dirty) for branch in engine.list_branches()] == [(ROOT_BRANCH, False)]
             assert len(list(engine.log(root(engine)))) == 2

@@ -1,4 +1,4 @@
-"""Calls of GitHub's REST API, against a local stand-in."""
+"""Calls of GitHub's REST API, against a local fake."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_pull_request_is_opened_once_and_found_afterwards(api):
     assert client(api).ensure_pull_request(WANTED) == (40, False)
     assert client(api).ensure_pull_request(WANTED._replace(base="main")) == (41, True)
     assert [pull["base"] for pull in api.pulls] == ["release;`id`", "main"]
-    assert api.requests == ["GET", "POST", "GET", "GET", "POST"]
+    assert api.methods == ["GET", "POST", "GET", "GET", "POST"]
 
 
 def test_one_that_somebody_opened_at_the_same_time_is_found(api):

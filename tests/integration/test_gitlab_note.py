@@ -1,4 +1,4 @@
-"""The report as a note on a GitLab merge request, against a local stand-in of its API."""
+"""The report as a note on a GitLab merge request, against a local fake of its API."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_it_is_found_by_its_author_and_its_first_line_on_whatever_page(api):
         f"Who writes {MARKER} about us?\n{MARKER}",
         f"{MARKER}\nwas changed",
     ]
-    assert api.requests == ["GET"] * 4 + ["PUT"]
+    assert api.methods == ["GET"] * 4 + ["PUT"]
 
 
 def test_of_two_that_jobs_wrote_at_once_one_stays(api):
@@ -86,7 +86,7 @@ def test_refusal_says_which_token_is_needed_and_never_the_token(api, environ, er
         settle(api, **environ)
     assert "scope api" in refused.value.hint
     assert "glpat" not in str(refused.value.to_dict())
-    assert len(api.requests) <= 2
+    assert len(api.methods) <= 2
 
 
 def test_token_that_may_only_read_writes_nothing(api):
@@ -115,7 +115,7 @@ def test_wait_that_outlasts_the_job_is_an_error_at_once(api):
     api.fails = [("GET", 429, {"Retry-After": "86400"})]
     with pytest.raises(RemoteUnreachable):
         settle(api)
-    assert api.requests == ["GET"]
+    assert api.methods == ["GET"]
 
 
 def test_token_follows_no_redirection(api):
@@ -123,7 +123,7 @@ def test_token_follows_no_redirection(api):
         api.fails = [("GET", 302, {"Location": f"{elsewhere.url}/user"})]
         with pytest.raises(RemoteRejected, match="302"):
             settle(api)
-        assert not elsewhere.requests
+        assert not elsewhere.methods
 
 
 def test_invalid_or_missing_answers_of_gitlab_raise_unreachable(api, monkeypatch):
@@ -148,7 +148,7 @@ def test_invalid_or_missing_answers_of_gitlab_raise_unreachable(api, monkeypatch
 def test_token_goes_nowhere_else(api, environ):
     with pytest.raises(UsageInvalid):
         settle(api, **environ)
-    assert not api.requests
+    assert not api.methods
 
 
 def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):

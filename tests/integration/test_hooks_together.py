@@ -299,7 +299,7 @@ def test_husky_4_takes_ours_for_somebody_s_and_its_own_are_known_again(repo, pla
 
 
 def dvc(hooks, log, *, name="{hook}"):
-    """Write the hooks of `dvc install`; a recorder stands in for dvc."""
+    """Write the hooks of `dvc install`; a recorder replaces dvc."""
     program = log.folder / "bin" / "dvc"
     program.write_text(f'#!/bin/sh\necho "dvc $2 <$(cat)>" >>"{log.path}"\n')
     program.chmod(0o755)

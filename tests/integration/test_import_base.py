@@ -412,7 +412,7 @@ def test_file_stored_through_a_link_is_not_stored_again(pages: Project) -> None:
     assert "docs/guide/a.md" not in ids(pages)
 
 
-# -- recorded values that are untrusted -------------------------------------------------------------
+# -- recorded values that are untrusted ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recorded", ["/", "/etc", "../other", "docs/../..", "docs/", "./docs", "do\ncs", "d" * 300])

@@ -237,9 +237,9 @@ def test_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
     ada.git("commit", "-q", "-m", "Tidy up")
     report = ada.ask("verify", "--pull-request", "main", "HEAD", code=1)["findings"]
     assert ("error", "KNOWLEDGE_DROPPED") in {(finding["level"], finding["code"]) for finding in report}
-    (told,) = [result for result in report if result["code"] == "LOSS_ACCEPTED"]
-    assert "Eve <e@x.org>" in told["message"]
-    assert f"This has no effect on revisions that exist: {kept[:12]}" in told["message"]
+    (accepted,) = [result for result in report if result["code"] == "LOSS_ACCEPTED"]
+    assert "Eve <e@x.org>" in accepted["message"]
+    assert f"This has no effect on revisions that exist: {kept[:12]}" in accepted["message"]
     assert ("error", "KNOWLEDGE_DROPPED") in verified(ada, f"{before}..HEAD", code=1)
 
 

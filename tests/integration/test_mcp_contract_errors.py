@@ -50,8 +50,8 @@ STRANGERS = ("REMOTE_NOT_TRUSTED", "ACCESS_DENIED")
 
 REFUSED: dict[str, list[Expected]] = {}
 """All calls that fail, by the state in which they are made."""
-for each in (refusal for name in TOOLS for refusal in refusals(name)):
-    REFUSED.setdefault(each.given, []).append(each)
+for _refusal in (refusal for name in TOOLS for refusal in refusals(name)):
+    REFUSED.setdefault(_refusal.given, []).append(_refusal)
 
 
 def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any], bool]:
@@ -230,7 +230,7 @@ def test_commit_reports_unpinned_revision_after_concurrent_switch(world, name, m
     assert tools("dolt_status")["link"]["state"] == "in_sync"
 
 
-# -- invalid tool names -------------------------------------------------------------------------------
+# -- invalid tool names ----------------------------------------------------------------------------
 
 
 def refused(chosen: ToolChoice, name: str) -> dict[str, Any]:

@@ -357,7 +357,7 @@ def test_subscriber_hears_nothing_while_nothing_changes(project):
     assert not any(isinstance(message, types.ResourceUpdatedNotification) for message in heard)
 
 
-# -- toolsets enabled during a session -----------------------------------------------------------------
+# -- toolsets enabled during a session -------------------------------------------------------------
 
 
 @both_eras

@@ -36,7 +36,7 @@ def found(tools: Tools, query: str) -> list[str]:
     return tools("chroma_query_documents", **NOTES, query_texts=[query], n_results=100)["ids"][0]
 
 
-# -- the index does not limit the documents ------------------------------------------------------------
+# -- the index does not limit the documents --------------------------------------------------------
 
 
 def test_document_that_the_index_does_not_hold_is_not_taken_for_deleted(world):

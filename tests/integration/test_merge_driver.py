@@ -177,7 +177,7 @@ def copied(template_folder: Path, top: Path) -> Story:
     return story
 
 
-# -- messages of replayed revisions -------------------------------------------------------------------
+# -- messages of replayed revisions ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

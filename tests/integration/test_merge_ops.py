@@ -187,8 +187,8 @@ def gone_on(project: Project, branch: str = "feature", **documents: str) -> None
 @pytest.mark.parametrize(("committed", "later"), crossed([False, True], [False, True]))
 @pytest.mark.sample(2)  # test_merge_histories.py has merges of reverted branches
 def test_merge_does_not_bring_back_reverted_documents(project, tmp_path, later, committed):
-    """As with `git merge`; at the pin before the merge, their side would be a fast-forward for the
-    engine.
+    """Merge as `git merge` does; at the pin before the merge, their side would be a fast-forward
+    for the engine.
     """
     project.git("switch", "-q", "-c", "trunk", "first")
     project.git("branch", "-q", "-D", "main")
@@ -392,7 +392,7 @@ def test_editing_document_to_their_text_ends_the_conflict(torn, tmp_path):
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
 
 
-# -- preview -----------------------------------------------------------------------------------------
+# -- preview ---------------------------------------------------------------------------------------
 
 
 def test_no_commit_leaves_the_result_to_be_changed_and_the_commit_holds_exactly_that(project, tmp_path):

@@ -685,7 +685,7 @@ def test_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
         parted.git("merge", "--abort")
 
 
-# -- an open vmrag merge during another operation ---------------------------------------------------------
+# -- an open vmrag merge during another operation --------------------------------------------------
 
 
 def test_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project):

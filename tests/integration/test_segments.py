@@ -213,7 +213,7 @@ def test_damaged_segment_is_built_again_alone(kb, small):
     assert kb.views.find_problem(first) == ""
 
 
-# -- unused segments -----------------------------------------------------------------------------------
+# -- unused segments -------------------------------------------------------------------------------
 
 
 def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):

@@ -59,14 +59,14 @@ def documents(project: Project) -> Documents:
 class Call:
     """A tool and its arguments.
 
-    `rows`: the number of documents that it stores; `done`: returns whether all of them exist, from
-    the documents by collection and id.
+    `rows`: the number of documents that it stores; `is_complete`: returns whether all of them
+    exist, from the documents by collection and id.
     """
 
     tool: str
     arguments: dict[str, Any]
     rows: int
-    done: Callable[[Documents], bool]
+    is_complete: Callable[[Documents], bool]
     change: Callable[[Project], object] = field(default=lambda _: None)
     """Change to the working tree before the call."""
 
@@ -163,11 +163,11 @@ def test_killed_call_has_stored_all_of_its_rows_or_none_and_made_again_it_ends_w
         result = driven_tool(project, body, call.tool, call.arguments, config=config)
         assert result.code == KILLED, result
         if step in AFTER:
-            assert call.done(documents(project)), call.tool
+            assert call.is_complete(documents(project)), call.tool
         else:
             assert documents(project) == before, call.tool
             tools(call.tool, **call.arguments)
-            assert call.done(documents(project)), call.tool
+            assert call.is_complete(documents(project)), call.tool
     assert_whole(project, tmp_path / "fresh")
 
 

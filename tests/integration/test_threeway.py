@@ -195,14 +195,14 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize(("left", "right"), list(itertools.permutations(SETTINGS, 2)))
-def test_different_settings_of_a_collection_merge(engine: Engine, left: str, right: str) -> None:
-    at = [revision(engine, {}, collections=(row,)) for row in (guide(), SETTINGS[left], SETTINGS[right])]
+@pytest.mark.parametrize(("ours", "theirs"), list(itertools.permutations(SETTINGS, 2)))
+def test_different_settings_of_a_collection_merge(engine: Engine, ours: str, theirs: str) -> None:
+    at = [revision(engine, {}, collections=(row,)) for row in (guide(), SETTINGS[ours], SETTINGS[theirs])]
     outcome = merge_revisions(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
     assert outcome.revision
     (collection,) = engine.list_collections(outcome.revision)
     assert collection != guide()
-    for name in (left, right):
+    for name in (ours, theirs):
         changed = msgspec.structs.asdict(SETTINGS[name])
         plain = msgspec.structs.asdict(guide())
         assert all(getattr(collection, key) == value for key, value in changed.items() if value != plain[key])

@@ -165,7 +165,7 @@ def test_criss_cross_merge_has_several_bases(world, r):
     assert world.found(world.code(ours, tops[0], two)) == []  # theirs holds what both bases pin, and no more
 
 
-# -- invalid pins --------------------------------------------------------------------------------------
+# -- invalid pins ----------------------------------------------------------------------------------
 
 
 def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
@@ -221,7 +221,7 @@ def test_pin_without_revision_is_found_once(world, r):
     assert world.found(f"{missing}..{world.code(r.b, missing, side)}") == [DROPPED]
 
 
-# -- later repairs --------------------------------------------------------------------------------------
+# -- later repairs ---------------------------------------------------------------------------------
 
 
 def test_later_commit_that_contains_what_was_dropped_mends_it(world, r):
@@ -640,7 +640,7 @@ def test_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(forke
     assert forked.found("base..HEAD") == [MENDED]
 
 
-# -- output ----------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 def test_people_read_what_happened_and_what_helps(world, r):

@@ -80,7 +80,7 @@ class Memory(NamedTuple):
 class Model:
     """The model of one repository.
 
-    `claims`: (code branch, KB branch) in the order of git's configuration; a KB branch belongs to
+    `claims`: (code branch, KB branch) in the order of the git configuration; a KB branch belongs to
     the first claim of it. `kept`: documents that a conflict has stashed, by the KB branch in the
     message.
     """

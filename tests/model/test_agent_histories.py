@@ -157,7 +157,7 @@ class World:
         agent.tree.git("commit", "-q", *flag, "-m", f"{agent.name} works", env=self.hooks)
 
     def is_killed(self, agent: Agent) -> None:
-        """Kill the agent while it writes; then remove the locks of git's children."""
+        """Kill the agent while it writes; then remove the locks of processes that git started."""
         self.number += 1
         name, text = f"{agent.name}-{self.number}.md", f"Memory {self.number} of {agent.name}."
         argv = [sys.executable, "-c", CLIENT, json.dumps(["chroma_add_documents"]), json.dumps(self.added(name, text))]

@@ -28,8 +28,8 @@ class Operation:
     `commands` are typed in order on `start`, after `before`; the last one is the operation, the
     others prepare it. They end with 0, or with `codes`. `hooks`: vmrag's hooks that git runs for
     all of them, each once, in order. `pin`: the knowledge that is pinned afterwards in `where` (a
-    key of `world.CONTENTS`). `said`: parts of vmrag's line. `aside`: the KB branch with the stashed
-    uncommitted documents of `start`; all others stay uncommitted.
+    key of `world.CONTENTS`). `said`: parts of the line of vmrag. `aside`: the KB branch with the
+    stashed uncommitted documents of `start`; all others stay uncommitted.
     """
 
     name: str

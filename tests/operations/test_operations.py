@@ -127,7 +127,7 @@ def assert_answers(copy: Copy, prepared: World, scratch: Path) -> None:
     assert stand
     assert json.loads(stand.trigger.pin or b"")["dolt_commit"] == pinned
     scratch.mkdir()
-    assert_whole(where, scratch, known=prepared.known)
+    assert_whole(where, scratch, built=prepared.built)
 
 
 def test_prepared_repository_pins_what_the_table_of_contents_says(prepared: World) -> None:

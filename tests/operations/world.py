@@ -71,13 +71,13 @@ side of the conflict).
 
 @dataclass(frozen=True)
 class World:
-    """`root/project` and its surroundings. `revisions`: what the branches pin. `known`: fresh
+    """`root/project` and its surroundings. `revisions`: what the branches pin. `built`: fresh
     indexes, for `compare`.
     """
 
     root: Path
     revisions: dict[str, str]
-    known: dict[Any, Contents] = field(default_factory=dict)
+    built: dict[Any, Contents] = field(default_factory=dict)
 
 
 def build(root: Path) -> World:

@@ -1,8 +1,8 @@
 """The programs of actions/checkout, actions/cache and actions/setup-python themselves, run by node
-as a runner runs them; and a stand-in for the service that keeps caches.
+as a runner runs them; and a fake of the service that keeps caches.
 
 VMRAG_TEST_ACTIONS names a folder with their checkouts, `checkout/`, `cache/` and `setup-python/`,
-at the commits in `action.yml` and `ci/github/`. Without it, the stand-ins run. The parts of the
+at the commits in `action.yml` and `ci/github/`. Without it, the fakes run. The parts of the
 programs that run after a job are omitted.
 """
 

@@ -1,4 +1,4 @@
-"""A stand-in for GitHub's runner: it runs the steps of a composite action as the runner documents
+"""A fake of GitHub's runner: it runs the steps of a composite action as the runner documents
 it.
 
 Each step gets fresh files for its outputs, variables, paths and summary; only `env:` maps the

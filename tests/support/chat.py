@@ -21,8 +21,8 @@ KEY = "sk-opensesame-0123456789"
 
 @dataclass
 class Chat:
-    """`requests`: path, key and body of each request. `script`: what the next ones get instead of an
-    answer.
+    """`requests`: path, key and body of each request. `script`: the replies to the
+    next requests instead of an answer.
     """
 
     port: int = 0

@@ -261,10 +261,10 @@ def small_disk(folder: Path, *, kilobytes: int) -> Iterator[Callable[[int], None
     """
     with mounted(folder, kilobytes):
 
-        def fill(left: int) -> None:
+        def fill(free: int) -> None:
             disk = os.statvfs(folder)
             with (folder / "filler").open("ab") as filler:
-                filler.write(b"\0" * max(0, disk.f_bavail * disk.f_frsize - left))
+                filler.write(b"\0" * max(0, disk.f_bavail * disk.f_frsize - free))
 
         yield fill
 

@@ -36,14 +36,14 @@ class Contents(NamedTuple):
     answers: list[Any]
 
 
-def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] | None = None) -> set[tuple[str, str]]:
+def assert_whole(project: Project, scratch: Path, *, built: dict[Any, Contents] | None = None) -> set[tuple[str, str]]:
     """Check that the workspace is at its pin, and that its index equals a new one; return the
     documents.
 
     `scratch` is a new directory. Commands that only read rows leave the index behind: it is updated
-    first. `known` keeps new indexes by documents, for the next call.
+    first. `built` keeps new indexes by documents, for the next call.
     """
-    known = {} if known is None else known
+    built = {} if built is None else built
     workspace = Workspace.open(project.top, QUIET)
     try:
         target = workspace.resolve_target()
@@ -58,9 +58,9 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
         with workspace.reader.view() as view:
             held = contents(workspace, view.folder)
         expected = (*(document.header for document in documents.values()), *workspace.engine.list_collections(at))
-        if expected not in known:
-            known[expected] = _fresh(workspace, at, target.revision, scratch)
-        fresh = known[expected]
+        if expected not in built:
+            built[expected] = _fresh(workspace, at, target.revision, scratch)
+        fresh = built[expected]
     finally:
         workspace.close()
     assert held.headers == {key: document.header for key, document in documents.items()}

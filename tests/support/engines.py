@@ -88,10 +88,10 @@ def _dolt_damage(folder: Path, _: str) -> None:
     _overwrite(largest, largest.read_bytes()[middle : middle + 8])
 
 
-def _overwrite(file: Path, found: bytes) -> None:
-    """Eight bytes at the last place where these are found."""
+def _overwrite(file: Path, pattern: bytes) -> None:
+    """Overwrite eight bytes at the last place of the pattern."""
     content = bytearray(file.read_bytes())
-    place = content.rindex(found)
+    place = content.rindex(pattern)
     content[place : place + 8] = bytes(8)
     file.chmod(0o600)
     file.write_bytes(content)

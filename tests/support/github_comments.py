@@ -1,4 +1,4 @@
-"""A stand-in for GitHub's comments on a pull request: the calls for comments, artifacts and one
+"""A fake of GitHub's comments on a pull request: the calls for comments, artifacts and one
 pull request, as its documentation describes them, over HTTP on this machine.
 
 It cannot show that GitHub still answers so. Like GitHub, it pages lists, lets each writer edit all
@@ -37,7 +37,7 @@ Answer = tuple[int, Any, dict[str, str]]
 class Trouble:
     """One answer instead of the right one.
 
-    `done`: the request still takes effect.
+    `takes_effect`: the request still takes effect.
     """
 
     method: str
@@ -45,7 +45,7 @@ class Trouble:
     status: int
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
-    done: bool = False
+    takes_effect: bool = False
 
 
 @dataclass
@@ -111,7 +111,7 @@ class CommentsApi(GitHubApi):
         )
         if trouble:
             self.troubles.remove(trouble)
-            if trouble.done:
+            if trouble.takes_effect:
                 self._right(method, path, target, token, body)
             return trouble.status, trouble.body or {"message": "Trouble"}, trouble.headers
         return self._right(method, path, target, token, body)

@@ -1,4 +1,4 @@
-"""A stand-in for GitHub's REST API: the calls on pull requests that the Action makes, and on write
+"""A fake of GitHub's REST API: the calls on pull requests that the Action makes, and on write
 permissions, in the shapes of GitHub's documentation.
 
 It cannot show that GitHub still answers so. Like GitHub, it opens no second pull request of the
@@ -41,7 +41,7 @@ class GitHubApi:
     pulls: list[dict[str, Any]] = field(default_factory=list)
     listed: list[dict[str, Any]] = field(default_factory=list)
     people: dict[str, str] = field(default_factory=dict)
-    requests: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
     refuses: bool = False
     late: bool = False
 
@@ -50,7 +50,7 @@ class GitHubApi:
         return (*self.of_pulls(method, target, token, body), {})
 
     def of_pulls(self, method: str, target: str, token: str, body: Any) -> tuple[int, Any]:
-        self.requests.append(method)
+        self.methods.append(method)
         path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
         if token != f"Bearer {self.token}":
             return 401, {"message": f"Bad credentials {token}", "status": "401"}

@@ -29,7 +29,7 @@ class GitLabApi:
 
     url: str
     notes: list[dict[str, Any]] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
     fails: list[tuple[str, int, dict[str, str]]] = field(default_factory=list)
     after: bool = False
 
@@ -47,7 +47,7 @@ class GitLabApi:
         self.notes.append(made | more)
 
     def answer(self, method: str, target: str, token: str, body: Any) -> tuple[int, dict[str, str], Any]:
-        self.requests.append(method)
+        self.methods.append(method)
         if self.fails and self.fails[0][0] == method:
             _, status, headers = self.fails.pop(0)
             if self.after:

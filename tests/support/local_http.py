@@ -1,4 +1,4 @@
-"""A server on this machine, as a stand-in for foreign APIs."""
+"""A server on this machine, as a fake of foreign APIs."""
 
 from __future__ import annotations
 

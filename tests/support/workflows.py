@@ -1,4 +1,4 @@
-"""Whole jobs of the workflows in docs/, run by a stand-in for GitHub: its git host, which knows the
+"""Whole jobs of the workflows in docs/, run by a fake of GitHub: its git host, which knows the
 permissions of the job's token, its API, and its runner.
 
 `actions_runner` runs the Action's steps. The other steps of a job run unchanged; downloads from the

@@ -64,7 +64,7 @@ WORKFLOWS = [
 ]
 OF_GITLAB = blocks("# .gitlab-ci.yml")
 
-each = pytest.mark.parametrize("example", WORKFLOWS, ids=lambda example: f"{example.page}-{example.number}")
+each_workflow = pytest.mark.parametrize("example", WORKFLOWS, ids=lambda example: f"{example.page}-{example.number}")
 
 
 def run(*argv: str) -> None:
@@ -122,7 +122,7 @@ def test_page_names_every_recipe() -> None:
         assert path.is_dir() or f"(../ci/{path.relative_to(recipes.CI).as_posix()})" in page
 
 
-@each
+@each_workflow
 def test_example_gives_the_action_what_it_takes_and_uses_what_it_gives(example: Example) -> None:
     for job, given in example.uses():
         assert given.keys() <= ACTION["inputs"].keys()
@@ -168,7 +168,7 @@ def test_table_names_every_mode_in_the_order_in_which_they_run() -> None:
     assert all(needed(mode) for mode in MODES)
 
 
-@each
+@each_workflow
 def test_example_may_do_what_its_modes_need(example: Example) -> None:
     for job, given in example.uses():
         allowed = job["permissions"]
@@ -179,7 +179,7 @@ def test_example_may_do_what_its_modes_need(example: Example) -> None:
             assert allowed.get(name) in (access, "write") or "token" in given, (name, access, allowed)
 
 
-@each
+@each_workflow
 def test_example_asks_for_a_mode_where_it_does_something(example: Example) -> None:
     for _, given in example.uses():
         for mode in given.get("mode", "sync").split(","):
