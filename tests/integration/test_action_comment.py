@@ -71,7 +71,7 @@ def test_silent_report_edits_only_an_existing_comment(api):
     assert api.ours(7) == [f"{MARKER}\nNo longer\n"]
 
 
-def test_it_is_found_by_its_author_and_its_first_line_on_whatever_page(api):
+def test_comment_is_found_by_author_and_first_line_on_any_page(api):
     for number in range(230):
         api.write(7, f"Comment {number}", login="reviewer")
     api.write(7, f"{MARKER}\nforged", login="stranger")
@@ -92,7 +92,7 @@ def test_app_of_ones_own_has_its_own_comment(api):
     assert (theirs["edits"], api.ours(7)) == (0, [TOLD])
 
 
-def test_two_of_ours_become_one(api):
+def test_two_own_comments_become_one(api):
     first = api.write(7, f"{MARKER}\none")
     api.write(7, f"{MARKER}\ntwo")
     api.write(7, f"{MARKER}\nof somebody else", login="stranger")
@@ -150,7 +150,7 @@ def test_longer_wait_than_a_job_can_afford_ends_it(api):
     ],
     ids=["403", "404", "422", "nobody", "another form"],
 )
-def test_refusal_says_which_permission_is_needed_and_is_not_repeated(api, trouble, error):
+def test_rejection_names_the_required_permission_and_is_not_repeated(api, trouble, error):
     api.troubles.append(trouble)
     with pytest.raises(error) as refused:
         settle(api)
@@ -257,7 +257,7 @@ def told(api: CommentsApi, other: Any) -> tuple[CommentsApi, Any]:
         "closed", "moved on", "of another pull request", "another base",
     ],
 )  # fmt: skip
-def test_data_that_do_not_belong_to_the_run_are_not_told_of(fields, handed, run, pull, said):
+def test_data_of_another_run_are_ignored(fields, handed, run, pull, said):
     api, other = fields
     api.keep(RUN, {step.FILE: msgspec.json.encode(data(**handed))})
     request = api.requests[7]
@@ -305,7 +305,7 @@ def changed(**more: Any) -> dict[str, bytes]:
         changed(missing=[{"code": "::error::", "name": "x"}]), changed(documents_changed={"added": -4, "changed": 9}),
     ],
 )  # fmt: skip
-def test_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail(api, other, files):
+def test_invalid_artifact_is_ignored_without_failing_the_job(api, other, files):
     if files is not None:
         api.keep(RUN, files)
     said = other()
@@ -313,11 +313,11 @@ def test_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job
     assert api.comments == {}
 
 
-def test_no_more_is_unpacked_than_may_be_there():
+def test_unpacking_stops_at_the_limit():
     assert len(step.unpack_artifact(bomb())) == MAX_BYTES + 1
 
 
-def test_one_that_is_too_large_is_not_read(api, other):
+def test_oversized_artifact_is_not_read(api, other):
     api.keep(RUN, b"x" * 200_000)
     assert "too large" in other()
     api.artifacts[RUN][0]["size_in_bytes"] = 10  # the list has a wrong size
@@ -338,7 +338,7 @@ def test_no_bytes_make_unpacking_fail_otherwise(content: bytes, at: int, flip: i
             continue
 
 
-def test_stranger_can_only_be_quoted(api, other):
+def test_untrusted_text_is_only_quoted(api, other):
     hostile = "@everyone ![x](https://evil.example/x.png) <img src=x> [l](https://evil.example) `` ` \n### ::error:: #1 \u202e"
     answer = Answer(hostile, 1, CommentChunk(hostile, hostile), None)
     api.keep(RUN, {step.FILE: msgspec.json.encode(data(answers=(answer,)))})

@@ -87,7 +87,7 @@ def test_deepen_leaves_complete_history_unchanged(host, tmp_path):
     deepen.make_comparable(places(repo), base, head)
 
 
-def test_checkout_that_is_deep_enough_asks_nobody(host, tmp_path):
+def test_deep_checkout_contacts_no_remote(host, tmp_path):
     head = line(host, "main", 30)
     repo = checkout(host.top, tmp_path / "checkout", head, depth=3)
     repo.git("remote", "set-url", "origin", "file:///nowhere")
@@ -108,7 +108,7 @@ def test_without_a_base_the_head_is_compared_with_its_parents(host, tmp_path):
     deepen.make_comparable(places(repo), None, root)
 
 
-def test_merges_within_the_range_are_comparable_afterwards_too(host, tmp_path):
+def test_merges_within_the_range_are_comparable_afterwards(host, tmp_path):
     """The branch has merged `main` again, so the tips' merge base is near, and that of the merge is
     far.
     """
@@ -122,7 +122,7 @@ def test_merges_within_the_range_are_comparable_afterwards_too(host, tmp_path):
     assert repo.git("merge-base", *objects.read_parents(places(repo), head)) == start
 
 
-def test_unrelated_histories_are_comparable_once_all_is_here(host, tmp_path):
+def test_unrelated_histories_are_comparable_with_complete_history(host, tmp_path):
     head, base = line(host, "main", 300), line(host, "other", 300)
     repo = checkout(host.top, tmp_path / "checkout", head)
     deepen.make_comparable(places(repo), base, head)
@@ -185,7 +185,7 @@ def test_remote_that_is_shallow_itself_is_one(host, tmp_path):
         deepen.make_comparable(places(repo), base, head)
 
 
-def test_commit_that_nobody_has_is_one_and_is_known_as_such(host, tmp_path):
+def test_missing_commit_is_recognized_as_missing(host, tmp_path):
     repo = checkout(host.top, tmp_path / "checkout", line(host, "main", 3))
     with pytest.raises(HistoryMissing) as caught:
         deepen.fetch_commits(places(repo), ["ab" * 20])

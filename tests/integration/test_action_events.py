@@ -100,7 +100,7 @@ def refused(built: Host, payload: object, event: str = "pull_request", **more: s
 
 
 @pytest.mark.parametrize("event", ["pull_request", "pull_request_review", "pull_request_review_comment"])
-def test_pull_request_is_compared_from_the_parents_of_its_merge_not_from_where_it_was_opened(host, event):
+def test_pull_request_is_compared_from_the_parents_of_its_merge(host, event):
     comparison = host.pull_request(event=event)
     assert (comparison.base, comparison.head) == (host.base, host.head)
     assert comparison.base != host.opened
@@ -117,7 +117,7 @@ def test_pull_request_is_compared_from_the_parents_of_its_merge_not_from_where_i
 
 
 @pytest.mark.parametrize("depth", [1, None])
-def test_it_is_the_same_where_the_workflow_checked_out_the_head(host, depth):
+def test_comparison_is_equal_in_a_checkout_of_the_head(host, depth):
     comparison = host.pull_request(at=host.head, depth=depth)
     assert (comparison.base, comparison.head, comparison.checked_out) == (host.base, host.head, True)
     assert host.pull_request(at=host.base, depth=depth).checked_out is False
@@ -142,7 +142,7 @@ def settings_named(top: Repo, comparison: Comparison, monkeypatch: pytest.Monkey
     return agreements.load_settings(plumbing.locate_work_tree(top.top)).config.hooks.on_dirty
 
 
-def test_strangers_files_are_not_fetched(host):
+def test_untrusted_files_are_not_fetched(host):
     host.of("pull_request_target", events.pull_request(host.opened, host.head), sha=host.base, ref="refs/heads/main")
     top = host.checkout
     deepen.make_comparable(plumbing.locate_work_tree(top.top), host.base, host.head)
@@ -155,7 +155,7 @@ def test_pull_request_from_the_same_repository_or_from_a_deleted_fork_names_no_f
         assert host.pull_request(payload=events.pull_request(host.opened, host.head, source=source)).fork is None
 
 
-def test_without_a_merge_the_base_branch_is_asked_for_its_tip(host):
+def test_base_branch_tip_is_read_without_a_merge(host):
     comparison = host.pull_request(sha=host.head)
     assert (comparison.base, comparison.head, comparison.settings_from) == (host.base, host.head, host.base)
 
@@ -191,11 +191,11 @@ def test_base_branch_that_is_gone_is_an_error(built):
     assert refused(built, events.pull_request(built.opened, built.head, ref="gone"), "pull_request_target")
 
 
-def test_no_step_of_a_pull_request_asks_a_service(host):
+def test_pull_request_steps_use_no_service(host):
     assert host.pull_request().environment == {"VMRAG_SETTINGS_FROM": host.base, "VMRAG_NO_SERVICES": "1"}
 
 
-def test_no_step_sees_a_key_where_no_service_may_be_asked(host, tmp_path, monkeypatch):
+def test_steps_without_services_see_no_key(host, tmp_path, monkeypatch):
     added = ("GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0")  # by the step, and gone with the test
     environ = dict.fromkeys(added, "") | dict.fromkeys(env.SERVICE_KEYS, "secret") | {env.NO_SERVICES: "1"}
     for name, value in environ.items():
@@ -225,7 +225,7 @@ def test_push_is_compared_with_what_was_there_before(host):
     assert comparison.environment == {"VMRAG_SETTINGS_FROM": ""}
 
 
-def test_push_by_force_is_compared_with_what_was_there_before(host):
+def test_force_push_is_compared_with_the_previous_head(host):
     host.repo.git("update-ref", "refs/keep", host.head)
     assert host.push(host.head, forced=True).base == host.head
 
@@ -287,7 +287,7 @@ def test_settings_come_from_the_base_of_protected_branches_only(host, protected,
     assert host.of("release", {"action": "published", "repository": OWN}, **tag).settings_from is None
 
 
-def test_workflow_may_say_itself_whose_settings_count(host):
+def test_workflow_may_choose_the_source_of_settings(host):
     given = {"VMRAG_SETTINGS_FROM": "12" * 20}
     assert host.push(host.opened, **given).settings_from == "12" * 20
     assert host.pull_request(**given).environment["VMRAG_SETTINGS_FROM"] == "12" * 20
@@ -325,7 +325,7 @@ OURS = [
 
 @pytest.mark.parametrize("url", OTHERS)
 @pytest.mark.parametrize("event", ["pull_request", "push", "schedule"])
-def test_of_another_repository_nothing_is_known_but_what_is_checked_out(host, tmp_path, url, event):
+def test_other_repository_is_known_only_by_its_checkout(host, tmp_path, url, event):
     other = make_repo(tmp_path / "other")
     at = other.commit("other")
     other.git("remote", "add", "origin", url)
@@ -342,7 +342,7 @@ def test_of_another_repository_nothing_is_known_but_what_is_checked_out(host, tm
 
 
 @pytest.mark.parametrize("event", ["pull_request", "pull_request_target"])
-def test_checkout_of_the_fork_is_refused_because_its_base_and_knowledge_are_a_strangers(host, tmp_path, event):
+def test_checkout_of_an_untrusted_fork_is_rejected(host, tmp_path, event):
     repo = checkout(host.repo.top, tmp_path / "fork", host.head)
     repo.git("remote", "set-url", "origin", "https://github.example/Me/Project")
     job = Job(tmp_path, event, events.pull_request(host.opened, host.head), sha=host.merge, ref="refs/x")
@@ -429,7 +429,7 @@ def test_commit_of_a_job_is_a_hash(built, sha):
     assert "GITHUB_SHA" in refused(built, events.pull_request(built.opened, built.head), GITHUB_SHA=sha).message
 
 
-def test_outside_of_a_job_nothing_can_be_said(built):
+def test_comparison_outside_of_a_job_raises_an_error(built):
     assert refused(built, {}, GITHUB_EVENT_NAME="").hint.endswith("vmrag verify --pull-request BASE HEAD")
 
 

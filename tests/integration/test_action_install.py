@@ -88,7 +88,7 @@ def test_everything_that_is_listed_has_hashes() -> None:
         ({"MODE": "verify", "EXTRAS": "index minilm"}, {"index", "minilm"}),
     ],
 )
-def test_inputs_add_to_what_the_mode_needs(tmp_path: Path, inputs: dict[str, str], extras: set[str]) -> None:
+def test_inputs_add_packages_to_those_of_the_mode(tmp_path: Path, inputs: dict[str, str], extras: set[str]) -> None:
     environ = {"RUNNER_TEMP": str(tmp_path), **{f"INPUT_{name}": value for name, value in inputs.items()}}
     assert set(install.read_request(environ).extras) == extras
 
@@ -217,7 +217,7 @@ def test_library_that_is_broken_or_of_other_packages_is_made_again(
     assert (machine.shelf / "brick.py").read_text() == ""
 
 
-def test_later_use_in_the_job_keeps_what_an_earlier_one_installed(machine: Machine) -> None:
+def test_later_step_keeps_the_packages_of_an_earlier_one(machine: Machine) -> None:
     environ = {"RUNNER_TEMP": str(machine.folder), "INPUT_MODE": "check"}
     home = install.action_folder(environ)
     home.mkdir()
@@ -256,7 +256,7 @@ def test_another_checkout_of_the_action_in_the_same_job_runs_itself(machine: Mac
         ({"RUNNER_ENVIRONMENT": "self-hosted"}, "false"),
     ],
 )
-def test_cache_of_packages_is_read_by_whom_that_of_vectors_is(
+def test_package_cache_is_read_by_the_readers_of_the_vector_cache(
     machine: Machine, environ: dict[str, str], restored: str
 ) -> None:
     code, said = machine.step("choose", **environ)
@@ -264,7 +264,7 @@ def test_cache_of_packages_is_read_by_whom_that_of_vectors_is(
     assert said["key"].startswith(said["restore-keys"])
 
 
-def test_version_of_the_index_is_not_kept_because_nobody_knows_what_it_brings(machine: Machine) -> None:
+def test_index_version_is_not_kept_because_its_dependencies_are_unknown(machine: Machine) -> None:
     assert machine.step("choose", INPUT_VERSION="0.2.0") == (0, {"restore": "false"})
 
 

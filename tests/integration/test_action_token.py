@@ -35,7 +35,7 @@ def host(_pair: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitS
 @pytest.mark.parametrize("version", ["v4", "v7"])
 @pytest.mark.parametrize("persist", [True, False])
 @pytest.mark.usefixtures("home")
-def test_it_is_used_where_a_checkout_kept_nothing(
+def test_token_is_used_if_the_checkout_kept_none(
     version: str, persist: bool, host: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a container, whose user does not own the workspace (git's own switch for its tests)."""
@@ -92,7 +92,7 @@ def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=str,
 )
-def test_it_is_used_only_where_git_has_nothing_of_its_own(
+def test_token_is_used_only_without_git_credentials(
     settings: dict[str, str], used: bool, home: Path, tmp_path: Path
 ) -> None:
     repo = make_repo(tmp_path / "repo")

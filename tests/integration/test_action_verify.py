@@ -86,7 +86,7 @@ def told(report: VerifyReport) -> list[tuple[str, str]]:
     return [(finding.level, finding.code) for finding in report.findings]
 
 
-def test_pull_request_that_leaves_out_what_came_to_its_base_drops_that(upstream):
+def test_pull_request_that_omits_new_knowledge_of_its_base_drops_it(upstream):
     world = upstream.world
     report = upstream.pull_request(upstream.tip("side"), world.revision("side"), source=OWN)
     assert told(report) == [("error", "KNOWLEDGE_DROPPED")]
@@ -168,7 +168,7 @@ def test_merge_group_that_drops_knowledge_fails_and_one_that_holds_it_does_not(u
         )
 
 
-def test_push_is_looked_at_from_what_was_there(upstream):
+def test_push_is_verified_from_the_previous_head(upstream):
     world = upstream.world
     before = upstream.tip()
     back = upstream.commit(world.revision("base"), before, ref="refs/heads/main")
@@ -208,7 +208,7 @@ def test_verify_without_pins_fetches_no_knowledge(upstream, tmp_path):
     ws.close()
 
 
-def test_remote_without_knowledge_is_an_error_where_something_is_pinned(upstream):
+def test_remote_without_knowledge_is_an_error_if_commits_have_pins(upstream):
     upstream.hub.git("update-ref", "-d", "refs/vmrag/data")
     with pytest.raises(VmragError, match="has no knowledge base yet"):
         upstream.judged("push", events.push(upstream.tip("base"), upstream.tip()), sha=upstream.tip())
@@ -224,7 +224,7 @@ def test_without_the_history_that_it_needs_the_check_is_an_error_and_no_guess(up
     ws.close()
 
 
-def test_knowledge_is_asked_for_where_the_pin_says_if_that_is_the_codes_own_remote(upstream):
+def test_knowledge_is_fetched_from_the_pinned_remote_if_it_is_the_codes(upstream):
     """The settings here need not know that it has moved; any other remote of a pin is not asked."""
     world, place = upstream.world, "refs/heads/vmrag/data"
     upstream.hub.git("update-ref", place, "refs/vmrag/data")

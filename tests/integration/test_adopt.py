@@ -195,7 +195,7 @@ def test_adopt_makes_pins_of_a_fork_reachable_at_the_base(world):
     assert world.ada.engine.find_damage() == ""
 
 
-def test_nothing_else_of_the_fork_comes_along(world):
+def test_adopt_imports_nothing_else_of_the_fork(world):
     other = world.evil("INSERT INTO vmrag_meta VALUES ('a', 'b')")
     expected = world.eve.record("wanted")
     world.opens(expected)
@@ -212,7 +212,7 @@ def test_nothing_else_of_the_fork_comes_along(world):
         ]
 
 
-def test_commit_that_is_here_needs_no_branch_of_the_fork(world):
+def test_adopt_of_a_local_commit_needs_no_branch_of_the_fork(world):
     code = world.opens(world.eve.record("one"))
     world.ada.repo.git("fetch", "-q", "../fork.git", "topic:pr-12")
     world.fork.git("update-ref", "-d", "refs/heads/topic")
@@ -221,7 +221,7 @@ def test_commit_that_is_here_needs_no_branch_of_the_fork(world):
     assert world.adopts("HEAD")["pinned"] == []
 
 
-def test_branch_of_the_fork_is_read_without_bringing_its_code_here(world):
+def test_adopt_reads_the_branch_of_the_fork_without_its_code(world):
     code = world.opens(world.eve.record("one"))
     world.adopts()
     assert world.ada.repo.run("cat-file", "-e", code).returncode != 0
@@ -262,13 +262,13 @@ def test_adopt_rejects_unknown_commit_or_branch(world, name):
     assert error["message"].endswith("nor a branch of " + error["hint"].removeprefix("git ls-remote --heads ") + ".")
 
 
-def test_path_counts_from_where_the_command_is_started(world):
+def test_adopt_path_is_relative_to_the_current_directory(world):
     world.opens(world.eve.record("one"))
     (world.ada.repo.top / "deep" / "er").mkdir(parents=True)
     assert world.maintainer.vmrag("-C", "deep/er", "adopt", "../../../fork.git", "topic").code == 0
 
 
-def test_without_push_it_stays_here_until_somebody_pushes(world):
+def test_adopt_without_push_stays_local_until_a_push(world):
     revision = world.eve.record("one")
     world.opens(revision)
     tip = world.pair.tip
@@ -298,7 +298,7 @@ def test_adopt_checks_revisions_that_were_already_fetched(world):
     assert world.refuses()["code"] == "KNOWLEDGE_REFUSED"
 
 
-def test_merge_of_what_others_did_meanwhile_is_taken_with_both_sides(world):
+def test_adopt_accepts_a_merge_with_concurrent_changes(world):
     ours = world.ada.record("ours")
     world.ada.push()
     world.eve.fetch("origin")
@@ -362,7 +362,7 @@ def test_source_that_would_run_a_program_is_refused(world, source):
     assert not list(world.pair.folder.rglob("*pwned*"))
 
 
-def test_no_hook_runs_for_what_is_fetched_into_the_quarantine(world):
+def test_fetch_into_the_quarantine_runs_no_hook(world):
     hooks = world.pair.folder / "hooks"
     hooks.mkdir()
     for name in ("reference-transaction", "post-checkout", "post-merge"):
@@ -485,14 +485,14 @@ def strangers(_beginning: tuple[Path, str], tmp_path: Path) -> Iterator[Stranger
 
 
 @pytest.mark.parametrize("flaw", [*SCHEMAS, *ROWS])
-def test_revision_that_no_command_of_ours_could_have_made_is_refused(strangers, flaw):
+def test_adopt_rejects_revisions_that_vmrag_never_makes(strangers, flaw):
     bad = strangers.evil(*(SCHEMAS | ROWS)[flaw].split("; "))
     assert strangers.refuses(bad).startswith(f"refused revision {bad[:12]}, nothing was imported: ")
 
 
 @pytest.mark.parametrize("flaw", ["an extra table", "a text that is not UTF-8", "an unknown distance", "a NUL"])
 @pytest.mark.sample(2)
-def test_it_is_refused_as_well_where_a_later_revision_has_mended_it(strangers, flaw):
+def test_adopt_rejects_a_bad_revision_that_a_later_one_repairs(strangers, flaw):
     bad = strangers.evil((SCHEMAS | ROWS)[flaw])
     cure = ["DROP TABLE extra"] if flaw in SCHEMAS else ["DELETE FROM documents", "DELETE FROM collections"]
     mended = strangers.evil(*cure, base=bad, name="mended")
@@ -508,7 +508,7 @@ def test_bad_revision_on_the_other_side_of_a_merge_is_refused(strangers):
     assert bad[:12] in strangers.refuses(merged)
 
 
-def test_many_revisions_are_looked_at_once_each(strangers):
+def test_adopt_checks_each_of_many_revisions_once(strangers):
     revision, made = strangers.known, []
     for number in range(20):
         revision = strangers.evil(f"UPDATE documents SET title = '{number}'", base=revision, name=f"r{number}")
@@ -550,7 +550,7 @@ def test_more_than_the_limits_is_refused(strangers, limits, said):
     assert len(strangers.vet(revision)) == 3
 
 
-def test_knowledge_base_that_begins_beside_ours_is_refused(strangers):
+def test_adopt_rejects_an_unrelated_knowledge_base(strangers):
     """On top of the engine's own first commit, which both have, instead of our root."""
     start = root(strangers.ours)
     first = strangers.ours.map_parents([start])[start][0]
@@ -589,7 +589,7 @@ def test_vet_rejects_files_other_than_knowledge_bases(strangers):
     "flaw", ["a trigger", "a view", "another version", "a text that is not UTF-8", "a hash of something else"]
 )
 @pytest.mark.sample(2)
-def test_nothing_arrives_of_what_is_refused(world, flaw):
+def test_rejected_revisions_leave_nothing(world, flaw):
     bad = world.evil((SCHEMAS | ROWS)[flaw])
     world.opens(bad)
     error = world.refuses()
@@ -664,7 +664,7 @@ def with_service(world: World, name: str, doc_id: str) -> str:
     return store(engine, "main", document(doc_id, collection=name))
 
 
-def test_collection_that_asks_a_paid_service_needs_its_name_said(world):
+def test_collection_with_a_paid_service_needs_explicit_permission(world):
     revision = with_service(world, "costly", "one")
     world.opens(revision)
     error = world.refuses()
@@ -681,7 +681,7 @@ def test_collection_that_asks_a_paid_service_needs_its_name_said(world):
 
 
 @pytest.mark.parametrize("chunking", ['{"size":1,"overlap":0}', '{"size":100000,"overlap":99999}'])
-def test_collection_whose_index_would_be_many_times_as_large_is_refused(strangers, chunking):
+def test_collection_with_an_oversized_index_is_rejected(strangers, chunking):
     pieces = f"""UPDATE collections SET chunking = '{chunking[:-1]},"strategy":"characters"}}'"""
     assert "many times as large" in strangers.refuses(strangers.evil(pieces))
 
@@ -689,7 +689,7 @@ def test_collection_whose_index_would_be_many_times_as_large_is_refused(stranger
 # -- limits ----------------------------------------------------------------------------------------
 
 
-def test_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world):
+def test_oversized_file_is_rejected_with_the_option_that_accepts_it(world):
     world.opens(world.eve.record("big", random.Random(2).randbytes(600_000).hex()))
     error = world.refuses("topic", "--max-mb", "1")
     assert error["code"] == "KNOWLEDGE_REFUSED"
@@ -717,7 +717,7 @@ def test_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
     assert world.on_hub(revision)
 
 
-def test_gc_clears_what_a_kill_has_left(world):
+def test_gc_removes_remains_of_a_killed_process(world):
     world.opens(world.eve.record("one"))
     cli.driven(world.maintainer, DEATHS["before what came is anchored"], "adopt", "../fork.git", "topic")
     assert list(world.ada.places.quarantine.iterdir())

@@ -48,7 +48,7 @@ def asked(project: Project, *words: str) -> dict:
     return project.ask("query", "how often are requests retried", *words)
 
 
-def test_it_names_what_moved_and_the_revisions_that_changed_each_document(history):
+def test_query_since_lists_moved_documents_and_their_revisions(history):
     report = asked(history, "--since", "v1")
     changes = {change["document"]: (change["rank_before"], change["rank_after"]) for change in report["changes"]}
     assert changes["docs/docs/c.md"][0] is None
@@ -77,7 +77,7 @@ def test_answers_are_those_that_both_places_give(history):
         ]
 
 
-def test_since_where_the_code_stands_nothing_has_changed(history):
+def test_query_since_the_current_commit_reports_no_change(history):
     report = asked(history, "--since", "v2")
     assert report["documents"] == []
     assert report["before"] == report["after"]

@@ -44,7 +44,7 @@ def test_unreachable_remote_hint_suggests_clone_not_restart(bob, command):
     assert error["hint"] == "git ls-remote origin; then: vmrag clone"
 
 
-def test_neither_is_one_that_lets_nobody_in_or_says_that_it_is_not_there(world, bob):
+def test_inaccessible_or_missing_remote_hint_does_not_suggest_a_restart(world, bob):
     (world.top / "ssh").write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n")
     (world.top / "ssh").chmod(0o755)
     bob.git("remote", "set-url", "origin", "ssh://hub/code.git")
@@ -72,7 +72,7 @@ def test_revision_that_may_not_be_fetched_is_missing_for_want_of_a_credential(wo
     assert (error["code"], error["details"]["cause"]) == ("PIN_MISSING_REVISION", "AUTHENTICATION_FAILED")
 
 
-def test_install_and_status_propose_what_helps_and_nothing_else(bob):
+def test_install_and_status_suggest_only_working_commands(bob):
     out = bob.vmrag("install").out
     assert "cannot be reached" in out
     assert ANEW not in out
@@ -98,7 +98,7 @@ def test_of_a_pin_that_dolt_made_a_server_may_have_the_knowledge(world):
     assert hint_text not in refused(bob, "query", "certificates")["hint"]
 
 
-def test_as_long_as_one_of_several_remotes_has_not_answered_nobody_knows(world):
+def test_unanswered_remote_leaves_the_existence_of_knowledge_unknown(world):
     world.hub.git("update-ref", "-d", DATA)
     bob = world.join("bob")
     bob.git("remote", "add", "upstream", NOBODY)
@@ -115,7 +115,7 @@ def test_ambiguous_remote_hint_suggests_setting_not_restart(world):
     assert ANEW not in error["hint"]
 
 
-def test_init_beside_branches_with_pins_that_cannot_be_fetched_starts_nothing(bob):
+def test_init_next_to_unfetchable_pins_starts_nothing(bob):
     bob.git("switch", "-q", "--orphan", "empty")
     assert refused(bob, "init", "--knowledge-base")["hint"] == "git ls-remote origin; then: vmrag init --knowledge-base"
 
@@ -158,7 +158,7 @@ def assert_asked_again(world: World, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "query certificates", "list"])
-def test_command_asks_the_remote_again_if_it_did_not_have_the_revision(world, command):
+def test_command_contacts_the_remote_again_for_a_missing_revision(world, command):
     assert_asked_again(world, command)
 
 
@@ -330,7 +330,7 @@ def test_commands_in_a_clone_without_its_knowledge_base_answer_from_files(cut_of
         assert (result.code == 0) == bound, result
 
 
-def test_fork_is_asked_once_in_a_call(sourced):
+def test_fork_is_contacted_once_per_call(sourced):
     bob = sourced.join("bob")
     bob.git("remote", "set-url", "origin", str(sourced.bare("fork.git").top))
     bob.vmrag("trust", "--yes")

@@ -64,7 +64,7 @@ def test_git_does_not_wait_and_the_index_follows(project):
     assert project.consistent()
 
 
-def test_nothing_is_started_where_nothing_moved(project):
+def test_sync_is_not_started_without_a_move(project):
     assert switched(project, "main", **ASIDE) == []
     project.git("branch", "same")
     assert switched(project, "same", **ASIDE) == [], "another branch with the same knowledge"
@@ -123,7 +123,7 @@ def test_requests_during_a_sync_are_answered_by_the_one_that_runs(project, held)
     assert log(project).count("started") == 1
 
 
-def test_many_checkouts_at_once_end_where_the_last_one_went(project):
+def test_many_checkouts_at_once_end_at_the_last_one(project):
     for branch in ["feature", "main"] * 5 + ["feature"]:
         switched(project, branch, **ASIDE)
     ended(project)
@@ -132,7 +132,7 @@ def test_many_checkouts_at_once_end_where_the_last_one_went(project):
     assert project.consistent()
 
 
-def test_killed_sync_is_made_up_by_whoever_comes_next(project):
+def test_killed_sync_is_completed_by_the_next_command(project):
     with locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
         switched(project, "feature", **ASIDE)
         deadline = time.monotonic() + 20
@@ -147,7 +147,7 @@ def test_killed_sync_is_made_up_by_whoever_comes_next(project):
     assert project.status()["background"] is None
 
 
-def test_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
+def test_failed_sync_is_reported_by_status_until_one_succeeds(project):
     project.commit("code", **{"code.py": "1"})
     project.write(".dolt-version", "{")
     project.git("commit", "-q", "--no-verify", "-a", "-m", "bad", env={"VMRAG": "0"})
@@ -248,7 +248,7 @@ def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
 
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 @pytest.mark.parametrize("why", ["too much", "a lock", "nothing"])
-def test_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project, monkeypatch, capsys, why):
+def test_hook_reports_all_stashed_documents_despite_its_sync(project, monkeypatch, capsys, why):
     project.git("switch", "-q", "feature", env={"VMRAG": "0"})
     progress = background.WatchedProgress(
         background.get_sync_job(plumbing.locate_work_tree(project.top)), lambda _: None
@@ -312,7 +312,7 @@ def ended_process(pid: int) -> bool:
     return not locks.is_process_alive(pid)
 
 
-def test_status_names_the_rebase_whose_end_hooks_wait_for(project):
+def test_status_names_the_rebase_for_which_hooks_wait(project):
     project.git("switch", "-q", "-c", "side", "first")
     project.commit("code", **{"code.py": "1"})
     editor = {"GIT_SEQUENCE_EDITOR": "sed -i -e '1i break'"}

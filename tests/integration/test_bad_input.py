@@ -101,7 +101,7 @@ def test_malformed_pin_names_line_and_fix_and_the_old_revision_answers(project, 
         assert_whole(project, tmp_path / "scratch")
 
 
-def test_pin_with_conflict_markers_is_mended_by_taking_a_side(project, tmp_path):
+def test_pin_with_conflict_markers_is_repaired_by_choosing_a_side(project, tmp_path):
     project.write(".git/info/attributes", ".dolt-version merge\n")  # as text: git's own merge, not our driver
     assert project.run("merge", "feature").returncode == 1
     assert "<<<<<<<" in (project.top / ".dolt-version").read_text()
@@ -151,7 +151,7 @@ def test_missing_knowledge_base_hints_where_to_get_it(project):
     assert project.status()["state"] == "in_sync"
 
 
-def test_knowledge_base_that_was_brought_back_goes_on_where_it_was(project, tmp_path):
+def test_restored_knowledge_base_continues_at_its_old_state(project, tmp_path):
     project.put("note.md", "An uncommitted note.")
     (project.shared / "kb").rename(tmp_path / "kb")
     refused(project, "sync", code=2, error="NOT_INITIALIZED")
@@ -161,7 +161,7 @@ def test_knowledge_base_that_was_brought_back_goes_on_where_it_was(project, tmp_
 
 @pytest.mark.parametrize("content", [b"", b"garbage " * 4000, bytes(20_000)])
 @pytest.mark.hooks("on")
-def test_garbage_knowledge_base_is_not_touched_and_the_error_says_what_to_do(project, content):
+def test_invalid_knowledge_base_is_kept_and_the_error_has_a_hint(project, content):
     file = project.shared / "kb" / "kb.doltlite"
     file.write_bytes(content)
     for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
@@ -180,7 +180,7 @@ def test_knowledge_base_of_which_hardly_anything_is_left_is_refused(project):
 
 
 @pytest.mark.parametrize("part", [0.7, 0.9])
-def test_truncated_knowledge_base_is_refused_until_a_person_goes_on_with_what_is_left(project, part):
+def test_truncated_knowledge_base_is_rejected_until_the_user_continues(project, part):
     file = project.shared / "kb" / "kb.doltlite"
     os.truncate(file, int(file.stat().st_size * part))
     for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
@@ -358,9 +358,7 @@ def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_
 )
 @pytest.mark.sample(2)
 @pytest.mark.hooks("on")
-def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_goes_on(
-    stocked, tmp_path, free, imports, commits
-):
+def test_full_disk_loses_nothing_and_work_continues_with_room(stocked, tmp_path, free, imports, commits):
     stocked.put("note.md", "A note about zebras.")
     pages(stocked, range(500, 540), folder="more")
     expected = stocked.texts()
@@ -545,7 +543,7 @@ def test_branch_name_that_no_engine_takes_works_like_any_other(project, tmp_path
     assert_whole(project, tmp_path / "scratch")
 
 
-def test_branches_whose_names_differ_only_in_case_have_documents_of_their_own(project):
+def test_branches_that_differ_only_in_case_have_separate_documents(project):
     for name in ("topic", "Topic", "TOPIC"):
         project.git("switch", "-q", "-c", name, "main")
         project.put(f"{name}.md", f"On {name}.")
@@ -737,7 +735,7 @@ INTERRUPTED = {
 )
 @pytest.mark.parametrize("command", ["commit", "import", "sync"])
 @pytest.mark.sample(1)
-def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocked, tmp_path, command, moments):
+def test_ctrl_c_prints_one_line_and_the_next_run_continues(stocked, tmp_path, command, moments):
     pages(stocked, range(2000, 2150), folder="more")
     new = {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
     line = {

@@ -64,7 +64,7 @@ def test_code_begins_if_it_has_more_words_of_the_question(project, mode):
     assert kinds == ["code", "document"]
 
 
-def test_fewer_results_are_the_first_of_more_here_and_at_a_ref(project):
+def test_fewer_results_are_the_first_of_more_in_each_revision(project):
     many = ranking(project, "-k", "12")
     for k in (1, 2, 3, 5, 7):
         assert ranking(project, "-k", str(k)) == many[:k]

@@ -150,7 +150,7 @@ def test_answer_that_drips_is_given_up_when_its_time_is_over(ask, sent):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("sent", [without_an_end, said_to_be_huge, a_bomb])
 @pytest.mark.parametrize("ask", ASKING)
-def test_answer_without_an_end_is_cut_off_packed_ones_too(ask, sent):
+def test_endless_answer_is_cut_off_also_if_compressed(ask, sent):
     with serving(sent) as url:
         assert f"more than {MOST} bytes" in ask(url)
 

@@ -41,7 +41,7 @@ def newer(project: Project) -> str:
 
 
 @pytest.mark.parametrize("content", ["", "{", "<<<<<<< ours\n"], ids=["empty", "cut", "markers"])
-def test_staged_pin_comes_back_and_not_an_older_one(project, content):
+def test_staged_pin_is_restored_rather_than_an_older_one(project, content):
     revision = newer(project)
     project.write(".dolt-version", content)
     obey(project, hint(project))
@@ -49,7 +49,7 @@ def test_staged_pin_comes_back_and_not_an_older_one(project, content):
     assert project.status()["state"] == "in_sync"
 
 
-def test_heads_pin_comes_back_where_the_staged_one_is_broken_too(project):
+def test_pin_of_head_is_restored_if_the_staged_one_is_also_broken(project):
     before = project.pinned
     newer(project)
     project.write(".dolt-version", "")
@@ -67,7 +67,7 @@ def test_deleted_pin_file_that_is_staged_broken_brings_back_heads(project):
     assert project.pinned == before
 
 
-def test_fresh_pin_is_the_way_out_where_git_has_no_whole_one(project):
+def test_new_pin_is_suggested_if_git_has_no_valid_one(project):
     before = project.pinned
     project.write(".dolt-version", "{}")
     project.git("commit", "-qam", "broken", "--no-verify")
@@ -82,7 +82,7 @@ def conflict(project: Project) -> None:
 
 
 @pytest.mark.parametrize("added", [False, True], ids=["unmerged", "added"])
-def test_in_a_merge_the_conflict_comes_back_and_no_side_alone(project, added):
+def test_broken_pin_in_a_merge_restores_the_conflict(project, added):
     conflict(project)
     project.write(".dolt-version", "<<<<<<< ours\n")
     if added:

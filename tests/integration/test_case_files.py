@@ -171,7 +171,7 @@ def written(project: Project, command: str, *arguments: str, code: int = 1) -> l
     return [(project.top / f"out.{name}").read_text() for name in names]
 
 
-def test_all_formats_name_the_queries_by_id_or_text_and_show_what_was_wanted_and_got(golden):
+def test_all_formats_identify_queries_and_show_expected_and_actual(golden):
     junit, sarif, code_quality, tap = written(golden, "check")
     tests = outcomes_of(junit)
     assert [*tests] == ["certificates", "install", STRANGE]
@@ -195,7 +195,7 @@ def test_all_formats_name_the_queries_by_id_or_text_and_show_what_was_wanted_and
     assert results[1]["message"]["text"].startswith(r"a \]\]> #1 {{0}} \[x\](http://y)\\z: ")
 
 
-def test_problem_is_known_again_where_lines_scores_and_places_are_others(golden):
+def test_problem_keeps_its_identity_with_other_lines_scores_and_ranks(golden):
     before = entries_of(written(golden, "check")[2])
     golden.put("more.md", "Install the program, install the program.")
     text = (golden.top / FILE).read_text()
@@ -242,7 +242,7 @@ HOSTILE = "\x00\x1b[31m\x85\u2028\u202e\ufffe\uffff\ud800 ]]> <&\"' ok 2 - x\n  
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_strangers_texts_break_no_format(name):
+def test_untrusted_texts_break_no_format(name):
     problem = CaseProblem(QUERY_MISSED, "error", HOSTILE, (HOSTILE,), (HOSTILE, "#"))
     case_problem = CaseProblem(QUERY_MISSED, "information", HOSTILE, ("b",))
     cases = [

@@ -77,7 +77,7 @@ def test_changed_answer_fails_readably_until_it_is_recorded(golden):
     assert missed(golden) == [[], ["ranking"]]
 
 
-def test_recorded_order_stays_where_a_line_of_another_document_moves_all_scores(project):
+def test_recorded_order_holds_if_another_document_moves_all_scores(project):
     texts = ("install the program", "certificates for TLS", "questions")
     project.write(FILE, "queries:\n" + "".join(f"  - query: {text}\n    mode: keyword\n" for text in texts))
     project.vmrag("check", "--update", "--order")
@@ -130,7 +130,7 @@ def test_thresholds_decide_in_place_of_single_misses(golden):
     golden.write(FILE, project_text)
 
 
-def test_quality_of_earlier_commits_is_asked_of_them_by_the_queries_of_today(project):
+def test_quality_of_earlier_commits_uses_the_present_queries(project):
     project.write(FILE, "queries: [{query: certificates for TLS, mode: keyword, first: handbook/deep/tls.txt}]\n")
     project.write("code.py", "x = 1\n")
     project.git("add", ".")
@@ -193,7 +193,7 @@ def test_check_reports_where_the_expected_document_is(project):
     ]
 
 
-def test_at_a_ref_its_knowledge_is_asked_and_ranked_as_its_settings_say(golden):
+def test_query_at_a_ref_uses_its_knowledge_and_settings(golden):
     assert missed(golden, "--at", "main") == [[], []]
     assert missed(golden, "--at", "feature") == [["expect", "first"], ["ranking"]]
     settings = "embedding:\n  model: hash\nretrieval:\n  k: 1\n  vector_weight: 0.9\n"
@@ -280,7 +280,7 @@ def test_without_a_knowledge_base_nothing_passes(golden):
     assert error(golden)["code"] == "NOT_INITIALIZED"
 
 
-def test_strangers_texts_are_shown_defused(project):
+def test_untrusted_texts_are_shown_escaped(project):
     project.write(FILE, 'queries:\n  - {query: "\\e[31mred\\n::error::y ##[x]", first: "handbook/\\e[1m"}\n')
     result: Done = project.vmrag("check", code=1, env={"GITHUB_ACTIONS": "true"})
     assert "\x1b" not in result.out
@@ -316,7 +316,7 @@ def test_diff_of_queries_without_places_is_about_the_uncommitted_documents(golde
     assert changes(golden, "HEAD") == changes(golden, golden.pinned, "WORKING") == changes(golden)
 
 
-def test_diff_of_queries_ranks_a_git_ref_as_its_settings_say(golden):
+def test_diff_of_queries_ranks_a_git_ref_by_its_settings(golden):
     golden.commit("k", **{".vmrag.yaml": "embedding:\n  model: hash\nretrieval:\n  k: 1\n"})
     assert [len(query["after"]) for query in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 1]
     assert [len(query["before"]) for query in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 4]
@@ -326,7 +326,7 @@ def test_diff_of_queries_ranks_a_git_ref_as_its_settings_say(golden):
     ]
 
 
-def test_diff_of_queries_names_what_cannot_be_asked_at_one_of_the_places(golden):
+def test_diff_of_queries_names_queries_that_one_side_cannot_answer(golden):
     golden.write(FILE, "queries:\n  - {query: x, collection: notes}\n")
     golden.put("1", "x", collection="notes")
     [query] = golden.ask("diff", "--queries")["queries"]

@@ -156,7 +156,7 @@ def test_collection_is_not_made_twice(store):
         made(store)
 
 
-def test_public_client_reads_and_changes_a_store_and_what_it_wrote_is_read(tmp_path):
+def test_public_client_reads_and_changes_a_store(tmp_path):
     import chromadb
 
     first = open_store(tmp_path)

@@ -166,7 +166,7 @@ def build_here(project: Project) -> list[str]:
 
 
 @pytest.mark.parametrize("sources", ["documents", "all"])
-def test_client_reads_what_a_query_finds_after_git_operations(project, client, sources):
+def test_client_reads_query_results_after_git_operations(project, client, sources):
     project.git("config", "vmrag.index.chroma", "follow")
     project.git("config", "vmrag.chroma.sources", sources)
     project.vmrag("install")
@@ -474,7 +474,9 @@ def test_doctor_finds_and_repairs_a_damaged_store_of_files(project, client, star
 
 
 @pytest.mark.parametrize("meanwhile", ["removed", "moved"])
-def test_store_is_built_if_the_files_are_removed_or_moved_meanwhile(project, client, started, monkeypatch, meanwhile):
+def test_store_is_built_if_files_are_removed_or_moved_during_the_build(
+    project, client, started, monkeypatch, meanwhile
+):
     project.git("config", "vmrag.index.chroma", "follow")
     build_store, calls = chroma_builder.build_store, []
 
@@ -547,7 +549,7 @@ def kill(project: Project, patch: str) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.sample(4)
-def test_kill_leaves_what_the_next_process_finishes(project, client, started, step):
+def test_killed_build_is_finished_by_the_next_process(project, client, started, step):
     project.git("config", "vmrag.index.chroma", "follow")
     project.git("switch", "-q", "--detach", "first", env={"VMRAG": "0"})
     project.vmrag("query", "zebra")

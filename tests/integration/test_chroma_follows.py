@@ -125,7 +125,7 @@ def build(project: Project, **given) -> list[str]:
 
 
 @pytest.mark.hooks("on")
-def test_after_a_checkout_any_client_sees_exactly_what_is_pinned_once_status_says_ready(project, client):
+def test_client_sees_the_pinned_documents_once_status_reports_ready(project, client):
     for branch in ("feature", "main"):
         project.git("switch", "-q", branch)
         assert chroma(project)["revision"] == project.pinned
@@ -152,7 +152,7 @@ def test_of_two_checkouts_in_quick_succession_the_second_is_followed(project, cl
     assert there(project) == {project.pinned}
 
 
-def test_commit_and_a_query_are_followed_too(project):
+def test_store_also_follows_commits_and_queries(project):
     revision = project.record("more", more="One more document.")
     project.vmrag("query", "one more")
     assert ready(project)["revision"] == revision
@@ -163,7 +163,7 @@ def test_commit_and_a_query_are_followed_too(project):
 # -- by whom it is started -------------------------------------------------------------------------
 
 
-def test_nothing_is_started_where_the_store_is_there(project, alone):
+def test_build_is_not_started_if_the_store_exists(project, alone):
     project.vmrag("query", "rest")
     assert alone == [project.pinned]
     build(project)
@@ -175,7 +175,7 @@ def test_nothing_is_started_where_the_store_is_there(project, alone):
     assert alone == [project.pinned]
 
 
-def test_request_that_names_no_process_is_nobody_at_work(project, alone):
+def test_request_without_a_process_is_treated_as_abandoned(project, alone):
     request = project.shared / "builder/chroma.request"
     request.parent.mkdir(exist_ok=True)
     for pid in ("99999999999999999999", "-1", "0", "x", ""):
@@ -220,7 +220,7 @@ def test_chroma_off_builds_no_store_and_path_reports_it(project, alone, monkeypa
     project.vmrag("path", "chroma")
 
 
-def test_sync_waits_where_the_settings_say_so(project, monkeypatch):
+def test_sync_waits_for_the_store_if_configured(project, monkeypatch):
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "wait")
     assert project.ask("sync")["chroma"]["state"] == "ready"
     project.git("switch", "-q", "feature", env={"VMRAG_HOOKS_SYNC": "foreground"})
@@ -228,7 +228,7 @@ def test_sync_waits_where_the_settings_say_so(project, monkeypatch):
 
 
 @pytest.mark.hooks("on")
-def test_hook_says_where_the_knowledge_is_even_if_the_store_cannot_be_made(project):
+def test_hook_prints_the_position_although_the_store_fails(project):
     project.vmrag("query", "rest", env={"VMRAG_INDEX_CHROMA": "off"})
     (project.shared / "chroma").write_text("in the way")
     environ = {"VMRAG_HOOKS_SYNC": "foreground", "VMRAG_INDEX_CHROMA": "wait"}
@@ -336,7 +336,7 @@ def killed(project: Project, patch: str) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.sample(2)
-def test_kill_leaves_what_the_next_one_sweeps(project, alone, step):
+def test_leftovers_of_a_killed_build_are_removed_by_the_next_one(project, alone, step):
     switch(project, "--detach", "first")
     build(project)
     switch(project, "main")  # one document more
@@ -353,7 +353,7 @@ def test_kill_leaves_what_the_next_one_sweeps(project, alone, step):
     assert project.ask("gc")["leftovers"]["chroma"]["names"] == []
 
 
-def test_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(project, alone):
+def test_builder_killed_each_time_is_abandoned_until_requested(project, alone):
     project.vmrag("query", "rest")
     for _ in range(ATTEMPTS):
         assert chroma(project)["state"] == "following"
@@ -371,7 +371,7 @@ def test_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(projec
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
-def test_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(project, alone, monkeypatch):
+def test_failure_is_shown_with_its_reason_and_retried_on_request(project, alone, monkeypatch):
     def fails(*_: object, **__: object) -> BuiltStore:
         raise IndexFailed("Chroma failed to add 5 chunks.", hint="Look at the disk")
 
@@ -424,7 +424,7 @@ def test_store_build_reports_busy_while_index_is_exchanged(project, alone, monke
         assert chroma_builder.provide_store(ws.chroma.local, store, vectors=ws.read_vectors, progress=QUIET).is_dir()
 
 
-def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):
+def test_queries_continue_under_a_process_limit(project, alone):
     program = (
         "import resource, sys\nfrom vmrag_link.sync import chroma_builder\n"
         "sys.argv[1:]\nresource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
@@ -507,7 +507,7 @@ def test_build_of_unbound_store_is_dropped_between_batches(project, alone, monke
 
 
 @pytest.mark.parametrize("meanwhile", [["gc", "--apply"], ["sync", "--rebuild"], ["doctor", "--fix"]])
-def test_removal_and_rebuilding_meanwhile_neither_wait_nor_harm(project, alone, monkeypatch, client, meanwhile):
+def test_removal_and_rebuilding_during_a_build_do_no_harm(project, alone, monkeypatch, client, meanwhile):
     project.vmrag("query", "rest")
     real, calls = chroma_builder.build_store, []
 
@@ -541,7 +541,7 @@ def test_index_that_is_damaged_is_not_followed_until_it_was_built_again(project,
     assert chroma(project)["state"] == "ready"
 
 
-def test_on_a_full_disk_the_answers_go_on_and_the_reason_is_shown(project, alone):
+def test_queries_continue_on_a_full_disk_with_the_reason_shown(project, alone):
     project.vmrag("query", "rest")
     (project.shared / "chroma").mkdir()
     with small_disk(project.shared / "chroma", kilobytes=200) as fill:

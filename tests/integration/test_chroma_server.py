@@ -66,7 +66,7 @@ def test_share_uploads_only_changed_collections(paid, database, network):
     assert network.count("POST", "/add") == 1, "of the collection that changed"
 
 
-def test_texts_stay_away_from_the_server_where_the_settings_say_so(paid, database, tmp_path, services):
+def test_texts_stay_off_the_server_if_configured(paid, database, tmp_path, services):
     paid.git("config", "vmrag.index.store-documents", "false")
     share(paid)
     assert {record["text"] for name in database.sealed() for record in database.records(name).values()} == {None}
@@ -94,7 +94,7 @@ def test_files_are_in_the_local_store_and_never_sent_to_a_server(paid, database,
     assert not [request for request in network.requests if b"pangolins" in request.body]
 
 
-def test_process_in_the_background_puts_it_there(paid, database):
+def test_background_process_uploads_the_index(paid, database):
     database.use(paid, share="follow")
     paid.vmrag("sync")
     deadline = time.monotonic() + 30
@@ -142,7 +142,7 @@ def test_only_records_that_are_lacking_are_downloaded(paid, database, services, 
     assert later.answers() == paid.answers()
 
 
-def test_uncommitted_documents_stay_here_and_are_in_the_answer(paid, database, services, tmp_path):
+def test_uncommitted_documents_stay_local_and_are_in_the_answer(paid, database, services, tmp_path):
     share(paid)
     other = another_machine(paid, tmp_path / "other")
     other.vmrag("sync")
@@ -157,7 +157,7 @@ def test_uncommitted_documents_stay_here_and_are_in_the_answer(paid, database, s
     assert database.sealed() == before, "what no revision holds is nobody else's"
 
 
-def test_without_a_voucher_the_server_is_not_even_asked(paid, database, services, network, tmp_path):
+def test_server_is_not_contacted_without_a_voucher(paid, database, services, network, tmp_path):
     share(paid)
     unvouched(paid)
     other = another_machine(paid, tmp_path / "other")
@@ -167,7 +167,7 @@ def test_without_a_voucher_the_server_is_not_even_asked(paid, database, services
     assert len(paid_texts(services)) > len(TEXTS)
 
 
-def test_vectors_that_this_machine_can_compute_are_never_asked_for(project, database, network):
+def test_locally_computable_vectors_are_never_requested(project, database, network):
     database.use(project, network.url)
     project.forget_indexes()
     (project.shared / "embeddings.sqlite").unlink()
@@ -175,9 +175,7 @@ def test_vectors_that_this_machine_can_compute_are_never_asked_for(project, data
     assert network.requests == []
 
 
-def test_vouchers_travel_with_pushes_and_a_colleague_downloads_what_was_paid_for_once(
-    world, database, services, monkeypatch
-):
+def test_vouchers_are_pushed_and_a_colleague_downloads_paid_vectors(world, database, services, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     ada = world.ada
 
@@ -249,7 +247,7 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
 STRANGE = "embedding:\n  model: hash\nchroma:\n  mode: http\n  url: {url}\n  database: {database}\n  share: wait\n"
 
 
-def test_strangers_settings_send_nothing_anywhere_until_somebody_agrees(project, database, network):
+def test_untrusted_settings_send_nothing_before_an_agreement(project, database, network):
     project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
     project.vmrag("sync", "--rebuild")
     project.vmrag("query", "setup")
@@ -261,7 +259,7 @@ def test_strangers_settings_send_nothing_anywhere_until_somebody_agrees(project,
     assert len(database.sealed()) == 1
 
 
-def test_stranger_cannot_exchange_the_server_that_somebody_agreed_to(project, database, network):
+def test_untrusted_settings_cannot_replace_the_trusted_server(project, database, network):
     project.write(".vmrag.yaml", STRANGE.format(url=database.url, database=database.name))
     project.vmrag("trust", "--yes")
     project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
@@ -288,7 +286,7 @@ def test_key_of_the_environment_goes_to_an_address_that_this_machine_names_alone
     assert "ck-secret" not in project.vmrag("status", "--json", env=given).out
 
 
-def test_key_is_never_sent_where_everybody_on_the_way_could_read_it(project, database):
+def test_key_is_never_sent_unencrypted(project, database):
     database.use(project, "http://chroma.example.org:8000")
     with opened(project) as ws, pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHROMA_API_KEY", "ck-secret")
@@ -317,7 +315,7 @@ def test_no_services_setting_includes_the_chroma_server(paid, database, network)
 # -- status
 
 
-def test_status_says_why_the_index_is_not_on_the_server_and_waiting_tries_again(paid, database, network):
+def test_status_explains_a_missing_upload_and_waiting_retries(paid, database, network):
     network.rule = lambda _: chroma_server.Fault(status=403, said=b"{}")
     database.use(paid, network.url, share="wait")
     result = paid.vmrag("sync", code=3)
@@ -340,7 +338,7 @@ def test_missing_database_is_reported_and_not_treated_as_empty(paid, database):
 
 
 @pytest.mark.parametrize("what", ["text", "vector", "record", "collection"])
-def test_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(paid, database, what):
+def test_doctor_finds_and_repairs_foreign_changes_on_the_server(paid, database, what):
     share(paid)
     name = next(
         sealed_name
@@ -401,7 +399,7 @@ def test_gc_drops_only_unreachable_collections_of_its_repository(paid, database)
     assert set(database.collections()) == {*kept, theirs, "somebody-elses", building}
 
 
-def test_gc_keeps_what_an_old_pin_needs_and_drops_it_when_git_has_forgotten_that(paid, database):
+def test_gc_keeps_collections_of_old_pins_until_git_forgets_them(paid, database):
     share(paid)
     before = database.sealed()
     paid.record("more", more="Something new.")
@@ -420,7 +418,7 @@ def test_gc_keeps_what_an_old_pin_needs_and_drops_it_when_git_has_forgotten_that
     assert set(database.sealed()) >= set(before)
 
 
-def test_gc_drops_nothing_while_a_pinned_revision_is_not_here(paid, database):
+def test_gc_drops_nothing_while_a_pinned_revision_is_missing(paid, database):
     share(paid)
     paid.write(".dolt-version", (paid.top / ".dolt-version").read_text().replace(paid.pinned, "f" * 40))
     paid.git("commit", "-q", "-a", "-m", "pins what is nowhere")

@@ -133,9 +133,7 @@ def test_server_fault_leads_to_local_embedding_with_a_warning(paid, shared, netw
 
 
 @pytest.mark.parametrize("what", ["nobody answers", "vectors are others", "a page comes"])
-def test_sync_fails_if_that_is_what_the_setting_says_and_the_index_of_before_answers(
-    paid, shared, network, services, what
-):
+def test_sync_fails_if_configured_and_the_old_index_answers(paid, shared, network, services, what):
     shared.git("switch", "-q", "--detach", "HEAD~1")
     shared.vmrag("sync")
     before = shared.answers()
@@ -167,7 +165,7 @@ def test_git_waits_for_no_server(paid, shared, network, services):
     assert paid_texts(services) == ["sea"]
 
 
-def test_collection_that_the_server_lost_is_embedded_here_and_put_there_again(paid, shared, database, services):
+def test_collection_lost_by_the_server_is_embedded_and_uploaded_again(paid, shared, database, services):
     for name in database.sealed():
         database.drop(name)
     shared.vmrag("sync")
@@ -257,7 +255,7 @@ def test_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, me
 
 
 @pytest.mark.parametrize("what", ["it fails", "vectors are others", "records are missing", "a text is another"])
-def test_server_that_does_not_keep_what_it_is_given_gets_no_sealed_collection(paid, database, network, what):
+def test_server_that_loses_data_gets_no_sealed_collection(paid, database, network, what):
     network.rule = FAULTS[what]
     database.use(paid, network.url)
     result = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3)
@@ -306,7 +304,7 @@ def test_after_a_kill_the_next_client_takes_over_when_the_lease_has_ended(
     assert set(database.collections()) == set(database.sealed())
 
 
-def test_two_clients_at_once_put_it_there_once(paid, database, network, tmp_path):
+def test_two_concurrent_clients_upload_once(paid, database, network, tmp_path):
     other = another_machine(paid, tmp_path / "other")
     other.git("config", "vmrag.chroma.mode", "embedded")
     other.vmrag("sync")
@@ -336,14 +334,14 @@ def test_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
     assert client.count_records(quick.collection) == 1
 
 
-def test_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
+def test_overlong_lease_blocks_no_client(database):
     client = database.client()
     name = contents.collection_name("0" * 12, "1" * 32)
     client.create_collection(name + contents.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
     assert sharing.Lease(client, name).acquire()
 
 
-def test_silent_server_is_asked_once_and_not_for_every_request(database, monkeypatch):
+def test_silent_server_is_contacted_once_per_command(database, monkeypatch):
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     client = database.client(f"http://127.0.0.1:{free_port()}", seconds=1)
     with pytest.raises(ChromaServerFailed):

@@ -63,9 +63,7 @@ def cloud(network: Network) -> None:
     network.rule = rule
 
 
-def test_index_of_many_records_long_ids_and_long_texts_goes_to_the_cloud_and_comes_back(
-    paid, network, services, tmp_path, monkeypatch
-):
+def test_large_index_is_uploaded_to_the_cloud_and_downloaded(paid, network, services, tmp_path, monkeypatch):
     database = network.database
     many = {f"{'é' * 100}-{number}": f"Number {number} of many." for number in range(310)}
     tools = Tools(paid.top)
@@ -97,7 +95,7 @@ def test_index_of_many_records_long_ids_and_long_texts_goes_to_the_cloud_and_com
     assert "CHROMA_SERVER" not in other.vmrag("doctor", "--json", env={"VMRAG_CHROMA_SHARE": "wait"}, code=None).out
 
 
-def test_stand_in_refuses_what_is_too_much(database, network):
+def test_fake_cloud_rejects_requests_above_the_limits(database, network):
     cloud(network)
     client = database.client(network.url, headers={"X-Chroma-Token": "ck-1"})
     with pytest.raises(Exception, match="a name of more than 128 bytes"):
@@ -110,7 +108,7 @@ def test_stand_in_refuses_what_is_too_much(database, network):
     assert predicates({"$and": [{"a": 1}, {"$or": [{"b": {"$gt": 1}}, {"c": 2}]}]}) == 3
 
 
-def test_server_of_ones_own_says_how_much_it_takes(database, network):
+def test_private_server_reports_its_own_limits(database, network):
     assert database.client(network.url).limits == ServerLimits(1000)
     network.rule = lambda _: Fault(status=200, said=b'{"max_batch_size": 7}')
     assert database.client(network.url).limits == ServerLimits(7)

@@ -109,7 +109,7 @@ def grown(kb: Knowledge) -> tuple[str, str]:
     return first, second
 
 
-def test_store_holds_exactly_what_the_index_holds_with_the_vectors_of_the_model(kb):
+def test_store_holds_the_rows_of_the_index_with_vectors_of_the_model(kb):
     first, _ = grown(kb)
     made = make(kb, first)
     assert (made.how, made.added, made.removed) == ("fresh", 24, 0)
@@ -124,7 +124,7 @@ def test_store_holds_exactly_what_the_index_holds_with_the_vectors_of_the_model(
     assert make(kb, first).how == "reused"
 
 
-def test_store_made_from_another_holds_what_one_from_nothing_holds(kb, tmp_path):
+def test_derived_store_equals_a_new_one(kb, tmp_path):
     first, second = grown(kb)
     make(kb, first)
     made = make(kb, second)
@@ -252,7 +252,7 @@ def test_store_comparison_finds_each_kind_of_difference(kb, change):
         assert check.find_difference(path, index, with_texts=True) != ""
 
 
-def test_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
+def test_store_of_placeholders_is_rebuilt_once_the_index_has_vectors(kb):
     first, _ = grown(kb)
     copied = kb.copied(first, "without")
     with kb.draft(copied) as draft:
@@ -284,7 +284,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.sample(2)
-def test_kill_leaves_only_what_the_next_sweep_removes(kb, step):
+def test_leftovers_of_a_kill_are_removed_by_the_next_sweep(kb, step):
     first, second = grown(kb)
     make(kb, first)
     killed = child(
@@ -314,7 +314,7 @@ def test_exception_between_batches_ends_build_and_leaves_nothing(kb):
     assert not [path for path in shelf(kb).root.iterdir() if path.is_dir()]
 
 
-def test_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
+def test_index_removed_during_reading_is_read_to_its_end(kb):
     first, _ = grown(kb)
     folder = kb.copied(first, "soon-gone")
     with contextlib.closing(OpenIndex(folder)) as index:
@@ -326,7 +326,7 @@ def test_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
     assert len(held(made.path)["guide"]) == 20
 
 
-def test_only_stores_that_nobody_needs_nor_was_lent_are_removed(kb, monkeypatch):
+def test_only_unused_and_unleased_stores_are_removed(kb, monkeypatch):
     first, second = grown(kb)
     paths = [make(kb, revision).path for revision in (first, second)]
     kept = shelf(kb)
@@ -352,7 +352,7 @@ def test_lease_of_a_clock_that_was_wrong_runs_out(kb):
     assert kept.evict_spare(needed=list) == [path]
 
 
-def test_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, tmp_path):
+def test_link_in_place_of_a_store_is_removed_and_its_target_stays(kb, tmp_path):
     kept = shelf(kb)
     kept.root.mkdir(parents=True, exist_ok=True)
     (tmp_path / "precious").mkdir()

@@ -90,7 +90,7 @@ def test_death_of_one_of_several_processes_costs_at_most_one_text() -> None:
         assert isinstance(answer, CodeUnparsed) or answer == cut_code(text, "python", 1500)
 
 
-def test_each_process_cuts_alike_whatever_it_cut_before() -> None:
+def test_each_process_cuts_independently_of_earlier_texts() -> None:
     task = CodeTask("".join(SOURCES)[:60_000], "python")
     hard = CodeTask("a?b:" * 5000, "ruby")
     result = []
@@ -122,7 +122,7 @@ def test_cutter_returns_right_pieces_after_an_abandoned_task(cutter: CodeCutter)
 # -- processes
 
 
-def test_no_process_is_started_for_what_is_not_parsed(cutter: CodeCutter) -> None:
+def test_process_is_not_started_for_texts_without_parsing(cutter: CodeCutter) -> None:
     assert cutter.cut_text("local a = 1\n", "lua", 100) == [CodePiece(0, 12)]
     assert cutter.cut_text("", "python", 100) == [CodePiece(0, 0)]
     assert len(cutter.cut_text("f(12)\n" * (MOST_BYTES // 5), "python", 1500)) > 100
@@ -160,7 +160,7 @@ def test_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
 # -- what dies
 
 
-def test_text_whose_parser_is_killed_has_no_pieces_and_the_next_one_has(cutter: CodeCutter) -> None:
+def test_text_with_a_killed_parser_has_no_pieces_and_the_next_one_has(cutter: CodeCutter) -> None:
     pid = stop(cutter)
     timer = later(0.2, lambda: os.kill(pid, signal.SIGKILL))
     with pytest.raises(CodeUnparsed) as failed:

@@ -57,7 +57,7 @@ def coded(project: Project) -> Project:
     [("{", "is not JSON"), ("<<<<<<< ours\n", "merge conflict"), (NOWHERE, "this knowledge base does not have")],
     ids=["malformed", "conflict", "missing"],
 )
-def test_bad_pin_is_not_committed_and_the_line_says_why(project, bad, said):
+def test_bad_pin_is_not_committed_and_the_reason_is_printed(project, bad, said):
     before = project.git("rev-parse", "HEAD")
     if bad == NOWHERE:
         pin_naming(project, NOWHERE)
@@ -71,7 +71,7 @@ def test_bad_pin_is_not_committed_and_the_line_says_why(project, bad, said):
     assert commit(project, "commit", "-m", "bad", VMRAG="0") == (0, [])
 
 
-def test_pin_that_is_committed_is_the_one_that_answers_here(project):
+def test_committed_pin_is_the_one_that_answers(project):
     pin_naming(project, project.git("show", "feature:.dolt-version").split('"dolt_commit": "')[1][:40])
     project.git("add", ".dolt-version")
     pin_naming(project, json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"])
@@ -84,7 +84,7 @@ def test_pin_that_is_committed_is_the_one_that_answers_here(project):
 
 @pytest.mark.parametrize("kind", COMMITS)
 @pytest.mark.sample(2)
-def test_code_can_be_committed_beside_an_unstaged_pin(coded, kind):
+def test_code_is_committed_next_to_an_unstaged_pin(coded, kind):
     """For each form of `git commit` the pin in it is the earlier one, except with -a, which stages
     it.
     """
@@ -104,7 +104,7 @@ def test_repository_without_the_knowledge_base_commits_freely(project):
     assert commit(project, "commit", "-a", "-m", "x") == (0, [])
 
 
-def test_without_the_knowledge_base_the_pins_text_is_looked_at(project, monkeypatch, capsys):
+def test_pin_text_is_checked_without_the_knowledge_base(project, monkeypatch, capsys):
     """The pre-commit framework does so in a clone without a knowledge base."""
     (project.shared / "kb").rename(project.shared / "elsewhere")
     monkeypatch.chdir(project.top)
@@ -151,7 +151,7 @@ def test_uncommitted_documents_of_another_branch_are_not_mentioned(coded):
 
 @pytest.mark.parametrize("kind", COMMITS)
 @pytest.mark.sample(2)
-def test_uncommitted_documents_stop_a_commit_where_that_is_asked_for(coded, kind):
+def test_uncommitted_documents_stop_a_commit_if_configured(coded, kind):
     coded.put("new.md", "new")
     code, lines = commit(coded, *COMMITS[kind], VMRAG_HOOKS_ON_DIRTY="block")
     assert (code, len(lines)) == (1, 1)
@@ -165,7 +165,7 @@ def test_uncommitted_documents_stop_a_commit_where_that_is_asked_for(coded, kind
 
 @pytest.mark.parametrize("kind", COMMITS)
 @pytest.mark.sample(2)
-def test_uncommitted_documents_are_committed_along_where_that_is_asked_for(coded, kind):
+def test_uncommitted_documents_are_included_in_a_commit_if_configured(coded, kind):
     coded.put("new.md", "new")
     before = coded.pinned
     code, lines = commit(coded, *COMMITS[kind], VMRAG_HOOKS_ON_DIRTY="commit")
@@ -220,7 +220,7 @@ def test_merge_that_drops_one_sides_knowledge_is_stopped_before_git_commits(part
     assert commit(parted, "commit", "--no-verify", "-m", "x")[0] == 0
 
 
-def test_conflict_that_is_closed_with_one_side_is_stopped_too(parted):
+def test_conflict_closed_with_one_side_is_also_stopped(parted):
     assert commit(parted, "merge", "feature")[0] == 1
     parted.git("checkout", "--ours", ".dolt-version")
     parted.git("add", ".dolt-version")
@@ -230,7 +230,7 @@ def test_conflict_that_is_closed_with_one_side_is_stopped_too(parted):
 
 
 @pytest.mark.parametrize("way", ["conflict", "strategy"])
-def test_hint_of_a_dropping_merge_mends_it(parted, monkeypatch, way):
+def test_hint_of_a_dropping_merge_repairs_it(parted, monkeypatch, way):
     if way == "conflict":
         parted.run("merge", "feature")
         parted.git("checkout", "--ours", ".dolt-version")
@@ -246,7 +246,7 @@ def test_hint_of_a_dropping_merge_mends_it(parted, monkeypatch, way):
     assert {"faq.md", "uv.md"} <= parted.texts().keys()
 
 
-def test_merges_whose_pin_is_right_pass(project):
+def test_merges_with_the_right_pin_pass(project):
     assert commit(project, "merge", "-m", "both", "feature")[0] == 0
     project.git("switch", "-q", "-c", "behind", "first")
     project.commit("code", **{"code.py": "1"})
@@ -302,7 +302,7 @@ def test_merge_check_cannot_compare_pins_without_their_revision(parted, side, co
 @pytest.mark.parametrize("way", ["merge", "commit"])
 @pytest.mark.parametrize("on_dirty", ["block", "commit"])
 @pytest.mark.sample(2)
-def test_uncommitted_documents_go_along_with_a_merge_whatever_is_asked_for(project, on_dirty, way):
+def test_uncommitted_documents_follow_a_merge_with_any_setting(project, on_dirty, way):
     """git has fixed the tree of the merge before it asks, and what `vmrag commit` would write is
     refused meanwhile.
     """
@@ -334,7 +334,7 @@ def remote(project: Project, tmp_path) -> Project:
     return project
 
 
-def test_pushed_branch_must_pin_what_is_there(remote):
+def test_pushed_branch_must_pin_an_existing_revision(remote):
     assert commit(remote, "push", "origin", "main", "feature") == (0, [PUSHED.format("origin")])
     pin_naming(remote, NOWHERE)
     remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")
@@ -360,7 +360,7 @@ def test_push_sends_pins_of_one_remote_to_another(remote, tmp_path):
     assert commit(remote, "push", "fork", "main") == (0, [PUSHED.format("fork")])
 
 
-def test_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monkeypatch, tmp_path):
+def test_push_of_many_tags_calls_git_as_often_as_one_of_few(remote, monkeypatch, tmp_path):
     commits = [remote.commit(str(number), **{"code.py": str(number)}) for number in range(3)]
     pin_naming(remote, NOWHERE)
     remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")

@@ -156,7 +156,7 @@ def test_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
     finished(noted, tmp_path / "scratch", before)
 
 
-def test_next_command_on_another_branch_says_that_a_revision_is_not_pinned_and_how_to_pin_it(noted, tmp_path):
+def test_next_command_on_another_branch_reports_an_unpinned_revision(noted, tmp_path):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, "once the knowledge base is committed")
@@ -172,7 +172,7 @@ def test_next_command_on_another_branch_says_that_a_revision_is_not_pinned_and_h
     assert noted.pinned == revision
 
 
-def test_hook_of_the_checkout_says_it_too(noted):
+def test_checkout_hook_also_reports_it(noted):
     dies(noted, "once the knowledge base is committed")
     said = noted.run("switch", "feature").stderr
     assert "UNPINNED_REVISION" in said
@@ -193,7 +193,7 @@ def test_another_worktree_on_the_same_branch_finishes_the_commit(noted, tmp_path
     settled(noted)
 
 
-def test_entry_of_a_worktree_that_is_gone_is_finished_by_who_comes_to_its_branch(project, tmp_path):
+def test_entry_of_a_removed_worktree_is_finished_on_its_branch(project, tmp_path):
     project.git("worktree", "add", "-q", "-b", "third", str(tmp_path / "third"), "main")
     third = Project(tmp_path / "third")
     third.put("note.md", "A note about zebras.")
@@ -281,7 +281,7 @@ def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(no
     finished(noted, tmp_path / "scratch", before)
 
 
-def test_index_lock_in_the_way_says_in_words_what_is_left_to_do(noted):
+def test_index_lock_error_explains_the_remaining_steps(noted):
     result = driven(noted, LOCKED, "commit", "-m", "note")
     assert result.code == 1
     assert "hint: git add .dolt-version" in result.out
@@ -338,9 +338,7 @@ def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_
     finished(noted, tmp_path / "scratch", before)
 
 
-def test_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named_until_it_is_gone(
-    noted, tmp_path, monkeypatch
-):
+def test_lock_of_a_killed_git_is_reported_until_it_is_removed(noted, tmp_path, monkeypatch):
     for module in (apply, plumbing):
         monkeypatch.setattr(module, "INDEX_LOCK_SECONDS", 0.1)
     before = noted.pinned
@@ -363,7 +361,7 @@ def test_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named_u
     finished(noted, tmp_path / "scratch", before)
 
 
-def test_garbage_entry_is_set_aside_and_said_once(noted, tmp_path):
+def test_invalid_entry_is_renamed_and_reported_once(noted, tmp_path):
     (tmp_path / "scratch").mkdir()
     folder = noted.shared / "journal"
     folder.mkdir(exist_ok=True)
@@ -386,7 +384,7 @@ def test_garbage_entry_is_set_aside_and_said_once(noted, tmp_path):
     assert_whole(noted, tmp_path / "scratch")
 
 
-def test_commit_whose_entry_was_damaged_shows_as_drift_that_pin_mends(noted):
+def test_commit_with_a_damaged_entry_is_drift_that_pin_repairs(noted):
     before = noted.pinned
     dies(noted, "once the knowledge base is committed")
     for path in (noted.shared / "journal").iterdir():

@@ -111,7 +111,7 @@ def test_of_two_commits_at_once_one_commits_and_the_other_finds_nothing_to_do(st
 
 
 @pytest.mark.long  # test_commit_journal hits the moments
-def test_commits_beside_checkouts_keep_every_revision_that_was_reported(stocked, tmp_path):
+def test_concurrent_commits_and_checkouts_keep_reported_revisions(stocked, tmp_path):
     reported: list[str] = []
     for number in range(6):
         stocked.put(f"note-{number}.md", f"Note {number} about zebras.")
@@ -159,7 +159,7 @@ def test_first_writes_in_two_linked_worktrees_at_once_get_branches_of_their_own(
         assert tree.status()["state"] == "in_sync"
 
 
-def test_queries_in_a_loop_beside_imports_and_commits_always_answer_from_one_state(stocked, tmp_path):
+def test_concurrent_queries_imports_and_commits_answer_from_one_state(stocked, tmp_path):
     """Each import replaces the same ten pages as a whole: an answer must never mix two of them."""
     writer = []
     seen = set()
@@ -183,7 +183,7 @@ def test_queries_in_a_loop_beside_imports_and_commits_always_answer_from_one_sta
 
 
 @pytest.mark.long  # the gaps below are hit one by one
-def test_worktrees_that_evict_all_spares_never_take_away_what_another_one_answers_from(stocked, tmp_path):
+def test_worktrees_that_evict_spares_keep_indexes_in_use(stocked, tmp_path):
     stocked.git("branch", "walker", "main")
     walker = worktree(stocked, tmp_path / "walker", "walker")
     walk = (
@@ -478,7 +478,7 @@ def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broke
     assert len([line for line in result.stderr.splitlines() if line]) <= 1, result.stderr
 
 
-def test_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocked):
+def test_bug_log_is_named_by_commands_and_by_hooks_in_one_line(stocked):
     site = stocked.top.parent / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(

@@ -55,7 +55,7 @@ def test_checkout_between_plan_and_write_makes_the_write_plan_again(project, ws,
     assert "fresh" not in project.vmrag("list").out
 
 
-def test_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch):
+def test_answer_names_the_commit_of_its_knowledge(project, ws, monkeypatch):
     """HEAD moves during a search: the search is repeated at the current commit."""
     first = project.git("rev-parse", "first")
     pinned = json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"]
@@ -71,7 +71,7 @@ def test_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch)
     assert (report.kb.git_head, report.kb.commit, report.kb.in_sync) == (first, pinned, True)
 
 
-def test_reset_says_which_revision_the_branch_left(project):
+def test_reset_prints_the_revision_that_the_branch_left(project):
     project.put("late.md", "Late news.")
     project.vmrag("commit", "-m", "late")
     pinned = project.pinned
@@ -112,7 +112,7 @@ def test_damaged_index_is_built_again_by_the_next_query(project):
     assert project.consistent()
 
 
-def test_leaving_a_branch_with_uncommitted_documents_says_where_they_are(project):
+def test_leaving_a_branch_prints_where_its_uncommitted_documents_are(project):
     project.put("draft.md", "A draft.")
     project.vmrag("install")
     said = subprocess.run(["git", "switch", "-c", "topic"], cwd=project.top, capture_output=True, text=True, check=True)

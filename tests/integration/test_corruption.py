@@ -40,7 +40,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(60 + 60 * FLIPS)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_one_flipped_bit_is_found_or_mended_or_harmless(sound, tmp_path, monkeypatch, part):
+def test_flipped_bit_is_found_repaired_or_harmless(sound, tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     commands = corruption.COMMANDS if FLIPS > SHORT else corruption.FEW
     project, copy = Project(sound), tmp_path / "copy"

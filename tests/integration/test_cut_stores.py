@@ -100,7 +100,7 @@ def test_store_changed_by_other_means_is_accepted_as_whole(project, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [0.2, 0.4, 0.5, 0.6, 0.7])
-def test_kill_at_any_moment_leaves_no_length_that_is_too_large(project, seconds):
+def test_kill_at_any_moment_records_no_excessive_length(project, seconds):
     for number in range(60):
         project.write(f"docs/page-{number}.md", f"Page {number}.\n" * 400)
     running = subprocess.Popen(

@@ -121,7 +121,7 @@ def test_repository_in_use_has_no_finding(project):
     assert project.vmrag("doctor", "-v").out.count("ok ") == len(TOPICS) - 1
 
 
-def test_looking_changes_nothing_even_where_much_is_wrong(project):
+def test_doctor_changes_nothing_despite_many_problems(project):
     (project.shared / "embeddings.sqlite").write_bytes(b"no database")
     truncated_spare(project)
     (project.top / ".git" / "hooks" / "post-merge").unlink()
@@ -723,7 +723,7 @@ def test_doctor_finds_broken_states_and_prints_the_repair(project, tmp_path, bro
 
 
 @pytest.mark.parametrize("broken", one_of_each(BROKEN, lambda case: case.code if case.fixed else case.level), ids=every)
-def test_fix_mends_what_is_safe_and_leaves_the_rest_to_the_user(project, broken):
+def test_fix_repairs_safe_problems_and_leaves_the_rest(project, broken):
     broken.breaks(project)
     before = findings(project)
     report = examined(project, "--fix")
@@ -769,7 +769,7 @@ def test_fix_loses_no_uncommitted_document(project, tmp_path, breaks):
 # -- one after the other
 
 
-def test_several_things_are_found_and_mended_at_once(project):
+def test_several_problems_are_found_and_repaired_at_once(project):
     hook_missing(project)
     interpreter_gone(project)
     embeddings_foreign(project)
@@ -811,7 +811,7 @@ def test_hook_that_cannot_be_put_back_without_losing_another_one_is_left_to_the_
     assert "yet another" in hook(project, "post-merge.vmrag-chained").read_text()
 
 
-def test_hooks_are_mended_for_the_work_trees_that_they_were_installed_for(project):
+def test_hooks_are_repaired_for_the_worktrees_of_their_installation(project):
     project.vmrag("uninstall")
     project.git("worktree", "add", "-q", "../linked", "feature")
     linked = Project(project.top.parent / "linked")
@@ -827,7 +827,7 @@ def test_hooks_are_mended_for_the_work_trees_that_they_were_installed_for(projec
     assert findings(project) == {}
 
 
-def test_hooks_that_were_forced_into_a_folder_outside_are_mended_there(project):
+def test_hooks_forced_into_an_outside_folder_are_repaired_there(project):
     project.vmrag("uninstall")
     hooks_path_outside(project)
     project.vmrag("install", "--force")
@@ -853,7 +853,7 @@ def test_hooks_that_were_not_chosen_are_not_missed(project):
         assert not hook(project, "pre-push").exists()
 
 
-def test_hooks_that_were_forced_into_tracked_files_are_mended_there(project):
+def test_hooks_forced_into_tracked_files_are_repaired_there(project):
     hooks_path_tracked(project)
     project.vmrag("install", "--force")
     (project.top / ".githooks" / "post-merge").chmod(0o644)
@@ -890,7 +890,7 @@ def test_conflict_in_the_pin_is_named_with_the_command_that_ends_it(project):
     project.vmrag("resolve", "--all-ours", code=None)
 
 
-def test_revision_that_is_not_here_is_named(project):
+def test_missing_revision_is_named(project):
     rewritten(project.top / ".dolt-version", project.pinned, "0" * 40)
     result = findings(project)
     assert result["PIN_REVISION_MISSING"]["subject"] == "0" * 40
@@ -930,7 +930,7 @@ def test_invalid_knowledge_base_is_kept_and_hides_no_other_finding(project, cont
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_damaged_knowledge_base_is_found_before_anybody_reads_the_damaged_place(project, compacted):
+def test_damage_is_found_before_the_damaged_part_is_read(project, compacted):
     project.record("a long text", long="many words " * 500)
     if compacted:
         project.vmrag("gc", "--apply")
@@ -1034,7 +1034,7 @@ def test_doctor_suggests_supported_chromadb_version(project, tmp_path, monkeypat
     assert finding["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
 
 
-def test_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):
+def test_outdated_git_is_an_error(project, tmp_path, monkeypatch):
     real = shutil.which("git")
     script_body = 'case "$*" in *" version") echo git version 2.30.1 ;; *) exec REAL "$@" ;; esac'
     script(tmp_path / "bin" / "git", script_body.replace("REAL", str(real)))

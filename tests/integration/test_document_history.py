@@ -92,7 +92,7 @@ def test_log_of_a_document_goes_through_its_names_and_leaves_out_merges_that_too
     assert "    move it  (handbook/page.md -> guide/deep/page.md)" in shown
 
 
-def test_document_that_is_gone_has_a_log_too(project):
+def test_removed_document_still_has_a_log(project):
     result = steps(project, "handbook/page.md")
     assert result[0] == ("move it", "removed", "handbook/page.md", "")
     assert result[-1] == ("write it", "added", "handbook/page.md", "")
@@ -174,7 +174,7 @@ def test_blame_names_the_code_that_pinned_a_line_first(project):
     assert lines[7].split()[1:] == [six, "Ada", "Lovelace", lines[7].split()[4], "8)", "SIX"]
 
 
-def test_every_line_of_a_random_history_is_blamed_as_its_text_says(project):
+def test_random_history_is_blamed_line_by_line(project):
     """Each line is blamed on the revision that wrote it; three branches, merged now and then."""
     chance = random.Random(5)
     with opened(project) as ws:

@@ -91,7 +91,7 @@ def test_name_means_one_document(engine, name, key):
         ("", DocumentMissing, "''"),
     ],
 )
-def test_name_that_means_none_or_several_says_what_could_be_meant(engine, name, error, says):
+def test_ambiguous_or_unknown_name_error_lists_candidates(engine, name, error, says):
     with pytest.raises(error) as raised:
         document_names.find_document(engine[0], [engine[1]], name)
     assert type(raised.value) is error

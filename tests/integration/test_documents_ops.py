@@ -40,7 +40,7 @@ def test_second_import_changes_nothing(project):
     assert "Next" not in said
 
 
-def test_import_takes_only_what_differs_and_embeds_only_that(project):
+def test_import_stores_and_embeds_only_changed_documents(project):
     project.write("docs/setup.md", "# Setup\n\nInstall the program with uv.\n")
     project.write("docs/new.md", "# New\n\nA page that is new.\n")
     report = imported(project, "docs")
@@ -75,7 +75,7 @@ def test_prune_removes_nothing_that_came_from_elsewhere(project):
     assert imported(project, "notes", "--prune")["changes"]["removed"] == 1
 
 
-def test_prune_keeps_a_document_whose_file_is_there_but_cannot_be_read(project):
+def test_prune_keeps_a_document_with_an_unreadable_file(project):
     project.write("docs/rest.md", b"\xff\xfe broken")
     report = imported(project, "docs", "--prune")
     assert [skipped_file["name"] for skipped_file in report["skipped"]] == ["rest.md"]
@@ -300,7 +300,7 @@ def test_add_shows_that_it_waits_for_piped_input(project):
         assert process.communicate("Late.", timeout=60)[0].startswith("notes/uv: 1 document added")
 
 
-def test_add_replaces_a_document_and_says_what_it_did(project):
+def test_add_replaces_a_document_and_prints_the_change(project):
     said = project.vmrag("add", "docs/setup.md", "--collection", "handbook", "--copy").out
     assert "handbook/setup.md: 1 document" in said or "no documents changed" in said
     said = project.vmrag("add", "-", "--collection", "handbook", "--id", "setup.md", stdin="Other.").out
@@ -335,7 +335,7 @@ def test_rm_of_an_unknown_document_names_the_nearest_and_removes_nothing(project
     assert "Did you mean 'handbook'?" in error["message"]
 
 
-def test_rm_removes_several_and_tells_the_next_step(project):
+def test_rm_removes_several_documents_and_prints_the_next_step(project):
     said = project.vmrag("rm", "faq.md", "rest.md", "--collection", "handbook").out
     assert "handbook: 2 documents removed" in said
     assert 'hint: vmrag commit -m "What changed in the knowledge"' in said
@@ -360,7 +360,7 @@ def test_two_collections_keep_equal_documents_apart(project):
 # -- list, show ------------------------------------------------------------------------------------
 
 
-def test_list_marks_what_is_not_committed(project):
+def test_list_marks_uncommitted_documents(project):
     project.put("new.md", "New.")
     project.put("setup.md", "Changed.")
     project.drop("faq.md")
@@ -373,7 +373,7 @@ def test_list_marks_what_is_not_committed(project):
     ]
 
 
-def test_list_of_an_empty_knowledge_base_says_what_to_do(tmp_path, monkeypatch):
+def test_empty_list_suggests_the_first_command(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
     project.vmrag("init", "--knowledge-base", "--no-sources")
@@ -383,7 +383,7 @@ def test_list_of_an_empty_knowledge_base_says_what_to_do(tmp_path, monkeypatch):
     assert error["hint"] == "vmrag import DIR --collection NAME (creates the first one)"
 
 
-def test_show_at_a_ref_prints_what_that_ref_pins(project):
+def test_show_at_a_ref_prints_the_pinned_document(project):
     assert project.vmrag("show", "handbook/rest.md").out == DOCUMENTS["rest.md"]
     assert project.vmrag("show", "feature:handbook/rest.md").out == "# Rest\n\nNever rest.\n"
     assert project.vmrag("show", "main~1:handbook/deep/tls.txt").out == DOCUMENTS["deep/tls.txt"]

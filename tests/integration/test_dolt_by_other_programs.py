@@ -92,7 +92,7 @@ def kettle(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         servers.session_server().sql(f"SET GLOBAL {variable} = DEFAULT")
 
 
-def test_uncommitted_text_counts_as_it_is_whatever_hash_stands_beside_it(kettle: Known) -> None:
+def test_uncommitted_text_applies_despite_a_wrong_hash(kettle: Known) -> None:
     before = kettle.fingerprint()
     kettle.sql(WRONG)
     assert kettle.marks() == {"kettle.md": "modified", "faq.md": None}
@@ -101,7 +101,7 @@ def test_uncommitted_text_counts_as_it_is_whatever_hash_stands_beside_it(kettle:
     assert "green" in kettle.vmrag("diff").out
 
 
-def test_hash_of_a_document_is_that_of_its_text_in_what_is_committed_too(kettle: Known) -> None:
+def test_committed_hash_of_a_document_matches_its_text(kettle: Known) -> None:
     before = kettle.fingerprint()
     kettle.sql(WRONG)
     kettle.vmrag("commit", "-m", "green")
@@ -377,7 +377,7 @@ def test_gc_removes_branch_that_another_program_checked_out(kettle: Known) -> No
     assert kettle.texts()["kettle.md"] == "The kettle is red."
 
 
-def test_foreign_branch_on_remote_blocks_nobody(kettle: Known, tmp_path: Path) -> None:
+def test_foreign_branch_on_remote_blocks_no_user(kettle: Known, tmp_path: Path) -> None:
     if isinstance(kettle, _OfServer):
         pytest.skip("what is on a server is not pushed")
     hub = tmp_path / "hub.git"

@@ -90,7 +90,7 @@ def test_rejected_login_does_not_reveal_or_store_the_password(
     assert served.server.password.encode() not in stored
 
 
-def test_database_that_is_not_there_is_missing(served: Served, bob: Engine) -> None:
+def test_missing_database_is_reported_as_missing(served: Served, bob: Engine) -> None:
     with pytest.raises(RemoteMissing):
         bob.fetch("elsewhere", f"{served.api}/nothing")
 

@@ -6,7 +6,7 @@ from tests.dolt import document
 from tests.support import dolt
 
 
-def test_pages_show_what_dolt_prints_in_a_knowledge_base() -> None:
+def test_pages_match_the_output_of_dolt() -> None:
     dolt.require()
     for path, text in document.write().items():
         assert path.read_text() == text, "run: python -m tests.dolt.document"

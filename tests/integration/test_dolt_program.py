@@ -100,7 +100,7 @@ def test_another_program_of_that_name_is_refused(dolt, text):
     assert raised.value.message.isprintable()
 
 
-def test_dolt_that_is_too_old_is_refused(dolt):
+def test_outdated_dolt_is_rejected(dolt):
     dolt("echo 'dolt version 2.2.11'; echo 'Warning: you are on an old version of Dolt.'")
     with pytest.raises(DoltMissing, match=r"is Dolt 2\.2\.11; vmrag needs 2\.3\.0 or newer"):
         program.find_program()
@@ -111,7 +111,7 @@ def test_only_the_first_line_is_the_version(dolt):
     assert program.find_program().version == "2.3.1"
 
 
-def test_program_that_was_replaced_is_asked_again(dolt):
+def test_replaced_program_is_checked_again(dolt):
     dolt("echo 'dolt version 2.3.1'")
     assert program.find_program().version == "2.3.1"
     dolt("echo 'dolt version 2.12.0'")
@@ -126,7 +126,7 @@ def test_dolt_in_the_work_tree_is_not_found_by_a_relative_path(monkeypatch, tmp_
         program.find_program()
 
 
-def test_asking_for_the_version_neither_contacts_anybody_nor_touches_the_users_configuration(dolt, tmp_path):
+def test_version_check_contacts_no_host_and_keeps_user_configuration(dolt, tmp_path):
     path = dolt(
         f'env > "{tmp_path}/seen"; cat "$DOLT_ROOT_PATH/.dolt/config_global.json" >> "{tmp_path}/seen"; echo dolt version 2.3.1'
     )
@@ -138,7 +138,7 @@ def test_asking_for_the_version_neither_contacts_anybody_nor_touches_the_users_c
     assert f"DOLT_ROOT_PATH={os.environ['DOLT_ROOT_PATH']}\n" not in seen
 
 
-def test_real_program_says_its_version_at_once_and_leaves_no_file(tmp_path, monkeypatch):
+def test_real_program_prints_its_version_and_leaves_no_file(tmp_path, monkeypatch):
     path = require()
     monkeypatch.setenv("DOLT_ROOT_PATH", str(tmp_path / "root"))
     program._programs.clear()
@@ -240,7 +240,7 @@ def test_real_program_runs_through_both(adapter, tmp_path):
         program.run_dolt(["sql", "-q", "SELECT * FROM missing"], cwd=tmp_path)
 
 
-def test_nothing_of_what_is_run_is_noted_for_dolts_makers(tmp_path, monkeypatch):
+def test_commands_are_not_reported_to_the_makers_of_dolt(tmp_path, monkeypatch):
     require()
     home = tmp_path / "home"
     home.mkdir()

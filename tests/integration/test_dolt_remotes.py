@@ -143,7 +143,7 @@ def test_forced_push_needs_the_state_that_was_fetched_last(two: Two) -> None:
     assert (two.ada.peek_heads(two.url) or {})["main"] == ours
 
 
-def test_anchor_of_the_remote_grows_from_its_state_there(two: Two) -> None:
+def test_anchor_of_the_remote_grows_from_its_remote_state(two: Two) -> None:
     base = two.bob.remote_heads("there")["main"]
     two.bob.create_branch("main", base)
     apart = store(two.bob, "main", document("two"))
@@ -252,7 +252,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("what", STRANGE)
-def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two: Two, what: str) -> None:
+def test_content_that_vmrag_never_makes_is_rejected_and_removed(two: Two, what: str) -> None:
     statements, reason = STRANGE[what]
     remote_heads = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", *statements)
@@ -264,7 +264,7 @@ def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two:
     assert two.bob.count_documents(remote_heads["main"]) == 1
 
 
-def test_revision_whose_content_was_replaced_at_the_place_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revision_with_replaced_content_on_the_remote_is_rejected(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     fair, forged = "Pay Zoe 17 coins", "Pay Bob 93 coins"
     monkeypatch.setenv("DOLT_ARCHIVE_PULL_STREAMER", "0")  # files that are easy to forge
     made = store(two.ada, "main", msgspec.structs.replace(document("two"), title=fair))
@@ -295,7 +295,7 @@ def test_fetch_refuses_forged_content_that_killed_fetch_brought(
     assert two.bob.remote_heads("there")["main"] != made
 
 
-def test_fetch_checks_only_what_is_new(two: Two) -> None:
+def test_fetch_checks_only_new_revisions(two: Two) -> None:
     main = store(two.ada, "main", *(document(f"d{number}") for number in range(50)))
     two.ada.push("there", two.url, {"main": main})
     two.bob.fetch("there", two.url)
@@ -340,7 +340,7 @@ def crc32c(data: bytes) -> int:
     return value ^ 0xFFFFFFFF
 
 
-def test_no_tag_comes_along_and_keeps_what_is_refused(two: Two) -> None:
+def test_fetch_imports_no_tag_that_keeps_rejected_revisions(two: Two) -> None:
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)", "CALL dolt_tag('v1', 'main')")
     strangers_push(two.ada, two.url, strange)
     subprocess.run(["dolt", "push", "at-there", "v1"], cwd=two.ada.folder, check=True, capture_output=True)
@@ -387,7 +387,7 @@ def test_more_than_is_taken_is_refused_and_does_not_stay(two: Two) -> None:
     assert bob.count_documents(many) == 21
 
 
-def test_fetch_that_is_killed_leaves_what_was_known(two: Two) -> None:
+def test_killed_fetch_keeps_the_known_heads(two: Two) -> None:
     remote_heads = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
     strangers_push(two.ada, two.url, strange)

@@ -227,7 +227,7 @@ def test_concurrent_change_of_another_client_raises_busy(dolt_server, engine):
     put(engine, "main", document("a", "ours"))
 
 
-def test_stamp_changes_with_whatever_anybody_writes(dolt_server, engine, other):
+def test_stamp_changes_with_each_write(dolt_server, engine, other):
     database = database_for(engine.folder)
     stamps = [engine.read_stamp()]
     assert other.read_stamp() == stamps[0]

@@ -74,7 +74,7 @@ def test_column_that_is_missing_is_an_error_and_no_bug():
         rows[0]["v"]
 
 
-def test_file_that_the_server_asks_for_is_not_sent(tmp_path):
+def test_file_requested_by_the_server_is_not_sent(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("the content of the file")
     error, heard = ask(answering(lambda it: (it.say(b"\xfb" + bytes(secret)), it.hear())))
@@ -83,7 +83,7 @@ def test_file_that_the_server_asks_for_is_not_sent(tmp_path):
 
 
 @pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"dialog", b"no_such_plugin"])
-def test_password_that_is_asked_for_in_the_clear_is_not_sent(plugin):
+def test_password_requested_in_plain_text_is_not_sent(plugin):
     def speak(it):
         greet(it)
         it.say(b"\xfe" + plugin + b"\0" + b"\x04Password: ")
@@ -95,7 +95,7 @@ def test_password_that_is_asked_for_in_the_clear_is_not_sent(plugin):
     assert PASSWORD not in str(error.to_dict())
 
 
-def test_no_password_is_sent_that_whoever_answers_could_decrypt():
+def test_password_is_not_sent_to_a_server_that_could_decrypt_it():
     def speak(it):
         greet(it)
         it.say(b"\xfe" + b"caching_sha2_password\0" + b"a" * 20 + b"\0")
@@ -148,7 +148,7 @@ def test_server_that_never_answers_is_given_up(monkeypatch):
     assert time.monotonic() - begun < 5 * slack()
 
 
-def test_server_that_says_a_byte_now_and_then_is_given_up(monkeypatch):
+def test_slow_server_is_abandoned(monkeypatch):
     monkeypatch.setattr(server_session, "STATEMENT_SECONDS", 0.3)
 
     def drip(it):

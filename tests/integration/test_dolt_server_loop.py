@@ -110,7 +110,9 @@ def test_server_that_is_down_is_an_error_that_names_it(ada: Project) -> None:
     assert "127.0.0.1:1" in said
 
 
-def test_doctor_says_who_can_look_into_a_damaged_database(ada: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_the_users_who_can_inspect_a_damaged_database(
+    ada: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which damage is seen depends on the bytes that are hit: the contract's tests hit some."""
     ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")

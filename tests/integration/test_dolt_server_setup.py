@@ -45,7 +45,7 @@ def access(dolt_server, folder):
 # -- creating
 
 
-def test_new_knowledge_base_is_a_database_with_the_root_as_the_branch_of_who_names_none(dolt_server, folder, access):
+def test_new_knowledge_base_is_a_database_with_root_as_default_branch(dolt_server, folder, access):
     engine = create(folder, access)
     assert json.loads((folder / SERVER_FILE).read_bytes()) == {"format": 1, "database": access.database}
     assert [branch.name for branch in engine.list_branches()] == [ROOT_BRANCH]
@@ -94,7 +94,7 @@ def test_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, fol
         member.close()
 
 
-def test_there_is_nothing_to_join_where_nothing_was_made(tmp_path, dolt_server, access):
+def test_join_without_a_knowledge_base_fails(tmp_path, dolt_server, access):
     with pytest.raises(KnowledgeMissing):
         server_database.join_database(tmp_path / "other", access)
     assert not DoltEngine.exists(tmp_path / "other")
@@ -211,7 +211,7 @@ def test_encrypted_server_is_used_when_its_certificate_is_sound(encrypted, folde
     engine.close()
 
 
-def test_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted, folder, tmp_path):
+def test_server_with_an_untrusted_certificate_gets_nothing(encrypted, folder, tmp_path):
     server, _ = encrypted
     stranger, *_ = signed_certificate(tmp_path, "stranger", "127.0.0.1")
     for authorities in ("", str(stranger)):

@@ -70,7 +70,7 @@ def test_docs_to_the_letter_are_enough_for_the_first_and_everybody_else(
     assert server.sql(f"USE `{database}`", "SELECT active_branch()") == [("vmrag_root",)]
 
 
-def test_knowledge_base_is_moved_to_the_server_and_its_revisions_are_there(
+def test_knowledge_base_is_moved_to_the_server_with_its_revisions(
     tmp_path: Path, server: DoltServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     isolate(monkeypatch, tmp_path / "home")
@@ -84,7 +84,7 @@ def test_knowledge_base_is_moved_to_the_server_and_its_revisions_are_there(
     assert project.status()["in_sync"]
 
 
-def test_database_that_is_missing_is_asked_for_by_who_may_not_make_it(
+def test_missing_database_error_tells_unprivileged_users_to_request_it(
     ada: Project, server: DoltServer, database: str
 ) -> None:
     ada.git("config", "vmrag.dolt.database", f"{database}_other")

@@ -72,7 +72,7 @@ def _mark(name: str, value: str) -> str:
 @example(
     ["'", "\\", "\\'", "';", '"', "`", "--", "/*", "#", "\r\n", "\x1a", "%s", "\\n", "DELIMITER //\n", " ", "\ufeff"]
 )
-def test_every_text_comes_back_as_it_was_said(repository: Path, texts: list[str]) -> None:
+def test_every_text_is_read_back_unchanged(repository: Path, texts: list[str]) -> None:
     with _opened(repository) as connection:
         query = "SELECT " + ", ".join(
             f"{quote_literal(text)} AS {quote_identifier(str(number))}" for number, text in enumerate(texts)
@@ -88,7 +88,7 @@ def test_number_and_nothing_come_back_as_they_are(opened: ShellConnection) -> No
     assert (row["number"], row.get("nothing"), row["text"]) == (-5, None, "5")
 
 
-def test_each_query_has_its_own_rows_whatever_others_print(opened: ShellConnection) -> None:
+def test_each_query_has_its_own_rows(opened: ShellConnection) -> None:
     assert opened.run_queries(["SELECT 1 AS v", "SELECT 1 AS v WHERE FALSE", "SELECT 2 AS v"]) == [
         [{"v": 1}],
         [],
@@ -96,7 +96,7 @@ def test_each_query_has_its_own_rows_whatever_others_print(opened: ShellConnecti
     ]
 
 
-def test_long_answers_come_while_the_next_questions_are_still_said(opened: ShellConnection) -> None:
+def test_long_answers_arrive_while_next_queries_are_written(opened: ShellConnection) -> None:
     said, answered = "x" * 20_000, 30_000
     result = opened.run_queries([f"SELECT repeat('a', {answered}) AS v, '{said}' AS w"] * 20)
     assert [len(rows[0]["v"]) for rows in result] == [answered] * 20
@@ -108,7 +108,7 @@ def test_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: ShellConnec
     assert opened.query_value("1") == 1
 
 
-def test_failure_says_what_dolt_said_and_repeats_no_document(opened: ShellConnection) -> None:
+def test_failure_quotes_dolt_and_repeats_no_document(opened: ShellConnection) -> None:
     with pytest.raises(EngineFailed) as failed:
         opened.query_rows(
             f"SELECT nothing_like_this FROM vmrag_meta WHERE value = {quote_literal('secret ' * 9)}", at=ROOT_BRANCH
@@ -118,14 +118,14 @@ def test_failure_says_what_dolt_said_and_repeats_no_document(opened: ShellConnec
     assert opened.query_value("1") == 1
 
 
-def test_answer_that_is_too_long_is_given_up(repository: Path) -> None:
+def test_overlong_answer_is_abandoned(repository: Path) -> None:
     with _opened(repository, longest=2_000_000) as connection, connection.snapshot(ROOT_BRANCH):
         with pytest.raises(LimitExceeded):
             connection.query_value("repeat('x', 20000000)", at=ROOT_BRANCH)
         assert connection.query_value("1", at=ROOT_BRANCH) == 1
 
 
-def test_session_ends_when_nothing_is_asked_of_it_and_another_program_can_write(repository: Path) -> None:
+def test_idle_session_ends_and_another_program_can_write(repository: Path) -> None:
     with _opened(repository) as connection:
         connection.execute([_mark("idle", "ours")], at=ROOT_BRANCH)
         dolt.run(repository, "sql", "-q", _mark("idle", "theirs"))

@@ -49,7 +49,7 @@ def pair(_dolt_pair: Path, tmp_path: Path, home: Path) -> Iterator[Pair]:
     bob.close()
 
 
-def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(pair: Pair) -> None:
+def test_two_users_work_through_the_remote_of_the_code_without_branches(pair: Pair) -> None:
     refs = set(pair.hub.git("for-each-ref", "--format=%(refname)").split())
     assert refs == {"refs/heads/main", DOLT_DATA_REF}
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
@@ -67,7 +67,7 @@ def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(
     assert set(said.splitlines()) == {"vmrag <vmrag@localhost> vmrag <vmrag@localhost>"}
 
 
-def test_plain_dolt_clones_what_lies_there(pair: Pair, tmp_path: Path) -> None:
+def test_plain_dolt_clones_the_remote(pair: Pair, tmp_path: Path) -> None:
     assert count_in_plain_clone(pair, tmp_path) == 1
 
 
@@ -155,7 +155,7 @@ def test_copy_of_earlier_version_is_replaced(pair: Pair) -> None:
     assert not former.top.exists()
 
 
-def test_fetch_of_nothing_new_asks_git_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_without_news_contacts_only_git(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pair.bob.fetch()
     monkeypatch.setattr(type(pair.bob.engine), "fetch", lambda *_: pytest.fail("the engine was asked"))
     assert pair.bob.fetch()
@@ -176,7 +176,7 @@ def test_concurrent_pushes_lose_nothing(pair: Pair) -> None:
     cleo.close()
 
 
-def test_branch_that_cannot_move_forward_diverges_and_force_keeps_what_it_held(pair: Pair) -> None:
+def test_diverged_branch_is_rejected_and_force_keeps_the_old_head(pair: Pair) -> None:
     pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
     theirs = pair.bob.record("two")
     pair.bob.push("origin", "main")
@@ -386,7 +386,7 @@ def world(_dolt_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return people.arrive(_dolt_world, tmp_path / "world")
 
 
-def test_git_push_takes_the_knowledge_along_and_git_pull_brings_it(world: World) -> None:
+def test_git_push_includes_knowledge_and_git_pull_fetches_it(world: World) -> None:
     ada, bob = world.ada, world.join("bob")
     missing = bob.vmrag("clone", code=None, env={"VMRAG_DOLT_BINARY": "/nowhere/dolt"})
     assert "cannot run /nowhere/dolt" in missing.err

@@ -60,7 +60,7 @@ def test_texts_pass_exactly_and_to_their_end(tmp_path: Path) -> None:
             connection.execute("SELECT ?", ("\ud800",))
 
 
-def test_uncommitted_rows_are_read_on_one_connection_until_somebody_writes(engine: DoltliteEngine) -> None:
+def test_uncommitted_rows_are_read_on_one_connection_until_a_write(engine: DoltliteEngine) -> None:
     opened: list[str | None] = []
     connection = engine._session.open_connection
     engine._session.open_connection = lambda at: opened.append(at) or connection(at)  # type: ignore[method-assign]
@@ -120,7 +120,7 @@ def test_closed_connection_raises_engine_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are listed by Linux")
-def test_connection_that_nobody_holds_any_more_keeps_no_descriptor(tmp_path: Path) -> None:
+def test_unused_connection_keeps_no_descriptor(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     connection = Connection(file, access="create")
     connection.execute("CREATE TABLE t (x)")
@@ -385,9 +385,7 @@ def test_knowledge_base_of_a_newer_program_is_refused_and_both_versions_are_name
 @pytest.mark.parametrize(
     ("column", "value"), [("distance", "manhattan"), ("chunking", "{"), ("chunking", '{"strategy":"x"}')]
 )
-def test_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
-    engine: DoltliteEngine, column: str, value: str
-) -> None:
+def test_invalid_foreign_collection_is_rejected_by_name(engine: DoltliteEngine, column: str, value: str) -> None:
     with Connection(engine.folder / FILE_NAME) as connection, connection.transaction():
         row = {"distance": "cosine", "chunking": "{}", column: value}
         connection.execute(
@@ -500,7 +498,7 @@ def test_kill_between_two_statements_of_an_operation_lets_no_revision_go(engine:
     assert [engine.count_documents(revision) for revision in revisions] == [1] * len(revisions)
 
 
-def test_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteEngine) -> None:
+def test_anchor_costs_a_few_kilobytes_with_any_contents(engine: DoltliteEngine) -> None:
     base = store(engine, "main", *(document(f"d{number:03}", "x" * 2000 + str(number)) for number in range(500)))
     path, grown = engine.folder / FILE_NAME, []
     for number in range(5):

@@ -61,7 +61,7 @@ def test_it_is_cloned_and_fetched_by_http(world, folder, url):
     assert nowhere["code"] == "REMOTE_NOT_FOUND"
 
 
-def test_push_is_refused_and_what_the_hint_says_sends_it(world, folder, url):
+def test_push_is_rejected_and_the_hinted_command_sends_it(world, folder, url):
     ada = world.ada
     assert ada.vmrag("push", url).out == f"{url} has everything already.\n"
     revision = ada.write_document("more.md", "More.")

@@ -275,7 +275,7 @@ def test_vectors_are_found_while_another_process_writes_and_no_use_can_be_noted(
         assert time.monotonic() - since < 5 * slack()
 
 
-def test_nothing_is_made_in_order_to_look_for_what_is_too_much(tmp_path):
+def test_measuring_excess_creates_no_cache(tmp_path):
     cache = EmbeddingCache(tmp_path / "e.sqlite")
     assert cache.measure_excess(megabytes=1, days=1) == cache.prune(megabytes=1, days=1) == Excess()
     assert list(tmp_path.iterdir()) == []
@@ -307,7 +307,7 @@ def test_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None
     assert notes.sentences == []
 
 
-def test_pruning_while_others_read_and_write_loses_only_what_is_too_much(tmp_path: Path) -> None:
+def test_concurrent_pruning_loses_only_excess_vectors(tmp_path: Path) -> None:
     path, notes = tmp_path / "e.sqlite", Notes()
     writers = [writer(path, f"w{number}", 20) for number in range(2)]
     while any(process.poll() is None for process in writers):

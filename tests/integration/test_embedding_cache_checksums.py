@@ -86,7 +86,7 @@ def test_file_that_has_to_be_made_again_keeps_the_rows_that_prove_themselves(cac
     assert "6 undamaged vectors were kept" in notes.sentences[0]
 
 
-def test_doctor_removes_only_the_rows_that_are_not_what_was_stored(cache: EmbeddingCache, path: Path) -> None:
+def test_doctor_removes_only_corrupt_rows(cache: EmbeddingCache, path: Path) -> None:
     flip(path, path.read_bytes().index(VECTORS["d"]), 1)
     cache.repair()
     assert cache.find_damage() == ""

@@ -131,7 +131,7 @@ def test_collections_of_several_models_answer_together(project, services):
     assert {result["collection"] for result in results} == {"api", "handbook"}
 
 
-def test_index_keeps_the_vectors_that_a_service_made_and_no_service_is_asked_for_them(project, services):
+def test_index_keeps_vectors_of_a_service_without_new_requests(project, services):
     recorded(project, services)
     expected = {"collection_name": "api", "ids": ["river"], "include": ["embeddings"]}
     [before] = Tools(project.top)("chroma_get_documents", **expected)["documents"]
@@ -159,7 +159,7 @@ def test_without_a_key_a_collection_is_not_made(project, services, monkeypatch, 
     assert tools("chroma_list_collections")["total_count"] == 1
 
 
-def test_model_that_is_not_there_shows_when_the_collection_is_made(project, services):
+def test_missing_model_is_reported_when_the_collection_is_made(project, services):
     address(project, services, "ollama")
     services.models = ()
     error = Tools(project.top).error(
@@ -184,7 +184,7 @@ def test_documents_that_cannot_be_embedded_are_not_stored(project, services):
     assert tools("chroma_get_collection_count", collection_name="api")["count"] == 2
 
 
-def test_here_where_the_index_is_a_missing_key_costs_queries_by_meaning_only(project, services):
+def test_missing_key_disables_only_queries_by_meaning(project, services):
     recorded(project, services)
     project.git("config", "--unset", "vmrag.embedding.openai-url")
     project.vmrag("trust", "--service", "openai")
@@ -227,7 +227,7 @@ def test_on_a_machine_without_a_key_everything_works_that_needs_no_vectors(proje
     assert services.requests == []
 
 
-def test_when_the_key_is_there_the_next_query_by_meaning_finds_everything(project, services, tmp_path):
+def test_next_query_by_meaning_finds_everything_once_the_key_exists(project, services, tmp_path):
     recorded(project, services)
     expected = project.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"]
     other = another_machine(project, tmp_path / "other")
@@ -343,20 +343,20 @@ def test_collection_of_a_service_spends_nothing_before_this_machines_person_agre
         ("huggingface", "huggingface ../../other 256 unit v1", 256),
     ],
 )
-def test_strangers_collection_names_a_possible_model_of_a_service(function, model, dimensions):
+def test_foreign_collection_must_name_a_possible_model_of_a_service(function, model, dimensions):
     row = Collection("api", embedding_function=function, embedding_model=model, embedding_dimensions=dimensions)
     with pytest.raises(ContentRefused):
         adopt.check_row(row, allowed={function})
 
 
-def test_strangers_collection_may_be_one_of_a_service():
+def test_foreign_collection_may_use_a_service():
     row = Collection(
         "api", embedding_function="ollama", embedding_model="ollama bge-m3 1024 unit v1", embedding_dimensions=1024
     )
     adopt.check_row(row)
 
 
-def test_index_status_says_what_has_no_vectors(project, services, tmp_path):
+def test_index_status_lists_collections_without_vectors(project, services, tmp_path):
     recorded(project, services)
     other = another_machine(project, tmp_path / "other")
     tools = Tools(other.top)

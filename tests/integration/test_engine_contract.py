@@ -68,7 +68,7 @@ TEXTS = {
 # -- creating and opening
 
 
-def test_new_knowledge_base_has_one_branch_whose_revision_is_empty(engine: Engine) -> None:
+def test_new_knowledge_base_has_one_branch_at_an_empty_revision(engine: Engine) -> None:
     (branch,) = engine.list_branches()
     assert branch.name == ROOT_BRANCH
     assert not branch.dirty
@@ -143,7 +143,7 @@ def test_nul_and_lone_surrogates_are_refused_before_anything_is_written(engine: 
     assert not engine.list_branches()[0].dirty
 
 
-def test_name_of_no_or_too_many_characters_is_refused(engine: Engine) -> None:
+def test_empty_or_overlong_name_is_rejected(engine: Engine) -> None:
     engine.create_branch("main", root(engine))
     for doc_id in ("", "x" * 256):
         with pytest.raises(ContentRefused):
@@ -219,7 +219,7 @@ def test_removing_documents_removes_exactly_them(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("odd", ["'", '"', "\\", "🙂", "é", "x y", "["])
-def test_documents_are_looked_up_by_their_ids(engine: Engine, odd: str) -> None:
+def test_documents_are_found_by_their_ids(engine: Engine, odd: str) -> None:
     revision = store(engine, "main", document("a"), document("b", "text of b"), document(f"c{odd}"))
     ids = [f"c{odd}", "absent", "b", "b"]
     assert [header.doc_id for header in engine.read_headers(revision, collection="guide", ids=ids)] == ["b", f"c{odd}"]
@@ -256,7 +256,7 @@ def test_sources_are_those_of_documents_that_have_one_and_can_leave_out_the_expe
     assert engine.list_sources(revision, "absent") == []
 
 
-def test_stamp_tells_whether_anything_was_written(engines: Engines, engine: Engine) -> None:
+def test_stamp_shows_whether_anything_was_written(engines: Engines, engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     before = engine.read_stamp()
     other = engines.open(engine.folder)
@@ -304,7 +304,7 @@ def test_writing_to_an_absent_branch_is_refused(engine: Engine) -> None:
         engine.count_documents(WorkingSet("absent"))
 
 
-def test_writing_what_is_there_already_leaves_the_branch_clean(engine: Engine) -> None:
+def test_writing_existing_rows_leaves_the_branch_clean(engine: Engine) -> None:
     store(engine, "main", document("a"))
     put(engine, "main", document("a"))
     assert engine.find_branch("main").dirty is False
@@ -415,7 +415,7 @@ def test_abbreviated_and_uppercase_hashes_are_not_revisions(engine: Engine) -> N
         assert engine.has_revision(text) is False, text
 
 
-def test_log_has_children_before_parents_whatever_their_dates(engine: Engine) -> None:
+def test_log_has_children_before_parents_despite_their_dates(engine: Engine) -> None:
     chance = random.Random(7)
     made = [root(engine)]
     for number in range(40):
@@ -607,7 +607,7 @@ def test_stream_of_documents_does_not_fill_the_memory(engine: Engine) -> None:
     assert peak < 2_000_000
 
 
-def test_stream_goes_on_from_its_own_state_while_others_write(engine: Engine) -> None:
+def test_stream_continues_from_its_own_state_during_writes(engine: Engine) -> None:
     store(engine, "main", *(document(f"d{number:04}") for number in range(500)))
     stream = engine.read_documents(WorkingSet("main"))
     next(stream)
@@ -620,7 +620,7 @@ def test_stream_goes_on_from_its_own_state_while_others_write(engine: Engine) ->
 # -- differences
 
 
-def test_difference_names_what_was_added_modified_and_removed(engine: Engine) -> None:
+def test_difference_lists_added_modified_and_removed_documents(engine: Engine) -> None:
     old = store(engine, "main", document("keep"), document("change", "1"), document("drop"))
     engine.write("main", Write(remove_documents=[("guide", "drop")]), expected=old)
     new = store(engine, "main", document("change", "2"), document("new"))
@@ -698,7 +698,7 @@ def test_revision_differs_from_a_working_set_in_both_directions(engine: Engine) 
     ]
 
 
-def test_any_two_places_differ_by_exactly_what_their_rows_say(engine: Engine) -> None:
+def test_difference_of_any_two_revisions_matches_their_rows(engine: Engine) -> None:
     """Random histories: revisions, clean and dirty working sets, in every pair and both orders."""
     chance = random.Random(11)
     places: list = [root(engine)]
@@ -828,7 +828,7 @@ def test_branch_that_moves_forward_leaves_nothing_to_anchor(engine: Engine) -> N
     assert engine.find_branch(KEEP_BRANCH) is None
 
 
-def test_anchor_is_a_merge_of_what_was_kept_and_the_revision(engine: Engine) -> None:
+def test_anchor_merges_kept_revisions_with_a_new_one(engine: Engine) -> None:
     revisions = []
     for number in range(3):
         before = engine.find_branch(KEEP_BRANCH)
@@ -844,7 +844,7 @@ def test_anchor_is_a_merge_of_what_was_kept_and_the_revision(engine: Engine) -> 
     assert all(engine.is_ancestor(revision, head(engine, KEEP_BRANCH)) for revision in revisions)
 
 
-def test_anchoring_what_is_reachable_changes_nothing(engine: Engine) -> None:
+def test_anchoring_a_reachable_revision_changes_nothing(engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     engine.anchor_revision(revision, reason="pinned")
     engine.anchor_revision(root(engine), reason="pinned")
@@ -1105,7 +1105,7 @@ def test_only_anchors_and_the_first_commit_have_no_tables(engine: Engine) -> Non
         engine.is_bare("0" * len(ours))
 
 
-def test_documents_that_differ_in_their_times_alone_are_shown_when_asked_for(engine: Engine) -> None:
+def test_documents_that_differ_only_in_times_are_shown_on_request(engine: Engine) -> None:
     first = store(engine, "main", document("a"), log("i"), knowledge("k"))
     later = {"created_at": "2", "updated_at": "3"}
     second = store(engine, "main", document("a", **later), log("i", **later))
@@ -1228,7 +1228,7 @@ def test_links_are_kept_by_code_commit_on_a_branch_of_their_own(engine: Engine) 
     assert engine.diff(base, ours).count_changes().total == 1
 
 
-def test_linking_again_replaces_and_what_changes_nothing_commits_nothing(engine: Engine) -> None:
+def test_repeated_link_replaces_and_equal_link_commits_nothing(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
     _link(engine, Link("1" * 40, base, "main"))
     _link(engine, Link("1" * 40, ours, "ours"), Link("2" * 40, ours, "ours"))
@@ -1247,7 +1247,7 @@ def test_link_that_no_database_stores_exactly_is_refused_and_none_of_its_company
     assert engine.list_links() == []
 
 
-def test_links_for_a_remote_are_made_on_its_own_head_and_ours_stay(engine: Engine) -> None:
+def test_links_for_a_remote_are_made_on_its_own_head(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
     mine, theirs, late = (Link(digit * 40, base, "main") for digit in "123")
     _link(engine, mine)

@@ -51,7 +51,7 @@ def only_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "engine"),
     [(DOLTLITE_FILE, "doltlite"), (DOLT_FOLDER, "dolt"), (SERVER_FILE, "dolt"), ("write.lock", None)],
 )
-def test_folder_says_by_what_lies_in_it_whose_it_is(tmp_path, name, engine):
+def test_engine_is_recognized_by_the_files_of_the_folder(tmp_path, name, engine):
     (tmp_path / name).mkdir()
     assert opening.detect_engine(tmp_path) == engine
     assert opening.engine_exists(tmp_path) == (engine is not None)
@@ -75,7 +75,7 @@ def test_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
     assert (result.stdout.split(), result.stderr) == (["vmrag_link.engines.dolt.access"], "")
 
 
-def test_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
+def test_untrusted_database_server_is_not_opened(tmp_path):
     (tmp_path / SERVER_FILE).write_text('{"format": 1, "database": "kb"}')
     with pytest.raises(ConfigInvalid, match=r"is a database of a Dolt server, and no trusted setting") as raised:
         opening.open_engine(tmp_path)
@@ -160,7 +160,7 @@ def test_init_takes_the_engine_of_the_settings(project, git_alone):
     assert project.status()["kb"]["engine"] == "doltlite"
 
 
-def test_knowledge_base_that_is_there_keeps_its_engine(project, git_alone):
+def test_existing_knowledge_base_keeps_its_engine(project, git_alone):
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.write(".vmrag.yaml", "engine: dolt\n")
     assert project.status()["kb"]["engine"] == "doltlite"
@@ -178,7 +178,7 @@ def test_cloned_file_names_no_program_and_no_server(project, git_alone):
     assert "dolt, which is not on PATH" in said
 
 
-def test_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tmp_path, monkeypatch):
+def test_configured_program_is_the_one_that_runs(project, git_alone, tmp_path, monkeypatch):
     old = tmp_path / "dolt"
     old.write_text("#!/bin/sh\necho dolt version 1.0.0\n")
     old.chmod(0o755)
@@ -189,7 +189,7 @@ def test_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tm
     )
 
 
-def test_doctor_notes_that_doltcli_is_not_there(project, monkeypatch):
+def test_doctor_notes_a_missing_doltcli(project, monkeypatch):
     (project.shared / "kb" / DOLT_FOLDER).mkdir(parents=True)
     monkeypatch.setitem(sys.modules, "doltcli", None)
     findings = [finding for topic in project.ask("doctor", code=1)["topics"] for finding in topic["findings"]]
@@ -206,7 +206,7 @@ def test_doctor_notes_that_doltcli_is_not_there(project, monkeypatch):
         ((3, 13), "pip install --no-deps doltcli==0.2.2"),
     ],
 )
-def test_doltcli_is_installed_by_itself_where_what_it_requires_has_no_wheel(python, command):
+def test_doltcli_is_installed_automatically_if_dependencies_have_wheels(python, command):
     assert program.how_to_install_doltcli(python) == command
 
 
@@ -283,7 +283,7 @@ def test_windows_is_rejected_before_imports():
         assert result.stderr.startswith("error: vmrag runs on Linux and macOS, not on Windows.\nhint: ")
 
 
-def test_clone_of_knowledge_in_dolt_says_what_a_machine_without_dolt_lacks(project, tmp_path, monkeypatch):
+def test_clone_of_a_dolt_knowledge_base_reports_missing_dolt(project, tmp_path, monkeypatch):
     dolt.require()
     project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt")
     project.record("first", faq="A kettle boils water.")

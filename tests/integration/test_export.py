@@ -113,7 +113,7 @@ def test_links_and_pipes_below_the_folder_are_left_alone(project, tmp_path, forc
     assert (folder / "setup.md").is_file()
 
 
-def test_no_collection_becomes_a_hidden_folder_whose_files_editors_and_shells_run(project):
+def test_exported_collection_is_never_a_hidden_folder(project):
     store(project, "tasks.json", collection=".vscode")
     report = project.ask("export", ".", code=1)
     assert [result["collection"] for result in report["left_out"]] == [".vscode"]

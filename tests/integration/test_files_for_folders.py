@@ -48,7 +48,7 @@ NAMES = [
 ]
 
 
-def test_every_folder_of_ours_is_in_the_list(world: World):
+def test_list_contains_each_vmrag_folder(world: World):
     ada = world.ada
     assert folders(ada.top) == NAMES or sorted(folders(ada.top)) == sorted(NAMES)
     ada.git("config", "vmrag.system.versioned", "false")

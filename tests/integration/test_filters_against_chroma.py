@@ -278,7 +278,7 @@ def test_invalid_regular_expressions_are_rejected_like_in_chroma(both, pattern):
         both.ours(None, normal)
 
 
-def test_regular_expression_that_is_too_large_is_refused_in_one_sentence(both):
+def test_oversized_regular_expression_is_rejected_in_one_sentence(both):
     normal = filters.normalize_where_document({"$regex": "(a{1000}){1000}"})
     with pytest.raises(FilterInvalid) as refused:
         both.ours(None, normal)

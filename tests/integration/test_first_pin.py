@@ -71,7 +71,7 @@ def staged(project: Project) -> list[str]:
     return project.git("diff", "--cached", "--name-only").split()
 
 
-def test_pin_takes_what_answers_and_names_what_else_there_is(project):
+def test_pin_uses_the_answering_revision_and_lists_alternatives(project):
     first, second = pinned(project, "first"), pinned(project, "main")
     said = project.vmrag("pin").out.splitlines()
     assert said == [
@@ -85,7 +85,7 @@ def test_pin_takes_what_answers_and_names_what_else_there_is(project):
     assert (project.top / ".gitattributes").read_text() == f"{LINE}\n"
 
 
-def test_each_other_choice_is_still_there_after_the_first(project):
+def test_other_choices_remain_after_the_first(project):
     project.vmrag("pin")
     project.vmrag("pin", pinned(project, "first"))
     assert project.texts() == {"setup.md": "Of version 2."}
@@ -99,7 +99,7 @@ def test_each_other_choice_is_still_there_after_the_first(project):
     assert project.consistent()
 
 
-def test_attributes_with_changes_of_somebody_s_own_are_not_staged(project):
+def test_attributes_with_other_changes_are_not_staged(project):
     project.write(".gitattributes", "*.md text\n")
     report = project.ask("pin")
     assert (staged(project), report["staged"]) == ([".dolt-version"], True)
@@ -115,7 +115,7 @@ def test_pin_rejects_gitattributes_that_is_a_link(project, tmp_path):
     assert (staged(project), (project.top / ".dolt-version").exists()) == ([], False)
 
 
-def test_init_asks_a_person_at_a_terminal(project, screens):
+def test_init_asks_the_user_at_a_terminal(project, screens):
     first, second = pinned(project, "first"), pinned(project, "main")
     opened = screen.Screen(project, "init", "--knowledge-base", "--no-sources")
     screens.append(opened)
@@ -131,7 +131,7 @@ def test_init_asks_a_person_at_a_terminal(project, screens):
     assert [branch["name"] for branch in project.ask("branch")["branches"]] == ["main", "old"]
 
 
-def test_init_without_a_person_asks_by_an_error_and_changes_nothing(project):
+def test_init_without_terminal_reports_an_error_and_changes_nothing(project):
     error = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1).error
     second = pinned(project, "main")
     assert error["code"] == "NO_PIN"
@@ -143,7 +143,7 @@ def test_init_without_a_person_asks_by_an_error_and_changes_nothing(project):
     assert (project.texts(), project.vmrag("list").out) == ({}, "No documents yet.\nhint: vmrag init\n")
 
 
-def test_in_a_fresh_clone_nothing_is_taken_that_nobody_chose(clone, project):
+def test_fresh_clone_imports_only_chosen_revisions(clone, project):
     first = pinned(project, "first")
     assert clone.vmrag("pin", "--json", code=2).error["hint"] == "vmrag init --knowledge-base"
     result = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1)
@@ -174,7 +174,7 @@ def test_init_pins_without_asking_if_no_commit_pins_documents(tmp_path, monkeypa
     assert "Pinned revision" in project.vmrag("init", "--knowledge-base", "--no-sources").out
 
 
-def test_dolt_init_begins_without_documents_and_says_where_there_are_some(project):
+def test_dolt_init_starts_without_documents_and_lists_existing_ones(project):
     second = pinned(project, "main")
     tools = Tools(project.top)
     made = tools("dolt_init")

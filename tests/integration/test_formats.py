@@ -76,7 +76,7 @@ def test_it_is_opened_and_queried_and_nothing_of_the_knowledge_base_is_changed_b
     assert schema_of(world.ada, world.ada.pinned) == 1
 
 
-def test_uncommitted_documents_and_their_working_copy_are_there_and_are_committed(world: Formerly) -> None:
+def test_uncommitted_documents_with_working_copy_are_kept_and_committed(world: Formerly) -> None:
     bob = world.bob
     assert {name: mark for name, mark in marks(bob).items() if mark} == {"backup.md": "removed", "plants.md": "added"}
     assert bob.ask("query", "plants on Mondays")["results"][0]["doc_id"] == "plants.md"
@@ -125,7 +125,7 @@ def test_interrupted_commit_is_finished(world: Formerly) -> None:
     assert not list((dan.shared / "journal").iterdir())
 
 
-def test_queue_of_links_is_worked_off_and_old_links_are_there(world: Formerly) -> None:
+def test_queue_of_links_is_processed_and_old_links_are_kept(world: Formerly) -> None:
     ada = world.ada
     assert len(ada.ask("links")["links"]) == 3
     ada.vmrag("links", "rebuild")
@@ -153,7 +153,7 @@ def test_it_travels_by_git_and_by_file(world: Formerly) -> None:
 # -- the way to version 2, and back
 
 
-def test_first_write_that_needs_it_upgrades_and_all_that_was_there_stays(world: Formerly) -> None:
+def test_first_write_that_needs_it_upgrades_and_keeps_everything(world: Formerly) -> None:
     bob = world.bob
     old = bob.pinned
     new = upgrade(bob, "vmrag")
@@ -230,7 +230,7 @@ def test_uncommitted_documents_of_version_1_follow_a_pin_of_version_2(world: For
 
 
 @pytest.mark.hooks("on")
-def test_program_of_version_1_refuses_what_was_upgraded_and_goes_on_with_what_was_not(world: Formerly) -> None:
+def test_program_of_version_1_rejects_only_upgraded_data(world: Formerly) -> None:
     bob = world.bob
     bob.vmrag("install")
     old = bob.pinned

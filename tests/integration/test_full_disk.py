@@ -35,7 +35,7 @@ def test_gc_makes_its_own_room_on_a_full_disk(project, free):
         assert project.consistent()
 
 
-def test_gc_says_what_it_could_not_do_for_want_of_room(project):
+def test_gc_reports_work_that_needs_more_room(project):
     project.vmrag("gc", "--apply")
     for path in (project.shared / "views").glob("*"):
         if path.is_dir() and not path.name.startswith(project.pinned):
@@ -78,9 +78,7 @@ def test_query_uses_bound_index_and_notes_it_if_disk_is_full(project, full):
 @pytest.mark.parametrize(
     ("limit", "most", "hint"), [("NOFILE", 20, "ulimit -n 256"), ("AS", 400 << 20, "ulimit -v unlimited")]
 )
-def test_below_what_chroma_needs_the_index_answers_and_its_store_names_the_limit(
-    project, monkeypatch, limit, most, hint
-):
+def test_index_answers_below_the_limits_of_chroma_and_names_them(project, monkeypatch, limit, most, hint):
     project.forget_indexes()
     script = (
         "import resource, sys\nfrom vmrag_link.cli.main import run\n"

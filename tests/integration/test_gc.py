@@ -107,7 +107,7 @@ def needed(project: Project) -> list[str]:
         workspace.close()
 
 
-def test_without_apply_it_only_says_what_it_would_do(project):
+def test_gc_without_apply_only_prints_its_plan(project):
     project.git("config", "vmrag.index.keep-mb", "0")
     project.git("branch", "-q", "-D", "feature")
     before = {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()}
@@ -263,7 +263,7 @@ def test_entry_that_outlived_its_code_branch_goes_with_the_kb_branch(project):
     assert project.ask("gc", "--apply")["unmapped"] == []
 
 
-def test_branch_that_is_yet_to_be_born_counts_as_one_that_is_there(project):
+def test_unborn_branch_is_treated_as_existing(project):
     project.git("switch", "-q", "--orphan", "fresh", env=QUIETLY)
     project.git("config", "branch.fresh.vmragBranch", "feature")
     project.git("config", "--unset", "branch.feature.vmragBranch")
@@ -373,7 +373,7 @@ def test_gc_removes_files_of_killed_processes_from_every_folder(project):
     assert "LEFTOVERS" not in project.vmrag("doctor").out
 
 
-def test_gc_leaves_what_a_living_process_makes(project):
+def test_gc_keeps_files_of_a_running_process(project):
     making = project.shared / "remotes" / "incoming-git-0123"
     making.mkdir(parents=True)
     with locks.hold_exclusive(project.shared / "locks" / "remote-git-0123.lock", purpose="fetch", timeout=0):

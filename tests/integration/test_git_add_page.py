@@ -5,6 +5,6 @@ from __future__ import annotations
 from tests.git_add import document
 
 
-def test_pages_show_what_commands_print_after_git_add() -> None:
+def test_pages_match_the_output_after_git_add() -> None:
     for path, text in document.write().items():
         assert path.read_text() == text, "run: python -m tests.git_add.document"

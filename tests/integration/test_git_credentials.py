@@ -139,7 +139,7 @@ def test_submodule_of_a_checkout_gets_in(host: Host, tmp_path: Path) -> None:
     travels(Clone(outer.top / "sub"), "sub")
 
 
-def test_without_a_credential_the_error_says_what_helps_on_a_runner(
+def test_missing_credential_error_suggests_settings_for_a_runner(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clone = Clone(checkout(host, tmp_path, persist_credentials=False).run("hub.git").top)
@@ -153,7 +153,7 @@ def test_without_a_credential_the_error_says_what_helps_on_a_runner(
     assert "token" in runner.value.hint
 
 
-def test_header_that_git_was_told_to_trace_is_not_shown() -> None:
+def test_traced_header_is_not_shown() -> None:
     said = f"=> Send header: Authorization: basic {basic(TOKEN)}\nfatal: no"
     assert_secret(remotes.redact_url(said))
     assert "fatal: no" in remotes.redact_url(said)
@@ -214,7 +214,7 @@ CONDITIONS = {
     ],
     ids=str,
 )
-def test_git_beside_the_code_s_repository_says_what_git_in_it_says(
+def test_git_outside_the_repository_gives_the_same_configuration(
     settings: list[tuple[str, str, str]], host: Host, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings in any file apply under a condition that both, one or none of the clones meets."""

@@ -51,7 +51,7 @@ def test_partial_clone_fetches_the_pins_that_it_lacks_at_once(repo, tmp_path):
     assert len(pins(clone)) == 5
 
 
-def test_pin_that_a_merge_dropped_is_still_there(repo):
+def test_pin_dropped_by_a_merge_is_still_found(repo):
     repo.commit("1", pin="one")
     repo.git("checkout", "-q", "-b", "side")
     side = repo.commit("2", pin="side")
@@ -116,7 +116,7 @@ def test_inherited_git_dir_does_not_lead_to_another_repository(repo, tmp_path, m
     assert set(pins(repo)) == {b"one"}
 
 
-def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_mean(repo, tmp_path, monkeypatch):
+def test_git_processes_inherit_no_misleading_variables(repo, tmp_path, monkeypatch):
     repo.commit("1", pin="one")
     places = plumbing.locate_work_tree(repo.top)
     log, program = tmp_path / "environments", tmp_path / "bin" / "git"
@@ -155,7 +155,7 @@ def test_ten_thousand_commits_take_less_than_two_seconds(repo):
     assert time.perf_counter() - start < 2 * slack()
 
 
-def test_new_pins_are_those_of_no_remote_for_as_many_tips_as_there_are(repo):
+def test_new_pins_exclude_those_of_remotes_for_many_tips(repo):
     one = repo.commit("1", pin="one")
     two = repo.commit("2", pin="two")
     repo.git("tag", "-a", "-m", "t", "t")

@@ -96,14 +96,14 @@ def test_missing_directory_is_refused(tmp_path):
         plumbing.locate_work_tree(tmp_path / "absent")
 
 
-def test_without_git_the_error_says_what_to_install(repo, monkeypatch, tmp_path):
+def test_missing_git_error_suggests_the_installation(repo, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitFailed) as raised:
         plumbing.locate_work_tree(repo.top)
     assert "Install git" in raised.value.hint
 
 
-def test_repository_of_another_owner_passes_on_what_git_advises(repo, monkeypatch):
+def test_repository_of_another_owner_repeats_the_advice_of_git(repo, monkeypatch):
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(GitFailed, match="dubious ownership") as raised:
         plumbing.locate_work_tree(repo.top)
@@ -211,7 +211,7 @@ def test_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_pat
 
 
 @pytest.mark.parametrize(("begin", "base"), [("-b", b"one\n"), ("--orphan", None)])
-def test_closed_conflict_is_that_of_the_commits_where_the_index_has_forgotten_it(repo, places, begin, base):
+def test_closed_conflict_is_read_from_commits_if_the_index_lost_it(repo, places, begin, base):
     repo.git("checkout", "-q", begin, "side")
     repo.commit("theirs", pin="theirs\n")
     repo.git("checkout", "-q", "main")
@@ -307,7 +307,7 @@ def test_staging_adds_one_path_and_nothing_else(repo, places):
     assert repo.git("diff", "--cached", "--name-only") == PIN_NAME
 
 
-def test_ignored_path_is_staged_all_the_same(repo, places):
+def test_ignored_path_is_still_staged(repo, places):
     repo.write(".gitignore", ".*\n")
     repo.write("*.new", "x")
     repo.git("rm", "-q", "--cached", PIN_NAME)
@@ -387,7 +387,7 @@ def test_kb_branch_that_others_write_down_is_seen_at_once(repo, places):
     assert plumbing.find_kb_branch(places, "main") is None
 
 
-def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(repo, places, tmp_path, monkeypatch):
+def test_settings_are_read_once_and_reread_after_changes(repo, places, tmp_path, monkeypatch):
     """In files that were not there before, too: git reads them, so their changes count."""
     of_person = Path(os.environ["GIT_CONFIG_GLOBAL"])
     included, later = tmp_path / "included", tmp_path / "later"
@@ -420,7 +420,7 @@ def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(rep
     assert remote() == "environment"
 
 
-def test_conflict_of_another_terminal_is_seen_although_the_index_was_asked_before(repo, places):
+def test_conflict_in_another_terminal_is_seen_despite_the_cache(repo, places):
     assert pin_conflict.read_stages(places) is None
     repo.git("switch", "-q", "-c", "side")
     repo.commit("two", pin="two\n")

@@ -31,7 +31,7 @@ def test_pull_request_is_opened_once_and_found_afterwards(api):
     assert api.methods == ["GET", "POST", "GET", "GET", "POST"]
 
 
-def test_one_that_somebody_opened_at_the_same_time_is_found(api):
+def test_concurrently_opened_pull_request_is_found(api):
     api.pulls.append({"number": 7, "head": WANTED.head, "base": WANTED.base})
     api.late = True
     assert client(api).ensure_pull_request(WANTED) == (7, False)
@@ -46,7 +46,7 @@ def test_one_that_somebody_opened_at_the_same_time_is_found(api):
     ],
     ids=["token", "repository", "settings"],
 )
-def test_refusal_says_which_permission_is_needed_and_never_the_token(api, change, error):
+def test_rejection_names_the_required_permission_and_never_the_token(api, change, error):
     api.refuses = True
     with pytest.raises(error) as refused:
         client(api, **change).ensure_pull_request(WANTED)

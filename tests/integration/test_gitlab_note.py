@@ -49,7 +49,7 @@ def test_one_note_is_written_and_edited_and_left_as_it_is(api):
     assert ours(api) == [f"{MARKER}\n# Nothing"]
 
 
-def test_it_is_found_by_its_author_and_its_first_line_on_whatever_page(api):
+def test_note_is_found_by_author_and_first_line_on_any_page(api):
     api.note(f"{MARKER}\nA stranger's.", SOMEBODY)
     api.note(f"Who writes {MARKER} about us?\n{MARKER}")
     api.note(f"{MARKER}\nwas changed", system=True)
@@ -81,7 +81,7 @@ def test_of_two_that_jobs_wrote_at_once_one_stays(api):
         ({"CI_MERGE_REQUEST_IID": "4"}, RemoteRejected, "404"),
     ],
 )
-def test_refusal_says_which_token_is_needed_and_never_the_token(api, environ, error, said):
+def test_rejection_names_the_required_token_scope_and_never_the_token(api, environ, error, said):
     with pytest.raises(error, match=said) as refused:
         settle(api, **environ)
     assert "scope api" in refused.value.hint
@@ -97,7 +97,7 @@ def test_token_that_may_only_read_writes_nothing(api):
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-def test_service_that_is_busy_is_asked_again(api, status):
+def test_busy_service_is_contacted_again(api, status):
     api.fails = [("GET", status, {"Retry-After": "0"}), ("GET", status, {})]
     assert settle(api) == "created"
     api.fails = [("GET", status, {})] * 3
@@ -151,7 +151,7 @@ def test_token_goes_nowhere_else(api, environ):
     assert not api.methods
 
 
-def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
+def test_untrusted_text_notifies_no_user_and_gives_no_commands(api):
     """GitLab looks for references outside of code in the page, and for quick actions in what is
     sent; others look for references there.
     """
@@ -170,7 +170,7 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
     assert not re.search(r"[@#!~%$&^*\[:`]\w", page.body.text())
 
 
-def test_command_writes_what_a_comment_on_github_says_and_nothing_where_nothing_changes(api, project):
+def test_command_writes_the_comment_text_only_for_changes(api, project):
     page = "https://gitlab.example/group/project/-/jobs/9"
     result = project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job | {"CI_JOB_URL": page})
     assert "The note on the merge request: created." in result.err

@@ -23,7 +23,7 @@ def found(project: Project, *arguments: str, code: int = 0) -> list[str]:
     return project.vmrag("grep", *arguments, code=code).out.splitlines()
 
 
-def test_lines_of_documents_here_and_at_another_place(project):
+def test_grep_prints_lines_of_documents_at_each_revision(project):
     assert found(project, "[Rr]est", "--collection", "handbook") == [
         "handbook/rest.md:1:# Rest",
         "handbook/rest.md:3:Take a rest, and sleep well.",
@@ -228,7 +228,7 @@ def list_lines(data: bytes) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def test_grep_finds_what_a_loop_over_all_tracked_files_finds(repository):
+def test_grep_finds_the_matches_of_a_loop_over_tracked_files(repository):
     random_ = random.Random(20261129)
     files = write_random_files(random_)
     add(repository, files)

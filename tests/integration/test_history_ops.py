@@ -108,7 +108,7 @@ def test_diff_can_be_of_one_collection_or_document(project):
     assert project.ask("diff", "main", "feature", "--only", "handbook/deep/tls.txt")["changes"]["removed"] == 1
 
 
-def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
+def test_old_texts_are_read_only_for_display(project, monkeypatch):
     project.vmrag(
         "add", "docs/setup.md", "--collection", "handbook", "--copy", "--id", "setup.md", "--title", "Renamed"
     )
@@ -324,7 +324,7 @@ def test_document_is_shown_at_any_place(project):
     assert project.vmrag("show", "first:handbook/deep/tls.txt").out == terminal.DOCUMENTS["deep/tls.txt"]
 
 
-def test_colon_belongs_to_the_document_unless_a_place_stands_before_it(project):
+def test_colon_belongs_to_the_document_unless_a_ref_precedes_it(project):
     project.put("a:b/c", "Odd.")
     project.put("a:b c/d", "A blank is in no collection's name.")
     project.put("http://example.org/page", "A page.")

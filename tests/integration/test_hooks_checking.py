@@ -132,7 +132,7 @@ def test_commit_starts_python_if_an_earlier_index_stages_another_pin(stage):
 
 
 @pytest.mark.parametrize("state", ["sparse", "assume unchanged", "untracked", "line ends", "no pin"])
-def test_commit_of_code_starts_no_python_whatever_git_notes_about_the_pin(stage, state):
+def test_commit_of_code_starts_no_python(stage, state):
     repo = stage.repo
     if state == "sparse":
         repo.git("sparse-checkout", "set", "--no-cone", "/code")
@@ -166,7 +166,7 @@ def test_first_commit_starts_python_only_to_check_its_pin(stage):
 
 
 @pytest.mark.parametrize("how", ["staged", "unstaged", "uncommitted documents", "open merge", "removed"])
-def test_commit_asks_where_the_pin_or_documents_are_not_as_committed(stage, how):
+def test_commit_starts_python_if_pin_or_documents_differ(stage, how):
     repo, git_folder = stage.repo, stage.repo.top / ".git"
     repo.write("code", "2")
     repo.git("add", "code")
@@ -202,7 +202,7 @@ def test_python_gets_the_committed_index_without_git_variables(stage, options, i
     assert lines[1:4] == ["git: ", f"cwd: {stage.repo.top}", "stdin: "]
 
 
-def test_merge_asks_before_it_commits(stage):
+def test_merge_runs_its_check_before_the_commit(stage):
     stage.repo.git("merge", "-q", "--no-ff", "-m", "m", "side")
     assert asked(stage) == ["pre-merge-commit"]
 
@@ -250,7 +250,7 @@ def test_missing_python_stops_only_a_push_with_new_pin(stage, shell, hook, remot
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_push_without_a_pin_that_is_new_to_all_goes_on_whatever_fails(stage, shell, remote):
+def test_push_without_a_new_pin_continues_after_failures(stage, shell, remote):
     stage.fails(1)
     main = stage.repo.git("rev-parse", "main")
     result = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
@@ -261,7 +261,7 @@ def test_push_without_a_pin_that_is_new_to_all_goes_on_whatever_fails(stage, she
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_vmrag_0_asks_nobody_but_the_chained_hook(stage, tmp_path):
+def test_vmrag_0_runs_only_the_chained_hook(stage, tmp_path):
     hooks.foreign(stage.repo.top / ".git" / "hooks", tmp_path, "pre-commit.vmrag-chained", code=1)
     stage.recorder.write_text(REFUSED)
     stage.repo.write(".dolt-version", "x")
@@ -318,14 +318,14 @@ def test_in_a_submodule_its_own_pin_counts(stage, tmp_path):
 # -- pushes
 
 
-def test_push_without_a_new_pin_asks_nobody(stage, remote):
+def test_push_without_a_new_pin_starts_no_python(stage, remote):
     stage.repo.commit("code", code="2")
     stage.repo.git("push", "-q", "origin", "main")
     stage.repo.git("push", "-q", "origin", "main")  # up to date: empty standard input
     assert asked(stage) == []
 
 
-def test_of_a_new_branch_or_tag_git_does_not_say_what_the_other_side_has_of_it(stage, remote):
+def test_push_of_a_new_ref_cannot_assume_commits_of_the_remote(stage, remote):
     """The last known branches may come from another host, or contain commits of other users."""
     stage.repo.git("push", "-q", "origin", "twin:new")
     assert len(asked(stage)) == 1
@@ -355,7 +355,7 @@ def test_of_several_refs_one_with_a_new_pin_is_enough_and_a_deleted_one_is_left_
     assert len(asked(stage)) == 1
 
 
-def test_pin_that_a_merge_dropped_again_is_pushed_all_the_same(stage, remote):
+def test_pin_dropped_by_a_merge_is_still_pushed(stage, remote):
     stage.repo.commit("code", code="2")
     stage.repo.git("merge", "-q", "--no-ff", "-s", "ours", "-m", "m", "side")
     stage.lines()
@@ -368,7 +368,7 @@ def test_push_of_local_names_with_spaces_asks_python_once(stage, remote):
     assert len(asked(stage)) == 1
 
 
-def test_of_a_push_to_a_url_git_knows_only_where_its_refs_are(stage, remote):
+def test_push_to_a_url_knows_only_its_own_refs(stage, remote):
     stage.repo.git("push", "-q", str(remote), "main:refs/heads/other")
     assert asked(stage) == [f"pre-push {remote} {remote}"]
     stage.repo.commit("code", code="2")
@@ -377,14 +377,14 @@ def test_of_a_push_to_a_url_git_knows_only_where_its_refs_are(stage, remote):
 
 
 @pytest.mark.parametrize("ref", ["refs/vmrag/data", "refs/heads/vmrag/data"])
-def test_ref_of_ours_is_nothing_that_a_push_of_code_has(ref, stage, remote):
+def test_ref_of_vmrag_is_not_part_of_a_code_push(ref, stage, remote):
     stage.repo.git("push", "-q", "origin", f"main:{ref}")
     assert len(asked(stage)) == 1
     stage.repo.git("push", "-q", "origin", "--delete", ref)
     assert len(asked(stage)) == 1
 
 
-def test_mirror_deletes_what_it_does_not_tell_so_it_is_always_asked_about(stage, remote, tmp_path):
+def test_mirror_push_always_starts_python(stage, remote, tmp_path):
     for _ in range(2):
         stage.repo.git("push", "-q", "--mirror", "origin")
         assert asked(stage) == [f"pre-push origin {remote} mirror"]
@@ -446,7 +446,7 @@ def test_push_of_many_refs_starts_python_if_the_last_one_has_a_new_pin(stage, re
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])
 @pytest.mark.sample(2)
-def test_chained_pre_push_gets_arguments_and_lines_and_ours_gets_them_too(stage, remote, shell, reads, tmp_path):
+def test_chained_pre_push_and_vmrag_get_arguments_and_lines(stage, remote, shell, reads, tmp_path):
     folder = stage.repo.top / ".git" / "hooks"
     chained = hooks.foreign(folder, tmp_path, "pre-push.vmrag-chained")
     if not reads:

@@ -66,7 +66,7 @@ def short(written):
 # -- installed and taken away
 
 
-def test_no_file_of_the_hooks_directory_is_touched_and_everything_runs_once_ours_first(repo, places, log):
+def test_configured_hooks_leave_the_directory_and_run_first_once(repo, places, log):
     everywhere(repo, log)
     before, config = tree(repo.top / ".git" / "hooks"), (repo.top / ".git" / "config").read_bytes()
     report = install(repo, log)
@@ -81,7 +81,7 @@ def test_no_file_of_the_hooks_directory_is_touched_and_everything_runs_once_ours
     assert short(does_everything(repo, log)) == both("other")
 
 
-def test_shims_move_into_the_configuration_and_what_they_chained_is_back(repo, places, log):
+def test_shims_move_to_the_configuration_and_chained_hooks_return(repo, places, log):
     everywhere(repo, log)
     before = tree(repo.top / ".git" / "hooks")
     assert install(repo, log, place="files").chained
@@ -127,14 +127,14 @@ def test_configured_hooks_have_the_permissions_of_git_configuration(repo, places
     assert {path.stat().st_mode & 0o777 for path in places.configured_hooks.iterdir()} == {0o644}
 
 
-def test_git_goes_on_where_somebody_deletes_the_folder(repo, places, log):
+def test_git_continues_if_the_hooks_folder_is_deleted(repo, places, log):
     install(repo, log)
     shutil.rmtree(places.configured_hooks)
     assert repo.run("commit", "-q", "--allow-empty", "-m", "x").stderr == ""
     assert log() == []
 
 
-def test_move_that_git_does_not_let_finish_leaves_none_of_ours_and_goes_on_later(repo, places, log):
+def test_interrupted_move_leaves_no_hooks_and_continues_later(repo, places, log):
     everywhere(repo, log)
     before = tree(repo.top / ".git" / "hooks")
     install(repo, log, place="files")
@@ -167,7 +167,7 @@ needs_old_git = pytest.mark.skipif(
 
 
 @needs_old_git
-def test_files_stay_where_an_older_git_is_in_use_too_and_no_event_runs_twice(repo, places, log, new_git, monkeypatch):
+def test_files_stay_for_an_older_git_and_no_event_runs_twice(repo, places, log, new_git, monkeypatch):
     install(repo, log)
     monkeypatch.setenv("PATH", f"{new_git}:{Path(OLD_GIT).parent}")
     report = install(repo, log)
@@ -202,7 +202,7 @@ def test_install_rejects_configured_hooks_on_old_git(repo, places, log, monkeypa
     assert not places.configured_hooks.exists()
 
 
-def test_gits_that_other_programs_brought_along_are_asked(repo, places, tmp_path):
+def test_git_programs_of_other_tools_are_checked(repo, places, tmp_path):
     root = tmp_path / "root"
     bundled = root / "usr/lib/github-desktop/resources/app/git/bin/git"
     bundled.parent.mkdir(parents=True)
@@ -217,7 +217,7 @@ def test_gits_that_other_programs_brought_along_are_asked(repo, places, tmp_path
 # -- never twice
 
 
-def test_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, places, log, tmp_path):
+def test_shim_detects_that_the_configured_hook_ran(repo, places, log, tmp_path):
     """Another repository has put it into a folder that both use."""
     install(repo, log)
     (tmp_path / "global").mkdir()
@@ -245,7 +245,7 @@ def test_shims_work_on_old_git_despite_configured_hooks(repo, log, monkeypatch):
     assert short(does_everything(repo, log)) == both("vmrag")
 
 
-def test_lines_that_a_team_has_committed_for_husky_do_nothing_beside_it(repo, log):
+def test_committed_husky_lines_do_nothing_next_to_configured_hooks(repo, log):
     (repo.top / ".husky" / "_").mkdir(parents=True)
     (repo.top / ".husky" / "_" / "husky.sh").write_text("")
     repo.git("config", "core.hooksPath", ".husky")
@@ -307,7 +307,7 @@ def test_linked_work_trees_have_them_and_a_repository_may_be_moved(repo, log, tm
     assert short(does_everything(moved, log)) == both("vmrag")
 
 
-def test_stranger_s_folder_in_a_work_tree_starts_nothing(repo, log, tmp_path):
+def test_untrusted_folder_in_a_worktree_starts_nothing(repo, log, tmp_path):
     install(repo, log)
     (tmp_path / "files/.git/vmrag-hooks").mkdir(parents=True)
     (tmp_path / "files/.git/vmrag-hooks/pre-commit").write_text(f'echo stranger >>"{log.path}"\n')
@@ -348,7 +348,7 @@ def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_pa
     assert doctor(project) == {}
 
 
-def test_doctor_proves_files_too_and_says_what_git_can_do(project, monkeypatch):
+def test_doctor_verifies_files_and_reports_the_features_of_git(project, monkeypatch):
     monkeypatch.setenv("VMRAG_HOOKS_PLACE", "files")
     project.vmrag("install")
     assert doctor(project) == {}
@@ -358,7 +358,7 @@ def test_doctor_proves_files_too_and_says_what_git_can_do(project, monkeypatch):
     assert doctor(project) == {}
 
 
-def test_doctor_mends_a_script_that_was_changed(project):
+def test_doctor_repairs_a_changed_script(project):
     project.vmrag("install")
     script = project.top / ".git" / "vmrag-hooks" / "post-merge"
     script.write_bytes(script.read_bytes() + b"# more\n")

@@ -52,7 +52,7 @@ def test_second_install_changes_nothing(places, hooks, tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700, 0o644])
-def test_uninstall_leaves_what_was_there_byte_for_byte(repo, places, hooks, tmp_path, mode):
+def test_uninstall_keeps_earlier_files_byte_for_byte(repo, places, hooks, tmp_path, mode):
     foreign(hooks, tmp_path, mode=mode)
     (hooks / "post-merge").symlink_to("../../elsewhere")
     before = tree(hooks)
@@ -107,7 +107,7 @@ def test_hooks_path_outside_of_the_repository_is_refused_without_force(repo, pla
     assert not list((tmp_path / "global").iterdir())
 
 
-def test_hooks_that_a_hooks_path_set_later_hides_are_uninstalled_too(repo, places, hooks, tmp_path):
+def test_hooks_hidden_by_a_later_hooks_path_are_uninstalled(repo, places, hooks, tmp_path):
     before = tree(hooks)
     installer.install_hooks(places)
     (tmp_path / "global").mkdir()
@@ -203,7 +203,7 @@ def test_hooks_that_git_tracks_are_changed_by_force_and_put_back_without(repo, p
     assert tree(team) == before
 
 
-def test_hooks_that_a_submodule_tracks_are_refused_too(repo, places, tmp_path):
+def test_hooks_tracked_by_a_submodule_are_rejected(repo, places, tmp_path):
     other = make_repo(tmp_path / "other")
     other.commit("hooks", **{"hooks/pre-commit": "#!/bin/sh\n"})
     repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.top), "shared")
@@ -212,7 +212,7 @@ def test_hooks_that_a_submodule_tracks_are_refused_too(repo, places, tmp_path):
         installer.install_hooks(places)
 
 
-def test_untracked_hooks_in_the_work_tree_are_nobody_else_s(repo, places):
+def test_untracked_hooks_in_the_work_tree_belong_to_the_user(repo, places):
     repo.git("config", "core.hooksPath", "mine")
     repo.write("mine/commit-msg", "#!/bin/sh\n")
     assert installer.install_hooks(places).written == hook_config.HOOKS
@@ -273,7 +273,7 @@ def dispatching(hooks, log, text, *, link):
     ids=["sh", "python", "folders"],
 )
 @pytest.mark.sample(4)
-def test_hook_that_asks_its_name_does_what_it_did(repo, hooks, log, text, link):
+def test_chained_hook_that_reads_its_name_works_unchanged(repo, hooks, log, text, link):
     places = plumbing.locate_work_tree(repo.top)
     dispatching(hooks, log, text, link=link)
     before = everything(hooks)
@@ -302,7 +302,7 @@ def everything(folder):
     }
 
 
-def test_hook_that_asks_its_name_still_decides(repo, places, hooks):
+def test_chained_hook_that_reads_its_name_still_decides(repo, places, hooks):
     (hooks / "pre-commit").write_text('#!/bin/sh\n[ "${0##*/}" != pre-commit ]\n')
     (hooks / "pre-commit").chmod(0o755)
     installer.install_hooks(places)
@@ -317,7 +317,7 @@ def test_hook_that_asks_its_name_still_decides(repo, places, hooks):
 @pytest.mark.parametrize(
     "over", ["#!/bin/sh\nexit 0\n", '#!/bin/sh\n. "${0%/*}/lib.sh"\n', '#!/bin/sh\ncd "$(dirname "$0")/.."\n']
 )
-def test_hook_that_asks_for_its_folder_only_stays_in_it(places, hooks, over):
+def test_chained_hook_that_reads_only_its_folder_stays_in_it(places, hooks, over):
     (hooks / "pre-commit").write_text(over)
     (hooks / "pre-commit").chmod(0o755)
     installer.install_hooks(places)
@@ -325,7 +325,7 @@ def test_hook_that_asks_for_its_folder_only_stays_in_it(places, hooks, over):
     assert not (hooks / ".vmrag").exists()
 
 
-def test_hook_that_asks_its_name_and_was_written_again_is_chained_once(repo, places, hooks, log):
+def test_rewritten_hook_that_reads_its_name_is_chained_once(repo, places, hooks, log):
     dispatching(hooks, log, f"#!/bin/sh\n{DISPATCH}", link=None)
     before, text = everything(hooks), (hooks / "pre-commit").read_bytes()
     installer.install_hooks(places, python=str(log.recorder))
@@ -341,7 +341,7 @@ def test_hook_that_asks_its_name_and_was_written_again_is_chained_once(repo, pla
 # -- the merge driver
 
 
-def test_install_registers_the_merge_driver_once_and_again_where_the_interpreter_is_another(repo, places):
+def test_install_registers_the_merge_driver_again_for_another_interpreter(repo, places):
     assert installer.install_hooks(places).driver is True
     assert installer.install_hooks(places).driver is False
     assert repo.git("config", "merge.vmrag.driver") == shims.format_driver_command(sys.executable)
@@ -366,7 +366,7 @@ def test_linked_work_tree_registers_the_driver_for_all(repo, tmp_path):
     assert repo.git("config", "merge.vmrag.driver") == shims.format_driver_command(sys.executable)
 
 
-def test_install_says_whether_the_attributes_name_the_driver(repo, places):
+def test_install_reports_whether_the_attributes_name_the_driver(repo, places):
     assert installer.install_hooks(places).attributed is False
     repo.commit("attributes", **{".gitattributes": ".dolt-version merge=vmrag\n"})
     assert installer.install_hooks(places).attributed is True
@@ -375,7 +375,7 @@ def test_install_says_whether_the_attributes_name_the_driver(repo, places):
 # -- chained hooks run as git would run them
 
 
-def test_chained_hook_runs_once_before_ours_with_its_arguments(repo, places, hooks, log):
+def test_chained_hook_runs_once_before_vmrag_with_its_arguments(repo, places, hooks, log):
     foreign(hooks, log.folder)
     installer.install_hooks(places, python=str(log.recorder))
     head = repo.git("rev-parse", "HEAD")
@@ -392,7 +392,7 @@ def test_chained_post_rewrite_gets_the_list_of_commits(repo, places, hooks, log)
     assert log() == ["vmrag post-commit", f"other amend <{old} {new}>", "vmrag post-rewrite"]
 
 
-def test_exit_status_of_a_chained_hook_is_what_git_sees(repo, places, hooks, log):
+def test_exit_status_of_a_chained_hook_reaches_git(repo, places, hooks, log):
     foreign(hooks, log.folder, code=7)
     plain = repo.run("checkout", "-q", "-b", "x").returncode
     log()
@@ -413,7 +413,7 @@ def test_hook_that_git_would_not_run_is_not_run(repo, places, hooks, log):
 # -- some hooks only
 
 
-def test_only_the_named_hooks_are_written_and_others_of_ours_stay(places, hooks):
+def test_only_the_named_hooks_are_written(places, hooks):
     report = installer.install_hooks(places, hooks=installer.parse_hooks("pre-push, post-merge"))
     assert report.written == ("post-merge", "pre-push")
     assert {path.name for path in hooks.iterdir()} >= {"post-merge", "pre-push"}
@@ -507,7 +507,7 @@ def test_hooks_for_one_work_tree_leave_the_others_alone(repo, places, linked, lo
     assert not (places.shared / "some-work-trees").exists()
 
 
-def test_plain_install_ends_what_was_for_some_work_trees(repo, places, linked, log):
+def test_plain_install_replaces_an_installation_for_some_worktrees(repo, places, linked, log):
     installer.install_hooks(plumbing.locate_work_tree(linked.top), python=str(log.recorder), worktree=True)
     assert not installer.install_hooks(places, python=str(log.recorder), worktree=False).limited
     assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]
@@ -531,7 +531,7 @@ def test_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
     assert not (places.shared / "some-work-trees").exists()
 
 
-def test_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, log):
+def test_removed_worktree_loses_its_mark(repo, places, linked, log):
     installer.install_hooks(plumbing.locate_work_tree(linked.top), worktree=True)
     repo.git("worktree", "remove", "--force", str(linked.top))
     assert installer.uninstall_hooks(places, worktree=True).removed == hook_config.HOOKS
@@ -540,7 +540,7 @@ def test_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, lo
 # -- as a person types it
 
 
-def test_commands_say_what_they_did(repo, linked):
+def test_commands_print_their_changes(repo, linked):
     project, linked_project = Project(repo.top), Project(linked.top)
     assert "'post-checkout'" in project.vmrag("install", "--hooks", "post-chekout", code=2).err
     said = project.vmrag("install", "--worktree", "--hooks", "post-checkout").out
@@ -587,7 +587,7 @@ def test_init_leaves_out_the_hooks_that_were_not_chosen(new):
     assert not (new.top / ".git" / "hooks" / "pre-push").exists()
 
 
-def test_log_of_a_bug_lies_with_the_repository_that_was_named(repo, tmp_path, monkeypatch):
+def test_log_of_a_bug_is_in_the_given_repository(repo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = buglog.write_log(ValueError("x"), ["-C", repo.top.name, "status"])
     assert path.parent == repo.top / ".git" / "vmrag" / "logs"

@@ -66,7 +66,7 @@ def test_first_query_after_clone_warns_about_missing_hooks(world: World) -> None
     assert said(bob) == []
 
 
-def test_vmrag_clone_says_what_installing_is_good_for(world: World) -> None:
+def test_vmrag_clone_explains_the_use_of_installing(world: World) -> None:
     bob = world.join("bob")
     assert (
         "hint: vmrag install   (git then updates it with the code, and a push also pushes it)" in bob.vmrag("clone").out

@@ -43,7 +43,7 @@ def test_finished_merge_is_queued(stage, how):
 
 
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
-def test_rebase_queues_each_commit_and_what_it_replaced(stage, backend):
+def test_rebase_queues_each_commit_with_its_original(stage, backend):
     stage.repo.git("checkout", "-q", "-b", "work", "twin")
     old = [stage.repo.commit(name, **{name: "1"}) for name in ("a", "b", "c")]
     stage.queue()
@@ -124,7 +124,7 @@ def test_all_shells_find_the_commit_wherever_git_keeps_it(stage, shell, kind, tm
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_all_shells_write_down_what_was_rewritten(stage, shell):
+def test_all_shells_record_rewritten_commits(stage, shell):
     stage.run(shell, "post-rewrite", "amend", stdin="a b\nc d extra\n")
     assert stage.queue() == ["rewrite a b", "rewrite c d"]
     stage.run(shell, "post-rewrite", "amend", stdin="")

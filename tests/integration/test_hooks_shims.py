@@ -35,9 +35,7 @@ OTHER_BRANCH = [["checkout", "-b", "new"], ["switch", "twin"], ["checkout", "--d
 @pytest.mark.parametrize(
     ("command", "uncommitted"), [*((case, False) for case in OTHER_PIN), *((case, True) for case in OTHER_BRANCH)]
 )
-def test_another_pin_or_another_branch_where_documents_may_be_uncommitted_starts_python_once(
-    stage, command, uncommitted
-):
+def test_other_pin_or_branch_with_uncommitted_documents_starts_python_once(stage, command, uncommitted):
     if uncommitted:
         dirty(stage)
     old = stage.repo.git("rev-parse", "HEAD")
@@ -58,7 +56,7 @@ def test_another_branch_with_the_same_pin_and_nothing_uncommitted_starts_no_pyth
     assert len(stage.starts()) == 1
 
 
-def test_uncommitted_documents_of_another_work_tree_start_python_too(stage, tmp_path):
+def test_uncommitted_documents_of_another_worktree_start_python(stage, tmp_path):
     """The mark is shared: the branch that a work tree comes to may have them."""
     stage.repo.git("worktree", "add", "-q", "../linked", "side")
     linked = Repo(tmp_path / "linked")
@@ -167,7 +165,7 @@ def test_vmrag_0_switches_the_hooks_off(stage):
     assert stage.queue() == []
 
 
-def test_variables_of_the_same_names_as_the_shims_own_mislead_nobody(stage, tmp_path):
+def test_variables_with_names_of_the_shim_have_no_effect(stage, tmp_path):
     names = ("head", "line", "dir", "common", "chained", "second", "input", "status", "commit", "python", "pin", "more")
     environ = dict.fromkeys(names, "refs/heads/main")
     stage.repo.git("checkout", "-q", "main", env=environ)
@@ -186,7 +184,7 @@ def test_failing_python_does_not_fail_a_checkout(stage, code):
     )
 
 
-def test_without_any_python_one_line_says_what_to_do(stage, tmp_path):
+def test_missing_python_prints_one_line_with_a_hint(stage, tmp_path):
     stage.recorder.unlink()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "git").symlink_to(shutil.which("git"))
@@ -196,14 +194,14 @@ def test_without_any_python_one_line_says_what_to_do(stage, tmp_path):
     assert "vmrag install" in result.stderr
 
 
-def test_python_on_path_stands_in_for_a_recorded_one_that_is_gone(stage, tmp_path):
+def test_python_on_path_replaces_a_missing_recorded_one(stage, tmp_path):
     (tmp_path / "bin").mkdir()
     stage.recorder.rename(tmp_path / "bin" / "python3")
     stage.repo.git("checkout", "-q", "side", env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
     assert len(stage.starts()) == 1
 
 
-def test_module_in_the_checked_out_code_is_not_imported_in_place_of_ours(stage):
+def test_module_in_the_checked_out_code_is_not_imported(stage):
     stage.repo.commit(
         "trap", **{"vmrag_link/__init__.py": "print('trapped')", "vmrag_link/cli/main.py": "print('trapped')"}
     )
@@ -247,7 +245,7 @@ def test_rebase_that_changes_the_pin_starts_python_at_its_end(stage):
     assert stage.starts() == ["post-rewrite rebase"]
 
 
-def test_rebase_by_patches_tells_of_its_end_before_head_is_back_on_its_branch(stage):
+def test_rebase_by_patches_reports_its_end_before_head_is_restored(stage):
     """git's order of things: the pin is the final one then, the branch is not, and a query has to
     notice.
     """
@@ -351,7 +349,7 @@ def test_shims_do_nothing_for_another_repository(stage, tmp_path):
     assert stage.starts() == []
 
 
-def test_modules_of_another_environment_are_not_imported_in_place_of_ours(stage):
+def test_modules_of_another_environment_are_not_imported(stage):
     """An empty entry of PYTHONPATH is the directory of the checked-out code."""
     stage.repo.commit("first", **{"msgspec.py": "raise SystemExit(77)", "vmrag_link.py": "raise SystemExit(77)"})
     installer.install_hooks(plumbing.locate_work_tree(stage.repo.top))

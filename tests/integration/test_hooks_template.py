@@ -93,7 +93,7 @@ def test_other_files_of_a_template_are_kept(tmp_path):
     assert (folder / "description").read_text() == "mine"
 
 
-def test_older_shims_of_ours_are_replaced(folder):
+def test_older_shims_are_replaced(folder):
     shim = folder / "hooks" / "post-merge"
     shim.write_bytes(shim.read_bytes() + b"# older\n")
     assert shim_files.write_template(folder).written == ("post-merge",)
@@ -119,7 +119,7 @@ def test_file_in_its_place_is_an_error(tmp_path):
         shim_files.write_template(tmp_path / "file")
 
 
-def test_command_works_anywhere_and_names_what_to_type(tmp_path, project):
+def test_command_works_anywhere_and_prints_the_next_command(tmp_path, project):
     nowhere = Project(tmp_path / "nowhere")
     nowhere.top.mkdir()
     said = nowhere.vmrag("init", "--knowledge-base", "--no-sources", "--template", "mine").out

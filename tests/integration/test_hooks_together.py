@@ -130,7 +130,7 @@ def short(written):
 
 
 @pytest.mark.parametrize("program", HUSKY_STUBS, ids=["9.1", "9.0"])
-def test_husky_that_is_there_runs_its_scripts_with_their_arguments_and_ours_run_after(repo, places, log, program):
+def test_existing_husky_runs_its_scripts_before_vmrag(repo, places, log, program):
     folder = husky(repo, program)
     husky_scripts(repo, log)
     before = tree(folder.parent)
@@ -154,7 +154,7 @@ def test_script_of_husky_s_that_fails_stops_the_commit(repo, places, log):
     assert repo.run("commit", "-q", "--allow-empty", "-m", "x", env={"HUSKY": "0"}).returncode == 0
 
 
-def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, places, log, hooks):
+def test_later_husky_hides_vmrag_hooks_until_reinstallation(repo, places, log, hooks):
     plain = tree(hooks)
     installer.install_hooks(places, python=str(log.recorder))
     folder = husky(repo)
@@ -172,7 +172,7 @@ def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, 
 
 
 @pytest.mark.parametrize("newer", [HUSKY_9_0, HUSKY_9_1], ids=["same", "upgraded"])
-def test_ours_run_after_husky_has_written_its_folder_again(repo, places, log, newer):
+def test_vmrag_hooks_run_after_husky_rewrites_its_folder(repo, places, log, newer):
     husky(repo, HUSKY_9_0)
     husky_scripts(repo, log)
     installer.install_hooks(places, python=str(log.recorder))
@@ -217,7 +217,7 @@ def test_lines_that_are_committed_stay_for_the_team_and_do_nothing_without_vmrag
     assert not any(b"vmrag/shims" in path.read_bytes() for path in folder.parent.rglob("*") if path.is_file())
 
 
-def test_script_of_husky_s_that_reads_a_push_gets_all_of_it_beside_ours(repo, places, log):
+def test_husky_script_reads_all_of_a_push_with_vmrag(repo, places, log):
     husky(repo)
     repo.write(".husky/pre-push", f'cat >"{log.path}-told"\n')
     log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5 <$(cat)>" >>"{log.path}"\n')
@@ -231,7 +231,7 @@ def test_script_of_husky_s_that_reads_a_push_gets_all_of_it_beside_ours(repo, pl
     assert f"vmrag pre-push <{text.rstrip()}>" in "\n".join(log())
 
 
-def test_uninstalling_after_npx_husky_leaves_nothing_of_ours(repo, places):
+def test_uninstalling_after_npx_husky_removes_all_of_vmrag(repo, places):
     folder = husky(repo)
     before = tree(folder.parent)
     installer.install_hooks(places)
@@ -282,7 +282,7 @@ def husky_4(hooks, log, when):
     (hooks / "husky.sh").write_text(f'echo "husky $(basename "$0") <$(cat)>" >>"{log.path}"\n')
 
 
-def test_husky_4_takes_ours_for_somebody_s_and_its_own_are_known_again(repo, places, hooks, log):
+def test_husky_4_chains_vmrag_hooks_and_is_recognized_again(repo, places, hooks, log):
     husky_4(hooks, log, "noon")
     installer.install_hooks(places, python=str(log.recorder))
     husky_4(hooks, log, "one")
@@ -310,7 +310,7 @@ def dvc(hooks, log, *, name="{hook}"):
 
 
 @FIRST_OR_LATER
-def test_dvc_s_hooks_and_ours_run_once_each(repo, places, hooks, log, first):
+def test_dvc_and_vmrag_hooks_run_once_each(repo, places, hooks, log, first):
     if first:
         dvc(hooks, log)
         before = tree(hooks)
@@ -352,7 +352,7 @@ LFS_HOOKS = ("post-checkout", "post-merge", "pre-push")
 
 @needs_git_lfs
 @FIRST_OR_LATER
-def test_git_lfs_and_ours_run_once_each_and_large_files_get_to_the_remote(repo, places, log, lfs, first):
+def test_git_lfs_and_vmrag_run_once_each_and_large_files_are_pushed(repo, places, log, lfs, first):
     hooks = places.common / "hooks"
     if not first:
         installer.install_hooks(places, python=str(log.recorder))
@@ -374,7 +374,7 @@ def test_git_lfs_and_ours_run_once_each_and_large_files_get_to_the_remote(repo, 
 
 
 @needs_git_lfs
-def test_git_lfs_that_was_forced_over_ours_is_chained_by_the_next_install(repo, places, hooks, log, lfs):
+def test_git_lfs_forced_over_vmrag_is_chained_by_the_next_install(repo, places, hooks, log, lfs):
     installer.install_hooks(places, python=str(log.recorder))
     assert lfs("install", "--local", "--force").returncode == 0
     repo.git("add", "-A")
@@ -417,7 +417,7 @@ def checkout(repo, log, branch):
 
 
 @needs_pre_commit
-def test_pre_commit_that_was_there_first_is_chained(repo, places, framework, log, hooks):
+def test_earlier_pre_commit_is_chained(repo, places, framework, log, hooks):
     framework("install")
     before = tree(hooks)
     installer.install_hooks(places, python=str(log.recorder))
@@ -478,7 +478,7 @@ EVERY_TYPE = ("pre-commit", "post-checkout", "post-merge", "pre-push")
 @needs_pre_commit
 @FIRST_OR_LATER
 @pytest.mark.sample(1)
-def test_pre_commit_and_ours_run_once_each_in_every_kind_of_hook(repo, places, hooks, log, first):
+def test_pre_commit_and_vmrag_run_once_each_in_every_kind_of_hook(repo, places, hooks, log, first):
     config = "".join(
         f"  - id: {hook}\n    name: x\n    language: system\n    entry: sh -c 'echo framework {hook} >>{log.path}'\n"
         f"    stages: [{hook}]\n    always_run: true\n    pass_filenames: false\n"

@@ -108,7 +108,7 @@ def test_two_parents_are_those_of_a_merge(hub, tmp_path):
     assert repo.git("log", "-1", "--format=%P", made) == f"{head} {base}"
 
 
-def test_branch_that_moved_meanwhile_keeps_what_it_has(hub, tmp_path):
+def test_concurrently_moved_branch_keeps_its_commits(hub, tmp_path):
     _, places = job(hub, tmp_path)
     tip = update_branch.find_branch_tip(places, ORIGIN, "main")
     theirs = moved(hub)
@@ -127,7 +127,7 @@ def test_branch_that_is_expected_to_be_new_is_never_replaced(hub, tmp_path):
     assert hub.git("rev-parse", "there") == theirs
 
 
-def test_protected_branch_refuses_and_the_message_says_what_the_host_said(hub, tmp_path):
+def test_protected_branch_rejection_quotes_the_host(hub, tmp_path):
     _, places = job(hub, tmp_path)
     refuse(hub)
     tip = update_branch.find_branch_tip(places, ORIGIN, "main")
@@ -138,7 +138,7 @@ def test_protected_branch_refuses_and_the_message_says_what_the_host_said(hub, t
     assert hub.git("rev-parse", "elsewhere") == made
 
 
-def test_author_is_whom_git_knows_and_else_the_bot_whatever_git_would_guess(hub, tmp_path, monkeypatch):
+def test_author_is_configured_or_the_bot(hub, tmp_path, monkeypatch):
     repo, places = job(hub, tmp_path)
     tip = repo.git("rev-parse", "HEAD")
 
@@ -154,7 +154,7 @@ def test_author_is_whom_git_knows_and_else_the_bot_whatever_git_would_guess(hub,
     assert author() == "Bob <bob@example.com> / Bob <bob@example.com>"
 
 
-def test_merge_that_takes_git_too_long_is_given_up(tmp_path, hub, monkeypatch):
+def test_slow_merge_is_aborted(tmp_path, hub, monkeypatch):
     """Real git has a short time limit here; untrusted renames take it hours."""
     repo, places = job(hub, tmp_path)
     head = repo.git("rev-parse", "HEAD")

@@ -82,7 +82,7 @@ def victim(project: Project, services: Services, outside: Outside, tmp_path: Pat
     return Project(tmp_path / "victim")
 
 
-def test_install_query_checkout_and_agents_contact_nobody(victim, outside):
+def test_install_query_checkout_and_agents_contact_no_host(victim, outside):
     said = victim.vmrag("install")
     assert "ignoring untrusted settings" in said.err
     for _ in ("main", "pull-request"):
@@ -101,7 +101,7 @@ def test_install_query_checkout_and_agents_contact_nobody(victim, outside):
     assert outside.contacts() == []
 
 
-def test_pull_request_of_a_stranger_publishes_no_drafts(victim, outside):
+def test_untrusted_pull_request_publishes_no_drafts(victim, outside):
     victim.vmrag("install")
     victim.git("switch", "-q", "pull-request")
     victim.vmrag("add", "-", "--collection", "handbook", "--id", "draft", stdin="Not for others.")
@@ -113,7 +113,7 @@ def test_pull_request_of_a_stranger_publishes_no_drafts(victim, outside):
     assert outside.contacts() == []
 
 
-def test_agents_keep_their_reins_whatever_a_pull_request_says(victim):
+def test_agents_keep_their_limits_despite_a_pull_request(victim):
     for variable, value in {"vmrag.mcp.read-only": "true", "vmrag.mcp.exclude-tools": "dolt_push"}.items():
         victim.git("config", variable, value)
     victim.git("switch", "-q", "pull-request")
@@ -122,7 +122,7 @@ def test_agents_keep_their_reins_whatever_a_pull_request_says(victim):
     assert mcp.exclude_tools == "dolt_push"
 
 
-def test_ci_job_on_the_pull_request_contacts_nobody_whatever_former_jobs_agreed_to(victim, outside, monkeypatch):
+def test_ci_job_on_a_pull_request_contacts_no_host_despite_agreements(victim, outside, monkeypatch):
     """The settings are those of the Action: the base's settings apply as the user's, and services
     are not used.
     """

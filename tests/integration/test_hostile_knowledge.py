@@ -101,7 +101,7 @@ def test_our_own_tables_are_known_as_the_engine_writes_them_down():
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u0085"])
-def test_column_whose_name_begins_with_what_only_looks_blank_is_another_one(blank):
+def test_column_with_an_invisible_prefix_is_a_different_column(blank):
     with Connection(Path(":memory:"), access="create") as connection:
         for statement in STATEMENTS[SCHEMA_VERSION]:
             connection.execute(statement.replace("content LONGTEXT", f"{blank}content LONGTEXT"))
@@ -298,7 +298,7 @@ def test_engine_fetch_rejects_triggers_and_keeps_old_state(kind, pair):
 
 
 @pytest.mark.parametrize("kind", ["file", "http"])
-def test_remote_file_that_is_too_large_is_not_taken(kind, pair):
+def test_oversized_remote_file_is_not_fetched(kind, pair):
     file = pair.folder / "served" / "kb"
     file.parent.mkdir(mode=0o700)
     revision = pair.ada.record("large", LONG)
@@ -418,7 +418,7 @@ def pin_revision_below_head(user: User, old: str, statement: str, mend: str) -> 
     ("setting", "said"), [("knowledge-mb", "limit of 1 MB"), ("document-mb", "a document of more than 1 MB")]
 )
 @pytest.mark.sample(1)
-def test_old_knowledge_answers_while_what_is_too_large_is_refused_until_the_limit_is_raised(world, setting, said):
+def test_old_knowledge_answers_until_the_limit_is_raised(world, setting, said):
     bob = world.join("bob")
     bob.ask("query", "certificates")
     old = bob.pinned
@@ -441,7 +441,7 @@ def test_old_knowledge_answers_while_what_is_too_large_is_refused_until_the_limi
     assert bob.ask("fetch")["here"]
 
 
-def test_document_of_ones_own_that_is_too_large_is_refused_with_the_setting(world):
+def test_oversized_own_document_is_rejected_with_the_setting(world):
     ada = world.ada
     ada.git("config", "vmrag.limits.document-mb", "1")
     before = ada.ask("list")
@@ -477,7 +477,7 @@ def test_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_not
 
 
 @pytest.mark.parametrize("chunking", [Chunking(size=1, overlap=0), Chunking(size=20_000, overlap=19_999)])
-def test_collection_that_makes_far_too_many_pieces_of_a_document_is_stopped(chunking, monkeypatch):
+def test_collection_that_makes_too_many_chunks_is_stopped(chunking, monkeypatch):
     monkeypatch.setattr(chunking_of_documents, "MOST_CHUNKS", 10_000)
     with pytest.raises(LimitExceeded):
         split_text("x" * 120_000, chunking)

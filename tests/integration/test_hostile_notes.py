@@ -129,7 +129,7 @@ def everything(project: Project) -> None:
 
 @pytest.mark.parametrize("put", [everything, *(pytest.param(put, marks=pytest.mark.long) for put in HOSTILE)])
 @pytest.mark.parametrize("tracked", [False, True], ids=["untracked", "committed"])
-def test_good_notes_work_beside_hostile_files(project: Project, put: Callable[[Project], None], tracked: bool):
+def test_valid_notes_work_next_to_hostile_files(project: Project, put: Callable[[Project], None], tracked: bool):
     put(project)
     if tracked:
         (project.top / FOLDER / "huge.md").unlink(missing_ok=True)  # git would take minutes

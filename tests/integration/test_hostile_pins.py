@@ -312,7 +312,7 @@ def _around(victim: Victim) -> set[Path]:
 
 @pytest.mark.parametrize("what", some(UNTRUSTED, FEW_UNTRUSTED))
 @pytest.mark.sample(3)
-def test_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, scene, what):
+def test_pin_of_an_unknown_revision_causes_no_contact(victim, scene, what):
     remote = scene.filled(UNTRUSTED[what])
     assert "did not contact the untrusted remote" in victim.check_out("missing", what)
     status = victim.status()
@@ -327,7 +327,7 @@ def test_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, scen
 
 @pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
 @pytest.mark.sample(3)
-def test_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scene, what):
+def test_pin_of_a_known_revision_sends_no_knowledge(victim, scene, what):
     victim.check_out("known", what)
     assert victim.status()["state"] == "in_sync"
     assert victim.fails("push")["code"] == "REMOTE_NOT_TRUSTED"
@@ -361,7 +361,7 @@ def test_pin_other_than_a_file_is_not_followed(victim, what):
 
 
 @pytest.mark.parametrize("what", ["a database", "git over HTTP", "git over ssh"])
-def test_fresh_clone_of_a_strangers_branch_fetches_no_knowledge(victim, tmp_path, what):
+def test_fresh_clone_of_an_untrusted_branch_fetches_no_knowledge(victim, tmp_path, what):
     victim.git("push", "-q", "--no-verify", "origin", f"refs/heads/{pr('missing', what)}:refs/heads/pr")
     victim.git("clone", "-q", "-b", "pr", "../origin.git", "../elsewhere")
     clone = Victim(tmp_path / "elsewhere", victim.outside)
@@ -372,7 +372,7 @@ def test_fresh_clone_of_a_strangers_branch_fetches_no_knowledge(victim, tmp_path
     assert not (clone.top / ".git" / "vmrag" / "kb").exists()
 
 
-def test_strangers_pin_in_the_middle_of_a_history_does_not_stop_its_push(victim):
+def test_untrusted_pin_in_the_history_does_not_stop_a_push(victim):
     victim.check_out("known", "git over HTTP")
     victim.git("checkout", "-q", "main", "--", ".dolt-version")
     victim.git("commit", "-q", "-m", "back to git:")
@@ -381,7 +381,7 @@ def test_strangers_pin_in_the_middle_of_a_history_does_not_stop_its_push(victim)
     assert "did not contact the untrusted remote" in pushed.stderr
 
 
-def test_going_back_to_the_own_branch_forgets_the_strangers(victim):
+def test_switching_back_forgets_the_untrusted_remote(victim):
     victim.check_out("missing", "doltlite over HTTP")
     assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
     victim.git("checkout", "-q", "main")
@@ -405,7 +405,7 @@ def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(vict
 
 
 @pytest.mark.parametrize("what", some(SETTINGS_IGNORED, FEW_IGNORED))
-def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim, what):
+def test_untrusted_settings_are_ignored_with_a_warning(victim, what):
     victim.check_out("settings", what)
     warned = victim.answers_from_before().err
     assert re.search(r"untrusted settings? .*embedding\.model_path \(line \d+\)", warned)
@@ -424,7 +424,7 @@ def does_not_count(victim: Victim, remote: str, *command: str, code: int = 0) ->
 
 @pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
 @pytest.mark.sample(3)
-def test_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
+def test_remote_of_untrusted_settings_is_not_contacted(victim, scene, what):
     victim.check_out("remote", what)
     remote = scene.filled(UNTRUSTED[what])
     for command, code in (("fetch", 0), ("push", 0), ("pull", 3)):  # the branch has no upstream
@@ -432,7 +432,7 @@ def test_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
     assert "has no pin" in victim.answers_from_before().out
 
 
-def test_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, scene):
+def test_pin_written_with_untrusted_settings_is_not_pushed_elsewhere(victim, scene):
     victim.check_out("remote", "doltlite over HTTP")
     victim.git("checkout", "-q", "main", "--", ".dolt-version")
     victim.git("commit", "-q", "-m", "the pin is back")
@@ -441,7 +441,7 @@ def test_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, sce
     victim.git("push", "-q", "origin", "HEAD:mine")
 
 
-def test_contributors_remote_says_nothing_about_the_project(victim, scene):
+def test_remote_of_a_contributor_does_not_apply_to_the_project(victim, scene):
     """Its default branch is what the contributor likes, whichever branch of it is checked out."""
     victim.git("remote", "add", "contributor", "../contributor.git")
     victim.git("update-ref", "refs/remotes/contributor/main", f"refs/heads/{pr('remote', 'doltlite over HTTP')}")
@@ -473,7 +473,7 @@ def test_configured_remote_with_invalid_name_is_rejected(victim, name):
 
 
 @pytest.mark.parametrize("name", ["--upload-pack=touch", "-x"])
-def test_git_remote_whose_name_is_an_option_is_not_talked_to(victim, name):
+def test_git_remote_named_like_an_option_is_not_contacted(victim, name):
     victim.git("config", f"remote.{name}.url", f"{victim.outside.folder}/kb.git")
     victim.git("config", "vmrag.remote", name)
     assert victim.ask("fetch")["remote"] == "origin"
@@ -508,7 +508,7 @@ class Distorting(BaseHTTPRequestHandler):
         pass
 
 
-def test_server_that_somebody_agreed_to_cannot_move_the_cursor_by_branch_names(victim, tmp_path):
+def test_trusted_server_cannot_move_the_cursor_by_branch_names(victim, tmp_path):
     victim.git("switch", "-q", "-c", "topic-branch")
     victim.record("topic", topic="A topic.")
     elsewhere = tmp_path / "elsewhere"
@@ -584,7 +584,7 @@ def test_url_of_a_configured_git_remote_is_contacted(victim, scene):
     assert scene.filled("port {a}") in contacts(victim)
 
 
-def test_codes_own_remote_is_contacted_and_brings_what_is_missing(victim, tmp_path):
+def test_remote_of_the_code_is_contacted_and_sends_missing_revisions(victim, tmp_path):
     victim.git("clone", "-q", "../origin.git", "../elsewhere")
     colleague = Project(tmp_path / "elsewhere")
     colleague.vmrag("clone")

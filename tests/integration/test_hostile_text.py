@@ -134,7 +134,7 @@ READING = (
 )
 
 
-def test_no_strangers_text_steers_a_terminal(hostile: Project) -> None:
+def test_untrusted_text_does_not_control_the_terminal(hostile: Project) -> None:
     seen = {words: on_a_terminal(hostile, *words) for words in READING}
     for words, said in seen.items():
         assert not UNSAFE.search(OUR_COLOURS.sub("", said).replace("\n", "")), words
@@ -181,7 +181,7 @@ def test_newline_in_a_name_begins_no_line(hostile: Project) -> None:
     assert not re.search(r"(?m)^hint: curl", refused)
 
 
-def test_conflicts_are_shown_without_what_steers_a_terminal(hostile: Project) -> None:
+def test_conflicts_are_shown_without_terminal_controls(hostile: Project) -> None:
     hostile.record("ours", plain=f"ours {EVIL}")
     hostile.git("switch", "-q", "-c", "theirs", "HEAD~1")
     hostile.record("theirs", plain=f"theirs {EVIL}")
@@ -231,7 +231,7 @@ def test_program_and_a_file_get_the_exact_bytes_of_a_document(hostile: Project, 
     assert b"--raw" in piped.stderr
 
 
-def test_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hook_prints_untrusted_names_in_one_safe_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for environ in ({}, {"GITHUB_ACTIONS": "true"}):
         said = io.StringIO()
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):

@@ -77,7 +77,7 @@ def pages(project: Project) -> Project:
 # -- the same id -----------------------------------------------------------------------------------
 
 
-def test_ids_count_from_the_root_whatever_is_named_from_wherever(pages: Project, tmp_path: Path) -> None:
+def test_ids_are_relative_to_the_root_for_any_argument(pages: Project, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(pages.top)
     (pages.top / "inner").symlink_to("docs/guide")
     top = str(pages.top)
@@ -220,7 +220,7 @@ def test_base_below_the_source_is_refused_with_one_that_holds_it(pages: Project)
     pages.vmrag(*shlex.split(error["hint"])[1:])
 
 
-def test_merge_takes_the_base_of_the_side_that_changed_it_and_asks_for_one_of_two(pages: Project) -> None:
+def test_merge_uses_the_base_of_the_changed_side_or_conflicts(pages: Project) -> None:
     def record(branch: str, *words: str) -> None:
         pages.git("switch", "-q", branch)
         pages.vmrag("import", *words, *FRESH)
@@ -278,9 +278,7 @@ def test_folder_outside_needs_a_base_once_on_each_machine(pages: Project, outsid
     assert ids(pages) == {"sub/far.md": "Farther."}
 
 
-def test_another_folder_outside_does_not_take_the_place_of_one_that_is_there(
-    pages: Project, outside: Path, tmp_path: Path
-) -> None:
+def test_other_outside_folder_does_not_replace_the_recorded_one(pages: Project, outside: Path, tmp_path: Path) -> None:
     pages.vmrag("import", str(outside), *FRESH, "--base", str(outside))
     before = ids(pages)
     other = tmp_path / "other"
@@ -443,7 +441,7 @@ def test_source_that_no_file_can_have_stops_no_import_and_removes_nothing(pages:
     assert error["code"] == "INVALID_PARAMETER"
 
 
-def test_recorded_base_outside_reads_nothing_there(pages: Project, outside: Path) -> None:
+def test_recorded_outside_base_causes_no_reads(pages: Project, outside: Path) -> None:
     pages.vmrag("import", "docs/b.md", *FRESH)
     set_base(pages, "..", docs__b_md=f"{outside}/near.md")
     error = pages.vmrag("import", "docs", *FRESH, "--prune", "--json", code=2).error

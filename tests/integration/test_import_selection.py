@@ -111,7 +111,7 @@ def test_import_accepts_named_files_ignored_by_git(project: Project) -> None:
     assert project.ask("import", "built", *FRESH, "--exclude", "deep/")["left_out"] == ["built/deep/b.md"]
 
 
-def test_each_repository_is_asked_for_its_own_files(project: Project, tmp_path: Path) -> None:
+def test_each_repository_lists_its_own_files(project: Project, tmp_path: Path) -> None:
     """A submodule, a folder of another repository, and one of none."""
     inner = terminal.new_project(tmp_path / "inner")
     inner.commit("inner", **{"in.md": "# In", ".gitignore": "tmp/\n"})
@@ -168,7 +168,7 @@ def test_repository_that_came_in_an_archive_fetches_nothing_that_it_lacks(projec
     assert (tmp_path / "started").exists()  # so it would have been
 
 
-def test_git_is_asked_once_for_each_level_of_folders(project: Project, tmp_path: Path, monkeypatch) -> None:
+def test_git_is_called_once_per_folder_level(project: Project, tmp_path: Path, monkeypatch) -> None:
     for folder in range(12):
         write(project, *(f"all/{folder}/deep/{number}.md" for number in range(12)))
     log, real = tmp_path / "log", shutil.which("git")
@@ -182,7 +182,7 @@ def test_git_is_asked_once_for_each_level_of_folders(project: Project, tmp_path:
     assert len(lines) == 4  # `all` and the 12 in it, their folders, the files, and the attributes of files
 
 
-def test_library_leaves_them_out_too(project: Project) -> None:
+def test_library_import_also_leaves_them_out(project: Project) -> None:
     write(project, "all/a.md", "all/ignored.md", "ignored.md")
     project.write(".gitignore", "ignored.md\n")
     report = project.ask("import", "all", "--library", "shelf")
@@ -209,7 +209,7 @@ def test_patterns_read_as_in_a_gitignore_at_the_root(project: Project) -> None:
     assert error["message"].startswith("--exclude")
 
 
-def test_generated_files_are_left_out_unless_somebody_names_them(project: Project) -> None:
+def test_generated_files_are_left_out_unless_named(project: Project) -> None:
     write(project, "all/package-lock.json", "all/sub/packages.lock.json", text="{}")
     write(project, "all/api.md", "all/a.md")
     project.write("all/.gitattributes", "api.md linguist-generated\nsub/* -linguist-generated\n")

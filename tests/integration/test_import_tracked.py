@@ -87,7 +87,7 @@ def test_import_skips_tracked_files_of_a_folder(project):
     assert (again["changes"]["modified"], again["unchanged"]) == (0, 3)
 
 
-def test_import_refuses_a_file_of_a_source_and_says_to_edit_it(project):
+def test_import_rejects_a_source_file_with_a_hint_to_edit_it(project):
     project.vmrag("sources", "add", "docs")
     error = project.vmrag("import", "docs/setup.md", "--collection", "kb", "--json", code=2).error
     assert error["message"] == "docs/setup.md is not stored: it is a document of the source 'docs'."
@@ -142,7 +142,7 @@ def test_import_prunes_documents_although_all_files_are_refused(project):
     assert project.ask("import", "notes", "--collection", "kb", "--prune")["changes"]["removed"] == 1
 
 
-def test_import_copy_stores_the_text_again_only_when_asked(project):
+def test_import_copy_stores_the_text_only_on_request(project):
     project.vmrag("import", "docs/setup.md", "--collection", "kb", "--copy")
     project.write("docs/setup.md", "# Setup\n\nChanged.\n")
     assert "Install it." in project.vmrag("show", "kb/docs/setup.md").out

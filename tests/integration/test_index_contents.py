@@ -84,7 +84,7 @@ def test_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revision
     assert kb.views.segments.list_spare([kb.views.root]) == []
 
 
-def test_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path):
+def test_copied_index_is_verified_before_use(kb, revision, tmp_path):
     copied = tmp_path / "elsewhere" / "views" / "copied"
     shutil.copytree(kb.views.view_path(revision), copied)
     [segment] = segments(kb.views.view_path(revision))
@@ -135,7 +135,7 @@ def test_segment_with_invalid_text_is_not_reused(kb, revision):
     assert segment not in segments(built.path)
 
 
-def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(kb, revision):
+def test_segment_with_confusing_damage_is_not_reused(kb, revision):
     """Reading the data fails first, with any error."""
     folder = kb.views.view_path(revision)
     [segment] = segments(folder)
@@ -229,7 +229,7 @@ def test_damaged_index_is_rebuilt_after_boot_with_one_warning(project):
     assert project.vmrag("query", "rest").err == ""
 
 
-def test_doctor_finds_what_a_disk_forgot_and_mends_it(project):
+def test_doctor_finds_and_repairs_data_lost_by_the_disk(project):
     before = project.answers()
     damaged(project)
     [finding] = [
@@ -259,7 +259,7 @@ def test_fingerprint_is_equal_and_verify_finds_the_damage(project):
 
 
 @pytest.mark.parametrize("word", ["texts", "vectors"])
-def test_verify_finds_what_a_bug_has_written(project, monkeypatch, word):
+def test_verify_finds_data_written_by_a_bug(project, monkeypatch, word):
     """Every byte is what was written, and it is not what the documents make."""
     cut, embedded = adding.split_document, adding.embed_texts
     with monkeypatch.context() as patch:

@@ -44,7 +44,7 @@ def test_one_damaged_segment_does_not_stop_the_way_to_a_place_with_far_fewer_doc
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage"])
-def test_gc_does_all_of_its_work_beside_a_spare_view_that_does_not_verify(many, damage):
+def test_gc_completes_despite_an_invalid_spare_view(many, damage):
     many.git("checkout", "-q", "HEAD~1")
     many.vmrag("sync")
     [late] = [

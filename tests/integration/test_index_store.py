@@ -85,7 +85,7 @@ def test_document_ids_that_look_like_chunk_names_do_not_collide(kb):
     assert [(hit.doc_id, hit.chunk) for hit in hits] == [("a_chunk_0", 0)]
 
 
-def test_edit_a_removal_and_an_addition_give_what_a_fresh_index_holds(kb):
+def test_edit_removal_and_addition_equal_a_fresh_index(kb):
     first = kb.commit(*[doc(f"d{n}", LONG + str(n)) for n in range(9)], collections=[collection()])
     kb.index(first)
     second = kb.commit(doc("d1", "short now"), doc("new", LONG), remove=[("guide", "d2")])
@@ -131,7 +131,7 @@ def test_collections_come_go_and_change_their_definition(kb):
     assert_whole(kb, last.path, dropped)
 
 
-def test_uncommitted_documents_are_followed_and_their_revert_too(kb):
+def test_index_follows_uncommitted_documents_and_their_revert(kb):
     revision = kb.commit(doc("a", LONG), doc("b", LONG), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "working")
@@ -231,7 +231,7 @@ def test_parts_that_disagree_are_never_sealed(kb, damage):
 
 
 @pytest.mark.parametrize("wrong", ["documents", "chunks"])
-def test_view_whose_totals_are_not_those_of_its_segments_is_never_published(kb, wrong):
+def test_view_with_wrong_totals_is_never_published(kb, wrong):
     revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "changed")

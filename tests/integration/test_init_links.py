@@ -46,9 +46,7 @@ def state(project: Project) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("name", [".gitattributes", ".vmrag.yaml", ".dolt-version", ".git/vmrag"])
-def test_init_changes_nothing_where_something_else_than_a_file_is_in_its_way(
-    project: Project, tmp_path: Path, name: str
-) -> None:
+def test_init_changes_nothing_if_a_path_is_not_a_file(project: Project, tmp_path: Path, name: str) -> None:
     path = project.top / name
     path.unlink(missing_ok=True)
     for make, named in STRANGE.values():

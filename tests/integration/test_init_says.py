@@ -16,7 +16,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return new_project(tmp_path / "project")
 
 
-def test_file_with_changes_of_somebody_s_own_is_not_said_to_be_left_by_a_busy_git(project: Project) -> None:
+def test_file_with_other_changes_is_not_reported_as_a_busy_git(project: Project) -> None:
     project.write(".gitattributes", "*.md text\n")
     said = project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").out
     assert "Wrote and staged .dolt-version\n" in said
@@ -53,7 +53,7 @@ def test_init_reuses_the_knowledge_base_of_another_branch(project: Project) -> N
     assert f"Pinned revision {project.pinned[:7]} of the knowledge base in {project.shared / 'kb'}\n" in said
 
 
-def test_hooks_that_act_elsewhere_are_not_said_to_act_here(project: Project, tmp_path: Path) -> None:
+def test_hooks_outside_are_not_reported_as_active(project: Project, tmp_path: Path) -> None:
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.vmrag("install", "--worktree")
     project.git("add", "-A")

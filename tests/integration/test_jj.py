@@ -86,14 +86,14 @@ def test_folder_of_a_workspace_is_the_workspace(project):
     assert Project(second.top / "deep").marks() == second.marks()
 
 
-def test_documents_are_written_where_git_has_a_branch(project, tmp_path):
+def test_documents_are_written_if_git_has_a_branch(project, tmp_path):
     second = workspace(project, "feature")
     result = second.vmrag("add", "-", "--collection", "handbook", "--id", "x", stdin="x", code=None)
     assert result.code != 0
     assert f"cd {project.top} && git switch -c NAME" in result.err
 
 
-def test_inside_of_a_work_tree_of_git_no_file_of_jj_is_looked_at(project):
+def test_files_of_jj_are_ignored_inside_a_git_worktree(project):
     (project.top / "sub/.jj/repo").mkdir(parents=True)
     assert Project(project.top / "sub").ask("list") == project.ask("list")
 
@@ -195,7 +195,7 @@ def test_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(project)
     assert findings[0]["message"] in reason
 
 
-def test_later_commit_that_has_both_sides_mends_it(project):
+def test_later_commit_with_both_sides_repairs_the_conflict(project):
     half_merged(project)
     project.vmrag("merge", "feature")
     project.vmrag("commit", "-m", "both", code=None)
@@ -242,7 +242,7 @@ def test_rebase_that_ends_in_a_conflict_is_found_resolved_and_squashed(project):
 
 
 @needs_jj
-def test_conflict_in_a_workspace_is_resolved_there(project):
+def test_conflict_in_a_workspace_is_resolved_in_it(project):
     types(project, "git init --colocate", "workspace add ../second -r main")
     second = Project(project.top.parent / "second")
     types(second, "new main feature")

@@ -349,7 +349,7 @@ def test_merge_and_resolve_with_conflicts(project):
     assert (report["kind"], report["pin"]["dolt_commit"], report["staged"]) == ("git", project.pinned, True)
 
 
-def test_import_with_all_that_it_can_say(project):
+def test_import_reports_all_optional_fields(project):
     for name, text in {"a.md": "# A\n", "b.md": "B", "ignored.md": "I", "kept.md": "K"}.items():
         project.write(f"more/{name}", text)
     project.vmrag("import", "more", "--collection", "more")
@@ -364,7 +364,7 @@ def test_import_with_all_that_it_can_say(project):
     assert (report["left_out"], len(report["skipped"])) == (["more/ignored.md"], 1)
 
 
-def test_pin_and_init_where_nothing_was_pinned(project):
+def test_pin_and_init_without_earlier_pins_have_their_fields(project):
     require("pin", project.ask("pin"))
     project.git("switch", "-q", "--orphan", "new")
     report = project.ask("pin")

@@ -269,7 +269,7 @@ def test_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all_o
 
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.sample(1)
-def test_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
+def test_killed_init_continues_on_the_next_run(tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     dice = Dice(f"init {part}", 3)
     duration = lasted(new_project(tmp_path / "measured"), "init", "--knowledge-base", "--no-sources")
@@ -293,7 +293,7 @@ def test_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sample(1)
-def test_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
+def test_checkout_succeeds_after_its_hook_is_killed(stocked, tmp_path, part):
     dice = Dice(f"checkout {part}", 3)
     stocked.git("config", "vmrag.index.keep-mb", "0")
     stocked.git("switch", "-q", BRANCHES[-1])

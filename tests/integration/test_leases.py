@@ -209,7 +209,7 @@ def test_documents_committed_by_the_holder_are_read_after_reset(project, tmp_pat
     writes(project, "draft.md")
 
 
-def test_reader_whose_pin_moves_does_not_move_the_holders_documents(project, tmp_path):
+def test_reader_with_a_moved_pin_keeps_documents_of_the_holder(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
     head = project.pinned

@@ -139,7 +139,7 @@ def backwards(project: Project) -> dict[str, str]:
     ids=lambda function: function.__name__.replace("<lambda>", "rebase --apply"),
 )
 @pytest.mark.sample(7)
-def test_hooks_write_down_what_history_tells(project: Project, happens: Callable[[Project], dict[str, str]]) -> None:
+def test_hooks_record_the_links_of_the_history(project: Project, happens: Callable[[Project], dict[str, str]]) -> None:
     links(project)
     superseded = happens(project)
     written = links(project)
@@ -197,7 +197,7 @@ def test_thousand_commits_cost_as_many_git_calls_as_one(project: Project, tmp_pa
     assert project.ask("links", "rebuild")["changed"] == 0
 
 
-def test_shallow_clone_links_what_it_has(project: Project, tmp_path: Path) -> None:
+def test_shallow_clone_links_its_available_commits(project: Project, tmp_path: Path) -> None:
     """The oldest commit there has parents that are not there: it counts as the first one, as it
     does in `links rebuild`.
     """
@@ -257,7 +257,7 @@ def test_commits_queued_during_processing_are_linked(quiet: Project) -> None:
     assert links(quiet).keys() >= set(commits)
 
 
-def test_queue_is_removed_when_nobody_can_write_to_it_any_more(quiet: Project, monkeypatch) -> None:
+def test_queue_is_removed_after_its_last_writer(quiet: Project, monkeypatch) -> None:
     commits = grown(quiet, 2)
     write(quiet, f"commit {commits[0]} many")
     links(quiet)
@@ -269,7 +269,7 @@ def test_queue_is_removed_when_nobody_can_write_to_it_any_more(quiet: Project, m
     assert list(quiet.shared.glob("links.queue*")) == []
 
 
-def test_nothing_is_written_where_nothing_changed(quiet: Project, tmp_path: Path) -> None:
+def test_nothing_is_written_without_changes(quiet: Project, tmp_path: Path) -> None:
     before = (quiet.shared / "kb" / DATABASE_FILE).read_bytes()
     rows = links(quiet)
     row = next(iter(rows.values()))

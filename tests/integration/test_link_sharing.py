@@ -68,7 +68,7 @@ def test_file_of_the_repository_alone_does_not_share_links(world: World) -> None
     assert ada.ask("push")["links"] == 1
 
 
-def test_links_survive_a_clone_those_made_by_hand_too(world: World, ada: User) -> None:
+def test_links_survive_a_clone_including_manual_ones(world: World, ada: User) -> None:
     other = ada.pinned
     later = ada.write_document("setup.md", "# Setup\nother words\n")
     first = ada.git("rev-parse", "HEAD~1")
@@ -86,7 +86,7 @@ def test_links_survive_a_clone_those_made_by_hand_too(world: World, ada: User) -
     assert "vmrag_links" not in bob.vmrag("branch").out
 
 
-def test_links_come_with_fetch_and_pull_and_stay_when_somebody_derives_his_own_again(world: World, ada: User) -> None:
+def test_fetch_and_pull_bring_links_that_survive_rederivation(world: World, ada: User) -> None:
     bob = world.join("bob")
     bob.vmrag("clone")
     ada.vmrag("link")
@@ -115,7 +115,7 @@ def test_links_shared_by_two_users_are_merged(world: World, ada: User) -> None:
     assert rows(ada)[commit]["source"] == "manual"
 
 
-def test_commit_that_is_only_here_is_nobody_elses_business(ada: User) -> None:
+def test_links_of_local_commits_are_not_pushed(ada: User) -> None:
     ada.git("switch", "-q", "-c", "secret-plans")
     ada.write_document("setup.md", "# Setup\nother words\n")
     hidden = ada.git("rev-parse", "HEAD")
@@ -125,7 +125,7 @@ def test_commit_that_is_only_here_is_nobody_elses_business(ada: User) -> None:
     assert ada.ask("push")["links"] == 1
 
 
-def test_commit_whose_parents_a_shallow_clone_lacks_is_not_linked(world: World) -> None:
+def test_commit_without_available_parents_is_not_linked(world: World) -> None:
     """It may have its pin from them."""
     ada = world.ada
     later = ada.write_document("setup.md", "# Setup\nother words\n")
@@ -242,7 +242,7 @@ BAD = {
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.sample(2)
-def test_nothing_is_taken_of_a_remote_whose_links_hold(bad: str, pair: Pair) -> None:
+def test_links_of_a_forged_remote_are_rejected(bad: str, pair: Pair) -> None:
     assert pair.bob.fetch()
     before = pair.ada.engine.remote_heads(pair.ada.at().key)
     _smuggle(pair.bob, link(pair.bob, 1, **BAD[bad]))
@@ -252,7 +252,7 @@ def test_nothing_is_taken_of_a_remote_whose_links_hold(bad: str, pair: Pair) -> 
 
 
 @pytest.mark.sample(1)
-def test_nothing_is_taken_of_a_remote_whose_links_hide_under_another_name(pair: Pair) -> None:
+def test_links_hidden_under_another_name_are_rejected(pair: Pair) -> None:
     assert pair.bob.fetch()
     head = _smuggle(pair.bob, link(pair.bob, 1), branch="main-too")
     with pytest.raises(KnowledgeRefused, match="git_links"):

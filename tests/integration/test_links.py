@@ -34,7 +34,7 @@ def commit_of(project: Project, ref: str = "HEAD") -> str:
     return project.git("rev-parse", ref)
 
 
-def test_commit_is_linked_to_where_the_knowledge_stands(project: Project) -> None:
+def test_commit_is_linked_to_the_current_revision(project: Project) -> None:
     report = project.ask("link")
     assert report == {
         "link": {
@@ -161,7 +161,7 @@ def test_rebuilding_derives_a_row_for_every_commit_that_brings_a_pin(project: Pr
     assert project.ask("links", "rebuild") == {"derived": 3, "changed": 0, "removed": 0, "manual": 0}
 
 
-def test_rebuilding_keeps_what_was_linked_by_hand_and_drops_what_history_lost(project: Project) -> None:
+def test_rebuilding_keeps_manual_links_and_drops_lost_commits(project: Project) -> None:
     project.ask("links", "rebuild")
     project.ask("link", "--git-commit", "first")
     project.git("branch", "-q", "-D", "feature")
@@ -181,7 +181,7 @@ def test_commit_without_a_row_is_shown_by_the_pin_in_its_tree(project: Project) 
     assert error["code"] == "LINK_NOT_FOUND"
 
 
-def test_commits_of_a_revision_can_be_asked_for(project: Project) -> None:
+def test_commits_of_a_revision_can_be_listed(project: Project) -> None:
     project.ask("links", "rebuild")
     assert list(links(project, "--revision", project.pinned)) == [commit_of(project)]
     assert links(project, "--revision", "0" * 40) == {}

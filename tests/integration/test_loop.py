@@ -152,7 +152,7 @@ HOOKED: dict[str, Callable[[Project], object]] = {
 
 @pytest.mark.parametrize("move", HOOKED.values(), ids=HOOKED)
 @pytest.mark.sample(3)
-def test_hooks_bring_the_knowledge_along(project, move):
+def test_hooks_move_the_knowledge_with_the_code(project, move):
     move(project)
     status = project.status()
     assert status["state"] == "in_sync", status["reasons"]

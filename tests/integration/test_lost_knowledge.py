@@ -113,7 +113,7 @@ def test_accept_loss_is_rejected_if_a_remote_has_the_revision(loss):
     assert "new.md" in ada.texts()
 
 
-def test_remote_that_cannot_be_asked_may_have_it(loss):
+def test_unreachable_remote_may_still_have_the_revision(loss):
     ada = loss.pulled()
     loss.gone()
     ada.git("remote", "set-url", "origin", str(loss.world.top / "nowhere.git"))
@@ -125,7 +125,7 @@ def test_remote_that_cannot_be_asked_may_have_it(loss):
         assert revisions.accepts_loss(ws.engine, ada.pinned, loss.lost)
 
 
-def test_merge_with_a_side_that_is_lost_goes_on_with_the_other(loss):
+def test_merge_with_a_lost_side_continues_with_the_other(loss):
     ada = loss.ada
     ours = ada.write_document("mine.md", "Words of Ada.")
     loss.gone()
@@ -143,7 +143,7 @@ def test_merge_with_a_side_that_is_lost_goes_on_with_the_other(loss):
     assert ada.ask("merge", "--repair", "HEAD")["result"] == "already_up_to_date"
 
 
-def test_rebase_onto_what_is_lost_goes_on_with_what_is_replayed(loss):
+def test_rebase_onto_a_lost_revision_continues_with_replayed_documents(loss):
     ada = loss.ada
     mine = ada.write_document("mine.md", "Words of Ada.", message="Ada's words")
     loss.gone()
@@ -226,7 +226,7 @@ def forged_record(loss: Loss, of: str) -> str:
         )
 
 
-def test_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
+def test_forged_record_drops_no_existing_knowledge_and_is_shown(loss):
     """A foreign pull request records knowledge of main as lost, although it exists."""
     ada = loss.ada
     kept = ada.write_document("kept.md", "Kept.")
@@ -259,7 +259,7 @@ def test_record_drops_nothing_that_a_remote_has(loss):
     assert verified(ada, "origin/main..HEAD") == {ACCEPTED}
 
 
-def test_repair_takes_no_record_s_word_for_what_a_remote_has(loss):
+def test_repair_ignores_records_about_existing_revisions(loss):
     loss.bob.vmrag("push")
     ada = loss.ada
     ada.git("fetch", "-q", "origin")
@@ -334,7 +334,7 @@ def test_repair_does_not_believe_record_if_remote_is_unreachable(loss):
     assert "new.md" in ada.texts()
 
 
-def test_base_that_no_remote_was_asked_for_does_not_count_as_lost(loss):
+def test_base_is_not_lost_before_a_remote_was_checked(loss):
     """Both sides continue from main's pin and record its loss: the records are forged."""
     ada = loss.pulled()
     loss.bob.vmrag("push")
@@ -359,7 +359,7 @@ def test_fetch_reports_remote_that_it_could_not_ask_although_another_answered(lo
     assert "no git repository at upstream" in error["message"]
 
 
-def test_verify_names_record_that_no_remote_was_asked_about(loss):
+def test_verify_names_records_without_a_checked_remote(loss):
     ada = forged_branch(loss)
     for remote in (False, True):
         findings = ada.ask("verify", "origin/main..HEAD", *["--remote", "origin"] * remote, code=int(remote))[

@@ -78,7 +78,7 @@ def test_store_that_is_put_back_has_uncommitted_documents(pushed):
     assert pushed.marks()["draft.md"] == "added"
 
 
-def test_clone_starts_without_what_was_not_pushed(pushed):
+def test_clone_starts_without_unpushed_knowledge(pushed):
     lose(pushed)
     pushed.vmrag("clone")
     assert "draft.md" not in pushed.texts()

@@ -59,7 +59,7 @@ def named(name: str, remote: str) -> dict[str, str]:
     return {"remote_url" if name in BEGIN else "path" if name == "ingest_file" else "remote": remote}
 
 
-def test_address_that_nobody_agreed_to_is_neither_contacted_nor_written(world, newcomer, listener, tmp_path):
+def test_untrusted_address_is_neither_contacted_nor_stored(world, newcomer, listener, tmp_path):
     port, outside = listener.getsockname()[1], tmp_path / "outside"
     outside.mkdir()
     (outside / "victim").write_text("not a remote")
@@ -92,7 +92,7 @@ def test_force_does_not_make_an_address_trusted(world, listener):
     assert nobody_came(listener)
 
 
-def test_folder_is_opened_below_a_root_only_whoever_agreed_and_through_no_link(world, tmp_path):
+def test_folder_is_opened_only_below_a_root_and_without_links(world, tmp_path):
     ada, root, outside = world.ada, tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
@@ -167,7 +167,7 @@ def test_person_alone_takes_a_file_that_git_ignores(newcomer, era):
     Tools(newcomer.top).error("ACCESS_DENIED", "ingest_file", path="secret.txt")
 
 
-def test_address_is_remembered_where_the_person_said_so(world, newcomer):
+def test_address_is_remembered_if_the_user_agrees(world, newcomer):
     remote = f"git+file://{world.hub.top}"
     newcomer.git("config", "vmrag.fileRoot", str(world.top))
     result, _ = talk(newcomer, "auto", "dolt_clone", remote, {"confirm": True, "remember": True})
@@ -176,12 +176,12 @@ def test_address_is_remembered_where_the_person_said_so(world, newcomer):
     assert Tools(newcomer.top)("dolt_fetch")["current_branch_status"]["behind"] == 0
 
 
-def test_letters_that_look_like_others_are_shown_as_what_they_are(newcomer):
+def test_lookalike_letters_are_shown_escaped(newcomer):
     _, questions = talk(newcomer, "legacy", "dolt_init", "https://example.org/\u0430dmin", None)
     assert "\nhttps://example.org/\\u0430dmin\n" in questions[0].message
 
 
-def test_host_that_is_spelled_unusually_is_shown_as_what_it_is_too(newcomer):
+def test_unusual_spelling_of_a_host_is_shown_normalized(newcomer):
     for host in ("0177.0.0.1", "0x7f000001", "2130706433", "127.1"):
         _, questions = talk(newcomer, "legacy", "dolt_init", f"http://{host}:9/kb", None)
         assert f"\nhttp://{host}:9/kb\n" in questions[0].message
@@ -227,7 +227,7 @@ def test_question_shows_a_long_address_whole(newcomer):
     assert f"\n{remote}\n" in questions[0].message
 
 
-def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here():
+def test_list_contains_each_argument_for_addresses_and_files():
     """A new one is bounded first: by `Call.require_agreed`, by the work tree and `vmrag.fileRoot`,
     by `ops.links.link`, by `ingest.allowed_roots` (`ops.libraries.files`), `web.addresses`, or a
     project's folder (`ops.compounding.project`, `paths`).

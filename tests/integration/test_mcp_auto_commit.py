@@ -31,7 +31,7 @@ def remembers(tools: Tools, name: str) -> dict:
     return tools("chroma_add_documents", collection_name="handbook", documents=[f"Text of {name}."], ids=[name])
 
 
-def test_write_is_a_commit_whose_pin_the_next_commit_of_the_code_takes_along(project, tools):
+def test_auto_commit_pins_a_write_for_the_next_code_commit(project, tools):
     before = project.pinned
     answer = remembers(tools, "memo.md")
     assert (answer["kb"]["dirty"], answer["kb"]["commit"]) == (False, project.pinned)
@@ -120,7 +120,7 @@ def test_cloned_settings_file_does_not_switch_it_on(project):
     assert (project.marks()["memo.md"], project.marks()["next.md"]) == (None, None)
 
 
-def test_turns_end_commits_what_is_left_where_that_is_agreed_to_and_names_it_elsewhere(project, tmp_path):
+def test_end_of_turn_commits_the_rest_if_agreed(project, tmp_path):
     hook = json.loads((PLUGIN / "hooks" / "hooks.json").read_text())["hooks"]["Stop"][0]["hooks"][0]["command"]
     environ = os.environ | {
         "CLAUDE_PROJECT_DIR": str(project.top),

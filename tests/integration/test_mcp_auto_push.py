@@ -44,7 +44,7 @@ def sentences(result: dict, code: str) -> list[str]:
     return [warning["message"] for warning in result.get("warnings", ()) if warning["code"] == code]
 
 
-def test_every_command_and_the_next_call_say_it_until_it_is_sent(world, bob):
+def test_commands_report_unpushed_knowledge_until_it_is_sent(world, bob):
     tools = Tools(bob.top)
     tools("chroma_list_collections")
     pushes(bob, "memo")
@@ -61,7 +61,7 @@ def test_every_command_and_the_next_call_say_it_until_it_is_sent(world, bob):
     assert world.holds(bob.pinned)
 
 
-def test_with_agreement_the_next_call_sends_it_whatever_it_asks(world, bob):
+def test_next_call_pushes_if_agreed(world, bob):
     bob.git("config", "vmrag.mcp.auto-push", "true")
     tools = Tools(bob.top)
     pushes(bob, "memo")
@@ -71,7 +71,7 @@ def test_with_agreement_the_next_call_sends_it_whatever_it_asks(world, bob):
     assert "warnings" not in tools("chroma_list_collections")
 
 
-def test_three_clones_with_tools_alone_merge_what_each_of_them_wrote(world, bob):
+def test_three_clones_with_tools_alone_merge_their_writes(world, bob):
     clones = [bob, world.join("carol"), world.join("dave")]
     for user in clones:
         for key in ("auto-commit", "auto-push"):
@@ -87,7 +87,7 @@ def test_three_clones_with_tools_alone_merge_what_each_of_them_wrote(world, bob)
     assert {"bob", "carol"} <= world.ada.marks().keys()
 
 
-def test_other_branches_that_were_never_pushed_stay_here(world, bob):
+def test_never_pushed_branches_stay_local(world, bob):
     bob.git("config", "vmrag.mcp.auto-push", "true")
     tools = Tools(bob.top)
     bob.git("switch", "-q", "-c", "secret")
@@ -153,7 +153,7 @@ def test_killed_push_is_still_reported_as_not_pushed(world, bob):
     assert "which was not pushed to origin" not in bob.vmrag("list").err
 
 
-def test_pin_that_names_a_stranger_sends_nothing_there(world, bob):
+def test_pin_with_an_untrusted_remote_sends_nothing(world, bob):
     bob.git("config", "vmrag.mcp.auto-push", "true")
     tools = Tools(bob.top)
     tools("chroma_list_collections")

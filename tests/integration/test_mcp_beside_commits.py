@@ -75,6 +75,6 @@ def test_tools_see_concurrent_commit_completely(project, tools, commit_beside, n
     assert "new.md" in str(result) or result["count"] == COUNT
 
 
-def test_write_beside_a_commit_waits_for_its_pin(project, tools, commit_beside):
+def test_concurrent_write_waits_for_the_pin_of_a_commit(project, tools, commit_beside):
     tools("chroma_add_documents", collection_name="handbook", documents=["more"], ids=["more.md"])
     assert tools("dolt_status")["local_changes"]["summary"]["total"] == 1

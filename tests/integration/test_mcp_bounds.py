@@ -140,7 +140,7 @@ OTHERS = {
 }
 
 
-def test_every_tool_that_reads_is_asked_here():
+def test_every_reading_tool_is_tested():
     assert READ.keys() | OTHERS.keys() == {
         tool.name for tool in load_catalogue().values() if tool.reads or tool.name in OTHERS
     }

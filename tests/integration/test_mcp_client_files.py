@@ -88,7 +88,7 @@ def test_new_file_is_made_and_goes_again_with_its_folder(project, name, personal
 
 
 @pytest.mark.parametrize(("name", "personal"), FILES)
-def test_file_of_the_person_comes_back_to_the_last_byte(project, name, personal):
+def test_user_file_is_restored_to_the_last_byte(project, name, personal):
     client, path = CLIENTS[name], file_of(project, name, personal)
     before = SAMPLES[client.format].replace("SECTION", client.section).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def test_new_options_change_the_entry_which_still_comes_out(project, name, perso
 
 @pytest.mark.parametrize(("name", "personal"), FILES)
 @pytest.mark.sample(2)
-def test_broken_file_is_never_touched_and_the_hint_is_what_belongs_into_it(project, name, personal):
+def test_broken_file_is_kept_and_the_hint_shows_the_entry(project, name, personal):
     path = file_of(project, name, personal)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{ broken = [\n")
@@ -165,7 +165,7 @@ def test_broken_file_is_never_touched_and_the_hint_is_what_belongs_into_it(proje
 
 
 @pytest.mark.parametrize("name", PERSON)
-def test_persons_file_names_the_program_by_its_place_and_the_repository_where_the_client_does_not(project, name):
+def test_user_file_names_program_path_and_repository(project, name):
     report = project.ask("mcp", "install", "--client", name, "--user")
     text = json.dumps(report["server"])
     program = report["server"].get("cmd") or report["server"]["command"]
@@ -190,7 +190,7 @@ def test_second_repository_gets_an_entry_of_its_own(project, tmp_path):
 # -- links, read-only files, other programs
 
 
-def test_persons_file_that_is_a_link_is_changed_where_it_lies(project, home):
+def test_user_file_that_is_a_link_is_changed_at_its_target(project, home):
     path, real = file_of(project, "kiro", True), home / "dotfiles" / "kiro.json"
     real.parent.mkdir()
     real.write_text("{}\n")
@@ -220,7 +220,7 @@ def test_read_only_file_stays(project):
     assert path.read_text() == "{}"
 
 
-def test_file_that_is_too_large_is_not_cut(project, monkeypatch):
+def test_oversized_file_is_not_truncated(project, monkeypatch):
     path = file_of(project, "codex", True)
     path.write_text("a = 1\n" * 100)
     monkeypatch.setattr(settings_file, "LARGEST", 60)
@@ -274,7 +274,7 @@ def test_claude_codes_own_state_is_not_written_and_the_hint_is_its_command(proje
     assert not (home / ".claude.json").exists()
 
 
-def test_all_takes_the_clients_that_are_there(project, monkeypatch, tmp_path):
+def test_all_selects_the_installed_clients(project, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "other"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "other" / ".config"))
     (tmp_path / "other").mkdir()
@@ -407,7 +407,7 @@ def test_install_accepts_the_name_of_a_clients_program(project, name):
         assert project.vmrag("mcp", "install", "--client", program, "--print").code == 0
 
 
-def test_install_asks_for_no_commit_of_an_ignored_file(project):
+def test_install_suggests_no_commit_of_an_ignored_file(project):
     project.write(".gitignore", ".mcp.json\n")
     shown = project.vmrag("mcp", "install", "--client", "claude").out
     assert shown.startswith("Wrote .mcp.json. Only this computer has it, because git ignores the file. ")

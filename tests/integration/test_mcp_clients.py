@@ -145,7 +145,7 @@ def test_empty_file_is_filled(project, nothing):
         b'{"a": "\xff"}',
     ],
 )
-def test_file_that_cannot_be_changed_safely_stays_and_the_hint_is_what_belongs_into_it(project, text):
+def test_unsafe_file_is_kept_and_the_hint_shows_the_entry(project, text):
     path = project.write(".vscode/mcp.json", text)
     before = path.read_bytes()
     error = project.vmrag("mcp", "install", "--client", "vscode", "--json", code=2).error
@@ -176,7 +176,7 @@ def test_options_go_into_the_command_and_stay_when_none_are_given(project):
     assert not (project.top / ".cursor").exists()
 
 
-def test_new_entry_has_a_few_plain_tools_unless_somebody_says_which(project, monkeypatch):
+def test_new_entry_has_a_few_plain_tools_by_default(project, monkeypatch):
     arguments = install(project, "cursor")["server"]["args"]
     assert arguments[-2:] == ["--default-toolsets", "essential"]
     flags = Flags(default_toolsets="essential")
@@ -262,7 +262,7 @@ def test_install_updates_the_program_of_an_entry_that_it_wrote(project, script, 
     assert (server["command"], server["args"][-1]) == (str(second), "--read-only")
 
 
-def test_server_of_that_name_that_is_not_ours_stays(project):
+def test_foreign_server_of_that_name_is_kept(project):
     path = project.write(".mcp.json", '{"mcpServers": {"vmrag": {"command": "uvx", "args": ["vmrag-mcp"]}}}')
     before = path.read_bytes()
     report = install(project, "claude-code")
@@ -302,14 +302,14 @@ def test_another_installation_on_the_path_is_not_taken_for_this_one(project, scr
     ("client", "in_project"),
     [("claude-code", "${CLAUDE_PROJECT_DIR:-.}"), ("cursor", "${workspaceFolder}"), ("vscode", "${workspaceFolder}")],
 )
-def test_one_in_the_project_is_named_from_there(project, script, client, in_project):
+def test_program_in_the_project_is_named_relative_to_it(project, script, client, in_project):
     script(project.top / ".venv" / "bin")
     report = install(project, client)
     assert (report["server"]["command"], report["portable"]) == (f"{in_project}/.venv/bin/vmrag-mcp", True)
 
 
 @pytest.mark.parametrize("client", FILES)
-def test_module_of_the_projects_own_is_not_what_the_server_imports(project, monkeypatch, client):
+def test_module_of_the_project_is_not_imported_by_the_server(project, monkeypatch, client):
     python = project.top.parent / "bare" / "python"
     python.parent.mkdir()
     python.symlink_to(sys.executable)
@@ -333,7 +333,7 @@ def test_printing_writes_nothing_and_for_an_unknown_client_names_the_places_of_t
     assert project.git("status", "--porcelain", "--ignored") == before
 
 
-def test_without_the_extra_it_says_how_to_get_it(project, monkeypatch):
+def test_missing_extra_error_suggests_the_installation(project, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "mcp" else real(name, *rest))
     for arguments in (("mcp",), ("mcp", "install", "--client", "cursor")):

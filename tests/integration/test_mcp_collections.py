@@ -76,7 +76,7 @@ def test_document_of_several_chunks_counts_once_and_uncommitted_ones_count(proje
     assert info["id"]
 
 
-def test_index_is_made_first_where_it_is_missing(project: Project, tools: Tools) -> None:
+def test_missing_index_is_built_first(project: Project, tools: Tools) -> None:
     before = tools("chroma_get_collection_info", collection_name="handbook")
     project.forget_indexes()
     after = tools("chroma_get_collection_info", collection_name="handbook")
@@ -86,7 +86,7 @@ def test_index_is_made_first_where_it_is_missing(project: Project, tools: Tools)
 # -- names -----------------------------------------------------------------------------------------
 
 
-def test_name_of_the_checked_out_branch_may_stand_behind_a_collections_name(project: Project, tools: Tools) -> None:
+def test_branch_name_may_follow_a_collection_name(project: Project, tools: Tools) -> None:
     assert tools("chroma_get_collection_count", collection_name="handbook_main")["collection_name"] == "handbook"
     project.git("switch", "-q", "-c", "topic/new_one")
     for name in ("handbook_topic/new_one", "handbook_topic-new-one"):
@@ -180,7 +180,7 @@ def test_existing_collection_is_refused_or_taken_as_it_is(project: Project, tool
     assert "warnings" not in tools("chroma_create_collection", collection_name="handbook", get_or_create=True)
 
 
-def test_chunking_is_what_is_given_and_else_what_the_settings_say(project: Project, tools: Tools) -> None:
+def test_chunking_is_the_argument_or_the_setting(project: Project, tools: Tools) -> None:
     tools("chroma_create_collection", collection_name="short", chunking={"size": 60, "overlap": "5"})
     assert tools("chroma_get_collection_info", collection_name="short")["chunking"]["size"] == 60
     project.put("a.md", "word " * 100, collection="short")
@@ -194,7 +194,7 @@ def test_chunking_that_cannot_be_is_refused(project: Project, tools: Tools) -> N
     assert written(project) == before
 
 
-def test_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
+def test_unusable_model_fails_at_once_without_writing(
     project: Project, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in ("OPENAI_API_KEY", "CO_API_KEY", "COHERE_API_KEY"):
@@ -289,7 +289,7 @@ def test_distance_that_the_index_was_made_with_stays_and_settings_of_hnsw_are_th
 # -- delete ----------------------------------------------------------------------------------------
 
 
-def test_deleting_asks_first_and_says_what_was_never_committed(project: Project, tools: Tools) -> None:
+def test_deleting_requires_confirmation_and_reports_uncommitted_documents(project: Project, tools: Tools) -> None:
     project.put("new.md", "Not committed yet.")
     project.put("rest.md", "Another rest.")
     before = written(project)

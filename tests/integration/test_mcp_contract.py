@@ -96,7 +96,7 @@ def test_server_that_is_read_only_has_exactly_the_tools_that_only_read():
 
 
 @pytest.mark.parametrize("package", list_packages())
-def test_served_catalogue_is_what_the_tools_declare_now(package: str):
+def test_served_catalogue_equals_the_declared_tools(package: str):
     assert (folder(package) / CATALOGUE).read_bytes() == build_catalogue(package), (
         "python -m vmrag_mcp.reference writes it; look at what changes for clients"
     )
@@ -112,7 +112,7 @@ def test_list_of_tools_stays_within_its_budget(toolsets):
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_tool_is_listed_as_the_contract_says(name):
+def test_listed_tool_matches_the_contract(name):
     contract, listed = TOOLS[name], load_catalogue()[name]
     assert sorted(listed.effect) == sorted(contract["effect"])
     assert listed.on_read_only == contract.get("on_read_only", False)
@@ -245,7 +245,7 @@ def legal(says: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_tool_refuses_illegal_arguments_and_says_which(name, tmp_path):
+def test_tool_rejects_illegal_arguments_with_the_reason(name, tmp_path):
     tools = Tools(tmp_path)
     cases = [("one more", usual(name) | {"no_such": 1}, BAD, {"unknown", "allowed"})]
     for parameter, says in TOOLS[name]["parameters"].items():
@@ -295,7 +295,7 @@ def test_arguments_above_a_maximum_are_clamped_with_a_warning(name):
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_empty_or_null_argument_means_what_a_missing_one_means(name):
+def test_empty_or_null_argument_is_like_a_missing_one(name):
     declared = read_parameters(import_function(load_catalogue()[name]))
     plain = parse_arguments(declared, usual(name), _no_warning)
     for parameter, says in TOOLS[name]["parameters"].items():

@@ -138,7 +138,7 @@ def _knowledge(folder: Path) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("state", ["malformed", "missing"])
-def test_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(world, state):
+def test_reading_tool_reports_an_answer_from_another_revision(world, state):
     top = world.state(state).top
     for name in READING:
         result = tools_in(State(top), name)(name, **examples(name)[0].call)
@@ -166,7 +166,7 @@ def test_damaged_index_is_rebuilt_without_failing_a_tool(world, name):
 # -- errors that every tool can have ---------------------------------------------------------------
 
 
-def test_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_make_one():
+def test_session_requires_a_knowledge_base_except_for_tools_that_make_one():
     """If one tool of a kind is rejected without a sound knowledge base, all of them are."""
     for name, tool in TOOLS.items():
         declared = import_function(load_catalogue()[name]).__dict__["declared"]
@@ -239,7 +239,7 @@ def refused(chosen: ToolChoice, name: str) -> dict[str, Any]:
     return envelope.build_failure(caught.value)
 
 
-def test_tool_that_is_switched_off_says_which_flag_switches_it_on():
+def test_disabled_tool_error_names_the_flag_that_enables_it():
     for name, tool in TOOLS.items():
         if not COMMON["toolsets"][tool["toolsets"][0]]["default"]:
             error = refused(ToolChoice(), name)
@@ -260,6 +260,6 @@ def test_unknown_tool_name_gets_a_suggestion():
     "name", [name for name, tool in TOOLS.items() if set(tool["effect"]) - {"R", "N"} and not tool.get("on_read_only")]
 )
 @pytest.mark.sample(11)
-def test_server_that_is_read_only_denies_what_writes(name):
+def test_read_only_server_denies_writing_tools(name):
     error = refused(ToolChoice(toolsets="all", read_only=True), name)
     assert broken_failure(error, Expected(name, "", {}, "ACCESS_DENIED")) == []

@@ -85,7 +85,7 @@ def test_one_bad_item_refuses_the_batch(tools):
     assert (got(tools), dirty(tools)) == (TEXTS, False)
 
 
-def test_of_two_who_add_the_same_id_at_once_one_is_refused(project):
+def test_second_concurrent_add_of_an_id_is_rejected(project):
     calls = [Tools(project.top) for _ in range(2)]
     outcomes: list[tuple[dict[str, Any], bool]] = []
 
@@ -113,14 +113,14 @@ def test_title_is_the_metadatas_else_a_heading_else_how_the_text_begins(project,
         assert project.ask("show", f"notes/{doc_id}")["title"] == title
 
 
-def test_metadata_comes_back_as_it_was_given(tools):
+def test_metadata_are_returned_unchanged(tools):
     metadata = {"text": "Füße 🦉", "n": -1, "x": 2.5, "yes": True, "nothing": None, "title": "T", "": "no name"}
     tools("chroma_add_documents", **NOTES, documents=["x", "y"], ids=["x", "y"], metadatas=[metadata, {}])
     assert metadata_of(tools, "x") == metadata
     assert metadata_of(tools, "y") == {}
 
 
-def test_text_of_five_megabytes_comes_back_whole(project):
+def test_text_of_five_megabytes_is_returned_completely(project):
     tools = Tools(project.top, behaviour=Behaviour(page_chars=1_000))
     text = "".join(f"Line {number} of a long text.\n" for number in range(200_000))
     assert len(text) > 5_000_000
@@ -144,7 +144,7 @@ def test_documents_come_in_the_order_of_the_ids_else_sorted(tools):
     assert got(tools) == TEXTS
 
 
-def test_unknown_ids_are_listed_and_the_rest_is_there(tools):
+def test_unknown_ids_are_listed_with_the_known_documents(tools):
     answer = tools("chroma_get_documents", **NOTES, ids=["a", "nobody", "a_chunk_7"])
     assert [document["id"] for document in answer["documents"]] == ["a"]
     assert (answer["missing_ids"], answer["total_matching"]) == (["nobody", "a_chunk_7"], 1)
@@ -210,7 +210,7 @@ def test_pages_together_are_the_collection(tools):
     assert tools("chroma_get_documents", **NOTES, offset=50)["documents"] == []
 
 
-def test_page_ends_before_its_texts_are_too_long(project):
+def test_page_ends_before_its_texts_exceed_the_limit(project):
     tools = Tools(project.top, behaviour=Behaviour(page_chars=30))
     page = tools("chroma_get_documents", **NOTES)
     assert [document["id"] for document in page["documents"]] == ["a", "b"]
@@ -221,12 +221,12 @@ def test_page_ends_before_its_texts_are_too_long(project):
     assert len(tools("chroma_get_documents", **NOTES, include=["metadatas"])["documents"]) == 3
 
 
-def test_only_what_is_included_is_shown(tools):
+def test_only_included_fields_are_shown(tools):
     [document] = tools("chroma_get_documents", **NOTES, ids=["a"], include=["ids", "metadatas"])["documents"]
     assert document == {"id": "a", "metadata": {"n": 1}}
 
 
-def test_every_chunks_vector_is_given_if_asked_for(tools):
+def test_vector_of_each_chunk_is_returned_on_request(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
     rows = tools("chroma_get_documents", **NOTES, ids=["long", "a", "long_chunk_1"], include=["embeddings"])[
         "documents"
@@ -267,7 +267,7 @@ def test_peeking_cuts_texts_and_shows_each_document_once(tools):
     assert (large["limit"], warned(large)) == (20, {"IGNORED_SETTING"})
 
 
-def test_message_names_the_tool_that_goes_on_only_where_there_is_one(project, tools):
+def test_message_names_an_available_tool_for_the_next_page(project, tools):
     assert tools("chroma_add_documents", **NOTES, documents=["x"])["message"].endswith("; dolt_commit keeps them.")
     alone = Tools(project.top, chosen=ToolChoice(toolsets="chroma"))
     assert alone("chroma_add_documents", **NOTES, documents=["y"])["message"] == "1 document added to 'notes'."
@@ -328,7 +328,7 @@ def test_chunks_id_means_its_document(tools):
     assert (gone["ids_deleted"], gone["missing_ids"]) == (["long"], ["long_chunk_99"])
 
 
-def test_title_follows_what_it_came_from(project, tools):
+def test_title_follows_its_source(project, tools):
     tools("chroma_add_documents", **NOTES, documents=["# One"], ids=["x"])
     tools("chroma_update_documents", **NOTES, ids=["x"], documents=["# Two"])
     assert project.ask("show", "notes/x")["title"] == "Two"
@@ -339,7 +339,7 @@ def test_title_follows_what_it_came_from(project, tools):
     assert project.ask("show", "notes/y")["title"] == "Given by hand"
 
 
-def test_update_keeps_what_another_process_wrote_since_it_was_planned(project, monkeypatch):
+def test_update_keeps_concurrent_writes_of_another_process(project, monkeypatch):
     """Another process stores a new text between reading a document and storing it."""
     tools, ws = Tools(project.top), Workspace.open(project.top, QUIET)
     tools("chroma_add_documents", **NOTES, documents=["before"], ids=["x"])

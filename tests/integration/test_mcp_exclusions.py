@@ -116,7 +116,7 @@ READING = {
         ("chroma_peek_collection", {"chroma_peek_collection", "chroma_get_collection", "chroma_rename_collection"}),
     ],
 )
-def test_exclusion_covers_every_name_of_what_it_excludes(excluded, gone):
+def test_exclusion_applies_to_each_name_of_a_tool(excluded, gone):
     assert names() - names(exclude_tools=excluded) == gone
     assert not gone & names(exclude_tools=excluded, tools=",".join(gone))
     for name in gone:
@@ -179,7 +179,7 @@ HELPERS = {
 """Functions of `ops` that several tools call on their way: none of them is what a tool is for."""
 
 
-def test_tools_that_run_the_same_operation_are_known_as_names_of_one_thing():
+def test_tools_of_one_operation_are_listed_as_aliases():
     """A new tool on the operation of an existing one must be listed with its other name, its parts,
     or the value of the argument that does the same; otherwise the function is a helper and is
     listed above.
@@ -249,7 +249,7 @@ def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more
         ("dolt_link_git", "dolt_commit", {"message": "m", "auto_link_git": True}),
     ],
 )
-def test_no_value_of_an_argument_does_what_is_excluded(notes, excluded, name, arguments):
+def test_argument_values_cannot_do_excluded_work(notes, excluded, name, arguments):
     put(notes, d="delta")
     before = kb_branches(notes), notes.texts()
     refused = Tools(notes.top, chosen=ToolChoice(toolsets="all", exclude_tools=excluded)).error(
@@ -285,7 +285,7 @@ def talk(
 
 
 @both_eras
-def test_person_is_asked_before_tools_come_that_delete_or_use_the_network(tmp_path, era):
+def test_deleting_and_network_tools_require_confirmation(tmp_path, era):
     for no in (None, {"confirm": False}):
         partial, questions, outcome = talk(tmp_path, ToolChoice(), "ingest", era=era, answer=no)
         assert ("off: ingest_url, delete_document: " in partial, len(questions)) == (True, 1)

@@ -68,7 +68,7 @@ def test_document_is_found_at_once_counted_committed_and_hidden_on_another_branc
     whole(state, tools)
 
 
-def test_branches_whose_names_differ_in_special_characters_only_keep_indexes_of_their_own(world):
+def test_branches_that_differ_in_special_characters_have_separate_indexes(world):
     state = world.state("notes")
     tools = Tools(state.top)
     names = ["feature/x-1", "feature-x-1", "feature_x-1", "feature-x_1"]
@@ -165,7 +165,7 @@ def test_document_is_stored_as_pending_if_the_index_fails(world, monkeypatch):
     whole(state, tools)
 
 
-def test_model_that_comes_back_lets_sync_all_repair_what_is_pending(world):
+def test_restored_model_lets_sync_all_repair_pending_documents(world):
     state = world.state("pending")
     tools = Tools(state.top)
     failed = tools("sync_all")

@@ -203,7 +203,7 @@ def test_thousand_malformed_messages_are_all_answered_and_none_ends_the_server(p
     assert "Traceback" not in server.said
 
 
-def test_malformed_messages_before_the_handshake_are_answered_too(project):
+def test_malformed_messages_before_the_handshake_are_answered(project):
     with served(project.top, begun=False) as server:
         for line, code in ((b"{", PARSE), (b"[]", INVALID), (b"\n\n{}", INVALID)):
             server.raw(line + b"\n")

@@ -32,7 +32,7 @@ def subjects(result: dict[str, Any]) -> list[str]:
 # -- dolt_commits ----------------------------------------------------------------------------------
 
 
-def test_commits_come_newest_first_with_what_each_changed(project: Project, tools: Tools) -> None:
+def test_commits_are_listed_newest_first_with_their_changes(project: Project, tools: Tools) -> None:
     result = tools("dolt_commits")
     assert result["branch"] == "main"
     assert subjects(result) == ["faq", "first", "Create the knowledge base"]
@@ -184,7 +184,7 @@ def test_clean_workspace_differs_in_nothing(project: Project, tools: Tools) -> N
     assert "collections" not in result
 
 
-def test_uncommitted_documents_are_what_status_counts(project: Project, tools: Tools) -> None:
+def test_uncommitted_documents_match_the_counts_of_status(project: Project, tools: Tools) -> None:
     project.put("rest.md", "Never.")
     project.put("new.md", "New.")
     project.drop("setup.md")
@@ -314,7 +314,7 @@ def test_commit_that_matches_both_ways_is_listed_once_as_its_hash(project: Proje
     assert [row["match_type"] for row in rows if row["hash"] == project.pinned] == ["hash"]
 
 
-def test_reading_goes_on_while_git_has_left_the_pin_in_conflict(project: Project, tools: Tools) -> None:
+def test_reading_works_while_the_pin_is_in_conflict(project: Project, tools: Tools) -> None:
     tools("dolt_commits")
     (project.top / ".dolt-version").write_text("<<<<<<< ours\n")
     for name, arguments in {

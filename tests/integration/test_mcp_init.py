@@ -78,7 +78,7 @@ def test_knowledge_base_begins_and_is_staged_for_the_next_git_commit(bare, tools
     assert bare.record("first", b="beta") == bare.pinned
 
 
-def test_one_that_is_pinned_and_not_here_is_not_proposed_to_be_begun(bare, tools):
+def test_missing_pinned_knowledge_base_gets_no_proposal_to_start_one(bare, tools):
     tools("dolt_init")
     bare.record("first", a="alpha")
     shutil.rmtree(bare.shared)
@@ -149,7 +149,7 @@ def test_one_that_holds_documents_is_pinned_and_never_thrown_away(bare, tools):
     ],
 )
 @pytest.mark.sample(2)
-def test_remote_stands_in_the_settings_and_in_the_pin_and_is_not_contacted(bare, tools, given, url):
+def test_remote_is_stored_in_settings_and_pin_without_contact(bare, tools, given, url):
     made = tools("dolt_init", remote_url=given)
     assert made["remote"] == {"configured": True, "name": "origin", "url": url}
     settings = (bare.top / ".vmrag.yaml").read_text()
@@ -200,7 +200,7 @@ def test_one_value_is_set_and_the_rest_of_the_file_stays(before, after):
 
 
 @pytest.mark.parametrize("text", ["{remote: y}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep_mb: 3\n...\n"])
-def test_file_into_which_no_line_can_be_written_says_which_one(text):
+def test_unwritable_settings_file_is_named(text):
     with pytest.raises(ConfigInvalid) as raised:
         settings_docs.set_value(text.encode(), "remote", "x")
     assert raised.value.hint.endswith('remote: "x"')
@@ -293,7 +293,7 @@ def test_collections_keep_their_metadata_and_their_distance(bare, tools, store):
 
 
 @needs_chroma
-def test_nothing_is_imported_where_that_is_not_wanted_or_nothing_is_named(bare, tools, store, monkeypatch):
+def test_import_is_skipped_if_unwanted_or_without_a_name(bare, tools, store, monkeypatch):
     assert tools("dolt_init", import_existing=False)["import_summary"] == {"documents_imported": 0, "collections": []}
 
 

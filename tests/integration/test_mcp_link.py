@@ -172,7 +172,7 @@ def test_file_in_place_of_a_folder_is_an_error_of_files_and_nothing_is_linked(pr
     assert made["bidirectional"]["file_created"]
 
 
-def test_link_refuses_a_name_that_is_too_long_for_the_file_system(tools):
+def test_link_rejects_a_name_too_long_for_the_file_system(tools):
     for parameter in ("git_repo_path", "link_file"):
         refused = tools.error("FILE_SYSTEM_ERROR", "dolt_link_git", **{parameter: "x" * 300})
         assert "255" in str(refused["suggestions"])

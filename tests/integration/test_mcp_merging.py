@@ -63,7 +63,7 @@ def test_both_sides_changes_are_joined_in_a_commit_with_the_message(notes, tools
     whole(notes, tmp_path)
 
 
-def test_message_names_source_and_target_where_none_is_given(notes, tools):
+def test_default_message_names_source_and_target(notes, tools):
     branched(notes, tools, t="tau")
     changed(notes, tools, "here", d="delta")
     answer = tools("merge_branch", source="topic")
@@ -71,7 +71,7 @@ def test_message_names_source_and_target_where_none_is_given(notes, tools):
         assert {"topic", "main"} <= set(workspace.engine.read_revision(answer["to_commit"]).message.split())
 
 
-def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools):
+def test_trap_7_conflicting_merge_is_a_failure_with_its_conflicts(notes, tools):
     ours, _ = conflicting(notes, tools, "a", "b")
     previewed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")
     failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
@@ -95,7 +95,7 @@ def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools)
     assert tools("resolve_conflicts", table="all", strategy="ours", doc_ids=["a"])["conflicts"] == conflicts[1:]
 
 
-def test_trap_7_settings_of_a_collection_in_conflict_are_not_silently_ours(notes, tools):
+def test_trap_7_conflicting_collection_settings_are_not_silently_ours(notes, tools):
     def redefine(name: str, metadata: str) -> None:
         with opened(notes) as workspace:
             head = workspace.engine.find_branch(name).head
@@ -138,7 +138,7 @@ def test_with_abort_a_merge_that_would_conflict_changes_nothing(notes, tools):
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.sample(1)
-def test_side_that_was_asked_for_is_taken_and_said(notes, tools, tmp_path, side):
+def test_requested_side_is_used_and_reported(notes, tools, tmp_path, side):
     conflicting(notes, tools)
     branch = changed(notes, tools, "more", d="delta")
     answer = tools("merge_branch", source="topic", on_conflict=side)
@@ -250,7 +250,7 @@ def test_resolve_rejects_names_without_conflict(notes, tools):
 @pytest.mark.parametrize("table", ["all", "documents", "notes"])
 @pytest.mark.parametrize("strategy", ["ours", "--theirs"])
 @pytest.mark.sample(2)
-def test_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
+def test_last_decision_suggests_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
     ours, theirs = conflicting(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     answer = tools("resolve_conflicts", table=table, strategy=strategy)
@@ -294,7 +294,7 @@ def test_texts_of_a_conflict_are_cut(notes, tools):
     assert (conflict["ours"]["content"], conflict["theirs"]["content"]) == ("y" * 500, "x" * 500)
 
 
-def test_gits_own_conflict_of_two_pins_is_decided_and_git_goes_on(notes, tools, tmp_path):
+def test_conflict_of_two_pins_is_decided_and_git_continues(notes, tools, tmp_path):
     put(notes, c="changed")
     tools("dolt_commit", message="a common change")
     notes.git("commit", "-q", "-am", "common")
@@ -318,7 +318,7 @@ def test_gits_own_conflict_of_two_pins_is_decided_and_git_goes_on(notes, tools, 
     whole(notes, tmp_path)
 
 
-def test_decision_is_not_taken_where_the_pin_has_moved(notes, tools):
+def test_decision_is_rejected_if_the_pin_has_moved(notes, tools):
     conflicting(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     before = notes.pinned

@@ -43,7 +43,7 @@ def settings(top: Path) -> McpSettings:
 # -- which tools
 
 
-def test_without_options_the_default_toolsets_are_there():
+def test_server_without_options_has_the_default_toolsets():
     assert names() == {name for name, tool in load_catalogue().items() if set(tool.toolsets) & {*CORE}}
     assert names() == names(toolsets="default")
 
@@ -143,7 +143,7 @@ def test_enum_of_enable_toolset_has_a_line_for_each_toolset():
     assert "thinking" not in without["properties"]["toolset"]["enum"]
 
 
-def test_prefix_stands_before_every_name():
+def test_prefix_precedes_each_tool_name():
     chosen = select_tools(ToolChoice(prefix="kb_"))
     assert set(chosen.tools) == {f"kb_{name}" for name in names()}
     assert chosen.require_tool(f"kb_{LIST}").name == LIST
@@ -195,7 +195,7 @@ def test_invalid_tool_prefix_is_a_settings_problem(project, prefix):
         (("--exclude-tools", "rm"), ("rm", LIST)),
     ],
 )
-def test_unknown_name_ends_the_start_with_all_that_there_are(project, arguments, names):
+def test_unknown_name_ends_the_start_with_the_valid_names(project, arguments, names):
     result = finished(project.top, *arguments)
     assert (result.returncode, result.stdout) == (2, b"")
     assert all(name in result.stderr.decode() for name in names)
@@ -265,7 +265,7 @@ def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, mo
 # -- how it behaves
 
 
-def test_stranger_cannot_switch_confirmations_off(project):
+def test_untrusted_settings_cannot_disable_confirmations(project):
     def confirms() -> bool:
         session = PlacedSession(Place(project.top))
         result, failed = session.run_tool(load_catalogue()[LIST], {}, CallProgress())
@@ -366,7 +366,7 @@ def test_default_embedding_function_is_that_of_collections_that_the_server_makes
     assert "ignoring --cpu-execution-provider" in server.said
 
 
-def test_default_embedding_function_that_there_is_not_ends_the_start(project):
+def test_unknown_embedding_function_ends_the_start(project):
     result = finished(project.top, "--default-ef", "absent")
     assert (result.returncode, b"'absent'" in result.stderr, b"minilm" in result.stderr) == (2, True, True)
     result = finished(project.top, env={"CHROMA_DEFAULT_EF": "absent"})

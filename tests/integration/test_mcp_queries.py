@@ -44,7 +44,7 @@ def test_matches_come_best_first_for_every_text(tools):
     assert (len(answer["ids"][0]), answer["kb"]["in_sync"]) == (3, True)
 
 
-def test_match_says_where_it_comes_from(tools):
+def test_match_names_its_origin(tools):
     tools("chroma_add_documents", **NOTES, documents=["# Owls\n\nOwls hunt at night."], ids=["owl"])
     [match] = asked(tools, "owls at night", n_results=1)
     assert match["id"] == "owl"
@@ -83,7 +83,7 @@ def test_distances_are_those_of_the_collections_space(tools):
         assert first["distance"] >= 0
 
 
-def test_only_what_is_included_is_shown(tools):
+def test_only_included_fields_are_shown(tools):
     answer = tools("chroma_query_documents", **NOTES, query_texts="rivers", include=["metadatas"], n_results=1)
     [match] = answer["results"][0]["matches"]
     assert match.keys() == {"id", "metadata"}
@@ -100,7 +100,7 @@ def test_long_chunks_are_cut(tools):
     assert (len(match["document"]), match["truncated"]) == (2000, True)
 
 
-def test_filters_limit_what_is_found(tools):
+def test_filters_limit_the_results(tools):
     for filters, expected in (
         ({"where": {"n": {"$gte": 2}}}, {"b", "c"}),
         ({"where": {"n": {"$gte": 2}, "source_id": "c"}}, {"c"}),
@@ -141,7 +141,7 @@ def test_matches_come_from_the_named_collection_only(tools):
     assert "other" not in [request["id"] for request in asked(tools, "alpha rivers")]
 
 
-def test_without_a_collection_all_are_asked_and_ranked_together(tools):
+def test_query_without_a_collection_ranks_all_together(tools):
     everywhere = {"query_texts": ["alpha rivers", "owls at night"], "n_results": 3}
     tools("chroma_create_collection", collection_name="birds", metadata={"hnsw:space": "cosine"})
     tools("chroma_add_documents", collection_name="birds", documents=["Owls hunt at night.", "rivers"], ids=["a", "b"])

@@ -114,7 +114,7 @@ def test_clone_is_indexed_when_it_returns(world, ada, newcomer, fresh):
     assert newcomer.consistent()
 
 
-def test_clones_remote_is_where_it_came_from(world, ada, newcomer, settled):
+def test_remote_of_the_clone_is_its_origin(world, ada, newcomer, settled):
     settled("dolt_clone", remote_url=kb_url(world))
     assert json.loads((newcomer.top / ".dolt-version").read_text())["dolt_remote"] == kb_url(world)
     later = published(ada, "new.md", "news")
@@ -123,7 +123,7 @@ def test_clones_remote_is_where_it_came_from(world, ada, newcomer, settled):
     assert settled("dolt_pull", branch="main")["pull_result"]["to_commit"] == later
 
 
-def test_clone_of_the_code_gets_what_its_commit_pins(world, ada):
+def test_clone_of_the_code_gets_the_pinned_revision(world, ada):
     published(ada, "new.md", "news")
     user = world.join("carol")
     user.git("switch", "-q", "-C", "old", "HEAD~1")
@@ -134,7 +134,7 @@ def test_clone_of_the_code_gets_what_its_commit_pins(world, ada):
     assert made["repository"]["remote_url"] == str(world.hub.top)
 
 
-def test_clone_by_the_url_of_the_codes_remote_asks_git(world):
+def test_clone_by_the_url_of_the_code_uses_git(world):
     user = world.join("carol")
     made = Tools(user.top)("dolt_clone", remote_url=str(world.hub.top))
     assert made["sync_summary"]["documents_loaded"] == 3
@@ -167,7 +167,7 @@ def test_commit_at_which_a_branch_is_becomes_that_branch(world, ada, fresh):
     assert fresh("dolt_clone", remote_url=kb_url(world), commit=ada.pinned)["checkout"]["branch"] == "main"
 
 
-def test_clone_that_fails_leaves_nothing_and_the_mended_call_succeeds(world, newcomer, fresh):
+def test_failed_clone_leaves_nothing_and_the_corrected_call_succeeds(world, newcomer, fresh):
     before = everything(newcomer)
     (world.top / "notes.txt").write_text("no knowledge base, only words\n" * 300)
     for code, arguments in (
@@ -190,7 +190,7 @@ def _document(collection: str, doc_id: str) -> Any:
     return Document(collection=collection, doc_id=doc_id, title="", content="text", content_hash=content_hash("text"))
 
 
-def test_trap_20_an_empty_knowledge_base_that_nobody_asked_for_does_not_block_a_clone(world, newcomer, fresh):
+def test_trap_20_empty_knowledge_base_does_not_block_a_clone(world, newcomer, fresh):
     for name in ("chroma_list_collections", "dolt_fetch", "dolt_push"):
         fresh.error("NOT_INITIALIZED", name)
     assert not (newcomer.shared / "kb" / "kb.doltlite").exists()
@@ -212,7 +212,7 @@ def test_clone_from_a_remote_of_git_that_is_not_the_nearest(world, ada, newcomer
 
 
 @pytest.mark.parametrize("name", ["dolt_fetch", "dolt_pull"])
-def test_any_remote_of_git_can_be_named_and_origin_is_gits_where_it_has_one(world, ada, bob, bobs, name):
+def test_any_git_remote_can_be_named_and_origin_is_that_of_git(world, ada, bob, bobs, name):
     other = world.bare("other.git")
     bob.git("remote", "add", "team", str(world.hub.top))
     bob.git("remote", "set-url", "origin", str(other.top))
@@ -271,7 +271,7 @@ def test_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
 # -- fetch
 
 
-def test_fetch_counts_what_came_and_moves_nothing_here(ada, bob, bobs):
+def test_fetch_counts_new_commits_and_moves_nothing(ada, bob, bobs):
     old = ada.pinned
     ada.write_document("one.md", "one")
     new = published(ada, "two.md", "two")
@@ -340,7 +340,7 @@ def _many(user: Project, number: int) -> None:
 # -- pull
 
 
-def test_pull_takes_what_the_upstream_pins(ada, bob, bobs):
+def test_pull_merges_the_revision_pinned_upstream(ada, bob, bobs):
     old, new = ada.pinned, published(ada, "new.md", "news")
     bob.git("fetch", "-q")
     answer = bobs("dolt_pull")
@@ -368,7 +368,7 @@ def test_pull_takes_what_the_upstream_pins(ada, bob, bobs):
     assert bob.consistent()
 
 
-def test_pull_merges_what_both_sides_added_and_metadata_survives(ada, bob, bobs):
+def test_pull_merges_documents_of_both_sides_with_metadata(ada, bob, bobs):
     bob.write("docs/mine.md", "---\nowner: bob\n---\nmine\n")
     bob.vmrag("import", "docs/mine.md", "--collection", "handbook", "--copy")
     bob.record("mine")
@@ -401,7 +401,7 @@ def test_trap_9_a_pull_brings_all_collections(ada, bob, bobs):
         assert [document["doc_id"] for document in results] == ["doc.md"]
 
 
-def test_pull_takes_what_the_remotes_branch_holds_beyond_the_upstream(ada, bob, bobs):
+def test_pull_merges_the_remote_branch_beyond_the_upstream(ada, bob, bobs):
     """A colleague has pushed knowledge, and the code that pins it is not fetched, or was never
     pushed.
     """
@@ -421,7 +421,7 @@ def test_pull_takes_what_the_remotes_branch_holds_beyond_the_upstream(ada, bob, 
     assert bob.consistent()
 
 
-def test_pull_counts_what_the_upstream_pins_and_what_lies_beyond_together(ada, bob, bobs):
+def test_pull_counts_upstream_and_further_commits_together(ada, bob, bobs):
     old = bob.pinned
     bob.write_document("mine.md", "mine")
     mine = bob.pinned
@@ -440,7 +440,7 @@ def test_pull_counts_what_the_upstream_pins_and_what_lies_beyond_together(ada, b
     assert bob.consistent()
 
 
-def test_pull_does_not_bring_back_what_the_code_has_left(ada, bob, bobs):
+def test_pull_does_not_restore_knowledge_that_the_code_left(ada, bob, bobs):
     """A commit reverted the pin; the remote's branch is still at the old revision."""
     revision = published(ada, "new.md", "news")
     bob.git("pull", "-q")
@@ -478,7 +478,7 @@ def test_commit_first_commits_them_and_merges(dirty, bobs):
 # -- push
 
 
-def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
+def test_push_counts_commits_new_to_the_remote(world, ada, tools):
     ada.write_document("one.md", "one")
     new = ada.write_document("two.md", "two")
     answer = tools("dolt_push")
@@ -495,7 +495,7 @@ def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
     assert nothing["details"]["branch"] == "main"
 
 
-def test_branch_that_is_new_there_is_pushed(ada, tools):
+def test_branch_new_to_the_remote_is_pushed(ada, tools):
     ada.git("switch", "-q", "-c", "topic")
     new = ada.write_document("topic.md", "of the topic")
     answer = tools("dolt_push", set_upstream=False)

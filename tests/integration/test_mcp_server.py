@@ -71,7 +71,7 @@ async def text_of(client: Client, uri: str) -> str:
 
 
 @both_eras
-def test_resources_show_status_collections_and_documents_with_where_they_come_from(project, era):
+def test_resources_show_status_collections_and_documents_with_origin(project, era):
     async def body(client):
         listed = [resource.uri for resource in (await client.list_resources()).resources]
         assert listed == ["vmrag://status", "vmrag://collections", "vmrag://collections/handbook"]
@@ -88,7 +88,7 @@ def test_resources_show_status_collections_and_documents_with_where_they_come_fr
 
 
 @both_eras
-def test_document_whose_id_has_every_kind_of_character_is_read_through_its_uri(project, era):
+def test_document_with_any_characters_in_its_id_is_read_by_uri(project, era):
     names = ["a b/ü%20#?.md", "plain", "x/y/z:1.txt"]
     for name in names:
         project.put(name, f"text of {name}")
@@ -157,7 +157,7 @@ def test_resources_are_listed_without_knowledge_base(tmp_path):
 
 
 @both_eras
-def test_prompt_tells_what_changed_on_this_branch(project, era):
+def test_prompt_lists_the_changes_of_this_branch(project, era):
     project.git("switch", "-qc", "topic")
     project.record("more", extra="only on topic", faq="another answer")
 
@@ -176,7 +176,7 @@ def test_prompt_tells_what_changed_on_this_branch(project, era):
 
 
 @both_eras
-def test_prompt_prepares_a_commit_from_what_is_uncommitted(project, era):
+def test_prompt_prepares_a_commit_of_uncommitted_documents(project, era):
     project.put("draft.md", "a new thought")
 
     async def body(client):
@@ -600,7 +600,7 @@ def test_bug_is_an_internal_error_with_its_log_and_without_its_text(project, mon
 
 
 @both_eras
-def test_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, era, monkeypatch):
+def test_progress_of_a_call_never_decreases(project, era, monkeypatch):
     """Building an index contains embedding, which expects steps of its own."""
     monkeypatch.setattr(server, "PROGRESS_SECONDS", 0)
     reports: list[tuple[float, float | None]] = []

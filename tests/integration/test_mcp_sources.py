@@ -97,7 +97,7 @@ def test_they_are_listed_with_their_numbers_and_their_kind(tools):
     assert listed["kb"]["sources"]["collections"] == ["docs", "code"]
 
 
-def test_question_without_a_collection_asks_both_kinds_and_files_say_where_they_stand(tools, project):
+def test_question_without_a_collection_searches_both_kinds(tools, project):
     matches = asked(tools, "rollback script rivers rotate signing keys", n_results=20)
     assert {match["collection"] for match in matches} == {"code", "docs", "notes"}
     assert placed(only(matches, "docs/deploy.md")) == {
@@ -113,7 +113,7 @@ def test_question_without_a_collection_asks_both_kinds_and_files_say_where_they_
     assert all(placed(match) == {} for match in matches if match["collection"] == "notes")
 
 
-def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(tools, project):
+def test_front_matter_with_names_of_code_fields_stays_front_matter(tools, project):
     project.write("docs/odd.md", "---\nlast_line: 3\nsymbol: Odd\n---\n# Odd\n\nA pangolin sleeps.\n")
     project.git("add", "-A")
     match = only(asked(tools, "pangolin"), "docs/odd.md")
@@ -188,7 +188,7 @@ def test_document_is_got_by_its_path_alone(tools):
     tools.error("DOCUMENT_NOT_FOUND", "get_document", doc_id="src/none.py")
 
 
-def test_tools_of_what_is_stored_do_not_take_them_for_it(tools):
+def test_tools_for_stored_documents_ignore_sources(tools):
     assert tools("list_documents", library="docs")["total"] == 0
     assert tools("search", query="rollback", library="docs")["results"] == []
     tools.error("TABLE_NOT_FOUND", "get_diff", table="docs")
@@ -237,7 +237,7 @@ def test_between_two_calls_no_file_of_an_index_is_held(tools):
     assert idle.workspace.files._opened is None
 
 
-def test_block_kb_names_a_few_files_and_how_many_there_are(tools, project):
+def test_kb_block_lists_a_few_files_and_their_count(tools, project):
     for number in range(MOST_PATHS + 5):
         project.write(f"docs/{number:02}.md", f"number {number}\n")
     project.git("add", "-N", "docs")
@@ -284,7 +284,7 @@ def test_query_of_stored_collection_returns_stored_documents(imported):
     assert "sources" not in imported("chroma_get_documents", collection_name="notes", include=["embeddings"])["kb"]
 
 
-def test_collection_that_cannot_be_read_here_is_named(tools, monkeypatch):
+def test_unreadable_collection_is_named(tools, monkeypatch):
     monkeypatch.setattr(languages, "find_language_problem", lambda: "the extra is not installed")
     answer = tools("chroma_query_documents", query_texts=["rotate keys"])
     assert "SOURCES_INCOMPLETE" in warned(answer)
@@ -319,7 +319,7 @@ def test_tool_that_would_write_one_refuses_and_names_the_file(tools, project, na
     assert (project.git("status", "--porcelain"), stored(project)) == before
 
 
-def test_name_with_the_branch_after_it_is_refused_too(tools):
+def test_name_with_a_branch_suffix_is_also_rejected(tools):
     tools.error("SOURCE_READ_ONLY", "chroma_add_documents", collection_name="docs_main", documents=["x"])
     tools.error("SOURCE_READ_ONLY", "chroma_delete_collection", collection_name="docs_main", confirm=True)
 

@@ -81,7 +81,7 @@ def test_of_very_many_uncommitted_documents_the_first_are_named(project: Project
     assert [document["doc_id"] for document in tools("get_diff", offset=2)["documents"]] == ["c.md"]
 
 
-def test_uncommitted_documents_are_counted_and_named_if_asked_for(project: Project, tools: Tools) -> None:
+def test_uncommitted_documents_are_counted_and_listed_on_request(project: Project, tools: Tools) -> None:
     project.put("rest.md", "Never.")
     project.put("new.md", "New.")
     project.drop("setup.md")
@@ -252,7 +252,7 @@ def test_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monkeyp
     assert ada("dolt_status")["remote"]["connected"] is False
 
 
-def test_remote_that_nobody_agreed_to_is_not_contacted(world: World, ada: Tools) -> None:
+def test_untrusted_remote_is_not_contacted(world: World, ada: Tools) -> None:
     world.ada.write(".vmrag.yaml", people.SETTINGS + f"remote: http://127.0.0.1:{free_port()}/kb\n")
     pin = world.ada.top / ".dolt-version"
     pin.write_text(pin.read_text().replace('"git:"', f'"http://127.0.0.1:{free_port()}/kb"'))
@@ -262,7 +262,7 @@ def test_remote_that_nobody_agreed_to_is_not_contacted(world: World, ada: Tools)
     assert "STALE_REFS" in warned(ada("dolt_branches"))
 
 
-def test_remote_that_lets_nobody_in(world: World, ada: Tools) -> None:
+def test_inaccessible_remote_is_reported(world: World, ada: Tools) -> None:
     with git_server(world.top, user="ada", password="secret") as server:
         world.ada.git("remote", "set-url", "origin", f"{server.url}/code.git")
         result = ada("dolt_status")
@@ -270,7 +270,7 @@ def test_remote_that_lets_nobody_in(world: World, ada: Tools) -> None:
     assert warned(result) == {"REMOTE_UNREACHABLE"}
 
 
-def test_server_that_the_engine_reaches_itself_does_not_say_whether_it_moved(world: World, ada: Tools) -> None:
+def test_server_of_the_engine_reports_no_movement(world: World, ada: Tools) -> None:
     with silent_server() as port:
         url = f"http://127.0.0.1:{port}/kb"
         pin = world.ada.top / ".dolt-version"

@@ -174,9 +174,7 @@ def test_checkout_made_elsewhere_is_followed_and_counted(project: Project, tools
 # -- what cannot be brought ------------------------------------------------------------------------
 
 
-def test_collection_whose_model_is_missing_is_named_and_nothing_pretends_success(
-    project: Project, tools: Tools
-) -> None:
+def test_collection_with_a_missing_model_is_named_as_failed(project: Project, tools: Tools) -> None:
     add_unindexable(project)
     answer = tools("sync_all")
     assert [(collection["collection"], collection["error"]) for collection in answer["failed"]] == [
@@ -219,7 +217,7 @@ def test_full_resync_builds_all_again_and_answers_are_the_same(project: Project,
     assert project.consistent()
 
 
-def test_searches_go_on_while_the_index_is_built_again(project: Project, tools: Tools) -> None:
+def test_searches_continue_during_a_rebuild(project: Project, tools: Tools) -> None:
     texts = [note(f"{number}.md", f"Text {number}. " * 100) for number in range(30)]
     store_without_index(project, Write(put_documents=texts))
     project.record("many")
@@ -243,7 +241,7 @@ def test_searches_go_on_while_the_index_is_built_again(project: Project, tools: 
     assert project.answers() == expected
 
 
-def test_when_it_fails_the_old_index_goes_on_answering(project: Project, tools: Tools) -> None:
+def test_old_index_answers_after_a_failed_rebuild(project: Project, tools: Tools) -> None:
     project.put("one.md", "One uncommitted frequent rest.")
     answers = project.answers()
     with opened(project) as ws:

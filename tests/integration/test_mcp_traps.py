@@ -113,7 +113,7 @@ def test_switch_of_branches_leaves_no_document_of_the_other_branch(world):
 
 
 @pytest.mark.parametrize("by", ["id", "a chunk's id", "filter", "update"])
-def test_no_chunk_of_a_document_stays_when_it_goes_however_many_there_are(world, by):
+def test_removed_document_leaves_no_chunks(world, by):
     """12"""
     _, tools = begun(world, "notes")
     added = tools("chroma_add_documents", **NOTES, ids=["long"], documents=["zebra crossing. " * 700])
@@ -186,7 +186,7 @@ def test_upkeep_of_the_index_changes_no_document_and_blocks_no_checkout(world):
     assert tools("merge_branch", source="topic")["conflicts"] == []
 
 
-def test_contents_are_stored_exactly_whatever_is_in_them_and_however_long_they_are(world):
+def test_contents_are_stored_exactly_for_any_text(world):
     """16"""
     _, tools = begun(world, "notes")
     contents = {

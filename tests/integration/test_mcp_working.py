@@ -117,7 +117,7 @@ def test_commit_succeeds_with_a_warning_if_the_index_fails(dirty, tools, monkeyp
 # -- dolt_checkout ---------------------------------------------------------------------------------
 
 
-def test_checkout_moves_the_pin_and_what_queries_find_and_back_again(notes, tools, tmp_path):
+def test_checkout_moves_the_pin_and_query_results_and_back(notes, tools, tmp_path):
     before, answers = notes.pinned, notes.answers()
     topic = branched(notes, tools, t="tau")
     assert (notes.pinned, notes.answers()) == (before, answers)
@@ -220,7 +220,7 @@ def test_checkout_of_current_branch_keeps_uncommitted_documents(dirty, tools):
     assert everything(dirty) == before
 
 
-def test_new_branch_starts_at_what_was_committed_first(dirty, tools):
+def test_new_branch_starts_at_the_last_commit(dirty, tools):
     answer = tools("dolt_checkout", target="new", create_branch=True, if_uncommitted="commit_first")
     branches = kb_branches(dirty)
     assert branches["main"].head == branches["new"].head == answer["checkout_result"]["to_commit"]
@@ -234,7 +234,7 @@ def kept(project: Project) -> list[dict[str, str]]:
     return [holds(project, revision) for revision in revisions]
 
 
-def test_trap_8_carry_takes_additions_edits_and_deletions_along(notes, tools, tmp_path):
+def test_trap_8_carry_moves_additions_edits_and_deletions(notes, tools, tmp_path):
     branched(notes, tools, t="tau")
     put(notes, d="delta", a="edited")
     drop(notes, "b")
@@ -250,7 +250,7 @@ def test_trap_8_carry_takes_additions_edits_and_deletions_along(notes, tools, tm
     whole(notes, tmp_path)
 
 
-def test_carry_to_a_commit_makes_a_branch_for_what_is_carried(notes, tools):
+def test_carry_to_a_commit_creates_a_branch(notes, tools):
     first = notes.pinned
     changed(notes, tools, "second", d="delta")
     put(notes, e="epsilon")
@@ -270,7 +270,7 @@ def test_carry_that_would_conflict_changes_nothing(notes, tools):
     assert everything(notes) == before
 
 
-def test_carry_that_conflicts_with_what_was_left_uncommitted_there_changes_nothing(notes, tools):
+def test_carry_that_conflicts_with_uncommitted_documents_changes_nothing(notes, tools):
     branched(notes, tools, t="tau")
     notes.vmrag("branch", "--switch", "topic")
     put(notes, a="left behind")
@@ -309,7 +309,7 @@ def test_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, tool
 # -- dolt_reset ------------------------------------------------------------------------------------
 
 
-def test_reset_needs_a_confirmation_where_something_is_uncommitted(dirty, tools, tmp_path):
+def test_reset_requires_confirmation_with_uncommitted_documents(dirty, tools, tmp_path):
     before = everything(dirty)
     failed = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
     assert COUNTS.items() <= failed["details"]["local_changes"].items()
@@ -334,7 +334,7 @@ def test_trap_6_a_target_that_does_not_resolve_changes_nothing(dirty, tools):
     assert everything(dirty) == before
 
 
-def test_reset_of_what_is_clean_to_head_does_nothing(notes, tools):
+def test_reset_of_a_clean_branch_to_head_does_nothing(notes, tools):
     before = everything(notes)
     answer = tools("dolt_reset")
     assert answer["reset_result"]["discarded_changes"] == NONE
@@ -342,7 +342,7 @@ def test_reset_of_what_is_clean_to_head_does_nothing(notes, tools):
     assert everything(notes) == before
 
 
-def test_changed_collection_is_named_where_no_document_is(tools):
+def test_changed_collection_without_documents_is_named(tools):
     tools("chroma_create_collection", collection_name="fresh")
     refused = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
     assert "'main'" in refused["message"]
@@ -386,13 +386,13 @@ def test_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
     whole(notes, tmp_path)
 
 
-def test_added_collections_are_discarded_too(notes, tools):
+def test_added_collections_are_also_discarded(notes, tools):
     notes.put("x", "chi", collection="fresh")
     tools("dolt_reset", confirm_discard=True)
     assert [collection["name"] for collection in tools("chroma_list_collections")["collections"]] == ["notes"]
 
 
-def test_reset_to_another_branch_takes_this_one_there(notes, tools):
+def test_reset_to_another_branch_moves_the_current_one(notes, tools):
     topic = branched(notes, tools, t="tau")
     answer = tools("dolt_reset", target="topic")
     assert (answer["reset_result"]["to_commit"], answer["kb"]["branch"]) == (topic, "main")
@@ -525,7 +525,7 @@ def test_discarded_documents_are_named_and_can_be_merged_back(notes, tools, tool
     assert notes.texts() == TEXTS | {"d": "delta", "a": "edited"}
 
 
-def test_error_after_a_discard_names_what_keeps_it(notes, tools):
+def test_error_after_a_discard_names_the_kept_revision(notes, tools):
     conflicting(notes, tools)
     put(notes, d="delta")
     refused = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", if_uncommitted="reset_first")

@@ -232,13 +232,13 @@ def test_pin_that_moved_by_several_revisions_is_replayed_with_the_last_ones_word
     )
 
 
-def test_revert_says_what_it_reverts(story):
+def test_revert_message_names_the_reverted_commit(story):
     story.tell("later", later="Later.")
     story.does("revert", "--no-edit", "HEAD~1")
     assert story.info().message.startswith('Revert "ours"\n\nVmrag-Base: ')
 
 
-def test_replayed_revision_that_a_person_decided_names_them_beside_its_author(story):
+def test_replayed_revision_names_the_deciding_user_and_its_author(story):
     story.quiet("switch", "-q", "clash")
     before = story.info()
     story.does("rebase", "main", code=1)
@@ -267,7 +267,7 @@ MERGES = {
 
 @pytest.mark.parametrize("command", MERGES.values(), ids=MERGES)
 @pytest.mark.sample(6)
-def test_merge_of_branches_joins_what_they_hold(story, command):
+def test_merge_of_branches_joins_their_documents(story, command):
     ours, theirs = story.revision("main"), story.revision("side")
     story.does(*command)
     assert story.texts() == MERGED
@@ -312,7 +312,7 @@ def test_octopus_fails_as_git_does_without_harm(story):
     assert story.pin == before
 
 
-def test_merge_of_what_is_merged_already_and_a_merge_back_make_nothing_new(story):
+def test_repeated_merge_and_merge_back_create_nothing(story):
     story.does("merge", "-q", "--no-edit", "side")
     merged = story.pinned
     story.quiet("switch", "-q", "side")
@@ -370,7 +370,7 @@ def test_criss_cross_merge_over_a_base_in_conflict(story, strategy):
     assert story.texts() == {"a": "Settled a.", "b": "Another b."}
 
 
-def test_criss_cross_merge_where_the_sides_settled_it_differently_is_in_conflict(story):
+def test_criss_cross_merge_with_different_resolutions_conflicts(story):
     crossed(story)
     before = story.pin
     said = story.does("merge", "--no-edit", "left", code=1)
@@ -389,7 +389,7 @@ def retitled(story: Story, title: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["ort", "recursive"])
-def test_criss_cross_merge_where_the_sides_settled_a_title_differently_is_in_conflict(story, strategy):
+def test_criss_cross_merge_with_different_titles_conflicts(story, strategy):
     for branch in ("left", "right"):
         story.quiet("switch", "-qc", branch, "base")
         retitled(story, branch)
@@ -433,7 +433,7 @@ def test_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(stor
     assert story.git("ls-files", "--unmerged") == ""
 
 
-def test_criss_cross_merge_where_the_sides_settled_the_remote_differently_is_in_conflict(story):
+def test_criss_cross_merge_with_different_remotes_conflicts(story):
     for branch in ("left", "right"):
         moved(story, branch, f"org/{branch}")
         story.quiet("tag", f"{branch}-before")
@@ -506,7 +506,7 @@ def test_pins_that_both_sides_added_are_merged_from_the_base_of_the_knowledge(st
 # -- picks: theirs against its own parent ----------------------------------------------------------
 
 
-def test_cherry_pick_takes_over_what_that_commit_changed(story):
+def test_cherry_pick_applies_the_changes_of_the_commit(story):
     ours = story.pinned
     story.does("cherry-pick", "side")
     assert story.texts() == {"a": "Our a.", "b": "Text b.", "more": "More."}
@@ -537,7 +537,7 @@ def test_merge_is_picked_against_the_parent_that_is_named(story):
     story.picked(ours, base=story.revision("merged^1"), theirs=story.revision("merged"))
 
 
-def test_revert_takes_back_what_that_commit_changed(story):
+def test_revert_undoes_the_changes_of_the_commit(story):
     story.does("merge", "-q", "--no-edit", "side")
     story.tell("later", later="Later.")
     ours = story.pinned
@@ -702,7 +702,7 @@ def test_two_merges_at_once_in_two_work_trees(story, tmp_path):
 
 
 @pytest.mark.hooks("on")
-def test_with_hooks_the_merged_knowledge_is_there_at_once(story):
+def test_merged_knowledge_is_available_at_once_with_hooks(story):
     story.git("switch", "-qc", "mine")
     result = story.run("merge", "--no-edit", "side")
     assert result.returncode == 0
@@ -877,7 +877,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Project:
         (b"", LINE),
     ],
 )
-def test_init_adds_one_line_behind_what_attributes_say(fresh, content, result):
+def test_init_appends_one_line_to_the_attributes(fresh, content, result):
     fresh.commit("attributes", **{".gitattributes": content})
     report = fresh.ask("init", "--knowledge-base", "--no-sources")
     assert (fresh.top / ".gitattributes").read_bytes() == result
@@ -891,7 +891,7 @@ def test_init_adds_one_line_behind_what_attributes_say(fresh, content, result):
     assert (fresh.top / ".gitattributes").read_bytes() == result
 
 
-def test_init_does_not_stage_what_somebody_edits(fresh):
+def test_init_does_not_stage_edited_files(fresh):
     fresh.commit("attributes", **{".gitattributes": "*.md text\n"})
     fresh.write(".gitattributes", "*.md text\n*.sh eol=lf\n")
     report = fresh.ask("init", "--knowledge-base", "--no-sources")
@@ -907,7 +907,7 @@ def test_init_leaves_attributes_alone_that_name_the_driver_already(fresh):
 
 
 @pytest.mark.parametrize("elsewhere", [".dolt-version merge=vmrag\n", ".dolt-version merge=union\n"])
-def test_init_writes_the_shared_file_once_whatever_attributes_this_clone_has_of_its_own(fresh, elsewhere):
+def test_init_writes_the_shared_file_once_despite_local_attributes(fresh, elsewhere):
     (fresh.top / ".git/info/attributes").write_text(elsewhere)
     for _ in range(2):
         fresh.vmrag("init", "--knowledge-base", "--no-sources", code=None)

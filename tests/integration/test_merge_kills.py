@@ -155,7 +155,7 @@ def copies(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 
 
 @pytest.mark.parametrize("operation", ["merge", "rebase"])
-def test_merge_or_rebase_whose_driver_or_git_is_killed_loses_nothing_and_can_be_made_again(copies, tmp_path, operation):
+def test_merge_or_rebase_with_a_killed_driver_can_be_repeated(copies, tmp_path, operation):
     dice, duration = Moments(operation, EACH), 0.0
     git = ("merge", "-q", "--no-edit", "feature") if operation == "merge" else ("rebase", "-q", "main")
     prepared = copies(0)
@@ -214,7 +214,7 @@ def test_killed_resolve_has_decided_or_can_be_made_again(copies, tmp_path):
 # -- gc and pull -----------------------------------------------------------------------------------
 
 
-def test_killed_gc_loses_nothing_and_the_next_one_goes_on(copies, tmp_path):
+def test_killed_gc_loses_nothing_and_the_next_one_continues(copies, tmp_path):
     dice = Moments("gc", EACH)
     prepared = copies(0)
     prepared.put(*DRAFT)

@@ -120,7 +120,7 @@ def test_merge_of_a_code_branch_holds_the_changes_of_both_sides(project, tmp_pat
     assert (again["result"], again["revision"]) == ("already_up_to_date", project.pinned)
 
 
-def test_merge_without_changes_of_ours_is_a_fast_forward(project, tmp_path):
+def test_merge_without_own_changes_is_a_fast_forward(project, tmp_path):
     project.git("switch", "-q", "-c", "late", "first")
     report = project.ask("merge", "feature")
     assert (report["result"], report["revision"]) == ("fast_forward", revision(project, "feature"))
@@ -442,7 +442,7 @@ def test_no_commit_with_conflicts_goes_through_resolve_continue_and_commit(torn,
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"more.md": "More."})
 
 
-def test_merge_that_changes_no_document_is_committed_all_the_same(project, tmp_path):
+def test_merge_without_document_changes_is_still_committed(project, tmp_path):
     project.put("rest.md", NEVER)
     project.drop("deep/tls.txt")
     project.drop("faq.md")
@@ -477,7 +477,7 @@ def test_collection_that_a_revert_takes_away_stays_or_goes_with_all_its_document
 # -- giving up -------------------------------------------------------------------------------------
 
 
-def test_merge_in_conflict_is_given_up_with_what_was_written_by_hand_still_there(torn, tmp_path):
+def test_aborted_merge_keeps_documents_edited_manually(torn, tmp_path):
     torn.vmrag("merge", "feature", code=1)
     torn.put("more.md", "More.")
     report = torn.ask("merge", "--abort")
@@ -513,7 +513,7 @@ def test_aborted_merge_can_be_merged_back_by_the_printed_command(project, tmp_pa
     whole(project, tmp_path)
 
 
-def test_result_that_is_not_there_any_more_is_not_committed_as_if_theirs_had_been_dropped(project, tmp_path):
+def test_missing_result_is_not_committed_as_a_removal(project, tmp_path):
     ours = project.pinned
     project.vmrag("merge", "feature", "--no-commit")
     project.vmrag("pin", revision(project, "feature"))  # which holds all of it
@@ -587,7 +587,7 @@ def test_documents_that_a_moved_pin_set_aside_come_back_with_their_conflicts(asi
     whole(aside, tmp_path, state="dropped")  # the commit "moved" left the documents of main
 
 
-def test_they_come_back_onto_uncommitted_documents_too(aside, tmp_path):
+def test_documents_are_restored_onto_uncommitted_ones(aside, tmp_path):
     aside.put("draft.md", "Another draft.")
     aside.put("more.md", "More.")
     assert aside.ask("merge", "vmrag/wip/main", code=1)["conflicts"] == ["handbook/draft.md", "handbook/rest.md"]
@@ -819,7 +819,7 @@ def test_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path,
 
 @pytest.mark.parametrize("step", [*DIES][1:3] + [*DIES][-1:])
 @pytest.mark.sample(2)
-def test_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(project, tmp_path, step):
+def test_killed_merge_commit_keeps_written_documents(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     project.vmrag("merge", "feature", "--no-commit")
     project.put("more.md", "More.")
@@ -840,7 +840,7 @@ WRITING = {
 
 @pytest.mark.parametrize("step", WRITING)
 @pytest.mark.sample(2)
-def test_no_commit_killed_at_any_step_goes_on_with_continue_or_commit(project, tmp_path, step):
+def test_killed_merge_without_commit_continues(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     dies(project, WRITING[step], "merge", "feature", "--no-commit")
     project.vmrag("commit", "-m", "both")
@@ -886,7 +886,7 @@ def button(project: Project, *, take: str = "--ours") -> str:
 
 
 @pytest.mark.parametrize("take", ["--ours", "--theirs"])
-def test_repair_takes_in_what_a_merge_without_the_driver_dropped(project, tmp_path, take):
+def test_repair_imports_knowledge_dropped_by_a_merge_without_the_driver(project, tmp_path, take):
     theirs, ours = revision(project, "feature"), project.pinned
     button(project, take=take)
     assert project.texts() == (MAIN if take == "--ours" else FEATURE)

@@ -64,7 +64,7 @@ def share(user: User, *refs: str) -> None:
     user.git("push", "-q", "origin", *(refs or ("main",)))
 
 
-def test_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> None:
+def test_team_migrates_and_each_old_commit_keeps_its_meaning(world: World) -> None:
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("sync")
     before, first = ada.fingerprint(), ada.git("rev-parse", "HEAD").strip()
@@ -190,7 +190,7 @@ def test_migrate_does_not_stage_unstaged_settings(world: World, staged: bool) ->
     assert 'engine: "dolt"' in (ada.top / ".vmrag.yaml").read_text()
 
 
-def test_there_and_back_keeps_what_was_committed_between(world: World) -> None:
+def test_migration_there_and_back_keeps_intermediate_commits(world: World) -> None:
     ada = world.ada
     first = ada.git("rev-parse", "HEAD").strip()
     before = ada.fingerprint()
@@ -263,7 +263,7 @@ def test_gc_lets_the_knowledge_base_of_before_go(world: World) -> None:
     assert state(ada) == "in_sync"
 
 
-def test_two_people_move_to_one_server_and_find_each_other_there(
+def test_two_users_migrate_to_one_server_and_meet_there(
     world: World, dolt_server: DoltServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VMRAG_DOLT_PASSWORD", dolt_server.password)

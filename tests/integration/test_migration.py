@@ -117,7 +117,7 @@ def rows(engine: Engine, revision: str) -> object:
 
 
 @pytest.mark.parametrize("seed", range(examples(6)))
-def test_history_goes_there_and_back_and_every_revision_holds_the_same(old: Engine, tmp_path: Path, seed: int) -> None:
+def test_migrated_history_has_equal_revisions_in_both_directions(old: Engine, tmp_path: Path, seed: int) -> None:
     history = History(old, seed)
     migrated, result = carried(old, tmp_path / "there")
     with closing(migrated):
@@ -270,7 +270,7 @@ def refused(
     assert "vmrag migrate" in error.value.hint
 
 
-def test_sound_map_of_somebody_else_is_taken(moved: tuple[Engine, revision_map.Entries]) -> None:
+def test_valid_foreign_map_is_used(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     revision_map.require_sound_entries(engine, entries, {})
     some = dict(list(entries.items())[:4])
@@ -311,7 +311,7 @@ def test_entry_that_leads_nowhere_is_found(moved: tuple[Engine, revision_map.Ent
     refused(engine, {**entries, name: revision_map.MigratedRevision("0" * 40, entry.fingerprint)}, "not there")
 
 
-def test_entry_that_contradicts_ours_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+def test_entry_that_contradicts_the_own_map_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     (name, entry), (_, other) = list(entries.items())[:2]
     refused(engine, {name: other}, "but here it became", held={name: entry, **entries})

@@ -60,7 +60,7 @@ def test_document_that_kept_half_of_its_lines_is_moved(engine: Engine) -> None:
     assert moves(engine, gone, new) == {"guide/c": "guide/a"}
 
 
-def test_empty_documents_have_nothing_that_could_be_told_apart(engine: Engine) -> None:
+def test_empty_documents_are_never_moved(engine: Engine) -> None:
     assert moves(engine, [document("a", "")], [document("b", "")]) == {}
 
 
@@ -70,7 +70,7 @@ def test_thousand_equal_documents_keep_their_names(engine: Engine) -> None:
     assert moves(engine, gone, new) == {f"b/{number}.md": f"a/{number}.md" for number in range(1000)}
 
 
-def test_of_too_many_texts_to_compare_only_those_of_one_file_name_are(engine: Engine) -> None:
+def test_too_many_texts_are_compared_only_by_file_name(engine: Engine) -> None:
     numbers = range(MOST_CANDIDATES + 1)
     gone = [document(f"old/{number}.md", lines("begin", *f"{number}", "end")) for number in numbers]
     new = [document(f"new/{number or 'zero'}.md", lines("begin", *f"{number}", "fin")) for number in numbers]

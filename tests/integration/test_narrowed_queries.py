@@ -101,7 +101,7 @@ def defined(project: Project, *arguments: str) -> list[tuple[str, int, int, str,
     ],
 )
 @pytest.mark.parametrize("mode", ["hybrid", "keyword"])
-def test_files_are_narrowed_by_what_is_typed(project, narrowed, expected, mode):
+def test_files_are_narrowed_by_typed_prefixes(project, narrowed, expected, mode):
     answers = paths(project, f"session {narrowed}", "--mode", mode)
     assert answers <= expected
     assert answers >= {file for file in expected if file in FILES}, "which have the word"
@@ -156,7 +156,7 @@ def test_code_is_narrowed_by_its_symbols(project, narrowed, expected):
     assert found(project, f"session {narrowed}") == expected
 
 
-def test_options_ask_the_same_and_are_joined_with_what_is_typed(project):
+def test_options_combine_with_typed_prefixes(project):
     options = ("--path", "src/auth", "--lang", "py", "--symbol", "Session", "--kind", "method")
     assert found(project, "session", *options) == {f"{OWN} Session.refresh"}
     assert found(project, "session path:src/auth", "--path", "src/web") == {
@@ -166,7 +166,7 @@ def test_options_ask_the_same_and_are_joined_with_what_is_typed(project):
     assert found(project, "session kind:class", "--symbol", "Token") == {f"{OWN} Token"}
 
 
-def test_filters_of_metadata_and_texts_count_beside_it(project):
+def test_metadata_and_text_filters_also_apply(project):
     where = ("--where", '{"language": "python"}', "--where-document", '{"$contains": "renews"}')
     assert found(project, "session kind:code", *where) == {f"{OWN} Session.refresh"}
     assert found(project, "session path:web", *where) == set()
@@ -240,7 +240,7 @@ def test_shown_code_ends_at_a_whole_line(project):
 # -- places and states
 
 
-def test_files_of_a_commit_are_narrowed_too(project):
+def test_files_of_a_commit_are_narrowed(project):
     commit(project, "moved", **{"src/auth/session.py": None, "src/login.py": SESSION})
     assert found(project, "session symbol:Session") == {part.replace("auth/session", "login") for part in PARTS}
     assert found(project, "session symbol:Session", "--at", "HEAD~1") == PARTS
@@ -260,7 +260,7 @@ def test_code_is_cut_again_after_a_change_of_rules(project, monkeypatch, rules):
     assert {path.name for path in (project.shared / "sources").iterdir()} - before
 
 
-def test_edited_files_count_as_they_stand(project):
+def test_edited_files_are_narrowed_by_their_current_text(project):
     change(project, "src/auth/session.py", "class Token", "class Ticket")
     assert found(project, "session symbol:Ticket") == {f"{OWN} Ticket"}
     assert found(project, "session symbol:Token") == set()
@@ -355,7 +355,7 @@ def test_overloads_in_several_languages_are_listed_those_of_the_same_case_first(
     }
 
 
-def test_lists_are_narrowed_too(project):
+def test_lists_are_narrowed(project):
     assert [definition[0] for definition in defined(project, "area", "--lang", "go")] == ["src/area.go"]
     assert [definition[0] for definition in defined(project, "area", "--path", "*.java", "--kind", "code")] == [
         "src/Shape.java"
@@ -389,7 +389,7 @@ def test_name_has_letters(project, name):
     assert f"{name!r} " in project.vmrag("query", "--symbols", name, code=2).err
 
 
-def test_from_a_folder_paths_are_those_from_there(project):
+def test_paths_are_relative_to_the_current_folder(project):
     shown = project.vmrag("-C", str(project.top / "src/auth"), "query", "--symbols", "Session").out
     assert shown.startswith("./session.py:4  class  ")
     shown = project.vmrag("-C", str(project.top / "src/auth"), "show", "./session.py:4").out

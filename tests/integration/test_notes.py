@@ -79,7 +79,7 @@ def test_add_refuses_an_existing_note_and_shows_its_text(project):
     assert "already has this text" in project.vmrag("add", "-m", "One.", "--id", "a").out
 
 
-def test_add_replaces_or_appends_if_it_is_asked(project):
+def test_add_replaces_or_appends_on_request(project):
     project.vmrag("add", "-m", "One.", "--id", "a", "--metadata", '{"n": 1}')
     project.vmrag("add", "-m", "Two.", "--id", "a", "--append")
     assert note(project, "a") == "---\nn: 1\n---\nOne.\nTwo.\n"
@@ -108,7 +108,7 @@ def test_edit_opens_the_text_and_keeps_front_matter_as_it_is_written(project):
     assert note(project, "a") == "---\n# ours\nteam:   core\n---\nTwo.\n"
 
 
-def test_edit_refuses_a_note_that_changed_meanwhile(project):
+def test_edit_rejects_a_concurrently_changed_note(project):
     project.vmrag("add", "-m", "One.", "--id", "a")
     script = project.top.parent / "editor"
     script.write_text(f'#!/bin/sh\necho Other. > {project.top}/{FOLDER}/a.md\necho Mine. > "$1"\n')
@@ -131,7 +131,7 @@ def test_rm_deletes_the_file_and_restore_brings_it_back(project):
     assert (project.git("status", "--short"), note(project, "decisions/a")) == ("", "One.\n")
 
 
-def test_undo_restores_what_git_never_had(project):
+def test_undo_restores_notes_unknown_to_git(project):
     project.vmrag("add", "-m", "One.", "--id", "a")
     project.vmrag("add", "-m", "Two.", "--id", "a", "--replace")
     project.vmrag("rm", "a")

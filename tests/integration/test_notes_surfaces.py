@@ -112,7 +112,7 @@ def test_log_blame_and_diff_follow_a_note(project):
     assert "A  notes/proxy: mail\n" in project.vmrag("diff", "HEAD~2", "HEAD~1").out
 
 
-def test_log_of_a_note_whose_file_has_another_name(project):
+def test_log_of_a_note_includes_its_earlier_file_name(project):
     (step,) = project.ask("log", "notes/proxy: mail")["commits"]
     assert (step["name"], step["path"]) == ("notes/proxy: mail", f"{FOLDER}/proxy.md")
     project.vmrag("rm", "notes/proxy: mail")
@@ -149,7 +149,7 @@ def test_check_and_pytest_plugin_expect_notes(project):
     assert "notes/decisions/login" in project.vmrag("check", code=1).out
 
 
-def test_report_names_notes_and_those_that_cite_what_changes(project, tmp_path):
+def test_report_lists_changed_notes_and_notes_that_cite_changes(project, tmp_path):
     change(project, f"{FOLDER}/proxy.md", "three", "four")
     (project.top / FOLDER / "new.md").write_text("A new finding.\n")
     change(project, "src/auth.py", "return 1", "return 11")

@@ -157,7 +157,7 @@ def test_only_cited_files_of_the_repository_are_compared(repo: Repo):
     assert describe(repo) == "cites src/none.py, changed since in 1 commit"
 
 
-def test_link_cites_file_beside_note_or_below_root(repo: Repo):
+def test_link_cites_a_file_next_to_the_note_or_below_the_root(repo: Repo):
     repo.commit("files", **{"notes/a.md": "a\n", "a.md": "a\n", "b.md": "b\n"})
     repo.commit("note", **{NOTE: "[one](a.md) [two](b.md) [three](../src/auth.py#L3)\n"})
     repo.commit("edit", **{"a.md": "other\n"})
@@ -250,7 +250,7 @@ def test_partial_clone_marks_nothing_and_fetches_nothing(repo: Repo, tmp_path: P
     assert check(clone) == NoteCheck({}, (NOTE,))
 
 
-def test_history_that_is_too_large_gives_no_mark(repo: Repo, monkeypatch: pytest.MonkeyPatch):
+def test_oversized_history_gives_no_mark(repo: Repo, monkeypatch: pytest.MonkeyPatch):
     repo.commit("note", **{NOTE: f"See {FILE}:10.\n"})
     repo.commit("edit", **{FILE: edit(10, "changed")})
     monkeypatch.setattr(line_history, "MOST_BYTES", 100)
@@ -409,7 +409,7 @@ def test_any_number_of_notes_is_checked(repo: Repo):
 # -- a pull request
 
 
-def test_pull_request_names_notes_that_cite_what_it_changes(repo: Repo):
+def test_pull_request_lists_notes_that_cite_its_changes(repo: Repo):
     notes = {
         "notes/lines.md": f"See {FILE}:10-12.\n",
         "notes/elsewhere.md": f"See {FILE}:25.\n",
@@ -465,7 +465,7 @@ sources:
 """
 
 
-def test_report_lists_notes_that_cite_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_report_lists_notes_that_cite_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "work", settings=SOURCES)
     pages = {

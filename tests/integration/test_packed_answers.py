@@ -93,7 +93,7 @@ def found(report: dict[str, Any], path: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("budget", [100, 150, 300, 700, 1500, 4000, 100_000])
-def test_no_budget_is_exceeded_the_best_is_there_and_all_passages_are_lines_of_their_files(project, budget):
+def test_answer_fits_the_budget_with_the_best_passage_and_exact_lines(project, budget):
     report = packed(project, "how the otter swims in a river", budget)
     assert (
         estimate_tokens("".join(project.vmrag("query", "otter", "--budget", str(budget)).out.splitlines(True)[:-1]))
@@ -161,7 +161,7 @@ def test_query_with_a_small_budget_counts_escapes_and_indentation(project):
     assert "  heron \\U000e0041\n" in shown
 
 
-def test_later_part_of_a_long_function_says_its_signature(project):
+def test_later_part_of_a_long_function_has_its_signature(project):
     report = packed(project, "pelican", 500, "--mode", "keyword", "-k", "1")
     [part] = report["passages"]
     assert (part["path"], part["symbol"], part["signature"]) == ("src/migrate.py", "migrate", "def migrate(path):")
@@ -173,7 +173,7 @@ def test_later_part_of_a_long_function_says_its_signature(project):
     assert (whole["text"], whole["signature"]) == (LONG.rstrip(), "")
 
 
-def test_single_answer_of_a_long_function_says_its_signature_too(project):
+def test_single_answer_of_a_long_function_has_its_signature(project):
     hit = project.ask("query", "pelican", "--mode", "keyword", "-k", "1")["results"][0]
     assert hit["signature"] == "def migrate(path):"
     shown = project.vmrag("query", "pelican", "--mode", "keyword", "-k", "1").out.splitlines()
@@ -204,7 +204,7 @@ def test_neighbours_of_single_answers_are_whole_chunks_with_their_numbers(projec
     assert more["first"] == max(1, wider["first"] - 2)
 
 
-def test_file_that_was_edited_is_packed_as_it_stands_and_says_that_it_is_uncommitted(project):
+def test_edited_file_is_packed_with_its_current_text_and_marked(project):
     change(project, "src/seals.py", "loud", "quiet")
     [passage] = found(packed(project, "a seal barks", 400), "src/seals.py")
     assert passage["uncommitted"] == "modified"
@@ -224,7 +224,7 @@ def test_another_commit_is_packed_as_it_was(project):
     assert found(packed(project, "a seal barks", 2000), "src/seals.py") == []
 
 
-def test_file_whose_lines_are_not_those_of_the_text_is_named_as_a_document(project):
+def test_file_with_other_lines_than_its_text_is_named_as_a_document(project):
     project.put("page.html", "Converted text of the walrus.\n", collection="notes")
     [first] = packed(project, "walrus", 200, "--mode", "keyword", "-k", "1")["passages"]
     assert (first["path"], first["doc_id"], first["lines"]) == (None, "page.html", [1, 1])
@@ -278,7 +278,7 @@ def ids(answer: dict[str, Any]) -> list[str]:
     return answer["ids"][0]
 
 
-def test_question_without_a_collection_is_ranked_as_the_settings_say_with_exact_distances(tools, project):
+def test_question_without_a_collection_is_ranked_by_the_settings(tools, project):
     answer = ask_tool(tools, "rows_149 pelican", n_results=10)
     assert answer["mode"] == "hybrid"
     order = [
@@ -296,7 +296,7 @@ def test_question_without_a_collection_is_ranked_as_the_settings_say_with_exact_
     assert ask_tool(tools, "pelican")["mode"] == "keyword"
 
 
-def test_stored_collection_is_asked_by_vectors_and_a_sources_as_the_settings_say(tools):
+def test_stored_collection_uses_vectors_and_a_source_its_settings(tools):
     assert ask_tool(tools, "otter", collection_name="notes")["mode"] == "vector"
     assert ask_tool(tools, "otter", collection_name="notes", mode="hybrid")["mode"] == "hybrid"
     assert ask_tool(tools, "otter", collection_name="code")["mode"] == "hybrid"
@@ -313,7 +313,7 @@ def test_stored_collection_is_asked_by_vectors_and_a_sources_as_the_settings_say
     assert named["distances"][0] == sorted(named["distances"][0])
 
 
-def test_one_call_says_where_a_symbol_is(tools):
+def test_single_call_finds_the_place_of_a_symbol(tools):
     answer = ask_tool(tools, "where is Otters.groom", symbol="Otters.groom")
     assert [match["symbol"] for match in answer["results"][0]["matches"]] == ["Otters.groom"]
     [match] = answer["results"][0]["matches"]

@@ -39,7 +39,7 @@ def place(result) -> tuple:
 # -- where -----------------------------------------------------------------------------------------
 
 
-def test_passage_stands_under_its_headings_at_the_line_of_its_file(guide):
+def test_passage_has_its_headings_and_line(guide):
     result = best(guide, "which key has Ada")
     assert place(result) == ("Guide > Keys", 9, "guide.md", 12)  # the file has front matter
     assert [result["text"][start:end] for start, end in result["matches"]] == ["Keys", "Ada", "key"]
@@ -48,7 +48,7 @@ def test_passage_stands_under_its_headings_at_the_line_of_its_file(guide):
     assert f"  #0 {result['score']:g}" in guide.vmrag("query", "which key has Ada", "-k", "1", "-v").out
 
 
-def test_file_that_changed_has_the_line_where_the_text_stands_now(guide):
+def test_changed_file_has_the_current_line_of_the_text(guide):
     guide.write("docs/guide.md", "More.\n" * 5 + GUIDE)
     assert place(best(guide, "which key has Ada"))[3] == 9 + 5
     guide.write("docs/guide.md", "More.\n")
@@ -70,7 +70,7 @@ def test_equal_chunks_of_one_document_have_their_own_lines(project):
 @pytest.mark.parametrize(
     "source", ["../outside.md", "/etc/passwd", ".git/config", "link/outside.md", "https://a.b/c.md"]
 )
-def test_strangers_source_leads_nowhere(guide, source):
+def test_untrusted_source_path_is_not_opened(guide, source):
     (guide.top.parent / "outside.md").write_text("Ask Ada for the key.\n")
     (guide.top / "link").symlink_to("..")
     guide.record("guide")
@@ -140,7 +140,7 @@ def test_strict_refuses_such_an_answer(drifted, words):
     assert drifted.vmrag(*words, "--strict").err == ""
 
 
-def test_strict_fails_as_drift_does_whatever_the_reason(project):
+def test_strict_fails_like_drift_for_any_reason(project):
     with terminal.opened(project) as ws:
         ws.unbuilt = LimitExceeded("It makes too many chunks.", hint="vmrag rm big.md")
         with pytest.raises(KnowledgeMoved) as raised:

@@ -42,7 +42,7 @@ def brought(user: User, folder: Path) -> ProvidedIndex:
         ws.close()
 
 
-def test_nothing_is_embedded_where_the_vectors_came_back(world, folder):
+def test_restored_vectors_avoid_embedding(world, folder):
     bob = world.join("bob")
     provided = brought(bob, folder)
     assert (provided.reused, provided.rejected, provided.sync.chunks.embedded) == (True, (), 0)
@@ -52,7 +52,7 @@ def test_nothing_is_embedded_where_the_vectors_came_back(world, folder):
     assert bob.answers() == world.ada.answers()
 
 
-def test_no_vector_is_computed_again_where_another_revision_came_back(world, folder):
+def test_restored_vectors_of_another_revision_are_reused(world, folder):
     world.ada.write_document("new.md", "Words that nobody had written before.")
     world.ada.git("push", "-q")
     provided = brought(world.join("bob"), folder)
@@ -111,7 +111,7 @@ def test_damaged_vector_that_was_packed_is_made_again(world, tmp_path):
     assert bob.answers() == world.ada.answers()
 
 
-def test_damaged_index_that_is_there_is_built_again(world, folder):
+def test_damaged_existing_index_is_rebuilt(world, folder):
     bob = world.join("bob")
     brought(bob, folder)
     [path] = bob.shared.glob("segments/*/manifest.sqlite")

@@ -94,7 +94,7 @@ def peek(paths: list[Path]) -> list[str]:
     return result.stdout.split()
 
 
-def test_no_other_user_may_do_anything_with_what_lies_below_vmrag(project: Project) -> None:
+def test_other_users_have_no_access_below_the_vmrag_folder(project: Project) -> None:
     assert openness(kept(project)) == {}
     names = {branch.name for branch in kept(project)}
     assert {

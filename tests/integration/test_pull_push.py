@@ -52,7 +52,7 @@ def topic(user: User, name: str, document: str) -> str:
     return revision
 
 
-def test_forced_push_over_what_was_never_fetched_takes_its_knowledge_along(world, ada, bob):
+def test_forced_push_over_an_unfetched_commit_includes_its_knowledge(world, ada, bob):
     bob.write_document("mine.md", "mine")
     bob.push()
     revision = ada.write_document("new.md", "news")
@@ -63,7 +63,7 @@ def test_forced_push_over_what_was_never_fetched_takes_its_knowledge_along(world
 # -- pull: what the upstream pins
 
 
-def test_pull_takes_in_what_the_upstream_pins_and_says_that_its_code_is_missing(ada, bob):
+def test_pull_merges_the_upstream_pin_and_reports_missing_code(ada, bob):
     theirs = ada.write_document("new.md", "news")
     ada.push()
     bob.write_document("mine.md", "mine")
@@ -113,7 +113,7 @@ def test_pull_does_not_bring_back_reverted_documents(ada):
     assert documents(ada) == {*FIRST, "new.md"}
 
 
-def test_revert_of_the_upstream_is_taken_in_though_ours_was_made_on_what_it_took_back(ada, bob):
+def test_revert_of_the_upstream_is_merged_despite_later_changes(ada, bob):
     ada.write_document("bad.md", "bad")
     ada.push()
     bob.git("pull", "-q")
@@ -125,7 +125,7 @@ def test_revert_of_the_upstream_is_taken_in_though_ours_was_made_on_what_it_took
     assert documents(bob) == {*FIRST, "mine.md"}
 
 
-def test_name_that_somebody_had_used_before_brings_nothing_of_theirs(world, ada, bob):
+def test_reused_branch_name_brings_no_foreign_documents(world, ada, bob):
     topic(bob, "fix", "abandoned.md")
     bob.push("origin", "--delete", "fix")
     topic(ada, "fix", "fixed.md")
@@ -180,7 +180,7 @@ def test_local_upstream_counts_as_for_git_pull(ada):
     assert documents(ada) == {*FIRST, "new.md"}
 
 
-def test_remote_that_is_named_is_asked_for_its_own_branch(world, ada, bob):
+def test_named_remote_is_used_with_its_own_branch(world, ada, bob):
     fork = world.bare("fork.git")
     ada.git("remote", "add", "fork", str(fork.top))
     ada.push("fork", "main")
@@ -193,7 +193,7 @@ def test_remote_that_is_named_is_asked_for_its_own_branch(world, ada, bob):
     assert documents(ada) == {*FIRST, "forked.md"}
 
 
-def test_pull_without_anything_to_follow_says_what_to_do(ada):
+def test_pull_without_an_upstream_suggests_a_command(ada):
     ada.git("switch", "-q", "-c", "lone")
     error = ada.vmrag("pull", "--json", code=3).error
     assert error["code"] == "NO_UPSTREAM"
@@ -209,7 +209,7 @@ def test_pull_without_anything_to_follow_says_what_to_do(ada):
 # -- pull --branch: a KB branch by its name
 
 
-def test_kb_branch_that_is_named_is_merged_whatever_the_code_pins(ada, bob):
+def test_named_kb_branch_is_merged_despite_the_pin(ada, bob):
     topic(bob, "draft", "draft.md")
     ada.vmrag("pull", "--branch", "draft")
     assert documents(ada) == {*FIRST, "draft.md"}
@@ -217,7 +217,7 @@ def test_kb_branch_that_is_named_is_merged_whatever_the_code_pins(ada, bob):
 
 @pytest.mark.parametrize("name", ["absent", "vmrag_keep", "vmrag_root"])
 @pytest.mark.sample(2)
-def test_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name):
+def test_missing_kb_branch_is_rejected_with_the_existing_ones(ada, name):
     error = ada.vmrag("pull", "--branch", name, "--json", code=3).error
     assert (error["code"], error["message"]) == (
         "BRANCH_NOT_FOUND",
@@ -228,7 +228,7 @@ def test_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name):
 # -- push: what moves there
 
 
-def test_branch_that_is_not_pushed_by_its_name_takes_its_kb_branch_along(ada, bob):
+def test_branch_with_another_remote_name_includes_its_kb_branch(ada, bob):
     ada.git("switch", "-q", "-c", "x")
     first = ada.write_document("x.md", "x")
     second = ada.write_document("x.md", "more of x")
@@ -239,7 +239,7 @@ def test_branch_that_is_not_pushed_by_its_name_takes_its_kb_branch_along(ada, bo
 
 
 @pytest.mark.parametrize("by", ["git push", "vmrag push"])
-def test_after_a_revert_the_remote_s_branch_goes_on(world, ada, bob, by):
+def test_remote_branch_continues_after_a_revert(world, ada, bob, by):
     bad = ada.write_document("bad.md", "bad")
     ada.push()
     revert(ada)
@@ -315,7 +315,7 @@ def test_rejected_push_hints_at_pull_and_force(world, ada, bob):
 # -- push --delete
 
 
-def test_deleted_branch_is_gone_for_all_and_what_it_held_is_kept(world, ada, bob):
+def test_deleted_branch_is_removed_and_its_revisions_are_kept(world, ada, bob):
     draft = topic(bob, "draft", "draft.md")
     ada.vmrag("fetch")
     result = bob.vmrag("push", "--delete", "draft")
@@ -336,7 +336,7 @@ def test_name_is_free_again_once_it_is_deleted(ada, bob):
     assert (moved["branch"], moved["old"]) == ("fix", None)
 
 
-def test_branch_is_deleted_where_git_does_not_carry_it_too(world, ada):
+def test_branch_is_also_deleted_on_remotes_without_git(world, ada):
     folder = world.top / "kbs"
     folder.mkdir()
     url = f"file://{folder}/handbook"

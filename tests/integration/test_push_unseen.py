@@ -34,7 +34,7 @@ WAYS = [typo, no_knowledge_base, cut, broken_interpreter]
 
 
 @pytest.mark.parametrize("damage", WAYS)
-def test_new_pins_that_cannot_be_looked_at_stop_the_push_and_the_way_out_works(world: World, damage):
+def test_unreadable_new_pins_stop_the_push_and_the_hint_works(world: World, damage):
     ada = world.ada
     ada.write_document("faq.md", "More.\n", message="more")
     damage(ada.top, ada.shared)
@@ -60,7 +60,7 @@ def test_without_a_new_pin_nothing_stops(world: World, damage):
         assert pushed.returncode == 0, pushed
 
 
-def test_push_says_that_the_pinned_revision_is_nowhere(world: World):
+def test_push_reports_a_pinned_revision_that_is_missing_everywhere(world: World):
     ada = world.ada
     nowhere = "f" * 40
     pin = (ada.top / ".dolt-version").read_text()
@@ -71,6 +71,6 @@ def test_push_says_that_the_pinned_revision_is_nowhere(world: World):
     assert nowhere in error.error["message"]
 
 
-def test_push_says_that_the_pin_cannot_be_read(world: World):
+def test_push_reports_an_unreadable_pin(world: World):
     world.ada.write(".dolt-version", "")
     assert world.ada.vmrag("push", "--json", code=None).error["code"] == "PIN_MALFORMED"

@@ -137,7 +137,7 @@ def test_knowledge_that_drifts_while_a_test_runs_is_an_error_with_its_hint(proje
     assert "knowledge.py" not in drifted.stdout.str()
 
 
-def test_golden_queries_are_tests_where_they_are_named(project, pytester):
+def test_golden_queries_are_tests_if_configured(project, pytester):
     project.write(
         ".vmrag/queries.yaml",
         "queries:\n"
@@ -167,7 +167,7 @@ def test_golden_queries_are_tests_where_they_are_named(project, pytester):
     broken.stdout.fnmatch_lines([".vmrag/queries.yaml, line 1: queries must be a list", "hint: *"])
 
 
-def test_collecting_asks_nothing_and_what_cannot_be_asked_stops_no_other_test(project, pytester):
+def test_collecting_runs_no_query_and_failures_stop_no_other_test(project, pytester):
     project.write(
         ".vmrag/queries.yaml",
         "queries:\n  - {query: certificates, first: handbook/deep/tls.txt}\n  - {query: install, expect: handbook/setup.md}\n",
@@ -190,7 +190,7 @@ def test_collecting_asks_nothing_and_what_cannot_be_asked_stops_no_other_test(pr
     lacking.stdout.fnmatch_lines(["This repository pins a knowledge base, but it is not on this machine*", "hint: *"])
 
 
-def test_file_that_is_mended_while_tests_run_passes_nothing_unasked(project, pytester):
+def test_file_repaired_during_the_run_passes_no_unasked_query(project, pytester):
     queries = "queries:\\n  - {query: certificates, first: handbook/deep/tls.txt}\\n"
     pytester.makeconftest(
         "from pathlib import Path\n\ndef pytest_collection_finish():\n"

@@ -54,7 +54,7 @@ def kb(project: Project) -> Iterator[KnowledgeBase]:
 # -- search
 
 
-def test_search_returns_what_the_command_finds(project, kb):
+def test_search_returns_the_results_of_the_command(project, kb):
     hits = project.ask("query", "certificates", "-k", "3")["results"]
     match = kb.search("certificates", k=3)
     assert [(row.rank, row.collection, row.doc_id, row.score) for row in match] == [

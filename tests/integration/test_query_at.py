@@ -104,7 +104,7 @@ def test_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing
     assert (place.stat().st_ino, {path.name: path.stat().st_mtime_ns for path in place.iterdir()}) == before
 
 
-def test_ref_whose_vectors_are_known_embeds_nothing(project, workspace):
+def test_ref_with_known_vectors_embeds_nothing(project, workspace):
     before = cached(project)
     answer_query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
     assert cached(project) == before

@@ -14,7 +14,7 @@ template, project = terminal.template, terminal.project
 
 
 @pytest.mark.parametrize("command", ["query", "verify"])
-def test_query_and_verify_look_again_if_a_document_is_stored_meanwhile(project, monkeypatch, command):
+def test_query_and_verify_retry_after_a_concurrent_write(project, monkeypatch, command):
     project.put("one.md", "A first text about walruses.")
     for path in (project.shared / "uncommitted").iterdir():
         if path.is_dir():

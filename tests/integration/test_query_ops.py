@@ -61,14 +61,14 @@ def test_at_a_ref_answers_as_on_that_branch_and_touches_nothing(project):
 
 
 @pytest.mark.parametrize("ref", ["feature", "HEAD~1", "first", "refs/heads/feature", "@{u}"])
-def test_at_takes_whatever_names_a_commit(project, ref):
+def test_at_accepts_any_name_of_a_commit(project, ref):
     if ref == "@{u}":
         project.git("branch", "-q", "--set-upstream-to", "feature")
     pinned = json.loads(project.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
     assert project.ask("query", "rest", "--at", ref)["kb"]["commit"] == pinned
 
 
-def test_at_a_ref_that_pins_nothing_or_nothing_that_is_here(project):
+def test_query_at_a_ref_without_a_usable_pin_fails(project):
     project.git("switch", "-q", "--orphan", "ancient")
     project.commit("ancient", **{"notes.data": "1"})
     error = project.vmrag("query", "x", "--at", "ancient", "--json", code=1).error
@@ -80,7 +80,7 @@ def test_at_a_ref_that_pins_nothing_or_nothing_that_is_here(project):
     assert project.vmrag("query", "x", "--at", "ancient", "--json", code=1).error["code"] == "PIN_MALFORMED"
 
 
-def test_uncommitted_documents_answer_here_and_not_at_the_branch_itself(project):
+def test_uncommitted_documents_answer_in_the_worktree_only(project):
     project.put("draft.md", "Zebras live here.")
     assert found(project, "zebras", "--mode", "keyword") == ["draft.md"]
     assert found(project, "zebras", "--mode", "keyword", "--at", "main") == []
@@ -147,7 +147,7 @@ def test_nothing_found_is_an_answer(project):
 @pytest.mark.parametrize(
     "text", ['"', "'; DROP TABLE chunks --", "NEAR(a b)", "*", "AND OR NOT", "日本語", "a\nb", "-x"]
 )
-def test_any_text_may_be_asked(project, text):
+def test_query_accepts_any_text(project, text):
     assert project.vmrag("query", "--json", "--", text).json["kb"]["in_sync"] is True
 
 
@@ -165,7 +165,7 @@ def test_empty_query_is_a_mistake_of_the_call(project, text):
     )
 
 
-def test_query_can_be_asked_from_anywhere(project, tmp_path):
+def test_query_works_from_any_directory(project, tmp_path):
     expected = project.answers()[0]
     for arguments in (("-C", "docs/deep"), ("-C", str(project.top))):
         assert found(project, *arguments, "install the program", "-k", "20") == [name[1] for name in expected]
@@ -178,7 +178,7 @@ def test_query_can_be_asked_from_anywhere(project, tmp_path):
 # -- diff, log, fingerprint ------------------------------------------------------------------------
 
 
-def test_diff_shows_what_is_not_committed_and_what_differs_between_places(project):
+def test_diff_shows_uncommitted_changes_and_differences_of_refs(project):
     assert project.vmrag("diff").out == "no documents changed\n"
     project.put("setup.md", "Other.")
     project.put("new.md", "New.", collection="notes")
@@ -207,7 +207,7 @@ def test_log_goes_back_to_the_beginning(project):
     assert "first  (3 documents added)" in project.vmrag("log").out
 
 
-def test_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project):
+def test_fingerprint_is_compared_with_a_hash_or_a_file(project):
     report = project.ask("fingerprint")
     (project.top / "hash.txt").write_text(project.vmrag("fingerprint").out)
     (project.top / "whole.json").write_text(json.dumps(report))

@@ -139,7 +139,7 @@ def run_commands(project: Project, prefix: tuple[str, ...], *lines: str) -> dict
 
 
 @pytest.mark.parametrize("way", ["mount", "rights", "limit"])
-def test_commands_answer_alike_where_nothing_can_be_written(project, way):
+def test_commands_answer_equally_in_a_read_only_repository(project, way):
     with unwritable(project, way) as prefix:
         answers = run_commands(project, prefix, *COMMANDS)
         assert not list(project.own.glob("tree/*")), "nothing was remembered"
@@ -149,7 +149,7 @@ def test_commands_answer_alike_where_nothing_can_be_written(project, way):
 
 
 @pytest.mark.parametrize("way", ["mount", "rights"])
-def test_tools_answer_alike_where_nothing_can_be_written(project, way, monkeypatch):
+def test_tools_answer_equally_in_a_read_only_repository(project, way, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(pytest.importorskip("tests").__path__[0] + "/.."))
     program = (sys.executable, "-c", TOOLS)
     with unwritable(project, way) as prefix:
@@ -178,7 +178,7 @@ def test_refused_write_names_a_folder_that_exists(project):
 
 
 @pytest.mark.parametrize("state", ["nothing set up", "no knowledge base here", "no index", "no working copy"])
-def test_query_answers_whatever_is_missing_in_a_read_only_repository(project, state):
+def test_query_answers_in_an_incomplete_read_only_repository(project, state):
     text = "otters"
     if state == "nothing set up":
         commit(project, "forget", **{".vmrag.yaml": None, ".dolt-version": None})
@@ -252,7 +252,7 @@ def test_query_answers_in_a_repository_with_a_long_path(tmp_path, monkeypatch, l
         assert f"mv {made.top} ~/" in pushed.err
 
 
-def test_init_names_the_reason_if_the_path_is_too_long_for_a_knowledge_base(tmp_path, monkeypatch):
+def test_init_reports_a_path_that_is_too_long(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     made = sources.sourced_project(deep_folder(tmp_path / "long", 520))
     assert (

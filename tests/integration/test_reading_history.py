@@ -74,7 +74,7 @@ def test_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(proje
     assert (ends.old, ends.new) == (pin_of(project, "v1"), side)
 
 
-def test_log_of_a_range_leaves_out_what_its_first_side_has(project):
+def test_log_of_a_range_excludes_its_first_side(project):
     merge = next(message for message in messages(project) if message.startswith("Merge"))
     assert messages(project, "side..main") == ["after", merge, "faq"]
     assert messages(project, "main..side") == []
@@ -105,7 +105,7 @@ def test_expression_of_gits_may_hold_dots(project):
         assert ranges.find_ends(ws, ["HEAD^{/fix a..b}"]).old == ws.require_stored_revision()
 
 
-def test_golden_queries_are_compared_over_a_range_too(project):
+def test_golden_queries_are_compared_over_a_range(project):
     project.write(".vmrag/queries.yaml", "queries:\n  - query: faq question\n    expect: [handbook/faq.md]\n")
     report = project.ask("diff", "--queries", "side...main")
     assert (report["old"], report["new"]) == (pin_of(project, "side"), pin_of(project, "main"))
@@ -115,7 +115,7 @@ def test_golden_queries_are_compared_over_a_range_too(project):
 # -- log -------------------------------------------------------------------------------------------
 
 
-def test_log_of_one_line_names_what_of_the_code_has_each_revision(project):
+def test_log_on_one_line_names_the_refs_of_each_revision(project):
     lines = project.vmrag("log", "--oneline").out.splitlines()
     after, merge = (project.git("rev-parse", "--short=10", name) for name in ("HEAD", "HEAD~1"))
     assert re.fullmatch(rf"[0-9a-v]{{7}} \(HEAD, main\) after  <- {after}", lines[0])
@@ -132,7 +132,7 @@ def test_branch_of_the_knowledge_base_that_code_does_not_pin_is_named(project):
     assert before["refs"] == ["HEAD", "main"]
 
 
-def test_graph_stands_beside_the_revisions(project):
+def test_graph_is_next_to_the_revisions(project):
     lines = project.vmrag("log", "--graph", "--oneline").out.splitlines()
     assert [re.split(r"[0-9a-v]{7}", line)[0].rstrip() for line in lines] == [
         "*",
@@ -163,7 +163,7 @@ def test_each_revision_is_shown_with_its_own_changes(project):
     assert project.ask("log", "-n", "1")["revisions"][0]["diff"] is None
 
 
-def test_log_says_that_there_is_more_unless_a_number_was_asked_for(project, monkeypatch):
+def test_log_reports_further_revisions_unless_limited(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.cli.log.USUAL", 2)
     result = project.vmrag("log", "--oneline")
     assert len(result.out.splitlines()) == 2

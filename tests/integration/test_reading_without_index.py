@@ -58,7 +58,7 @@ def indexes(project: Project) -> list[Path]:
     ]
 
 
-def test_rows_are_read_and_removed_without_an_index_and_without_what_builds_one(project, without_extra):
+def test_rows_are_read_and_removed_without_index_modules(project, without_extra):
     project.put("note.md", "A note about zebras.")
     project.forget_indexes()
     commands = (*READING, ("rm", "rest.md", "--collection", "handbook"), ("list",))
@@ -119,7 +119,7 @@ def test_commands_on_rows_do_not_wait_for_index_builds(project):
     assert "rest.md" not in project.texts()
 
 
-def test_list_counts_chunks_where_the_index_is_there(project):
+def test_list_counts_chunks_if_the_index_exists(project):
     project.put("note.md", "A note about zebras.")
     assert {row["chunks"] for row in project.ask("list")["documents"]} == {1}
     project.drop("rest.md")  # the index follows only on the next query
@@ -204,7 +204,7 @@ def test_chunks_embedded_before_a_kill_are_not_embedded_again(project, tmp_path)
     assert second == chunks - 3 * 256 + 1, "and the question"
 
 
-def test_documents_that_no_index_can_take_are_stored_committed_and_removed_all_the_same(project, monkeypatch):
+def test_unindexable_documents_are_stored_committed_and_removed(project, monkeypatch):
     monkeypatch.setattr(chunking, "MOST_CHUNKS", 3)
     project.write("long/endless.txt", "x" * 20_000)
     imported = project.vmrag("import", "long", "--collection", "handbook", "--base", "long", "--json").json

@@ -109,7 +109,7 @@ def test_working_is_the_workspace_with_its_uncommitted_documents(project: Projec
 
 
 @pytest.mark.hooks("on")
-def test_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
+def test_remote_branch_is_at_its_last_fetched_revision(world: World) -> None:
     bob = world.join("bob")
     bob.vmrag("status", code=None)
     bob.vmrag("clone", code=None)
@@ -177,7 +177,7 @@ def test_in_a_tool_the_kb_branch_goes_before_a_git_ref_which_a_warning_names(
         ("create_branch", {"name": "f", "from": "main"}),
     ],
 )
-def test_branch_starts_at_what_was_just_committed_and_git_has_not(
+def test_branch_starts_at_a_revision_not_yet_committed_in_git(
     project: Project, tool: str, arguments: dict[str, str]
 ) -> None:
     pinned = project.pinned
@@ -243,7 +243,7 @@ def test_command_line_takes_the_beginning_of_a_hash_of_the_knowledge_base(projec
 
 
 @pytest.mark.hooks("on")
-def test_remotes_branch_that_was_fetched_later_goes_before_what_gits_pins(world: World) -> None:
+def test_later_fetched_remote_branch_precedes_the_pin_in_git(world: World) -> None:
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("clone", code=None)
     old = bob.pinned

@@ -113,7 +113,7 @@ def test_earlier_clones_continue_with_the_rewritten_remote(project, bare):
     assert project.texts()["theirs.md"] == "From the other clone."
 
 
-def test_damaged_remote_is_replaced_by_what_it_held_when_it_was_last_fetched(project, bare):
+def test_damaged_remote_is_replaced_by_its_last_fetched_state(project, bare):
     revisions = pushed(project)
     before = heads(project)
     there(bare, "update-ref", DATA, "refs/heads/main")
@@ -153,7 +153,7 @@ def test_remote_of_newer_format_is_never_replaced(project, bare):
     assert there(bare, "rev-parse", DATA) == newer
 
 
-def test_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare):
+def test_damaged_remote_is_repaired_by_an_unrelated_clone(project, bare):
     never = project.record("never published", never="Never published.")
     project.git("reset", "-q", "--hard", "HEAD~1")
     project.vmrag("sync")
@@ -173,7 +173,7 @@ def test_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare):
     assert heads(other) == heads(project)
 
 
-def test_damaged_remote_is_left_alone_where_nothing_could_mend_it(project, bare):
+def test_damaged_remote_is_kept_if_nothing_can_repair_it(project, bare):
     project.push("--no-verify", "origin", "main")
     there(bare, "update-ref", DATA, "refs/heads/main")
     empty = terminal.new_project(bare.parent / "empty")
@@ -211,7 +211,7 @@ def test_pinned_revision_missing_on_remote_is_found_until_pushed(project, bare):
 
 
 @pytest.mark.parametrize("scope", [(), ("HEAD..HEAD",), ("HEAD~1..HEAD",)], ids=["alone", "nothing new", "no new pin"])
-def test_on_the_default_branch_what_its_last_commit_pins_is_looked_up_on_the_remote(project, bare, scope):
+def test_last_commit_of_the_default_branch_is_checked_on_the_remote(project, bare, scope):
     project.vmrag("push")
     project.record("more", more="More.")
     project.commit("code alone", code="x")
@@ -237,7 +237,7 @@ def test_init_in_a_clone_fetches_instead_of_starting_another_one(project, bare):
     assert other.answers() == project.answers()
 
 
-def test_init_on_a_branch_from_before_the_pin_fetches_what_other_branches_pin(project, bare):
+def test_init_on_an_older_branch_fetches_revisions_pinned_elsewhere(project, bare):
     project.push("origin", "main")
     other = cloned(bare, "other")
     other.git("switch", "-q", "--orphan", "empty")
@@ -251,7 +251,7 @@ def test_init_on_a_branch_from_before_the_pin_fetches_what_other_branches_pin(pr
     other.push("origin", "empty")
 
 
-def test_init_starts_another_one_where_that_is_asked_for(project, bare):
+def test_init_starts_another_knowledge_base_on_request(project, bare):
     project.push("--no-verify", "origin", "main")
     other = cloned(bare, "other")
     other.git("switch", "-q", "--orphan", "empty")
@@ -262,7 +262,7 @@ def test_init_starts_another_one_where_that_is_asked_for(project, bare):
 
 
 @pytest.mark.hooks("on")
-def test_clone_with_our_template_says_what_it_pins(project, bare):
+def test_clone_with_the_template_prints_its_pin(project, bare):
     project.push("origin", "main")
     project.vmrag("init", "--knowledge-base", "--no-sources", "--template", "../template")
     result = subprocess.run(
@@ -337,7 +337,7 @@ def test_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
 
 
 @pytest.mark.hooks("on")
-def test_sync_in_the_background_asks_by_no_dialog(project, bare):
+def test_background_sync_shows_no_dialog(project, bare):
     project.push("origin", "main")
     other = cloned(bare, "other")
     other.vmrag("install")

@@ -90,7 +90,7 @@ def once(act: Callable[[], object]) -> Callable[[], None]:
     return lambda: remaining.pop()() and None if remaining else None
 
 
-def test_branch_that_moved_meanwhile_is_looked_at_again_and_repaired_where_it_is(host):
+def test_concurrently_moved_branch_is_checked_and_repaired_again(host):
     landed = dropping.squash(host.world.ada)
     moved: list[str] = []
     run = host.repair(landed, once(lambda: moved.append(host.move())))
@@ -286,7 +286,7 @@ def test_knowledge_that_a_pull_request_hid_in_its_history_stays_out(host):
     assert hidden != ada.git("rev-parse", "main:.dolt-version")
 
 
-def test_side_that_took_back_what_the_branch_pins_takes_nothing_from_it(host):
+def test_side_that_reverted_the_pin_removes_nothing(host):
     """The merge kept `main`'s pin; to take the other side in, as git would, drops that."""
     ada = host.world.ada
     ada.git("switch", "-q", "-c", "back", "main")

@@ -154,7 +154,7 @@ MOVES: dict[str, Callable[[Project], object]] = {
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 @pytest.mark.sample(3)
-def test_uncommitted_documents_go_along_however_the_pin_moves(edited, tmp_path, move):
+def test_uncommitted_documents_follow_each_move_of_the_pin(edited, tmp_path, move):
     before = edited.pinned
     move(edited)
     assert edited.pinned != before
@@ -165,7 +165,7 @@ def test_uncommitted_documents_go_along_however_the_pin_moves(edited, tmp_path, 
 
 @pytest.mark.parametrize("command", [("pull", "-q", "--ff-only", ".", "main"), ("merge", "-q", "--ff-only", "main")])
 @pytest.mark.hooks("on")
-def test_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_path, command):
+def test_fast_forward_reports_followed_documents_in_one_line(project, tmp_path, command):
     silently(project, "switch", "-q", "-c", "behind", "first")
     project.put("draft.md", "A draft.")
     said = project.run(*command).stderr
@@ -176,7 +176,7 @@ def test_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_pat
 
 
 @pytest.mark.hooks("on")
-def test_rebase_of_code_over_other_knowledge_takes_them_along_at_its_end(project, tmp_path):
+def test_rebase_over_other_knowledge_moves_documents_at_its_end(project, tmp_path):
     silently(project, "switch", "-q", "-c", "side", "first")
     project.put("draft.md", "A draft.")
     for name in ("a.py", "b.py"):
@@ -190,14 +190,14 @@ def test_rebase_of_code_over_other_knowledge_takes_them_along_at_its_end(project
     went_along(project, tmp_path, branch="side", draft="A draft.")
 
 
-def test_aborted_rebase_leaves_them_where_they_were(edited, tmp_path):
+def test_aborted_rebase_keeps_documents_in_place(edited, tmp_path):
     edited.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "feature")
     edited.vmrag("list")
     edited.git("rebase", "--abort")
     went_along(edited, tmp_path, **EDITS)
 
 
-def test_going_there_and_back_returns_to_the_same_documents(edited, tmp_path):
+def test_switching_there_and_back_restores_the_documents(edited, tmp_path):
     edited.drop("rest.md")
     before, result = texts(edited, WorkingSet("main")), edited.git("rev-parse", "HEAD")
     for _ in range(2):
@@ -437,7 +437,7 @@ def test_replay_loses_no_change_in_random_histories_that_return(tmp_path, part):
 # -- what moves along ------------------------------------------------------------------------------
 
 
-def test_removals_go_along(project, tmp_path):
+def test_removals_follow_the_pin(project, tmp_path):
     project.drop("rest.md")
     project.drop("deep/tls.txt")
     silently(project, "reset", "-q", "--hard", "first")
@@ -446,7 +446,7 @@ def test_removals_go_along(project, tmp_path):
     whole(project, tmp_path)
 
 
-def test_new_collection_goes_along_with_its_documents(project, tmp_path):
+def test_new_collection_follows_with_its_documents(project, tmp_path):
     project.put("one.md", "One.", collection="notes")
     project.put("two.md", "Two.", collection="notes")
     silently(project, "reset", "-q", "--hard", "feature")
@@ -479,7 +479,7 @@ def settings_of(project: Project, at: str | WorkingSet):
         return {collection.name: collection for collection in workspace.engine.list_collections(at)}
 
 
-def test_changed_settings_of_a_collection_go_along(project, tmp_path):
+def test_changed_collection_settings_follow_the_pin(project, tmp_path):
     change_settings(project, metadata='{"team":"docs"}')
     silently(project, "reset", "-q", "--hard", "feature")
     project.vmrag("list")
@@ -495,7 +495,7 @@ def remove_collection(project: Project) -> None:
         workspace.engine.write("main", Write(remove_collections=["handbook"]), expected=target.revision)
 
 
-def test_removed_collection_goes_along_where_nobody_changed_it(project, tmp_path):
+def test_removed_collection_follows_if_unchanged_elsewhere(project, tmp_path):
     project.put("one.md", "One.", collection="notes")
     project.record("notes")
     silently(project, "branch", "-f", "feature", "HEAD")
@@ -582,7 +582,7 @@ CONFLICTS = (edit_edit, delete_edit, edit_delete, both_added, different_settings
 
 @pytest.mark.parametrize("make", CONFLICTS, ids=lambda function: function.__name__)
 @pytest.mark.sample(3)
-def test_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_documents_are(project, tmp_path, make):
+def test_conflict_leaves_a_clean_branch_and_names_the_stash(project, tmp_path, make):
     if make is not removed_under_edits:
         project.put("draft.md", "A draft.")
     make(project)
@@ -633,7 +633,7 @@ def test_first_command_prints_once_where_stashed_documents_are(project, command)
 
 
 @pytest.mark.parametrize("command", [("sync",), ("add", "-", "--collection", "handbook", "--id", "new.md")])
-def test_for_a_program_it_stands_beside_the_json(project, command):
+def test_json_output_has_the_message_on_stderr(project, command):
     edit_edit(project)
     silently(project, "reset", "-q", "--hard", "feature")
     result = project.vmrag(*command, "--json", stdin="New.")
@@ -663,7 +663,7 @@ def test_branch_that_is_ahead_of_its_pin_is_named_once(project, command, lost):
 
 
 @pytest.mark.hooks("on")
-def test_hook_of_git_says_it_in_its_one_line(project):
+def test_git_hook_prints_the_message_in_one_line(project):
     edit_edit(project)
     said = project.run("switch", "-q", "-C", "main", "feature").stderr.splitlines()
     assert len(said) == 1
@@ -695,7 +695,7 @@ def test_stashed_documents_survive_gc(project):
     assert aside(project) == {"vmrag/wip/main": held}
 
 
-def test_name_that_is_too_long_for_the_engine_is_set_aside_under_another(project):
+def test_overlong_name_is_stashed_under_another(project):
     long = "x" * 200
     silently(project, "switch", "-q", "-c", long)
     edit_edit(project)
@@ -828,7 +828,7 @@ def test_these_are_all_the_steps_of_a_conflict(project):
 
 @pytest.mark.parametrize("number", range(2, ALONG + 1, 3))
 @pytest.mark.sample(2)
-def test_killed_and_gone_back_the_documents_are_where_they_were(edited, tmp_path, number):
+def test_killed_and_reverted_move_keeps_the_documents(edited, tmp_path, number):
     result = edited.git("rev-parse", "HEAD")
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
@@ -837,7 +837,7 @@ def test_killed_and_gone_back_the_documents_are_where_they_were(edited, tmp_path
 
 
 @pytest.mark.parametrize("number", [7, 11])
-def test_killed_replay_of_a_branch_that_is_deleted_is_finished_by_whoever_comes(edited, number):
+def test_killed_replay_of_a_deleted_branch_is_finished_later(edited, number):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
     silently(edited, "switch", "-q", "feature")

@@ -59,7 +59,7 @@ def asked(project: Project, base: str, head: str, text: str = QUERIES, *, before
 # -- which places
 
 
-def test_it_is_what_the_head_brings_since_it_left_the_base(project):
+def test_report_lists_changes_of_the_head_since_the_merge_base(project):
     result = report(project, "main", "feature")
     assert changes(project, "main", "feature") == {
         "handbook/deep/tls.txt": "removed",
@@ -95,7 +95,7 @@ def test_same_place_twice_changes_nothing(project):
     assert "HEAD changes no knowledge." in project.vmrag("report", "main").out
 
 
-def test_revisions_and_branches_of_the_knowledge_base_are_places_too(project):
+def test_report_accepts_revisions_and_kb_branches(project):
     first, now = (project.ask("log", ref)["revisions"][0]["revision"] for ref in ("first", "main"))
     result = report(project, first, now[:12])
     assert [document["doc_id"] for document in result["documents"]] == ["faq.md"]
@@ -144,7 +144,7 @@ def test_side_without_a_pin_has_no_documents(project):
         ("apart", "INVALID_PARAMETER", "vmrag diff main apart"),
     ],
 )
-def test_place_that_cannot_be_compared_is_an_error_that_says_why(project, name: str, code: str, hint: str):
+def test_incomparable_ref_is_an_error_with_the_reason(project, name: str, code: str, hint: str):
     pin = json.loads((project.top / ".dolt-version").read_text())
     project.git("switch", "-q", "-c", "elsewhere")
     project.commit("elsewhere", pin=json.dumps(pin | {"dolt_commit": "0" * len(pin["dolt_commit"])}, indent=2) + "\n")
@@ -155,7 +155,7 @@ def test_place_that_cannot_be_compared_is_an_error_that_says_why(project, name: 
     assert hint in error["hint"]
 
 
-def test_clone_that_ends_too_early_cannot_say_where_they_parted(project):
+def test_shallow_clone_cannot_find_the_merge_base(project):
     tips = project.git("rev-parse", "main", "feature")
     (project.top / ".git" / "shallow").write_text(f"{tips}\n")
     error = project.vmrag("report", "main", "feature", "--json", code=None).error
@@ -236,7 +236,7 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
 # -- golden queries
 
 
-def test_answers_that_change_stand_side_by_side(project):
+def test_changed_answers_are_shown_side_by_side(project):
     queries = report(project, *asked(project, "first", "feature"))["queries"]
     assert (queries["total"], queries["not_compared"]) == (1, "")
     [query] = queries["changed"]
@@ -269,7 +269,7 @@ def test_markdown_is_printed_and_a_redirect_gets_all_of_it(project):
     assert "<details>" in written
 
 
-def test_report_counts_what_is_missed_as_check_does(project):
+def test_report_counts_missed_queries_like_check(project):
     project.git("switch", "-q", "feature")
     project.vmrag("sync")
     texts = ["rest and sleep", "install the program", "sleep"]
@@ -356,7 +356,7 @@ def test_queries_that_one_end_has_alone_are_named_and_compared_with_nothing(proj
     assert "| removed | TLS |" in project.vmrag("report", *ends, "--markdown", "-").out
 
 
-def test_of_a_file_that_is_removed_all_queries_are_and_of_a_broken_one_nobody_knows(project):
+def test_removed_queries_are_listed_and_broken_files_are_unknown(project):
     queries = f"{QUERIES}  - query: sleep\n"
     project.commit("queries", **{".vmrag/queries.yaml": queries})
     project.git("rm", "-q", ".vmrag/queries.yaml")
@@ -376,7 +376,7 @@ def test_without_golden_queries_no_index_is_made(project):
     assert not [path for path in (project.shared / "views").glob("*") if path.is_dir()]
 
 
-def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
+def test_equal_knowledge_is_queried_only_with_other_ranking(project):
     project.commit("queries", **{".vmrag/queries.yaml": QUERIES})
     project.commit("code", **{"main.py": "print()\n"})
     project.forget_indexes()

@@ -139,7 +139,7 @@ def renamed(write: Write, doc_id: str) -> Write:
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.sample(1)  # test_threeway.py has both sides of each
-def test_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
+def test_side_is_accepted_completely_for_any_conflict(project, side):
     base = [msgspec.structs.replace(BASE, doc_id=kind) for kind in KINDS]
     origin = revision(project, project.pinned, put(*base))
     left_side, right_side = (
@@ -361,7 +361,7 @@ def test_wrong_decision_decides_nothing(waiting):
         assert (waiting.own / "merge.json").read_bytes() == before, what
 
 
-def test_without_a_merge_there_is_nothing_to_resolve(project):
+def test_resolve_without_a_merge_has_nothing_to_do(project):
     for arguments in ([], ["--ours"], ["--list"], ["handbook/rest.md", "--theirs"]):
         assert refused(project, "resolve", *arguments)["code"] == "MERGE_CONFLICT"
 
@@ -480,7 +480,7 @@ def expected(project: Project, base: str, ours: str, theirs: str, **decided: str
     [*((command, "by hand") for command in GIT), ("revert", "ours")],
 )
 @pytest.mark.sample(2)
-def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tmp_path, command, decision):
+def test_git_conflict_in_the_pin_is_resolved_and_its_command_continues(parted, tmp_path, command, decision):
     begin, following, ours, theirs = GIT[command]
     begin(parted)
     left_side, right_side = pinned_by(parted, ours), pinned_by(parted, theirs)
@@ -524,7 +524,7 @@ SAID = {
 @pytest.mark.parametrize("command", [command for command in GIT if command != "checkout -m"])
 @pytest.mark.sample(3)
 @pytest.mark.hooks("on")
-def test_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path, command):
+def test_conflict_closed_by_git_add_is_still_open(parted, tmp_path, command):
     """Users commonly type `git add --all`.
 
     The pin is ours then, and their documents are not lost: status reports them, and resolve finds
@@ -660,7 +660,7 @@ def test_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body
     whole(parted, tmp_path)
 
 
-def test_without_the_driver_git_leaves_markers_and_resolve_merges_all_the_same(parted, tmp_path):
+def test_markers_left_without_the_driver_are_merged_by_resolve(parted, tmp_path):
     parted.git("-c", "merge.vmrag.driver=false", "merge", "topic", check=False)
     assert any("vmrag resolve" in reason for reason in parted.status()["reasons"])
     parted.vmrag("resolve", "--theirs")
@@ -672,7 +672,7 @@ def test_without_the_driver_git_leaves_markers_and_resolve_merges_all_the_same(p
     whole(parted, tmp_path)
 
 
-def test_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
+def test_side_with_an_unreadable_or_missing_pin_is_named(parted):
     for name, pin in (("strange", "no pin\n"), ("dangling", pinning(parted, "0" * 40))):
         parted.git("switch", "-q", "-c", name, "fork", env=OFF)
         parted.write(".dolt-version", pin)
@@ -718,7 +718,7 @@ def test_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project)
     assert info(project, project.pinned).parents == (left_side, right_side)
 
 
-def test_merge_of_ours_stays_open_while_git_merges_and_its_second_parent_is_not_lost(parted, tmp_path):
+def test_vmrag_merge_stays_open_during_a_git_merge(parted, tmp_path):
     ours = parted.pinned
     third = revision(parted, pinned_by(parted, "fork"), put(document("third")))
     parted.vmrag("merge", third, "--no-commit")
@@ -740,7 +740,7 @@ def test_merge_of_ours_stays_open_while_git_merges_and_its_second_parent_is_not_
     whole(parted, tmp_path)
 
 
-def test_decisions_about_gits_conflict_do_not_touch_a_merge_of_ours_and_go_with_it(parted):
+def test_decisions_about_a_git_conflict_keep_an_open_vmrag_merge(parted):
     more = revision(parted, pinned_by(parted, "theirs"), put(document("only-ours", "theirs")))
     parted.git("switch", "-q", "topic", env=OFF)
     parted.commit("more", pin=pinning(parted, more))

@@ -113,7 +113,7 @@ def test_only_hunks_are_in_conflict_and_the_rest_is_merged(two_hunks):
     ],
 )
 @pytest.mark.sample(3)
-def test_each_hunk_is_decided_and_what_one_side_edited_stays(two_hunks, arguments, second, fourth):
+def test_each_hunk_is_decided_and_clean_edits_stay(two_hunks, arguments, second, fourth):
     two_hunks.vmrag("resolve", *arguments)
     two_hunks.git("commit", "-q", "--no-edit")
     expected = edited(p1="1 ours", p2=second, p4=fourth, p5="5 theirs")
@@ -212,7 +212,7 @@ def test_resolve_from_worktree_rejects_documents_without_file(two_hunks):
     assert "--file FILE" in error["hint"]
 
 
-def test_strangers_source_outside_of_the_work_tree_is_never_read(project, tmp_path):
+def test_untrusted_source_outside_of_the_worktree_is_never_read(project, tmp_path):
     secret = tmp_path / "secret.md"
     secret.write_text("secret")
     both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
@@ -237,7 +237,7 @@ def test_merge_tool_gets_three_versions_and_makes_the_text(two_hunks, tmp_path):
     assert sorted(path.read_text() for path in seen.iterdir()) == sorted((PAGE, ours, theirs))
 
 
-def test_merge_tool_that_fails_or_is_not_there_decides_nothing(two_hunks):
+def test_failing_or_missing_merge_tool_decides_nothing(two_hunks):
     two_hunks.git("config", "mergetool.mine.cmd", "exit 1")
     two_hunks.git("config", "mergetool.mine.trustExitCode", "true")
     for tool in ("mine", "no-such-tool"):

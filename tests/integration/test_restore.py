@@ -50,7 +50,7 @@ def changed(project: Project) -> dict[str, str]:
 # -- restore ---------------------------------------------------------------------------------------
 
 
-def test_changed_document_is_as_it_was_committed_and_the_given_up_text_comes_back(project):
+def test_restored_document_equals_the_commit_and_the_edit_is_recoverable(project):
     changed(project)
     said = project.vmrag("restore", "handbook/rest.md").out
     assert texts(project)["handbook/rest.md"] == REST
@@ -60,7 +60,7 @@ def test_changed_document_is_as_it_was_committed_and_the_given_up_text_comes_bac
     assert texts(project)["handbook/rest.md"] == "Changed."
 
 
-def test_removed_document_comes_back_and_an_added_one_goes(project):
+def test_removed_document_is_restored_and_an_added_one_removed(project):
     changed(project)
     assert "never committed" not in project.vmrag("restore", "faq.md").out
     assert texts(project)["handbook/faq.md"] == "A frequent question."
@@ -91,7 +91,7 @@ def test_everything_is_given_up_only_when_that_is_confirmed(project):
     assert texts(project) == now | {"handbook/faq.md": "A frequent question."}
 
 
-def test_nothing_to_give_up_asks_nothing(project):
+def test_restore_without_changes_asks_nothing(project):
     assert project.vmrag("restore", ".").out == f"Nothing differs from {project.pinned[:7]}.\n"
     assert project.vmrag("restore", "handbook/faq.md").out == f"Nothing differs from {project.pinned[:7]}.\n"
 
@@ -206,7 +206,7 @@ def test_rm_of_several_documents_requires_confirmation(project, names, gone):
     assert set(before) - set(texts(project)) == {f"handbook/{doc_id}" for doc_id in gone}
 
 
-def test_removed_collection_is_gone_and_comes_back_as_a_whole(project):
+def test_removed_collection_is_restored_as_a_whole(project):
     project.put("new.md", "Never committed.")
     before = texts(project)
     said = project.vmrag("rm", "handbook", "--yes").out

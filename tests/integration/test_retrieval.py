@@ -451,7 +451,7 @@ def filtered(kb: Knowledge):
         ({"no such key": 1}, []),
     ],
 )
-def test_filters_on_metadata_mean_what_chroma_means(filtered, mode, where, expected):
+def test_metadata_filters_match_those_of_chroma(filtered, mode, where, expected):
     assert filtered(where, mode=mode) == expected
 
 
@@ -466,7 +466,7 @@ def test_filters_on_metadata_mean_what_chroma_means(filtered, mode, where, expec
         ({"$or": [{"$contains": "RED"}, {"$contains": "BARE"}]}, ["bare", "red"]),
     ],
 )
-def test_filters_on_text_mean_what_chroma_means(filtered, mode, text, expected):
+def test_text_filters_match_those_of_chroma(filtered, mode, text, expected):
     assert filtered(text=text, mode=mode) == expected
 
 
@@ -500,7 +500,7 @@ def test_filters_on_a_chunks_place_and_text_mean_that_chunk(kb):
     assert found(where_document={"$not_contains": "owl30"}) == [*others, ("short", 0)]
 
 
-def test_filter_finds_what_would_not_be_among_the_best_without_it(kb):
+def test_filter_finds_documents_outside_of_the_best(kb):
     many = [doc(f"d{n:04}", "owl owl owl") for n in range(400)]
     path = kb.index(
         kb.commit(*many, doc("far", "the fox saw an owl once", metadata={"team": "red"}), collections=[collection()])
@@ -519,7 +519,7 @@ def test_empty_collection_answers_nothing(kb, mode):
     assert kb.search(path, "owl", mode=mode, where={"a": 1}) == []
 
 
-def test_collection_whose_documents_are_all_gone_answers_nothing(kb):
+def test_collection_without_documents_answers_nothing(kb):
     first = kb.commit(doc("a", "owl"), collections=[collection()])
     kb.index(first)
     path = kb.copied(first, "emptied")
@@ -530,7 +530,7 @@ def test_collection_whose_documents_are_all_gone_answers_nothing(kb):
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_more_results_than_there_are_gives_all(kb, mode):
+def test_large_limit_returns_all_results(kb, mode):
     path = kb.index(kb.commit(doc("a", "owl"), doc("b", "owl too"), collections=[collection()])).path
     assert len(kb.search(path, "owl", k=1000, mode=mode)) == 2
 
@@ -538,7 +538,7 @@ def test_more_results_than_there_are_gives_all(kb, mode):
 @pytest.mark.parametrize(
     "text", ["", "  \n", "?!… --", '"', "__", "'); DROP TABLE x; --", "owl\0", "NEAR(a b)", "a* OR b", "🦉"]
 )
-def test_any_text_can_be_asked(kb, text):
+def test_search_accepts_any_text(kb, text):
     path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
     for mode in Mode:
         assert kb.search(path, text, mode=mode) == kb.search(path, text, mode=mode)
@@ -551,7 +551,7 @@ def test_query_of_stop_words_only_looks_for_them(kb):
     assert [hit.doc_id for hit in kb.search(path, "what is the owl", mode=Mode.KEYWORD)] == ["b"]
 
 
-def test_text_as_long_as_a_document_can_be_asked(kb):
+def test_search_accepts_a_text_as_long_as_a_document(kb):
     path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
     text = " ".join(f"word{number}" for number in range(5_000)) + " owl"
     assert [hit.doc_id for hit in kb.search(path, text)] == ["a"]

@@ -29,7 +29,7 @@ def add(project, metadata, code):
 # -- status
 
 
-def test_manifest_damaged_at_its_size_is_drift_and_the_hint_mends_it(project):
+def test_damaged_manifest_of_equal_size_is_drift_that_the_hint_repairs(project):
     [segment] = indexes.segments_of(Path(project.ask("status")["index"]["path"]))
     manifest = segment / "manifest.sqlite"
     with contextlib.closing(sqlite3.connect(manifest)) as connection:
@@ -46,7 +46,7 @@ def test_manifest_damaged_at_its_size_is_drift_and_the_hint_mends_it(project):
     assert project.ask("status")["index"]["documents"] == 4
 
 
-def test_clone_without_a_knowledge_base_shows_what_it_pins(project):
+def test_clone_without_a_knowledge_base_shows_its_pin(project):
     shutil.rmtree(project.shared / "kb")
     report = project.ask("status", code=1)
     assert report["state"] == "not_initialized"
@@ -65,7 +65,7 @@ def test_clone_without_a_knowledge_base_shows_what_it_pins(project):
     ("failure", "code", "name"),
     [("raise ZeroDivisionError('x')", 4, "INTERNAL_ERROR"), ("raise KeyboardInterrupt", 130, "INTERRUPTED")],
 )
-def test_bugs_and_interruptions_are_json_for_programs_too(project, failure, code, name):
+def test_bugs_and_interruptions_are_reported_as_json(project, failure, code, name):
     body = f"from vmrag_link.ops import listing\ndef broken(*_): {failure}\nlisting.list_documents = broken"
     result = driven(project, body, "list", "--json")
     assert result.code == code
@@ -75,7 +75,7 @@ def test_bugs_and_interruptions_are_json_for_programs_too(project, failure, code
     assert error["hint"]
 
 
-def test_common_options_are_taken_before_the_command_too(project):
+def test_common_options_are_accepted_before_the_command(project):
     assert project.vmrag("-q", "status").out == ""
     assert project.vmrag("--json", "status").json["in_sync"]
     assert project.vmrag("-v", "status").out == project.vmrag("status", "-v").out

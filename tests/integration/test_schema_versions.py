@@ -110,7 +110,7 @@ def test_table_s_columns_are_the_fields_of_its_records() -> None:
         )
 
 
-def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine: DoltliteEngine) -> None:
+def test_reading_and_compatible_writes_upgrade_nothing(engine: DoltliteEngine) -> None:
     before = file(engine)
     result = DoltliteEngine.open(engine.folder)
     assert [collection.import_base for collection in result.list_collections(head(result, "main"))] == ["", ""]
@@ -291,7 +291,7 @@ def expected(base: State, ours: State, theirs: State) -> dict[str, str] | set[st
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(states, states, states, st.booleans())
-def test_merge_of_any_versions_is_what_sets_say(
+def test_merge_of_any_versions_matches_set_operations(
     engine: DoltliteEngine, base: State, ours: State, theirs: State, joins: bool
 ) -> None:
     at_base = revision(engine, base, head(engine, "main"))
@@ -328,7 +328,7 @@ def test_merge_of_any_versions_is_what_sets_say(
     assert engine.find_refusal(outcome.revision or at_ours) is None
 
 
-def test_uncommitted_rows_of_two_branches_are_compared_whatever_their_versions(engine: DoltliteEngine) -> None:
+def test_uncommitted_rows_of_two_branches_are_compared_across_versions(engine: DoltliteEngine) -> None:
     base = head(engine, "main")
     for name in ("new", "newer"):
         engine.create_branch(name, base)
@@ -439,9 +439,7 @@ def _with_metadata(row: Entry) -> Entry:
 # -- outdated programs, and foreign rows
 
 
-def test_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_the_others(
-    engine: DoltliteEngine, tmp_path: Path
-) -> None:
+def test_older_program_rejects_only_newer_revisions(engine: DoltliteEngine, tmp_path: Path) -> None:
     old = head(engine, "main")
     engine.create_branch("new", old)
     new = write(engine, "new", put_projects=[project()])

@@ -147,7 +147,7 @@ def test_change_of_another_collection_reorders_nothing(kb):
         assert [hit for hit in ours[1] if hit in set(ours[0])] == shared
 
 
-def test_revision_adds_what_changed_and_the_way_back_adds_nothing(kb):
+def test_revision_adds_only_changes_and_the_way_back_adds_nothing(kb):
     first = kb.commit(
         *[doc(f"d{number}", "text " * 50 + str(number)) for number in range(300)], collections=[collection()]
     )
@@ -263,7 +263,7 @@ def test_nothing_is_removed_between_a_segment_and_its_view(kb):
     assert kb.index(revision).how == "fresh"
 
 
-def test_two_processes_that_build_the_same_revision_leave_one_view_and_what_it_counts(kb):
+def test_concurrent_builds_of_a_revision_leave_one_view(kb):
     revision = kb.commit(*[doc(f"d{number}") for number in range(40)], collections=[collection()])
     body = f"kb = Knowledge(Path({str(kb.folder)!r}))\nsys.stdin.readline()\nprint(kb.index({revision!r}).how, flush=True)\n"
     builders = [child(body), child(body)]
@@ -282,7 +282,7 @@ def test_two_processes_that_build_the_same_revision_leave_one_view_and_what_it_c
 # -- upkeep ----------------------------------------------------------------------------------------
 
 
-def test_rewriting_keeps_every_view_s_answers_and_frees_what_is_there_twice(kb, monkeypatch):
+def test_rewriting_keeps_all_answers_and_frees_duplicates(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     answers = {revision: kb.answers(kb.views.view_path(revision), QUERIES) for revision in revisions}
@@ -398,7 +398,7 @@ def test_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
 # -- how much stays --------------------------------------------------------------------------------
 
 
-def test_views_that_nobody_is_bound_to_stay_as_long_as_their_segments_take_little(kb):
+def test_unbound_views_with_small_segments_stay(kb):
     revisions = []
     for number in range(4):
         revisions.append(

@@ -141,7 +141,7 @@ def test_only_a_full_hash_names_a_commit(repo, monkeypatch, name):
     assert error.hint.startswith("unset VMRAG_SETTINGS_FROM")
 
 
-def test_commit_that_is_not_here_is_an_error_and_the_heads_file_never_takes_its_place(repo, monkeypatch):
+def test_missing_settings_commit_is_an_error(repo, monkeypatch):
     commit(repo, BASE)
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", "0123456789" * 4)
     error = refused(repo)
@@ -175,7 +175,7 @@ def test_trust_is_rejected_if_settings_come_from_a_commit(repo, monkeypatch):
     ws.close()
 
 
-def test_no_service_is_permitted_where_the_environment_says_none(repo, monkeypatch):
+def test_environment_can_forbid_all_services(repo, monkeypatch):
     places = plumbing.locate_work_tree(repo.top)
     agreements.add_service(places, "openai")
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, BASE))

@@ -113,7 +113,7 @@ def test_path_in_several_collections_has_the_name_of_the_collection(project):
         assert project.vmrag("show", name).out == CONFIG
 
 
-def test_stored_name_that_is_a_path_too_has_two_slashes(project):
+def test_stored_name_that_is_also_a_path_has_two_slashes(project):
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.put("a.py", "the stored timeout\n", collection="src")
     project.vmrag("commit", "-m", "src")

@@ -89,7 +89,7 @@ def test_operation_of_an_openapi_description_is_found_with_its_path(project):
     assert (hit["doc_id"], hit["file_line"], hit["header_path"]) == ("docs/api.yaml", 17, "paths > /drain > post")
 
 
-def test_notebook_with_large_pictures_is_a_document_until_its_text_is_too_long(project):
+def test_notebook_with_large_pictures_is_a_document_up_to_the_limit(project):
     project.write(".vmrag.yaml", (project.top / ".vmrag.yaml").read_text() + "sources_max_bytes: 2000\n")
     cell = {"cell_type": "code", "source": "numbat()", "outputs": [{"data": {"image/png": "iVBO" * 50_000}}]}
     project.write("docs/plot.ipynb", json.dumps({"cells": [cell]}))
@@ -114,7 +114,7 @@ def test_page_is_found_by_the_title_in_its_front_matter(project):
     assert "Wombat" not in hits[0]["text"]
 
 
-def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(project):
+def test_front_matter_with_names_of_code_fields_stays_front_matter(project):
     odd = "---\nlast_line: 3\nsymbol: Odd\n---\n# Odd\n\nA pangolin sleeps.\n"
     commit(project, "odd", **{"docs/odd.md": odd})
     hit = project.ask("query", "pangolin")["results"][0]
@@ -158,7 +158,7 @@ def test_file_is_sent_to_no_language_model(stocked, chat):
 # -- places
 
 
-def test_place_in_a_commit_is_named_as_git_names_it_with_the_line_there(project):
+def test_place_in_a_commit_uses_the_notation_of_git_with_the_line(project):
     before = project.git("rev-parse", "--short=7", "HEAD")
     change(project, "docs/deploy.md", "---\n# Dep", "author: me\n---\n\n\n# Dep")
     commit(project, "move it down")
@@ -169,7 +169,7 @@ def test_place_in_a_commit_is_named_as_git_names_it_with_the_line_there(project)
     assert "1. docs/deploy.md:9  Deploying\n" in project.vmrag("query", "rollback script", "-k", "1").out
 
 
-def test_place_in_a_commit_is_there_though_the_file_is_gone(project):
+def test_place_in_a_commit_exists_after_removal_of_the_file(project):
     commit(project, "away", **{"docs/deploy.md": None, "src/keys.py": None})
     deploy, keys = (
         project.ask("query", text, "-k", "1", "--at", "HEAD~1")["results"][0] for text in ("rollback script", "zebra")
@@ -185,7 +185,7 @@ def test_place_in_a_commit_is_there_though_the_file_is_gone(project):
 # -- code
 
 
-def test_code_is_shown_as_it_stands(project):
+def test_code_is_shown_with_its_current_text(project):
     shown = project.vmrag("query", "zebra", "-k", "1", "--collection", "code", "--mode", "keyword").out
     assert "\n       def rotate(self, days):\n           if days:\n               return 'zebra'\n" in shown
 
@@ -261,7 +261,7 @@ def test_fingerprint_names_the_commit_of_the_files(project, stocked):
 
 
 @pytest.mark.parametrize("kind", ["project", "stocked"])
-def test_index_of_files_is_verified_too(request, kind):
+def test_index_of_files_is_verified(request, kind):
     made = request.getfixturevalue(kind)
     change(made, "docs/page.md", "two", "TWO")
     stored = 1 if kind == "stocked" else 0
@@ -271,7 +271,7 @@ def test_index_of_files_is_verified_too(request, kind):
     assert (at_head["documents"], at_head["indexed_files"], at_head["problems"]) == (stored, 6, [])
 
 
-def test_damaged_index_of_files_is_found_and_the_fix_mends_it(project):
+def test_damaged_index_of_files_is_found_and_repaired_by_the_fix(project):
     project.vmrag("query", "rollback script")
     segment = next((project.shared / "segments").glob("*/"))
     bits.flip(segment / "words-1.idx", 300, 6)

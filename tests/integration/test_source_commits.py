@@ -59,7 +59,7 @@ def test_texts_come_from_blobs_not_from_the_work_tree(repo):
     assert result["docs/b.md"] == (None, "is not text")
 
 
-def test_links_submodules_and_what_is_too_large_or_empty_are_left_out(repo, tmp_path):
+def test_links_submodules_and_oversized_or_empty_files_are_left_out(repo, tmp_path):
     (repo.top / "docs").mkdir()
     (repo.top / "docs" / "link.md").symlink_to("/etc/passwd")
     other = make_repo(tmp_path / "other")
@@ -134,7 +134,7 @@ def test_replaced_objects_are_read_as_they_were_committed(repo):
     assert said.text == "honest\n"
 
 
-def test_partial_clone_names_what_it_lacks_and_fetches_nothing(repo, tmp_path, monkeypatch):
+def test_partial_clone_lists_missing_files_and_fetches_nothing(repo, tmp_path, monkeypatch):
     repo.commit(**{"a.md": "a\n", "b.md": "b\n", "docs/c.md": "c\n"})
     repo.git("config", "uploadpack.allowFilter", "true")
     subprocess.run(
@@ -163,7 +163,7 @@ def test_repository_with_sha256_names_works(tmp_path):
     assert next(read_texts_at_commit(locate_work_tree(top), result.files["docs"]))[1].text == "a\n"
 
 
-def test_commit_that_is_not_here_is_named(repo):
+def test_missing_commit_is_named(repo):
     repo.commit(**{"a.md": "a\n"})
     for commit in ("0" * 40, "-x", "HEAD"):
         with pytest.raises(GitReferenceMissing):
@@ -184,7 +184,7 @@ def test_tree_that_names_itself_over_and_over_ends_soon(repo, monkeypatch):
         list_at_commit(locate_work_tree(repo.top), commit, [DOCS], max_bytes=MOST)
 
 
-def test_too_many_files_are_refused(repo, monkeypatch):
+def test_excessive_number_of_files_is_rejected(repo, monkeypatch):
     monkeypatch.setattr("vmrag_link.sources.selection.MOST_FILES", 2)
     repo.commit(**{"a.md": "a\n", "b.md": "b\n", "c.md": "c\n"})
     with pytest.raises(LimitExceeded):

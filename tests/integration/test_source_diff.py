@@ -44,7 +44,7 @@ def test_diff_shows_the_files_that_differ_from_head(project):
     assert "M  docs/page.md | +1 -1" in project.vmrag("diff", "--stat").out
 
 
-def test_both_kinds_of_documents_stand_in_one_diff(stocked):
+def test_diff_shows_both_kinds_of_documents(stocked):
     stocked.put("note.md", "stored words\n", collection="notes")
     change(stocked, "docs/page.md", "two", "TWO")
     assert names(stocked) == ["M\tdocs/page.md", "M\tnotes/note.md"]
@@ -92,7 +92,7 @@ def test_each_commit_names_its_own_sources(project):
     assert names(project, "HEAD") == ["A\tREADME.md"]
 
 
-def test_code_is_counted_unless_it_is_asked_for(project):
+def test_code_is_only_counted_unless_requested(project):
     change(project, "src/a.py", "pass", "return 1")
     (project.top / "src/b.py").write_text("x = 1\n")
     project.git("add", "-A")
@@ -115,7 +115,7 @@ def test_two_documents_are_compared_by_their_names(stocked):
     assert "Did you mean 'docs/page.md'?" in missing.err
 
 
-def test_file_that_says_the_same_is_not_shown(project):
+def test_unchanged_file_is_not_shown(project):
     (project.top / "docs/page.md").write_bytes(b"\xef\xbb\xbf" + PAGE.encode())
     assert project.vmrag("diff").out == "no documents changed\n"
 
@@ -135,7 +135,7 @@ def test_diff_shows_stored_document_that_became_a_file_as_modified(project):
     assert not any(line.startswith(("A", "D")) for line in shown)
 
 
-def test_before_anything_is_set_up_what_would_be_proposed_is_compared(project):
+def test_proposed_sources_are_compared_before_setup(project):
     commit(project, "none", **{".vmrag.yaml": None})
     change(project, "docs/page.md", "two", "TWO")
     assert names(project) == ["M\tdocs/page.md"]

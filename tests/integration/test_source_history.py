@@ -44,7 +44,7 @@ def test_log_of_a_file_has_its_commits_through_renames(project):
     )
 
 
-def test_log_as_json_has_the_whole_message_and_what_was_asked_of_the_text(project):
+def test_log_as_json_has_full_messages_and_requested_text_changes(project):
     newest, older, first = project.ask("log", "docs/docs/deep/page.md", "-p")["commits"]
     assert (newest["kind"], newest["name"], newest["old_name"]) == (
         "modified",
@@ -105,7 +105,7 @@ def test_graph_is_not_drawn_of_a_file(project):
     assert "hint: git log --graph --oneline -- docs/deep/page.md" in result.err
 
 
-def test_blame_names_the_commit_of_each_line_and_what_is_not_committed(project):
+def test_blame_names_the_commit_of_each_line_and_uncommitted_lines(project):
     change(project, "docs/deep/page.md", "four\n", "four\nfive\n")
     lines = project.vmrag("blame", "docs/docs/deep/page.md").out.splitlines()
     first, second = (project.git("rev-parse", f"HEAD~{number}")[:10] for number in (2, 1))
@@ -114,7 +114,7 @@ def test_blame_names_the_commit_of_each_line_and_what_is_not_committed(project):
     assert lines[6].split() == ["WORKING", "docs/deep/page.md", "not", "committed", "7)", "five"]
 
 
-def test_blame_at_a_ref_is_of_the_file_there(project):
+def test_blame_at_a_ref_uses_the_file_of_the_ref(project):
     report = project.ask("blame", "HEAD~2:docs/docs/page.md")
     first = project.git("rev-parse", "HEAD~2")
     assert {line["commit"] for line in report["lines"]} == {first} == {report["commit"]}
@@ -128,7 +128,7 @@ def test_blame_of_a_file_that_no_commit_has_is_all_uncommitted(project):
     assert [line["commit"] for line in project.ask("blame", "docs/docs/new.md")["lines"]] == ["WORKING", "WORKING"]
 
 
-def test_blame_ignores_commits_as_gits_configuration_says_alone(project):
+def test_blame_ignores_commits_by_git_configuration_only(project):
     name = "docs/docs/deep/page.md"
     ignored = project.git("rev-parse", "HEAD~1")
     (project.top / ".git-blame-ignore-revs").write_text(f"{ignored}\n")
@@ -162,7 +162,7 @@ def test_no_program_that_the_repository_names_is_started(project, tmp_path):
     assert not proof.exists()
 
 
-def test_partial_clone_names_what_it_does_not_have(project, tmp_path):
+def test_partial_clone_lists_missing_objects(project, tmp_path):
     project.git("config", "uploadpack.allowFilter", "true")
     change(project, "docs/deep/page.md", "one", "ONE")
     commit(project, "one is ONE")

@@ -63,7 +63,7 @@ def test_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
     assert report["summary"]["head"]["revision"] is None
 
 
-def test_report_shows_files_beside_stored_documents_and_where_they_moved(stocked):
+def test_report_shows_files_with_stored_documents_and_moves(stocked):
     (stocked.top / "docs/deep").mkdir()
     stocked.git("mv", "docs/page.md", "docs/deep/page.md")
     stocked.put("note.md", "stored words\n", collection="notes")
@@ -113,7 +113,7 @@ def test_status_builds_no_index_of_files(project):
     assert not (project.shared / "sources").exists()
 
 
-def test_status_says_which_collection_cannot_be_asked(stocked):
+def test_status_names_unsearchable_collections(stocked):
     stocked.put("a.md", "text\n", collection="other")
     stocked.vmrag("commit", "-m", "other")
     settings = (stocked.top / ".vmrag.yaml").read_text()
@@ -123,7 +123,7 @@ def test_status_says_which_collection_cannot_be_asked(stocked):
     assert "could not read other: the knowledge base stores" in stocked.vmrag("status", code=None).out
 
 
-def test_status_without_sources_says_nothing_of_them(project):
+def test_status_without_sources_does_not_mention_them(project):
     commit(project, "none", **{".vmrag.yaml": "embedding:\n  model: hash\n"})
     assert project.ask("status")["sources"] is None
 
@@ -156,7 +156,7 @@ def test_answer_since_a_commit_names_the_commits_of_files(project):
     assert shown.startswith(f"Since HEAD~1 ({report['commit'][:7]}), the answer is the same:")
 
 
-def test_answer_since_a_commit_of_both_kinds_says_of_which_revision_and_commit(stocked):
+def test_answer_since_a_commit_names_revision_and_commit(stocked):
     report = stocked.ask("query", "three four", "--since", "HEAD")
     place = f"{report['since'][:7]} and the files of {stocked.git('rev-parse', 'HEAD')[:7]}"
     assert report["since"]

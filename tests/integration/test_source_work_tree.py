@@ -79,7 +79,7 @@ def test_clean_work_tree_has_the_files_of_its_commit(committed):
     assert compute_token(committed.listed()) == compute_token(expected)
 
 
-def test_each_kind_of_change_is_shown_as_it_stands(committed):
+def test_each_kind_of_change_is_shown(committed):
     committed.commit(
         **{
             f"docs/{name}.md": f"{name}\n"
@@ -140,7 +140,7 @@ def test_file_that_is_edited_back_is_committed_again(committed):
     assert committed.docs()["README.md"] == ""
 
 
-def test_unmerged_files_stand_as_they_are(committed):
+def test_unmerged_files_are_shown_unchanged(committed):
     committed.git("checkout", "-qb", "other")
     committed.commit(**{"README.md": "# other\n", "docs/a.txt": None})
     committed.git("checkout", "-q", "main")
@@ -165,7 +165,7 @@ def test_assume_unchanged_is_as_in_the_index_and_sparse_is_not_shown(committed):
     assert result.removed == ()
 
 
-def test_sparse_file_that_comes_and_goes_is_shown_while_it_is_there(committed):
+def test_sparse_file_is_shown_while_it_exists(committed):
     committed.git("sparse-checkout", "set", "--no-cone", "/README.md")
     committed.write("docs/a.txt", "back\n")
     assert committed.docs() == {"README.md": "", "docs/a.txt": "modified"}
@@ -333,7 +333,7 @@ def test_edited_file_that_moved_on_is_an_error_to_try_again(committed):
 # -- nothing changed
 
 
-def test_token_stands_until_something_changes(committed):
+def test_token_is_stable_until_a_change(committed):
     committed.grow_old()
     token = compute_token(committed.listed())
     assert committed.unchanged() == token
@@ -410,7 +410,7 @@ def test_files_outside_of_sources_do_not_change_the_token(committed):
     assert committed.unchanged() == token
 
 
-def test_untracked_files_change_the_token_only_where_they_are_shown(committed):
+def test_untracked_files_change_the_token_only_if_they_are_shown(committed):
     committed.listed()
     committed.write("docs/new.md", "new\n")
     assert committed.unchanged()
@@ -460,13 +460,13 @@ def test_times_that_tell_nothing_are_known():
     assert listings.may_have_changed((1, 1, 1, 9 * second), 6 * second)
 
 
-def test_too_many_files_are_refused(committed, monkeypatch):
+def test_excessive_number_of_files_is_rejected(committed, monkeypatch):
     monkeypatch.setattr("vmrag_link.sources.selection.MOST_FILES", 1)
     with pytest.raises(LimitExceeded, match="more than 1"):
         committed.listed()
 
 
-def test_untracked_files_that_nobody_can_count_hide_nothing(committed, monkeypatch):
+def test_uncountable_untracked_files_hide_nothing(committed, monkeypatch):
     monkeypatch.setattr("vmrag_link.git.raw_changes.MOST_FILES", 5)
     for number in range(9):
         committed.write(f"docs/new{number}.md", "x")
@@ -552,7 +552,7 @@ def test_work_tree_with_sha256_names_works(tmp_path):
     assert repo.texts() == {"README.md": "# B\n"}
 
 
-def test_names_that_are_not_utf8_are_left_out_in_the_work_tree_too(committed):
+def test_non_utf8_names_are_left_out_of_the_worktree(committed):
     name = os.fsencode(committed.top / "docs") + b"/\xff.md"
     Path(os.fsdecode(name)).write_text("x\n")
     committed.git("add", "-A")

@@ -55,7 +55,7 @@ def test_settings_that_name_the_sources_go_into_the_same_commit(project):
 
 
 @pytest.mark.parametrize("tracked", [True, False])
-def test_settings_that_are_not_staged_are_named_in_what_to_type(project, tracked):
+def test_unstaged_settings_are_in_the_suggested_command(project, tracked):
     project.write(".vmrag.yaml", SETTINGS)
     project.git("commit", "-qam", "no sources")
     if not tracked:
@@ -91,7 +91,7 @@ def test_dry_run_lists_and_removes_nothing(project):
     assert names(project) == before
 
 
-def test_beside_other_uncommitted_documents_the_removal_waits_for_a_commit(project):
+def test_removal_waits_for_a_commit_of_other_uncommitted_documents(project):
     project.put("note.md", "A note.")
     pinned = project.pinned
     report = project.ask("sources", "dedupe")
@@ -168,7 +168,7 @@ def test_kill_before_the_commit_leaves_the_removal_uncommitted(project, monkeypa
     assert names(project) == {"handbook/faq.md", *FILES}
 
 
-def test_without_sources_there_is_nothing_to_adopt(project):
+def test_dedupe_without_sources_has_nothing_to_do(project):
     project.write(".vmrag.yaml", SETTINGS)
     assert "vmrag sources add PATH" in project.vmrag("sources", "dedupe", code=2).err
 
@@ -319,7 +319,7 @@ def test_adopt_prints_its_replacement(project):
     assert "hint: vmrag sources dedupe" in result.err
 
 
-def test_answer_says_that_the_stored_collection_of_a_sources_name_answers(project):
+def test_answer_reports_that_the_stored_collection_answers(project):
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
     said = project.vmrag("query", "install the program")
     assert "handbook/setup.md" in said.out

@@ -52,7 +52,7 @@ def test_submodule_is_named_with_the_files_of_its_commit(project, library):
     assert row["commit"] == library.git("rev-parse", "HEAD~1")
 
 
-def test_submodule_that_is_not_checked_out_is_counted_if_its_commit_is_here(project, tmp_path):
+def test_submodule_without_checkout_is_counted_if_its_commit_exists(project, tmp_path):
     project.git("submodule", "--quiet", "deinit", "--all", "--force")
     assert counts(project) == {"vendor/lib": 2}
     project.git("clone", "-q", ".", str(tmp_path / "clone"))

@@ -61,7 +61,7 @@ MERGED = {
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("adopted", "changed"), ("changed", "adopted")])
-def test_git_merges_without_a_conflict_whichever_side_is_ours(project, ours, theirs):
+def test_git_merges_without_a_conflict_from_either_side(project, ours, theirs):
     project.git("switch", "-q", ours)
     project.git("merge", "-q", "--no-edit", theirs)
     project.vmrag("sync")

@@ -42,7 +42,7 @@ def left_out(report) -> dict[str, str]:
     return {file["path"]: file["reason"] for file in report["left_out"]}
 
 
-def test_each_source_is_shown_with_its_documents_and_what_is_not_committed(project):
+def test_each_source_is_shown_with_its_documents_and_uncommitted_files(project):
     configured(project)
     project.write("docs/setup.md", "# Setup\n\nInstall it twice.\n")
     project.write("docs/new.md", "# New\n")
@@ -84,7 +84,7 @@ def test_commit_is_shown_by_its_own_settings(project):
     assert by_name(project.ask("sources"))["docs"]["documents"] == 1
 
 
-def test_without_sources_it_is_shown_what_could_be_written(project):
+def test_possible_sources_are_shown_without_sources(project):
     configured(project, "retrieval:\n  k: 7\n")
     report = project.ask("sources")
     assert report["sources"] == []
@@ -116,7 +116,7 @@ def test_path_without_matching_file_is_reported(project):
     assert by_name(project.ask("sources"))["docs"]["unmatched"] == []
 
 
-def test_tracked_files_in_no_source_are_counted_with_what_to_write(project):
+def test_tracked_files_outside_of_sources_are_counted_with_a_hint(project):
     files = {"a.py": "def a(): ...\n", "b.py": "def b(): ...\n", "c.sql": "SELECT 1;\n", "notes.md": "# Notes\n"}
     configured(project)
     project.commit("more", **files)
@@ -157,7 +157,7 @@ def without_code(project, monkeypatch):
 @pytest.mark.parametrize(
     "command", ["show code/a.py", "blame code/a.py", "list --collection code", "grep x --collection code"]
 )
-def test_source_that_cannot_be_read_here_says_why(without_code, command):
+def test_unreadable_source_is_shown_with_the_reason(without_code, command):
     error = without_code.vmrag(*command.split(), "--json", code=3).error
     assert (error["code"], error["details"]["collection_name"]) == ("COLLECTION_NOT_FOUND", "code")
     assert "here: the extra is missing" in error["message"]
@@ -183,7 +183,7 @@ def test_commit_is_shown_before_anything_is_set_up(project):
     assert "docs  2 documents" in project.vmrag("sources", "--at", "HEAD").out
 
 
-def test_first_answer_says_once_how_to_go_on(project):
+def test_first_answer_prints_the_next_step_once(project):
     assert "vmrag init" in project.vmrag("query", "install").err
     assert project.vmrag("query", "install").err == ""
 
@@ -332,7 +332,7 @@ def test_init_without_sources_writes_none(project):
     assert project.ask("sources")["sources"] == []
 
 
-def test_files_that_are_too_hard_to_parse_are_named(project):
+def test_unparsable_files_are_named(project):
     table = "static const char primes[] = {\n" + "0,1,2,3,4,5,6,7,8,9,\n" * 12_000 + "};\nint area(int x)\n{\n}\n"
     sources = f"{SOURCES}  - collection: code\n    kind: code\n    paths: ['*.c']\n"
     project.commit("code", **{".vmrag.yaml": sources, "table.c": table, "small.c": "int a = 1;\n"})

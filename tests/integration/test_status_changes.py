@@ -27,7 +27,7 @@ def documents(project: Project) -> dict[str, str]:
 # -- documents -------------------------------------------------------------------------------------
 
 
-def test_documents_are_listed_with_what_became_of_them_and_what_to_type(project):
+def test_changed_documents_are_listed_with_the_command_to_type(project):
     project.put("new.md", "New.")
     project.put("rest.md", "Changed.")
     project.drop("faq.md")

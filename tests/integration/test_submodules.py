@@ -77,7 +77,7 @@ def test_files_of_a_submodule_are_documents_in_each_command(project):
     assert "Not read:" not in project.vmrag("sources").out
 
 
-def test_submodule_is_read_only_if_the_setting_of_the_commit_asks(project):
+def test_submodule_is_read_only_if_the_commit_configures_it(project):
     project.commit("off", **{".vmrag.yaml": SETTINGS.replace("true", "false")})
     assert listed(project) == {"README.md"}
     assert PAGE in texts(project, "quokka", "--at", "HEAD~1")
@@ -121,7 +121,7 @@ def test_fingerprint_depends_on_the_commit_of_the_submodule(project, library):
     assert project.vmrag("fingerprint").out != before
 
 
-def test_submodule_that_is_not_here_is_named(project, tmp_path):
+def test_missing_submodule_is_named(project, tmp_path):
     project.git("clone", "-q", ".", str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     answer = clone.ask("query", "platypus")
@@ -177,7 +177,7 @@ def test_attributes_and_limits_of_a_submodule_apply(project, library):
         assert left_out == {"vendor/lib/gen.md", "vendor/lib/big.md"}
 
 
-def test_excluded_submodule_is_not_looked_for(project, tmp_path):
+def test_excluded_submodule_is_not_searched(project, tmp_path):
     project.git("clone", "-q", ".", str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     clone.write(

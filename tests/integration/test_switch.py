@@ -77,7 +77,7 @@ def test_documents_left_behind_on_a_dirty_branch_are_named_and_found_again(spare
     whole(spare, tmp_path)
 
 
-def test_revision_is_read_and_the_first_document_makes_a_branch_there(project, tmp_path):
+def test_first_document_on_a_revision_creates_a_branch(project, tmp_path):
     first = pinned_by(project, "first")
     report = project.ask("branch", "--switch", first)
     assert (report["branch"], report["pin"]["dolt_commit"]) == (None, first)
@@ -144,7 +144,7 @@ def test_linked_work_tree_switches_for_its_own_branch(spare, tmp_path):
     whole(spare, tmp_path)
 
 
-def test_commit_of_git_takes_the_switch_along_and_a_reset_takes_the_pin_back(spare, tmp_path):
+def test_git_commit_includes_the_switch_and_a_reset_reverts_the_pin(spare, tmp_path):
     before = spare.pinned
     spare.vmrag("branch", "--switch", "spare")
     spare.git("commit", "-q", "-m", "switched")

@@ -211,9 +211,7 @@ DELETING = {
 
 @pytest.mark.parametrize("step", DELETING)
 @pytest.mark.sample(2)
-def test_killed_deletion_of_a_project_leaves_each_branch_with_all_rows_or_none_and_goes_on(
-    project, config, tmp_path, step
-):
+def test_killed_deletion_of_a_project_is_complete_or_absent_per_branch(project, config, tmp_path, step):
     for branch in ("shelf", "topic"):
         project.git("switch", "-q", "-c", branch, env=ON)
         project.record(branch, **{branch: "a question"})

@@ -39,9 +39,7 @@ def test_compose_file_is_one_and_opens_nothing_to_others() -> None:
     assert all(service["image"].rpartition(":")[2] in page for service in services.values())
 
 
-def test_after_a_dolt_servers_backup_is_restored_the_team_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_team_continues_after_a_restored_backup_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     isolate(monkeypatch, tmp_path / "home")
     server = DoltServer(tmp_path / "databases")
     server.start()

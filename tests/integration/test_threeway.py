@@ -71,7 +71,7 @@ states = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["one", "two"
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(states, states, states, st.booleans())
-def test_merge_is_what_sets_say(engine: Engine, base: State, ours: State, theirs: State, related: bool) -> None:
+def test_merge_matches_set_operations(engine: Engine, base: State, ours: State, theirs: State, related: bool) -> None:
     at_base = revision(engine, base)
     at_ours = revision(engine, ours, onto=at_base if related else "")
     at_theirs = revision(engine, theirs, onto=at_base if related else "")
@@ -150,7 +150,7 @@ def logs(engine: Engine, *rows: Document, onto: str = "") -> str:
     return engine.commit_onto(onto or root(engine), [write], message="logs", author=AUTHOR, date=DATE)
 
 
-def test_two_new_rows_of_one_id_meet_in_whatever_collections_they_are(engine: Engine) -> None:
+def test_two_new_rows_of_one_id_conflict_in_any_collections(engine: Engine) -> None:
     base = logs(engine, log("other"))
     ours, theirs = logs(engine, log("x"), onto=base), logs(engine, log("x", project="q"), onto=base)
     (conflict,) = merge(engine, base=base, ours=ours, theirs=theirs).conflicts
@@ -287,7 +287,7 @@ def test_collection_that_one_side_removed_goes_with_its_documents(engine: Engine
         assert [collection.name for collection in engine.list_collections(outcome.revision)] == ["guide"]
 
 
-def test_equal_merges_give_equal_revisions_with_the_parents_and_trailers_asked_for(engine: Engine) -> None:
+def test_equal_merges_give_equal_revisions_with_parents_and_trailers(engine: Engine) -> None:
     base = revision(engine, {"a": "base"})
     ours, theirs = (revision(engine, {"a": "base", name: "new"}, onto=base) for name in ("b", "c"))
     for joins, parents in ((True, (ours, theirs)), (False, (ours,))):
@@ -318,7 +318,7 @@ def test_source_of_a_document_is_decided_once(engine: Engine) -> None:
     assert merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions=decisions).rows.put_documents == (rows[2],)
 
 
-def test_both_texts_stand_between_markers_each_with_its_last_line_ended() -> None:
+def test_both_texts_are_between_markers_with_final_newlines() -> None:
     assert join_texts("a", "b\r\n") == "<<<<<<< ours\na\n=======\nb\r\n>>>>>>> theirs\n"
     assert join_texts("", "b\n") == "<<<<<<< ours\n=======\nb\n>>>>>>> theirs\n"
 

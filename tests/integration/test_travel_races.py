@@ -81,9 +81,7 @@ def test_all_that_two_push_at_once_arrives(kind: str, pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("kind", ["git", "file"])
-def test_forced_push_keeps_what_somebody_else_pushed_a_moment_before(
-    kind: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forced_push_keeps_a_concurrent_push(kind: str, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     where = "origin" if kind == "git" else f"file://{pair.folder}/remote.doltlite"
     pair.ada.push(where)
     pair.bob.fetch(where)

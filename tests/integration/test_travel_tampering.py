@@ -357,7 +357,7 @@ def test_deleted_data_ref_is_restored_by_the_next_push(pair: Pair) -> None:
     assert pair.bob.heads() == pair.ada.heads()
 
 
-def test_ref_that_was_deleted_while_somebody_has_something_new_is_put_back_whole(pair: Pair) -> None:
+def test_deleted_ref_is_restored_completely_by_a_clone_with_news(pair: Pair) -> None:
     pair.hub.git("update-ref", "-d", DATA_REF)
     pair.bob.push("origin", "bob")
     assert pair.ada.fetch()
@@ -532,7 +532,7 @@ def another(pair: Pair, kind: str) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", ["git", "file", "http"])
 @pytest.mark.sample(2)
-def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: str, pair: Pair) -> None:
+def test_rejected_knowledge_base_leaves_nothing(kind: str, pair: Pair) -> None:
     before, heads = pair.bob.state(), pair.bob.heads()
     with another(pair, kind) as (where, revision):
         for action in (pair.bob.fetch, pair.bob.push):

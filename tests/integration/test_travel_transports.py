@@ -111,7 +111,9 @@ def assert_secret(*texts: object) -> None:
 
 @pytest.mark.parametrize("way", ["helper", "header", "url"])
 @pytest.mark.sample(2)
-def test_http_that_asks_who_it_is(way: str, pair: Pair, guarded: travel.GitServer, home: Path) -> None:
+def test_http_server_that_requires_credentials_is_used(
+    way: str, pair: Pair, guarded: travel.GitServer, home: Path
+) -> None:
     machine = Repo(home)
     url = f"{guarded.url}/hub.git"
     if way == "helper":
@@ -255,7 +257,7 @@ def refused(pair: Pair, url: str, error: type[VmragError]) -> None:
     assert (pair.ada.state(), pair.ada.heads()) == (before, heads)
 
 
-def test_host_that_is_not_there(pair: Pair) -> None:
+def test_missing_host_is_reported(pair: Pair) -> None:
     port = free_port()
     for url in (f"http://127.0.0.1:{port}/r", f"ssh://a@127.0.0.1:{port}/r", f"git://127.0.0.1:{port}/r"):
         refused(pair, url, RemoteUnreachable)
@@ -320,7 +322,7 @@ def test_transport_that_runs_a_program_is_refused(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", ["pre-receive", "update"])
-def test_host_that_refuses_the_ref_says_why(name: str, pair: Pair) -> None:
+def test_rejection_of_the_ref_quotes_the_host(name: str, pair: Pair) -> None:
     hook = pair.hub.write(
         f"hooks/{name}",
         "#!/bin/sh\nprintf 'only \\033[31mheads\\033[0m are protected, failed to lock\\n' >&2\nexit 1\n",
@@ -501,7 +503,7 @@ def test_knowledge_is_pushed_to_both_push_urls(pair: Pair) -> None:
     other.close()
 
 
-def test_urls_that_stand_for_others(pair: Pair, home: Path) -> None:
+def test_url_rewrites_are_followed(pair: Pair, home: Path) -> None:
     machine = Repo(home)
     machine.git("config", "--global", f"url.{pair.folder}/.insteadOf", "hub:")
     machine.git("config", "--global", f"url.file://{pair.folder}/.pushInsteadOf", "hub:")
@@ -564,7 +566,7 @@ def beside_bare(pair: Pair) -> Clone:
 
 
 @pytest.mark.parametrize("make", [linked, beside_bare])
-def test_work_trees_of_one_repository_share_what_is_fetched(make: Callable[[Pair], Clone], pair: Pair) -> None:
+def test_worktrees_of_one_repository_share_fetched_data(make: Callable[[Pair], Clone], pair: Pair) -> None:
     tree = make(pair)
     if make is beside_bare:
         assert tree.clone_knowledge()
@@ -584,7 +586,7 @@ def test_work_trees_of_one_repository_share_what_is_fetched(make: Callable[[Pair
 # -- which remote is meant -------------------------------------------------------------------------
 
 
-def test_knowledge_is_pushed_where_code_is_pushed(tmp_path: Path, home: Path) -> None:
+def test_knowledge_is_pushed_to_the_remote_of_the_code(tmp_path: Path, home: Path) -> None:
     clone = Clone(tmp_path / "clone", create=True)
     places = clone.places
 

@@ -106,7 +106,7 @@ def test_report_plots_the_quality_of_earlier_commits(golden):
     assert '<svg class="plot"' not in (golden.top / "plain.html").read_text()
 
 
-def test_plot_has_a_gap_at_a_commit_that_could_not_be_asked():
+def test_plot_has_a_gap_at_an_unanswerable_commit():
     def quality(mrr: float | None) -> CommitQuality:
         metrics = None if mrr is None else GoldenMetrics(4, 1.0, mrr, mrr, (mrr / 2, mrr), (mrr / 2, mrr))
         return CommitQuality("1" * 40, "2026-11-29", "subject", 0, metrics)

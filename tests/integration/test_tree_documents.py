@@ -91,7 +91,7 @@ def test_edited_file_is_answered_as_edited_and_marked(project):
     assert (answer["results"][0]["uncommitted"], "uncommitted" in answer["kb"]["sources"]) == ("", False)
 
 
-def test_code_says_symbol_and_lines(project):
+def test_code_has_symbol_and_lines(project):
     result = first(project, "refresh token", "--collection", "code")
     assert (result["symbol"], result["file"], result["metadata"]["line"]) == ("Session.refresh", "src/app.py", 1)
     assert result["metadata"]["language"] == "python"
@@ -124,7 +124,7 @@ def test_git_rm_stash_and_sparse_checkouts_take_documents_away(project):
 
 
 @pytest.mark.parametrize("seed", range(examples(9)))
-def test_after_whatever_git_did_the_documents_are_the_files(project, seed):
+def test_documents_equal_the_files_after_any_git_operation(project, seed):
     chance = random.Random(seed)
     git = project.git
     git("branch", "other")
@@ -202,7 +202,7 @@ def test_fresh_clone_has_the_fingerprint(project, tmp_path):
     assert project.ask("fingerprint")["fingerprint"] != clone.ask("fingerprint")["fingerprint"]
 
 
-def test_fingerprint_of_the_work_tree_has_what_is_not_committed(project):
+def test_fingerprint_of_the_worktree_includes_uncommitted_files(project):
     committed, working = project.ask("fingerprint"), project.ask("fingerprint", "--working")
     assert committed["fingerprint"] == working["fingerprint"]
     project.write("docs/setup.md", "edited\n")
@@ -211,7 +211,7 @@ def test_fingerprint_of_the_work_tree_has_what_is_not_committed(project):
     project.vmrag("fingerprint", "--working", "--at", "HEAD", code=2)
 
 
-def test_lines_of_code_are_those_of_editors_whatever_breaks_lines_elsewhere(project):
+def test_lines_of_code_match_those_of_editors(project):
     project.write("src/feeds.py", "# one\n" + "\f\n\n" * 20 + "def find_me(a):\n    return a\n")
     project.git("add", "-A")
     result = first(project, "find_me", "--collection", "code")
@@ -244,7 +244,7 @@ def initialised(project: Project) -> None:
     project.git("commit", "-qm", "knowledge")
 
 
-def test_question_asks_stored_documents_and_files_together(project):
+def test_question_searches_stored_documents_and_files_together(project):
     initialised(project)
     answer = project.ask("query", "port", "-k", "10")
     assert {(result["collection"], result["doc_id"]) for result in answer["results"]} >= {
@@ -276,7 +276,7 @@ def test_collection_is_stored_or_derived(project):
     assert all(result["doc_id"] in ("why.md", "src/app.py") for result in answer["results"])
 
 
-def test_at_a_commit_too_the_stored_collection_of_a_name_goes_first(project):
+def test_stored_collection_of_a_name_precedes_at_a_commit(project):
     initialised(project)
     project.write(".vmrag.yaml", SETTINGS.replace("collection: docs", "collection: handbook"))
     project.git("commit", "-qam", "a source of that name")
@@ -352,7 +352,7 @@ def test_upgrade_of_a_grammar_cuts_again(project, monkeypatch):
     assert segments(project) != before
 
 
-def test_views_that_nobody_needs_go_without_a_knowledge_base_too(project, monkeypatch):
+def test_unused_views_are_removed_without_a_knowledge_base(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.index.views.MOST_SPARE", 2)
     for number in range(6):
         project.write("docs/setup.md", f"# Setup\n\nThe port is number{number}.\n")

@@ -32,7 +32,7 @@ def counting(project: Project) -> tuple[str, str]:
         return ws.config.hooks.on_dirty, ws.config.remote
 
 
-def test_it_shows_what_would_count_where_it_stands_and_what_counts_now(project):
+def test_trust_shows_stated_and_present_values(project):
     stated(project, WIDE)
     result = project.vmrag("trust", code=1)
     assert "line 3: hooks.on_dirty: commit   (now: warn)" in result.out
@@ -60,7 +60,7 @@ def test_agreement_applies_until_it_is_revoked(project):
     assert project.ask("trust", "--revoke") == {"revoked": False}
 
 
-def test_change_is_asked_about_again_and_says_one_line_meanwhile(project):
+def test_changed_settings_require_new_agreement_with_one_warning(project):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     stated(project, WIDE.replace("/srv/kb", "/srv/evil"))
@@ -121,7 +121,7 @@ def test_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agreemen
     assert "mcp.read_only: false   (now: true)" in shown
 
 
-def test_agreeing_on_an_old_branch_makes_that_the_latest_and_lifts_what_restricted(project):
+def test_agreement_on_an_old_branch_becomes_the_latest(project):
     agreed_on_two_branches(project)
     project.git("checkout", "-q", "old")
     project.vmrag("trust", "--yes")
@@ -144,7 +144,7 @@ def test_two_work_trees_of_two_branches_share_the_latest_agreement_and_neither_w
     assert (reins(project)[3], reins(linked)[3]) == ("warn", "block"), "a setting for one work tree is git's"
 
 
-def test_file_that_only_narrows_is_shown_as_what_counts_already(project):
+def test_narrowing_file_is_shown_as_applied(project):
     stated(project, "mcp.read_only: true\n")
     assert "and all of them are in effect:" in project.vmrag("trust", code=1).out
 
@@ -175,7 +175,7 @@ def test_copy_elsewhere_inherits_nothing(project, tmp_path):
     assert counting(Project(tmp_path / "copy")) == ("warn", "git:")
 
 
-def test_linked_work_tree_shares_what_was_agreed_to(project, tmp_path):
+def test_linked_worktree_shares_agreements(project, tmp_path):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     project.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
@@ -194,7 +194,7 @@ def test_agreements_are_stored_for_the_user_only(project):
 
 
 @pytest.mark.parametrize("damaged", [b"{", b'{"repository": "\xff"}'])
-def test_damaged_memory_is_an_error_that_names_the_file_for_restrictions_may_have_stood_there(project, damaged):
+def test_damaged_agreements_file_is_an_error_that_names_it(project, damaged):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     (file,) = (Path(os.environ["XDG_DATA_HOME"]) / "vmrag" / "trust").iterdir()
@@ -304,7 +304,7 @@ def test_trust_shows_settings_removed_from_the_file(project):
     assert "  index.keep_mb: 500   (now: 9)" in shown
 
 
-def test_status_says_once_what_does_not_count(project):
+def test_status_lists_ignored_settings_once(project):
     stated(project, "index.keep_mb: 9\n")
     for arguments in (("status",), ("status", "--json")):
         result = project.vmrag(*arguments)
@@ -338,14 +338,14 @@ def test_agreeing_to_settings_leaves_the_services_as_they_were(project):
         assert "openai" in project.vmrag("trust", "--list").out
 
 
-def test_remote_that_was_trusted_by_itself_may_stand_in_the_settings(project):
+def test_separately_trusted_remote_may_be_in_the_settings(project):
     stated(project, "remote: file:///srv/kb\n")
     project.vmrag("remote", "--trust", "file:///srv/kb")
     assert counting(project)[1] == "file:///srv/kb"
 
 
 @pytest.mark.parametrize("options", [("--yes", "--revoke"), ("--list", "--service", "openai")])
-def test_one_thing_at_a_time(project, options):
+def test_trust_accepts_one_action_at_a_time(project, options):
     assert project.vmrag("trust", *options, "--json", code=None).error["code"] == "INVALID_PARAMETER"
 
 
@@ -363,7 +363,7 @@ def test_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, m
     assert project.vmrag("query", "zebras", "--json").json["results"]
 
 
-def test_running_server_of_agents_follows_what_is_agreed_to_and_taken_back(project):
+def test_running_agent_server_follows_agreements_and_revocations(project):
     project.write(".vmrag.yaml", "embedding.model: hash\nremote: file:///srv/kb\n")
     session = Session(project.top, Behaviour())
 

@@ -58,7 +58,7 @@ def test_block_that_fails_brings_them_back(dirty, workspace):
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])
 
 
-def test_block_that_leaves_a_merge_open_says_where_they_are(notes, tools, workspace):
+def test_open_merge_in_the_block_names_the_stash(notes, tools, workspace):
     conflicting(notes, tools)
     put(notes, d="delta")
 
@@ -114,12 +114,12 @@ def test_commit_first_commits_and_reset_first_gives_up(dirty, workspace):
 
 
 @pytest.mark.parametrize("how", ["abort", "commit_first", "reset_first", "stash", "carry"])
-def test_with_nothing_uncommitted_there_is_nothing_to_do(notes, workspace, how):
+def test_clean_branch_needs_no_handling(notes, workspace, how):
     with reset.clean_branch(workspace, how, message="") as result:
         assert (result.handling, result.held, result.commit, result.aside) == ("none", notes.pinned, None, "")
 
 
-def test_commit_first_commits_nothing_where_the_message_is_missing(dirty, workspace):
+def test_commit_first_commits_nothing_without_a_message(dirty, workspace):
     with pytest.raises(MessageMissing), reset.clean_branch(workspace, "commit_first", message=""):
         pytest.fail("the block runs")
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])

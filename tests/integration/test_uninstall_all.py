@@ -177,7 +177,7 @@ def test_uninstall_all_keeps_lines_of_others(project: Project) -> None:
         (["--all", "--remote"], "vmrag uninstall --all --remote origin"),
     ],
 )
-def test_options_that_say_two_things_are_refused(project: Project, arguments, hint) -> None:
+def test_contradicting_options_are_rejected(project: Project, arguments, hint) -> None:
     assert project.vmrag("uninstall", "--json", *arguments, code=2).error["hint"] == hint
 
 
@@ -229,7 +229,7 @@ def with_knowledge(project: Project) -> None:
     lefthook.write_configuration(plumbing.locate_work_tree(project.top), ["pre-push"])
 
 
-def test_uninstall_all_leaves_repository_as_if_vmrag_had_never_been_there(plain, tmp_path):
+def test_uninstall_all_leaves_repository_as_before_vmrag(plain, tmp_path):
     """Nothing of vmrag was committed to the code."""
     before = state_of(plain, tmp_path / "home")
     with_knowledge(plain)
@@ -260,7 +260,7 @@ def test_fresh_clone_after_uninstall_all_behaves_like_one_without_vmrag(plain, t
     assert (clone.top / ".gitattributes").read_text() == "*.png binary"
 
 
-def test_uninstall_all_prints_what_it_removes_and_what_stays(plain, tmp_path):
+def test_uninstall_all_prints_removed_and_kept_files(plain, tmp_path):
     with_knowledge(plain)
     plain.write(".vmrag/queries.yaml", "queries: []\n")
     plain.vmrag("commit", "-m", "a document")

@@ -88,7 +88,7 @@ def test_git_config_accepts_words_for_true(project, word):
     assert paths(project, "otter", "--mode", "keyword") == ["docs/new.md"]
 
 
-def test_no_untracked_file_is_read_if_there_are_too_many(project, monkeypatch):
+def test_untracked_files_are_not_read_if_too_many(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.workspace.answers.query.MOST_UNTRACKED", 0)
     project.git("config", "vmrag.sources-untracked", "ask")
     assert "(1 untracked not searched)\n" in project.vmrag("query", "otter swims").out

@@ -23,7 +23,7 @@ make_editor = editors.make_editor
 CHANGE = {"file_path": "src/parser.py", "before_content": "a\n", "after_content": "b\n"}
 
 
-def test_tools_write_and_find_all_of_it_here_and_nothing_of_it_is_in_the_knowledge_base(tools, project, tmp_path):
+def test_unversioned_documents_are_found_and_not_in_the_knowledge_base(tools, project, tmp_path):
     before = (project.marks(), project.ask("fingerprint"), project.ask("list"), project.ask("status"))
     for name in ("own-before.xml", "own-after.xml"):
         project.write(f"out/{name}", (DATA_FOLDER / name).read_text())
@@ -92,7 +92,7 @@ def test_every_work_tree_and_branch_has_the_same_and_git_may_be_in_the_middle_of
     assert [thought["id"] for thought in similar_thoughts] == ["thought_plan_3"]
 
 
-def test_gc_leaves_no_trace_of_what_was_removed_and_not_looked_for_since(tools, project):
+def test_gc_leaves_no_trace_of_removed_documents(tools, project):
     think(tools, "the password is swordfish", 1)
     tools("chroma_find_similar_thoughts", query="swordfish", threshold=0.1)
     think(tools, "bats are not", 2)
@@ -176,7 +176,7 @@ def test_agent_gets_nothing_of_it_into_the_knowledge_base_by_other_tools_or_name
     assert (deleted["documents_deleted"], deleted["kb"]["versioned"]) == (1, False)
 
 
-def test_after_the_setting_was_changed_status_says_what_is_elsewhere_and_one_command_moves_it(tools, project):
+def test_status_after_a_changed_setting_names_the_moving_command(tools, project):
     project.git("config", SETTING, "true")
     think(tools, "owls sleep by day", 1)
     think(tools, "bats sleep as well", 2)
@@ -238,7 +238,7 @@ def test_without_a_knowledge_base_nothing_is_kept_either(tmp_path, monkeypatch):
     assert not fresh.shared.exists()
 
 
-def test_strangers_settings_keep_more_here_and_publish_nothing(tools, project):
+def test_untrusted_settings_publish_nothing(tools, project):
     """`true` in a file needs agreement, and does not override settings of this machine."""
     project.git("config", "--unset", SETTING)
     settings = project.top / ".vmrag.yaml"

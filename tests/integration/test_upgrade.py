@@ -258,7 +258,7 @@ def test_clone_of_a_repository_of_version_0_1_needs_sync_only(world: Formerly) -
 # -- an empty pin
 
 
-def test_files_answer_beside_a_pin_without_documents(world: Formerly) -> None:
+def test_files_answer_next_to_a_pin_without_documents(world: Formerly) -> None:
     dan = world.person("dan")
     assert "from commit" in dan.vmrag("query", "pip").out
     status = dan.vmrag("status").out

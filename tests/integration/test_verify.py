@@ -76,12 +76,12 @@ def test_pin_that_goes_aside_drops_knowledge(world, r):
     assert finding["mended_by"] is None
 
 
-def test_root_may_pin_what_it_likes_and_so_may_the_first_commit_with_a_pin(world, r):
+def test_first_commit_with_a_pin_may_pin_anything(world, r):
     assert world.found(world.code(r.beside)) == []
     assert world.found(world.code(r.beside, world.code(None))) == []
 
 
-def test_only_what_the_range_brings_is_reported(world, r):
+def test_only_findings_of_the_range_are_reported(world, r):
     before = world.code(r.b, world.code(r.a))
     after = world.code(r.b, world.code(r.b, before))
     assert world.found(after) == [DROPPED]
@@ -129,7 +129,7 @@ MERGES = {
 
 @pytest.mark.parametrize("case", MERGES.values(), ids=MERGES)
 @pytest.mark.sample(9)
-def test_merge_must_contain_what_its_sides_moved_to(world, r, case):
+def test_merge_must_contain_the_moved_pins_of_its_sides(world, r, case):
     base, ours, theirs, merged, expected = case
     root = world.code(getattr(r, base))
     left_side, right_side = world.code(getattr(r, ours), root), world.code(getattr(r, theirs), root)
@@ -189,7 +189,7 @@ def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
     assert world.found(f"{bad['directory']}..{world.code(r.b, bad['directory'])}") == []
 
 
-def test_root_with_a_pin_that_cannot_be_read_asks_for_a_new_one(world):
+def test_root_with_an_unreadable_pin_suggests_a_new_one(world):
     finding = world.only(world.code(b"nothing"))
     assert (finding["code"], finding["hint"]) == ("PIN_MALFORMED", "vmrag pin && git commit -m 'Pin the knowledge'")
 
@@ -224,7 +224,7 @@ def test_pin_without_revision_is_found_once(world, r):
 # -- later repairs ---------------------------------------------------------------------------------
 
 
-def test_later_commit_that_contains_what_was_dropped_mends_it(world, r):
+def test_later_commit_with_the_dropped_knowledge_repairs_it(world, r):
     dropping = world.code(r.b, world.code(r.a))
     still = world.code(world.on(r.b, x="X."), dropping)
     mending = world.code(r.ab, dropping)
@@ -307,7 +307,7 @@ def test_revert_of_side_commit_restores_and_drops_its_documents(forked):
     assert forked.found("base..HEAD") == [MENDED, DROPPED]
 
 
-def test_merge_with_the_strategy_ours_drops_knowledge(forked):
+def test_merge_with_the_ours_strategy_drops_knowledge(forked):
     forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     assert forked.found("base..HEAD") == [DROPPED]
 
@@ -371,7 +371,7 @@ def test_pick_of_one_change_is_not_the_whole_that_it_was_picked_from(world, r):
 # -- pull requests ---------------------------------------------------------------------------------
 
 
-def test_pull_request_must_hold_what_came_to_the_base_branch_if_both_moved_the_pin(forked):
+def test_pull_request_must_contain_new_knowledge_of_its_base(forked):
     report = forked.verified("--pull-request", "main", "side")
     (finding,) = report["findings"]
     assert (finding["level"], finding["code"], finding["commit"]) == (*DROPPED, forked.git("rev-parse", "side"))
@@ -390,7 +390,7 @@ def test_pull_request_that_was_rebased_or_moved_nothing_is_fine(forked):
     assert forked.found("--pull-request", "main", "side") == []
 
 
-def test_commits_of_a_pull_request_are_looked_at_too(forked):
+def test_commits_of_a_pull_request_are_verified(forked):
     checked_out(forked, "merge", "-q", "--no-edit", "main", branch="side")
     forked.commit("back", pin=pin_of(forked.revision("base")))
     assert forked.found("--pull-request", "main", "side") == [BACK]
@@ -401,7 +401,7 @@ def test_commits_of_a_pull_request_are_looked_at_too(forked):
 # -- ranges ----------------------------------------------------------------------------------------
 
 
-def test_without_a_range_what_the_default_branch_of_origin_has_is_left_out(forked):
+def test_default_range_excludes_the_default_branch_of_origin(forked):
     assert forked.verified()["range"] == "HEAD"
     forked.git("update-ref", "refs/remotes/origin/main", "base")
     forked.git("config", "branch.main.remote", "origin")
@@ -420,7 +420,7 @@ def as_pushed(world: World) -> None:
     world.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
 
 
-def test_on_the_default_branch_itself_its_last_commit_is_looked_at(forked):
+def test_last_commit_is_verified_on_the_default_branch(forked):
     forked.commit("aside", pin=pin_of(forked.on(forked.revision("old"), beside="Beside.")))
     as_pushed(forked)
     report = forked.verified()
@@ -428,7 +428,7 @@ def test_on_the_default_branch_itself_its_last_commit_is_looked_at(forked):
     assert forked.found() == [DROPPED]
 
 
-def test_on_the_default_branch_itself_a_merge_is_looked_at_with_what_it_brought(forked):
+def test_merge_on_the_default_branch_is_verified_with_its_commits(forked):
     checked_out(forked, "checkout", "base", "--", ".dolt-version", branch="side")
     forked.commit("back")
     checked_out(forked, *NO_DRIVER, "merge", "-q", "-s", "ours", "--no-edit", "side")
@@ -442,7 +442,7 @@ def test_on_the_default_branch_itself_a_merge_is_looked_at_with_what_it_brought(
     assert forked.found() == [DROPPED]
 
 
-def test_root_is_a_last_commit_too(world):
+def test_root_is_verified_as_a_last_commit(world):
     world.git("switch", "-q", "--detach", world.code(b"nothing"))
     as_pushed(world)
     assert (world.verified()["range"], world.found()) == ("HEAD", [("error", "PIN_MALFORMED")])
@@ -512,7 +512,7 @@ def test_range_above_the_cut_is_as_good_as_any(forked, tmp_path):
     assert not report["shallow"]
 
 
-def test_with_deepen_a_clone_of_one_commit_fetches_what_decides(forked, tmp_path):
+def test_deepen_fetches_the_deciding_commits(forked, tmp_path):
     forked.git("switch", "-q", "-c", "feature", "side")
     forked.commit("on the branch", code="x")
     ways: dict[tuple[str, ...], list[str]] = {
@@ -537,7 +537,7 @@ def test_with_deepen_a_clone_of_one_commit_fetches_what_decides(forked, tmp_path
 
 
 @pytest.mark.parametrize("deepen", [(), ("--deepen",)])
-def test_root_and_an_empty_range_pass_in_a_shallow_clone_too(world, tmp_path, deepen):
+def test_root_and_an_empty_range_pass_in_a_shallow_clone(world, tmp_path, deepen):
     root = world.code(world.revision("base"))
     world.git("branch", "alone", root)
     clone = cloned(world, tmp_path / "clone", "--depth", "1", "--branch", "alone")
@@ -613,7 +613,7 @@ def test_merge_that_took_neither_side_is_repaired_in_two_steps(forked):
     repaired(forked)
 
 
-def test_merge_whose_sides_had_not_moved_the_pin_that_it_dropped_is_repaired(forked):
+def test_merge_that_dropped_an_unmoved_pin_is_repaired(forked):
     forked.git("switch", "-qc", "other", "side")
     forked.commit("other", code="x")
     forked.git("merge", "-q", "--no-ff", "--no-commit", "side", check=False)
@@ -643,7 +643,7 @@ def test_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(forke
 # -- output ----------------------------------------------------------------------------------------
 
 
-def test_people_read_what_happened_and_what_helps(world, r):
+def test_output_explains_findings_and_hints(world, r):
     first = world.code(r.a)
     dropping = world.code(r.b, first)
     said = f"its pin {r.b[:12]} does not contain {r.a[:12]}, which its parent pins. KNOWLEDGE_DROPPED"
@@ -732,7 +732,7 @@ class Tangle:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.sample(1)
-def test_random_histories_are_judged_as_the_rules_say(world, seed):
+def test_random_histories_are_judged_by_the_rules(world, seed):
     tangle = Tangle(world, seed)
     with world.opened() as workspace:
         pairs = itertools.product(tangle.made, repeat=2)
@@ -750,7 +750,7 @@ def test_random_histories_are_judged_as_the_rules_say(world, seed):
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.sample(1)
-def test_repair_cures_whatever_is_found_in_a_random_history(world, seed):
+def test_repair_fixes_all_findings_of_a_random_history(world, seed):
     world.git("reset", "-q", "--hard", Tangle(world, seed).tip)
     for _ in range(60):
         errors = [finding for finding in world.verified("HEAD")["findings"] if finding["level"] == "error"]

@@ -138,7 +138,7 @@ def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision
     assert building(kb) == []
 
 
-def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the_bytes_allow(kb, revision):
+def test_eviction_keeps_bound_and_recently_used_views_within_the_limit(kb, revision):
     paths = [kb.views.view_path(revision)]
     before = revision
     for number in range(5):
@@ -162,7 +162,7 @@ def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the
     assert {file.path for file in kb.views.list_views()} == {paths[0], paths[1], paths[5]}
 
 
-def test_spare_whose_segments_a_bound_view_counts_too_takes_no_bytes(kb, revision):
+def test_spare_with_shared_segments_takes_no_bytes(kb, revision):
     removed = kb.commit(remove=[("guide", "d3")])
     spare = kb.index(removed, base=revision).path
     assert segments(kb, removed) == segments(kb, revision)
@@ -322,7 +322,7 @@ def test_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
     assert directories.list_orphaned_files(kb.views.root / "absent") == []
 
 
-def test_lock_that_somebody_holds_stays_though_its_view_is_gone(kb):
+def test_held_lock_is_kept_without_its_view(kb):
     path = kb.views.root / "gone-12345678"
     with kb.views.lock_for_reading(path):
         [lock] = directories.list_orphaned_files(kb.views.root)

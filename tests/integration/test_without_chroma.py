@@ -90,7 +90,7 @@ def test_commands_for_a_store_name_the_missing_extra(without):
 
 
 @pytest.mark.parametrize("setting", ["follow", "wait"])
-def test_setting_that_wants_a_store_fails_and_the_index_answers_all_the_same(without, setting):
+def test_configured_store_fails_and_the_index_still_answers(without, setting):
     without.git("config", "vmrag.index.chroma", setting)
     without.git("switch", "-q", "feature")
     refused(without, "sync")
@@ -101,14 +101,14 @@ def test_setting_that_wants_a_store_fails_and_the_index_answers_all_the_same(wit
     assert "extra 'chroma'" in without.vmrag("status").out
 
 
-def test_strangers_file_makes_no_sync_fail(without):
+def test_untrusted_settings_make_no_sync_fail(without):
     without.write(".vmrag.yaml", "embedding:\n  model: hash\nindex:\n  chroma: wait\n")
     without.vmrag("sync")
 
 
 @needs_chroma
 @pytest.mark.parametrize("setting", ["auto", "follow"])
-def test_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypatch, setting):
+def test_existing_store_is_kept_without_chromadb(project, hide, monkeypatch, setting):
     monkeypatch.setattr(ChromaStores, "start_builder", lambda _: 1)
     before = project.ask("path", "chroma")["chroma"]
     hide()
@@ -129,7 +129,7 @@ def test_store_that_is_there_stays_when_chromadb_goes(project, hide, monkeypatch
 
 @needs_chroma
 @pytest.mark.parametrize("setting", ["auto", "follow"])
-def test_when_the_extra_comes_the_store_follows_without_being_asked_for(project, monkeypatch, setting):
+def test_store_follows_automatically_once_the_extra_is_installed(project, monkeypatch, setting):
     started: list[str] = []
     monkeypatch.setattr(ChromaStores, "start_builder", lambda chroma: started.append(chroma.lacking()[0].revision) or 1)
     project.git("config", "vmrag.index.chroma", setting)
@@ -142,7 +142,7 @@ def test_when_the_extra_comes_the_store_follows_without_being_asked_for(project,
     assert started == [project.pinned]
 
 
-def test_another_version_of_chromadb_switches_it_off_too(project, hide, monkeypatch):
+def test_another_version_of_chromadb_disables_the_store(project, hide, monkeypatch):
     hide()
     other = bindings.IndexExtraMissing(
         "Chroma's store needs another chromadb.", hint="pip install 'chromadb>=1.5.4,<1.6'"

@@ -142,7 +142,7 @@ def test_reader_never_sees_a_half_written_copy(kb, copy, revision):
     assert end(reader).startswith("[")
 
 
-def test_sweeping_removes_copies_that_are_not_needed_unless_somebody_holds_them(kb, copy, revision):
+def test_sweeping_removes_unneeded_copies_unless_held(kb, copy, revision):
     write(kb, copy, "new")
     reader = other(kb, revision, "with copy.lock_for_reading():\n    print('reading', flush=True); sys.stdin.read()")
     assert said(reader) == "reading"

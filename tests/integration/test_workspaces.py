@@ -84,7 +84,7 @@ def test_commit_on_one_branch_takes_nothing_from_the_others(project, three):
     assert project.consistent()
 
 
-def test_uncommitted_documents_do_not_leak_into_a_branch_that_starts_there(project):
+def test_uncommitted_documents_do_not_leak_into_a_new_branch(project):
     project.put("draft.md", "A draft.")
     project.git("switch", "-q", "-c", "fresh")
     assert "draft.md" not in project.marks()
@@ -96,7 +96,7 @@ def test_uncommitted_documents_do_not_leak_into_a_branch_that_starts_there(proje
     assert "other.md" not in project.marks()
 
 
-def test_index_of_uncommitted_documents_is_derived_too(project):
+def test_index_of_uncommitted_documents_is_derived(project):
     project.put("draft.md", "A draft about uv.")
     project.drop("faq.md")
     assert project.consistent()
@@ -115,7 +115,7 @@ def test_taking_an_edit_back_leaves_nothing_to_commit(project):
 # -- the pin moves under uncommitted documents -----------------------------------------------------
 
 
-def test_uncommitted_documents_go_along_when_the_pin_moves_and_come_back_with_it(project):
+def test_uncommitted_documents_follow_the_pin_there_and_back(project):
     project.put("draft.md", "A draft.")
     pinned, head = project.pinned, project.git("rev-parse", "HEAD")
     project.git("reset", "-q", "--hard", "first")
@@ -132,7 +132,7 @@ def test_uncommitted_documents_go_along_when_the_pin_moves_and_come_back_with_it
     assert project.ask("commit", "-m", "draft")["parent"] == pinned
 
 
-def test_pinning_something_else_over_uncommitted_documents_says_that_they_went_along(project):
+def test_pin_over_uncommitted_documents_reports_that_they_followed(project):
     project.put("draft.md", "A draft.")
     said = project.vmrag("pin", project.ask("log")["revisions"][1]["revision"])
     assert "1 uncommitted document of 'main' moved to" in said.err
@@ -366,7 +366,7 @@ def test_two_worktrees_have_their_own_view_of_one_knowledge_base(project, tmp_pa
 
 
 @pytest.mark.hooks("on")
-def test_eviction_in_one_worktree_spares_what_another_one_is_bound_to(project, tmp_path):
+def test_eviction_in_one_worktree_keeps_views_of_another(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")
     side = Project(tmp_path / "side")
     project.git("config", "vmrag.index.keep-mb", "0")
@@ -424,7 +424,7 @@ def test_state_not_initialized(tmp_path, monkeypatch):
         assert (error["code"], error["hint"]) == ("NOT_INITIALIZED", "vmrag init --knowledge-base"), command
 
 
-def test_state_no_pin_leaves_the_knowledge_where_it_is(project):
+def test_state_no_pin_keeps_the_knowledge_in_place(project):
     before = project.answers()
     project.git("rm", "-q", ".dolt-version")
     project.git("commit", "-q", "-m", "no pin")
@@ -452,7 +452,7 @@ def test_state_no_pin_shows_the_uncommitted_documents_that_queries_answer_from(p
     assert (project.ask("query", "draft")["kb"]["dirty"], project.marks()["draft.md"]) == (True, "added")
 
 
-def test_state_no_pin_where_nothing_was_ever_bound_begins_with_init(project, tmp_path):
+def test_state_no_pin_without_earlier_binding_begins_with_init(project, tmp_path):
     project.git("branch", "ancient", project.git("commit-tree", "-m", "ancient", project.git("mktree")))
     project.git("worktree", "add", "-q", str(tmp_path / "old"), "ancient")
     old = Project(tmp_path / "old")
@@ -493,7 +493,7 @@ def test_state_malformed_names_line_and_fix_and_the_old_revision_answers(project
     assert project.status()["state"] == "in_sync"
 
 
-def test_state_missing_says_who_may_have_it_and_the_old_revision_answers(project):
+def test_state_missing_names_possible_owners_and_the_old_revision_answers(project):
     before = project.answers()
     nowhere = "0" * len(project.pinned)  # of the form that the engine's own have
     pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": nowhere}
@@ -506,7 +506,7 @@ def test_state_missing_says_who_may_have_it_and_the_old_revision_answers(project
     assert project.vmrag("sync", "--json", code=1).error["code"] == "PIN_MISSING_REVISION"
 
 
-def test_state_drift_after_the_index_was_damaged_and_sync_mends_it(project):
+def test_state_drift_after_index_damage_is_repaired_by_sync(project):
     before = project.answers()
     folder = Path(project.status()["index"]["path"])
     (segments_of(folder)[0] / "words-1.idx").unlink()
@@ -517,7 +517,7 @@ def test_state_drift_after_the_index_was_damaged_and_sync_mends_it(project):
     assert project.answers() == before
 
 
-def test_clone_without_the_knowledge_base_says_what_to_do(project, tmp_path):
+def test_clone_without_the_knowledge_base_suggests_a_command(project, tmp_path):
     project.git("clone", "-q", str(project.top), str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     report = clone.ask("status", code=1)

@@ -89,7 +89,7 @@ def test_uncommitted_documents_of_a_removed_work_tree_wait_on_its_branch(project
     assert (project.marks()["memo.md"], waits(project)) == ("added", [])
 
 
-def test_those_of_a_branch_that_is_gone_come_back_by_the_command_that_status_says(project, tmp_path):
+def test_documents_of_a_deleted_branch_return_by_the_printed_command(project, tmp_path):
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     tree.put("memo.md", "A memory.")
     removed(project, tree)
@@ -175,7 +175,7 @@ def test_second_work_tree_on_a_branch_writes_on_a_kb_branch_of_its_own(project, 
     assert project.ask("gc", "--apply")["pruned"] == []
 
 
-def test_commit_that_drops_what_the_other_one_pinned_is_stopped_and_a_merge_has_both(project, second):
+def test_commit_that_drops_a_pin_of_another_worktree_is_stopped(project, second):
     second.put("two.md", "Of the second.")
     second.vmrag("commit", "-m", "two")
     project.record("one", one="Of the first.")
@@ -281,7 +281,7 @@ def test_container_top_answers_as_work_tree_of_head(container, project):
     assert container.vmrag("grep", "sleep").out == main.vmrag("grep", "sleep").out
 
 
-def test_push_from_container_top_takes_knowledge_along(container, tmp_path):
+def test_push_from_container_top_includes_knowledge(container, tmp_path):
     main = Project(container.top / "main")
     main.put("memo.md", "A memory.")
     main.vmrag("commit", "-m", "memo")
