@@ -25,7 +25,7 @@ def test_documents_generated_from_the_action_are_up_to_date() -> None:
     assert document.PAGE.read_text() == document.page()
 
 
-def test_every_step_runs_a_module_that_is_there() -> None:
+def test_every_step_runs_an_existing_module() -> None:
     named = {match[1] for script in SCRIPTS if (match := re.search(r"-m vmrag_action (\w+)", script["run"]))}
     assert named == set(STEPS)
 
@@ -57,7 +57,7 @@ def test_outputs_have_a_form() -> None:
     assert ACTION["outputs"].keys() <= OUTPUTS.keys()
 
 
-def test_problem_matcher_finds_what_verify_prints() -> None:
+def test_problem_matcher_matches_the_output_of_verify() -> None:
     [matcher] = json.loads((ROOT / "action/vmrag_action/problems.json").read_text())["problemMatcher"]
     pattern = matcher["pattern"][0]
     match = re.fullmatch(

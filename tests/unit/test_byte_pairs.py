@@ -66,7 +66,7 @@ def assert_alike(texts: list[str]) -> None:
         assert OURS.encode(text) == expected_ids, text
 
 
-def test_no_token_reaches_across_what_texts_are_cut_at() -> None:
+def test_tokens_do_not_cross_text_boundaries() -> None:
     """Spaces are only at the beginning of tokens, and a token's characters are of one group."""
     vocabulary = msgspec.json.decode(CONTENT)["model"]["vocab"]
     assert (static.FOLDER / static.GROUPS).read_bytes() == default_model.groups(CONTENT)

@@ -20,7 +20,7 @@ from tests import changed
         ("tests/unit/test_pin.py", "unit/test_pin.py", "unit/test_plan.py"),
     ],
 )  # fmt: skip
-def test_change_runs_the_tests_that_stand_on_it_and_no_others(file: str, runs: str, spares: str) -> None:
+def test_change_runs_only_the_tests_that_depend_on_it(file: str, runs: str, spares: str) -> None:
     tests = changed.tests_of([file])
     assert tests is not None
     assert f"tests/{runs}" in tests
@@ -33,5 +33,5 @@ def test_change_of_common_file_runs_all_tests(file: str) -> None:
     assert changed.tests_of([file]) is None
 
 
-def test_nothing_but_the_rules_runs_where_nothing_changed() -> None:
+def test_only_project_rules_run_without_changes() -> None:
     assert changed.tests_of([]) == [changed.ALWAYS]

@@ -45,7 +45,7 @@ def test_every_document_counts(change):
 
 
 @given(st.text(max_size=300), st.integers(0, 10**9), st.text(max_size=300))
-def test_names_and_ids_are_short_and_plain_whatever_a_document_is_called(doc_id, number, root):
+def test_names_and_ids_are_short_and_plain_for_any_document(doc_id, number, root):
     doc_id = doc_id.encode("utf-8", "replace").decode()
     root = root.encode("utf-8", "replace").decode()
     one = contents.record_id(doc_id, number, content_hash("x"))
@@ -63,7 +63,7 @@ def test_names_and_ids_are_short_and_plain_whatever_a_document_is_called(doc_id,
 @pytest.mark.parametrize(
     "name", ["vmrag-x", "vmrag-" + "0" * 12 + "-../../x", "vmrag-" + "0" * 12 + "-" + "1" * 32 + "-b/x", ""]
 )
-def test_another_name_is_not_ours(name):
+def test_other_name_is_not_recognized(name):
     assert not contents.belongs_to(name, "0" * 12)
 
 
@@ -75,7 +75,7 @@ def test_seal_is_read_as_it_was_written_and_nothing_else_is_one():
         assert parse_seal(strange) is None
 
 
-def test_digest_of_vectors_tells_which_text_has_which():
+def test_digest_of_vectors_depends_on_their_texts():
     one, other = {"a": b"1", "b": b"2"}, {"a": b"2", "b": b"1"}
     assert contents.digest_vectors(one.items()) != contents.digest_vectors(other.items())
     assert contents.digest_vectors(one.items()) == contents.digest_vectors(reversed(one.items()))

@@ -23,7 +23,7 @@ def chunkings(draw: st.DrawFn) -> Chunking:
 
 
 @given(PROSE | st.text(max_size=300), chunkings())
-def test_pieces_cover_the_text_and_none_lies_within_another(text: str, chunking: Chunking) -> None:
+def test_pieces_cover_the_text_without_nesting(text: str, chunking: Chunking) -> None:
     pieces = split_text(text, chunking)
     assert [piece.number for piece in pieces] == list(range(len(pieces)))
     assert all(piece.text == text[piece.start : piece.end] for piece in pieces)
@@ -64,7 +64,7 @@ def test_space_ends_a_piece_before_its_room_does() -> None:
     ]
 
 
-def test_text_without_spaces_is_cut_where_the_room_ends() -> None:
+def test_text_without_spaces_is_cut_at_the_limit() -> None:
     assert [piece.text for piece in split_text("x" * 25, Chunking(size=10, overlap=2))] == ["x" * 10, "x" * 10, "x" * 9]
 
 
@@ -114,7 +114,7 @@ def test_markdown_is_cut_at_its_headings() -> None:
 @given(
     st.lists(st.sampled_from(["## A\n", "# B\n", "```\n", "~~~~\n", "word " * 9 + "\n", "\n", "x" * 70]), max_size=40)
 )
-def test_pieces_by_headings_are_the_text_and_code_is_cut_only_where_it_is_very_long(lines: list[str]) -> None:
+def test_pieces_by_headings_join_to_the_text_and_keep_code_together(lines: list[str]) -> None:
     text = "".join(lines)
     pieces = split_text(text, Chunking("headings", 60, 0))
     assert "".join(piece.text for piece in pieces) == text
@@ -132,7 +132,7 @@ def test_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code() -
 
 
 @given(st.lists(st.sampled_from(["# A\n", "## B\n", "### C #\n", "#\n", " # D\r\n", "text\n", "```\n", "#no\n"])))
-def test_headings_above_a_place_are_those_whose_sections_hold_it(lines: list[str]) -> None:
+def test_headings_above_a_place_are_those_of_its_sections(lines: list[str]) -> None:
     text = "".join(lines)
     paths = HeaderPaths(text)
     headings: list[tuple[int, str]] = []

@@ -103,11 +103,11 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_recipe_is_what_its_service_takes(name: str) -> None:
+def test_recipe_is_valid_for_its_service(name: str) -> None:
     run("check-jsonschema", "--builtin-schema", *SCHEMAS[name], str(recipes.CI / f"{name}.yml"))
 
 
-def test_file_for_gitlab_is_what_it_takes_once_its_inputs_are_filled_in(tmp_path: Path) -> None:
+def test_file_for_gitlab_is_valid_with_filled_inputs(tmp_path: Path) -> None:
     documents = recipes.gitlab_documents()
     for number, document in enumerate(documents):
         (tmp_path / f"{number}.yml").write_text(yaml.safe_dump(document))
@@ -123,7 +123,7 @@ def test_page_names_every_recipe() -> None:
 
 
 @each_workflow
-def test_example_gives_the_action_what_it_takes_and_uses_what_it_gives(example: Example) -> None:
+def test_example_uses_existing_inputs_and_outputs_of_the_action(example: Example) -> None:
     for job, given in example.uses():
         assert given.keys() <= ACTION["inputs"].keys()
         assert job["timeout-minutes"] <= 60
@@ -169,7 +169,7 @@ def test_table_names_every_mode_in_the_order_in_which_they_run() -> None:
 
 
 @each_workflow
-def test_example_may_do_what_its_modes_need(example: Example) -> None:
+def test_example_has_the_permissions_of_its_modes(example: Example) -> None:
     for job, given in example.uses():
         allowed = job["permissions"]
         expected = {"actions": "read"} if example.events == {"workflow_run"} else needed(given.get("mode", "sync"))
@@ -180,7 +180,7 @@ def test_example_may_do_what_its_modes_need(example: Example) -> None:
 
 
 @each_workflow
-def test_example_asks_for_a_mode_where_it_does_something(example: Example) -> None:
+def test_example_uses_a_mode_on_an_effective_event(example: Example) -> None:
     for _, given in example.uses():
         for mode in given.get("mode", "sync").split(","):
             row = table()[mode.strip()]

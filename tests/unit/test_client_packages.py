@@ -57,7 +57,7 @@ def test_version_is_the_same_everywhere():
     assert arguments[-3:] == [f"vmrag-link@{VERSION}", *FIRST_TOOLS]
 
 
-def test_registrys_entry_fits_its_schema_and_the_readme_proves_whose_it_is():
+def test_registry_entry_fits_its_schema_and_the_readme_proves_ownership():
     server = read("server.json")
     require_valid(server, "mcp-server.schema.json")
     assert f"<!-- mcp-name: {server['name']} -->\n" in (ROOT / "README.md").read_text()
@@ -71,7 +71,7 @@ def test_registrys_entry_fits_its_schema_and_the_readme_proves_whose_it_is():
     assert named.keys() <= {option for parameter in command.params for option in parameter.opts}
 
 
-def test_bundle_fits_its_schema_and_what_it_starts_is_in_it(bundle, tmp_path):
+def test_bundle_fits_its_schema_and_contains_its_program(bundle, tmp_path):
     manifest = read("clients", "mcpb", "manifest.json")
     require_valid(manifest, "mcpb-manifest.schema.json")
     path = bundle.bundle(tmp_path)
@@ -139,7 +139,7 @@ def test_every_client_is_documented_with_its_files():
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_every_client_says_where_it_is_documented(name):
+def test_every_client_names_its_documentation(name):
     assert re.match(r"https://\S", CLIENTS[name].source)
     assert CLIENTS[name].project or CLIENTS[name].personal
     assert CLIENTS[name].folders

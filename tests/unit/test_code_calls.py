@@ -68,7 +68,7 @@ def test_calls_are_found_outside_of_comments_and_strings(language, text, expecte
     assert [(line, receivers) for line, receivers in result] == expected
 
 
-def test_places_stay_where_comments_are_left_out():
+def test_places_are_kept_where_comments_are_removed():
     text = "a = 1  # load()\n'''\nload()\n'''\nload()\n"
     assert len(blank_comments(text, "python")) == len(text)
     assert blank_comments(text, "python").count("\n") == 5

@@ -55,7 +55,7 @@ def test_class_that_fits_is_one_piece() -> None:
     assert named(text) == [("A", text)]
 
 
-def test_of_a_longer_class_there_is_its_head_and_a_piece_for_each_method() -> None:
+def test_longer_class_has_a_head_and_a_piece_for_each_method() -> None:
     head = 'class A(B):\n    """What it is."""\n\n    limit = 1\n\n'
     one, two = function("one", indent="    "), function("two", indent="    ")
     assert named(f"{head}{one}\n{two}", size=200) == [("A", head), ("A.one", f"{one}\n"), ("A.two", two)]
@@ -112,7 +112,7 @@ def test_comment_behind_code_belongs_to_that_code() -> None:
     assert named(text) == [("", "LIMIT = 3  # see below\n"), ("one", function("one"))]
 
 
-def test_comment_that_stands_apart_belongs_to_no_symbol() -> None:
+def test_separate_comment_belongs_to_no_symbol() -> None:
     text = f"# Apart.\n\n# Near.\n{function('one')}"
     assert named(text) == [("", "# Apart.\n\n"), ("one", f"# Near.\n{function('one')}")]
 
@@ -147,7 +147,7 @@ def test_signatures_are_one_short_line() -> None:
 # -- by lines
 
 
-def test_without_a_grammar_lines_are_cut_where_a_block_begins() -> None:
+def test_lines_are_cut_at_blocks_without_a_grammar() -> None:
     block = "local function f{}()\n  local a = 1\n\n  return a\nend\n\n"
     text = "".join(block.replace("{}", str(number)) for number in range(30))
     pieces = cut_code(text, "lua", 300)
@@ -173,7 +173,7 @@ def test_empty_text_is_an_empty_piece() -> None:
     assert cut_code("", "python", 100) == cut_code("", "lua", 100) == [CodePiece(0, 0)]
 
 
-def test_text_that_is_too_large_is_cut_by_lines() -> None:
+def test_oversized_text_is_cut_by_lines() -> None:
     text = function("one", 8)
     large = text + "#" * 79 + ("\n" + "#" * 79) * (MOST_BYTES // 80)
     assert needs_parser(text, "python")
@@ -181,7 +181,7 @@ def test_text_that_is_too_large_is_cut_by_lines() -> None:
     assert {piece.symbol for piece in cut_code(large, "python", 1500)} == {""}
 
 
-def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_of_operations_leads_to_lines_at_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget counts what the parser does: the text at which it ends is the same every time."""
     monkeypatch.setattr(symbols, "_SPARE_STEPS", 40)
 
@@ -200,7 +200,7 @@ def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: 
     assert {longest() for _ in range(3)} == {first}
 
 
-def test_tree_that_is_too_large_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_tree_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"{function(f'f{number}')}\n" for number in range(10))
     by_symbols = cut_code(text, "python", 300)
     monkeypatch.setattr(symbols, "MOST_NODES", 5)

@@ -55,7 +55,7 @@ def kinds(text: str, language: str, size: int = 1500) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("size", [1, 60, 150, 400, 1500])
-def test_symbol_goes_from_its_declaration_to_its_end_whatever_it_is_cut_into(size: int) -> None:
+def test_symbol_spans_its_declaration_to_its_end_in_any_pieces(size: int) -> None:
     assert declared(LONG, "python", size) == [
         ("Session", "class", 5, 20),
         ("Session.age", "method", 9, 10),
@@ -65,7 +65,7 @@ def test_symbol_goes_from_its_declaration_to_its_end_whatever_it_is_cut_into(siz
     ]
 
 
-def test_class_that_fits_declares_what_is_in_it_and_small_neighbours_are_all_declared() -> None:
+def test_fitting_class_declares_its_members_with_small_neighbours() -> None:
     _, whole, *rest = cut_code(f"{LONG}\ndef last():\n    return 4\n", "python", 400)
     assert [piece.symbol for piece in whole.declared] == [
         "Session",
@@ -105,7 +105,7 @@ def test_lines_end_as_they_did() -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_all_symbols_are_declared_once_whatever_the_size(sample: str) -> None:
+def test_all_symbols_are_declared_once_at_any_size(sample: str) -> None:
     text, expected = SAMPLES[sample]
     symbols = declared(text, sample)
     assert {name: kind for name, (kind, _) in expected.items()}.items() <= {
@@ -121,7 +121,7 @@ def test_all_symbols_are_declared_once_whatever_the_size(sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_line_of_a_declaration_is_where_its_signature_begins(sample: str) -> None:
+def test_line_of_a_declaration_is_the_start_of_its_signature(sample: str) -> None:
     text, expected = SAMPLES[sample]
     rows = text.split("\n")
     result = {piece.symbol: piece.line for piece in reversed(declared(text, sample))}
@@ -207,7 +207,7 @@ def test_variables_of_functions_are_not_declared(language: str, text: str, symbo
     assert [*kinds(text, language, size)] == symbols.split()
 
 
-def test_text_with_errors_declares_what_can_be_read() -> None:
+def test_text_with_errors_declares_readable_symbols() -> None:
     text = "class A:\n    def f(self):\n        return (\n\n    def g(self):\n        return 1\n\nclass B:\n    x = 1\n"
     assert {"A", "A.f"} <= kinds(text, "python").keys()
 

@@ -75,7 +75,7 @@ def test_key_changes_with_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe_cutter("lua") != before[1]
 
 
-def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_error_shows_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_language_problem() == ""
     installed = languages.read_stamps()
     monkeypatch.setattr(languages, "read_stamps", lambda: {**installed, "tree-sitter-go": None})

@@ -50,11 +50,11 @@ def test_parts_are_those_of_identifiers_that_are_written_as_one_word(text, parts
 
 
 @given(st.text())
-def test_any_text_has_parts_that_stand_in_it(text):
+def test_any_text_contains_its_parts(text):
     assert all(part in text for part in keywords.split_identifiers(text).split())
 
 
-def test_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
+def test_piece_is_found_by_place_symbol_and_declarations():
     declared = piece("", "Session.loadAll", "Session.loadAll", "Session.loadAll.tryIt").piece
     parts, named = keywords.list_extra_words("a/b/src/auth/SessionStore.test.ts", declared, "newThing")
     assert named == "loadAll tryIt load All try It", "each name is there once, with its parts"
@@ -119,7 +119,7 @@ def test_names_of_files_and_symbols_count():
         ("src/auth.g.dart", "generated auth"),
     ],
 )
-def test_tests_examples_and_the_like_are_lower_unless_asked_for(aside, question):
+def test_tests_and_examples_rank_lower_unless_requested(aside, question):
     usual = piece("src/auth.py")
     assert ranked("auth", piece(aside), usual)[0] == [1, 0]
     assert CodeQuestion(question).compute_path_factor(aside) == code_ranking.FULL_FACTOR

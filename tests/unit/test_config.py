@@ -132,7 +132,7 @@ def test_defaults_are_these():
     }
 
 
-def test_file_sets_what_it_names_and_leaves_the_rest():
+def test_file_sets_only_its_own_keys():
     loaded = load(
         "remote: org/kb\nauto_pin: False\nindex: {keep_mb: 0, store_documents: false}\nretrieval.k: 7\nhooks:\n  sync: off\n"
     )
@@ -428,7 +428,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("#" * 70_000, 1, "at most 65536"),
     ],
 )
-def test_bad_file_is_refused_with_its_line_and_what_was_expected(text, line, part):
+def test_invalid_file_is_rejected_with_line_and_expected_value(text, line, part):
     began = time.monotonic()
     error = refusal(text)
     assert part in error.message
@@ -456,7 +456,7 @@ def test_bad_file_is_refused_with_its_line_and_what_was_expected(text, line, par
         ("xyzzy: 1\n", "engine, remote, lock_timeout_s"),
     ],
 )
-def test_hint_says_what_to_write(text, part):
+def test_hint_shows_a_valid_value(text, part):
     assert part in refusal(text).hint
 
 
@@ -522,7 +522,7 @@ def test_without_the_c_parser_the_same_is_read_and_refused(monkeypatch):
 # -- what people read
 
 
-def test_template_loads_as_it_stands():
+def test_template_loads_unchanged():
     assert load(settings_docs.format_template()) == config.LoadedSettings(Config(), [])
 
 
@@ -554,7 +554,7 @@ def test_every_setting_is_described_by_one_sentence_and_has_a_default_that_is_al
     assert "_" not in key.git_name
 
 
-def test_yaml_is_imported_only_where_there_is_a_file():
+def test_yaml_is_imported_only_for_an_existing_file():
     program = (
         "import sys; from vmrag_link import config, pin; "
         "config.resolve_settings(None, path_label='', overrides={}, environ={}); "
@@ -636,7 +636,7 @@ def program(monkeypatch, version):
         ("", "0.1.0", True),
     ],
 )
-def test_program_below_the_required_version_refuses_and_says_what_to_type(monkeypatch, required, version, enough):
+def test_outdated_program_rejects_and_shows_the_command(monkeypatch, required, version, enough):
     program(monkeypatch, version)
     for sources in (
         {"text": f'requires: "{required}"\n'},
@@ -652,7 +652,7 @@ def test_program_below_the_required_version_refuses_and_says_what_to_type(monkey
             assert caught.value.hint == f"python -m pip install --upgrade 'vmrag-link>={required}'"
 
 
-def test_requirement_comes_before_whatever_a_program_that_is_too_old_does_not_know(monkeypatch):
+def test_requirement_is_checked_before_unknown_settings(monkeypatch):
     program(monkeypatch, "0.1.0")
     with pytest.raises(ProgramTooOld, match=r"^\.vmrag\.yaml, line 3: "):
         cloned("future: 1\nretrieval: {mode: telepathy}\nrequires: 0.2\n")

@@ -148,7 +148,7 @@ def test_asciidoc_and_mdx_keep_their_text_and_lose_their_front_matter(converter:
     assert converter.convert(b"---\ntitle: Stated\n---\n# T\n", name="x.mdx").title == "Stated"
 
 
-def test_every_document_of_ours_is_stored_as_it_is_written(converter: Converter) -> None:
+def test_every_own_document_is_stored_unchanged(converter: Converter) -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     assert len(pages) > 10
     for page in pages:
@@ -231,7 +231,7 @@ def notebook(*cells: dict[str, Any], **metadata: Any) -> bytes:
     return json.dumps({"nbformat": 4, "cells": cells, "metadata": metadata}).encode()
 
 
-def test_notebook_is_its_cells_and_what_they_printed(converter: Converter) -> None:
+def test_notebook_has_its_cells_and_outputs(converter: Converter) -> None:
     picture = "data:image/png;base64,iVBORw0KGgo="
     data = notebook(
         {"cell_type": "raw", "source": "---\nauthor: me\n---"},
@@ -264,7 +264,7 @@ def test_notebook_that_states_a_title_has_that_within_reason(converter: Converte
     assert converter.convert(notebook(cell, title="x" * 5000), name="x.ipynb").title == "x" * 1000
 
 
-def test_notebook_of_format_3_is_read_too(converter: Converter) -> None:
+def test_notebook_of_format_3_is_read(converter: Converter) -> None:
     cells = [
         {"cell_type": "heading", "level": 2, "source": ["Old"]},
         {"cell_type": "code", "input": "1", "outputs": [{"output_type": "pyout", "text": "1"}]},
@@ -286,7 +286,7 @@ def test_notebook_of_format_3_is_read_too(converter: Converter) -> None:
         (b"x", "x.ipynb", "is not a notebook ("),
     ],
 )
-def test_file_that_is_not_what_it_claims_is_refused(converter: Converter, data: bytes, name: str, reason: str) -> None:
+def test_file_with_a_false_type_is_rejected(converter: Converter, data: bytes, name: str, reason: str) -> None:
     assert refusal(converter, data, name).startswith(reason)
 
 

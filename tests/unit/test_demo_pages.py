@@ -145,7 +145,7 @@ def test_page_has_a_title_and_a_section_for_each_definition():
     assert "\n\n## class `boxes.Speaking`\n\n### `boxes.Speaking.say(word)`\n\nSays it.\n" in page.text
 
 
-def test_page_that_grows_too_long_names_what_it_leaves_out():
+def test_overlong_page_lists_its_omissions():
     entries = tuple(DocEntry(f"f{number}", f"f{number}()", "x" * 3000) for number in range(10))
     text = pages.write_page("long", pages.Documentation("Long.", entries)).text
     assert len(text) < pages.LONGEST + 4000
@@ -201,7 +201,7 @@ def test_pages_are_read_without_running_the_library_and_the_same_each_time(runs)
     assert json.loads(runs[0])[0] == []
 
 
-def test_story_changes_exactly_what_it_says(rendered):
+def test_story_changes_exactly_the_described_documents(rendered):
     module_pages = [pages.ModulePage(*page) for page in rendered.items()]
     story.check_pages(module_pages)
     after = {page.name: page.text for page in story.revise_pages(module_pages)}

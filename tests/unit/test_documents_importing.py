@@ -56,14 +56,14 @@ def test_file_has_one_id_whether_it_is_named_or_a_folder_above_it(tmp_path: Path
     assert ids(tmp_path, tmp_path / "a", tmp_path / "a/deep/x.md") == ["a/deep/x.md", "a/deep/y.md"]
 
 
-def test_relative_sources_are_looked_for_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_sources_are_searched_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree(tmp_path, a__x_md="", b_md="")
     monkeypatch.chdir(tmp_path / "a")
     assert ids(tmp_path, Path()) == ["a/x.md"]
     assert ids(tmp_path, Path("..")) == ["a/x.md", "b.md"]
 
 
-def test_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_missing_source_is_rejected(tmp_path: Path) -> None:
     tree(tmp_path, a__x_md="", b__y_md="")
     with pytest.raises(UsageInvalid):
         scan_sources([tmp_path / "absent.md"], root(tmp_path))
@@ -92,7 +92,7 @@ def test_file_type_is_read_from_the_ending_in_any_case(tmp_path: Path) -> None:
     assert reasons(tmp_path) == {"g.png": "its type .png is not supported", "Makefile": "has no file type"}
 
 
-def test_link_is_followed_only_to_what_could_be_imported_itself(tmp_path: Path) -> None:
+def test_link_is_followed_only_to_importable_files(tmp_path: Path) -> None:
     root = tree(tmp_path / "root", real_md="# Real", **{".git__config_md": "secret"})
     tree(tmp_path, outside_md="secret")
     for name, target in {

@@ -47,7 +47,7 @@ from vmrag_link.models import encode_canonical_json
         ("", ""),
     ],
 )
-def test_title_is_the_first_heading_that_stands_by_itself(text: str, title: str) -> None:
+def test_title_is_the_first_separate_heading(text: str, title: str) -> None:
     assert find_markdown_title(text) == title
 
 

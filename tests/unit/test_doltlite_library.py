@@ -38,7 +38,7 @@ def requirements() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("system", "machine"), WHERE)
-def test_library_is_required_where_it_has_a_wheel(system: str, machine: str) -> None:
+def test_library_is_required_on_platforms_with_a_wheel(system: str, machine: str) -> None:
     is_required = WHERE[system, machine]
     assert has_wheel_for(system, machine, glibc=system == "linux") == is_required
     for name, line in requirements().items():
@@ -47,7 +47,7 @@ def test_library_is_required_where_it_has_a_wheel(system: str, machine: str) -> 
         assert marker.evaluate({"sys_platform": system, "platform_machine": machine}) == is_required, name
 
 
-def test_musl_has_none_though_no_marker_can_say_so() -> None:
+def test_musl_has_no_wheel_despite_the_markers() -> None:
     assert not has_wheel_for("linux", "x86_64", glibc=False)
     if sys.platform == "linux":
         libc = subprocess.run(["getconf", "GNU_LIBC_VERSION"], capture_output=True, text=True, check=False).stdout

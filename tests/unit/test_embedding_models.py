@@ -252,7 +252,7 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
         for threshold in fusion.MEASURED_THRESHOLDS
     ],
 )
-def test_thresholds_of_a_model_are_what_the_pairs_give(name):
+def test_thresholds_of_a_model_follow_from_the_pairs(name):
     if name == "minilm":
         installed_minilm()
     assert measure.measured(name) == fusion.MEASURED_THRESHOLDS[name]

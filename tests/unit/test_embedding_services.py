@@ -105,14 +105,14 @@ def close(one: bytes, other: bytes) -> bool:
         ("ollama", "/api/embed", {"model": "bge-m3", "input": ["x"], "truncate": False}),
     ],
 )
-def test_each_service_is_asked_in_its_own_words_with_its_own_key(services, key, name, path, body):
+def test_each_service_gets_its_own_request_format_and_key(services, key, name, path, body):
     load(services, name).embed(["x"])
     (request,) = services.requests
     assert (request.path, request.body) == (path, body)
     assert request.key == (None if name == "ollama" else KEY)
 
 
-def test_only_cohere_hears_what_is_a_query(services, key):
+def test_only_cohere_gets_the_kind_of_input(services, key):
     for name in NAMES:
         load(services, name).embed_queries(["x"])
     assert [request.body.get("input_type") for request in services.requests] == [None, "search_query", None, None]
@@ -134,7 +134,7 @@ def test_long_texts_share_fewer_requests(services):
     assert [len(request.texts) for request in services.requests] == [25, 5]
 
 
-def test_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services):
+def test_text_beyond_the_window_is_embedded_in_whole_pieces(services):
     model = load(services, "ollama")
     text = "one " * 1000 + "two " * 1000 + "three"
     (vector,) = model.embed([text])
@@ -143,7 +143,7 @@ def test_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services):
     assert math.isclose(math.hypot(*struct.unpack("<256f", vector)), 1, abs_tol=1e-6)
 
 
-def test_empty_text_is_sent_to_nobody(services):
+def test_empty_text_is_not_sent(services):
     model = load(services, "openai")
     assert model.embed(["", "  \n", "x"])[:2] == [make_uniform_vector(256)] * 2
     assert [request.texts for request in services.requests] == [["x"]]
@@ -156,7 +156,7 @@ def test_half_a_surrogate_pair_is_refused_before_anything_is_sent(services):
     assert services.requests == []
 
 
-def test_dimensions_of_a_new_model_are_asked_once(services):
+def test_dimensions_of_a_new_model_are_requested_once(services):
     model = load(services, "openai")
     assert services.requests == []
     assert (model.dimensions, model.fingerprint, model.dimensions) == (
@@ -193,7 +193,7 @@ def made(services: Services, name: str, **others: Any) -> Collection:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_collection_is_read_with_the_model_that_it_names_whatever_the_settings_say(services, key, name):
+def test_collection_is_read_with_its_own_model_despite_the_settings(services, key, name):
     collection = made(services, name)
     services.requests.clear()
     other = {f"{name}_model": "another", "model": "hash"}
@@ -226,7 +226,7 @@ def test_fingerprint_that_this_version_does_not_write_is_a_mismatch(services, fi
         registry.choose_stored_model(row, EmbeddingSettings())
 
 
-def test_collection_whose_dimensions_are_not_those_of_its_model_is_a_mismatch(services):
+def test_collection_with_other_dimensions_than_its_model_is_a_mismatch(services):
     with pytest.raises(EmbeddingMismatch):
         registry.choose_stored_model(made(services, "openai", embedding_dimensions=7), EmbeddingSettings())
 
@@ -243,7 +243,7 @@ def test_another_model_with_the_same_name_is_a_mismatch(services):
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_without_its_key_a_service_is_not_even_asked(services, monkeypatch, name):
+def test_service_without_its_key_is_not_contacted(services, monkeypatch, name):
     monkeypatch.setattr(endpoint, "post_json", None)
     error = failure(registry.load_model(name, permission=ALLOWED))
     assert error.message.endswith(f" requires a key, but {KEYS[name]} is not set.")
@@ -278,7 +278,7 @@ def test_key_that_is_refused_is_named_by_its_variable_and_never_shown(services, 
     assert len(services.requests) == 1
 
 
-def test_key_is_hidden_in_whatever_else_a_service_says(services, key):
+def test_key_is_hidden_in_all_messages_of_a_service(services, key):
     services.script = [(400, {}, {"error": {"message": f"Not with {KEY}\nhere"}})]
     assert failure(load(services, "openai")).message.endswith("answered 400 Bad Request: Not with … here.")
 
@@ -295,7 +295,7 @@ def test_unknown_model_of_a_service_leads_to_a_hint(services, key, name):
     assert len(services.requests) == 1
 
 
-def test_too_many_requests_are_tried_again_when_the_service_says(services, monkeypatch):
+def test_rate_limited_requests_are_repeated_after_the_given_time(services, monkeypatch):
     slept: list[float] = []
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
     services.script = [
@@ -315,7 +315,7 @@ def test_service_that_wants_to_be_left_alone_for_long_is_not_waited_for(services
 
 
 @pytest.mark.parametrize("wait", ["", "soon", "-1", "9" * 400])
-def test_retry_after_that_says_nothing_does_no_harm(services, wait):
+def test_invalid_retry_after_is_harmless(services, wait):
     services.script = [(429, {"Retry-After": wait}, {})]
     if wait.isdecimal():
         failure(load(services, "openai"))
@@ -323,7 +323,7 @@ def test_retry_after_that_says_nothing_does_no_harm(services, wait):
         load(services, "openai").embed(["x"])
 
 
-def test_after_three_failures_nobody_asks_for_half_a_minute(services, monkeypatch):
+def test_three_failures_stop_requests_for_half_a_minute(services, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: now[0]))
     services.script = [(500, {}, b"<html>")] * 3
@@ -351,7 +351,7 @@ def test_unreachable_service_is_reported_with_a_hint(services, name, hint):
     assert hint in error.hint
 
 
-def test_no_proxy_is_asked_for_what_runs_here(services, monkeypatch):
+def test_proxy_is_not_used_for_local_services(services, monkeypatch):
     for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
     monkeypatch.setattr(endpoint, "_idle", {True: [], False: []})
@@ -393,13 +393,13 @@ def test_redirection_is_not_followed(services):
     assert len(services.requests) == 1
 
 
-def test_unknown_function_names_those_that_there_are():
+def test_unknown_function_error_lists_the_known_ones():
     with pytest.raises(UsageInvalid) as caught:
         registry.load_model("sentence_transformer")
     assert "default, hash, minilm, openai, cohere, huggingface, ollama" in caught.value.hint
 
 
-def test_httpx_is_loaded_by_those_who_ask_only():
+def test_httpx_is_imported_only_for_requests():
     program = (
         "import sys; from vmrag_link.embedding import registry\n"
         "for name in registry.MODEL_NAMES: registry.load_model(name)\n"
@@ -419,7 +419,7 @@ def test_every_service_has_its_settings():
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_service_that_nobody_agreed_to_is_not_asked(services, key, name):
+def test_untrusted_service_is_not_contacted(services, key, name):
     model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(), frozenset(NAMES)))
     error = failure(model, ServiceNotTrusted)
     assert error.hint == f"vmrag trust --service {name}"

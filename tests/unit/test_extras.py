@@ -164,7 +164,7 @@ def test_pages_name_every_extra_and_its_cost() -> None:
     assert all(abs(counts[extra] - counted[extra]) <= 2 for extra in counted), (counts, counted)
 
 
-def test_hints_name_extras_that_there_are() -> None:
+def test_hints_name_existing_extras() -> None:
     """In each module with hints."""
     for folder in ("vmrag_link", "hooks", "mcp_server", "action"):
         for path in (ROOT / folder).rglob("*.py"):

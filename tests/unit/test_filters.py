@@ -33,7 +33,7 @@ from vmrag_link.retrieval.narrowed import MetadataColumns
         ({"a": {"$contains": "x"}}, {"a": {"$contains": "x"}}),
     ],
 )
-def test_shorthand_becomes_what_chroma_takes(given, normal):
+def test_shorthand_becomes_a_chroma_filter(given, normal):
     assert filters.normalize_where(given) == normal
 
 
@@ -84,7 +84,7 @@ def test_filter_rejects_text_other_than_a_json_object(text):
 
 
 @pytest.mark.parametrize("read", [filters.normalize_where, filters.normalize_where_document])
-def test_filter_with_too_many_conditions_is_refused(read):
+def test_filter_with_excess_conditions_is_rejected(read):
     conditions = [{"$contains": str(number)} for number in range(1001)]
     if read is filters.normalize_where:
         conditions = [{"a": condition} for condition in conditions]

@@ -76,7 +76,7 @@ def test_scores_are_whole_and_none_is_above_one(scored, weight):
 
 
 @given(SCORED, st.integers(0, FULL_WEIGHT), st.integers(0, 10**12))
-def test_one_collection_alone_scores_as_before_there_were_several(scored, weight, more):
+def test_single_collection_keeps_its_earlier_scores(scored, weight, more):
     """Each kind divided by its best and added by weight, rounded down; what the words could reach
     at most does not matter.
     """
@@ -173,7 +173,7 @@ def test_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
     }
 
 
-def test_collection_that_has_nothing_to_say_comes_last():
+def test_collection_without_matches_comes_last():
     scores = fuse_scores(
         [
             CollectionScores({1: 10, 2: 9}, {1: 0, 2: 0}, 1_000),
@@ -193,7 +193,7 @@ def test_by_share_leaves_the_scores_of_a_single_collection_as_they_are(words, mo
     assert normalize_scores([]) == {}
 
 
-def test_by_share_compares_what_part_of_the_possible_was_reached():
+def test_by_share_compares_shares_of_the_possible_score():
     small, large = ({1: 50, 2: 20}, 100), ({11: 400, 12: 900}, 1_000)
     assert normalize_scores([small, large]) == {1: 500, 2: 200, 11: 400, 12: 900}
     assert normalize_scores([large, small]) == normalize_scores([small, large])

@@ -9,7 +9,7 @@ def test_applied_state_survives_encoding(symbolic, pin):
     assert decode_applied(encode_applied(symbolic, pin)) == (symbolic, pin)
 
 
-def test_pin_stands_verbatim_below_two_lines():
+def test_pin_is_verbatim_below_two_lines():
     assert encode_applied("refs/heads/main", b"{}\n") == b"refs/heads/main\npin\n{}\n"
     assert encode_applied(None, None) == b"detached\nnopin\n"
 

@@ -131,7 +131,7 @@ def test_within_needs_an_order():
     assert (query.order, query.within) == (("handbook/a.md",), 2)
 
 
-def test_order_is_recorded_where_it_stands_without_a_word_about_rankings():
+def test_order_is_recorded_in_place_without_ranking_comments():
     text = "queries:\n  - query: q   # mine\n    order: [handbook/b.md]\n  - {query: r}\n"
     answers = rewrite.RecordedAnswers({}, {0: ("handbook/a.md", "handbook/b.md"), 1: ("handbook/c d.md",)})
     assert rewrite.record_answers(text.encode(), answers, NOW, LABEL).decode() == (
@@ -140,7 +140,7 @@ def test_order_is_recorded_where_it_stands_without_a_word_about_rankings():
     )
 
 
-def test_unknown_field_names_those_that_there_are():
+def test_unknown_field_error_lists_the_known_ones():
     assert refused(QUERY + "    zzz: 1\n").hint.startswith("Use one of: query, collection, mode, k,")
 
 
@@ -184,7 +184,7 @@ def test_find_misses_lists_each_kind_of_miss(query, answers, kinds):
         (9, "a", "handbook/b.md is no longer found"),
     ],
 )
-def test_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes_behind(within, answers, message):
+def test_order_holds_within_a_number_of_ranks(within, answers, message):
     query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md"), within=within)
     answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate(answers)]
     missed = find_misses(query, answer, 9, comparable=True)
@@ -230,7 +230,7 @@ def test_ranking_is_added_and_everything_else_stays():
     )
 
 
-def test_recorded_ranking_is_replaced_where_it_stands():
+def test_recorded_ranking_is_replaced_in_place():
     before = (
         f"{RECORDED.replace('version: 2', 'version: 1')}queries:\n- query: x\n  ranking:\n"
         "    - {document: handbook/a.md, chunk: 0, score: 0.5}   # the old one\n  expect: handbook/b.md # stays\n"

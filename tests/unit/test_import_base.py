@@ -55,7 +55,7 @@ def test_folder_around_the_repository_is_outside() -> None:
 
 
 @given(FOLDERS, st.sets(PATHS, min_size=1))
-def test_base_of_documents_is_derived_from_what_programs_before_stored(folder: str, files: set[str]) -> None:
+def test_base_of_documents_is_derived_from_older_records(folder: str, files: set[str]) -> None:
     stored = [(file, make_base(TOP / folder, TOP).make_source(TOP / folder / file)) for file in files]
     assert count_bases([*stored, ("by hand", "")]) == {folder: len(files)}
     absolute = [(file, f"/home/ada/notes/{file}") for file in files]
@@ -63,7 +63,7 @@ def test_base_of_documents_is_derived_from_what_programs_before_stored(folder: s
 
 
 @given(FOLDERS, FOLDERS, st.sets(PATHS, min_size=1))
-def test_file_stays_the_document_that_it_is_whatever_the_base_becomes(before: str, after: str, files: set[str]) -> None:
+def test_file_stays_the_same_document_under_another_base(before: str, after: str, files: set[str]) -> None:
     first, then = make_base(TOP / before, TOP), make_base(TOP / after, TOP)
     stored = [(file, first.make_source(TOP / before / file)) for file in files]
     assert then.map_ids_by_source(then.list_sources(stored)) == {source: doc_id for doc_id, source in stored}
@@ -134,7 +134,7 @@ def test_recorded_base_that_no_import_writes_is_refused(recorded: str, why: str)
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=12) | st.text("./ab", max_size=8))
-def test_recorded_base_without_a_problem_is_the_root_or_lies_in_it(recorded: str) -> None:
+def test_valid_recorded_base_is_within_the_root(recorded: str) -> None:
     if find_base_problem(recorded) is None and recorded != OUTSIDE:
         base = ImportBase(recorded, TOP / recorded, TOP)
         assert Path(os.path.normpath(base.folder)).is_relative_to(TOP)

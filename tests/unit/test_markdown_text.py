@@ -14,7 +14,7 @@ def rendered(markdown: str) -> str:
     return MarkdownIt("commonmark").enable("table").render(markdown)
 
 
-def test_strangers_text_is_text() -> None:
+def test_untrusted_text_stays_text() -> None:
     html = rendered(markdown_text.format_table("T", ("a", "b"), [(HOSTILE, "x"), ("y", "z")]))
     assert html.count("<td>") == 4
     assert html.count("<tr>") == 3

@@ -143,7 +143,7 @@ def test_number_that_no_engine_holds_is_out_of_range(value):
 
 
 @pytest.mark.parametrize("value", [101, 10**25])
-def test_number_above_a_limit_of_ours_is_brought_down_to_it_with_a_warning(value):
+def test_number_above_an_own_limit_is_clamped_with_a_warning(value):
     warned = []
     taken = parse_arguments(DECLARED, {"text": "x", "limit": value}, lambda *warning: warned.append(warning))
     assert taken["limit"] == 100
@@ -152,7 +152,7 @@ def test_number_above_a_limit_of_ours_is_brought_down_to_it_with_a_warning(value
 
 
 @pytest.mark.parametrize("value", [True, "true", "True", " TRUE "])
-def test_true_is_taken_as_text_too(value):
+def test_boolean_is_accepted_as_text(value):
     assert take(sure=value) == {"text": "x", "sure": True}
 
 
@@ -306,7 +306,7 @@ def test_choice_is_one_of_its_values_or_another_spelling_of_one():
 
 
 @pytest.mark.parametrize("value", [{"n": {"$gt": 1}}, '{"n": {"$gt": 1}}', ' {"n": {"$gt": 1}}\n'])
-def test_object_is_taken_as_json_text_too(value):
+def test_object_is_accepted_as_json_text(value):
     assert take(where=value)["where"] == {"n": {"$gt": 1}}
 
 
@@ -325,7 +325,7 @@ def test_json_text_nested_without_end_is_refused_and_breaks_nothing():
     refuse(JsonInvalid, metadatas="[" * 100_000)
 
 
-def test_list_of_objects_is_taken_as_json_text_too():
+def test_list_of_objects_is_accepted_as_json_text():
     assert take(metadatas='[{"n": 1}, null]')["metadatas"] == [{"n": 1}, None]
     assert take(metadatas=[{"n": 1}, None])["metadatas"] == [{"n": 1}, None]
     refuse(JsonInvalid, metadatas="one")
@@ -368,7 +368,7 @@ def test_list_is_as_long_as_it_has_to_be_and_may_be_any_longer():
     assert len(take(ids=["x"] * 100_000)["ids"]) == 100_000
 
 
-def test_element_may_be_null_or_empty_only_where_that_means_something():
+def test_element_may_be_null_or_empty_only_with_a_meaning():
     assert take(texts=["a", None, ""])["texts"] == ["a", None, ""]
     assert "full[1]" in refuse(full=["a", ""]).message
 
@@ -383,7 +383,7 @@ def test_each_element_is_one_of_the_choices():
 # -- schema ----------------------------------------------------------------------------------------
 
 
-def test_schema_says_type_limits_default_and_no_more():
+def test_schema_has_only_type_limits_and_default():
     assert schema("text") == {"type": "string", "maxLength": 4096}
     assert schema("offset") == {"type": "integer", "minimum": 0, "default": 0}
     assert schema("limit") == {

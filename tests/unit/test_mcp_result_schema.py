@@ -116,7 +116,7 @@ def test_answer_with_other_keys_or_types_does_not_fit(change):
     assert not valid(answer() | change)
 
 
-def test_keys_of_a_result_say_which_are_not_always_there():
+def test_optional_keys_of_a_result_are_declared():
     assert result_keys(SampleResult) == [
         ResultKey("rows", always=True, when=""),
         ResultKey("rows[].n", always=True, when=""),
@@ -129,7 +129,7 @@ def test_keys_of_a_result_say_which_are_not_always_there():
     ]
 
 
-def test_type_of_a_result_is_what_the_function_returns():
+def test_type_of_a_result_is_the_return_type_of_the_function():
     def sample() -> SampleResult:
         return msgspec.convert({}, SampleResult)
 

@@ -133,7 +133,7 @@ def test_error_always_suggests_something(kind):
     assert all(envelope.build_failure(kind("It failed."), nothing)["suggestions"])
 
 
-def test_error_gives_back_the_beginning_and_the_end_of_what_was_too_long():
+def test_error_repeats_the_ends_of_an_overlong_value():
     long = f"a{'x' * 9000}z"
     error = UsageInvalid(f"{long!r} is no name.", hint=f"Not {long}", value=long, unknown=[long], kept=7)
     answer = envelope.build_failure(error)

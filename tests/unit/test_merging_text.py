@@ -165,7 +165,7 @@ def test_paragraphs_far_apart_merge_and_the_same_paragraph_has_one_hunk():
     assert (hunk.line, hunk.base, hunk.ours, hunk.theirs) == (3, "One.\n", "1.\n", "I.\n")
 
 
-def test_hunk_is_free_of_what_both_sides_have_at_its_ends():
+def test_hunk_excludes_equal_ends_of_both_sides():
     [hunk] = merge_texts("", "# Title\nours\nend\n", "# Title\ntheirs\nend\n").hunks
     assert (hunk.line, hunk.ours, hunk.theirs) == (2, "ours\n", "theirs\n")
 
@@ -195,7 +195,7 @@ def test_carriage_return_belongs_to_its_line():
 # -- markers ---------------------------------------------------------------------------------------
 
 
-def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_ended():
+def test_sides_and_base_are_between_markers_with_final_newlines():
     markers = Markers(Labels("main", "feature"))
     assert markers.format_conflict("a", "b\r\n") == "<<<<<<< main\na\n=======\nb\r\n>>>>>>> feature\n"
     assert (
@@ -205,7 +205,7 @@ def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_e
 
 @settings(max_examples=examples(600), deadline=None)
 @given(ANY, ANY, ANY)
-def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, ours, theirs):
+def test_own_markers_are_found_only_in_written_conflicts(base, ours, theirs):
     markers = Markers.from_texts((base, ours, theirs), Labels(ours="m"))
     assert all(markers.find_marker(revision, middle=True) is None for revision in (base, ours, theirs))
     written = markers.format_conflict(ours, theirs, base=base)
@@ -225,7 +225,7 @@ def test_conflicts_that_git_marked_are_counted_in_one_look():
     assert count_git_conflicts("<<<<<<< \n" * 1_000_000) == 0
 
 
-def test_line_under_a_heading_is_a_marker_only_in_what_an_editor_left():
+def test_line_under_a_heading_is_a_marker_only_after_an_editor():
     markers = Markers.from_texts(("a", "b"))
     assert markers.find_marker("Install\n=======\n") is None
     assert markers.find_marker("Install\n=======\n", middle=True) == (2, "=======")

@@ -31,7 +31,7 @@ def test_revision_that_was_migrated_is_called_by_its_new_name_and_no_other(kb: P
     assert migrated.read_map_head(kb, "dolt") == OTHER
 
 
-def test_names_count_for_the_engine_whose_knowledge_base_is_there(kb: Path) -> None:
+def test_names_apply_to_the_engine_of_the_knowledge_base(kb: Path) -> None:
     (kb / DOLTLITE_FILE).touch()  # it has taken Dolt's place
     assert migrated.translate_revision(kb, OLD) == OLD
     migrated.write_map(kb, "doltlite", OTHER, {NEW: OLD})

@@ -40,7 +40,7 @@ WORDS = st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True), max_size=4)
 
 
 @given(WORDS, WORDS, st.from_regex(r"[a-z/.*]{1,10}[a-z]", fullmatch=True).filter(lambda path: path[:2] != "./"))
-def test_prefix_is_taken_out_wherever_it_stands(before, after, path):
+def test_prefix_is_extracted_at_any_position(before, after, path):
     text, narrowing = parse_query(" ".join([*before, f"path:{path}", *after]))
     assert narrowing == Narrowing(paths=(path,))
     assert text.split() == ([*before, *after] or re.findall(r"\w+", path))
@@ -132,7 +132,7 @@ def test_languages_have_other_names(given_name, language):
     assert language in LANGUAGES
 
 
-def test_unknown_language_or_kind_is_refused_with_the_nearest_and_all_that_there_are():
+def test_unknown_language_or_kind_is_rejected_with_the_valid_ones():
     with pytest.raises(UsageInvalid, match=r"unknown language 'pyhton'\. Did you mean 'python'\?") as language:
         make_narrowing(languages=["pyhton"])
     assert all(name in language.value.hint for name in ("Use one of: ", "python", "markdown"))
@@ -159,7 +159,7 @@ def test_query_takes_so_many_values_of_a_field():
         make_narrowing(paths=[*many, "lib"])
 
 
-def test_every_kind_that_a_grammar_tells_is_a_kind():
+def test_kinds_of_all_grammars_are_known():
     kinds = {piece.kind for name, (text, _) in SAMPLES.items() for piece in cut_code(text, name.split()[0], 1)}
     assert kinds - {""} <= set(KINDS)
     more = {"kotlin": "annotation class Inject\n" * 9, "swift": "actor Bank {\n  var a = 1\n}\n" * 9}
@@ -217,7 +217,7 @@ def test_no_pattern_takes_exponential_time():
         ("a.session", ["a.session"], ["a.session"]),
     ],
 )
-def test_symbol_ends_in_a_name_or_lies_within_one_that_does(name, within, ending):
+def test_symbol_pattern_matches_a_name_or_its_members(name, within, ending):
     symbols = ["Session", "auth.Session", "Session.refresh", "a.session", "Sessions", "mysession"]
     assert [symbol for symbol in symbols if compile_symbol(name, within=True).search(symbol)] == within
     assert [symbol for symbol in symbols if compile_symbol(name, within=False).search(symbol)] == ending

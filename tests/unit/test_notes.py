@@ -60,7 +60,7 @@ beginnings = st.sampled_from(
 
 @settings(max_examples=examples(400), deadline=None)
 @given(ids, texts, beginnings, st.dictionaries(keys, values, max_size=4))
-def test_note_comes_back_as_it_was(doc_id, text, beginning, metadata):
+def test_note_is_read_back_unchanged(doc_id, text, beginning, metadata):
     content, path = beginning + text, notes.note_path(SOURCE, doc_id)
     try:
         whole = notes.render_note(SOURCE, path, doc_id, metadata, content)

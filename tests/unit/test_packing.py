@@ -117,7 +117,7 @@ def test_oversized_best_piece_is_cut_at_a_line_end(budget):
     assert more > budget, "another line would have fitted"
 
 
-def test_of_one_line_that_is_too_long_so_many_characters_come():
+def test_overlong_line_is_cut_to_a_number_of_characters():
     packed = pack_hits(ranked(("a", (0, 1500))), {"a": document("ä" * 1500)}, 100)
     [passage] = packed.passages
     assert set(passage.text) == {"ä"}
@@ -134,7 +134,7 @@ PIECES = (
 )
 
 
-def test_part_of_a_symbol_whose_beginning_is_not_there_says_its_signature():
+def test_part_of_a_symbol_without_its_beginning_has_its_signature():
     keys = {"k": document(CLASS, pieces=PIECES)}
     [part] = pack_hits(ranked(("k", (AT[2], AT[3]))), keys, 1000).passages
     assert part.shown_lines == ["src/a.py:6  Keys.rotate  (1a2b3c4)", "  … def rotate(self)", "          two"]
@@ -144,7 +144,7 @@ def test_part_of_a_symbol_whose_beginning_is_not_there_says_its_signature():
     assert more.shown_lines[:2] == ["src/a.py:6-9  Keys.rotate, Keys.drop  (1a2b3c4)", "  … def rotate(self)"]
 
 
-def test_symbol_begins_where_no_earlier_piece_has_it():
+def test_symbol_begins_where_no_earlier_piece_contains_it():
     assert [signature_above(PIECES, number) for number in range(4)] == ["", "", "def rotate(self)", ""]
     rest = part(len(CLASS), "Keys", "class", "class Keys(Base)")
     assert signature_above([*PIECES, rest], 4) == "class Keys(Base)"
@@ -180,7 +180,7 @@ def test_pieces_of_another_kind_take_a_third_while_the_first_kind_fills_the_rest
     assert packed.left_out == len(mixed) - len(packed.passages)
 
 
-def test_pieces_of_another_kind_take_what_the_first_kind_leaves():
+def test_pieces_of_another_kind_use_the_rest_of_the_budget():
     text = "".join(f"word_{number} " for number in range(30)) + "\n"
     held = {str(number): document(text, f"{number}.py", kind="code" if number else "document") for number in range(20)}
     packed = pack_hits(ranked(*((name, (0, len(text))) for name in held)), held, 1000)
@@ -188,13 +188,13 @@ def test_pieces_of_another_kind_take_what_the_first_kind_leaves():
     assert packed.tokens > 900
 
 
-def test_neighbours_come_along_if_they_fit():
+def test_neighbours_are_included_if_they_fit():
     hits = [PackableHit(1, "a", (FIVES[2],), (FIVES[1], FIVES[3]))]
     assert places(pack_hits(hits, {"a": document(LINES)}, 1000)) == [("src/a.py", (6, 20))]
     assert places(pack_hits(hits, {"a": document(LINES)}, 60)) == [("src/a.py", (6, 15))]
 
 
-def test_head_says_which_document_where_no_file_has_these_lines():
+def test_head_names_the_document_if_no_file_has_these_lines():
     stored = document("text\n", "a.md", path=None, commit=None, revision=COMMIT, collection="notes")
     assert pack_hits(ranked(("a", (0, 5))), {"a": stored}, 100).passages[0].head == "notes/a.md:1  (1a2b3c4)"
     alone = document("text\n", "a.md", path=None, commit=None, above=None, collection="notes")

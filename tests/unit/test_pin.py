@@ -245,7 +245,7 @@ def test_reserved_branches_are_refused(branch):
 @pytest.mark.parametrize(
     "commit", ["a" * 39, "a" * 41, "A" * 40, "v" * 40, "w" * 32, "main", "HEAD", "", "a" * 40 + "\n"]
 )
-def test_revision_must_be_a_full_hash_and_the_message_says_what_was_found(commit):
+def test_revision_must_be_a_full_hash_and_the_error_quotes_it(commit):
     error = refusal(with_value("dolt_commit", commit))
     assert error.details["line"] == 4
     assert f"with {len(commit)} characters" in error.message
@@ -347,7 +347,7 @@ def test_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line, p
     assert error.message.isprintable()
 
 
-def test_conflict_names_the_command_that_keeps_what_both_sides_hold():
+def test_conflict_error_names_the_command_that_keeps_both_sides():
     assert refusal(CONFLICT.encode()).hint.startswith("vmrag resolve ")
 
 

@@ -63,7 +63,7 @@ def test_public_class_name_has_one_definition(trees: Trees) -> None:
     assert {name: place for name, place in places.items() if len(place) > 1} == {}
 
 
-def test_version_stands_in_two_places_that_agree() -> None:
+def test_version_is_equal_in_both_places() -> None:
     assert PROJECT["project"]["version"] == vmrag_link.__version__
 
 
@@ -218,7 +218,7 @@ def test_pages_end_with_the_next_ones() -> None:
         assert path.read_text().rstrip().splitlines()[-1].startswith("Next: ["), path.name
 
 
-def test_documents_that_the_program_names_are_there() -> None:
+def test_documents_named_by_the_program_exist() -> None:
     examples = {"docs/setup.md", "docs/reference/configuration.md"}  # of the reader's project, and of a client's
     code = [path for name in ("vmrag_link", "hooks", "mcp_server", "action") for path in (ROOT / name).rglob("*.py")]
     recipes = [path for path in (ROOT / "ci").rglob("*") if path.is_file()]
@@ -239,7 +239,7 @@ def test_attacks_page_names_existing_tests() -> None:
         assert not test or f"def {test}(" in source, f"{file} has no {test}"
 
 
-def test_every_dependency_says_why_it_is_there() -> None:
+def test_every_dependency_has_a_reason() -> None:
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
     requirements = [line for line in lines if re.match(r'    "[\w.-]+[<>=]=', line)]
     assert requirements

@@ -86,7 +86,7 @@ def test_record_ranks_among_first_if_it_answers_about_as_well():
     assert promote(PLAIN, PAGES, {NOTE: RecordKind.DECISION}, {NOTE: near - 1})[-1] == NOTE
 
 
-def test_record_needs_less_if_question_asks_for_choice():
+def test_record_needs_less_if_question_is_about_a_choice():
     near = ASKED_FAVOR[RecordKind.DECISION].near
     assert promote(ASKING, PAGES, {NOTE: RecordKind.DECISION}, {NOTE: near}).index(NOTE) == FIRST - 1
     assert promote(PLAIN, PAGES, {NOTE: RecordKind.DECISION}, {NOTE: near})[-1] == NOTE

@@ -67,7 +67,7 @@ def said(report_summary: ReportSummary) -> str:
     return format_comment(build_comment_data(7, report_summary, HEAD), RUN)
 
 
-def test_both_texts_begin_shortly_before_what_differs():
+def test_both_texts_begin_shortly_before_the_difference():
     body = said(summary(change(chunk(f"{LONG}after 30 seconds. {LONG}"), chunk(f"{LONG}after 5 seconds. {LONG}"))))
     before, after = (line for line in body.splitlines() if line.startswith("  - "))
     assert before.startswith("  - before: `handbook/a.md`: `…before it, words before it, after 30 seconds. words")
@@ -104,7 +104,7 @@ def test_comment_counts_and_folds_changes_at_lower_ranks():
     assert "3 questions asked: no first place changes, 1 differs further down." in said(summary(below))
 
 
-def test_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
+def test_largest_comment_stays_within_the_limits():
     long = chunk("`x` " * 2000, "n" * 900)
     answers = [change(long, chunk("y" * 5000), query="q" * 900, missing=(f"m{number}",)) for number in range(300)]
     findings = tuple(PinFinding("KNOWLEDGE_DROPPED", "error", HEAD, "", "") for _ in range(300))
@@ -152,7 +152,7 @@ def test_comment_stays_below_the_hosts_limit_for_any_data(text):
     assert body.splitlines()[-1].endswith("it is not verified.")
 
 
-def test_comment_names_notes_that_cite_what_changes():
+def test_comment_lists_notes_that_cite_changes():
     notes = tuple(CitingNote(f"notes/{number}.md", (f"src/a.py:{number}", "src/b.py")) for number in range(1, 5))
     alone = msgspec.structs.replace(summary(), citing=notes[:1])
     assert build_comment_data(7, alone, HEAD).has_news
@@ -209,7 +209,7 @@ def test_more_questions_than_are_counted_are_refused(more):
         parse_comment_data(content)
 
 
-def test_id_that_tells_nothing_has_its_title_beside_it():
+def test_opaque_id_has_its_title_next_to_it():
     opaque = "library/0f8fad5b-d9cb-469f-a165-70867728950e"
     report = summary(change(chunk("a", opaque), chunk("b")), documents=1)
     line = msgspec.structs.replace(

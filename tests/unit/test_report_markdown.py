@@ -120,7 +120,7 @@ def test_short_report_is_whole() -> None:
     assert rendered(shown).css("ins")[0].text(separator=" ").count("word-<x>") == 20
 
 
-def test_long_names_leave_room_for_what_changed() -> None:
+def test_long_names_leave_room_for_changes() -> None:
     result = report(
         document(number, ("guide", "n" * 1000 + str(number)), "old", "new " * 50) for number in range(1, 150)
     )
@@ -163,7 +163,7 @@ def test_chunk_that_rose_after_a_removal_has_no_arrow(before: str, after: str, m
     ] == marks
 
 
-def test_rankings_stand_side_by_side() -> None:
+def test_rankings_are_side_by_side() -> None:
     before, after = (
         (RankedChunk("guide/a.md", 0, 0.9), RankedChunk("guide/b.md", 0, 0.5)),
         (RankedChunk("guide/b.md", 0, 0.7),),
@@ -182,7 +182,7 @@ def test_rankings_stand_side_by_side() -> None:
 
 @settings(max_examples=examples(300))
 @given(st.text(max_size=40), st.integers(-3, 300))
-def test_beginning_of_a_text_is_what_fits(value: str, room: int) -> None:
+def test_beginning_of_a_text_fits_the_limit(value: str, room: int) -> None:
     kept = cut_to_bytes(value, room)
     assert value.startswith(kept)
     assert len(escape_markdown(kept).encode()) <= max(room, 0)

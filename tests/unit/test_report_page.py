@@ -253,7 +253,7 @@ def test_changed_blank_is_drawn() -> None:
     assert result == [("del", "·"), ("ins", "··"), ("del", "\\r↵\n"), ("ins", "↵\n"), ("del", "·↵\n"), ("ins", "↵\n")]
 
 
-def test_right_to_left_name_stands_alone() -> None:
+def test_right_to_left_name_is_isolated() -> None:
     page = written(report([document(1, ("c", "\u05de.md"), "a", "b", title="\u05db")]))
     assert [element.attributes.get("dir") for element in tree(page).css("h4 bdi")] == ["ltr", None]
 
@@ -327,7 +327,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_every_text_has_the_contrast_that_wcag_asks_for(scheme: int) -> None:
+def test_every_text_has_the_contrast_required_by_wcag(scheme: int) -> None:
     style = html.read_part("page.css")
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", re.findall(r":root \{(.*?)\}", style, re.DOTALL)[scheme]))
     pairs = [(ink, ground) for ink in ("ink", "quiet", "link") for ground in ("paper", "card")]
@@ -487,7 +487,7 @@ def test_page_shows_revisions_without_trailers_and_merged_subjects() -> None:
     assert "Signed-off" not in page.body.text()
 
 
-def test_document_whose_id_tells_nothing_is_called_by_its_title() -> None:
+def test_document_with_an_opaque_id_is_shown_by_its_title() -> None:
     name = f"library/{OPAQUE_ID}"
     query = QueryChange("q", 1, "ranking", (), (RankedChunk(name, 2, 1.0), RankedChunk("c/d.md", 0, 0.5)))
     queries = ComparedQueries("f", 1, (query,), titles={name: "Rotation of keys"})

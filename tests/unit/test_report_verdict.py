@@ -125,7 +125,7 @@ DOCUMENTS = "feature adds 1 document, changes 2, moves 1 and removes 1 in 3 coll
         ),
     ],
 )  # fmt: skip
-def test_verdict_says_what_there_is_to_say(given: dict[str, Any], tone: str, sentences: list[str]) -> None:
+def test_verdict_has_the_expected_sentences(given: dict[str, Any], tone: str, sentences: list[str]) -> None:
     report = judge_report(summary(**given))
     assert (report.tone, list(report.sentences)) == (tone, [*sentences, "vmrag verify finds no error."])
 
@@ -145,7 +145,7 @@ def test_full_hash_is_short_in_a_sentence() -> None:
     assert said.startswith("000000000000 adds 1 document")
 
 
-def test_query_is_worse_or_mended_by_what_it_lacks() -> None:
+def test_query_is_worse_or_improved_by_its_misses() -> None:
     lacking = ("lacks",)
     both = msgspec.structs.replace(WORSE, missed_before=lacking)
     better = msgspec.structs.replace(both, missed_after=())

@@ -31,7 +31,7 @@ def loaded(text: bytes) -> Config:
         settings_docs.format_template().encode(),
     ],
 )
-def test_file_states_the_sources_and_what_it_stated(before):
+def test_file_states_the_sources_and_its_earlier_settings(before):
     after = settings_docs.add_sources(before, SOURCES)
     assert after.startswith(before)
     assert loaded(after) == msgspec.structs.replace(loaded(before), sources=SOURCES)

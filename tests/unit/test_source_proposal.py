@@ -93,7 +93,7 @@ def test_descriptions_of_apis_are_proposed_by_name_folder_or_path():
     assert propose("api/v1.yaml", "api/v2.yaml", v1=api) == {"docs": ("api/v1.yaml",)}
 
 
-def test_files_whose_beginnings_are_read_are_few_and_likely_ones_first():
+def test_few_likely_files_are_read_at_their_beginning():
     paths = [f"chart{number}/values.yaml" for number in range(2000)] + ["x/y/z-openapi.yaml"]
     read: list[str] = []
 

@@ -118,7 +118,7 @@ def test_last_rule_and_the_deepest_file_count():
     assert attributes.get_values("gen/sub/x.md") == {"linguist-generated": "false", "linguist-vendored": "true"}
 
 
-def test_patterns_of_folders_macros_comments_and_negations_say_nothing():
+def test_patterns_of_folders_macros_and_negations_do_not_match():
     text = (
         b"gen/ linguist-generated\n[attr]mine linguist-generated\n# *.md filter=x\n!*.md filter=x\n*.x mine\n"
         b"*.md filter=" + b"x" * 3000
@@ -126,7 +126,7 @@ def test_patterns_of_folders_macros_comments_and_negations_say_nothing():
     assert TreeAttributes({".gitattributes": text}, FOR_LISTING).get_values("gen/a.md") == {}
 
 
-def test_too_many_rules_are_refused():
+def test_excessive_number_of_rules_is_rejected():
     text = b"".join(b"*x%d* filter=x\n" % number for number in range(1001))
     with pytest.raises(LimitExceeded, match="1,000 rules for one file"):
         TreeAttributes({".gitattributes": text}, FOR_LISTING).get_values("a.md")
@@ -135,7 +135,7 @@ def test_too_many_rules_are_refused():
         TreeAttributes(many, FOR_LISTING)
 
 
-def test_rules_with_many_wildcards_or_long_patterns_say_nothing():
+def test_rules_with_many_wildcards_or_long_patterns_do_not_match():
     text = b"*a" + b"?" * 10 + b" filter=x\n" + b"a" * 256 + b" filter=x\n[Aa][Bb]*.md filter=y\n"
     attributes = TreeAttributes({".gitattributes": text}, FOR_LISTING)
     assert attributes.get_values("a" * 12) == {}
@@ -177,7 +177,7 @@ def _select(named, attributes):
 
 
 @pytest.mark.parametrize("name", ["filter", "working-tree-encoding"])
-def test_values_that_are_not_utf8_are_texts_all_the_same(name):
+def test_non_utf8_values_are_still_texts(name):
     attributes = TreeAttributes({".gitattributes": b"*.md %s=\xff\n" % name.encode()}, FOR_LISTING)
     assert attributes.get_values("a.md") == {name: "\\xff"}
 
@@ -309,7 +309,7 @@ def test_files_without_text_are_left_out_with_a_reason(data, path, reason):
     assert result.reason.startswith(reason)
 
 
-def test_attributes_keep_what_looks_generated():
+def test_attributes_keep_generated_looking_files():
     assert _read(b"# @generated\nx\n", "a.py", handwritten=True).text == "# @generated\nx\n"
 
 
@@ -317,7 +317,7 @@ def test_long_line_of_prose_stays():
     assert _read(b"word " * 5000).text
 
 
-def test_notebook_is_its_cells_without_what_they_printed():
+def test_notebook_has_its_cells_without_outputs():
     notebook = {
         "cells": [
             {"cell_type": "markdown", "source": ["# Title\n", "words"]},

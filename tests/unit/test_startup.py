@@ -25,12 +25,12 @@ def test_process_ends_at_once_with_everything_written():
     assert ended("atexit.register(print, 'late')", "print('said', end='')", "startup.leave(3)") == (3, "said")
 
 
-def test_process_whose_thread_is_at_work_waits_for_it():
+def test_process_waits_for_its_working_thread():
     work = "def work(): time.sleep(0.2); print('done')"
     assert ended(work, "threading.Thread(target=work).start()", "startup.leave(3)") == (3, "done\n")
 
 
-def test_nothing_of_typing_extensions_is_left_where_a_process_begins():
+def test_typing_extensions_is_unloaded_at_the_start_of_a_process():
     begin = ("startup.begin()", "startup.begin()", "import typing_extensions, msgspec, gc", "print(gc.isenabled())")
     assert ended(*begin, "startup.imported()", "print(gc.isenabled())") == (0, "False\nTrue\n")
 

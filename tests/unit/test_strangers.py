@@ -52,7 +52,7 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 
 @pytest.mark.parametrize("what", UNTRUSTED)
-def test_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody(repo, what):
+def test_possible_remote_is_read_literally_and_untrusted(repo, what):
     remote = filled(UNTRUSTED[what])
     assert pin.parse_pin(members(dolt_remote=remote)).dolt_remote == remote
     places = plumbing.locate_work_tree(repo.top)
@@ -65,7 +65,7 @@ def test_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody(r
 
 
 @pytest.mark.parametrize("what", UNTRUSTED)
-def test_remote_of_settings_that_nobody_agreed_to_does_not_count(what):
+def test_remote_of_untrusted_settings_is_ignored(what):
     loaded = _settings(f"{SETTINGS}remote: '{filled(UNTRUSTED[what])}'\n".encode())
     assert loaded.config.remote == Config().remote
     assert re.search(r"untrusted setting remote \(line 3\)", loaded.warnings[0])
@@ -94,7 +94,7 @@ def test_settings_that_no_settings_can_be_are_refused_with_their_line(what):
 
 
 @pytest.mark.parametrize("what", SETTINGS_IGNORED)
-def test_settings_that_a_stranger_may_not_give_leave_the_default(what):
+def test_untrusted_settings_leave_the_default(what):
     loaded = _settings(filled(SETTINGS_IGNORED[what]).encode())
     usual = Config()
     assert (loaded.config.embedding.model_path, loaded.config.dolt) == (usual.embedding.model_path, usual.dolt)

@@ -72,7 +72,7 @@ SHAPED = {chr(number) for number in (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 
 
 
 @given(st.text(st.sampled_from(IGNORABLE + AROUND) | st.characters(codec="utf-8"), max_size=30))
-def test_no_format_character_is_left_but_where_the_writing_needs_it(text: str) -> None:
+def test_format_characters_remain_only_where_the_script_needs_them(text: str) -> None:
     shown = escape_controls(text)
     for at, character in enumerate(shown):
         if unicodedata.category(character) != "Cf" or character in SHAPED or 0x13430 <= ord(character) < 0x13460:

@@ -61,7 +61,7 @@ def refusal(repo: Repo, remote: str, *, accepted: str | None = None) -> RemoteNo
         ("http://127.0.0.1:1/kb", {}, "http://localhost:1/kb", False),
     ],
 )
-def test_remote_is_contacted_only_where_its_exact_text_was_agreed_to(repo, remote, config, accepted, trusted):
+def test_remote_is_contacted_only_if_its_exact_text_is_trusted(repo, remote, config, accepted, trusted):
     for key, value in config.items():
         repo.git("config", "--add", key, value)
     assert (refusal(repo, remote, accepted=accepted) is None) is trusted
@@ -118,7 +118,7 @@ def test_agreeing_to_one_folder_needs_no_root(repo, tmp_path):
     assert refusal(repo, f"file://{tmp_path}/kb2") is not None
 
 
-def test_hint_agrees_to_exactly_what_was_named_and_survives_a_shell(repo):
+def test_hint_trusts_the_exact_text_and_survives_a_shell(repo):
     remote = "git+https://kb.example/a b';touch x;'/$(id)`id`"
     error = refusal(repo, remote)
     assert error is not None
@@ -207,7 +207,7 @@ def test_ambiguous_remotes_are_rejected_with_the_reason(remote, part):
     assert flaw.isprintable()
 
 
-def test_remote_of_another_case_or_form_has_a_place_of_its_own_here():
+def test_remote_in_another_case_or_form_has_its_own_key():
     forms = ["file:///srv/kb", "file:///srv/KB", "file:///srv/kb/", "git+file:///srv/kb", "http://h/kb", "https://h/kb"]
     keys = [address.parse_url(form).key for form in forms]
     assert len(set(keys)) == len(forms)

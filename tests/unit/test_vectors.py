@@ -163,7 +163,7 @@ def test_best_come_with_all_that_tie_with_the_last(tmp_path):
     assert len(exact.select_best(signed(1), 6)) == len(exact.select_best(signed(1), 600)) == 6
 
 
-def test_dead_slots_and_those_not_asked_for_never_come(tmp_path):
+def test_dead_and_unrequested_slots_are_never_returned(tmp_path):
     exact = written(tmp_path, [signed(number) for number in (5, 3, 9, 3)], 1, dead=[2])
     assert exact.select_best(signed(1), 2) == in_first({0: 5, 1: 3, 3: 3})
     assert exact.select_best(signed(1), 4) == in_first({0: 5, 1: 3, 3: 3})
@@ -216,7 +216,7 @@ def test_best_of_several_segments_have_their_rows(segments):
     assert segments.select_best(signed(1, 0), 4) == every
 
 
-def test_rows_that_are_asked_for_are_found_in_their_segments_in_their_order(segments):
+def test_requested_rows_are_found_in_their_segments_in_order(segments):
     rows = [row(0, 5, 2), row(1, 2, 7), row(0), row(0, 2, 7), row(1)]
     assert segments.score_rows(signed(0, 1), rows) == [6, 4, 1, 3, 2]
     assert segments.score_rows(signed(0, 1), []) == []
@@ -247,7 +247,7 @@ def test_how_rows_are_shared_out_to_segments_does_not_show(tmp_path):
 
 
 @given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=300))
-def test_any_components_become_what_rounding_and_clipping_one_by_one_gives(numbers):
+def test_components_equal_rounding_and_clipping_one_by_one(numbers):
     expected = [max(-flat_files.LIMIT, min(flat_files.LIMIT, round(flat_files.SCALE * number))) for number in numbers]
     assert flat_files.quantise(floats(*numbers)) == signed(*expected)
 
@@ -269,7 +269,7 @@ def held(folder: Path, slots: Iterable[int]) -> dict[int, bytes]:
     return flat_files.find_floats(path.read_bytes() if path.exists() else b"", slots, dimensions=3)
 
 
-def test_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
+def test_vector_is_only_at_its_place(tmp_path):
     one, other = floats(1.0, 0.0, 0.0), floats(0.0, 0.6, -0.8)
     assert held(tmp_path, range(9)) == {}
     flat_files.write_floats(tmp_path, 1, {7: one})

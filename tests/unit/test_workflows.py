@@ -64,7 +64,7 @@ def test_no_other_job_runs_the_checks() -> None:
 
 
 @each_job
-def test_job_ends_and_says_what_it_may_do(name: str) -> None:
+def test_job_ends_and_declares_its_permissions(name: str) -> None:
     job = JOBS[name]
     assert job["timeout-minutes"] <= 180
     expected = {"contents": "read"} if any("actions/checkout" in str(step) for step in steps(name)) else {}
@@ -79,7 +79,7 @@ def test_job_ends_and_says_what_it_may_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_workflow_gives_jobs_nothing_by_itself_and_does_not_run_beside_itself(name: str) -> None:
+def test_workflow_grants_nothing_by_default_and_runs_once_at_a_time(name: str) -> None:
     assert WORKFLOWS[name]["permissions"] == {}
     assert "${{ github.workflow }}" in WORKFLOWS[name]["concurrency"]["group"]
 
@@ -141,7 +141,7 @@ def test_required_workflows_run_in_the_merge_queue(name: str) -> None:
         ("Started a knowledge base: it is made for this only.", 0, False),
     ],
 )
-def test_system_that_is_refused_has_to_be_told_so(said: str, code: int, passes: bool, tmp_path: Path) -> None:
+def test_rejected_system_must_be_reported(said: str, code: int, passes: bool, tmp_path: Path) -> None:
     vmrag = tmp_path / "vmrag"
     vmrag.write_text(f'#!/bin/sh\nprintf "%s\\n" "{said}" >&2\nexit {code}\n')
     vmrag.chmod(0o755)
