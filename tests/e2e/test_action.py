@@ -346,7 +346,7 @@ def test_pull_request_reads_the_cache_and_writes_nothing(ci):
     assert len(ci.cache.entries) == 1
 
 
-def test_fork_that_pins_what_the_base_has_needs_no_secret(ci):
+def test_fork_that_pins_a_known_revision_needs_no_secret(ci):
     base = ci.tip
     head = ci.ada.commit("code", **{"code.py": "print()"})
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
@@ -373,7 +373,7 @@ def test_verify_of_fork_suggests_adopt_for_missing_revision(ci):
 
 
 @pytest.mark.hooks("on")
-def test_pull_request_target_reads_a_strangers_commits_and_checks_none_out(ci):
+def test_pull_request_target_reads_untrusted_commits_without_checkout(ci):
     base, merge = drop(ci.ada)
     head = ci.world.hub.git("commit-tree", f"{merge}^{{tree}}", "-p", merge, "-m", "head")
     run = ci.on_pull_request(base, head, event="pull_request_target", source=FORK, mode="verify")
@@ -385,7 +385,7 @@ def test_pull_request_target_reads_a_strangers_commits_and_checks_none_out(ci):
 
 
 @pytest.mark.hooks("on")
-def test_push_is_compared_with_what_was_there_before(ci):
+def test_push_is_compared_with_the_previous_head(ci):
     base, merge = drop(ci.ada)
     ci.ada.git("push", "-q", "--no-verify", "origin", f"{merge}:refs/heads/main")
     run = ci.on_push(before=base, mode="verify", fail_on="never")
@@ -397,7 +397,7 @@ def test_push_is_compared_with_what_was_there_before(ci):
 # -- golden queries, and untrusted text
 
 
-def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
+def test_golden_queries_are_run_and_misses_are_annotated_at_their_line(ci):
     ci.ada.write(
         ".vmrag/queries.yaml",
         "queries:\n  - query: certificates\n    first: handbook/tls.md\n  - query: '::error::##[group]'\n    expect: [handbook/none.md]\n",
@@ -424,7 +424,7 @@ def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
 
 
 @pytest.mark.hooks("on")
-def test_ids_and_branches_of_strangers_are_text(ci):
+def test_untrusted_ids_and_branches_are_shown_as_text(ci):
     """The fake fails for any command other than those of the steps."""
     ci.ada.git("switch", "-q", "-c", "`id`$(touch${IFS}pwned);error-##x")
     ci.ada.put("::error::id ##[group] <b>&`id`.md", "::set-output name=x::y\n##[error]z\n", collection="handbook")

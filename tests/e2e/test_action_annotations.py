@@ -66,7 +66,7 @@ def test_unreachable_remote_is_not_annotated_at_the_pin(ci, mode):
         assert "Could not sync the knowledge base" in run.summary
 
 
-def test_history_that_nobody_has_is_not_blamed_on_the_pin(ci):
+def test_missing_history_is_not_annotated_at_the_pin(ci):
     """The repository that was cloned from is a shallow one itself."""
     ci.ada.put("new.md", "Otters.")
     ci.ada.vmrag("commit", "-m", "new")

@@ -110,7 +110,7 @@ def test_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, api,
 
 
 @pytest.mark.long
-def test_job_on_the_target_writes_it_too(ci, api, base):
+def test_job_on_the_target_also_writes_the_comment(ci, api, base):
     head = push(ci, "setup.md", UV)
     on_pull_request(ci, api, base, head, event="pull_request_target")
     assert "1 of 2 questions has another answer." in api.ours(7)[0]

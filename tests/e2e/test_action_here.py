@@ -48,7 +48,7 @@ def hub(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "hub")
 
 
-def test_action_finds_in_this_repository_what_people_ask_for(hub: Repo, tmp_path: Path) -> None:
+def test_action_answers_golden_queries_of_this_repository(hub: Repo, tmp_path: Path) -> None:
     before, tip = hub.git("rev-parse", "main~1"), hub.git("rev-parse", "main")
     repo = events.checkout(hub.top, tmp_path / "workspace", tip)
     (repo.top / ".venv").symlink_to(sys.prefix)  # what the step "Install vmrag" makes

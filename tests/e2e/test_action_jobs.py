@@ -117,7 +117,7 @@ JOBS = {
         errors=("KNOWLEDGE_DROPPED",),
         says=("vmrag merge --repair",),
         outputs=LOST,
-        proven="test_action.py::test_push_is_compared_with_what_was_there_before",
+        proven="test_action.py::test_push_is_compared_with_the_previous_head",
     ),
     "push, and another before the job begins": CiJob(
         recipe=CHECK, state=on.moved_on, passes=True, outputs=WHOLE, saves=1
@@ -139,7 +139,7 @@ JOBS = {
         errors=("QUERY_MISSED",),
         at=".vmrag/queries.yaml",
         outputs=LOST,
-        proven="test_action.py::test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand",
+        proven="test_action.py::test_golden_queries_are_run_and_misses_are_annotated_at_their_line",
     ),
     "release": CiJob(
         recipe=CHECK,
@@ -157,7 +157,7 @@ JOBS = {
         passes=False,
         says=("1 failed",),
         outputs=WHOLE,
-        proven="../integration/test_pytest_plugin.py::test_golden_queries_are_tests_where_they_are_named",
+        proven="../integration/test_pytest_plugin.py::test_golden_queries_are_tests_if_configured",
     ),
     # -- the check, on pull requests
     "pull request with knowledge": CiJob(
@@ -199,7 +199,7 @@ JOBS = {
         state=on.fork_of_code,
         passes=True,
         outputs=WHOLE,
-        proven="test_action.py::test_fork_that_pins_what_the_base_has_needs_no_secret",
+        proven="test_action.py::test_fork_that_pins_a_known_revision_needs_no_secret",
     ),
     "fork that pins what the base lacks": CiJob(
         recipe=CHECK,
@@ -231,7 +231,7 @@ JOBS = {
         passes=True,
         outputs=WHOLE,
         as_ada=True,
-        proven="test_merge_queue.py::test_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do",
+        proven="test_merge_queue.py::test_complete_group_passes_without_pushes",
     ),
     "merge group that drops": CiJob(
         recipe=CHECK,
@@ -285,7 +285,7 @@ JOBS = {
         says=("check in quarantine",),
         outputs={"documents-changed": "1"},
         asks=True,
-        proven="test_action_report.py::test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_secrets",
+        proven="test_action_report.py::test_knowledge_of_a_fork_is_vetted_in_quarantine_without_secrets",
     ),
     "report of a private fork": CiJob(
         recipe=REPORT,
@@ -325,7 +325,7 @@ JOBS = {
         state=on.hostile_artifact,
         passes=True,
         unsaid=("@everyone", "<img"),
-        proven="../integration/test_action_comment.py::test_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail",
+        proven="../integration/test_action_comment.py::test_invalid_artifact_is_ignored_without_failing_the_job",
     ),
     "comment after a fork without one": CiJob(recipe="knowledge comment", state=on.no_artifact, passes=True),
     # -- after merges
@@ -400,7 +400,7 @@ JOBS = {
         passes=True,
         moves=(DATA,),
         asks=True,
-        proven="test_forks.py::test_workflow_that_a_label_starts_takes_what_was_labelled",
+        proven="test_forks.py::test_workflow_started_by_a_label_adopts_the_labelled_commit",
     ),
     "adopt, another label": CiJob(recipe="adopt", state=on.labelled_otherwise, passes=None),
     "night": CiJob(recipe=NIGHT, state=on.schedule, passes=True, says=("nothing is lost",), outputs=WHOLE, saves=1),
@@ -410,7 +410,7 @@ JOBS = {
         passes=False,
         says=("drops knowledge",),
         saves=1,
-        proven="test_ci_recipes.py::test_every_night_the_whole_history_is_looked_at",
+        proven="test_ci_recipes.py::test_nightly_job_checks_the_whole_history",
     ),
 }
 """By what happened."""
@@ -436,7 +436,7 @@ def rows() -> list[object]:
 
 
 @pytest.mark.parametrize("job", rows())
-def test_job_comes_to_what_the_pages_say(github: GitHub, job: CiJob) -> None:
+def test_job_has_the_documented_results(github: GitHub, job: CiJob) -> None:
     event = job.state(github)
     before, saved = refs(github), len(github.saved)
     github.access.requests.clear()

@@ -27,7 +27,7 @@ def links(ci: Ci, name: str) -> dict[str, tuple[str, str, str]]:
     return {link["git_commit"]: (link["dolt_commit"], link["git_branch"], link["source"]) for link in result}
 
 
-def test_pushed_commits_are_linked_for_everybody_who_clones(ci):
+def test_pushed_commits_are_linked_for_new_clones(ci):
     ada, before = ci.ada, ci.tip
     first = ada.write_document("first.md", "one")
     ada.write("notes.txt", "no knowledge\n")

@@ -83,7 +83,7 @@ def test_repair_is_pushed_with_the_same_header(persist: bool, parted: Path, tmp_
         assert set(filter(None, server.seen)) == {f"basic {basic(TOKEN)}"}
 
 
-def test_without_any_credential_it_says_what_is_missing(world: World, host: GitServer, tmp_path: Path) -> None:
+def test_missing_credential_is_reported(world: World, host: GitServer, tmp_path: Path) -> None:
     finished = run(world, host, tmp_path / "machine", token="", persist=False)
     assert not finished.passed
     errors = [annotation for annotation in finished.annotations if annotation.level == "error"]

@@ -113,7 +113,7 @@ def test_merge_that_was_resolved_in_the_web_editor_is_repaired_by_the_bot(ci):
     assert ci.world.hub.git("log", "-1", "--format=%(trailers:key=Vmrag-Repairs,valueonly)", "main") == landed.dropping
 
 
-def test_same_revision_as_that_of_a_person_who_repairs_by_hand(ci):
+def test_repair_makes_the_revision_of_a_manual_repair(ci):
     landed = dropping.squash(ci.ada)
     bob = ci.world.join("bob")
     bob.vmrag("install")

@@ -99,7 +99,7 @@ def test_pull_request_shows_its_documents_and_answers(ci):
     assert run.step("sync").outcome == "skipped"
 
 
-def test_squash_that_drops_knowledge_shows_what_is_gone(ci):
+def test_squash_report_shows_dropped_knowledge(ci):
     ci.ada.git("switch", "-q", "-c", "topic")
     ci.ada.write_document("topic.md", "Only the topic knows of otters.")
     ci.ada.git("switch", "-q", "main")
@@ -128,7 +128,7 @@ def test_squash_that_drops_knowledge_shows_what_is_gone(ci):
 HOSTILE = "::error::x ##[group]y <img src=x onerror=z> [l](javascript:z) `c` @who </summary></details><script>"
 
 
-def test_names_and_texts_of_strangers_are_text(ci):
+def test_untrusted_names_and_texts_are_shown_as_text(ci):
     queries(ci, f"queries:\n  - query: {json.dumps(HOSTILE)}\n")
     name = "::warning::<b>|`x`[a](javascript:b).md"
     base, head = propose(ci, "topic`id`", **{name: f"# {HOSTILE}\n\n{HOSTILE}\n::set-output name=report-path::x\n"})
@@ -170,7 +170,7 @@ def test_event_without_a_base_has_nothing_to_compare(ci):
         ("pull_request_target", True, "is not in this knowledge base"),
     ],
 )
-def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_secrets(
+def test_knowledge_of_a_fork_is_vetted_in_quarantine_without_secrets(
     event: str, pushed: bool, said: str, ci: Ci
 ) -> None:
     fork = ci.world.bare("fork.git")

@@ -261,7 +261,7 @@ def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
     assert "another" not in str(caught.value)
 
 
-def test_stranger_has_no_branches_of_the_repository_merged(ci, api):
+def test_update_merges_no_branches_for_untrusted_users(ci, api):
     """Any reader can open a pull request of two existing branches."""
     hub = ci.world.hub
     before = refs(hub)
@@ -285,7 +285,7 @@ def test_stranger_has_no_branches_of_the_repository_merged(ci, api):
     assert update(ci, api).outputs["updated"] == "1"
 
 
-def test_member_who_keeps_it_private_counts_as_one(ci, api):
+def test_private_member_is_treated_as_a_member(ci, api):
     """GitHub calls them a contributor in what it lists."""
     api.listed = [
         request(ci, 7, "topic") | {"author_association": "CONTRIBUTOR", "user": {"login": "Quiet-1", "type": "User"}}
@@ -343,7 +343,7 @@ def test_nothing_of_a_branch_runs(ci, api, tmp_path):
     assert hub.git("show", "topic:docs/rest.md") == "# Rest\n\nSleep at noon."
 
 
-def test_branch_that_somebody_pushes_to_meanwhile_keeps_their_commits(ci, api, tmp_path):
+def test_branch_with_concurrent_push_keeps_its_commits(ci, api, tmp_path):
     """The host's own hook simulates a faster push: it runs before the branch moves."""
     ada, hub = ci.ada, ci.world.hub
     ada.git("switch", "-q", "topic")

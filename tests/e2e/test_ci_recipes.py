@@ -64,7 +64,7 @@ def topic(world: World) -> None:
 
 @pytest.mark.sample(3)
 @services
-def test_recipe_passes_what_may_be_merged_leaves_reports_and_stops_at_what_may_not(world: World, service: str) -> None:
+def test_recipe_passes_mergeable_requests_reports_and_stops_at_others(world: World, service: str) -> None:
     topic(world)
     repo = checkout(world, "topic")
     code, said = recipes.run(service, repo.top, target="main")
@@ -86,7 +86,7 @@ def test_recipe_passes_what_may_be_merged_leaves_reports_and_stops_at_what_may_n
 
 @pytest.mark.sample(3)
 @services
-def test_recipe_looks_at_what_was_pushed_and_stops_at_an_answer_that_is_missed(world: World, service: str) -> None:
+def test_recipe_checks_pushed_commits_and_stops_at_a_missed_query(world: World, service: str) -> None:
     ada = world.ada
     ada.commit(**{".vmrag/queries.yaml": QUERIES})
     ada.write_document("deep/tls.txt", "Nobody looks after these.")
@@ -99,7 +99,7 @@ def test_recipe_looks_at_what_was_pushed_and_stops_at_an_answer_that_is_missed(w
 
 @pytest.mark.sample(3)
 @services
-def test_recipe_stops_where_the_knowledge_cannot_be_had(world: World, service: str) -> None:
+def test_recipe_stops_if_the_knowledge_is_unavailable(world: World, service: str) -> None:
     ada = world.ada
     ada.write_document("badgers.md", "Badgers dig.")
     ada.git("push", "-q", "origin", "main")  # its hook, which takes the knowledge along, is off
@@ -108,7 +108,7 @@ def test_recipe_stops_where_the_knowledge_cannot_be_had(world: World, service: s
     assert "Looked at" not in said
 
 
-def test_every_night_the_whole_history_is_looked_at(ci: Ci) -> None:
+def test_nightly_job_checks_the_whole_history(ci: Ci) -> None:
     text = (recipes.WORKFLOWS / "nightly.yml").read_text()
     checkout, ours, last = yaml.safe_load(text)["jobs"]["nightly"]["steps"]
     assert checkout["with"]["fetch-depth"] == 0

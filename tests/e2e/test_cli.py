@@ -87,7 +87,7 @@ def test_whole_loop_in_processes_of_their_own(project, tmp_path):
     assert home.start("status", "-q").out == ""
 
 
-def test_output_is_plain_where_nobody_looks_and_errors_go_to_stderr(project):
+def test_output_is_plain_without_a_terminal_and_errors_go_to_stderr(project):
     for arguments in (["status"], ["list"], ["query", "rest"], ["log"], ["diff", "main", "feature"]):
         result = project.start(*arguments)
         assert "\x1b" not in result.out
@@ -208,7 +208,7 @@ def test_bash_completes_commands_options_references_and_documents(project):
 
 
 @needs_chroma
-def test_any_chroma_client_opens_what_path_prints(project):
+def test_any_chroma_client_opens_the_printed_path(project):
     lines = dict(
         line.split(maxsplit=1)
         for line in project.start("path", "chroma", env={"VMRAG_INDEX_CHROMA": "follow"}).out.splitlines()
@@ -238,7 +238,7 @@ def test_any_chroma_client_opens_what_path_prints(project):
     assert project.consistent()
 
 
-def test_path_prints_what_other_programs_need(project):
+def test_path_prints_connection_data_for_other_programs(project):
     report = project.ask("path")
     assert report["kb"] == str(project.shared / "kb")
     assert report["index"].startswith(str(project.shared / "views"))

@@ -68,7 +68,7 @@ def kept(newcomer):
     return json.loads((newcomer / "report.json").read_text())
 
 
-def test_two_branches_pin_two_revisions_that_differ_as_the_story_says(kept):
+def test_two_branches_pin_two_revisions_that_differ_as_described(kept):
     assert kept["ok"]
     assert len({*kept["branches"].values()}) == 2
     assert kept["difference"] == {
@@ -105,7 +105,7 @@ def test_answers_differ_between_the_branches_as_designed(kept):
     assert limit_next["compared"]["came"] == ["ratelimit.md"]
 
 
-def test_going_back_gives_the_same_answers_from_the_index_that_was_there(kept):
+def test_switching_back_gives_the_same_answers_from_the_existing_index(kept):
     first, _, back = kept["visits"]
     assert [answer["results"] for answer in back["answers"]] == [answer["results"] for answer in first["answers"]]
     assert back["snapshot"] == "reused"
@@ -117,7 +117,7 @@ def test_every_step_has_its_time(kept):
     assert [check["ok"] for check in kept["checks"]] == [True] * 9
 
 
-def test_kept_repository_goes_on_working(kept, newcomer, tmp_path):
+def test_kept_repository_still_works(kept, newcomer, tmp_path):
     assert Path(kept["repository"]) == (newcomer / "kept").resolve()
     top, env = copy_tree(newcomer / "kept", tmp_path / "kept"), _newcomer(tmp_path)
     for branch in ("next-release", "main"):
@@ -166,7 +166,7 @@ def test_folder_in_use_is_refused_and_left_alone(tmp_path):
     assert [path.name for path in (tmp_path / "used").iterdir()] == ["thesis.txt"]
 
 
-def test_person_sees_every_command_what_changed_and_what_to_do_next_in_a_hundred_columns(tmp_path):
+def test_demo_shows_commands_changes_and_next_steps_in_a_hundred_columns(tmp_path):
     env = _newcomer(tmp_path)
     result = _run("demo", *FEW, env=env | {"VMRAG": "0", "GIT_AUTHOR_NAME": "Somebody"}, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")

@@ -128,7 +128,7 @@ def test_contributor_reads_from_upstream_and_pushes_to_the_fork(forked):
     assert forked.world.holds(forked.cleo.pinned, at=forked.fork)
 
 
-def test_clone_that_waits_says_which_remotes_it_asks(forked):
+def test_waiting_clone_prints_the_remotes_that_it_contacts(forked):
     dora = forked.world.join("dora", url=str(forked.fork.top))
     assert "origin has no knowledge base yet" in dora.start("query", "certificates").err
     dora.git("remote", "add", "upstream", str(forked.upstream.top))
@@ -138,7 +138,7 @@ def test_clone_that_waits_says_which_remotes_it_asks(forked):
     assert first == "Fetching the knowledge base of this repository from origin or upstream."
 
 
-def test_remotes_are_asked_in_the_order_that_git_knows_them_by(forked):
+def test_remotes_are_contacted_in_the_order_of_git(forked):
     cleo = forked.cleo
     cleo.git("remote", "add", "colleague", str(forked.fork.top))
     names = lambda: [remote["name"] for remote in cleo.ask("remote")["remotes"]]  # noqa: E731
@@ -214,7 +214,7 @@ def test_fork_synced_by_host_gets_hint_to_add_upstream(world):
 # -- who maintains ---------------------------------------------------------------------------------
 
 
-def test_pull_request_checked_out_answers_from_before_and_says_what_helps(proposed):
+def test_checked_out_pull_request_answers_from_old_revision_with_a_hint(proposed):
     before = proposed.ada.pinned
     proposed.checks_it_out()
     result = proposed.ada.vmrag("query", "pears", "--json")
@@ -233,7 +233,7 @@ def test_verify_finds_it_names_the_command_and_is_content_afterwards(proposed):
     assert proposed.ada.vmrag(*command).code == 0
 
 
-def test_workflow_that_a_label_starts_takes_what_was_labelled(proposed):
+def test_workflow_started_by_a_label_adopts_the_labelled_commit(proposed):
     """Run ci/github/adopt.yml in a checkout of the base."""
     text = (recipes.WORKFLOWS / "adopt.yml").read_text()
     job = yaml.safe_load(text)["jobs"]["adopt"]
@@ -252,7 +252,7 @@ def test_workflow_that_a_label_starts_takes_what_was_labelled(proposed):
         assert proposed.world.holds(proposed.cleo.pinned) is (code == 0)
 
 
-def test_adopting_makes_what_was_proposed_reachable_upstream_and_usable_here(proposed):
+def test_adopt_makes_proposed_revision_reachable_upstream_and_locally(proposed):
     proposed.checks_it_out()
     proposed.ada.git("remote", "add", "cleo", str(proposed.fork.top))
     result = proposed.ada.start("adopt", "cleo")

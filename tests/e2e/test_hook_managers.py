@@ -123,7 +123,7 @@ def takes_another_branch_along(team: Team) -> None:
     assert team.knowledge != before
 
 
-def test_our_hooks_run_beside_the_manager_s_and_survive_its_reinstallation(team: Team) -> None:
+def test_vmrag_hooks_run_with_the_manager_and_survive_its_reinstallation(team: Team) -> None:
     project = team.project
     project.vmrag("init", "--knowledge-base", "--no-sources")
     project.git("add", "-A")

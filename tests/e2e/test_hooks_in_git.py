@@ -24,7 +24,7 @@ def said(project: Project, *arguments: str, env: dict[str, str] | None = None) -
 
 
 @pytest.mark.parametrize("command", [["checkout", "feature"], ["switch", "feature"], ["checkout", "-f", "feature"]])
-def test_checkout_that_moves_the_knowledge_says_one_line(project, command):
+def test_checkout_that_moves_the_knowledge_prints_one_line(project, command):
     lines = said(project, *command)
     assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -2 documents)"]
     assert said(project, "checkout", "-q", "main") == [
@@ -47,7 +47,7 @@ def test_hooks_print_nothing_if_no_knowledge_moves(project):
     assert project.status()["state"] == "in_sync"
 
 
-def test_fast_forward_and_a_pull_say_one_line(project):
+def test_fast_forward_and_pull_print_one_line(project):
     project.git("switch", "-q", "-c", "behind", "first")
     assert len(said(project, "merge", "main")) == 1
     assert said(project, "merge", "main") == []
@@ -56,7 +56,7 @@ def test_fast_forward_and_a_pull_say_one_line(project):
     assert project.pinned == project.status()["kb"]["revision"]
 
 
-def test_rebase_over_many_commits_says_at_most_one_line_at_its_end(project):
+def test_rebase_of_many_commits_prints_at_most_one_line(project):
     project.git("switch", "-q", "-c", "side", "first")
     for number in range(6):
         project.commit(f"code {number}", **{f"code{number}.py": "1"})
@@ -65,7 +65,7 @@ def test_rebase_over_many_commits_says_at_most_one_line_at_its_end(project):
     assert project.status()["state"] == "in_sync"
 
 
-def test_new_worktree_is_at_its_pin_before_anybody_asks(project, tmp_path):
+def test_new_worktree_is_at_its_pin_before_the_first_query(project, tmp_path):
     lines = said(project, "worktree", "add", "-q", str(tmp_path / "side"), "feature")
     side = Project(tmp_path / "side")
     assert len(lines) == 1
@@ -75,7 +75,7 @@ def test_new_worktree_is_at_its_pin_before_anybody_asks(project, tmp_path):
     assert project.status()["state"] == "in_sync"
 
 
-def test_uncommitted_documents_that_go_along_are_named_in_the_one_line(project):
+def test_moved_uncommitted_documents_are_named_in_the_line(project):
     project.git("switch", "-q", "-c", "behind", "first")
     project.put("draft.md", "A draft.")
     lines = said(project, "merge", "-q", "main")
@@ -84,13 +84,13 @@ def test_uncommitted_documents_that_go_along_are_named_in_the_one_line(project):
     assert project.marks()["draft.md"] == "added"
 
 
-def test_merge_of_knowledge_says_one_line_and_holds_both_sides(project):
+def test_merge_of_knowledge_prints_one_line_and_holds_both_sides(project):
     lines = said(project, "merge", "--no-edit", "feature")
     assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -1 documents)"]
     assert project.marks().keys() == {"setup.md", "rest.md", "faq.md", "uv.md"}
 
 
-def test_merge_in_conflict_says_in_one_line_what_is_in_conflict_and_what_to_type(project):
+def test_merge_conflict_prints_one_line_with_the_command_to_type(project):
     project.put("rest.md", "Rest on Sundays.")
     project.record("rest")
     result = project.run("merge", "--no-edit", "feature")
@@ -103,13 +103,13 @@ def test_merge_in_conflict_says_in_one_line_what_is_in_conflict_and_what_to_type
     assert project.status()["state"] == "in_sync"
 
 
-def test_quiet_hooks_work_and_say_nothing(project):
+def test_quiet_hooks_work_without_output(project):
     project.git("config", "vmrag.hooks.quiet", "true")
     assert said(project, "switch", "feature") == []
     assert project.status()["state"] == "in_sync"
 
 
-def test_quiet_hooks_still_say_what_was_committed_pushed_and_left_out(project, tmp_path):
+def test_quiet_hooks_still_report_commits_pushes_and_omissions(project, tmp_path):
     project.git("config", "vmrag.hooks.quiet", "true")
     project.git("init", "-q", "--bare", str(tmp_path / "hub.git"))
     project.git("remote", "add", "origin", str(tmp_path / "hub.git"))
@@ -124,7 +124,7 @@ def test_quiet_hooks_still_say_what_was_committed_pushed_and_left_out(project, t
     ]
 
 
-def test_quiet_hooks_still_say_that_something_is_wrong(project):
+def test_quiet_hooks_still_report_problems(project):
     project.git("config", "vmrag.hooks.quiet", "true")
     project.git("switch", "-q", "-c", "broken")
     project.write(".dolt-version", "{")
@@ -185,7 +185,7 @@ def test_repository_without_knowledge_notices_nothing(project, tmp_path):
     assert said(clone, "switch", "feature") == []
 
 
-def test_uninstall_puts_back_the_hook_that_was_there(project, monkeypatch):
+def test_uninstall_restores_the_previous_hook(project, monkeypatch):
     monkeypatch.setenv("VMRAG_HOOKS_PLACE", "files")
     hooks = project.top / ".git/hooks"
     project.vmrag("uninstall")

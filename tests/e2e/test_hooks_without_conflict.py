@@ -160,7 +160,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("place", "manager"), CASES, indirect=["place"])
-def test_every_gate_of_theirs_and_every_hook_of_ours_runs_exactly_once(place: Place, manager: str, request) -> None:
+def test_hooks_of_manager_and_vmrag_run_exactly_once(place: Place, manager: str, request) -> None:
     way = request.node.callspec.params["place"][0]
     MANAGERS[manager](place)
     if way == "newer git, after files":

@@ -81,7 +81,7 @@ def test_data_branch_rejects_removal_and_is_restored_by_doctor(moved: World) -> 
     assert moved.hub.git("rev-parse", BRANCH) == tip
 
 
-def test_fork_that_holds_it_there_is_adopted(moved: World) -> None:
+def test_fork_with_a_data_branch_is_adopted(moved: World) -> None:
     fork = moved.bare("fork.git")
     fork.git("fetch", "-q", str(moved.hub.top), "refs/heads/*:refs/heads/*")
     bob = moved.join("bob", url=str(fork.top))
@@ -93,7 +93,7 @@ def test_fork_that_holds_it_there_is_adopted(moved: World) -> None:
     assert moved.holds(new)
 
 
-def test_branch_of_code_that_a_pin_names_all_the_same_is_never_replaced(world: World) -> None:
+def test_code_branch_named_by_a_pin_is_never_replaced(world: World) -> None:
     ada = world.ada
     ada.git("push", "-q", "--no-verify", "origin", "HEAD:refs/heads/vmrag-setup")
     before = world.hub.git("for-each-ref")

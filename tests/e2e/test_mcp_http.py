@@ -237,7 +237,7 @@ def test_search_keeps_its_meaning_in_a_session_that_adds_libraries(running):
     assert ("symbol" in listed["search"].input_schema["properties"], answer.structured_content) == (True, None)
 
 
-def test_without_a_session_nothing_is_switched_on_and_the_answer_says_how_to_choose(running):
+def test_toolset_call_without_session_explains_the_start_options(running):
     async def enable(client):
         enabled = await client.call_tool("enable_toolset", {"toolset": "thinking"})
         return enabled.content[0].text, await tools_of(client)
@@ -268,7 +268,7 @@ def test_session_id_that_the_server_did_not_issue_begins_no_session(running, ses
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("by", ["header", "address"])
-def test_toolset_that_there_is_not_is_refused_with_all_that_there_are(running, era, by):
+def test_unknown_toolset_is_rejected_with_the_available_ones(running, era, by):
     headers = {"X_MCP_Toolsets": "essential,nonsense"} if by == "header" else {}
     if era == "modern":
         headers |= {"MCP_Protocol_Version": "2026-07-28", "MCP_Method": "server/discover"}
@@ -303,7 +303,7 @@ def _listed(answer):
     return {tool["name"] for tool in json.loads(line.removeprefix("data: "))["result"]["tools"]}
 
 
-def test_no_choice_of_a_client_goes_beyond_what_the_start_has_ruled_out(template, tmp_path, monkeypatch):
+def test_toolset_choice_of_client_is_limited_by_the_start_options(template, tmp_path, monkeypatch):
     project = terminal.copied(template, tmp_path, monkeypatch)
     with reached(project, "--read-only", "--exclude-tools", "dolt_status") as server:
         outcome = talk(server.url, tools_of, "legacy", **{"X-MCP-Toolsets": "all"})
@@ -434,7 +434,7 @@ def test_allow_origin_rejects_invalid_origins(project, origin):
     assert b"--allow-origin http://localhost:6274" in result.stderr
 
 
-def test_on_all_addresses_it_is_reached_under_any_name_by_who_says_the_token(project):
+def test_server_on_all_addresses_accepts_any_host_name_with_the_token(project):
     with reached(project, "--allow-remote", at="0.0.0.0:0", env={"VMRAG_MCP_TOKEN": "abc"}) as server:
         assert server.post(HELLO, Host="kb.example")[0] == 401
         assert server.post(HELLO, Host="kb.example", Authorization="Bearer abc")[0] == 200
@@ -488,6 +488,6 @@ def test_http_on_unusable_address_is_a_usage_error(project, address):
     assert finished(project.top, "--http", address, "--allow-remote", env={"VMRAG_MCP_TOKEN": "a"}).returncode == 2
 
 
-def test_in_the_home_directory_it_starts_and_says_why_not(tmp_path, project):
+def test_server_in_the_home_directory_starts_and_reports_the_reason(tmp_path, project):
     with reached(project, env={"CLAUDE_PROJECT_DIR": "/"}) as server:
         assert talk(server.url, collections)[1]["error"] == "GIT_REPO_NOT_FOUND"

@@ -65,7 +65,7 @@ def test_every_answer_is_of_the_files_as_they_are_then(repo):
     ]
 
 
-def test_server_where_nothing_is_set_up_reads_nothing_before_the_first_question_and_says_once_how_to_go_on(repo):
+def test_server_without_setup_reads_files_on_first_question_and_hints_once(repo):
     with served(repo.top) as server:
         assert "chroma_query_documents" in server.tools()
         assert server.call("dolt_status")["error"] == "NOT_INITIALIZED"

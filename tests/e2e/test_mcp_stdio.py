@@ -152,7 +152,7 @@ def test_requests_that_arrive_while_the_sdk_is_loaded_get_one_answer_each(projec
         assert server.lines.empty()
 
 
-def test_client_that_introduced_itself_early_is_asked_and_told_of_new_tools(project):
+def test_early_client_is_asked_for_roots_and_notified_of_new_tools(project):
     with served(project.top, "--toolsets", "toolsets", begun=False) as server:
         server.begin(elicitation={})
         assert "dolt_push" not in server.tools()
@@ -184,7 +184,7 @@ def imported(server) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in server.said.splitlines() if line.startswith("import time:")}
 
 
-def test_nothing_that_only_calls_need_is_imported_before_the_list_of_tools_and_what_a_query_needs_soon_after(project):
+def test_modules_for_calls_are_imported_after_the_list_of_tools(project):
     with served(project.top, env={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
         assert imported(server).isdisjoint(HEAVY)
         server.tools()
@@ -299,7 +299,7 @@ def test_sixteen_calls_in_flight_are_all_answered_and_at_the_end_of_input_the_id
         assert server.gone(within=2) == 0
 
 
-def test_cancelled_call_is_not_answered_and_the_server_goes_on(waiting, silent):
+def test_cancelled_call_is_not_answered_and_the_server_continues(waiting, silent):
     with served(waiting.top) as server:
         number = server.start(LIST)
         connection, _ = silent.accept()
@@ -325,7 +325,7 @@ def test_document_of_five_megabytes_comes_in_and_goes_out(project):
 # -- the repository
 
 
-def test_in_the_home_directory_it_starts_and_every_call_says_why_not(project, tmp_path, monkeypatch):
+def test_server_in_the_home_directory_reports_the_reason_in_each_call(project, tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "someone")
     home = tmp_path / "someone"
     subprocess.run(["git", "init", "-q", str(home)], check=True)
@@ -366,7 +366,7 @@ def test_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_path,
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
 
 
-def test_clients_roots_say_which_repository_and_its_settings_decide_about_the_tools(project, tmp_path):
+def test_roots_of_the_client_select_repository_and_its_tools(project, tmp_path):
     (tmp_path / "nowhere").mkdir()
     project.write(".vmrag.yaml", "embedding.model: hash\nmcp.read_only: true\n")
     with served(tmp_path / "nowhere", begun=False) as server:
@@ -401,7 +401,7 @@ def test_with_settings_that_cannot_be_read_it_starts_and_every_call_names_the_li
 # -- others at work
 
 
-def test_two_servers_on_two_work_trees_answer_from_their_own_knowledge_whatever_git_told_a_hook(project, tmp_path):
+def test_two_servers_on_two_worktrees_answer_from_their_own_knowledge(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "other"), "feature")
     elsewhere = {"GIT_DIR": str(tmp_path / "nowhere"), "GIT_INDEX_FILE": "x", "GIT_WORK_TREE": str(tmp_path)}
     with served(project.top, env=elsewhere) as server, served(tmp_path / "other") as other_server:

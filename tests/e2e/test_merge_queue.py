@@ -36,7 +36,7 @@ def queued(ci: Ci, api: GitHubApi, group: str, mode: str = ",".join(MODES)) -> F
     return ci.run("merge_group", payload, sha=group, ref=ref, mode=mode, environ={"GITHUB_API_URL": api.url})
 
 
-def test_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do(ci, api):
+def test_complete_group_passes_without_pushes(ci, api):
     ada, hub = ci.ada, ci.world.hub
     ada.write(".vmrag/queries.yaml", "queries:\n  - query: otters\n    expect: [handbook/topic.md]\n")
     ada.git("switch", "-q", "topic")

@@ -203,7 +203,7 @@ def draw_changes(dice: random.Random, pair: int, person: int, notes: dict[str, s
         yield Change("rm", removed)
 
 
-def test_pull_requests_with_notes_conflict_only_where_git_merges_the_same_files_with_a_conflict(team):
+def test_pull_requests_with_notes_conflict_only_if_their_files_do(team):
     print(f"VMRAG_TEST_SEED={SEED}")
     dice = random.Random(SEED)
     conflicts = 0

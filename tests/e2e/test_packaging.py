@@ -174,7 +174,7 @@ def test_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
     ]
 
 
-def test_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) -> None:
+def test_wheel_requires_index_packages_only_for_extras(wheel: Path) -> None:
     required = requirements(wheel)
     base = {canonicalize_name(requirement.name) for requirement in required if "extra" not in str(requirement.marker)}
     assert "doltlite" in base
@@ -186,7 +186,7 @@ def test_wheel_has_the_table_of_tools(wheel: Path) -> None:
     assert "vmrag_mcp/tools.json" in zipfile.ZipFile(wheel).namelist()
 
 
-def test_wheel_has_what_the_page_of_a_report_is_made_of(wheel: Path) -> None:
+def test_wheel_contains_the_parts_of_the_report_page(wheel: Path) -> None:
     parts = {f"vmrag_link/ops/report/page/{name}" for name in ("page.html", "parts.html", "page.css", "page.js")}
     assert parts <= set(zipfile.ZipFile(wheel).namelist())
 
@@ -205,7 +205,7 @@ def test_wheel_has_the_default_model_and_its_licence(wheel: Path) -> None:
     assert {notice, f"vmrag_link-{VERSION}.dist-info/licenses/{notice}"} <= set(archive.namelist())
 
 
-def test_sdist_has_what_the_checks_need(built: Path) -> None:
+def test_sdist_contains_the_files_for_the_checks(built: Path) -> None:
     with tarfile.open(built / f"vmrag_link-{VERSION}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     expected = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/check.py", "docs/commands.md"}
@@ -241,7 +241,7 @@ def test_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_base_installation_keeps_documents_and_says_what_it_cannot_do(base: Installed, repo: Repo) -> None:
+def test_base_installation_keeps_documents_and_reports_missing_features(base: Installed, repo: Repo) -> None:
     """An index without documents needs no library."""
     started = base.vmrag("init", "--knowledge-base", "--no-sources", cwd=repo.top)
     assert started.returncode == 0, started.stderr
@@ -287,7 +287,7 @@ def test_commands_without_doltlite_fail_and_create_nothing(
 
 
 @pytest.mark.long
-def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo: Repo) -> None:
+def test_git_works_with_the_hooks_of_a_base_installation(base: Installed, repo: Repo) -> None:
     assert base.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks", cwd=repo.top).returncode == 0
     installed = base.vmrag("install", "--json", cwd=repo.top)
     assert installed.returncode == 0, installed.stderr
@@ -341,7 +341,7 @@ def test_extra_dolt_is_installed_without_a_compiler(wheel: Path, base: Installed
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
-def test_above_python_3_11_nothing_of_it_needs_a_compiler_and_doltcli_is_there_by_itself(
+def test_packages_above_python_3_11_need_no_compiler_and_include_doltcli(
     wheel: Path, tmp_path: Path, version: str
 ) -> None:
     """pip judges markers by the Python that runs it, so they are judged here."""

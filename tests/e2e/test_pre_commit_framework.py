@@ -335,7 +335,7 @@ def test_together_each_check_runs_once(both, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
-def test_run_by_hand_checks_whoever_else_does(stage, manager):
+def test_manual_run_checks_although_shims_do_too(stage, manager):
     stage.install_ours()
     stage.install(manager)
     stage_bad_pin(stage.project)

@@ -48,7 +48,7 @@ def test_words_are_marked_and_lines_fit_the_window(guide, columns):
     assert "\x1b" not in guide.start("query", "which keys has Ada").out
 
 
-def test_grep_marks_what_matches_and_nothing_that_a_document_says_is_a_colour(guide):
+def test_grep_marks_matches_and_ignores_colours_in_documents(guide):
     guide.put("evil.md", "Key \x1b[31mred\x1b[0m\n")
     said = seen(guide, "grep", "[Kk]ey[s ]*")
     assert re.findall(r"\x1b\[33m\x1b\[1m(.*?)\x1b\[0m", said) == ["Key ", "Keys", "key"]

@@ -61,7 +61,7 @@ def test_readme_commands_work_in_one_repository(tmp_path: Path, monkeypatch: pyt
     ]
 
 
-def test_readme_pictures_show_what_commands_print() -> None:
+def test_readme_pictures_match_the_output_of_commands() -> None:
     lines = document.play()
     for theme, path in document.PICTURES.items():
         assert path.read_text() == document.draw(lines, theme), "run: python -m tests.readme.document"

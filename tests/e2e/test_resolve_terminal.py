@@ -57,7 +57,7 @@ def open_conflicts(project: Project) -> list[str]:
     return [conflict["id"] for conflict in project.ask("resolve", "--list", code=None)["conflicts"]]
 
 
-def test_ours_theirs_and_an_editor_decide_one_after_the_other(torn, resolve, tmp_path):
+def test_ours_theirs_and_an_editor_decide_in_turn(torn, resolve, tmp_path):
     shown = tmp_path / "shown"
     screen = resolve(GIT_EDITOR=editor(tmp_path, f'cp "$1" {shown}; printf "By hand.\\r\\n" > "$1"'))
     first = screen.expect(PROMPT)
@@ -131,7 +131,7 @@ def test_resolve_asks_about_conflicts_that_are_still_open(torn, resolve):
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["Ctrl-C", "Ctrl-D"])
-def test_interrupt_keeps_what_was_answered(torn, resolve, key):
+def test_interrupt_keeps_earlier_answers(torn, resolve, key):
     screen = resolve()
     screen.expect(PROMPT)
     screen.answer("o\n")
@@ -172,7 +172,7 @@ cp "$1" {tmp_path}/second; printf 'By hand.\\n' > "$1\""""
     assert len(open_conflicts(torn)) == 2
 
 
-def test_no_editor_is_offered_where_no_text_is_in_conflict(project, screens):
+def test_editor_is_not_offered_without_a_text_conflict(project, screens):
     for branch in ("main", "feature"):
         project.git("switch", "-q", branch)
         document = project.top / "setup.md"
@@ -191,7 +191,7 @@ def test_no_editor_is_offered_where_no_text_is_in_conflict(project, screens):
     assert screens[-1].end() == 0
 
 
-def test_json_on_a_terminal_asks_nothing(torn, resolve):
+def test_json_on_a_terminal_asks_no_question(torn, resolve):
     screen = resolve("--json")
     assert screen.end() == 1
     assert PROMPT not in screen.said

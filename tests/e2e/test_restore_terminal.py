@@ -22,7 +22,7 @@ def asked(screens: list[Screen], project: Project, *arguments: str, answer: str,
     return screens[-1]
 
 
-def test_person_says_whether_several_documents_are_removed(project, screens):
+def test_rm_of_several_documents_asks_for_confirmation(project, screens):
     before = project.texts()
     answer = asked(screens, project, "rm", "handbook/*.md", answer="no")
     assert answer.end() == 1
@@ -35,7 +35,7 @@ def test_person_says_whether_several_documents_are_removed(project, screens):
     assert set(project.texts()) == {"deep/tls.txt"}
 
 
-def test_person_says_whether_everything_uncommitted_is_given_up(project, screens):
+def test_restore_of_everything_asks_for_confirmation(project, screens):
     project.put("new.md", "Never committed.")
     answer = asked(screens, project, "restore", answer="n")
     assert answer.end() == 1

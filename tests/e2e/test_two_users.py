@@ -63,7 +63,7 @@ def test_query_after_git_clone_fetches_knowledge(world):
     assert_alike(world.ada, bob)
 
 
-def test_after_git_clone_vmrag_clone_fetches_and_says_what_is_next(world):
+def test_vmrag_clone_after_git_clone_fetches_and_prints_the_next_step(world):
     bob = world.join("bob")
     result = bob.start("clone")
     assert (result.code, result.err) == (0, COMING)
@@ -236,7 +236,7 @@ def test_remote_without_git_works_like_a_git_remote(world):
 # -- without a network, or without what was to come ------------------------------------------------
 
 
-def test_without_a_network_everything_goes_on_from_what_is_here(world):
+def test_commands_without_network_continue_from_local_data(world):
     ada = world.ada
     ada.git("switch", "-q", "-c", "topic")
     topic = ada.write_document("topic.md", "A topic.")
@@ -264,7 +264,7 @@ def test_without_a_network_everything_goes_on_from_what_is_here(world):
 
 
 @pytest.mark.parametrize("policy", ["block", "warn"])
-def test_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world, policy):
+def test_push_with_unreachable_knowledge_is_rejected_or_warned_about(world, policy):
     ada = world.ada
     url = "http://127.0.0.1:9/handbook"
     ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\nhooks:\n  on_unreachable: {policy}\n")
@@ -280,7 +280,7 @@ def test_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world, p
 
 @pytest.mark.parametrize("command", ["fetch", "sync"])
 @pytest.mark.sample(1)
-def test_knowledge_that_nobody_pushed_is_missed_and_found_when_it_is_there(world, command):
+def test_unpushed_knowledge_is_missing_until_it_is_pushed(world, command):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
     first = bob.pinned
@@ -398,7 +398,7 @@ def branches_at_remote(user: User) -> dict[str, str]:
 
 
 @pytest.mark.long  # test_travel_races and test_mcp_remotes force a push
-def test_forced_push_is_never_in_the_way_and_what_it_leaves_behind_stays(world):
+def test_forced_push_works_and_keeps_the_replaced_knowledge(world):
     ada = world.ada
     first = ada.pinned
     given_up = ada.write_document("idea.md", "An idea.")
@@ -424,7 +424,7 @@ def test_forced_push_is_never_in_the_way_and_what_it_leaves_behind_stays(world):
     assert_alike(ada, bob)
 
 
-def test_every_kind_of_ref_takes_its_knowledge_along(world):
+def test_every_kind_of_ref_includes_its_knowledge(world):
     ada = world.ada
     ada.git("switch", "-q", "-c", "topic")
     topic = ada.write_document("topic.md", "A topic.")
@@ -445,7 +445,7 @@ def test_every_kind_of_ref_takes_its_knowledge_along(world):
     assert world.holds(kept)
 
 
-def test_dry_run_pushes_no_code_and_knowledge_that_nobody_pins_yet(world):
+def test_dry_run_pushes_no_code_but_unpinned_knowledge(world):
     """git does not tell its hook that nothing is to happen."""
     ada = world.ada
     before = world.hub.git("rev-parse", "main")
@@ -501,7 +501,7 @@ def test_each_place_that_code_is_pushed_to_gets_its_knowledge(world):
 
 
 @pytest.mark.long
-def test_pre_commit_framework_takes_it_along_too(world):
+def test_pre_commit_framework_also_pushes_knowledge(world):
     ada = world.ada
     entry = f"{sys.executable} -P -E -m vmrag_hooks.framework push"
     hook = f"{{id: vmrag-push, name: vmrag-push, entry: {entry}, language: system, stages: [pre-push], always_run: true, pass_filenames: false}}"

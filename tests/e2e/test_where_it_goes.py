@@ -39,7 +39,7 @@ def test_push_that_git_rejects_moves_nobodys_branch(world):
 
 @pytest.mark.parametrize("way", ["set-url", "rename"])
 @pytest.mark.sample(1)
-def test_new_host_gets_what_is_pushed_to_it_and_nothing_else_of_the_old_one(world, way):
+def test_new_host_gets_only_pushed_refs_of_the_old_one(world, way):
     ada, public = world.ada, world.bare("public.git")
     ada.git("switch", "-q", "-c", "secret")
     secret = ada.write_document("secret.md", "The secret plan.")
@@ -83,7 +83,7 @@ def test_push_ignores_pull_requests_among_tracking_refs(world):
     ],
 )
 @pytest.mark.sample(2)
-def test_push_by_hand_goes_where_git_would_push(world, settings, expected):
+def test_manual_push_goes_to_the_push_remote_of_git(world, settings, expected):
     ada = world.ada
     for name in ("fork", "upstream"):
         ada.git("remote", "add", name, str(world.bare(f"{name}.git").top))
@@ -111,7 +111,7 @@ def test_mirror_that_is_configured_is_refused_before_it_deletes_knowledge(world)
     assert world.holds(ada.pinned, at=copy)
 
 
-def test_mirror_from_a_clone_that_never_pushed_there_is_refused_too(world):
+def test_mirror_from_another_clone_is_also_rejected(world):
     bob = world.join("bob")
     bob.vmrag("install")
     bob.git("remote", "add", "again", str(world.hub.top))
