@@ -65,7 +65,7 @@ def test_it_brings_a_command_and_a_kind_of_document(project: Project, python: st
     assert "its type .ics is not supported" in project.vmrag("import", "team.ics", "--collection", "other").out
 
 
-def test_agent_finds_its_tool_beside_a_toolset_without_a_table(project: Project, python: str, tmp_path: Path) -> None:
+def test_agent_finds_its_tool_next_to_a_toolset_without_a_table(project: Project, python: str, tmp_path: Path) -> None:
     beside = tmp_path / "bare"
     beside.mkdir()
     declared = (
@@ -101,7 +101,7 @@ def _register(folder: Path, line: str) -> None:
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: beside\nVersion: 1\n")
 
 
-def test_its_table_of_tools_is_what_it_declares(python: str) -> None:
+def test_table_of_tools_equals_the_declared_tools(python: str) -> None:
     code = "import vmrag_mcp.reference as r; import sys; sys.stdout.buffer.write(r.catalogue_json('agenda'))"
     written = subprocess.run([python, "-c", code], capture_output=True, check=True).stdout
     assert written == (EXAMPLE / "agenda" / CATALOGUE).read_bytes(), "python -m vmrag_mcp.reference agenda"

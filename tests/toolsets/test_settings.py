@@ -54,7 +54,7 @@ def test_slip_in_a_section_is_refused_with_the_nearest_and_the_cores_are_not_its
         cloned("index.keep_mb: nonsense\nllm.modell: x\n")
 
 
-def test_core_passes_over_sections_of_others_and_doctor_names_those_that_nobody_reads(project: Project):
+def test_core_ignores_foreign_sections_and_doctor_names_unread_ones(project: Project):
     (project.top / ".vmrag.yaml").write_text("llm:\n  timeout_s: 5\nweather:\n  units: metric\n")
     with terminal.opened(project) as ws:
         assert ws.settings.loaded.warnings == []

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.hooks("off")
 template, notes, tools = support.template, support.notes, support.tools
 
 
-def test_commit_says_what_the_index_got(notes, tools):
+def test_commit_reports_the_changes_of_the_index(notes, tools):
     put(notes, d="delta", a="\n\n".join(f"Paragraph {number} of a long text about rivers." for number in range(40)))
     answer = tools("commit", message="two")
     assert answer["changes_committed"] == {"added": 1, "modified": 1, "deleted": 0, "total": 2}
@@ -26,7 +26,7 @@ def test_commit_says_what_the_index_got(notes, tools):
     assert notes.status()["state"] == "in_sync"
 
 
-def test_without_sync_an_index_that_lies_behind_is_left_to_the_next_call(notes, tools):
+def test_outdated_index_without_sync_is_left_to_the_next_call(notes, tools):
     put(notes, d="delta")
     answer = tools("commit", message="one", sync="false")
     assert (warned(answer), answer["sync"]["chunks"], answer["kb"]["in_sync"]) == (
@@ -44,7 +44,7 @@ def test_without_sync_an_index_that_lies_behind_is_left_to_the_next_call(notes, 
 
 
 @pytest.mark.parametrize("name", ["commit", "dolt_commit"])
-def test_commit_refuses_what_dolt_commit_refuses(notes, tools, name):
+def test_commit_rejects_the_arguments_that_dolt_commit_rejects(notes, tools, name):
     tools.error("MESSAGE_REQUIRED", name, message=" ")
     tools.error("INVALID_PARAMETER", name)
     tools.error("NO_CHANGES", name, message="nothing")
@@ -75,7 +75,7 @@ def test_create_branch_makes_one_and_stays(notes, tools):
     tools.error("INVALID_PARAMETER", "create_branch", name="")
 
 
-def test_create_branch_starts_where_the_code_is_now(notes, tools):
+def test_create_branch_starts_at_the_current_commit(notes, tools):
     notes.git("switch", "-q", "-c", "other")
     other = notes.record("other", o="omega")
     notes.git("switch", "-q", "main")
@@ -84,7 +84,7 @@ def test_create_branch_starts_where_the_code_is_now(notes, tools):
     assert tools("create_branch", name="topic")["commit"] == other
 
 
-def test_switch_branch_does_what_dolt_checkout_does(notes, tools):
+def test_switch_branch_equals_dolt_checkout(notes, tools):
     topic = branched(notes, tools, t="tau")
     put(notes, d="delta")
     failed = tools.error("UNCOMMITTED_CHANGES", "switch_branch", branch="topic")
@@ -101,7 +101,7 @@ def test_switch_branch_does_what_dolt_checkout_does(notes, tools):
     tools.error("INVALID_NAME", "switch_branch", branch="vmrag_links", create=True)
 
 
-def test_get_branch_status_says_what_dolt_status_says_and_the_branches(notes, tools):
+def test_get_branch_status_equals_dolt_status_with_branches(notes, tools):
     topic = branched(notes, tools, t="tau")
     put(notes, d="delta")
     result = tools("get_branch_status")
@@ -116,7 +116,7 @@ def test_get_branch_status_says_what_dolt_status_says_and_the_branches(notes, to
     ]
 
 
-def test_get_branch_status_contacts_nobody(notes):
+def test_get_branch_status_contacts_no_host(notes):
     notes.git("remote", "add", "origin", str(notes.top.parent / "bare.git"))
     notes.git("init", "-q", "--bare", str(notes.top.parent / "bare.git"))
     fresh = Tools(notes.top)
@@ -148,7 +148,7 @@ def test_branch_that_was_merged_is_deleted_and_its_hash_brings_it_back(notes, to
     assert tools("create_branch", name="again", **{"from": topic})["commit"] == topic
 
 
-def test_branch_is_deleted_by_force_with_what_only_it_holds_and_nothing_is_lost(notes, tools):
+def test_branch_deleted_by_force_loses_nothing(notes, tools):
     tools("dolt_checkout", target="topic", create_branch=True)
     changed(notes, tools, "second", t="tau")
     put(notes, d="delta")
@@ -167,12 +167,12 @@ def test_branch_is_deleted_by_force_with_what_only_it_holds_and_nothing_is_lost(
     assert notes.texts() == TEXTS | {"t": "tau", "d": "delta"}
 
 
-def test_branches_that_are_ours_or_nobodys_are_not_deleted(notes, tools):
+def test_internal_and_unknown_branches_are_not_deleted(notes, tools):
     tools.error("INVALID_NAME", "delete_branch", branch="vmrag_root", force=True)
     tools.error("BRANCH_NOT_FOUND", "delete_branch", branch="absent", force=True)
 
 
-def test_preview_of_a_merge_says_what_the_merge_then_does(notes, tools):
+def test_preview_of_a_merge_matches_the_merge(notes, tools):
     branched(notes, tools, t="tau", a="theirs", b=None)
     for _ in range(2):
         before = everything(notes)
@@ -187,7 +187,7 @@ def test_preview_of_a_merge_says_what_the_merge_then_does(notes, tools):
     assert tools("merge_branch", source="topic", preview=True)["merge_type"] == "already_up_to_date"
 
 
-def test_preview_lists_what_would_be_in_conflict_and_opens_no_merge(notes, tools):
+def test_preview_lists_conflicts_and_opens_no_merge(notes, tools):
     conflicting(notes, tools, "a", "b")
     before = everything(notes)
     would = tools("merge_branch", source="topic", preview=True)

@@ -79,7 +79,7 @@ def test_add_tools_reject_invalid_documents(tools):
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["first change", "further change"])
-def test_index_that_is_not_incremented_is_pending_until_it_is_asked(tools, copied):
+def test_index_without_increment_is_pending_until_the_next_query(tools, copied):
     if copied:
         tools("chroma_add_document_with_id", **NOTES, document="before", id="before")
     added = tools("chroma_add_document_with_id", **NOTES, document="owls hunt", id="owl", increment_index=False)
@@ -149,7 +149,7 @@ def test_filters_get_whole_documents_and_pages_of_them(tools):
     assert tools("chroma_get_documents_with_where_filter", **NOTES, where={})["total_matching"] == 3
 
 
-def test_all_documents_come_until_they_are_too_many(tools, monkeypatch):
+def test_all_documents_are_returned_up_to_the_limit(tools, monkeypatch):
     assert plain(tools("chroma_get_all_documents", **NOTES)) == {
         "ids": ["a", "b", "c"],
         "documents": [*TEXTS.values()],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.toolsets.compounding import document
 
 
-def test_page_and_session_show_what_the_commands_print() -> None:
+def test_page_and_session_match_the_output_of_the_commands() -> None:
     now = document.printed()
     assert now == document.PRINTED.read_text(), "run: python -m tests.toolsets.compounding.document"
     assert document.page(now) == document.PAGE.read_text(), "run: python -m tests.toolsets.compounding.document"

@@ -41,13 +41,13 @@ def test_patterns_are_those_of_other_tools(pattern: str, path: str, matches: boo
     assert Patterns(("**",), (pattern,)).match_path(path) != matches
 
 
-def test_pattern_costs_little_whatever_it_is() -> None:
+def test_any_pattern_is_cheap() -> None:
     started = time.perf_counter()
     assert not Patterns(("**/" * 60 + "*a" * 60,)).match_path("/".join(["a" * 100] * 60) + "b")
     assert time.perf_counter() - started < 1 * slack()
 
 
-def test_folder_is_looked_at_without_following_links(tmp_path: Path) -> None:
+def test_folder_is_scanned_without_following_links(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     for name in ("a.md", "deep/er/b.md", "c.txt", ".hidden/d.md", "node_modules/e.md"):
         (docs / name).parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def test_edit_is_right_or_refused(keys: dict[str, str], text: str) -> None:
 # -- types -----------------------------------------------------------------------------------------
 
 
-def test_front_matter_may_lack_what_is_usual_unless_that_is_wanted() -> None:
+def test_front_matter_may_lack_usual_fields_unless_strict() -> None:
     problem = BUILT_IN[0]
     assert doc_types.find_flaws({}, problem, strict=False) == []
     assert [
@@ -132,7 +132,7 @@ def checked(schema: dict[str, Any], fields: dict[str, Any]) -> list[str]:
     return doc_types.find_flaws(fields, DocType("x", "", "x", text), strict=False)
 
 
-def test_schema_of_a_stranger_reaches_nothing_and_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untrusted_schema_reads_nothing_and_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("it was fetched"))
     started = time.perf_counter()
     [said] = checked({"$ref": "http://127.0.0.1:9/schema.json"}, {"a": 1})
@@ -216,7 +216,7 @@ def test_project_rejects_invalid_configuration(tmp_path: Path, text: str) -> Non
         project.read_config(tmp_path / "project.json")
 
 
-def test_configuration_says_which_of_its_keys_mean_nothing(tmp_path: Path) -> None:
+def test_configuration_reports_keys_without_meaning(tmp_path: Path) -> None:
     (tmp_path / "project.json").write_text(
         '{"$schema": "x", "project_name": "r", "retrieval": {"k": 1}, "colour": "blue", "external_docs": {"path": "d", "a": 1}}'
     )
@@ -230,7 +230,7 @@ def document(doc_id: str, text: str, **metadata: Any) -> Document:
     return Document("c", doc_id, doc_id, text, "", encode_canonical_json(metadata))
 
 
-def test_links_lead_from_beside_a_document_from_the_folder_and_from_the_root() -> None:
+def test_links_are_relative_to_document_folder_or_root() -> None:
     documents = {"a.md", "deep/b.md", "deep/c d.md", "e.md", "f.md"}
     text = (
         "[b](deep/b.md#part) ![c](<deep/c%20d.md>) [up](../../../etc/passwd) [web](https://x.example/a.md)\n"
@@ -300,7 +300,7 @@ def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
 
 
 @given(st.text(alphabet="ab. !\n#`-*|", max_size=300))
-def test_every_sentence_stands_in_the_text(text: str) -> None:
+def test_every_sentence_is_part_of_the_text(text: str) -> None:
     assert all(
         text[sentence.start : sentence.start + len(sentence.text)] == sentence.text
         for sentence in answer.split_sentences(text)

@@ -173,7 +173,7 @@ def test_model_that_fails_is_a_warning_without_its_key_and_the_answer_is_quoted(
     assert "cannot be reached" in failure()
 
 
-def test_strangers_settings_send_nothing_anywhere(tools, project, chat, monkeypatch):
+def test_untrusted_settings_send_nothing(tools, project, chat, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("AWS_SECRET", "sk-another")
     stated = f"llm:\n  provider: openai\n  model: m\n  base_url: {chat.url}/v1\n  api_key_env: AWS_SECRET\n"
@@ -314,7 +314,7 @@ def hostile(project: Project, **changes: Any) -> dict[str, Any]:
     return result
 
 
-def test_strangers_project_stays_in_its_folder(tools, project, tmp_path):
+def test_untrusted_project_stays_in_its_folder(tools, project, tmp_path):
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "key.md").write_text("# Key\n\nThe secret key is opensesame.\n")
@@ -423,7 +423,7 @@ def test_configuration_is_read_again_when_a_checkout_has_changed_it(tools, proje
     tools.error("FILE_SYSTEM_ERROR", "semantic_search", query="battery")
 
 
-def test_folder_that_was_looked_at_just_now_is_not_looked_at_again(tools, project, monkeypatch):
+def test_recently_scanned_folder_is_not_scanned_again(tools, project, monkeypatch):
     monkeypatch.setattr(mirror, "DEBOUNCE_SECONDS", 60)
     query = {"query": "ice", "min_relevance_score": 0}
     tools("semantic_search", **query)
@@ -445,7 +445,7 @@ def test_long_document_is_found_by_its_section(tools, project):
     assert "oak" in best["best_chunk"]["excerpt"]
 
 
-def test_person_asks_the_project_or_the_collections(tools, project):
+def test_user_queries_the_project_or_the_collections(tools, project):
     config = f"./{compounding.CONFIG}"
     project.write(f"{DOCS}/problems/ice.md", "# Ice\n\nIce closed the lock for a week.\n")
     report = project.ask("ask", "what closed the lock", "--project", config, "--sources", "1")

@@ -165,7 +165,7 @@ def test_documents_cannot_forge_a_head_line(tools, project):
 # -- history
 
 
-def test_history_says_what_changed_when_and_why(tools, project):
+def test_history_shows_changes_with_date_and_reason(tools, project):
     why, begun = tools("history", name="docs/timeouts.md").body
     assert why == f"commit {project.git('rev-parse', '--short=7', 'HEAD')} 2026-01-02 Ada Lovelace: Users gave up"
     assert begun.endswith(": Begin (added)")
@@ -278,7 +278,7 @@ def test_command_of_an_answer_restores_a_stored_document(tools, project, change,
     assert tools("read", name=name).text == before.rstrip("\n")
 
 
-def test_forget_takes_one_document_and_nothing_that_stands_for_more(tools, project):
+def test_forget_removes_one_document_only(tools, project):
     before = project.marks()
     for name in ("decisions", "decisions/", "decisions/*", ".", "docs", "", " ", "retry-policy_chunk_0"):
         result, failed = tools.run("forget", {"name": name})
@@ -414,7 +414,7 @@ def test_read_and_grep_cover_files_with_a_filter(tools, project):
         assert tools("grep", pattern="needle", ref=ref).body == ["app.cfg:1:needle = 1"]
 
 
-def test_read_finds_a_file_whose_name_ends_like_a_place(tools, project):
+def test_read_finds_a_file_with_a_name_like_a_place(tools, project):
     project.write("docs/log:10", "needle\n")
     project.write("docs/empty.md", "")
     project.git("add", "-A")
@@ -585,7 +585,7 @@ def test_tools_reject_invalid_refs(tools):
 # -- as a part of a server
 
 
-def test_search_has_its_short_name_where_no_other_tool_of_the_server_has_it():
+def test_search_has_its_short_name_unless_another_tool_has_it():
     alone, both = select_tools(PLAIN), select_tools(ToolChoice("essential,ingest"))
     assert alone.tools["search"] is both.tools["search_documents"]
     assert alone.require_tool("search_documents") is alone.tools["search"]
@@ -613,7 +613,7 @@ def test_excluded_tools_remove_their_plain_tools(excluded, gone):
     )
 
 
-def test_server_that_is_read_only_has_those_that_read_and_says_nothing_of_others():
+def test_read_only_server_has_and_mentions_only_reading_tools():
     server = select_tools(ToolChoice("essential", read_only=True))
     assert server.tools.keys() == {"search", "read", "grep", "history", "status", "enable_toolset"}
     assert "remember stores" in select_tools(PLAIN).write_instructions()

@@ -160,7 +160,7 @@ def test_search_without_index_reads_edits_and_refs(project):
     assert "words and names only" not in search_text(tools, query="slow request", ref="v1")
 
 
-def test_search_without_index_of_files_asks_stored_documents(project, monkeypatch):
+def test_search_without_index_of_files_uses_stored_documents(project, monkeypatch):
     monkeypatch.setattr(index_build, "AT_ONCE", {})
     project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("drop-policy", "We drop a slow request, because the vendor bills it.", collection="decisions")
@@ -197,7 +197,7 @@ def test_searches_at_once_start_one_build(project, monkeypatch):
     assert len(started) == 1
 
 
-def test_killed_build_keeps_what_it_built(project):
+def test_killed_build_keeps_finished_parts(project):
     with_many_files(project)
     tools = tools_of(project)
     assert "the index is at 0 %" in search_text(tools, query="slow request")

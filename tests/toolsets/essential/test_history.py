@@ -272,7 +272,7 @@ def test_history_answers_in_a_clone_without_its_knowledge_base(project, tmp_path
     tools.error("PIN_MISSING_REVISION", "history", name="decisions")
 
 
-def test_history_in_a_partial_clone_lists_what_differs(project, tmp_path):
+def test_history_in_a_partial_clone_lists_differences(project, tmp_path):
     project.git("config", "uploadpack.allowFilter", "true")
     clone = tmp_path / "clone"
     url = f"file://{project.top}"

@@ -53,7 +53,7 @@ def test_log_is_named_by_its_issue_or_by_how_its_id_begins(project, tools):
     assert project.ask("--json", "issue", "search", "pike")["results"][0]["metadata"]["project_id"] == "fish"
 
 
-def test_texts_come_from_the_editor_where_none_is_given(project, monkeypatch):
+def test_missing_texts_are_written_in_the_editor(project, monkeypatch):
     monkeypatch.setenv("GIT_EDITOR", "printf 'Herons nest.' >")
     project.vmrag("issue", "add", "birds#1")
     assert project.vmrag("issue", "show", "1").out == "Herons nest."

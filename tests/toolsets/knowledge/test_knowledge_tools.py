@@ -36,7 +36,7 @@ def found(tools: Tools, name: str, query: str, **arguments: Any) -> list[str]:
     return [hit.get("log_id") or hit["doc_id"] for hit in hits]
 
 
-def test_log_is_found_at_once_changed_only_where_something_differs_and_named_by_its_issue(tools, monkeypatch):
+def test_log_is_found_changed_and_named_by_its_issue(tools, monkeypatch):
     times = iter(f"2026-01-0{day}T00:00:00Z" for day in range(1, 9))
     monkeypatch.setattr("vmrag_link.clock.now", lambda: next(times))
     first = logged(tools, metadata={"author": "Ada", "tags": ["cache", "rows"]})
@@ -134,7 +134,7 @@ def test_document_about_a_tool_moves_with_its_tool_and_keeps_its_id(tools, proje
     assert found(tools, "search_knowledge", "branches", category="api") == []
 
 
-def test_both_are_searched_together_and_nothing_else_and_chunks_say_their_table(tools):
+def test_both_tables_are_searched_together_and_chunks_name_theirs(tools):
     tools("chroma_add_documents", collection_name="notes", documents=[CAUSE], ids=["n"])
     log_id, doc_id = logged(tools)["log_id"], written(tools, content="A cache of rows.")["doc_id"]
     both = tools("search_all", query="cache of rows")

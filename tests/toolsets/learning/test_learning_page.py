@@ -26,7 +26,7 @@ FILES = {
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def test_page_shows_what_the_commands_print(project):
+def test_page_matches_the_output_of_the_commands(project):
     page = PAGE.read_text()
     for name, data in FILES.items():
         project.write(name, (DATA_FOLDER / data).read_text())

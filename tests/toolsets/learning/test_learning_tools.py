@@ -356,7 +356,7 @@ def test_evidence_of_every_kind_is_put_together_and_each_item_counts_once(tools,
     assert (other["after_value"], warned(other)) == (6, {"NOTE"})
 
 
-def test_agent_reads_and_writes_only_where_it_may(tools, outputs, tmp_path, monkeypatch):
+def test_agent_reads_and_writes_only_permitted_files(tools, outputs, tmp_path, monkeypatch):
     monkeypatch.chdir(outputs.top)
     secret = tmp_path / "secret.xml"
     secret.write_text("<testsuite/>")
@@ -389,7 +389,7 @@ def test_agent_reads_and_writes_only_where_it_may(tools, outputs, tmp_path, monk
     assert tools("learning_log_test_results", xml_path=str(secret))["tests"]["total"] == 0
 
 
-def test_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(outputs, tmp_path):
+def test_user_reads_any_file_and_the_exit_code_shows_the_verdict(outputs, tmp_path):
     path = tmp_path / "results.xml"
     path.write_text((DATA_FOLDER / "pytest-after.xml").read_text())
     outputs.vmrag("learning", "setup-collections", "-vv")
@@ -418,7 +418,7 @@ def test_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(outpu
     assert [document["doc_id"] for document in outputs.ask("list", "--collection", "mine")["documents"]]
 
 
-def test_search_that_names_no_collection_finds_what_was_learnt_and_no_chat(tools, outputs):
+def test_search_without_a_collection_finds_learnings_and_no_chat(tools, outputs):
     log_chat(tools, prompt_summary="Why does the zebra parser crash?")
     learnt = tools("learning_promote", description="The zebra parser crashes on empty files.")["learning_id"]
     answer = tools("chroma_query_documents", query_texts=["zebra parser crash"], n_results=100)

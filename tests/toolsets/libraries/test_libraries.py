@@ -114,7 +114,7 @@ def test_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, project,
 # -- what may be read ------------------------------------------------------------------------------
 
 
-def test_agent_reads_only_below_the_roots_whatever_links_say(tools, project, guide, tmp_path):
+def test_agent_reads_only_below_the_roots_despite_links(tools, project, guide, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     secret = outside / "secret.md"
@@ -178,7 +178,7 @@ def test_repository_in_a_folder_that_git_ignores_is_ignored_with_it(tools, proje
     assert took(tools, "beside/secrets.json")["status"] == "indexed", "nothing ignores it"
 
 
-def test_person_who_names_a_file_that_git_ignores_takes_it(tools, project, guide):
+def test_user_imports_an_ignored_file_by_name(tools, project, guide):
     project.write(".gitignore", "guide.md\n")
     [hint] = tools.error("ACCESS_DENIED", "ingest_file", path="docs/guide.md")["suggestions"]
     assert "vmrag import docs/guide.md --library default" in hint
@@ -251,7 +251,7 @@ def test_failed_ingestion_keeps_the_old_version(tools, project, guide, monkeypat
     assert found(tools, "owls")[0]["content"] == GUIDE
 
 
-def test_front_matter_is_metadata_beside_what_is_given(tools, guide):
+def test_front_matter_is_merged_with_given_metadata(tools, guide):
     guide.write_text("---\ntags: [a, b]\ndraft: true\n---\n# Guide\n\nText.\n")
     doc_id = took(tools, guide, metadata={"team": {"name": "core"}, "draft": False})["doc_id"]
     assert tools("get_document", doc_id=doc_id)["metadata"] == {
@@ -264,7 +264,7 @@ def test_front_matter_is_metadata_beside_what_is_given(tools, guide):
     assert tools("get_document", doc_id=doc_id)["metadata"] == {"kind": "new", "team": {"name": "core"}, "draft": False}
 
 
-def test_document_keeps_its_source_when_its_library_is_renamed_and_a_strangers_id_is_left_alone(tools, project, guide):
+def test_document_keeps_its_source_after_a_rename_of_its_library(tools, project, guide):
     first = took(tools, guide, library="one")
     tools("chroma_modify_collection", collection_name="one", new_name="two")
     assert took(tools, guide, library="two")["doc_id"] == first["doc_id"]
@@ -303,7 +303,7 @@ def test_documents_come_into_a_library_from_sources_only_and_go_like_all_others(
 # -- pages ---------------------------------------------------------------------------------------
 
 
-def test_page_is_asked_whether_it_changed_and_converted_by_its_type(tools, project):
+def test_page_is_revalidated_and_converted_by_its_type(tools, project):
     project.git("config", "vmrag.ingest.allow-private-urls", "127.0.0.1")
     tools = Tools(project.top)
     with website() as site:
@@ -396,7 +396,7 @@ def test_filter_takes_every_key_of_the_specification(stocked, project):
         stocked.error("INVALID_FILTER", "search", query="owls", filter=wrong)
 
 
-def test_passage_knows_its_page_where_its_text_has_pages(tools, project):
+def test_passage_has_its_page_if_the_text_has_pages(tools, project):
     pages = ["Owls sleep.", "", "Bats wake. " * 250, "Foxes run."]
     project.write("paper.txt", "\n\f".join(pages))
     (project.top / "paper.pdf").write_bytes(pdf("Herons stand still.", pages=3))
@@ -436,7 +436,7 @@ def test_listings_count_pages_documents_and_chunks(stocked):
     ]
 
 
-def test_one_document_is_found_by_its_id_in_whatever_collection_a_librarys_first(stocked):
+def test_document_is_found_by_id_in_libraries_first(stocked):
     doc_id = stocked("list_documents", library="rocks")["documents"][0]["doc_id"]
     stocked("chroma_add_documents", collection_name="notes", documents=["another"], ids=[doc_id])
     assert stocked("get_document", doc_id=doc_id)["library"] == "rocks"

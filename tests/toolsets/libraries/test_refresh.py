@@ -198,7 +198,7 @@ def test_killed_import_keeps_stored_batches(project, site):
     assert Counter(page["status"] for page in report["pages"]) == {"unchanged": take_pages.BATCH_PAGES, "indexed": 2}
 
 
-def test_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
+def test_host_is_contacted_at_its_crawl_delay(project, site, monkeypatch):
     waited: list[float] = []
     monkeypatch.setattr("vmrag_link.toolsets.libraries.web.robots.sleep", waited.append)
     monkeypatch.setattr(

@@ -46,7 +46,7 @@ def redirect(to, status=302):
     return (status, {"Location": to}, b"elsewhere")
 
 
-def test_page_comes_with_what_its_server_says_of_it(site):
+def test_page_has_the_headers_of_its_server(site):
     headers = {
         "Content-Type": "Text/HTML; Charset=UTF-8",
         "ETag": '"v1"',
@@ -78,12 +78,12 @@ def test_page_comes_with_what_its_server_says_of_it(site):
         ("text/plain; charset=utf-8", b"\xff\xfex\0", "utf-16-le"),
     ],
 )
-def test_charset_is_the_text_s_own_mark_or_what_the_server_says_if_it_is_one(site, content_type, body, charset):
+def test_charset_is_from_the_byte_order_mark_or_the_header(site, content_type, body, charset):
     site.pages["/"] = (200, {"Content-Type": content_type}, body)
     assert fetch_page(site.url(), limits=limits()).charset == charset
 
 
-def test_headers_that_say_nonsense_say_nothing(site):
+def test_invalid_headers_are_ignored(site):
     site.pages["/"] = (200, {"Content-Type": "words", "ETag": "v 1", "Last-Modified": "yesterday"}, b"x")
     assert fetch_page(site.url(), limits=limits()) == Fetched(url=site.url(), data=b"x")
 
@@ -220,7 +220,7 @@ def test_only_the_hosts_that_are_listed_may_be_private_however_they_are_spelled(
     refusal(site.url("/on"), AccessDenied, limits=allowing("127.0.0.1"))
 
 
-def test_of_a_page_that_is_not_admitted_not_even_the_name_is_looked_up(site):
+def test_forbidden_page_causes_no_name_lookup(site):
     looked_up = []
 
     def refuse(page):
@@ -263,7 +263,7 @@ def test_dns_that_changes_its_answer_leads_nowhere_else(site):
     assert site.requests[0].headers["host"] == f"rebind.example:{site.port}"
 
 
-def test_next_address_is_tried_where_nobody_listens_at_one(site):
+def test_next_address_is_tried_after_a_refused_connection(site):
     site.pages["/"] = "there"
     resolver = Resolver(permits=is_anything, lookup=lambda _: ["127.0.0.3", str(HERE)])
     page = fetch_page(site.url(host="two.example"), limits=FetchLimits(timeout_s=5, resolver=resolver))
@@ -431,7 +431,7 @@ def here(_host):
     return [str(HERE)]
 
 
-def test_server_proves_by_its_name_who_it_is(authority, monkeypatch):
+def test_server_is_verified_by_its_name(authority, monkeypatch):
     site, file = authority
     error = refusal(site.url(host="docs.example"), lookup=here)
     assert "signed by nobody whom this machine trusts" in error.message
@@ -445,7 +445,7 @@ def test_server_proves_by_its_name_who_it_is(authority, monkeypatch):
 # -- proxies
 
 
-def test_proxy_of_the_environment_is_used_and_private_names_are_refused_all_the_same(site, monkeypatch):
+def test_proxy_of_the_environment_is_used_and_private_names_are_rejected(site, monkeypatch):
     def lookup(host):
         if host in addresses:
             return [addresses[host]]
@@ -481,7 +481,7 @@ def test_unusable_proxy_is_reported_without_credentials(site, monkeypatch):
     assert "https_proxy" in error.hint
 
 
-def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, authority, monkeypatch):
+def test_encrypted_server_behind_a_proxy_is_verified_by_its_name(site, authority, monkeypatch):
     encrypted, file = authority
     site.tunnels = True
     monkeypatch.setenv("https_proxy", site.url())
@@ -495,7 +495,7 @@ def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, a
     assert "another host's" in error.message
 
 
-def test_base_installation_says_what_fetching_needs(monkeypatch):
+def test_base_installation_reports_missing_packages_for_fetching(monkeypatch):
     for name in ("asking", "certificates", "connection", "proxies"):
         monkeypatch.delitem(sys.modules, f"vmrag_link.toolsets.libraries.web.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "httpcore", None)

@@ -121,7 +121,7 @@ def test_pages_sitemaps_and_levels_are_limited(site, monkeypatch):
     assert found(site, most=9) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
 
 
-def test_sitemap_that_leads_to_a_private_address_ends_there(site):
+def test_sitemap_with_a_private_address_ends_there(site):
     site.pages["/sitemap.xml"] = (302, {"Location": "http://10.0.0.1/sitemap.xml"}, b"")
     with pytest.raises(AccessDenied, match="10\\.0\\.0\\.1"):
         found(site)

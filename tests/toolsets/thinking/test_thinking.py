@@ -43,7 +43,7 @@ def leads(answer: dict[str, Any]) -> list[str]:
     return [f"{thought['branch_id']}{thought['thought_number']}" for thought in answer["previous_thoughts"]]
 
 
-def test_session_has_a_trunk_and_branches_and_each_thought_says_what_leads_to_it(tools, project):
+def test_session_has_a_trunk_and_branches_with_previous_thoughts(tools, project):
     for number, text in enumerate(("owls sleep by day", "bats sleep as well", "foxes do not"), start=1):
         answer = think(tools, text, number)
     assert (leads(answer), answer["replaced"]) == (["1", "2"], False)
@@ -85,7 +85,7 @@ def test_session_has_a_trunk_and_branches_and_each_thought_says_what_leads_to_it
     tools.error("INVALID_PARAMETER", "chroma_sequential_thinking", **shadow)
 
 
-def test_thoughts_are_found_by_what_they_are_about_and_sessions_by_the_mean_of_theirs(tools, project):
+def test_thoughts_are_found_by_meaning_and_sessions_by_their_mean(tools, project):
     texts = ["owls sleep by day", "bats sleep in caves", "the index is too slow"]
     for number, text in enumerate(texts, start=1):
         think(tools, text, number)

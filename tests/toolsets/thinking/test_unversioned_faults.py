@@ -124,7 +124,7 @@ def test_several_processes_of_several_work_trees_write_and_search_at_once(projec
     assert len(kept(project)) == 36
 
 
-def test_full_disk_refuses_what_it_has_no_room_for_and_loses_nothing(tools, project):
+def test_full_disk_rejects_new_thoughts_and_loses_nothing(tools, project):
     think(tools, "owls sleep by day", 1)
     expected = kept(project)
     with small_disk(project.shared / "local", kilobytes=4_000) as fill:
@@ -151,7 +151,7 @@ def test_full_disk_refuses_what_it_has_no_room_for_and_loses_nothing(tools, proj
         assert think(tools, "bats", 40)["previous_thoughts_count"] == len(expected)
 
 
-def test_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools, project):
+def test_damaged_or_mostly_deleted_index_is_rebuilt(tools, project):
     def plan(at: At) -> Planned[None]:
         collection, new = stores.find_or_define(ws.local, at, stores.EVIDENCE)
         rows = [build_document(collection.name, f"e{number}", f"evidence {number}", {}) for number in range(230)]
@@ -171,7 +171,7 @@ def test_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools, 
     assert sorted(tools("chroma_query_documents", **query)["ids"][0]) == [f"e{number}" for number in range(10)]
 
 
-def test_damage_that_no_other_copy_mends_is_found_and_there_is_a_way_on(project):
+def test_unrepairable_damage_is_found_and_has_a_way_out(project):
     record = ("learning", "log-error", "--error-type", "E", "--error-message", "m")
     project.vmrag(*record)
     file = project.shared / "local" / "kb" / "kb.doltlite"
