@@ -91,7 +91,7 @@ def run(start: tuple[Real, Model, float], folder: Path, *, number: int, sequence
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.sample(1)
-def test_documents_are_where_the_model_has_them_whatever_git_and_kills_do(start, tmp_path, monkeypatch, part):
+def test_documents_match_the_model_after_git_operations_and_kills(start, tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     if SEQUENCES:
         run(start, tmp_path, number=SEED + part, sequences=SEQUENCES // PARTS, steps=STEPS)
