@@ -130,7 +130,7 @@ def assert_answers(copy: Copy, prepared: World, scratch: Path) -> None:
     assert_whole(where, scratch, built=prepared.built)
 
 
-def test_prepared_repository_pins_what_the_table_of_contents_says(prepared: World) -> None:
+def test_prepared_repository_pins_the_contents_of_the_table(prepared: World) -> None:
     copy = Copy(prepared.root, OPERATIONS[0])
     for name, revision in prepared.revisions.items():
         assert copy.texts(revision) == CONTENTS[name]
