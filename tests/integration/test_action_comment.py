@@ -328,7 +328,7 @@ def test_oversized_artifact_is_not_read(api, other):
 
 @given(content=st.binary(max_size=200), at=st.integers(0, 400), flip=st.integers(1, 255))
 @settings(max_examples=examples(600))
-def test_no_bytes_make_unpacking_fail_otherwise(content: bytes, at: int, flip: int) -> None:
+def test_damaged_archives_fail_only_in_the_expected_way(content: bytes, at: int, flip: int) -> None:
     packed = bytearray(archive({step.FILE: content}))
     packed[at % len(packed)] ^= flip
     for data in (bytes(packed), content, bytes(packed[: at % len(packed)])):

@@ -96,7 +96,7 @@ def test_deep_checkout_contacts_no_remote(host, tmp_path):
     assert count(repo, "HEAD") == 3
 
 
-def test_without_a_base_the_head_is_compared_with_its_parents(host, tmp_path):
+def test_head_without_a_base_is_compared_with_its_parents(host, tmp_path):
     main = line(host, "main", 80)
     side = line(host, "side", 5, f"{main}~60")
     head = merge(host, main, side)

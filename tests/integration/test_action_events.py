@@ -174,7 +174,7 @@ def test_pull_request_closed_without_merge_compares_like_any_other(host):
     assert host.pull_request(payload=payload).head == host.head
 
 
-def test_on_pull_request_target_the_settings_are_those_of_the_default_branch_and_nothing_is_checked_out(host):
+def test_pull_request_target_uses_settings_of_the_default_branch(host):
     host.repo.git("branch", "release", host.opened)
     payload = events.pull_request(host.opened, host.head, ref="release")
     comparison = host.of("pull_request_target", payload, sha=host.base, ref="refs/heads/main")
@@ -305,7 +305,7 @@ def test_workflow_may_choose_the_source_of_settings(host):
         ("release", "refs/tags/v1", True, False),
     ],
 )
-def test_other_events_are_about_one_commit_and_few_of_them_are_trusted(host, event, ref, trusted, saves):
+def test_remaining_events_compare_one_commit_and_few_are_trusted(host, event, ref, trusted, saves):
     payload = {"repository": OWN, "inputs": None} if event != "schedule" else {"schedule": "0 5 * * *"}
     comparison = host.of(event, payload, sha=host.base, ref=ref)
     assert (comparison.base, comparison.head, comparison.trusted, comparison.saves) == (None, host.base, trusted, saves)

@@ -228,7 +228,7 @@ def test_later_step_keeps_the_packages_of_an_earlier_one(machine: Machine) -> No
     assert not (home / "venv").exists()
 
 
-def test_another_checkout_of_the_action_in_the_same_job_runs_itself(machine: Machine, monkeypatch) -> None:
+def test_second_checkout_of_the_action_in_a_job_runs_itself(machine: Machine, monkeypatch) -> None:
     machine.shelf.mkdir()
     install.mark_packages(machine.shelf, machine.request)
     environment = install.action_folder({"RUNNER_TEMP": str(machine.folder)}) / "venv"

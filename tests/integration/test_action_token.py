@@ -115,7 +115,7 @@ def test_token_is_used_only_without_git_credentials(
         "https://",
     ],
 )
-def test_no_other_place_gets_it(server: str, home: Path, tmp_path: Path) -> None:
+def test_token_is_not_passed_elsewhere(server: str, home: Path, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
     assert (
         github_api.build_git_environment(plumbing.locate_work_tree(repo.top), TOKEN, {"GITHUB_SERVER_URL": server})

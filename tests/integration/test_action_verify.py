@@ -102,7 +102,7 @@ def test_pull_request_that_omits_new_knowledge_of_its_base_drops_it(upstream):
 
 
 @pytest.mark.parametrize("way", ["finding", "workflow"])
-def test_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workflow_of_the_docs(upstream, way):
+def test_revision_of_a_fork_is_imported_by_the_suggested_command(upstream, way):
     """The fork's knowledge is neither asked for nor here after the check."""
     world = upstream.world
     revision = world.on(world.revision("main"), news="What a contributor knows.")
@@ -189,7 +189,7 @@ def test_forced_push_does_not_miss_removed_pins(upstream):
     assert (report.findings, report.commits) == ((), 0)
 
 
-def test_one_commit_is_compared_with_its_parents(upstream):
+def test_single_commit_is_compared_with_its_parents(upstream):
     world = upstream.world
     merge = upstream.commit(world.revision("side"), "main", "side", ref="refs/heads/main")
     report = upstream.judged("schedule", {"schedule": "0 5 * * *"}, sha=merge)
@@ -214,7 +214,7 @@ def test_remote_without_knowledge_is_an_error_if_commits_have_pins(upstream):
         upstream.judged("push", events.push(upstream.tip("base"), upstream.tip()), sha=upstream.tip())
 
 
-def test_without_the_history_that_it_needs_the_check_is_an_error_and_no_guess(upstream):
+def test_missing_history_is_an_error(upstream):
     upstream.pull_request(upstream.tip("side"), upstream.world.revision("side"), source=OWN)
     comparison, again = upstream.comparison, checkout(upstream.hub.top, upstream.folder / "flat", upstream.tip("side"))
     again.git("fetch", "-q", "--depth=1", "origin", comparison.base or "")

@@ -311,7 +311,7 @@ def test_adopt_accepts_a_merge_with_concurrent_changes(world):
     assert world.ada.engine.is_ancestor(ours, merged)
 
 
-def test_earlier_pin_that_the_fork_has_lost_is_named_and_does_not_stop_the_rest(world):
+def test_earlier_pin_lost_by_the_fork_is_named_without_stopping(world):
     lost, kept = world.evil("DELETE FROM documents", name="lost"), world.eve.record("kept")
     world.eve.push("fork", revisions=(kept,))
     world.pins(lost)
@@ -614,7 +614,7 @@ def test_rows_that_are_hidden_behind_a_view_are_not_read(world):
     assert "documents" in world.refuses()["message"]
 
 
-def test_another_knowledge_base_is_refused(world):
+def test_unrelated_knowledge_base_is_rejected(world):
     other = Clone(world.pair.folder / "other", create=True)
     other.repo.git("remote", "add", "fork", str(world.fork.top))
     other.engine.create_branch("main", root(other.engine))

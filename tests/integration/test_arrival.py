@@ -86,7 +86,7 @@ def test_remote_that_answers_that_it_has_none_is_one(world):
         assert refused(bob, *command.split())["hint"].endswith(f"&& {ANEW}")
 
 
-def test_of_a_pin_that_dolt_made_a_server_may_have_the_knowledge(world):
+def test_pin_made_by_dolt_suggests_a_server(world):
     dolt.require()
     world.hub.git("update-ref", "-d", DATA)
     bob = world.join("bob")
@@ -123,7 +123,7 @@ def test_init_next_to_unfetchable_pins_starts_nothing(bob):
 # -- asking again
 
 
-def test_clone_without_a_knowledge_base_does_not_wait_for_a_silent_remote_with_every_query(world, bob):
+def test_clone_without_a_knowledge_base_waits_once_for_a_silent_remote(world, bob):
     refused(bob, "query", "certificates")
     bob.git("remote", "set-url", "origin", str(world.hub.top))
     note = bob.shared / "remotes" / "unreached.json"

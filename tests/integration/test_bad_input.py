@@ -305,7 +305,7 @@ def without_rights(project: Project, *command: str) -> Done:
     return start(project, *command, program=(*WITHOUT_RIGHTS, *cli.VMRAG)).done()
 
 
-def test_in_a_read_only_folder_questions_are_answered_and_writes_are_refused(project, tmp_path):
+def test_read_only_folder_answers_queries_and_rejects_writes(project, tmp_path):
     project.put("note.md", "A note about zebras.")
     with read_only(project.shared):
         for command in [("status",), ("query", "zebras"), ("list",), ("show", "handbook/note.md"), ("log",), ("diff",)]:
@@ -327,7 +327,7 @@ def test_in_a_read_only_folder_questions_are_answered_and_writes_are_refused(pro
     assert_whole(project, tmp_path / "scratch")
 
 
-def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_be(project, tmp_path):
+def test_commit_in_a_read_only_worktree_is_kept_and_pinned_later(project, tmp_path):
     project.put("note.md", "A note about zebras.")
     before = project.pinned
     project.top.chmod(0o555)
@@ -398,7 +398,7 @@ def _says_that_the_disk_is_full(result: Done, code: str) -> None:
     assert "full" in error["message"] or "No space" in error["message"]
 
 
-def test_with_no_room_for_the_journal_nothing_is_committed(project, tmp_path):
+def test_commit_without_room_for_the_journal_is_rejected(project, tmp_path):
     project.put("note.md", "A note about zebras.")
     before = project.pinned
     (project.shared / "journal").mkdir(exist_ok=True)
@@ -482,7 +482,7 @@ WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME", "mer
 
 @pytest.mark.parametrize("what", UNFINISHED)
 @pytest.mark.sample(2)
-def test_in_the_middle_of_something_nothing_is_written_and_the_way_out_is_named(project, what):
+def test_writes_during_a_git_operation_are_rejected_with_a_way_out(project, what):
     conflict(project)
     project.put("note.md", "An uncommitted note.")
     project.run(*UNFINISHED[what])
@@ -641,7 +641,7 @@ def test_settings_other_than_a_regular_file_are_rejected(project, what):
     assert error["message"].endswith(", not a file.")
 
 
-def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs(project, tmp_path):
+def test_new_embedding_model_applies_to_new_collections_only(project, tmp_path):
     project.write(".vmrag.yaml", "embedding:\n  model: default\n")
     project.put("more.md", "The automobile needs fuel.")
     project.put("car.md", "The automobile needs fuel.", collection="vehicles")
@@ -681,7 +681,7 @@ def test_command_line_that_cannot_be_meant_is_a_usage_error(project, line, says)
     assert "vmrag" in error["hint"]
 
 
-def test_without_a_command_the_help_is_printed_once(project):
+def test_vmrag_without_a_command_prints_the_help_once(project):
     said = project.vmrag(code=2)
     assert said.out == ""
     assert said.err.count("Usage:") == 1

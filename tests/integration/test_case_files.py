@@ -258,7 +258,7 @@ def test_untrusted_texts_break_no_format(name):
     assert len(read) == 3
 
 
-def test_without_cases_all_formats_are_whole():
+def test_files_without_cases_are_valid_in_all_formats():
     texts = {name: write(CaseList("check", QUERY_RULES, ())) for name, write in FORMATS.items()}
     assert not any([outcomes_of(texts["junit"]), results_of(texts["sarif"]), entries_of(texts["code_quality"])])
     assert texts["tap"] == "TAP version 14\n1..0\n"

@@ -227,7 +227,7 @@ def test_query_that_expects_nothing_is_refused_until_its_ranking_is_recorded(pro
     assert "vmrag check --update" in refused["hint"]
 
 
-def test_without_a_file_the_hint_makes_one(project):
+def test_check_without_a_file_hints_how_to_create_it(project):
     refused = error(project, "-C", "docs")
     assert refused["code"] == "NO_QUERIES"
     command = refused["hint"].removesuffix(" && vmrag check --update")
@@ -275,7 +275,7 @@ def test_old_revision_never_passes_for_the_pinned_one(golden):
     assert (refused["code"], refused["hint"]) == ("NO_PIN", "vmrag pin")
 
 
-def test_without_a_knowledge_base_nothing_passes(golden):
+def test_check_without_a_knowledge_base_fails(golden):
     shutil.rmtree(golden.shared / "kb")
     assert error(golden)["code"] == "NOT_INITIALIZED"
 

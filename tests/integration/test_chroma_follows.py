@@ -141,7 +141,7 @@ def test_client_sees_the_pinned_documents_once_status_reports_ready(project, cli
 
 
 @pytest.mark.hooks("on")
-def test_of_two_checkouts_in_quick_succession_the_second_is_followed(project, client):
+def test_second_of_two_quick_checkouts_is_followed(project, client):
     project.git("switch", "-q", "feature")
     project.git("switch", "-q", "main")
     state = ready(project)

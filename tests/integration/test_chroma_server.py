@@ -34,9 +34,7 @@ shared, world = people.shared, people.world
 # -- what is put there
 
 
-def test_index_of_the_pin_is_put_on_the_server_once_sealed_and_under_a_name_that_its_contents_give(
-    paid, database, network
-):
+def test_sealed_index_is_uploaded_once_under_the_name_of_its_contents(paid, database, network):
     database.use(paid, network.url, share="wait")
     said = paid.vmrag("sync").out
     assert f"The index is on the Chroma server: 127.0.0.1:{network.port}, database {database.name}" in said

@@ -276,9 +276,7 @@ def start(project: Project) -> subprocess.Popen[bytes]:
     )
 
 
-def test_after_a_kill_the_next_client_takes_over_when_the_lease_has_ended(
-    paid, database, network, tmp_path, monkeypatch
-):
+def test_next_client_takes_over_after_the_lease_of_a_killed_one(paid, database, network, tmp_path, monkeypatch):
     network.rule = answering("/add", Fault(slow=30))
     database.use(paid, network.url)
     killed = start(paid)

@@ -144,7 +144,7 @@ def test_derived_store_equals_a_new_one(kb, tmp_path):
     assert held(back.path) == held(shelf(kb).store_path(first))
 
 
-def test_with_more_removed_rows_than_rows_a_store_is_made_from_nothing(kb):
+def test_store_with_mostly_removed_rows_is_rebuilt(kb):
     revision = kb.commit(*[doc(f"d{n}", "first") for n in range(6)], collections=[collection()])
     kb.index(revision)
     make(kb, revision)
@@ -157,7 +157,7 @@ def test_with_more_removed_rows_than_rows_a_store_is_made_from_nothing(kb):
     assert hows == ["delta", "delta", "fresh", "delta"]
 
 
-def test_without_texts_and_with_them_are_different_stores(kb):
+def test_stores_with_and_without_texts_differ(kb):
     first, _ = grown(kb)
     bare = shelf(kb, store_documents=False)
     made = make(kb, first, kept=bare)

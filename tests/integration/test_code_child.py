@@ -59,7 +59,7 @@ def later(seconds: float, action: Callable[[], object]) -> threading.Timer:
 # -- the same pieces as anywhere
 
 
-def test_child_loads_each_grammar_although_it_is_confined_and_many_texts_have_their_pieces_in_order(
+def test_confined_child_loads_each_grammar_and_keeps_the_order(
     cutter: CodeCutter,
 ) -> None:
     tasks = [CodeTask(text, language, 300) for language, (text, _) in SAMPLES.items()]
@@ -129,7 +129,7 @@ def test_process_is_not_started_for_texts_without_parsing(cutter: CodeCutter) ->
     assert cutter._children[0]._process is None
 
 
-def test_one_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
+def test_single_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
     with CodeCutter() as cutter:
         cutter.cut_text("f(12)\n", "python", 100)
         first = process_of(cutter)

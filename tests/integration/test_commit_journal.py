@@ -180,7 +180,7 @@ def test_checkout_hook_also_reports_it(noted):
     assert "Finished an interrupted commit" in noted.run("switch", "main").stderr
 
 
-def test_another_worktree_on_the_same_branch_finishes_the_commit(noted, tmp_path):
+def test_other_worktree_on_the_branch_finishes_the_commit(noted, tmp_path):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, "once the knowledge base is committed")

@@ -97,7 +97,7 @@ def test_two_imports_of_the_same_collection_that_is_new_make_it_once(stocked, tm
     assert len([key for key in assert_whole(stocked, scratch(tmp_path)) if key[0] == "fresh"]) == 20
 
 
-def test_of_two_commits_at_once_one_commits_and_the_other_finds_nothing_to_do(stocked, tmp_path):
+def test_second_of_two_concurrent_commits_has_nothing_to_do(stocked, tmp_path):
     stocked.put("note.md", "A note about zebras.")
     before = stocked.pinned
     result = all_done(*[start(stocked, "commit", "-m", name, "--json") for name in ("one", "two")])
@@ -280,7 +280,7 @@ def test_eviction_rechecks_views_bound_in_between(stocked):
         workspace.close()
 
 
-def test_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_none(stocked, tmp_path):
+def test_evicted_base_is_replaced_by_another_or_none(stocked, tmp_path):
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
     view_of(stocked).rename(tmp_path / "gone")
     body = (

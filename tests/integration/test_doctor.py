@@ -800,7 +800,7 @@ def test_hook_of_a_newer_version_is_left_as_it_is(project):
     assert hook_missing_too.exists()
 
 
-def test_hook_that_cannot_be_put_back_without_losing_another_one_is_left_to_the_user(project):
+def test_hook_that_cannot_be_restored_safely_is_left_to_the_user(project):
     with_chained_hook(project)
     script(hook(project), "echo yet another tool's")
     assert findings(project, "--fix").keys() == {"HOOK_BLOCKED"}
@@ -996,7 +996,7 @@ def test_linux_that_does_not_confine_the_conversion_of_files_is_a_note(project, 
     assert "without Landlock, which this system does not have" in finding["message"]
 
 
-def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, monkeypatch):
+def test_different_vmrag_version_on_the_path_is_a_warning(project, tmp_path, monkeypatch):
     script(tmp_path / "bin" / "vmrag", "echo vmrag, version 0.0.1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     finding = findings(project)["PATH_OTHER_VERSION"]

@@ -77,7 +77,7 @@ def steps(project: Project, *arguments: str) -> list[tuple[str, str, str, str]]:
 # -- log -------------------------------------------------------------------------------------------
 
 
-def test_log_of_a_document_goes_through_its_names_and_leaves_out_merges_that_took_both_sides(project):
+def test_log_of_a_document_follows_its_names_and_skips_clean_merges(project):
     merge, *rest = steps(project, "guide/deep/page.md")[1:]
     moved = steps(project, "guide/deep/page.md")[0]
     assert moved == ("move it", "modified", "guide/deep/page.md", "handbook/page.md")

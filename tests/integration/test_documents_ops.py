@@ -184,7 +184,7 @@ def test_existing_collection_keeps_its_model(tmp_path, monkeypatch):
     assert project.consistent()
 
 
-def test_nothing_is_stored_when_one_file_cannot_be_stored(project):
+def test_import_stores_nothing_if_one_file_fails(project):
     project.write("docs/good.md", "good")
     project.write("docs/reserved.md", "---\nsource_id: 1\n---\ntext\n")
     error = project.vmrag("import", "docs", "--collection", "handbook", "--copy", "--json", code=3).error
@@ -520,7 +520,7 @@ def test_two_files_of_one_id_in_one_import_are_refused_even_to_replace(project: 
     project.vmrag(*error["hint"].split()[1:])
 
 
-def test_one_files_odd_front_matter_stops_no_other(project: Project) -> None:
+def test_invalid_front_matter_of_one_file_stops_no_other(project: Project) -> None:
     for number, value in enumerate(
         ("!!bool maybe", '!!int ""', "!!seq foo", "!!map [[x, y]]", "!!timestamp [b]", ".inf")
     ):

@@ -58,7 +58,7 @@ def bob(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     made.close()
 
 
-def test_one_clones_from_a_server_and_pushes_to_it(served: Served, bob: Engine) -> None:
+def test_server_is_cloned_and_pushed_to(served: Served, bob: Engine) -> None:
     assert bob.remote_heads("there")["main"] == head(served.engine, "main")
     assert root(bob) == root(served.engine)
     assert bob.peek_heads(served.url) is None

@@ -93,7 +93,7 @@ def test_named_program_that_cannot_be_run_is_refused(tmp_path, name):
     ],
     ids=["another", "usage", "silent", "hostile"],
 )
-def test_another_program_of_that_name_is_refused(dolt, text):
+def test_different_program_of_that_name_is_rejected(dolt, text):
     path = dolt(text)
     with pytest.raises(DoltMissing, match=f"^{path} is not the database Dolt") as raised:
         program.find_program()
@@ -186,7 +186,7 @@ def test_output_with_invalid_utf_8_raises_engine_failed(dolt, adapter, tmp_path)
         program.run_dolt(["log"], cwd=tmp_path)
 
 
-def test_it_inherits_nothing_that_leads_git_elsewhere_or_changes_revisions(dolt, adapter, tmp_path, monkeypatch):
+def test_program_inherits_no_git_variables(dolt, adapter, tmp_path, monkeypatch):
     dolt(SAYS_ITS_VERSION + "env")
     (tmp_path / ".dolt").mkdir()
     for name in env.GIT_SCRUBBED | env.DOLT_SCRUBBED:

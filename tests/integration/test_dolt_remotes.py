@@ -447,7 +447,7 @@ def test_strange_revisions_do_not_leave_the_quarantine(two: Two, tmp_path: Path,
     assert not two.bob.has_revision(strange)
 
 
-def test_another_knowledge_base_is_refused_in_quarantine(two: Two, tmp_path: Path) -> None:
+def test_unrelated_knowledge_base_is_rejected_in_quarantine(two: Two, tmp_path: Path) -> None:
     other = DOLT.create(tmp_path / "other")
     strange = store(other, "main", document("x"))
     url = f"file://{tmp_path / 'elsewhere'}"

@@ -63,7 +63,7 @@ def ids(engine, at):
 # -- sessions that are lost
 
 
-def test_after_a_restart_of_the_server_the_next_statement_finds_it(own_server, tmp_path):
+def test_next_statement_reconnects_after_a_restart_of_the_server(own_server, tmp_path):
     engine = create(own_server, tmp_path / "kb")
     store(engine, "main", document("a"))
     own_server.restart()

@@ -168,7 +168,7 @@ def test_port_without_listener_raises_server_unreachable():
         connection(address).query_rows("SELECT 1")
 
 
-def test_without_pymysql_the_command_that_installs_it_is_named():
+def test_missing_pymysql_error_names_the_installation_command():
     script = (
         "import sys; sys.modules['pymysql'] = None\nfrom vmrag_link.engines.dolt import server_session\n"
         "try:\n    server_session.import_pymysql()\nexcept Exception as error:\n    print(type(error).__name__, error.hint)"

@@ -140,7 +140,7 @@ def test_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_serve
     assert number > 10
 
 
-def test_one_that_was_dropped_can_be_made_again(dolt_server, tmp_path, folder, access):
+def test_dropped_database_can_be_created_again(dolt_server, tmp_path, folder, access):
     create(folder, access).close()
     dolt_server.sql(f"DROP DATABASE `{access.database}`")
     engine = create(tmp_path / "again", access)

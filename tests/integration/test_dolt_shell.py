@@ -155,7 +155,7 @@ def test_idle_session_costs_one_thread(repository: Path) -> None:
     assert len(threads - before) == 1
 
 
-def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:
+def test_continuous_reader_does_not_block_writers(repository: Path) -> None:
     result = threading.Event()
 
     def read() -> None:

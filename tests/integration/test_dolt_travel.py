@@ -216,7 +216,7 @@ def test_strange_content_is_refused_and_is_nowhere_afterwards(pair: Pair) -> Non
     cleo.close()
 
 
-def test_another_knowledge_base_is_rejected(pair: Pair) -> None:
+def test_unrelated_knowledge_base_is_rejected(pair: Pair) -> None:
     assert pair.bob.fetch()
     heads = pair.bob.heads()
     eve = Clone(pair.folder / "eve", create=True, kind="dolt")

@@ -49,7 +49,7 @@ def agreed(user: User, url: str) -> None:
     user.vmrag("remote", "--trust", url)
 
 
-def test_it_is_cloned_and_fetched_by_http(world, folder, url):
+def test_served_knowledge_base_is_cloned_and_fetched_by_http(world, folder, url):
     ada, bob = world.ada, world.join("bob")
     assert bob.vmrag("clone", url).out.startswith(f"Fetched the knowledge base from {url}: main.")
     assert bob.fingerprint() == ada.fingerprint()

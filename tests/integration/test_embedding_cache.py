@@ -318,7 +318,7 @@ def test_concurrent_pruning_loses_only_excess_vectors(tmp_path: Path) -> None:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_looking_for_damage_leaves_a_damaged_file_as_it_is_and_discarding_it_starts_afresh(tmp_path: Path) -> None:
+def test_damage_check_keeps_the_file_and_discarding_starts_again(tmp_path: Path) -> None:
     path, vectors = tmp_path / "e.sqlite", large("v", 2000)
     cache = EmbeddingCache(path)
     assert cache.find_damage() == ""

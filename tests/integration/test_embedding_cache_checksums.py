@@ -45,7 +45,7 @@ def test_vector_with_a_flipped_bit_is_absent_and_is_replaced(cache: EmbeddingCac
     assert (found(cache), cache.find_damage()) == (VECTORS, "")
 
 
-def test_no_flipped_bit_in_the_file_makes_another_vector(cache: EmbeddingCache, path: Path) -> None:
+def test_flipped_bit_in_the_file_never_changes_a_vector(cache: EmbeddingCache, path: Path) -> None:
     """Headers, schema, index and rows: what is found is what was stored, the rest is stored again,
     and nothing fails.
     """

@@ -147,7 +147,7 @@ def test_index_keeps_vectors_of_a_service_without_new_requests(project, services
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_without_a_key_a_collection_is_not_made(project, services, monkeypatch, name):
+def test_collection_of_a_service_without_a_key_is_not_created(project, services, monkeypatch, name):
     monkeypatch.setattr(endpoint, "post_json", None)
     project.vmrag("trust", "--service", name)
     tools = Tools(project.top)
@@ -202,7 +202,7 @@ def found_by_words(project: Project) -> list[str]:
     return [result["doc_id"] for result in project.ask("query", "sea", "--mode", "keyword")["results"]]
 
 
-def test_on_a_machine_without_a_key_everything_works_that_needs_no_vectors(project, services, tmp_path):
+def test_machine_without_a_key_works_except_for_vectors(project, services, tmp_path):
     recorded(project, services)
     other = another_machine(project, tmp_path / "other")
     said = other.vmrag("query", "sea", "--mode", "keyword")

@@ -340,7 +340,7 @@ def test_equal_inputs_give_equal_revisions_however_the_rows_came(engine: Engine)
 
 
 @pytest.mark.parametrize("field", ["message", "author", "date"])
-def test_other_inputs_give_another_revision(engine: Engine, field: str) -> None:
+def test_different_inputs_give_a_different_revision(engine: Engine, field: str) -> None:
     other = {"message": "another", "author": "Bob <b@x.org>", "date": "2026-01-02T03:04:06Z"}[field]
     revisions = set()
     for branch, change in (("one", {}), ("other", {field: other})):
@@ -1037,7 +1037,7 @@ def test_joining_without_a_change_still_makes_a_revision(engine: Engine) -> None
     assert engine.diff(ours, made).is_empty
 
 
-def test_nothing_to_commit_onto_a_revision_gives_that_revision(engine: Engine) -> None:
+def test_empty_commit_onto_a_revision_returns_it(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
     assert _onto(engine, ours, Write()) == ours
     assert _onto(engine, ours, joining=base) == ours
@@ -1241,7 +1241,7 @@ def test_repeated_link_replaces_and_equal_link_commits_nothing(engine: Engine) -
     assert engine.list_links() == [Link("2" * 40, ours, "ours")]
 
 
-def test_link_that_no_database_stores_exactly_is_refused_and_none_of_its_company_is_stored(engine: Engine) -> None:
+def test_inexactly_storable_link_rejects_its_whole_batch(engine: Engine) -> None:
     with pytest.raises(ContentRefused):
         _link(engine, Link("1" * 40, "r", "main"), Link("2" * 40, "r", "ma\0in"))
     assert engine.list_links() == []

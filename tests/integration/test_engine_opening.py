@@ -140,7 +140,7 @@ def test_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines)
 # -- vmrag init
 
 
-def test_without_dolt_nothing_is_begun_on_it(project, git_alone):
+def test_engine_is_not_created_without_dolt(project, git_alone):
     before = project.git("status", "--porcelain")
     said = project.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", code=2)
     assert "error: the knowledge base needs the program dolt, which is not on PATH" in said.err

@@ -157,7 +157,7 @@ def test_fresh_clone_imports_only_chosen_revisions(clone, project):
     assert clone.texts() == {"setup.md": "Of version 2."}
 
 
-def test_another_root_may_take_the_newest_that_is_pinned(clone, project):
+def test_different_root_may_use_the_newest_pinned_revision(clone, project):
     clone.vmrag("init", "--knowledge-base", "--no-sources", code=1)
     clone.git("switch", "-q", "--orphan", "other")
     error = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1).error

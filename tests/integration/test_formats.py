@@ -61,7 +61,7 @@ def marks(person: Project) -> dict[str, str | None]:
 # -- version 1 of everything, under this program
 
 
-def test_it_is_opened_and_queried_and_nothing_of_the_knowledge_base_is_changed_by_that(world: Formerly) -> None:
+def test_old_knowledge_base_is_queried_without_a_change(world: Formerly) -> None:
     before = {name: (world.person(name).shared / "kb" / "kb.doltlite").read_bytes() for name in ("ada", "bob", "carol")}
     for person in (world.ada, world.bob, world.carol):
         assert person.status()["kb"]["revision"] == person.pinned
@@ -132,7 +132,7 @@ def test_queue_of_links_is_processed_and_old_links_are_kept(world: Formerly) -> 
     assert len(ada.ask("links")["links"]) == 3
 
 
-def test_it_travels_by_git_and_by_file(world: Formerly) -> None:
+def test_old_knowledge_base_travels_by_git_and_by_file(world: Formerly) -> None:
     bob = world.bob
     bob.vmrag("commit", "-m", "Plants")
     bob.git("commit", "-q", "-am", "Plants")

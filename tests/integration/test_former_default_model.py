@@ -59,7 +59,7 @@ def best(project: Project, text: str) -> list[str]:
     return [document["doc_id"] for document in results]
 
 
-def test_it_answers_as_a_knowledge_base_that_was_begun_today(ada: Project, tmp_path: Path) -> None:
+def test_old_default_model_answers_like_a_new_knowledge_base(ada: Project, tmp_path: Path) -> None:
     bob = new_project(tmp_path / "bob", settings='index:\n  chroma: "off"\n')
     bob.vmrag("init", "--knowledge-base", "--no-sources")
     for name, text in TEXTS.items():

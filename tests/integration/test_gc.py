@@ -66,7 +66,7 @@ def rewrite_history(project: Project) -> None:
     project.vmrag("sync")
 
 
-def test_every_commit_that_git_knows_can_be_queried_after_branches_were_deleted_and_history_rewritten(project):
+def test_every_known_commit_is_queryable_after_rewritten_history(project):
     rewrite_history(project)
     known_pins = pins(project)
     assert len(set(known_pins.values())) >= 7
@@ -129,7 +129,7 @@ def test_gc_without_apply_only_prints_its_plan(project):
     assert project.consistent()
 
 
-def test_it_can_be_run_again_and_again(project):
+def test_gc_can_run_repeatedly(project):
     rewrite_history(project)
     project.vmrag("gc", "--apply")
     size = project.ask("gc", "--apply")["kb_bytes"]["after"]
@@ -289,9 +289,7 @@ def test_kb_branch_that_a_copied_code_branch_names_stays(project):
     ids=["deleted", "deleted and made again", "its entry in git's configuration stayed"],
 )
 @pytest.mark.sample(2)
-def test_uncommitted_documents_of_a_branch_that_is_gone_stay_and_the_named_command_brings_them_back(
-    project, how, made_again
-):
+def test_uncommitted_documents_of_a_deleted_branch_stay_restorable(project, how, made_again):
     project.git("switch", "-q", "feature")
     project.put("draft.md", "A draft.")
     expected = project.texts()
@@ -563,7 +561,7 @@ def history(project: Project) -> History:
 
 
 @pytest.mark.long
-def test_every_old_commit_can_be_checked_out_after_branches_were_rewritten_and_garbage_was_collected(history):
+def test_every_old_commit_can_be_checked_out_after_gc(history):
     report = history.project.ask("gc", "--apply")
     assert {branch["name"] for branch in report["pruned"]} == {"two", "three", "feature"}
     history.check()

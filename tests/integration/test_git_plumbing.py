@@ -280,7 +280,7 @@ def test_pin_other_than_a_regular_file_is_rejected(repo, places, tmp_path):
         plumbing.read_pin_bytes(places)
 
 
-def test_at_most_8_kib_of_a_pin_are_read(repo, places):
+def test_pin_is_read_up_to_8_kib(repo, places):
     repo.write(PIN_NAME, "x" * 100_000)
     assert plumbing.read_pin_bytes(places) == b"x" * 8192
 
@@ -492,7 +492,7 @@ def test_identity_is_refused_if_the_environment_names_an_empty_one(places, monke
         plumbing.read_identity(places)
 
 
-def test_without_an_identity_the_hint_sets_one(places, monkeypatch, tmp_path):
+def test_missing_identity_error_hints_how_to_set_one(places, monkeypatch, tmp_path):
     (tmp_path / "none").write_text("[user]\n\tuseConfigOnly = true\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "none"))
     with pytest.raises(GitFailed) as raised:

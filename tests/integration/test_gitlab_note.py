@@ -41,7 +41,7 @@ def ours(api: GitLabApi) -> list[str]:
     return [note["body"] for note in api.notes if note["author"]["id"] == ME]
 
 
-def test_one_note_is_written_and_edited_and_left_as_it_is(api):
+def test_note_is_written_once_edited_and_left_unchanged(api):
     assert settle(api, speaks=False) == "none"
     assert settle(api) == "created"
     assert settle(api) == "unchanged"
@@ -67,7 +67,7 @@ def test_note_is_found_by_author_and_first_line_on_any_page(api):
     assert api.methods == ["GET"] * 4 + ["PUT"]
 
 
-def test_of_two_that_jobs_wrote_at_once_one_stays(api):
+def test_duplicate_of_two_concurrent_notes_is_removed(api):
     api.note(f"{MARKER}\n1")
     api.note(f"{MARKER}\n2")
     assert settle(api) == "edited"

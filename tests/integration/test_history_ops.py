@@ -46,7 +46,7 @@ def test_changed_text_is_shown_word_by_word(project):
     ]
 
 
-def test_other_way_round_everything_is_the_other_way_round(project):
+def test_reversed_diff_reverses_everything(project):
     report, back = project.ask("diff", "main", "feature"), project.ask("diff", "feature", "main")
     assert (report["old"], report["new"]) == (back["new"], back["old"])
     assert report["words"] == {"inserted": back["words"]["deleted"], "deleted": back["words"]["inserted"], "hidden": 0}

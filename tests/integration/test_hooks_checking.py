@@ -286,7 +286,7 @@ def test_vmrag_hook_is_skipped_if_the_chained_hook_rejects(stage, hook, remote, 
     assert asked(stage) == []
 
 
-def test_in_a_linked_work_tree_its_own_index_and_state_count(stage, tmp_path):
+def test_linked_worktree_uses_its_own_index_and_state(stage, tmp_path):
     stage.repo.git("worktree", "add", "-q", "../linked", "side")
     linked = Repo(tmp_path / "linked")
     stage.apply(linked)
@@ -300,7 +300,7 @@ def test_in_a_linked_work_tree_its_own_index_and_state_count(stage, tmp_path):
     assert lines[1:3] == ["git: ", f"cwd: {linked.top}"]
 
 
-def test_in_a_submodule_its_own_pin_counts(stage, tmp_path):
+def test_submodule_uses_its_own_pin(stage, tmp_path):
     outer = make_repo(tmp_path / "outer")
     outer.git("submodule", "--quiet", "add", str(stage.repo.top), "inner")
     inner = Repo(outer.top / "inner")
@@ -348,7 +348,7 @@ def test_push_of_a_new_pin_hands_on_git_s_lines(stage, remote):
     ]
 
 
-def test_of_several_refs_one_with_a_new_pin_is_enough_and_a_deleted_one_is_left_out(stage, remote):
+def test_new_pin_in_one_of_several_refs_is_enough(stage, remote):
     stage.repo.git("push", "-q", "origin", "twin:old")
     stage.lines()
     stage.repo.git("push", "-q", "origin", ":old", "side")

@@ -182,9 +182,7 @@ def test_files_stay_for_an_older_git_and_no_event_runs_twice(repo, places, log, 
 
 
 @needs_old_git
-def test_with_an_older_git_a_folder_of_other_repositories_is_still_left_alone(
-    repo, log, tmp_path, new_git, monkeypatch
-):
+def test_older_git_leaves_a_folder_of_other_repositories(repo, log, tmp_path, new_git, monkeypatch):
     (tmp_path / "global").mkdir()
     repo.git("config", "core.hooksPath", str(tmp_path / "global"))
     monkeypatch.setenv("PATH", f"{new_git}:{Path(OLD_GIT).parent}")
@@ -282,7 +280,7 @@ def test_exit_code_of_a_gate_stops_git_and_that_of_others_does_not(repo, log):
     assert repo.run("checkout", "-q", "-b", "y").returncode == 0
 
 
-def test_they_are_given_arguments_and_input_as_the_hooks_of_the_directory(repo, tmp_path):
+def test_configured_hooks_get_arguments_and_input_of_directory_hooks(repo, tmp_path):
     stage = support.Stage(repo, tmp_path)
     stage.install(place="auto")
     repo.write(".dolt-version", "2\n")

@@ -124,7 +124,7 @@ def test_hooks_path_inside_the_work_tree_is_used(repo, places, log):
     assert (repo.top / ".githooks" / "post-checkout").exists()
 
 
-def test_in_a_linked_work_tree_the_shared_hooks_are_written(repo, hooks, tmp_path):
+def test_linked_worktree_writes_the_shared_hooks(repo, hooks, tmp_path):
     repo.git("worktree", "add", "-q", "../linked")
     installer.install_hooks(plumbing.locate_work_tree(tmp_path / "linked"))
     assert (hooks / "post-checkout").exists()

@@ -164,7 +164,7 @@ def test_lost_hooks_are_reported_and_restored_by_printed_command(project: Projec
     assert said(project) == []
 
 
-def test_with_hooks_switched_off_none_are_missed(project: Project) -> None:
+def test_disabled_hooks_are_not_reported(project: Project) -> None:
     deleted(project)
     assert project.vmrag("query", "uv", env={"VMRAG": "0"}).err == ""
 
@@ -233,7 +233,7 @@ def test_unpushed_knowledge_is_reported_until_printed_command_pushes_it(world: W
     assert said(bob) == [], "it is still the same place, as far as anybody knows"
 
 
-def test_nothing_found_is_remembered_until_a_tracking_branch_moves(world: World, monkeypatch) -> None:
+def test_negative_result_is_cached_until_a_tracking_branch_moves(world: World, monkeypatch) -> None:
     ada = world.ada
     settled(ada)
     assert said(ada) == []

@@ -68,7 +68,7 @@ def test_checkout_queues_nothing(stage):
     assert stage.queue() == []
 
 
-def test_without_a_knowledge_base_nothing_is_queued(stage):
+def test_queue_is_not_written_without_a_knowledge_base(stage):
     (stage.repo.top / ".git" / "vmrag" / "kb").rmdir()
     stage.repo.git("commit", "-q", "--amend", "-m", "x")
     assert stage.queue() == []

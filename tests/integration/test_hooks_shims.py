@@ -21,7 +21,7 @@ stage = hooks.stage
 # -- when Python starts
 
 
-def test_nothing_happens_when_neither_branch_nor_pin_changed(stage):
+def test_shim_does_nothing_if_neither_branch_nor_pin_changed(stage):
     for command in ("checkout -q main", "checkout -q HEAD -- code", "commit -q --amend -m x"):
         result = stage.repo.run(*command.split())
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
@@ -49,7 +49,7 @@ def test_other_pin_or_branch_with_uncommitted_documents_starts_python_once(stage
 
 
 @pytest.mark.parametrize("command", OTHER_BRANCH)
-def test_another_branch_with_the_same_pin_and_nothing_uncommitted_starts_no_python(stage, command):
+def test_branch_with_the_same_pin_starts_no_python(stage, command):
     stage.repo.git(*command)
     assert stage.starts() == []
     stage.repo.git("checkout", "-q", "side")
@@ -132,7 +132,7 @@ def test_pin_that_went_away_or_came_starts_python(stage):
     assert len(stage.starts()) == 1
 
 
-def test_in_a_sparse_work_tree_the_index_entry_is_the_pin(stage):
+def test_sparse_worktree_reads_the_pin_from_the_index(stage):
     stage.repo.git("sparse-checkout", "set", "--no-cone", "/code")
     assert not (stage.repo.top / ".dolt-version").exists()
     stage.lines()
@@ -317,7 +317,7 @@ def test_linked_work_tree_is_compared_with_its_own_state(stage, tmp_path):
     assert [line for line in stage.lines() if line.startswith(("git:", "cwd:"))] == ["git: ", f"cwd: {linked.top}"]
 
 
-def test_in_a_submodule_the_submodule_s_own_state_counts(stage, tmp_path):
+def test_submodule_uses_its_own_state(stage, tmp_path):
     outer = make_repo(tmp_path / "outer")
     outer.git("submodule", "--quiet", "add", str(stage.repo.top), "inner")
     inner = Repo(outer.top / "inner")
@@ -362,7 +362,7 @@ def test_modules_of_another_environment_are_not_imported(stage):
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("existing", [True, False], ids=["", "no knowledge base"])
-def test_with_nothing_to_do_no_program_is_needed(stage, shell, existing, tmp_path):
+def test_shim_without_work_needs_no_program(stage, shell, existing, tmp_path):
     """Not even git, except for the checks of a commit or a push of new commits."""
     (tmp_path / "empty").mkdir()
     if not existing:

@@ -99,7 +99,7 @@ def test_older_shims_are_replaced(folder):
     assert shim_files.write_template(folder).written == ("post-merge",)
 
 
-def test_another_tool_s_hook_is_refused_before_anything_is_written_and_can_be_chained(project, tmp_path):
+def test_hook_of_another_tool_is_rejected_and_can_be_chained(project, tmp_path):
     folder = tmp_path / "template"
     (folder / "hooks").mkdir(parents=True)
     (folder / "hooks" / "post-checkout").write_text("#!/bin/sh\necho mine >&2\n")

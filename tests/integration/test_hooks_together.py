@@ -187,7 +187,7 @@ def test_vmrag_hooks_run_after_husky_rewrites_its_folder(repo, places, log, newe
     assert tree(folder) == after
 
 
-def test_on_a_branch_without_our_lines_husky_s_rewrite_is_noticed(repo, places, log):
+def test_husky_rewrite_on_a_branch_without_vmrag_lines_is_noticed(repo, places, log):
     husky(repo)
     installer.install_hooks(places, python=str(log.recorder))
     repo.git("add", ".husky")

@@ -340,7 +340,7 @@ def test_pin_of_a_known_revision_sends_no_knowledge(victim, scene, what):
 
 @pytest.mark.parametrize("what", some([*IMPOSSIBLE, *BROKEN], FEW_REFUSED))
 @pytest.mark.sample(4)
-def test_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(victim, what):
+def test_impossible_pin_is_reported_with_its_line(victim, what):
     said = victim.check_out("missing" if what in IMPOSSIBLE else "pin", what)
     assert "vmrag: .dolt-version, line " in said
     assert SECRET not in said

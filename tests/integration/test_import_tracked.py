@@ -198,7 +198,7 @@ def test_commit_all_names_the_replacement(project):
 
 @pytest.mark.parametrize("place", ["file", "environment", "git"])
 @pytest.mark.parametrize("value", ["warn", "fail"])
-def test_on_stale_names_its_replacement_and_fails_verify(project, place, value):
+def test_on_stale_setting_names_its_replacement_and_fails_verify(project, place, value):
     env = {}
     if place == "file":
         project.write(".vmrag.yaml", f"embedding:\n  model: hash\nimport:\n  on_stale: {value}\n")
@@ -216,6 +216,6 @@ def test_on_stale_names_its_replacement_and_fails_verify(project, place, value):
     assert "Delete the setting" in project.vmrag("doctor", code=None, env=env).out
 
 
-def test_other_keys_of_the_removed_section_are_unknown(project):
+def test_remaining_keys_of_the_removed_section_are_unknown(project):
     project.write(".vmrag.yaml", "import:\n  on_stael: fail\n")
     assert "on_stael" in project.vmrag("list", code=2).err

@@ -106,7 +106,7 @@ def test_index_without_seal_is_rebuilt(kb, revision, of):
     assert problem(kb, folder, revision) == ""
 
 
-def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
+def test_damaged_segment_is_not_reused(kb, revision):
     """It is proven when it becomes part of another one."""
     folder = kb.views.view_path(revision)
     [segment] = segments(folder)
@@ -149,9 +149,7 @@ def test_segment_with_confusing_damage_is_not_reused(kb, revision):
     assert "not what was written" in problem(kb, folder, revision)
 
 
-def test_damaged_segment_that_is_large_enough_to_stay_is_not_read_and_found_with_the_next_start(
-    kb, revision, monkeypatch
-):
+def test_large_damaged_segment_is_found_at_the_next_start(kb, revision, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 0)
     folder = kb.views.view_path(revision)
     [segment] = segments(folder)

@@ -29,7 +29,7 @@ def many(project: Project) -> Project:
     return project
 
 
-def test_one_damaged_segment_does_not_stop_the_way_to_a_place_with_far_fewer_documents(many):
+def test_damaged_segment_does_not_stop_a_much_smaller_revision(many):
     """All documents are compared then, and most of those that the base has are not there."""
     late = view_of(many)
     for other in folders(many.shared / "views"):

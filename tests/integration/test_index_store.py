@@ -144,7 +144,7 @@ def test_index_follows_uncommitted_documents_and_their_revert(kb):
     assert_whole(kb, path, revision)
 
 
-def test_after_publishing_no_file_of_the_index_is_open(kb):
+def test_published_index_leaves_no_open_file(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
     kb.search(path, "text", where={"source_id": "a"})

@@ -455,7 +455,7 @@ def test_error_is_json_on_stderr_and_nothing_on_stdout(project, arguments, code,
     assert "Traceback" not in for_people.err
 
 
-def test_no_git_repository_and_a_bare_one(tmp_path, monkeypatch):
+def test_missing_and_bare_git_repositories_are_reported(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     (tmp_path / "plain").mkdir()
     plain = terminal.Project(tmp_path / "plain")

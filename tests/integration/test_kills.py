@@ -228,9 +228,7 @@ def test_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(stoc
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sample(1)
-def test_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all_of_it_or_nothing(
-    stocked, tmp_path, part
-):
+def test_killed_write_of_issue_log_or_tool_document_is_atomic(stocked, tmp_path, part):
     """The row, its collection and its project, of which the last two may be new."""
     dice = Dice(f"issue {part}", 4)
     duration, logs = 0.0, 0

@@ -184,7 +184,7 @@ def test_branch_renamed_under_a_linked_holder_has_one_writer_still(project, tmp_
 
 
 @pytest.mark.parametrize("branch", ["feature", "fresh"])
-def test_of_two_that_write_in_the_same_moment_one_has_the_branch_and_the_other_its_own(project, tmp_path, branch):
+def test_concurrent_writers_get_separate_branches(project, tmp_path, branch):
     if branch == "fresh":
         project.git("branch", "fresh", "main", env=OFF)
     trees = [linked(project, tmp_path / name, branch) for name in ("one", "two")]

@@ -79,7 +79,7 @@ def test_link_file_names_the_revision_and_is_staged(project: Project) -> None:
     assert project.git("status", "--porcelain") == ""  # it named that already: not a byte has changed
 
 
-def test_another_link_file_has_the_pins_encoding(project: Project) -> None:
+def test_link_file_has_the_encoding_of_a_pin(project: Project) -> None:
     (project.top / "deep").mkdir()
     report = project.ask("link", "--bidirectional", "--link-file", "deep/knowledge.dolt-version")["bidirectional"]
     assert (report["file_created"], report["staged"]) == (True, True)
@@ -119,7 +119,7 @@ def test_bare_repository_gets_a_row_and_no_file(project: Project, tmp_path: Path
     assert links(project)[commit_of(project, "feature")]["git_repo_url"] == "https://host.example/code.git"
 
 
-def test_another_repository_can_be_linked_and_gets_the_file(project: Project, tmp_path: Path) -> None:
+def test_external_repository_can_be_linked_and_gets_the_file(project: Project, tmp_path: Path) -> None:
     other = Project(tmp_path / "other")
     project.git("clone", "-q", str(project.top), str(other.top))
     other.git("rm", "-q", ".dolt-version")

@@ -93,7 +93,7 @@ def test_loss_is_accepted_by_name_and_recorded_for_all(loss):
     assert "LOSS_ACCEPTED" in shown
 
 
-def test_without_the_record_the_same_step_is_an_error(loss):
+def test_missing_record_makes_the_same_step_an_error(loss):
     ada = loss.pulled()
     loss.gone()
     ada.vmrag("pin", loss.good)
@@ -173,7 +173,7 @@ def test_merge_of_two_lost_sides_continues_from_their_base(loss):
     assert set(ada.texts()) == set(people.DOCUMENTS)
 
 
-def test_after_one_has_accepted_a_loss_the_merges_of_others_need_no_word(loss):
+def test_accepted_loss_needs_no_confirmation_by_others(loss):
     """One still pins what is lost; another has gone on from it, too, so the base is lost."""
     ada = loss.pulled()
     loss.gone()

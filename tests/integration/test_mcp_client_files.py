@@ -203,7 +203,7 @@ def test_user_file_that_is_a_link_is_changed_at_its_target(project, home):
 
 
 @pytest.mark.parametrize("folder", [".codex", ".gemini", ".zed"])
-def test_no_folder_of_the_project_is_followed_out_of_it(project, tmp_path, folder):
+def test_project_folders_are_not_followed_outside(project, tmp_path, folder):
     name = {".codex": "codex", ".gemini": "gemini", ".zed": "zed"}[folder]
     (tmp_path / "elsewhere").mkdir()
     (project.top / folder).symlink_to(tmp_path / "elsewhere")
@@ -298,7 +298,7 @@ def test_all_selects_the_installed_clients(project, monkeypatch, tmp_path):
     ]
 
 
-def test_all_and_back_leaves_every_file_as_it_was_and_one_broken_file_stops_none(project, home):
+def test_install_all_and_uninstall_restore_files_despite_a_broken_one(project, home):
     broken = file_of(project, "zed", False)
     broken.parent.mkdir()
     broken.write_text("{")

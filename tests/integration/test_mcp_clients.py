@@ -104,7 +104,7 @@ def test_command_that_is_written_starts_the_server_of_this_project(project, clie
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
-def test_other_servers_unknown_keys_order_and_layout_stay(project):
+def test_unrelated_servers_keys_order_and_layout_stay(project):
     path = project.write(
         ".cursor/mcp.json",
         '{\r\n\t"$schema": "x",\r\n\t"mcpServers": {\r\n\t\t"zulu": {"url": "https://é.example", "n": 1.5},\r\n\t\t"alpha": {}\r\n\t},\r\n'
@@ -281,7 +281,7 @@ def test_program_that_every_shell_finds_is_named_only(project, script, tmp_path,
     assert (report["server"]["command"], report["portable"]) == ("vmrag-mcp", True)
 
 
-def test_one_in_an_activated_environment_is_named_by_its_place(project, script, tmp_path, monkeypatch):
+def test_program_in_an_activated_environment_is_named_by_its_path(project, script, tmp_path, monkeypatch):
     program = script(tmp_path / "venv" / "bin")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
@@ -289,7 +289,7 @@ def test_one_in_an_activated_environment_is_named_by_its_place(project, script, 
     assert (report["server"]["command"], report["portable"]) == (str(program), False)
 
 
-def test_another_installation_on_the_path_is_not_taken_for_this_one(project, script, tmp_path, monkeypatch):
+def test_different_installation_on_the_path_is_ignored(project, script, tmp_path, monkeypatch):
     program = script(tmp_path / "bin")
     other = shutil.copy(program, tmp_path / "other-vmrag-mcp")
     (tmp_path / "first").mkdir()

@@ -98,7 +98,7 @@ def test_collection_of_the_whole_name_comes_first(tools: Tools) -> None:
     assert tools("chroma_get_collection_count", collection_name="handbook_main")["count"] == 0
 
 
-def test_another_branchs_name_behind_it_is_answered_with_how_to_switch(tools: Tools) -> None:
+def test_branch_suffix_of_another_branch_hints_how_to_switch(tools: Tools) -> None:
     error = tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="handbook_feature")
     assert "git switch feature" in error["suggestions"]
     assert (error["details"]["collection_name"], error["details"]["branch"]) == ("handbook_feature", "main")
@@ -271,7 +271,7 @@ def test_new_metadata_replaces_the_users_and_is_a_change_to_commit(project: Proj
     tools.error("INVALID_PARAMETER", "chroma_modify_collection", collection_name="notes")
 
 
-def test_distance_that_the_index_was_made_with_stays_and_settings_of_hnsw_are_those_of_the_definition(
+def test_index_keeps_its_distance_and_hnsw_settings_of_the_definition(
     tools: Tools,
 ) -> None:
     tools("chroma_create_collection", collection_name="notes")
@@ -316,7 +316,7 @@ def test_server_that_needs_no_confirmation_deletes_at_once(project: Project) -> 
     assert tools("chroma_delete_collection", collection_name="handbook_main")["deleted_collection"] == "handbook"
 
 
-def test_rows_that_are_stored_while_the_index_cannot_follow_are_a_success_with_a_warning(
+def test_rows_stored_without_an_index_are_a_success_with_a_warning(
     project: Project, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools("chroma_create_collection", collection_name="notes")

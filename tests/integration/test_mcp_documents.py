@@ -64,7 +64,7 @@ def test_document_without_an_id_gets_a_uuid(tools):
     assert uuid.UUID(one).version == uuid.UUID(other).version == 4
 
 
-def test_one_bad_item_refuses_the_batch(tools):
+def test_invalid_item_rejects_the_batch(tools):
     for code, wrong, details in (
         ("DUPLICATE_ID", {"ids": ["fresh", "a"]}, {"ids": ["a"]}),
         ("DUPLICATE_ID", {"ids": ["same", "same"]}, {"ids": ["same"]}),
@@ -247,7 +247,7 @@ def test_chunks_id_gives_that_chunk_unless_a_document_is_called_so(tools):
     assert rows["missing_ids"] == ["long_chunk_00"]
 
 
-def test_without_embeddings_the_index_is_not_needed(project, tools):
+def test_get_without_embeddings_needs_no_index(project, tools):
     damaged = list(project.shared.glob("segments/*/*.*"))
     assert damaged
     for path in damaged:
@@ -438,7 +438,7 @@ def test_selectors_must_all_hold(tools):
     assert (gone["documents_deleted"], list(got(tools))) == (0, ["b", "c"])
 
 
-def test_nothing_selected_is_refused(tools):
+def test_get_without_a_selection_is_rejected(tools):
     for nothing in ({}, {"where": {}}, {"ids": [], "where_document": {}}, {"where": "{}"}):
         tools.error("NO_SELECTION", "chroma_delete_documents", **NOTES, **nothing)
     assert got(tools) == TEXTS

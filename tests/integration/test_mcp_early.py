@@ -190,7 +190,7 @@ def changed(draw: st.DrawFn, value: Any) -> Any:
 
 @given(data=st.data())
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_changed_message_gets_another_answer_than_from_the_sdk(tmp_path, data):
+def test_changed_messages_get_the_answers_of_the_sdk(tmp_path, data):
     start = data.draw(st.sampled_from([(), HANDSHAKE, DISCOVERY]))
     message = data.draw(st.sampled_from(MESSAGES).flatmap(changed))
     list(compare(select_tools(SELECTIONS["essential"]), [*start, message, request("ping", {}, "last")], tmp_path))

@@ -220,7 +220,7 @@ def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> It
             yield f"{result.__module__.split('.', 2)[2]}.{result.__name__}"
 
 
-def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more_is_known():
+def test_alias_has_the_effects_of_its_tool_for_each_value():
     for tool in load_catalogue().values():
         if tool.alias_of:
             same = load_catalogue()[tool.alias_of]
@@ -344,7 +344,7 @@ def test_resource_follows_the_exclusion_of_the_essential_tool(notes):
             client.read_resource(uri)
 
 
-def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):
+def test_toolset_on_a_read_only_server_adds_reading_tools(tmp_path):
     listed = load_catalogue()["enable_toolset"]
     assert "readOnlyHint" not in listed.annotations
     assert listed.is_available(read_only=True)

@@ -86,7 +86,7 @@ def test_json_without_a_message_is_an_invalid_request(line, about):
     assert refused(line.encode()) == (INVALID, about)
 
 
-def test_half_a_surrogate_pair_in_an_argument_is_the_tools_to_refuse_and_can_go_back():
+def test_unpaired_surrogate_in_an_argument_is_rejected_by_the_tool():
     message = parse_message(
         b'{"jsonrpc":"2.0","id":"\\udfff","method":"tools/call","params":{"arguments":{"a":"\\ud800"}}}'
     )

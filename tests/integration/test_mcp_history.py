@@ -164,7 +164,7 @@ def test_metadata_differs_key_by_key(project: Project, tools: Tools) -> None:
     }
 
 
-def test_of_the_first_commit_nothing_is_before(tools: Tools) -> None:
+def test_first_commit_has_no_predecessor(tools: Tools) -> None:
     result = tools("dolt_show", commit="HEAD~2", include_diff=True)
     assert result["commit"]["parent_hash"] is None
     assert result["changes"]["summary"]["total"] == 0
@@ -298,7 +298,7 @@ def test_commit_belongs_to_the_current_branch_if_that_holds_it(project: Project,
     assert [result["branch"] for result in tools("dolt_find", query="first")["results"]] == ["feature"]
 
 
-def test_no_sign_in_a_query_is_special(project: Project, tools: Tools) -> None:
+def test_query_characters_have_no_special_meaning(project: Project, tools: Tools) -> None:
     for query in ("%", "_", "f_q", "%q", "'", "\\", "*"):
         assert tools("dolt_find", query=query)["results"] == []
     project.record("100 % of_it", more="more")

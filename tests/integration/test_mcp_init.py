@@ -108,7 +108,7 @@ def test_branch_of_the_knowledge_base_is_called_as_wanted(bare, tools):
     assert rows == {"knowledge": "work"}
 
 
-def test_without_a_name_it_is_called_as_the_code_branch(bare, tools):
+def test_unnamed_branch_is_named_like_the_code_branch(bare, tools):
     bare.git("switch", "-q", "-c", "work")
     assert tools("dolt_init")["repository"]["branch"] == "work"
 
@@ -126,7 +126,7 @@ def test_init_succeeds_after_a_killed_one(bare, tools):
     assert tools("dolt_init")["kb"]["in_sync"]
 
 
-def test_one_that_holds_documents_is_pinned_and_never_thrown_away(bare, tools):
+def test_knowledge_base_with_documents_is_pinned_and_kept(bare, tools):
     tools("dolt_init")
     revision = bare.record("first", a="alpha")
     bare.git("rm", "-q", "--cached", ".dolt-version")
@@ -195,7 +195,7 @@ def test_init_with_invalid_remote_changes_nothing(bare, tools):
         ("{index.keep_mb: 3}\n", '{remote: "x", index.keep_mb: 3}\n'),
     ],
 )
-def test_one_value_is_set_and_the_rest_of_the_file_stays(before, after):
+def test_single_value_is_set_and_the_rest_of_the_file_stays(before, after):
     assert settings_docs.set_value(before.encode(), "remote", "x").decode() == after
 
 
@@ -385,7 +385,7 @@ def test_init_is_rejected_if_other_commits_pin_a_knowledge_base(bare, tools, tmp
     tools.error("ALREADY_INITIALIZED", "dolt_init")
 
 
-def test_one_that_the_history_pins_is_fetched(bare, tools, tmp_path):
+def test_knowledge_base_pinned_by_the_history_is_fetched(bare, tools, tmp_path):
     hub = tmp_path / "hub.git"
     subprocess.run(["git", "init", "-q", "--bare", hub], check=True)
     bare.git("remote", "add", "origin", str(hub))

@@ -62,7 +62,7 @@ def empty_commit(project: Project, repository: Path) -> str:
     return project.git("-C", str(repository), "commit-tree", "-m", "x", tree)
 
 
-def test_another_repository_is_named_from_the_work_tree(project, tools):
+def test_external_repository_is_named_from_the_worktree(project, tools):
     other = make_repo(project.top.parent / "other")
     project.git("config", "vmrag.fileRoot", str(other.top))
     commit = other.commit("code")
@@ -161,7 +161,7 @@ def test_link_rejects_missing_commits_and_repositories(project, tools, tmp_path)
     tools.error("GIT_REPO_NOT_FOUND", "dolt_link_git", git_repo_path="absent")
 
 
-def test_file_in_place_of_a_folder_is_an_error_of_files_and_nothing_is_linked(project, tools):
+def test_file_in_place_of_a_folder_is_a_file_error(project, tools):
     project.write("folder", "a file")
     head, before = project.git("rev-parse", "first"), rows(project)
     tools.error(

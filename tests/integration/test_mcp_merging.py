@@ -120,7 +120,7 @@ def test_trap_7_conflicting_collection_settings_are_not_silently_ours(notes, too
     assert tools("chroma_list_collections")["collections"][0]["metadata"]["owner"] == "theirs"
 
 
-def test_with_abort_a_merge_that_would_conflict_changes_nothing(notes, tools):
+def test_conflicting_merge_with_abort_changes_nothing(notes, tools):
     conflicting(notes, tools)
     before = everything(notes)
     failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")

@@ -50,7 +50,7 @@ def test_most_tests_of_stored_documents_are_of_notes_as_well():
     assert len(SHARED) > 20
 
 
-def test_one_bad_note_refuses_the_batch(project, tools):
+def test_invalid_note_rejects_the_batch(project, tools):
     for code, wrong in (
         ("DUPLICATE_ID", {"ids": ["fresh", "a"]}),
         ("DUPLICATE_ID", {"ids": ["same", "same"]}),

@@ -161,7 +161,7 @@ def test_query_without_a_collection_ranks_all_together(tools):
     assert answer["collection_name"] is None
 
 
-def test_without_a_collection_filters_and_vectors_are_those_of_every_collection(tools):
+def test_query_without_a_collection_filters_and_embeds_for_each(tools):
     tools("chroma_create_collection", collection_name="birds")
     tools("chroma_add_documents", collection_name="birds", documents=["rivers"], ids=["a"], metadatas=[{"n": 2}])
     given = {"query_texts": ["rivers"], "where": {"n": {"$lte": 2}}, "include": ["embeddings"]}

@@ -151,7 +151,7 @@ def test_clone_goes_to_a_branch(world, ada, newcomer, settled):
     assert settled("dolt_fetch")["current_branch_status"] == {"branch": "topic", "behind": 0, "ahead": 0}
 
 
-def test_commit_wins_over_the_branch_and_one_that_no_branch_is_at_is_read_detached(world, ada, newcomer, fresh):
+def test_commit_precedes_a_branch_and_may_be_read_detached(world, ada, newcomer, fresh):
     first = ada.pinned
     published(ada, "new.md", "news")
     made = fresh("dolt_clone", remote_url=kb_url(world), branch="main", commit=first[:8])
@@ -515,7 +515,7 @@ def test_push_overwrites_remote_commits_only_by_force(world, ada, tools, bob, bo
     assert world.holds(theirs)
 
 
-def test_nothing_that_is_shown_has_a_password(world, ada, tools):
+def test_shown_texts_contain_no_password(world, ada, tools):
     ada.write_document("one.md", "one")
     with git_server(world.top, user="ada", password="secret") as server:
         ada.git("remote", "set-url", "origin", f"{server.with_user('ada:secret')}/code.git")

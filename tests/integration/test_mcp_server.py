@@ -260,7 +260,7 @@ def test_completion_suggests_names_of_the_knowledge_base(project, era):
 
 
 @pytest.mark.filterwarnings("ignore:resources/.* is removed")
-def test_subscriber_of_the_handshake_era_hears_of_a_checkout_and_no_more_after_it_left(project):
+def test_subscriber_gets_checkout_events_until_it_leaves(project):
     heard: list[str] = []
     hearing = anyio.Event()
 
@@ -396,7 +396,7 @@ def test_listener_of_the_stateless_era_hears_of_new_tools(project):
     assert isinstance(talk(project, "auto", body, chosen=ToolChoice()), ToolsListChanged)
 
 
-def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
+def test_toolset_excluded_at_the_start_is_not_enabled(project):
     async def body(client):
         answer = text_answer(await client.call_tool("enable_toolset", {"toolset": "all"}))
         refused = [await client.call_tool(name, {}) for name in ("get_log", "commit", "dolt_commit")]
@@ -568,7 +568,7 @@ def test_result_is_the_same_as_structure_and_as_text(project, era):
     assert "chroma_list_collections" in none.structured_content["suggestions"]
 
 
-def test_call_that_was_given_up_stops_at_its_next_step_and_leaves_nothing_in_between(project):
+def test_cancelled_call_stops_at_its_next_step(project):
     tools = Tools(project.top)
     given_up = CallProgress()
     given_up.cancelled.set()

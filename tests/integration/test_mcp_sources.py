@@ -81,7 +81,7 @@ def placed(match: dict[str, Any]) -> dict[str, Any]:
 # -- reading
 
 
-def test_they_are_listed_with_their_numbers_and_their_kind(tools):
+def test_sources_are_listed_with_counts_and_kind(tools):
     listed = tools("chroma_list_collections")
     assert [
         (collection["name"], collection["kind"], collection["document_count"]) for collection in listed["collections"]
@@ -331,7 +331,7 @@ def test_document_that_is_a_file_is_not_deleted_by_its_path(tools, project):
 
 
 @pytest.mark.parametrize("versioned", [True, False])
-def test_no_tool_makes_a_stored_collection_of_that_name(project, versioned):
+def test_stored_collection_with_the_name_of_a_source_is_rejected(project, versioned):
     if not versioned:
         settings = project.top / ".vmrag.yaml"
         settings.write_text(settings.read_text() + "system:\n  versioned: false\n")
@@ -406,7 +406,7 @@ def test_before_anything_is_set_up_tools_of_stored_documents_refuse(plain):
     tools.error("SOURCE_READ_ONLY", "chroma_add_documents", collection_name="docs", documents=["x"])
 
 
-def test_nothing_is_indexed_before_the_first_question(plain):
+def test_index_is_not_built_before_the_first_question(plain):
     tools = Tools(plain.top)
     tools.session.warm_up()
     tools.error("NOT_INITIALIZED", "dolt_status")

@@ -70,7 +70,7 @@ def test_clean_branch_without_a_remote(project: Project, tools: Tools) -> None:
     assert not warned(result)
 
 
-def test_of_very_many_uncommitted_documents_the_first_are_named(project: Project, tools: Tools, monkeypatch) -> None:
+def test_first_of_many_uncommitted_documents_are_named(project: Project, tools: Tools, monkeypatch) -> None:
     monkeypatch.setattr(history, "LISTED", 2)
     for name in ("a.md", "b.md", "c.md"):
         project.put(name, "New.")

@@ -114,9 +114,7 @@ def test_index_that_verifies_but_holds_something_else_is_found_out(project: Proj
     assert tools("get_sync_status")["in_sync"] is True
 
 
-def test_with_the_indexes_deleted_everything_is_built_again_and_answers_are_the_same(
-    project: Project, tools: Tools
-) -> None:
+def test_deleted_indexes_are_rebuilt_with_equal_answers(project: Project, tools: Tools) -> None:
     project.put("one.md", "One uncommitted frequent rest.")
     answers = project.answers()
     project.forget_indexes()

@@ -267,7 +267,7 @@ def test_two_that_write_at_once_wait_for_each_other_and_nothing_is_lost(world):
     assert tools("get_sync_status")["in_sync"]
 
 
-def test_no_call_writes_to_standard_output(world, capfd):
+def test_calls_never_write_to_standard_output(world, capfd):
     """23; with the protocol on it, `test_mcp_stdio.py`"""
     _, tools = begun(world, "behind")
     capfd.readouterr()

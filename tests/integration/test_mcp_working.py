@@ -94,7 +94,7 @@ def test_commit_is_linked_to_gits_and_a_link_that_fails_is_a_warning(dirty, tool
     assert dirty.marks()["e"] is None
 
 
-def test_without_auto_pin_the_pin_stays(dirty, tools):
+def test_pin_stays_without_auto_pin(dirty, tools):
     before = dirty.pinned
     dirty.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
     answer = tools("dolt_commit", message="m")
@@ -399,7 +399,7 @@ def test_reset_to_another_branch_moves_the_current_one(notes, tools):
     assert kb_branches(notes)["main"].head == topic == notes.pinned
 
 
-def test_without_auto_pin_a_reset_takes_the_branch_back_to_the_pin(dirty, tools):
+def test_reset_without_auto_pin_returns_the_branch_to_the_pin(dirty, tools):
     before = dirty.pinned
     dirty.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
     made = tools("dolt_commit", message="m")["commit"]["hash"]

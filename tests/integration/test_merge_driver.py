@@ -197,7 +197,7 @@ def test_replayed_revision_keeps_message_author_and_date_of_the_one_it_replays(s
         assert f"Vmrag-Base: {trailers}".splitlines()[:2] == [f"Vmrag-Base: {base}", f"Vmrag-Theirs: {said[name]}"]
 
 
-def test_cherry_pick_of_a_cherry_pick_keeps_the_words_and_names_the_last_pick_alone(story):
+def test_repeated_cherry_pick_keeps_the_message_and_names_the_last_pick(story):
     story.quiet("switch", "-qc", "topic", "base")
     first = story.tell("Its words", BEA, "2025-03-04T05:06:07Z", one="One.")
     story.does("cherry-pick", "main")
@@ -214,7 +214,7 @@ def test_cherry_pick_of_a_cherry_pick_keeps_the_words_and_names_the_last_pick_al
     assert not json.loads(story.vmrag("verify", "base..HEAD", "--json").out)["findings"]
 
 
-def test_pin_that_moved_by_several_revisions_is_replayed_with_the_last_ones_words_and_the_others_subjects(story):
+def test_pin_moved_by_several_revisions_is_replayed_as_one(story):
     story.quiet("switch", "-qc", "topic", "base")
     for number, by in ((1, ADA), (2, BEA), (3, BEA)):
         story.write_knowledge(
@@ -463,7 +463,7 @@ def test_virtual_base_that_cannot_be_made_drops_nobodys_documents(story):
     assert {"left": "Left.", "right": "Right."}.items() <= story.texts().items()
 
 
-def test_sides_that_kept_their_own_pin_are_not_dropped_over_a_virtual_base_that_cannot_be_made(story):
+def test_sides_with_own_pins_are_kept_without_a_virtual_base(story):
     """One of the two pins would be git's base then, and equal to its side's: git would not even ask
     the driver.
     """
@@ -633,7 +633,7 @@ def test_pin_in_conflict_is_merged_again_by_checkout_m(story):
 # -- places ----------------------------------------------------------------------------------------
 
 
-def test_in_a_linked_work_tree(story, tmp_path):
+def test_driver_merges_in_a_linked_worktree(story, tmp_path):
     story.quiet("worktree", "add", "-q", "-b", "linked", str(tmp_path / "linked"), "main")
     linked = Story(tmp_path / "linked")
     linked.does("merge", "-q", "--no-edit", "side")
@@ -641,7 +641,7 @@ def test_in_a_linked_work_tree(story, tmp_path):
     linked.joined(story.revision("main"), story.revision("side"))
 
 
-def test_in_a_submodule(story, tmp_path):
+def test_driver_merges_in_a_submodule(story, tmp_path):
     outer = make_repo(tmp_path / "outer")
     outer.git("submodule", "add", "-q", str(story.top), "inner", env={"VMRAG": "0"})
     inner = Story(outer.top / "inner")
@@ -831,7 +831,7 @@ def test_merge_driver_works_with_hooks_switched_off(story):
     assert story.texts() == MERGED
 
 
-def test_after_uninstall_git_merges_lines_and_never_dies(story):
+def test_git_merges_lines_after_uninstall(story):
     story.vmrag("uninstall")
     assert story.git("config", "--get-regexp", "^merge[.]", check=False) == ""
     result = story.run("merge", "--no-edit", "side")

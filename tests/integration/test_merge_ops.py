@@ -395,7 +395,7 @@ def test_editing_document_to_their_text_ends_the_conflict(torn, tmp_path):
 # -- preview ---------------------------------------------------------------------------------------
 
 
-def test_no_commit_leaves_the_result_to_be_changed_and_the_commit_holds_exactly_that(project, tmp_path):
+def test_merge_without_commit_can_be_changed_before_the_commit(project, tmp_path):
     ours, theirs = project.pinned, revision(project, "feature")
     report = project.ask("merge", "feature", "--no-commit")
     assert (report["result"], report["revision"]) == ("uncommitted", ours)
@@ -422,7 +422,7 @@ def test_no_commit_leaves_the_result_to_be_changed_and_the_commit_holds_exactly_
     assert project.ask("merge", "feature")["result"] == "already_up_to_date"
 
 
-def test_no_commit_of_a_fast_forward_is_committed_with_both_parents(project, tmp_path):
+def test_fast_forward_without_commit_is_committed_with_both_parents(project, tmp_path):
     project.git("switch", "-q", "-c", "late", "first")
     ours, theirs = project.pinned, revision(project, "feature")
     assert project.ask("merge", "feature", "--no-commit")["result"] == "uncommitted"
@@ -430,7 +430,7 @@ def test_no_commit_of_a_fast_forward_is_committed_with_both_parents(project, tmp
     merged(project, tmp_path, ours=ours, theirs=theirs, texts=FEATURE)
 
 
-def test_no_commit_with_conflicts_goes_through_resolve_continue_and_commit(torn, tmp_path):
+def test_conflicting_merge_without_commit_ends_with_a_commit(torn, tmp_path):
     ours, theirs = torn.pinned, revision(torn, "feature")
     torn.vmrag("merge", "feature", "--no-commit", code=1)
     torn.vmrag("resolve", "--theirs")
@@ -527,7 +527,7 @@ def test_missing_result_is_not_committed_as_a_removal(project, tmp_path):
 
 
 @pytest.mark.parametrize("driver", [True, False])
-def test_nothing_pins_over_a_conflict_and_every_hint_leads_to_resolve(torn, driver):
+def test_pin_is_rejected_during_a_conflict_with_a_hint_to_resolve(torn, driver):
     before, theirs = torn.pinned, revision(torn, "feature")
     if not driver:
         torn.git("config", "--remove-section", "merge.vmrag")
@@ -598,7 +598,7 @@ def test_documents_are_restored_onto_uncommitted_ones(aside, tmp_path):
     whole(aside, tmp_path, state="dropped")  # the commit "moved" left the documents of main
 
 
-def test_they_come_back_on_another_branch(aside, tmp_path):
+def test_documents_are_restored_on_another_branch(aside, tmp_path):
     aside.git("switch", "-q", "-c", "elsewhere", "first")
     report = aside.ask("merge", "vmrag/wip/main")  # there is nothing to be in conflict with
     assert (report["result"], report["changes"]) == ("uncommitted", {"added": 1, "modified": 1, "removed": 0})
@@ -700,7 +700,7 @@ BUSY = {
 
 @pytest.mark.parametrize("what", BUSY)
 @pytest.mark.sample(3)
-def test_nothing_is_merged_while_git_is_in_the_middle_of_something(project, what):
+def test_merge_is_rejected_during_a_git_operation(project, what):
     project.git("branch", "code")
     for branch in ("main", "code"):
         project.git("switch", "-q", branch, env=OFF)
@@ -932,7 +932,7 @@ def test_repair_of_an_octopus_takes_one_side_in_each_run_with_its_own_base(proje
     whole(project, tmp_path)
 
 
-def test_nothing_to_repair(project):
+def test_repair_without_findings_does_nothing(project):
     first = project.git("rev-list", "--max-parents=0", "HEAD")
     project.git("switch", "-q", "--orphan", "orphan", env=OFF)
     unpinned = project.commit("nothing", code="nothing")

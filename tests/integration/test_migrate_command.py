@@ -158,7 +158,7 @@ def test_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World
     assert state(late) == "in_sync"
 
 
-def test_it_goes_back_until_something_new_is_committed(world: World) -> None:
+def test_migration_can_be_reverted_until_a_new_commit(world: World) -> None:
     ada = world.ada
     before, pinned, settings = ada.fingerprint(), ada.pinned, (ada.top / ".vmrag.yaml").read_text()
     ada.vmrag("migrate", "--to", "dolt")

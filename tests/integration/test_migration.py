@@ -161,7 +161,7 @@ def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp
     assert found_values[0] == found_values[1]
 
 
-def test_another_knowledge_base_becomes_one_that_has_nothing_in_common_with_it(old: Engine, tmp_path: Path) -> None:
+def test_different_knowledge_base_migrates_to_an_unrelated_one(old: Engine, tmp_path: Path) -> None:
     twin = MAKERS[old.name].create(tmp_path / "twin" / "kb", author=AUTHOR, date="2026-01-02T03:04:06Z")
     with closing(twin):
         made = [carried(engine, tmp_path / f"new-{number}")[0] for number, engine in enumerate((old, twin))]

@@ -44,7 +44,7 @@ def lines(*words: str) -> str:
     return "".join(f"The line of {word}.\n" for word in words)
 
 
-def test_of_equal_texts_the_same_id_goes_first_then_the_same_file_name(engine: Engine) -> None:
+def test_equal_texts_prefer_the_same_id_then_the_same_file_name(engine: Engine) -> None:
     gone = [document(name, "same", collection="a") for name in ("one.md", "x/two.md", "three.md")]
     new = [document(name, "same", collection="b") for name in ("y/two.md", "one.md", "four.md")]
     assert moves(engine, gone, new) == {"b/one.md": "a/one.md", "b/y/two.md": "a/x/two.md", "b/four.md": "a/three.md"}

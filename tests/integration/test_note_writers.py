@@ -155,7 +155,7 @@ def test_undo_restores_the_texts_of_its_own_worktree(project, tmp_path):
     assert note(project, "a") == "Topic.\n"
 
 
-def test_one_of_two_writers_of_a_new_id_is_refused(project):
+def test_second_writer_of_a_new_id_is_rejected(project):
     running = [start(project, "add", "-m", f"Writer {at}.", "--id", "same") for at in range(4)]
     printed = [process.communicate(timeout=PATIENCE)[0] for process in running]
     assert sorted(process.returncode for process in running) == [0, 3, 3, 3], printed

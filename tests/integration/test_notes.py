@@ -188,7 +188,7 @@ def test_init_adds_and_trusts_the_source_for_notes(tmp_path, monkeypatch):
     assert note(project, "first") == "First.\n"
 
 
-def test_no_notes_leaves_the_source_out(tmp_path, monkeypatch):
+def test_no_notes_option_leaves_the_source_out(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path)
     project = new_project(tmp_path / "repo")
     (project.top / ".vmrag.yaml").unlink()

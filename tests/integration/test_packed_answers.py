@@ -213,7 +213,7 @@ def test_edited_file_is_packed_with_its_current_text_and_marked(project):
     assert f"({head}, uncommitted)\n" in project.vmrag("query", "a seal barks", "--budget", "400").out
 
 
-def test_another_commit_is_packed_as_it_was(project):
+def test_old_commit_is_packed_with_its_texts(project):
     before = project.git("rev-parse", "HEAD")
     commit(project, "gone", **{"src/seals.py": None, "docs/otters.md": "Otters are gone.\n"})
     report = packed(project, "a seal barks", 2000, "--at", before)

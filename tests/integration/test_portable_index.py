@@ -61,7 +61,7 @@ def test_restored_vectors_of_another_revision_are_reused(world, folder):
     assert provided.sync.chunks.added == provided.sync.chunks.cached + 1 == provided.verified.chunks > 1
 
 
-def test_without_a_store_it_is_built(world, tmp_path):
+def test_index_without_a_store_is_built(world, tmp_path):
     provided = brought(world.join("bob"), tmp_path / "nowhere")
     assert (provided.vectors, provided.reused, provided.rejected) == (0, False, ())
     assert provided.sync.chunks.embedded == provided.verified.chunks

@@ -99,7 +99,7 @@ def test_every_file_of_the_loop_is_written_through_before_it_counts(tmp_path, mo
     assert ".dolt-version" in renamed(run(project, "pin", first), project.top)
 
 
-def test_commit_that_was_killed_after_the_pin_was_renamed_is_finished_only_when_the_pin_is_durable(project):
+def test_killed_commit_with_a_renamed_pin_is_finished_once_durable(project):
     before = project.pinned
     project.put("more.md", "More.\n")
     program = (

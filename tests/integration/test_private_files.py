@@ -110,7 +110,7 @@ def test_other_users_have_no_access_below_the_vmrag_folder(project: Project) -> 
 
 
 @as_root
-def test_another_user_can_neither_read_nor_lock_anything(project: Project) -> None:
+def test_other_user_can_neither_read_nor_lock_anything(project: Project) -> None:
     files = [branch for branch in kept(project) if branch.is_file()]
     assert peek(files) == []
     assert peek([project.top / ".dolt-version"]) != []  # who may enter the work tree

@@ -57,7 +57,7 @@ COMMANDS = (("status",), ("log",), ("query", "zebras"), ("doctor",), ("diff", "H
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("way", WAYS)
-def test_no_program_of_the_clone_is_started(project, started, tmp_path, monkeypatch, way):
+def test_programs_of_the_clone_are_not_started(project, started, tmp_path, monkeypatch, way):
     monkeypatch.setenv("PATH", f"{folder_on_path(project, tmp_path, way)}:{os.environ['PATH']}")
     for command in COMMANDS:
         result = project.start(*command)
@@ -65,7 +65,7 @@ def test_no_program_of_the_clone_is_started(project, started, tmp_path, monkeypa
         assert not started.exists(), f"vmrag {' '.join(command)} started {started.read_text()}"
 
 
-def test_in_a_work_tree_behind_a_link_neither(project, started, tmp_path, monkeypatch):
+def test_worktree_behind_a_link_starts_no_program(project, started, tmp_path, monkeypatch):
     link = tmp_path / "link"
     link.symlink_to(project.top, target_is_directory=True)
     monkeypatch.setenv("PATH", f"{project.top / 'tools'}:{os.environ['PATH']}")
@@ -73,7 +73,7 @@ def test_in_a_work_tree_behind_a_link_neither(project, started, tmp_path, monkey
     assert not started.exists()
 
 
-def test_in_a_linked_work_tree_those_of_the_first_one_neither(project, started, tmp_path, monkeypatch):
+def test_linked_worktree_starts_no_program_of_the_first(project, started, tmp_path, monkeypatch):
     project.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     monkeypatch.setenv("PATH", f"{project.top / 'tools'}:{os.environ['PATH']}")
     assert Project(tmp_path / "linked").start("status").code in (0, 1)

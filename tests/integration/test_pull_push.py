@@ -134,7 +134,7 @@ def test_reused_branch_name_brings_no_foreign_documents(world, ada, bob):
     assert documents(ada) == {*FIRST, "fixed.md"}
 
 
-def test_of_renamed_branches_each_gets_its_own(ada, bob):
+def test_renamed_branches_keep_their_own_kb_branches(ada, bob):
     topic(bob, "x", "x.md")
     bob.git("branch", "-m", "y")
     bob.write_document("more.md", "more of y")
@@ -162,7 +162,7 @@ def test_pull_ignores_knowledge_of_a_rejected_push(world, ada, bob):
     assert documents(bob) == FIRST
 
 
-def test_without_an_upstream_the_remote_s_branch_of_the_same_name_counts(ada, bob):
+def test_remote_branch_of_the_same_name_is_used_without_an_upstream(ada, bob):
     topic(ada, "fix", "fixed.md")
     bob.git("switch", "-q", "-c", "fix")
     bob.git("fetch", "-q")

@@ -49,7 +49,7 @@ def test_unreadable_new_pins_stop_the_push_and_the_hint_works(world: World, dama
 
 
 @pytest.mark.parametrize("damage", WAYS)
-def test_without_a_new_pin_nothing_stops(world: World, damage):
+def test_push_without_a_new_pin_is_not_stopped(world: World, damage):
     ada = world.ada
     damage(ada.top, ada.shared)
     ada.write("code.py", "1\n")

@@ -44,7 +44,7 @@ def library(project: Project) -> Project:
 # -- another ref -----------------------------------------------------------------------------------
 
 
-def test_at_a_ref_answers_as_on_that_branch_and_touches_nothing(project):
+def test_query_at_a_ref_answers_like_on_that_branch(project):
     project.put("draft.md", "A draft about uv.")
     before = fingerprints(project.own), fingerprints(project.shared / "kb"), project.git("status", "--short")
     at_feature, at_first = project.answers("feature"), project.answers("first")
@@ -137,7 +137,7 @@ def test_k_limits_the_answer(library):
     assert found(library, "release", "-k", "3") == found(library, "release", "-k", "50")[:3]
 
 
-def test_nothing_found_is_an_answer(project):
+def test_empty_result_is_an_answer(project):
     assert project.ask("query", "zzzzqqq", "--mode", "keyword")["results"] == []
     said = project.vmrag("query", "zzzzqqq", "--mode", "keyword").out.splitlines()
     assert said[0] == "Nothing found."

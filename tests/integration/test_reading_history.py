@@ -189,7 +189,7 @@ def test_initial_engine_commits_are_hidden_in_history(project):
 # -- the pager -------------------------------------------------------------------------------------
 
 
-def test_on_a_terminal_a_long_answer_goes_through_gits_pager(project):
+def test_long_answer_on_a_terminal_uses_the_pager_of_git(project):
     shown = on_a_terminal(project, "log", "--oneline", pager="sed 's/^/> /'")
     assert [line[:2] for line in shown.splitlines()] == ["> "] * len(messages(project))
     assert "\x1b[33m" in shown  # with colours

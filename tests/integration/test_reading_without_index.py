@@ -86,7 +86,7 @@ def test_rows_are_read_and_removed_without_index_modules(project, without_extra)
     assert project.consistent()
 
 
-def test_checkout_is_followed_by_the_rows_first_and_by_the_index_when_it_is_needed(project):
+def test_checkout_moves_rows_first_and_the_index_on_demand(project):
     project.put("note.md", "A note about zebras.")
     bound = json.loads((project.own / "workspace.json").read_text())
     # The pin moves without any hook, and the uncommitted note must follow it.

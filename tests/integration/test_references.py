@@ -154,9 +154,7 @@ def test_git_ref_goes_before_a_kb_branch_which_a_warning_names(project: Project,
     assert result.err.splitlines() == [warning]
 
 
-def test_in_a_tool_the_kb_branch_goes_before_a_git_ref_which_a_warning_names(
-    project: Project, twins: tuple[str, str]
-) -> None:
+def test_kb_branch_precedes_a_git_ref_in_tools_with_a_warning(project: Project, twins: tuple[str, str]) -> None:
     git, kb = twins
     tools = Tools(project.top)
     result = tools("dolt_show", commit="topic")

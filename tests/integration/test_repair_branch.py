@@ -184,7 +184,7 @@ def test_pin_of_the_branch_keeps_its_other_keys_and_leads_nowhere(host):
     assert host.world.holds(result["dolt_commit"])
 
 
-def test_no_branch_of_the_knowledge_base_moves_on_the_host(host):
+def test_branches_of_the_knowledge_base_do_not_move_on_the_host(host):
     """Pins also contain their names."""
     landed = dropping.squash(host.world.ada)
 

@@ -314,7 +314,7 @@ def test_report_counts_changed_text_but_not_changed_score(project):
     assert "? TLS" not in said
 
 
-def test_another_name_of_the_same_text_is_the_same_answer_unless_it_is_expected(project):
+def test_renamed_text_is_the_same_answer_unless_expected(project):
     project.drop("setup.md")
     project.record("renamed", install="# Setup\n\nInstall the program with pip.\n")
     query = "queries:\n  - {query: install the program, mode: keyword"
@@ -368,7 +368,7 @@ def test_removed_queries_are_listed_and_broken_files_are_unknown(project):
     assert (result["added"], result["removed"], len(result["changed"])) == ([], [], 1)
 
 
-def test_without_golden_queries_no_index_is_made(project):
+def test_report_without_golden_queries_builds_no_index(project):
     project.forget_indexes()
     result = report(project, "main", "feature")
     assert "no golden queries" in result["queries"]["not_compared"]

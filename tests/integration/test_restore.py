@@ -177,7 +177,7 @@ def test_during_a_merge_one_document_can_be_restored_and_not_all(project):
 # -- rm --------------------------------------------------------------------------------------------
 
 
-def test_one_document_is_removed_by_its_name_without_a_question(project):
+def test_single_document_is_removed_without_a_question(project):
     assert project.vmrag("rm", "handbook/faq.md").out.startswith("handbook: 1 document removed\nhint: vmrag commit")
     assert project.vmrag("rm", "deep/tls.txt", "rest.md").out.startswith("handbook: 2 documents removed\n")
     assert set(texts(project)) == {"handbook/setup.md"}

@@ -233,7 +233,7 @@ def test_queries_to_one_searcher_share_no_filter_that_is_not_the_same(kb):
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
 @pytest.mark.sample(5)
-def test_answer_holds_at_most_so_many_chunks_of_a_document_and_otherwise_keeps_its_order(kb, mode, limit):
+def test_answer_limits_chunks_per_document_and_keeps_its_order(kb, mode, limit):
     dice = random.Random(11)
     rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]
     documents = [
@@ -338,7 +338,7 @@ def test_search_finds_text_as_people_write_it(kb, mode, question, text):
 # -- words of the document -------------------------------------------------------------------------
 
 
-def test_of_two_chunks_with_the_same_words_the_one_from_the_document_on_the_topic_comes_first(kb):
+def test_chunk_from_the_document_on_the_topic_precedes_an_equal_one(kb):
     """The topic is in other chunks of its document."""
     room = " " * 40
     documents = [

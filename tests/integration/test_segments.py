@@ -231,7 +231,7 @@ def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):
     assert views.find_index_problem(working, revision=revisions[-1]) == ""
 
 
-def test_nothing_is_removed_between_a_segment_and_its_view(kb):
+def test_segment_is_not_removed_before_its_view_is_published(kb):
     """A process that is stopped there, and one that is killed there."""
     revision = kb.commit(*[doc(f"d{number}") for number in range(20)], collections=[collection()])
     body = (

@@ -190,7 +190,7 @@ def test_code_is_shown_with_its_current_text(project):
     assert "\n       def rotate(self, days):\n           if days:\n               return 'zebra'\n" in shown
 
 
-def test_of_long_code_the_lines_around_the_best_one_are_shown(project):
+def test_long_code_is_shown_around_the_best_line(project):
     shown = project.vmrag("query", "pelican", "-k", "1", "--collection", "code", "--mode", "keyword").out
     lines = shown.splitlines()[1:-1]
     assert len(lines) == 8

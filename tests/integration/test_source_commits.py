@@ -118,7 +118,7 @@ def test_colliding_and_invalid_paths_are_left_out_with_reasons(repo):
     ]
 
 
-def test_one_file_can_be_of_two_sources_and_is_left_out_only_if_none_takes_it(repo):
+def test_file_in_two_sources_is_left_out_only_if_neither_accepts_it(repo):
     repo.commit(**{"src/a.py": "a\n", "src/b.md": "b\n"})
     result = listed(repo, "HEAD", SourceSettings("docs", ("src",)), CODE)
     assert paths(result) == ["src/b.md"]
@@ -202,7 +202,7 @@ def test_batches_hold_few_bytes_and_leave_nothing_out(repo, monkeypatch):
     ]
 
 
-def test_nothing_of_the_environment_or_the_configuration_changes_the_listing(repo, monkeypatch):
+def test_listing_ignores_environment_and_configuration(repo, monkeypatch):
     repo.commit(**{"a.md": "a\n", "docs/b.md": "b\n"})
     expected = listed(repo)
     repo.git("config", "diff.orderFile", "nowhere")

@@ -144,7 +144,7 @@ def test_names_that_git_quotes_are_followed(project, name):
     assert {line["name"] for line in project.ask("blame", f"docs/docs/{name}")["lines"]} == {f"docs/docs/{name}"}
 
 
-def test_no_program_that_the_repository_names_is_started(project, tmp_path):
+def test_programs_named_by_the_repository_are_not_started(project, tmp_path):
     proof = tmp_path / "started"
     for key in ("diff.evil.textconv", "diff.evil.command", "core.fsmonitor", "gpg.program", "core.pager"):
         project.git("config", key, f"touch '{proof}'; cat")

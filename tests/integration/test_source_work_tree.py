@@ -195,7 +195,7 @@ def test_linked_work_tree_has_its_own_files(committed, tmp_path):
 
 
 @pytest.mark.parametrize("setting", ["core.splitIndex", "core.untrackedCache", "feature.manyFiles", "index.sparse"])
-def test_other_forms_of_the_index_are_read(committed, setting):
+def test_all_forms_of_the_index_are_read(committed, setting):
     committed.git("config", setting, "true")
     committed.write("docs/new.md", "new\n")
     committed.git("add", "-A")
@@ -222,7 +222,7 @@ def test_index_is_neither_written_nor_locked_and_a_lock_does_not_matter(committe
     )
 
 
-def test_no_program_of_the_configuration_runs(committed, tmp_path):
+def test_programs_of_the_configuration_do_not_run(committed, tmp_path):
     mark = tmp_path / "ran"
     command = f"touch {mark}; cat"
     committed.write(".gitattributes", "*.md filter=a=b diff=c\n*.txt filter=proc\n")
@@ -517,7 +517,7 @@ def test_value_of_attributes_that_is_not_utf8_is_a_reason_and_an_encoding(commit
     assert committed.reasons()["docs/a.txt"].startswith("has the unknown encoding ")
 
 
-def test_one_look_has_one_deadline(committed, monkeypatch):
+def test_single_listing_has_one_deadline(committed, monkeypatch):
     monkeypatch.setattr(beside, "SECONDS", 0.0)
     with pytest.raises(LimitExceeded):
         committed.listed()

@@ -67,7 +67,7 @@ def test_every_file_that_is_left_out_is_named_with_its_reason(project):
     assert result["docs/d.md"] == "is marked as generated"
 
 
-def test_of_many_files_that_are_left_out_a_few_are_shown(project):
+def test_few_of_many_left_out_files_are_shown(project):
     configured(project)
     project.commit("files", **{f"docs/{number:02}.png": b"\0" for number in range(12)})
     assert "and 2 more (-v shows all)" in project.vmrag("sources").out

@@ -52,7 +52,7 @@ def test_changed_documents_are_listed_with_the_command_to_type(project):
     assert (documents(project), changes(project)["collections"]) == ({}, [])
 
 
-def test_of_many_documents_something_of_each_kind_is_seen(project):
+def test_many_documents_are_listed_with_examples_of_each_kind(project):
     names = [f"{number:02}.md" for number in range(60)]
     with opened(project) as ws:
         branch = ws.find_kb_branch()

@@ -42,7 +42,7 @@ def spare(project: Project) -> Project:
     return project
 
 
-def test_another_kb_branch_is_pinned_staged_and_written_on(spare, tmp_path):
+def test_other_kb_branch_is_pinned_staged_and_written(spare, tmp_path):
     before = spare.pinned
     report = spare.ask("branch", "--switch", "spare")
     assert report == report | {"code_branch": "main", "branch": "spare", "staged": True, "notes": []}

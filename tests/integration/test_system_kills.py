@@ -144,7 +144,7 @@ def config(project: Project) -> Path:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.sample(2)
-def test_killed_call_has_stored_all_of_its_rows_or_none_and_made_again_it_ends_well(project, config, tmp_path, step):
+def test_killed_call_is_atomic_and_can_be_repeated(project, config, tmp_path, step):
     for path in DATA_FOLDER.glob("pytest-*.xml"):
         project.write(f"out/{path.name}", path.read_text())
     tools = Tools(project.top)

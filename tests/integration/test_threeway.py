@@ -247,7 +247,7 @@ NOTES_CHANGES = ("a document added", "a document edited", "one added, one remove
 
 @pytest.mark.parametrize("removing", ["ours", "theirs"])
 @pytest.mark.parametrize("change", NOTES_CHANGES)
-def test_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays_with_all_its_documents(
+def test_collection_removed_by_one_side_and_written_by_the_other_is_atomic(
     engine: Engine, removing: str, change: str
 ) -> None:
     base = _with_notes(engine, "one", "two")

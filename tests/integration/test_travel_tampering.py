@@ -395,7 +395,7 @@ def test_file_that_lost_its_end_is_an_earlier_state(pair: Pair) -> None:
     assert pair.bob.heads() == whole
 
 
-def test_another_history_of_commits_with_the_same_knowledge_is_followed(pair: Pair) -> None:
+def test_rewritten_history_with_equal_knowledge_is_followed(pair: Pair) -> None:
     tree = pair.hub.git("rev-parse", f"{DATA_REF}^{{tree}}")
     pair.hub.git("update-ref", DATA_REF, pair.hub.git("commit-tree", tree, "-m", "written anew"))
     heads = pair.bob.heads()

@@ -195,7 +195,7 @@ def test_redacted_url_hides_user_information(url: str) -> None:
     "url",
     ["https://host:8443/@scope/repo", "git@host:group/repo", "/a/b@c/d", "https://host/a:b", "http://[::1]:80/@a"],
 )
-def test_other_urls_are_shown_as_they_are(url: str) -> None:
+def test_unrelated_urls_are_shown_unchanged(url: str) -> None:
     from vmrag_link.git.remotes import redact_url
 
     assert redact_url(url) == url

@@ -176,7 +176,7 @@ def test_documents_equal_the_files_after_any_git_operation(project, seed):
 # -- commits ---------------------------------------------------------------------------------------
 
 
-def test_at_a_ref_its_tree_answers_alone_and_by_its_own_settings(project):
+def test_query_at_a_ref_uses_its_tree_and_settings(project):
     project.write("docs/setup.md", "# Setup\n\nThe port is ninety.\n")
     project.write(".vmrag.yaml", SETTINGS.replace("docs/, README.md", "docs/"))
     project.git("commit", "-qam", "second")
@@ -310,7 +310,7 @@ def segments(repo: Repo) -> set[str]:
     return {path.name for path in (repo.top / ".git" / "vmrag" / "segments").iterdir()}
 
 
-def test_another_work_tree_and_a_way_back_build_nothing(project, tmp_path):
+def test_second_worktree_and_the_way_back_build_nothing(project, tmp_path):
     project.git("branch", "other")
     first(project, "port")
     segments_before = segments(project)

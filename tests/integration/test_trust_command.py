@@ -149,7 +149,7 @@ def test_narrowing_file_is_shown_as_applied(project):
     assert "and all of them are in effect:" in project.vmrag("trust", code=1).out
 
 
-def test_of_several_agreements_that_an_older_program_kept_the_latest_counts(project):
+def test_latest_of_several_old_agreements_applies(project):
     agreed_on_two_branches(project)
     (file,) = (Path(os.environ["XDG_DATA_HOME"]) / "vmrag" / "trust").iterdir()
     kept = json.loads(file.read_bytes())
@@ -159,7 +159,7 @@ def test_of_several_agreements_that_an_older_program_kept_the_latest_counts(proj
     assert reins(project) == (True, "none", "", "warn")
 
 
-def test_another_repository_at_the_same_path_inherits_nothing(project, tmp_path):
+def test_different_repository_at_the_same_path_inherits_no_agreement(project, tmp_path):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     shutil.rmtree(project.top)
@@ -353,7 +353,7 @@ def test_trust_rejects_unknown_service(project):
     assert project.vmrag("trust", "--service", "mallory", "--json", code=None).error["code"] == "INVALID_PARAMETER"
 
 
-def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project, monkeypatch):
+def test_files_outside_of_the_repository_are_not_read_without_agreement(project, monkeypatch):
     monkeypatch.setattr(agreements.env, "data_home", lambda: pytest.fail("looked at home"))
     assert agreements.read_agreements(plumbing.locate_work_tree(project.top)).agreed == ()
 

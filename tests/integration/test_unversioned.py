@@ -81,7 +81,7 @@ def test_unversioned_documents_are_found_and_not_in_the_knowledge_base(tools, pr
     assert clone("chroma_find_similar_thoughts", query="swordfish", threshold=0)["similar_thoughts"] == []
 
 
-def test_every_work_tree_and_branch_has_the_same_and_git_may_be_in_the_middle_of_something(tools, project, tmp_path):
+def test_every_worktree_and_branch_shares_unversioned_documents(tools, project, tmp_path):
     think(tools, "owls sleep by day", 1)
     project.git("worktree", "add", "-q", str(tmp_path / "aside"), "-b", "aside")
     other = Tools(tmp_path / "aside")
@@ -103,7 +103,7 @@ def test_gc_leaves_no_trace_of_removed_documents(tools, project):
     assert not holding(project.shared / "local", b"swordfish")
 
 
-def test_person_reads_and_removes_it_by_the_commands_for_documents_and_gc_leaves_no_trace(project):
+def test_user_reads_and_removes_unversioned_documents_by_commands(project):
     error = ("--error-type", "E", "--error-message", "swordfish is wrong")
     result = project.vmrag("learning", "log-error", *error)
     assert result.out.splitlines()[-1] == "This stays on this machine: system.versioned is false."
@@ -229,7 +229,7 @@ def test_status_after_a_changed_setting_names_the_moving_command(tools, project)
     )
 
 
-def test_without_a_knowledge_base_nothing_is_kept_either(tmp_path, monkeypatch):
+def test_unversioned_documents_need_a_knowledge_base(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     fresh = new_project(tmp_path / "fresh")
     fresh.git("config", SETTING, "false")

@@ -463,7 +463,7 @@ def test_ranges_are_written_as_for_git(forked):
     assert forked.vmrag("verify", "--json", "--", "--all", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
 
 
-def test_without_a_knowledge_base_nothing_can_be_verified(world, tmp_path):
+def test_verify_requires_a_knowledge_base(world, tmp_path):
     world.git("clone", "-q", ".", str(tmp_path / "clone"))
     error = Project(tmp_path / "clone").vmrag("verify", "--json", code=2).error
     assert error["code"] == "NOT_INITIALIZED"

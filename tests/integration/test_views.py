@@ -208,7 +208,7 @@ def test_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revisi
     assert theirs.is_dir()
 
 
-def test_copy_of_a_view_verifies_and_another_can_be_made_of_it_in_its_place(kb, revision):
+def test_copy_of_a_view_verifies_and_can_be_copied(kb, revision):
     target = kb.copied(revision, "copy")
     assert find_index_problem(target, revision=revision) == ""
     with kb.draft(target) as changing:
@@ -277,7 +277,7 @@ def test_segments_that_no_view_counts_are_removed_wherever_the_views_lie(kb, rev
     assert find_index_problem(copied, revision=later) != ""
 
 
-def test_no_segment_is_removed_while_a_process_derives_a_view(kb, revision):
+def test_segment_is_not_removed_while_a_view_is_derived(kb, revision):
     body = shelf(kb) + "with shelf.segments.pause_collection():\n    print('making', flush=True); sys.stdin.read()"
     maker = child(body)
     assert said(maker) == "making"
@@ -289,7 +289,7 @@ def test_no_segment_is_removed_while_a_process_derives_a_view(kb, revision):
 
 
 @pytest.mark.usefixtures("apart")
-def test_of_a_damaged_segment_alone_the_documents_are_indexed_again(kb, revision):
+def test_only_documents_of_a_damaged_segment_are_indexed_again(kb, revision):
     later = kb.commit(doc("d1", "another text"), doc("new", "new"))
     kb.index(later, base=revision)
     [whole, added] = segments(kb, later)

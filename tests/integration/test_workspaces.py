@@ -156,7 +156,7 @@ def test_clean_kb_branch_follows_the_pin_and_its_old_head_survives_gc(project):
 
 
 @pytest.mark.parametrize("conflict", [False, True])
-def test_of_a_rebased_branch_nothing_is_called_left_behind(project, conflict):
+def test_rebased_branch_reports_no_documents_left_behind(project, conflict):
     if conflict:
         project.record("setup", setup="# Setup\n\nInstall the program with poetry.\n")
     project.git("switch", "-q", "-c", "topic", "first")
@@ -384,7 +384,7 @@ def test_eviction_in_one_worktree_keeps_views_of_another(project, tmp_path):
 
 
 @pytest.mark.hooks("on")
-def test_new_branch_with_the_same_pin_is_in_sync_before_any_command_and_has_its_own_documents(project):
+def test_new_branch_with_the_same_pin_is_in_sync_with_own_documents(project):
     """The checkout starts no Python for it: what its hook would note, the next command does."""
     applied = (project.own / "applied").read_bytes()
     assert project.run("switch", "-q", "-c", "twin").stderr == ""
@@ -402,7 +402,7 @@ def test_new_branch_with_the_same_pin_is_in_sync_before_any_command_and_has_its_
 
 
 @pytest.mark.hooks("on")
-def test_of_two_worktrees_on_a_branch_the_first_one_has_its_uncommitted_documents(project, tmp_path):
+def test_first_of_two_worktrees_has_the_uncommitted_documents(project, tmp_path):
     project.put("draft.md", "A draft.")
     project.git("worktree", "add", "-q", "--force", str(tmp_path / "twin"), "main")
     twin = Project(tmp_path / "twin")
@@ -531,7 +531,7 @@ def test_clone_without_the_knowledge_base_suggests_a_command(project, tmp_path):
 # -- where nothing is written ----------------------------------------------------------------------
 
 
-def test_nothing_is_written_on_a_detached_head(project):
+def test_writes_on_a_detached_head_are_rejected(project):
     project.git("switch", "-q", "--detach")
     error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x", "--json", code=3, stdin="x").error
     assert (error["code"], error["hint"]) == ("GIT_BUSY", "git switch -c NAME")
@@ -553,7 +553,7 @@ def test_while_git_holds_its_index_the_applied_knowledge_answers_and_nothing_is_
 
 
 @pytest.mark.hooks("on")
-def test_nothing_is_written_during_a_rebase_and_the_knowledge_is_read(project):
+def test_writes_during_a_rebase_are_rejected_and_reading_works(project):
     project.git("switch", "-q", "-c", "side", "first")
     project.commit("a", **{"a.py": "1"})
     project.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "feature")

@@ -53,7 +53,7 @@ def test_new_work_tree_and_its_first_query_copy_nothing(project, tmp_path):
 
 
 @pytest.mark.parametrize("where", ["inside", "moved", "/dev/shm"])
-def test_it_works_wherever_it_is(project, tmp_path, where):
+def test_worktree_works_at_any_path(project, tmp_path, where):
     folder = {"inside": project.top / ".claude/worktrees/tree", "moved": tmp_path / "tree"}.get(
         where, Path("/dev/shm") / tmp_path.parent.parent.name / tmp_path.name
     )
@@ -137,7 +137,7 @@ def test_revision_that_no_commit_pinned_is_pinned_by_the_next_work_tree(project,
     assert waits(project) == []
 
 
-def test_one_that_a_commit_pinned_is_not_when_that_was_taken_back(project, tmp_path):
+def test_reverted_pin_of_a_worktree_is_not_kept(project, tmp_path):
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     tree.record("memo", memo="A memory.")
     removed(project, tree)
@@ -215,7 +215,7 @@ def test_documents_of_a_removed_worktree_can_be_merged(project, second, committe
     assert branch not in project.git("config", "--list")
 
 
-def test_when_the_first_one_leaves_the_second_one_keeps_its_branch_until_the_pin_moves(project, second):
+def test_second_worktree_keeps_its_branch_until_the_pin_moves(project, second):
     project.put("one.md", "Of the first.")
     second.put("two.md", "Of the second.")
     branch = second.status()["kb"]["branch"]
