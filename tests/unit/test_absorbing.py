@@ -27,7 +27,7 @@ def test_empty_part_is_not_taken_in():
     assert choose_absorbed([whole(10_000), PartSize(0, 0, 50)], 5) == []
 
 
-def test_part_with_more_dead_slots_than_the_view_has_chunks_is_taken_in_even_if_nothing_is_added():
+def test_segment_with_mostly_dead_slots_is_absorbed_without_additions():
     assert choose_absorbed([PartSize(100, 100, 1_000), whole(500)], 0) == [0]
     assert choose_absorbed([PartSize(500, 500, 1_000), whole(500)], 0) == []
 

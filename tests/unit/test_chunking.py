@@ -152,7 +152,7 @@ def test_headings_above_a_place_are_those_of_its_sections(lines: list[str]) -> N
 
 
 @pytest.mark.parametrize("strategy", ["characters", "headings"])
-def test_no_chunk_has_text_of_two_pages(strategy):
+def test_chunks_do_not_cross_pages(strategy):
     pages = ["", "First page.", "", "  ", "Third. " * 30, "# Fourth\n\nLast words"]
     text = "\n\n\f".join(pages)
     result = split_text(text, Chunking(strategy, size=100, overlap=20 if strategy == "characters" else 0))

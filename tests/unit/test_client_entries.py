@@ -103,7 +103,7 @@ def test_added_entry_is_removed_to_the_last_byte(form, text):
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
-def test_without_a_receipt_nothing_but_the_entry_goes(form, text):
+def test_only_the_entry_is_removed_without_a_receipt(form, text):
     after, _ = install.with_entry(form, text, SECTION, NAME, ENTRY)
     remaining = install.without_entry(form, after, SECTION, NAME, None)
     assert install.find_entry(form, remaining, SECTION, NAME) is None

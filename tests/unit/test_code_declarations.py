@@ -215,14 +215,14 @@ def test_text_with_errors_declares_readable_symbols() -> None:
 # -- limits
 
 
-def test_no_piece_declares_more_than_two_hundred_symbols() -> None:
+def test_piece_declares_at_most_two_hundred_symbols() -> None:
     text = "class A {\n" + "f() {}\n" * 210 + "}\nclass B {\n}\n"
     first, last = cut_code(text, "javascript", len(text) - 9)
     assert Counter(piece.symbol for piece in first.declared) == {"A": 1, "A.f": MOST_DECLARED - 1}
     assert [piece.symbol for piece in last.declared] == ["B"]
 
 
-def test_of_a_text_with_very_many_symbols_the_first_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_of_very_many_symbols_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(symbols, "MOST_SYMBOLS", 500)
     pieces = cut_code("int f(int a);\n" * 1000, "c", 1500)
     assert sum(len(piece.declared) for piece in pieces) == 500

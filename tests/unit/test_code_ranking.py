@@ -88,12 +88,12 @@ def test_definition_goes_before_its_uses_and_before_all_other_collections():
     assert ranked("Mount.match", uses, defines, scores=(1000, 10))[0] == [1, 0]
 
 
-def test_of_two_definitions_the_outermost_and_the_one_of_the_same_case_go_first():
+def test_outermost_definition_of_the_same_case_ranks_first():
     assert ranked("run", piece("a.py", "", "Job.run"), piece("b.py", "", "run"))[0] == [1, 0]
     assert ranked("mount", piece("a.py", "", "X.Mount"), piece("b.py", "", "mount"))[0] == [1, 0], "case counts"
 
 
-def test_without_a_definition_the_best_keeps_its_score():
+def test_best_piece_keeps_its_score_without_a_definition():
     order, ranking = ranked("Mount", piece("a.py"), piece("b.py"), scores=(700, 600), highest=5000)
     assert (order, ranking[0]) == ([0, 1], 700)
 
@@ -230,7 +230,7 @@ def test_question_is_compared_with_names_as_if_with_each_of_them(words, symbol, 
     ],
     ids=["capitals", "parts", "joints", "names"],
 )
-def test_no_question_takes_without_end(text):
+def test_question_of_any_kind_is_ranked_quickly(text):
     begun = time.process_time()
     many = [piece(f"f{number}.py", "Type.put", *["get"] * 200, number=number) for number in range(100)]
     ranked(text, *many)
@@ -253,6 +253,6 @@ def test_scores_are_whole_and_do_not_depend_on_rows():
     assert all(isinstance(score, int) for score in one.values())
 
 
-def test_nothing_that_scores_is_left_as_it_is():
+def test_unscored_question_leaves_the_ranking_unchanged():
     assert ranked("x", piece("a.py"), scores=(-5,))[1] == {0: -5}
     assert code_ranking.rank_pieces({}, CodeQuestion("x"), {}.__getitem__, no_texts, 0) == {}

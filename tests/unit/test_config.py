@@ -53,7 +53,7 @@ def refusal(text=None, **sources) -> ConfigInvalid:
 
 
 @pytest.mark.parametrize("text", [None, "", "\n", "# nothing\n", "---\n", "{}", "index:\n", "index: {}\n", "\ufeff"])
-def test_without_a_file_or_with_an_empty_one_the_defaults_hold(text):
+def test_missing_or_empty_file_gives_the_defaults(text):
     assert load(text) == config.LoadedSettings(Config(), [])
 
 
@@ -181,7 +181,7 @@ def test_git_remote_named_by_git_config_is_not_the_setting_remote():
     assert load(overrides={"vmrag.remote": "upstream"}) == config.LoadedSettings(Config(), [])
 
 
-def test_nearly_right_name_in_git_config_gives_a_warning_and_a_foreign_one_does_not():
+def test_misspelled_name_in_git_config_warns_and_a_foreign_one_does_not():
     loaded = load(overrides={"vmrag.index.kep-mb": "3", "vmrag.install.version": "1"})
     assert loaded == config.LoadedSettings(
         Config(), ["git config vmrag.index.kep-mb is not a setting; did you mean vmrag.index.keep-mb?"]
@@ -208,7 +208,7 @@ def test_line_stays_short_however_many_settings_a_file_states():
 
 
 @pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.needs_trust])
-def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
+def test_setting_that_needs_agreement_widens_nothing_without_it(name):
     """For any file, the default or a narrower value applies."""
     key = KEYS[name]
     others = {bool: (True, False), int: (key.lowest, key.highest), str: key.choices or (_TEXTS.get(name, "other"),)}
@@ -511,7 +511,7 @@ def test_any_mixture_of_yaml_loads_or_is_refused(text):
     loads_or_refuses(text.encode())
 
 
-def test_without_the_c_parser_the_same_is_read_and_refused(monkeypatch):
+def test_python_yaml_parser_gives_equal_results(monkeypatch):
     monkeypatch.delattr(yaml, "CSafeLoader")
     assert load("index: {keep_mb: 1}\n").config.index.keep_mb == 1
     assert refusal("engine: &x doltlite\n").details["line"] == 1
@@ -611,7 +611,7 @@ def test_load_writes_no_record_of_a_refused_file_or_without_its_folder(tmp_path)
 @pytest.mark.parametrize(
     "url", ["https://api.\u043epenai.com/v1", "https://api.openai.com\u2215.example", "http://localhost\\.example"]
 )
-def test_no_address_of_a_service_looks_like_another_one(url):
+def test_service_addresses_with_lookalike_letters_are_rejected(url):
     with pytest.raises(ConfigInvalid, match=r"openai_url must be written in ASCII"):
         cloned(f"embedding.openai_url: {url}\n")
 

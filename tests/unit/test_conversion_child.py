@@ -111,7 +111,7 @@ print(json.dumps(found | {"native": native(), "network": os.readlink("/proc/self
 _UNSHARE = "import ctypes, sys; l = ctypes.CDLL(None); sys.exit(bool(l.unshare(1 << 30) and l.unshare(5 << 28)))"
 
 
-def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: Path) -> None:
+def test_child_reaches_only_its_own_folder_and_the_libraries(tmp_path: Path) -> None:
     """Code in C is kept from the network only where the kernel lets this user make a namespace."""
     outside, own_folder = tmp_path / "outside", tmp_path / "own"
     outside.mkdir()
@@ -341,7 +341,7 @@ def test_numbers_of_system_calls_are_those_of_the_kernels_own_headers(column: in
 
 
 @LINUX
-def test_it_inherits_no_secret_and_no_open_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_child_inherits_no_secret_and_no_open_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with (tmp_path / "opened").open("w") as opened, Converter() as converter:
         os.set_inheritable(opened.fileno(), True)
@@ -355,7 +355,7 @@ def test_it_inherits_no_secret_and_no_open_file(monkeypatch: pytest.MonkeyPatch,
 # -- what becomes of it
 
 
-def test_one_process_serves_many_files_and_plain_text_needs_none(temporary: Path) -> None:
+def test_single_process_serves_many_files_and_plain_text_needs_none(temporary: Path) -> None:
     with Converter() as converter:
         for name in ("x.md", "x.txt", "x.rst", "x.adoc", "x.mdx"):
             converter.convert(b"text", name=name)
@@ -371,7 +371,7 @@ def test_one_process_serves_many_files_and_plain_text_needs_none(temporary: Path
     assert not is_alive(first)
 
 
-def test_one_that_is_killed_is_replaced_for_the_next_file(temporary: Path) -> None:
+def test_killed_child_is_replaced_for_the_next_file(temporary: Path) -> None:
     with Converter() as converter:
         converter.convert(b"[1]", name="x.json")
         os.kill(child(converter), signal.SIGKILL)
@@ -429,7 +429,7 @@ def test_memory_is_limited() -> None:
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_it_does_not_outlive_a_parent_that_is_killed(temporary: Path, busy: bool) -> None:
+def test_child_does_not_outlive_a_killed_parent(temporary: Path, busy: bool) -> None:
     program = (
         "import sys, time; from vmrag_link.conversion.converter import Converter\n"
         f"import tempfile; tempfile.tempdir = {str(temporary)!r}\n"

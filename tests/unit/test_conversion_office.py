@@ -182,7 +182,7 @@ def test_linked_resources_of_a_document_are_not_fetched(converter: Converter) ->
             listener.accept()
 
 
-def test_without_the_extra_a_document_is_unsupported_and_the_hint_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_makes_a_document_unsupported_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats.importlib.util, "find_spec", lambda _: None)
     formats.find_missing_extra.cache_clear()
     try:

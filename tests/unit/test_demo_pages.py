@@ -69,7 +69,7 @@ def documented(source: str, name: str = "boxes") -> pages.Documentation:
     return pages.read_documentation(library.Module(name, source))
 
 
-def test_module_is_its_docstring_and_its_public_documented_definitions_in_the_order_of_the_source():
+def test_module_page_has_its_docstring_and_public_definitions_in_order():
     page = documented(SOURCE)
     assert page.doc == "Says what\nthe module is for."
     assert [entry.name for entry in page.entries] == [

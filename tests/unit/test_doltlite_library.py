@@ -90,7 +90,7 @@ def test_unloadable_library_raises_engine_failed(tmp_path: Path) -> None:
         Library(broken)
 
 
-def test_another_version_is_refused_by_name() -> None:
+def test_different_version_is_rejected_by_name() -> None:
     mine = Library(locate_library())
     with pytest.raises(EngineFailed, match=r"v0\.52\.0.*0\.51\.3"):
         mine.require_version("v0.52.0")

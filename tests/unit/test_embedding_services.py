@@ -167,7 +167,7 @@ def test_dimensions_of_a_new_model_are_requested_once(services):
     assert len(services.requests) == 1
 
 
-def test_no_text_is_sent_twice_to_a_service(services, tmp_path):
+def test_text_is_never_sent_twice_to_a_service(services, tmp_path):
     cache, texts = EmbeddingCache(tmp_path / "vectors.sqlite"), {"a" * 64: "one", "b" * 64: "two"}
     first, _ = embed_texts(cache, load(services, "ollama"), texts)
     model = registry.choose_stored_model(made(services, "ollama"), settings(services, "ollama"), ALLOWED).load()
@@ -231,7 +231,7 @@ def test_collection_with_other_dimensions_than_its_model_is_a_mismatch(services)
         registry.choose_stored_model(made(services, "openai", embedding_dimensions=7), EmbeddingSettings())
 
 
-def test_another_model_with_the_same_name_is_a_mismatch(services):
+def test_different_model_of_the_same_name_is_a_mismatch(services):
     model = registry.choose_stored_model(made(services, "openai"), settings(services, "openai"), ALLOWED).load()
     services.dimensions = 128
     error = failure(model, EmbeddingMismatch)

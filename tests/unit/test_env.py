@@ -32,7 +32,7 @@ def test_every_variable_that_the_sources_name_is_declared():
     assert sorted((variable, path) for variable, path in named if variable not in OWN | SETTINGS) == []
 
 
-def test_no_setting_shares_its_variable_with_another_or_with_one_of_the_others():
+def test_settings_have_unique_variables():
     assert len(SETTINGS) == len(KEYS)
     assert not SETTINGS & (OWN | {env.SWITCH})
 

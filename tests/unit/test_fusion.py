@@ -143,7 +143,7 @@ def test_order_of_a_collection_never_depends_on_the_others(given_collections, we
 
 
 @given(collections(), st.integers(0, FULL_WEIGHT), st.randoms(use_true_random=False))
-def test_it_does_not_matter_which_collection_comes_first(given_collections, weight, dice):
+def test_fusion_does_not_depend_on_the_order_of_collections(given_collections, weight, dice):
     mixed = dice.sample(given_collections, len(given_collections))
     assert fuse_scores(mixed, weight / FULL_WEIGHT) == fuse_scores(given_collections, weight / FULL_WEIGHT)
 

@@ -192,7 +192,7 @@ def test_order_holds_within_a_number_of_ranks(within, answers, message):
     assert all(query.wanted and query.got for query in missed)
 
 
-def test_document_that_rises_by_more_places_is_out_of_order_as_one_that_falls_is():
+def test_rising_document_is_out_of_order_like_a_falling_one():
     query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md", "handbook/c.md"), within=1)
     answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate("cab")]
     [missed] = find_misses(query, answer, 9, comparable=True)

@@ -69,7 +69,7 @@ def test_file_stays_the_same_document_under_another_base(before: str, after: str
     assert then.map_ids_by_source(then.list_sources(stored)) == {source: doc_id for doc_id, source in stored}
 
 
-def test_of_several_ids_of_a_file_the_one_that_it_would_get_now_counts() -> None:
+def test_current_id_of_a_file_precedes_its_other_ids() -> None:
     stored = [("a.md", "docs/guide/a.md"), ("guide/a.md", "docs/guide/a.md"), ("docs/guide/a.md", "docs/guide/a.md")]
     for base, expected in (
         ("docs", "guide/a.md"),

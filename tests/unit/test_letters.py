@@ -97,7 +97,7 @@ def test_every_part_of_a_run_is_found(text, data):
     assert find(index("owl", f"Vue {text}, x"), part) == [{1}] * len(query)
 
 
-def test_one_sentence_is_found_among_forty_chapters():
+def test_sentence_is_found_among_forty_chapters():
     chapter = "この章では基本的な使い方と設定の手順を順番に説明します。データベースの接続も確認します。"
     chapters = [f"第{number}章。{chapter}" for number in range(40)]
     chapters[27] += "停電の後は蓄電池の残量を必ず点検してください。"

@@ -106,7 +106,7 @@ def test_alias_counts_unless_the_name_itself_is_given():
     assert refuse(strategy="both").details["parameter"] == "way"
 
 
-def test_name_that_python_has_another_use_for_is_taken_under_it_and_not_under_the_keyword():
+def test_parameter_named_like_a_keyword_is_accepted_by_that_name():
     assert take(**{"from": "topic"}) == {"text": "x", "from_": "topic"}
     assert refuse(from_="topic").details["unknown"] == ["from_"]
 
