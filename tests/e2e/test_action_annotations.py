@@ -21,7 +21,7 @@ def errors(run: Finished) -> list[tuple[str, str]]:
     return [(annotation.title, annotation.file) for annotation in run.annotations if annotation.level == "error"]
 
 
-def test_of_more_findings_than_the_runner_shows_the_worst_come_first_and_the_tenth_names_the_rest(ci):
+def test_findings_above_the_limit_show_the_worst_and_count_the_rest(ci):
     before = ci.tip
     missing = (ci.ada.top / ".dolt-version").read_text().replace(ci.ada.pinned, "f" * 40)
     ci.ada.commit("not pushed", pin=missing)

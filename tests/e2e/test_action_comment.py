@@ -180,7 +180,7 @@ def test_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, ba
     assert "it is not verified" in body
 
 
-def test_no_child_of_the_report_has_the_token_but_as_git_needs_it(ci, api, base, tmp_path, monkeypatch):
+def test_children_of_the_report_get_the_token_only_as_git_needs_it(ci, api, base, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     git, log = tmp_path / "bin" / "git", tmp_path / "environments"
     git.write_text(f'#!/bin/sh\n{{ env; echo "--- $1"; }} >>{log}\nexec {shutil.which("git")} "$@"\n')

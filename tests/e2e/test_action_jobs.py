@@ -351,7 +351,7 @@ JOBS = {
         passes=True,
         outputs={"updated": "1"},
         moves=(TOPIC, DATA),
-        proven="test_action_update.py::test_after_the_first_has_landed_the_second_one_can_be_merged",
+        proven="test_action_update.py::test_second_request_can_be_merged_after_the_first",
     ),
     "after a merge, by hand": CiJob(
         recipe=AFTER,

@@ -62,7 +62,9 @@ def run(
 
 
 @pytest.mark.parametrize("persist", [True, False])
-def test_it_gets_in_with_one_header(persist: bool, world: World, host: GitServer, tmp_path: Path) -> None:
+def test_private_repository_is_read_with_one_header(
+    persist: bool, world: World, host: GitServer, tmp_path: Path
+) -> None:
     finished = run(world, host, tmp_path / "machine", token=TOKEN, persist=persist)
     assert finished.passed
     assert (finished.outputs["in-sync"], finished.outputs["revision"]) == ("true", world.ada.pinned)

@@ -148,7 +148,7 @@ def test_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided(
 # -- a branch that refuses
 
 
-def test_protected_branch_leaves_the_repair_on_a_branch_with_the_command_for_a_pull_request(ci):
+def test_protected_branch_gets_the_repair_on_another_branch(ci):
     landed = dropping.squash(ci.ada)
     dropping.protect(ci.world.hub)
     branch = f"vmrag/repair-{landed.after[:8]}"
@@ -186,7 +186,7 @@ def test_repair_opens_pull_request_if_input_and_repository_allow(ci):
 # -- several at once, and a kill
 
 
-def test_of_two_runs_at_once_one_repairs_and_the_other_sees_it_done(ci, tmp_path):
+def test_concurrent_repairs_repair_once(ci, tmp_path):
     landed = dropping.squash(ci.ada)
     jobs = [Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in ("one", "two")]
     with ThreadPoolExecutor(2) as pool:
@@ -259,7 +259,7 @@ def test_repair_does_nothing_and_explains_on_other_events(ci, event, ref, given,
     assert ci.tip == landed.after
 
 
-def test_another_branch_is_repaired_if_the_workflow_names_it(ci):
+def test_named_branch_is_repaired(ci):
     landed = dropping.squash(ci.ada)
     ci.world.hub.git("update-ref", "refs/heads/-release;`id`", landed.after)
     ci.world.hub.git("update-ref", "refs/heads/main", landed.before)

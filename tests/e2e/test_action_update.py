@@ -72,7 +72,7 @@ def landed(hub: Repo, branch: str) -> str:
     return commit
 
 
-def test_after_the_first_has_landed_the_second_one_can_be_merged(ci, api):
+def test_second_request_can_be_merged_after_the_first(ci, api):
     hub = ci.world.hub
     before, tip = hub.git("rev-parse", "topic"), ci.tip
     assert merged_by_the_host(hub, "topic").startswith(".dolt-version")
@@ -225,7 +225,7 @@ def test_other_events_have_nothing_to_update(event, ci, api):
     assert api.methods == []
 
 
-def test_of_two_runs_at_once_one_updates_and_the_other_sees_it_done(ci, api, tmp_path):
+def test_concurrent_updates_update_once(ci, api, tmp_path):
     api.listed = [request(ci, 7, "topic")]
     before = ci.world.hub.git("rev-parse", "topic")
     jobs = [Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in ("one", "two")]
@@ -325,7 +325,7 @@ def plant(marker: Path) -> Callable[[Repo], None]:
     return do
 
 
-def test_nothing_of_a_branch_runs(ci, api, tmp_path):
+def test_update_runs_nothing_of_a_branch(ci, api, tmp_path):
     """Its attributes name drivers and filters, it brings a submodule and hooks."""
     ada, hub, marker = ci.ada, ci.world.hub, tmp_path / "ran"
     ada.git("switch", "-q", "topic")

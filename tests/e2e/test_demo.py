@@ -132,7 +132,7 @@ def test_kept_repository_still_works(kept, newcomer, tmp_path):
     assert status.stdout == ""
 
 
-def test_nothing_is_left_in_home_or_among_temporary_files(newcomer):
+def test_demo_leaves_no_files_in_home_or_temporary_folder(newcomer):
     assert list((newcomer / "home").iterdir()) == []
     assert list((newcomer / "tmp").iterdir()) == []
 

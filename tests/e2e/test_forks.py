@@ -273,7 +273,7 @@ def test_adopt_makes_proposed_revision_reachable_upstream_and_locally(proposed):
     "how", [["merge", "-q", "--squash"], ["merge", "-q", "--no-ff", "-m", "merge"], ["rebase", "-q"]]
 )
 @pytest.mark.sample(1)
-def test_after_a_merge_without_the_driver_all_of_upstream_can_query(proposed, how):
+def test_upstream_can_query_after_a_merge_without_the_driver(proposed, how):
     """Merge as a host's merge button does: in a repository without vmrag."""
     proposed.ada.git("fetch", "-q", "origin", f"{PULL_REQUEST}:pr-12")
     proposed.ada.vmrag("adopt", str(proposed.fork.top), "pr-12")

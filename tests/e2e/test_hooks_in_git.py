@@ -203,7 +203,7 @@ def test_uninstall_restores_the_previous_hook(project, monkeypatch):
     assert project.run("switch", "-q", "feature").stderr.splitlines() == ["mine"]
 
 
-def test_git_run_from_a_hook_or_a_script_with_its_own_environment_moves_the_right_repository(project, tmp_path):
+def test_git_run_from_a_hook_moves_the_right_repository(project, tmp_path):
     """git gives its hooks GIT_DIR and GIT_INDEX_FILE; `git -C` from elsewhere gives neither."""
     result = subprocess.run(
         ["git", "--git-dir", project.top / ".git", "--work-tree", project.top, "switch", "feature"],

@@ -49,7 +49,7 @@ def moved(_moved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worl
     return people.arrive(_moved, tmp_path / "world")
 
 
-def test_it_travels_as_at_its_usual_place(moved: World) -> None:
+def test_knowledge_travels_as_on_its_default_ref(moved: World) -> None:
     ada, bob = moved.ada, moved.join("bob")
     assert moved.hub.git("for-each-ref", "--format=%(refname)").splitlines() == ["refs/heads/main", BRANCH]
     bob.vmrag("clone")  # no agreement is necessary: it is the remote of the code

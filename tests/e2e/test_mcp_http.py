@@ -454,7 +454,7 @@ def test_port_in_use_ends_the_start_with_a_hint(project):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_does_not_end_with_its_input_and_signals_stop_it_although_a_client_listens(project, number, code):
+def test_server_ignores_end_of_input_and_stops_on_signals(project, number, code):
     with reached(project) as server, socket.create_connection((server.host, server.port)) as idle:
         server.process.popen.stdin.close()
         time.sleep(0.3)
@@ -469,7 +469,7 @@ def test_it_does_not_end_with_its_input_and_signals_stop_it_although_a_client_li
         assert server.process.gone(within=3) == code
 
 
-def test_it_stops_although_a_call_runs(project):
+def test_server_stops_during_a_call(project):
     """Clone a repository whose knowledge is on a server that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         project.git("remote", "add", "origin", f"http://127.0.0.1:{silent.getsockname()[1]}/kb.git")

@@ -223,7 +223,7 @@ def test_output_of_children_does_not_reach_standard_output(project, tmp_path):
 # -- leaving
 
 
-def test_at_the_end_of_input_it_is_gone_within_a_second_although_a_call_runs(waiting, silent):
+def test_server_exits_within_a_second_of_end_of_input(waiting, silent):
     with served(waiting.top) as server:
         server.start(LIST)
         with fetching(silent):
@@ -290,7 +290,7 @@ def test_when_its_parent_dies_and_others_hold_the_pipe_it_leaves(project):
 # -- many calls
 
 
-def test_sixteen_calls_in_flight_are_all_answered_and_at_the_end_of_input_the_idle_server_is_gone_at_once(project):
+def test_concurrent_calls_are_answered_and_the_idle_server_exits_at_once(project):
     with served(project.top) as server:
         numbers = [server.start(LIST) for _ in range(16)]
         for number in reversed(numbers):
@@ -386,7 +386,7 @@ def test_roots_of_the_client_select_repository_and_its_tools(project, tmp_path):
 # -- settings
 
 
-def test_with_settings_that_cannot_be_read_it_starts_and_every_call_names_the_line(project):
+def test_server_with_unreadable_settings_starts_and_calls_name_the_line(project):
     project.write(".vmrag.yaml", "embedding.model: hash\nmcp:\n  read_onyl: true\n")
     with served(project.top) as server:
         assert LIST in server.tools()

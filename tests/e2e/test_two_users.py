@@ -75,7 +75,7 @@ def test_vmrag_clone_after_git_clone_fetches_and_prints_the_next_step(world):
     assert_alike(world.ada, bob)
 
 
-def test_after_git_clone_init_fetches_in_place_of_starting_another_one(world):
+def test_init_after_git_clone_fetches_the_existing_knowledge_base(world):
     bob = world.join("bob")
     result = bob.start("init", "--knowledge-base", "--no-sources")
     assert (result.code, result.err) == (0, COMING)
