@@ -49,7 +49,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "bin/python")
 
 
-def test_it_brings_a_command_and_a_kind_of_document(project: Project, python: str) -> None:
+def test_example_adds_a_command_and_a_kind_of_document(project: Project, python: str) -> None:
     def vmrag(*arguments: str) -> str:
         argv = [python, "-m", "vmrag_link.cli.main", *arguments]
         result = subprocess.run(argv, cwd=project.top, capture_output=True, text=True, check=False)

@@ -28,7 +28,7 @@ def cloned(text: str) -> config.LoadedSettings[Any]:
     return config.resolve_settings(text.encode(), path_label=".vmrag.yaml", overrides={}, environ={}, schema=ALL)
 
 
-def test_no_toolset_takes_a_name_of_the_core():
+def test_toolset_names_differ_from_those_of_the_core():
     assert ALL.keys
     assert not ALL.keys.keys() & KEYS.keys()
 
@@ -49,7 +49,7 @@ def test_narrower_toolset_setting_applies_without_agreement():
     assert (loaded.config.learning.store_raw, loaded.warnings) == (False, [])
 
 
-def test_slip_in_a_section_is_refused_with_the_nearest_and_the_cores_are_not_its_business():
+def test_misspelled_key_in_a_section_is_rejected_with_the_nearest():
     with pytest.raises(ConfigInvalid, match=r"line 2: there is no setting 'llm\.modell'; the nearest is llm\.model"):
         cloned("index.keep_mb: nonsense\nllm.modell: x\n")
 

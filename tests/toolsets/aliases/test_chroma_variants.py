@@ -60,7 +60,7 @@ def test_renamed_collection_keeps_its_documents_and_answers(tools):
         ("chroma_add_document_with_id_and_metadata", {"id": "fresh", "metadata": {"n": 9}}),
     ],
 )
-def test_one_document_is_added(tools, tool, given):
+def test_single_document_is_added(tools, tool, given):
     added = tools(tool, **NOTES, document="owls hunt at night", **given)
     doc_id = added["added_id"]
     assert plain(added) == {"status": "success", "documents_added": 1, "ids": [doc_id], "added_id": doc_id}
@@ -168,7 +168,7 @@ def test_all_documents_are_returned_up_to_the_limit(tools, monkeypatch):
     assert len(tools("chroma_get_all_documents", **NOTES, limit=3)["ids"]) == 3
 
 
-def test_one_document_is_changed(tools):
+def test_single_document_is_changed(tools):
     result = tools("chroma_update_document_content", **NOTES, id="a", document="owls")
     assert plain(result) == {"status": "success", "documents_updated_request": 1, "updated_id": "a"}
     result = tools("chroma_update_document_metadata", **NOTES, id="b_chunk_0", metadata={"m": 1})

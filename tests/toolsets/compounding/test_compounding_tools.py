@@ -240,7 +240,7 @@ def test_search_uses_existing_rows_if_rows_cannot_be_written(tools, project):
     assert "problems/ice.md" in paths(tools("semantic_search", query="ice", min_relevance_score=0))
 
 
-def test_other_documentation_is_indexed_and_never_stored(tools, project):
+def test_external_documentation_is_indexed_and_never_stored(tools, project):
     result = tools("search_external_docs", query="switch on the pump", min_relevance_score=0)
     assert [result["path"] for result in result["results"]] == ["./manual/setup.md"], "drafts are left out"
     assert result["external_docs_path"] == "./manual"
@@ -408,7 +408,7 @@ def test_ignored_files_are_not_documents_of_a_project(tools, project):
     assert answer == ["problems/key.md"], "what git tracks is taken, whatever is ignored beside it"
 
 
-def test_collection_of_that_name_is_not_taken_over_and_the_mirror_takes_no_other_documents(tools, project):
+def test_existing_collection_of_that_name_is_not_reused(tools, project):
     tools.error("INVALID_PARAMETER", "chroma_add_documents", collection_name="compounding_rivers", documents=["x"])
     tools("chroma_create_collection", collection_name="compounding_lakes")
     assert hostile(project, project_name="lakes")["error"] == "COLLECTION_EXISTS"

@@ -620,7 +620,7 @@ def test_read_only_server_has_and_mentions_only_reading_tools():
     assert "remember" not in server.write_instructions()
 
 
-def test_without_a_knowledge_base_the_files_answer(tmp_path, monkeypatch):
+def test_files_answer_without_a_knowledge_base(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "bare", settings=SETTINGS)
     project.write("docs/timeouts.md", PAGE)

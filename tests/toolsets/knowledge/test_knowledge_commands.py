@@ -82,7 +82,7 @@ def test_document_about_a_tool_is_named_by_how_its_id_begins(project, tmp_path: 
     project.vmrag("doc", "show", "ffffffff-0000", code=3)
 
 
-def test_one_name_of_two_logs_after_a_merge_is_refused_and_both_are_listed(project: Project, tools: Tools):
+def test_duplicate_log_name_after_a_merge_is_rejected_with_both(project: Project, tools: Tools):
     """A type that is changed on one branch, and added on the other."""
     first = project.ask("issue", "add", "birds#7", "-m", "Owls.")["log_id"]
     project.vmrag("commit", "-m", "one")

@@ -19,7 +19,7 @@ async def found(call: Call, query: str) -> list[str]:
     return [result["log_id"] for result in (await call("search_issues", query=query))["results"]]
 
 
-def test_logs_belong_to_their_branch_and_the_same_one_of_two_is_merged_by_line(project: Project):
+def test_logs_belong_to_their_branch_and_merge_by_line(project: Project):
     project.git("branch", "side")
 
     async def keep(call: Call, message: str) -> None:

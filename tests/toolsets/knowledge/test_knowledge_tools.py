@@ -155,7 +155,7 @@ def test_both_tables_are_searched_together_and_chunks_name_theirs(tools):
     assert page["documents"] == []
 
 
-def test_nothing_but_their_own_tools_and_commands_writes_into_their_collections(tools, project):
+def test_collections_are_written_only_by_their_own_tools(tools, project):
     log_id = logged(tools)["log_id"]
     written(tools)
     project.write("docs/a.md", "words")

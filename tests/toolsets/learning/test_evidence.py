@@ -51,7 +51,7 @@ def test_real_run_of_pytest_is_read_and_compared_with_the_one_before():
         ("<testsuite>" + "<x>" * 100_000 + "</x>" * 100_000 + "</testsuite>", {}),
     ],
 )
-def test_other_runners_write_other_files(xml, outcomes):
+def test_further_runners_write_other_files(xml, outcomes):
     assert runs.parse_report(xml.encode()) == outcomes
 
 

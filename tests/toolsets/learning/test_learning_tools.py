@@ -146,7 +146,7 @@ def test_raw_texts_are_stored_and_in_no_index_or_dropped(tools, project):
     assert stored(project, "chat_history_v1")[chat["chat_id"]].source_key == ""
 
 
-def test_chats_and_code_name_each_other_and_two_branches_that_add_a_chat_keep_both(tools, project):
+def test_chats_and_code_link_each_other_and_branches_keep_both_chats(tools, project):
     code(tools, "one", "two")
     tools("chroma_add_documents", collection_name="codebase_v1", ids=["else"], documents=["x"])
     first = log_chat(tools, file_changes=[CHANGE, {"file_path": "gone.py"}], related_code_chunks=["mine", "one"])
@@ -179,7 +179,7 @@ def test_chats_and_code_name_each_other_and_two_branches_that_add_a_chat_keep_bo
 # -- the command line
 
 
-def test_code_is_indexed_by_its_files_and_a_chat_is_linked_with_those_that_it_changed(project):
+def test_code_is_indexed_by_file_and_linked_with_changing_chats(project):
     """`vmrag learning index` and `log-chat`."""
     code = {"src/parser.py": "def parse():\n    pass\n", "src/old.py": "old = 1\n", "src/ä b.py": "x = 1\n"}
     for name, text in code.items():

@@ -199,7 +199,7 @@ def test_longest_url_is_shown_whole_and_a_longer_one_is_refused(project, interne
     assert (refused["code"], questions, asked(internet)) == ("INVALID_PARAMETER", [], [])
 
 
-def test_no_cloned_file_agrees_to_a_host(project, internet):
+def test_cloned_files_do_not_agree_to_a_host(project, internet):
     project.write(".vmrag.yaml", "embedding.model: hash\ningest.allow_private_urls: [collector.example]\n")
     tools = Tools(project.top)
     tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)

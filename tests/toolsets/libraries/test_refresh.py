@@ -168,7 +168,7 @@ def test_refresh_keeps_document_of_a_failed_page_and_exits_with_1(project, site)
     assert project.ask("list", "--collection", "web") == before
 
 
-def test_one_page_that_cannot_be_stored_holds_up_no_other(project, site, monkeypatch):
+def test_unstorable_page_does_not_stop_the_others(project, site, monkeypatch):
     monkeypatch.setattr(take_pages, "BATCH_PAGES", 2)
     site.pages["/bats"] = (200, {"Content-Type": "text/markdown"}, b"---\norigin: elsewhere\n---\n# Bats\n")
     report = took(project, site)

@@ -303,7 +303,7 @@ def test_credentials_go_to_their_own_host_only_and_are_never_shown(site):
         "http://me:s3cret@host\\x/",
     ],
 )
-def test_no_message_shows_credentials(url):
+def test_messages_show_no_credentials(url):
     with pytest.raises(VmragError) as caught:
         fetch_page(url, limits=limits())
     assert "s3cret" not in str(caught.value.to_dict())

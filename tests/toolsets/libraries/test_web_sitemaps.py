@@ -33,7 +33,7 @@ def found(site, path="/sitemap.xml", **more) -> Sitemap:
     return sitemap.urls(site.url(path), limits=limits(), **more)
 
 
-def test_pages_of_a_sitemap_come_in_its_order_once_each_and_of_its_own_host(site):
+def test_sitemap_pages_are_imported_once_in_order_from_its_host(site):
     site.pages["/sitemap.xml"] = urlset(
         site.url("/b"),
         site.url("/a?x=1&amp;y=2"),
