@@ -234,7 +234,7 @@ def test_comment_is_written_from_data_of_a_fork_run(api, other):
 
 
 @pytest.fixture
-def told(api: CommentsApi, other: Any) -> tuple[CommentsApi, Any]:
+def api_and_job(api: CommentsApi, other: Any) -> tuple[CommentsApi, Any]:
     return api, other
 
 
@@ -257,8 +257,8 @@ def told(api: CommentsApi, other: Any) -> tuple[CommentsApi, Any]:
         "closed", "moved on", "of another pull request", "another base",
     ],
 )  # fmt: skip
-def test_data_of_another_run_are_ignored(fields, handed, run, pull, said):
-    api, other = fields
+def test_data_of_another_run_are_ignored(api_and_job, handed, run, pull, said):
+    api, other = api_and_job
     api.keep(RUN, {step.FILE: msgspec.json.encode(data(**handed))})
     request = api.requests[7]
     request["state"] = pull.get("state", "open")

@@ -137,7 +137,7 @@ def test_revision_that_no_commit_pinned_is_pinned_by_the_next_work_tree(project,
     assert waits(project) == []
 
 
-def test_reverted_pin_of_a_worktree_is_not_kept(project, tmp_path):
+def test_reset_branch_of_a_removed_worktree_has_no_waiting_documents(project, tmp_path):
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     tree.record("memo", memo="A memory.")
     removed(project, tree)

@@ -87,7 +87,7 @@ def test_report_is_an_answer_with_lists_and_the_message_after_its_fields():
     assert [result_key.path for result_key in result_keys(kind)][:2] == ["rows", "rows[].n"]
 
 
-def test_part_of_an_answer_takes_attributes_of_a_report_and_has_the_keys_that_clients_know():
+def test_part_of_an_answer_has_the_keys_that_clients_know():
     made = Summary.from_report(Counted((Row(1), Row(2)), ()))
     assert msgspec.to_builtins(made) == {"entries": [{"number": 1}, {"number": 2}], "count": 2}
 

@@ -44,7 +44,7 @@ def texts(server: ToolSelection) -> list[str]:
 @pytest.mark.parametrize(
     "chosen", SERVERS, ids=lambda chosen: f"{chosen.toolsets}-{chosen.exclude_tools}-{chosen.read_only}"
 )
-def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
+def test_server_texts_name_only_its_own_tools(chosen):
     server = select_tools(chosen)
     result = texts(server)
     assert {name for text in result for name in find_mentioned(text)} <= server.tools.keys()
@@ -112,7 +112,7 @@ def test_text_names_tools_as_the_clients_of_the_server_call_them():
     ]
 
 
-def test_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_that_are_parameters_stay():
+def test_sentences_about_missing_tools_are_left_out_and_parameters_stay():
     text = "It is stored; dolt_commit keeps it. create_branch=true makes one. Search first."
     assert adapt_text(text, ["dolt_commit"], "") == text
     assert adapt_text(text, [], "") == "It is stored. create_branch=true makes one. Search first."

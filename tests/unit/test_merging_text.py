@@ -95,7 +95,7 @@ def test_swapped_sides_give_the_same_text_and_the_same_hunks(base, ours, theirs)
 
 @settings(max_examples=examples(600), deadline=None)
 @given(ANY, ANY, ANY)
-def test_nothing_gets_into_a_text_that_no_side_has(base, ours, theirs):
+def test_merged_text_contains_only_lines_of_its_sides(base, ours, theirs):
     """In particular no marker, whatever ends a line elsewhere."""
     texts = merge_texts(base, ours, theirs)
     lines = set(split_lines(ours)) | set(split_lines(theirs))

@@ -38,7 +38,7 @@ def test_names_apply_to_the_engine_of_the_knowledge_base(kb: Path) -> None:
     assert [migrated.translate_revision(kb, revision) for revision in (OLD, NEW)] == [OLD, OLD]
 
 
-def test_without_a_migration_every_name_is_itself(tmp_path: Path) -> None:
+def test_names_are_unchanged_without_a_migration(tmp_path: Path) -> None:
     assert migrated.translate_revision(tmp_path, OLD) == OLD
     assert migrated.read_map_head(tmp_path, "dolt") == ""
 

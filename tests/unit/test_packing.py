@@ -67,7 +67,7 @@ def test_overlapping_pieces_are_one_passage():
     assert places(pack_hits(hits, {"a": document(LINES)}, 1000)) == [("src/a.py", (1, 10)), ("src/a.py", (26, 30))]
 
 
-def test_documents_come_in_the_order_of_their_best_pieces_and_passages_in_that_of_the_text():
+def test_documents_are_ordered_by_best_piece_and_passages_by_text():
     both = {"a": document(LINES), "b": document(LINES, "src/b.py")}
     packed = pack_hits(ranked(("b", FIVES[4]), ("a", FIVES[0]), ("b", FIVES[1])), both, 1000)
     assert places(packed) == [("src/b.py", (6, 10)), ("src/b.py", (21, 25)), ("src/a.py", (1, 5))]
@@ -207,7 +207,7 @@ def test_head_names_the_document_if_no_file_has_these_lines():
     )
 
 
-def test_nothing_is_packed_of_nothing():
+def test_empty_input_packs_nothing():
     assert pack_hits([], {}, 100) == Packed((), 0, 0)
 
 
@@ -217,7 +217,7 @@ TEXTS = st.lists(st.sampled_from(["", "    ", "  x = 1", "y" * 90, "größe", "d
 
 
 @given(st.data(), st.integers(100, 2000))
-def test_no_budget_is_exceeded_and_every_passage_is_lines_of_its_text(data, budget):
+def test_budget_is_not_exceeded_and_passages_are_lines_of_their_text(data, budget):
     texts = data.draw(st.lists(TEXTS, min_size=1, max_size=3))
     documents = {number: document(text, f"{number}.py") for number, text in enumerate(texts)}
     hits = []

@@ -101,7 +101,7 @@ def many(number: int, length: int) -> KnowledgeReport:
 @pytest.mark.parametrize(
     ("number", "length", "limit"), [(1, 8000, 100_000), (60, 300, 100_000), (2000, 40, MAX_BYTES), (500, 8, 100_000)]
 )
-def test_it_stays_below_the_limit_and_each_document_has_its_share(number: int, length: int, limit: int) -> None:
+def test_summary_stays_below_the_limit_with_a_share_for_each_document(number: int, length: int, limit: int) -> None:
     shown = shown_of(many(number, length), limit)
     assert len(shown.encode()) <= limit
     page = rendered(shown)

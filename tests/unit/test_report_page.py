@@ -261,7 +261,7 @@ def test_right_to_left_name_is_isolated() -> None:
 # -- what a browser may do
 
 
-def test_nothing_of_the_page_comes_from_elsewhere_and_only_its_own_script_and_style_run() -> None:
+def test_page_loads_nothing_and_runs_only_its_own_script_and_style() -> None:
     page = written(pages(tame))
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=|\son\w+=|\sstyle=", page)
     tags = {tag: re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL) for tag in ("style", "script")}
@@ -276,7 +276,7 @@ def test_nothing_of_the_page_comes_from_elsewhere_and_only_its_own_script_and_st
     assert page.index("Content-Security-Policy") < page.index("<style>")
 
 
-def test_without_a_script_nothing_is_offered_that_needs_one() -> None:
+def test_page_without_a_script_offers_nothing_that_needs_one() -> None:
     page = tree(written(pages(tame)))
     [tools] = page.css(".tools")
     assert "hidden" in tools.attributes
@@ -363,7 +363,7 @@ def test_two_thousand_documents_are_written_while_they_are_read() -> None:
     assert max(peak, most_at_once) < length / 8, (peak, most_at_once)
 
 
-def test_with_many_documents_all_are_closed_and_listed_by_collection() -> None:
+def test_many_documents_are_closed_and_listed_by_collection() -> None:
     page = tree(written(report(many(200))))
     assert len(page.css("details.document")) == 200
     assert not page.css("details[open]")
@@ -428,7 +428,7 @@ def test_page_shows_both_rankings_with_each_move() -> None:
     assert "feature: c/d is not among the first 5." in page.css_first(".misses").text()
 
 
-def test_chunk_with_another_number_is_compared_with_the_next_one_of_its_document_also_of_a_moved_one() -> None:
+def test_renumbered_chunk_is_compared_with_the_next_of_its_document() -> None:
     before = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 4), ("b", 0), ("a", 5), ("d", 1)))
     after = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 5), ("new", 2), ("a", 7), ("a", 9)))
     query = QueryChange("q", 1, "ranking", before, after, "", "", (), ())
@@ -445,7 +445,7 @@ def test_chunk_with_another_number_is_compared_with_the_next_one_of_its_document
     ]
 
 
-def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worst_of_many_queries_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "MAX_SHOWN", 2)
     monkeypatch.setattr(rankings, "PLACES", 3)
     long = tuple(RankedChunk("c/d", chunk, 1.0) for chunk in range(8))
@@ -565,7 +565,7 @@ def test_equal_reports_give_equal_pages() -> None:
     assert written(pages(tame)) == written(pages(tame))
 
 
-def test_without_jinja2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jinja2_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     html._create_environment.cache_clear()
     with pytest.raises(IndexExtraMissing) as caught:

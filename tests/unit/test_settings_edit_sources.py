@@ -45,7 +45,7 @@ def test_file_that_cannot_take_them_is_refused(before):
         settings_docs.add_sources(before, SOURCES)
 
 
-def test_without_sources_nothing_is_written():
+def test_settings_are_not_written_without_sources():
     assert settings_docs.add_sources(b"k", ()) == b"k"
     assert settings_docs.format_sources(()) == ""
 

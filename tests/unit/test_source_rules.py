@@ -54,7 +54,7 @@ def test_plain_pathspecs_are_fine(pathspec):
         "**/a/**/b/**/c/**",
     ],
 )
-def test_other_pathspecs_are_refused_with_a_reason(pathspec):
+def test_unsupported_pathspecs_are_rejected_with_a_reason(pathspec):
     assert (pathspec_flaw(pathspec) or "").startswith(("begins ", "is ", "has ", "does "))
 
 
@@ -160,7 +160,7 @@ def test_attributes_are_not_matched_for_invalid_paths(monkeypatch):
     assert result.left_out[0].reason.startswith("has a path that")
 
 
-def test_one_blob_under_many_names_counts_as_often(monkeypatch):
+def test_blob_under_many_names_is_counted_for_each(monkeypatch):
     monkeypatch.setattr(selection, "_MOST_BYTES", 39)
     named = {path: Candidate(path, "100644", "b") for path in ("a.md", "b.md", "c.md", "d.md")}
     with pytest.raises(LimitExceeded, match="more than 39") as caught:

@@ -70,7 +70,7 @@ def test_ctrl_c_prints_one_line_while_modules_are_imported(tmp_path, module, imp
     assert process.returncode in (130, -signal.SIGINT)
 
 
-def test_other_errors_keep_their_traceback():
+def test_unexpected_errors_keep_their_traceback():
     script = "from vmrag_link import startup\n1 / 0"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "Traceback" in process.stderr

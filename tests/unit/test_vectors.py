@@ -178,7 +178,7 @@ def test_every_bit_of_the_dead_is_that_of_its_slot(tmp_path):
     assert exact.select_best(signed(1), 18) == in_first({slot: slot for slot in range(18) if slot not in dead})
 
 
-def test_no_rows_and_only_dead_rows_give_nothing(tmp_path):
+def test_absent_and_dead_rows_give_nothing(tmp_path):
     none = ExactVectors([], dimensions=4)
     assert none.select_best(signed(1, 1, 1, 1), 3) == none.select_best(signed(1, 1, 1, 1), 3, among=[]) == {}
     assert written(tmp_path, [signed(1)], 1, dead=[0]).select_best(signed(1), 3) == {}
@@ -255,7 +255,7 @@ def test_components_equal_rounding_and_clipping_one_by_one(numbers):
 @pytest.mark.parametrize(
     "edge", [127, -127, 127.49, -127.49, 127.5, -127.5, 128, -128, 129, -129, 255, -255, 317, -317]
 )
-def test_one_component_beyond_the_limit_is_clipped_and_leaves_its_neighbours_alone(edge):
+def test_oversized_component_is_clipped_without_changing_others(edge):
     whole = max(-flat_files.LIMIT, min(flat_files.LIMIT, round(edge)))
     assert flat_files.quantise(floats(0.1, edge / flat_files.SCALE, -0.1)) == signed(32, whole, -32)
 
@@ -284,6 +284,6 @@ def test_vector_is_only_at_its_place(tmp_path):
     ]
 
 
-def test_one_given_vector_among_many_takes_the_space_of_one(tmp_path):
+def test_single_given_vector_takes_the_space_of_one(tmp_path):
     flat_files.write_floats(tmp_path, 1, {100_000: floats(*[0.1] * 100)})
     assert (tmp_path / flat_files.floats_name(1)).stat().st_blocks * 512 < 100_000

@@ -58,7 +58,7 @@ def test_check_workflows_run_the_command_of_the_readme(name: str, rest: str) -> 
     assert [step["run"] for step in steps(name) if "check.py" in step.get("run", "")] == [CHECKS + rest]
 
 
-def test_no_other_job_runs_the_checks() -> None:
+def test_remaining_jobs_do_not_run_the_checks() -> None:
     running = {name for name in JOBS if "check.py" in str(steps(name))}
     assert running == {"tests.checks", "tests.elsewhere", "tests.dolt", "long.long", "release.build"}
 
