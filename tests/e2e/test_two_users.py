@@ -358,7 +358,9 @@ def test_merge_that_needs_their_knowledge_without_a_network_is_resolved_later(wo
     bob.git("fetch", "-q")
     world.hub.top.rename(world.top / "gone.git")
     (line, *_) = bob.said("merge", "-q", "--no-edit", "origin/main", code=1)
-    assert line.startswith(f"vmrag: Their side pins revision {ada.pinned}, which is not in this knowledge base: no git repository")
+    assert line.startswith(
+        f"vmrag: Their side pins revision {ada.pinned}, which is not in this knowledge base: no git repository"
+    )
     assert "no git repository at origin." in bob.vmrag("resolve", code=1).err
     (world.top / "gone.git").rename(world.hub.top)
     bob.vmrag("resolve")

@@ -323,7 +323,9 @@ def test_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
     slow, quick = sharing.Lease(client, name), sharing.Lease(database.client(), name)
     assert slow.acquire()
     assert not quick.acquire()
-    assert client.update_collection(slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1})
+    assert client.update_collection(
+        slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1}
+    )
     assert quick.acquire()
     slow._renewed = 0.0
     with pytest.raises(sharing.LeaseLost):

@@ -182,7 +182,9 @@ def test_operation_is_detected_with_the_command_that_ends_it(diverged, places, c
     diverged.git(*command, check=False)
     assert plumbing.find_operation(places) == what
     goes_on = "commit" if what == "merge" else f"{what} --continue"
-    assert plumbing.operation_hint(what).startswith("git bisect reset" if what == "bisect" else f"git {goes_on}   (to abort")
+    assert plumbing.operation_hint(what).startswith(
+        "git bisect reset" if what == "bisect" else f"git {goes_on}   (to abort"
+    )
     diverged.git(*abort)
     assert plumbing.find_operation(places) is None
 

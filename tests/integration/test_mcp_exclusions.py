@@ -126,55 +126,45 @@ def test_exclusion_applies_to_each_name_of_a_tool(excluded, gone):
 
 
 HELPERS = {
-    "branches.branch_list.heads_by_name",
+    "answers.index_status.collection_id",
+    "answers.index_status.read_held_now",
+    "answers.query.search_index",
+    "branch_list.list_heads",
+    "collection_writes.shown_metadata",
     "compounding.ask.find_file",
-    "compounding.documents.summary",
-    "compounding.mirror.reconcile",
-    "compounding.search.shown_path",
-    "documents.collection_writes.shown_metadata",
+    "compounding.mirror.mirror_changes",
     "documents.collections.source_read_only",
     "documents.collections.table_of",
     "documents.document_selection.chunks_of",
-    "documents.listing.show_file",
-    "documents.named_files.find",
+    "documents.named_files.find_file",
     "documents.named_files.shown_source",
-    "documents.note_names.id_of",
+    "documents.note_names.find_note_id",
     "essential.pages.fit_lines",
-    "essential.passages.definitions",
-    "essential.passages.question",
-    "essential.texts.here",
+    "essential.passages.parse_question",
     "essential.texts.naming_refs",
     "essential.texts.relative_path",
     "follow.follow_pin.read_consistently",
-    "follow.provenance.standing",
-    "follow.provenance.standing_in_git",
-    "follow.provenance.viewed",
-    "history.diff.diff",
+    "follow.provenance.find_git_origin",
+    "follow.provenance.find_origin",
+    "follow.provenance.find_view_origin",
+    "history.diff.diff_documents",
+    "history.diff.read_sides",
     "history.diff.renamed_collections",
     "history.diff.stored_texts",
-    "history.diff.texts",
-    "history.document_names.find",
-    "history.log.info",
-    "history.log.made_between",
-    "history.revparse.tool_branch_rev",
-    "index.index_status.collection_id",
-    "index.index_status.held_now",
-    "index.index_status.indexed",
-    "index.query.searching",
-    "libraries.ingest.converting",
-    "libraries.ingest.ingest",
-    "merge.conflict_rows.open_merge",
-    "status.changes.sources_status",
-    "status.changes.uncommitted_documents",
-    "status.kb_status.index_block",
-    "status.kb_status.pin_status",
+    "history.log.read_info",
+    "history.revparse.resolve_tool_branch_rev",
+    "libraries.ingest.ingest_sources",
+    "libraries.ingest.open_converter",
+    "listing.show_file",
+    "status.changes.list_uncommitted",
+    "status.changes.read_sources_status",
     "status.status.is_pinned",
-    "system.stores.require_stored",
-    "system.stores.require_versioned",
-    "system.stores.store_for_tools",
+    "stores.stores.find_tools_store",
+    "stores.stores.require_stored",
+    "stores.stores.require_versioned",
+    "thinking.think.load_settings",
+    "thinking.think.parse_thought",
     "thinking.think.read_sessions",
-    "thinking.think.parse",
-    "thinking.think.settings",
 }
 """Functions of `ops` that several tools call on their way: none of them is what a tool is for."""
 
@@ -197,8 +187,9 @@ def test_tools_of_one_operation_are_listed_as_aliases():
 
 
 def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> Iterator[str]:
-    """The functions of `ops` that a tool's function calls by itself or through other functions of
-    tools.
+    """Yield the functions of operations that a function of a tool calls.
+
+    It calls them directly or through other functions of tools.
     """
     seen = set() if seen is None else seen
     tools = {tool.module for tool in load_catalogue().values()}
@@ -216,7 +207,7 @@ def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> It
         seen.add(result)
         if result.__module__.startswith("vmrag_mcp.tools") or result.__module__ in tools:
             yield from operations(result, seen)
-        elif result.__module__.startswith(("vmrag_link.ops.", "vmrag_link.toolsets.")):
+        elif re.match(r"vmrag_link\.(?:ops|toolsets|workspace\.\w+)\.", result.__module__):
             yield f"{result.__module__.split('.', 2)[2]}.{result.__name__}"
 
 

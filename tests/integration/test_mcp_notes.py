@@ -27,14 +27,14 @@ NOTES = {"collection_name": "notes"}
 DIFFERENT = {
     "embedding": "notes have no vectors of clients",
     "before_any_commit": "the knowledge base is not dirty",
-    "refuses_the_batch": "without a knowledge base, an unknown collection is NOT_INITIALIZED",
+    "rejects_the_batch": "without a knowledge base, an unknown collection is NOT_INITIALIZED",
     "update_that_is_refused": "likewise",
-    "the_title_is": "a note is titled by its first line",
+    "title_is": "a note is titled by its first line",
     "five_megabytes": "sources have a limit of bytes",
-    "without_embeddings": "the rows are in another index",
+    "get_without_embeddings": "the rows are in another index",
     "reading_does_not_write": "there may be no knowledge base",
-    "names_the_tool_that_goes_on": "git commit keeps notes",
-    "another_process_wrote": "a lock orders the writers of notes",
+    "names_an_available_tool": "git commit keeps notes",
+    "concurrent_writes_of_another_process": "a lock orders the writers of notes",
 }
 """Parts of names of tests, and why they are not about notes."""
 

@@ -213,7 +213,7 @@ def test_unindexable_documents_are_stored_committed_and_removed(project, monkeyp
     assert "cannot index a document of 20,000 characters" in committed["pending"]
     assert committed["revision"] == project.pinned
     assert "cannot index a document of 20,000 characters" in project.vmrag("pin", "--json").json["pending"]
-    assert "cannot be indexed" in project.vmrag("sync", code=None).err
+    assert "cannot index a document" in project.vmrag("sync", code=None).err
     (note,) = project.vmrag("query", "zebras", "--json").json["notes"]
     assert "cannot index a document of 20,000 characters" in note
     project.vmrag("rm", "endless.txt", "--collection", "handbook")

@@ -225,7 +225,9 @@ def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):
         assert kb.views.remove_if_unused(kb.views.view_path(revision))
     kb.views.segments.collect_garbage([kb.views.root, working.parent])
     counted = {
-        part.segment for folder in (kb.views.view_path(revisions[-1]), working) for part in views.read_view(folder).parts
+        part.segment
+        for folder in (kb.views.view_path(revisions[-1]), working)
+        for part in views.read_view(folder).parts
     }
     assert segments(kb) == counted
     assert views.find_index_problem(working, revision=revisions[-1]) == ""

@@ -68,7 +68,8 @@ def test_broken_view_is_replaced(kb, revision, broken):
 def test_broken_view_in_use_raises_index_failed(kb, revision):
     path = kb.views.view_path(revision)
     reader = child(
-        shelf(kb) + f"with shelf.lock_for_reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
+        shelf(kb)
+        + f"with shelf.lock_for_reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
     assert said(reader) == "reading"
     (segments(kb, revision)[0] / "words-1.idx").unlink()
@@ -82,7 +83,8 @@ def test_broken_view_in_use_raises_index_failed(kb, revision):
 def test_view_that_another_process_reads_is_not_removed_nor_are_its_segments(kb, revision):
     path = kb.views.view_path(revision)
     reader = child(
-        shelf(kb) + f"with shelf.lock_for_reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
+        shelf(kb)
+        + f"with shelf.lock_for_reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
     assert said(reader) == "reading"
     assert kb.views.remove_if_unused(path) is False
