@@ -556,8 +556,8 @@ def test_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):
     progress = CallProgress()
     progress.cancelled.set()
     with pytest.raises(Cancelled):
-        fresh.session.run(
-            fresh.enabled.selection.tool("dolt_clone"), {"remote_url": kb_url(world)}, progress, fresh.agreed
+        fresh.session.run_tool(
+            fresh.enabled.selection.require_tool("dolt_clone"), {"remote_url": kb_url(world)}, progress, fresh.agreed
         )
     assert everything(newcomer) == before
     assert fresh("dolt_clone", remote_url=kb_url(world))["kb"]["in_sync"]

@@ -171,7 +171,7 @@ def test_migration_can_be_reverted_until_a_new_commit(world: World) -> None:
     ada.put("late.md", "late")
     assert ada.vmrag("migrate", "--undo", "--json", code=1).error["code"] == "UNCOMMITTED_CHANGES"
     ada.vmrag("commit", "-m", "late")
-    assert "1 revision was made here" in ada.vmrag("migrate", "--undo", code=1).err
+    assert "1 revision that was made since the migration" in ada.vmrag("migrate", "--undo", code=1).err
     assert engine_of(ada) == "dolt"
 
 
@@ -210,10 +210,10 @@ def test_migration_there_and_back_keeps_intermediate_commits(world: World) -> No
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("--to", "doltlite"), 2, "stored by doltlite already"),
+        (("--to", "doltlite"), 2, "already doltlite"),
         ((), 2, "--dry-run"),
-        (("--to", "dolt", "--undo"), 2, "Say either"),
-        (("--undo", "--dry-run"), 2, "Say either"),
+        (("--to", "dolt", "--undo"), 2, "'--to' or '--undo'"),
+        (("--undo", "--dry-run"), 2, "'--to' or '--undo'"),
         (("--undo",), 2, "no migration to undo"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -240,7 +240,7 @@ def test_uncommitted_documents_an_open_merge_and_a_missing_program_stop_it(world
     assert not (ada.shared / "migration").exists()
 
 
-@pytest.mark.parametrize(("content", "said"), [("{", "cannot be read"), ('{"format": 2}', "newer one wrote")])
+@pytest.mark.parametrize(("content", "said"), [("{", "cannot read"), ('{"format": 2}', "newer one wrote")])
 def test_note_of_a_migration_that_cannot_be_read_is_named(world: World, content: str, said: str) -> None:
     world.ada.write(".git/vmrag/migration/state.json", content)
     for arguments in (("migrate", "--undo"), ("migrate", "--to", "dolt"), ("gc",)):
@@ -257,7 +257,7 @@ def test_gc_lets_the_knowledge_base_of_before_go(world: World) -> None:
     assert (ada.shared / "migration" / "before" / "kb.doltlite").exists()
     assert "migration leftovers" in ada.vmrag("gc", "--apply").out
     assert not (ada.shared / "migration").exists()
-    assert "not here" in ada.vmrag("migrate", "--undo", code=2).err
+    assert "does not exist" in ada.vmrag("migrate", "--undo", code=2).err
     assert ada.fingerprint() == before
     ada.git("checkout", "-q", "HEAD~1")
     assert state(ada) == "in_sync"

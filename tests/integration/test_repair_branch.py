@@ -136,7 +136,7 @@ def test_several_commits_that_dropped_are_one_repair_with_a_trailer_each(host):
     run = host.repair(Landed(first.before, second.after, ""))
     assert run.result == "repaired"
     shown = host.hub.git("log", "-1", "--format=%s%n%(trailers:key=Vmrag-Repairs,valueonly)", "main").split("\n")
-    assert shown[0] == "Take in the knowledge that 2 commits dropped"
+    assert shown[0] == "Merge the knowledge that 2 commits dropped"
     assert set(shown[1:]) == {first.after, second.after}
     names = dropping.documents(host.world, "main").keys()
     assert {"topic.md", "other.md"} <= names
@@ -281,7 +281,7 @@ def test_knowledge_that_a_pull_request_hid_in_its_history_stays_out(host):
     run = host.repair(landed)
     assert (run.result, run.dropped, host.tip) == ("nothing", (), merge)
     assert [(other.code, other.commit) for other in run.others] == [("KNOWLEDGE_DROPPED", harmless)]
-    assert "main itself has never pinned that" in run.others[0].message
+    assert "main itself has never pinned this" in run.others[0].message
     assert "hidden.md" not in dropping.documents(host.world, "main")
     assert hidden != ada.git("rev-parse", "main:.dolt-version")
 
