@@ -308,7 +308,7 @@ def test_entry_that_goes_round_in_a_circle_is_found(moved: tuple[Engine, revisio
 def test_entry_that_leads_nowhere_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     name, entry = next(iter(entries.items()))
-    refused(engine, {**entries, name: revision_map.MigratedRevision("0" * 40, entry.fingerprint)}, "not there")
+    refused(engine, {**entries, name: revision_map.MigratedRevision("0" * 40, entry.fingerprint)}, "does not exist")
 
 
 def test_entry_that_contradicts_the_own_map_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:

@@ -386,7 +386,7 @@ def test_list_of_definitions_rejects_search_options(project, arguments):
 
 @pytest.mark.parametrize("name", ["?", "::", " "])
 def test_name_has_letters(project, name):
-    assert f"{name!r} " in project.vmrag("query", "--symbols", name, code=2).err
+    assert f"{name!r}." in project.vmrag("query", "--symbols", name, code=2).err
 
 
 def test_paths_are_relative_to_the_current_folder(project):

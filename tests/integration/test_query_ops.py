@@ -237,7 +237,10 @@ def test_fingerprint_of_an_older_revision_is_not_compared(project):
     project.write(".dolt-version", json.dumps(pin))
     assert project.ask("fingerprint")["fingerprint"] == expected
     error = project.vmrag("fingerprint", "--check", expected, "--json", code=1).error
-    assert (error["code"], error["hint"]) == ("PIN_MISSING_REVISION", "add one: git remote add origin URL; then: vmrag fetch")
+    assert (error["code"], error["hint"]) == (
+        "PIN_MISSING_REVISION",
+        "add one: git remote add origin URL; then: vmrag fetch",
+    )
 
 
 @pytest.mark.parametrize(("given", "code"), [("missing.txt", 3), ("docs/setup.md", 2), ("abc", 3), (".vmrag.yaml", 2)])

@@ -379,7 +379,7 @@ def test_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
     for body in (
         "import vmrag_link.workspace.merge.merge_state as m; m.save_merge = die",
         "from pathlib import Path as m; m.replace = die",
-        "import vmrag_link.ops.resolve.resolve as m; m._report = die",
+        "import vmrag_link.ops.resolve.resolve as m; m._build_report = die",
     ):
         assert driven(waiting, body, "resolve", "--theirs").code == -signal.SIGKILL
     waiting.vmrag("merge", "--continue")
@@ -551,7 +551,7 @@ def test_conflict_closed_by_git_add_is_still_open(parted, tmp_path, command):
     assert (report["conflicts"], report["decided"], report["next"]) == ([], 1, following)
     assert said not in parted.status()["reasons"]
     if following == "git commit":
-        assert refused(parted, "resolve", "--ours")["hint"].startswith("git commit (git status ")
+        assert refused(parted, "resolve", "--ours")["hint"].startswith("git commit   (to abort")
     result = parted.run(*shlex.split(following)[1:])
     assert result.returncode == 0, result
     assert texts(parted, parted.pinned) == expected(
@@ -580,13 +580,13 @@ def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(pa
     assert signed.author == "Ada Lovelace <ada@example.com>"
     assert signed.date > DATE
     assert "Vmrag-Merge: lines-1" in signed.message
-    assert any(signed.revision in engine.map_parents for engine in made), "the revision that was made before the kill"
+    assert any(signed.revision in info.parents for info in made), "the revision that was made before the kill"
 
 
 def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):
     merging(parted)
     assert "vmrag resolve" in refused(parted, "merge", "--continue")["hint"]
-    assert refused(parted, "merge", "--abort", code=3)["hint"].startswith("git commit (git status ")
+    assert refused(parted, "merge", "--abort", code=3)["hint"].startswith("git commit   (to abort")
     assert refused(parted, "merge", "first", code=3)["code"] == "GIT_BUSY"
     assert refused(parted, "commit", "-m", "m", code=3)["code"] == "GIT_BUSY"
     assert any("vmrag resolve" in reason for reason in parted.status()["reasons"])

@@ -171,7 +171,7 @@ def test_printed_command_is_quoted_for_any_branch_name(project):
     project.git("switch", "-q", "-c", name)
     project.put("new.md", "new")
     result = project.run("switch", "-q", "main")
-    command = result.stderr.rstrip("\n").rpartition("again after: ")[2]
+    command = result.stderr.rstrip("\n").rpartition("to get them back: ")[2]
     subprocess.run(["sh", "-c", command], cwd=project.top, check=True, capture_output=True)
     assert not (project.top / "PWN").exists()
     assert project.git("branch", "--show-current") == name

@@ -96,4 +96,4 @@ def documents(world: World, commit: str) -> dict[str, str]:
     """Return the documents of a new clone at a commit."""
     reader = world.join(f"reader-{len(list(world.top.iterdir()))}")
     reader.git("checkout", "-q", commit)
-    return reader.read_texts()
+    return reader.texts()

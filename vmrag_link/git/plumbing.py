@@ -32,7 +32,15 @@ from vmrag_link.git.configuration import (
     read_section,
     set_kb_branch,
 )
-from vmrag_link.git.refs import COMMIT_NAME, Head, find_operation, is_index_locked, operation_hint, read_head
+from vmrag_link.git.refs import (
+    COMMIT_NAME,
+    Head,
+    find_operation,
+    finish_command,
+    is_index_locked,
+    operation_hint,
+    read_head,
+)
 from vmrag_link.git.run import build_failure, check_git, is_for_agent, run_git, run_git_in
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, FileStamp, Places, read_file_stamp, read_regular
@@ -41,6 +49,7 @@ __all__ = [
     "Head",
     "find_kb_branch",
     "find_operation",
+    "finish_command",
     "forget_kb_branch",
     "format_tree_key",
     "is_index_locked",

@@ -26,12 +26,12 @@ _NAME = COMMIT_NAME.encode()
 _REFTABLE = b"ref: refs/heads/.invalid"  # content of HEAD if refs are not files
 
 _TO_ABORT = "   (to abort instead, see git status; aborting discards what was staged since)"
-_HINTS = {
-    "rebase": "git rebase --continue" + _TO_ABORT,
-    "am": "git am --continue" + _TO_ABORT,
-    "merge": "git commit" + _TO_ABORT,
-    "cherry-pick": "git cherry-pick --continue" + _TO_ABORT,
-    "revert": "git revert --continue" + _TO_ABORT,
+_FINISH_COMMANDS = {
+    "rebase": "git rebase --continue",
+    "am": "git am --continue",
+    "merge": "git commit",
+    "cherry-pick": "git cherry-pick --continue",
+    "revert": "git revert --continue",
     "bisect": "git bisect reset",
 }
 
@@ -139,9 +139,14 @@ def _find_sequence(git_dir: Path) -> str | None:
     return "revert" if todo.startswith((b"revert", b"r ")) else "cherry-pick"
 
 
+def finish_command(operation: str) -> str:
+    """Return the command that finishes an operation of `find_operation`."""
+    return _FINISH_COMMANDS[operation]
+
+
 def operation_hint(operation: str) -> str:
-    """Return the commands that end an operation of `find_operation`."""
-    return _HINTS[operation]
+    """Return the command that finishes an operation of `find_operation`, and how to abort it."""
+    return finish_command(operation) + ("" if operation == "bisect" else _TO_ABORT)
 
 
 REMOTES = "refs/remotes/"
