@@ -266,10 +266,10 @@ def test_list_contains_each_argument_for_addresses_and_files():
 
 
 def test_confirmation_key_differs_for_each_address():
-    from vmrag_mcp.confirmation import _address_question
+    from vmrag_mcp.confirmation import _ask_address
 
     first, second = (
-        _address_question("dolt_clone", "https://a.example/kb"),
-        _address_question("dolt_clone", "https://b.example/kb"),
+        _ask_address("dolt_clone", "https://a.example/kb"),
+        _ask_address("dolt_clone", "https://b.example/kb"),
     )
     assert first.key != second.key

@@ -1,4 +1,4 @@
-"""A few plain tools, which are what most agents need: search, read, write down, look back."""
+"""The few tools that most agents need: search, read, write and look back."""
 
 from vmrag_link.toolset import Toolset
 

@@ -19,11 +19,11 @@ from vmrag_link.workspace.history.known import NamedPlace, PlaceNames
 from vmrag_link.workspace.source_tree import Key
 
 MOST_TITLES = 1_000
-"""Documents of which a page shows the title; a page has fewer lines."""
+"""Maximum number of titles on a page, which has fewer lines."""
 
 
 def is_folder(name: str) -> bool:
-    """Return whether a name can mean nothing but a folder or a collection."""
+    """Return whether a name can only mean a folder or a collection."""
     return name.endswith("/") or name == "."
 
 
@@ -78,14 +78,14 @@ def _is_below(folder: str, key: Key, path: str, *, only_folder: bool) -> bool:
 def _tracked_files(ws: Workspace, folder: str, commit: str) -> Iterable[str]:
     """Return the files of a folder that git tracks, in a commit or in the work tree."""
     listing = ("ls-tree", "-r", "--name-only", "--full-tree", commit) if commit else ("ls-files",)
-    found = list_fields(ws.places, "--literal-pathspecs", *listing, "-z", "--", folder, most=MOST_FILES)
-    paths = {os.fsdecode(name) for name in found} - {folder}
+    names = list_fields(ws.places, "--literal-pathspecs", *listing, "-z", "--", folder, most=MOST_FILES)
+    paths = {os.fsdecode(name) for name in names} - {folder}
     return paths if commit else (path for path in paths if (ws.places.top / path).is_file())
 
 
 def _read_titles(place: NamedPlace, keys: Iterable[Key | None]) -> dict[Key, str]:
-    found = place.tree.read_documents(key for key in keys if key) if place.tree else {}
-    return {key: document.title for key, document in found.items()}
+    documents = place.tree.read_documents(key for key in keys if key) if place.tree else {}
+    return {key: document.title for key, document in documents.items()}
 
 
 def _format_row(name: str, title: str) -> str:

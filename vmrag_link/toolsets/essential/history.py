@@ -1,8 +1,8 @@
-"""The tool `history`: what changed, when, by whom and why, of a file, a folder, stored documents or
-everything; and what differs now from a branch, tag or commit.
+"""The tool `history`: what changed, when, by whom and why, and what differs from a branch, tag or
+commit. It works for a file, a folder, stored documents or everything.
 
-git answers for files, and the knowledge base for stored documents. Each line that this module
-writes is one line, whatever a message, a name or a path holds.
+git answers for files, and the knowledge base for stored documents. Each entry is one line, whatever
+a message, a name or a path contains.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from vmrag_mcp.results import TextResult, fence_text
 from vmrag_mcp.session import Call
 
 LISTED = 50
-"""Changes since a ref that an answer lists."""
+"""Maximum number of listed changes since a ref."""
 
 _SEARCHED = 500
-"""Revisions among which those are looked for that changed a collection."""
+"""Maximum number of revisions to search for changes of a collection."""
 
 _BODY_LINES = 12
 _LONGEST_LINE = 2_000
-"""Characters of a line that differs."""
+"""Maximum number of characters of a changed line."""
 _LONGEST_SUBJECT, _LONGEST_AUTHOR = 200, 60
 _MOST_FOLDERS = 5
 
@@ -83,7 +83,7 @@ def history(
     if start and not start.commit and not target.is_stored:
         raise texts.unknown_ref(call.ws, since)  # files have no revision of the knowledge base
     stored = _open_stored(call, target, start) if target.is_stored else None
-    call.set_origin(_standing(call.ws, target, stored))
+    call.set_origin(_find_origin(call.ws, target, stored))
     steps, older = _list_steps(call, target, start, stored, limit)
     lines = [*_step_lines(steps, with_body=bool(target.path or target.document))]
     lines = [*_moved_lines(call.ws, target, steps), *lines]
@@ -105,8 +105,8 @@ def history(
     return TextResult(text=text, message=" ".join(filter(None, (*sentences, sentence))))
 
 
-def _standing(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> AnswerOrigin:
-    """Return where the answer comes from: git's HEAD, the knowledge base, or both."""
+def _find_origin(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> AnswerOrigin:
+    """Return the origin of the answer: git's HEAD, the knowledge base, or both."""
     if not target.in_git and stored:
         return stored.standing
     standing = stored.standing if stored else find_git_origin(ws)
@@ -115,7 +115,10 @@ def _standing(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) 
 
 
 def _open_stored(call: Call, target: HistoryTarget, start: HistoryStart | None) -> StoredPlace | None:
-    """Return where stored documents are read; None, with a warning, if git answers alone."""
+    """Return the place to read stored documents.
+
+    Returns None, with a warning, if git answers alone.
+    """
     try:
         return history_targets.open_stored(call, start)
     except VmragError as error:
@@ -131,8 +134,10 @@ def _open_stored(call: Call, target: HistoryTarget, start: HistoryStart | None) 
 
 
 class HistoryStep(Record, frozen=True):
-    """A commit of git, or a revision of the knowledge base. `note`: what it did to the target, and
-    which commits pin it. `path`: of the file after it.
+    """A commit of git, or a revision of the knowledge base.
+
+    `note` is the change of the target, and the commits that pin it. `path` is the file's path after
+    it.
     """
 
     kind: str
@@ -159,7 +164,7 @@ def _list_steps(
 
 
 def _list_commits(call: Call, target: HistoryTarget, start: HistoryStart | None, limit: int) -> list[HistoryStep]:
-    """Return one commit more than `limit` if there are more."""
+    """Return the commits, up to one more than `limit`."""
     places = call.ws.places
     head = plumbing.read_head(places).commit
     if not head or not target.in_git or (start and not start.commit):
@@ -210,8 +215,8 @@ def _list_revisions(
     if target.document:
         return _document_revisions(ws, reach, target.document, limit)
     if not target.collection:
-        found = revision_log.list_history(ws, [reach], limit=limit)
-        return [_revision_step(step.info) for step in found.steps], found.more
+        log = revision_log.list_history(ws, [reach], limit=limit)
+        return [_revision_step(step.info) for step in log.steps], log.more
     every = revision_log.list_history(ws, [reach], limit=_SEARCHED)
     changed = list(islice((step.info for step in every.steps if _changes_target(ws, step.info, target)), limit + 1))
     return [_revision_step(info) for info in changed[:limit]], len(changed) > limit or every.more
@@ -221,13 +226,13 @@ def _document_revisions(
     ws: Workspace, reach: str, document: DocumentName, limit: int
 ) -> tuple[list[HistoryStep], bool]:
     try:
-        found = revision_log.list_history(ws, [reach, f"{document.collection}//{document.doc_id}"], limit=limit)
+        log = revision_log.list_history(ws, [reach, f"{document.collection}//{document.doc_id}"], limit=limit)
     except (CollectionMissing, DocumentMissing):  # removed before these revisions
         return [], False
-    changes = ((step.info, step.document) for step in found.steps)
+    changes = ((step.info, step.document) for step in log.steps)
     kinds = {"modified": ""}
     steps = [_revision_step(info, kinds.get(change.kind, change.kind) if change else "") for info, change in changes]
-    return steps, found.more
+    return steps, log.more
 
 
 def _changes_target(ws: Workspace, info: PinnedRevision, target: HistoryTarget) -> bool:
@@ -248,8 +253,9 @@ def _revision_step(info: PinnedRevision, note: str = "") -> HistoryStep:
 
 
 def _other_history(call: Call, target: HistoryTarget, limit: int) -> list[HistoryStep]:
-    """Return the steps of a note as a stored document, or of a stored document as a note:
-    `vmrag move` changes the one into the other.
+    """Return the steps of a note as a stored document, or of a stored document as a note.
+
+    `vmrag move` changes one into the other.
     """
     ws = call.ws
     if target.document:
@@ -271,7 +277,7 @@ def _step_lines(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[st
     """Yield a line for each step. The newest one of a single file has the rest of its message."""
     for number, step in enumerate(steps):
         subject, _, body = step.message.strip().partition("\n")
-        author = terminal_text.cut_text(terminal_text.escape_line(_person(step.author)), _LONGEST_AUTHOR)
+        author = terminal_text.cut_text(terminal_text.escape_line(_author_name(step.author)), _LONGEST_AUTHOR)
         subject = terminal_text.cut_text(terminal_text.escape_line(subject), _LONGEST_SUBJECT)
         note = f" ({terminal_text.escape_line(step.note)})" if step.note else ""
         yield f"{step.kind} {step.id[:7]} {step.date[:10]} {author}: {subject}{note}"
@@ -281,12 +287,12 @@ def _step_lines(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[st
             yield from ["    …"] if len(lines) > _BODY_LINES else []
 
 
-def _person(author: str) -> str:
+def _author_name(author: str) -> str:
     return author.rpartition(" <")[0] or author
 
 
 def _moved_lines(ws: Workspace, target: HistoryTarget, steps: Sequence[HistoryStep]) -> Iterator[str]:
-    """Yield where a file is now that was renamed."""
+    """Yield the current path of a renamed file."""
     if target.path and steps and steps[0].note == "removed" and not (ws.places.top / target.path).exists():
         for path in versions.find_renames(ws.places, [target.path]).values():
             yield f"{terminal_text.escape_line(target.path)} was renamed to {terminal_text.escape_line(path)}"
@@ -320,7 +326,7 @@ def _compare_several(
 
 
 _Change = tuple[str, str, str]
-"""The printed name, the kind, and what else is printed."""
+"""The printed name, the kind, and further marks."""
 
 
 def _file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> Iterator[_Change]:
@@ -331,13 +337,13 @@ def _file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> 
     uncommitted = changes if head == start.commit else path_changes.list_changes(ws.places, head, target.pathspecs)
     edited = {path for change in uncommitted for path in (change.path, change.old_path)}
     for change in changes:
-        yield _printed_name(change), change.kind, _marks(uncommitted=change.path in edited)
+        yield _printed_name(change), change.kind, _format_marks(uncommitted=change.path in edited)
     for path in _untracked_notes(ws, target):
-        yield path, "added", _marks(uncommitted=True)
+        yield path, "added", _format_marks(uncommitted=True)
 
 
 def _untracked_notes(ws: Workspace, target: HistoryTarget) -> list[str]:
-    """Return the notes that git does not track yet: they are documents, too."""
+    """Return the notes that git does not track yet. They are also documents."""
     folders = [f":(top,glob){source.folder}/" for source in ws.config.sources if source.write]
     paths = raw_changes.list_untracked(ws.places, folders) if folders else []
     if not target.pathspecs or not paths:
@@ -349,7 +355,7 @@ def _printed_name(change: PathChange) -> str:
     return f"{change.old_path} -> {change.path}" if change.old_path else change.path
 
 
-def _marks(*, uncommitted: bool, stored: bool = False) -> str:
+def _format_marks(*, uncommitted: bool, stored: bool = False) -> str:
     marks = ["stored"] * stored + ["uncommitted"] * uncommitted
     return f" ({', '.join(marks)})" if marks else ""
 
@@ -361,7 +367,7 @@ def _stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPlace | 
     uncommitted = _uncommitted_keys(ws, stored)
     for change in compare.stored_diff(ws, stored.old, new).documents:
         if target.covers_document(change.key):
-            marks = _marks(uncommitted=change.key in uncommitted, stored=True)
+            marks = _format_marks(uncommitted=change.key in uncommitted, stored=True)
             yield str(DocumentName(*change.key)), change.kind, marks
 
 
@@ -376,7 +382,7 @@ def _uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str, str]
 
 
 class _Row(NamedTuple):
-    """A line of a diff. `number`: of the line in the new text, or of the next one."""
+    """A line of a diff. `number` is the number of the line in the new text, or of the next line."""
 
     number: int
     text: str
@@ -385,15 +391,16 @@ class _Row(NamedTuple):
 def _show_patch(
     call: Call, target: HistoryTarget, start: HistoryStart, patch: FilePatch, below: Sequence[str]
 ) -> tuple[str, str]:
-    """Return the lines of a file or a document that differ, and the sentence about them. `below`:
-    the other lines of the page.
+    """Return the changed lines of a file or a document, and the sentence about them.
+
+    `below` are the other lines of the page.
     """
     ref, name = terminal_text.escape_line(start.ref), terminal_text.escape_line(target.name)
     change = patch.change
     if change is None:
         return "", f"{name} does not differ from {ref}."
     head = f"{change.kind} {terminal_text.escape_line(_printed_name(change))} since {ref}"
-    rows = [*_rows(patch.hunks, target.lines)]
+    rows = [*_list_rows(patch.hunks, target.lines)]
     if not rows:
         return head, "No lines differ." if patch.hunks or change.kind != "modified" else _describe_other_change(target)
     most = call.behaviour.page_chars
@@ -413,7 +420,10 @@ def _describe_other_change(target: HistoryTarget) -> str:
 
 
 def _read_patch(ws: Workspace, target: HistoryTarget, start: HistoryStart, steps: Sequence[HistoryStep]) -> FilePatch:
-    """Return how a file differs. `steps`: all since the start, or none if they are too many."""
+    """Return the difference of a file.
+
+    `steps` are all steps since the start; none if they are too many.
+    """
     earlier = target.path
     if not target.existed:
         earlier = target.committed_path or target.path
@@ -426,7 +436,7 @@ def _read_patch(ws: Workspace, target: HistoryTarget, start: HistoryStart, steps
 
 
 def _compare_document(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> FilePatch | None:
-    """Return how a stored document differs; None for a file."""
+    """Return the difference of a stored document; None for a file."""
     if target.document is None or stored is None:
         return None
     key, new = target.document.key, stored.standing.at
@@ -439,7 +449,7 @@ def _compare_document(ws: Workspace, target: HistoryTarget, stored: StoredPlace 
 
 
 class _LineMatcher(SequenceMatcher[str]):
-    """Compares lines as merges do, which takes seconds at most."""
+    """Compares lines with the algorithm of merges, which takes seconds at most."""
 
     def __init__(self, before: list[str], after: list[str]) -> None:
         super().__init__(None, before, after, autojunk=False)
@@ -450,7 +460,7 @@ class _LineMatcher(SequenceMatcher[str]):
 
 
 def _text_hunks(old: str, new: str) -> Iterator[PatchHunk]:
-    """Yield the lines of two texts that differ, as in a unified diff."""
+    """Yield the changed lines of two texts, as in a unified diff."""
     before, after = terminal_text.split_lines(old), terminal_text.split_lines(new)
     for group in _LineMatcher(before, after).get_grouped_opcodes(CONTEXT):
         (_, a, _, b, _), (_, _, a_end, _, b_end) = group[0], group[-1]
@@ -464,7 +474,7 @@ def _text_hunks(old: str, new: str) -> Iterator[PatchHunk]:
         yield PatchHunk(b + 1, max(b_end, b + 1), tuple(lines))
 
 
-def _rows(hunks: Sequence[PatchHunk], chosen: Lines | None) -> Iterator[_Row]:
+def _list_rows(hunks: Sequence[PatchHunk], chosen: Lines | None) -> Iterator[_Row]:
     """Yield the lines of a diff, or those at the chosen lines of the new text."""
     for hunk in hunks:
         first, last = chosen or (hunk.start, hunk.end)

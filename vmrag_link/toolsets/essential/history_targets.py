@@ -1,4 +1,4 @@
-"""Find what the tool `history` is asked about: a file or folder in git, or stored documents."""
+"""Find the target of the tool `history`: a file or folder in git, or stored documents."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ Lines = tuple[int, int]
 
 
 class HistoryStart(Record, frozen=True):
-    """The ref with which documents and files are compared. `commit`: of git; empty if only the
-    knowledge base knows the ref, which then means `revision`.
+    """The ref to compare with.
+
+    `commit` is its git commit; empty if only the knowledge base has the ref, as `revision`.
     """
 
     ref: str
@@ -79,7 +80,7 @@ class HistoryTarget(Record, frozen=True):
 
 
 class StoredPlace(Record, frozen=True):
-    """Where stored documents are read now, and where they were at the start: None before the first
+    """The current place of stored documents, and the place at the start; None before the first
     document.
     """
 
@@ -88,10 +89,10 @@ class StoredPlace(Record, frozen=True):
 
 
 def find_target(call: Call, name: str, since: str) -> tuple[HistoryTarget, HistoryStart | None]:
-    """Return what a name means now, or meant before, and the start of the comparison.
+    """Return the current or earlier target of a name, and the start of the comparison.
 
-    Raises `GitReferenceMissing`, `DocumentMissing`, `DocumentAmbiguous`, and the reason why the
-    knowledge base cannot be read if git does not know the name.
+    Raises `GitReferenceMissing`, `DocumentMissing` and `DocumentAmbiguous`. If git does not know
+    the name, also raises the error that prevents reading the knowledge base.
     """
     ws = call.ws
     place = texts.normalize_place(ws, name)
@@ -102,7 +103,7 @@ def find_target(call: Call, name: str, since: str) -> tuple[HistoryTarget, Histo
     places = ["HEAD", ":0", *before]
     specs = [f"{ref}^{{commit}}" for ref in before] + [f"{at}:{candidate}" for candidate in names for at in places]
     objects = path_changes.find_objects(ws.places, specs if path or before else ())
-    start = _start(ws, since, objects[0][0] if before else "") if since else None
+    start = _find_start(ws, since, objects[0][0] if before else "") if since else None
     if not path:
         return HistoryTarget(""), start
     kinds = [kind for _, kind in objects[len(before) :]]
@@ -116,14 +117,14 @@ def find_target(call: Call, name: str, since: str) -> tuple[HistoryTarget, Histo
         if number == 0 and (target := _find_collection(call, place, has_folder="tree" in at_refs)):
             return target, start
         if "tree" in at_refs:
-            return HistoryTarget(f"{candidate}/", pathspecs=(_literal(candidate),)), start
+            return HistoryTarget(f"{candidate}/", pathspecs=(_escape_pathspec(candidate),)), start
     return _find_other(call, place.rstrip("/") or place, path), start
 
 
 def open_stored(call: Call, start: HistoryStart | None) -> StoredPlace:
-    """Return where stored documents are read. A commit without a pin had none.
+    """Return the place to read stored documents. A commit without a pin has none.
 
-    Raises why they cannot be read.
+    Raises the error that prevents reading them.
     """
     standing = call.find_origin()
     if start is None:
@@ -140,8 +141,11 @@ def note_source(ws: Workspace, path: str) -> SourceSettings | None:
     return next((source for source in sources if path.startswith(f"{source.folder}/")), None)
 
 
-def _start(ws: Workspace, since: str, commit: str) -> HistoryStart:
-    """Raises `GitReferenceMissing` for a name that neither git nor the knowledge base knows."""
+def _find_start(ws: Workspace, since: str, commit: str) -> HistoryStart:
+    """Return the start.
+
+    Raises `GitReferenceMissing` if neither git nor the knowledge base has the ref.
+    """
     if commit:
         return HistoryStart(since, commit)
     with contextlib.suppress(GitReferenceMissing, NotInitialized):
@@ -150,13 +154,13 @@ def _start(ws: Workspace, since: str, commit: str) -> HistoryStart:
 
 
 def _path_from_top(ws: Workspace, place: str) -> str:
-    """Return a name as a path of git's: empty for the top."""
+    """Return a name as a git path; empty for the top."""
     path = posixpath.normpath(place) if place else "."
     return "" if path in (".", "/", str(ws.places.top)) else path
 
 
 def _is_outside(path: str) -> bool:
-    """Return True if no file of the repository can have this path: git fails for it."""
+    """Return True if no file of the repository can have this path, for which git would fail."""
     return path == ".." or path.startswith(("/", "../"))
 
 
@@ -177,12 +181,12 @@ def _read_lines(numbers: str) -> Lines | None:
     return lines
 
 
-def _literal(path: str) -> str:
+def _escape_pathspec(path: str) -> str:
     return f":(top,literal){path}"
 
 
 def _find_collection(call: Call, name: str, *, has_folder: bool) -> HistoryTarget | None:
-    """Return the collection that a name means. `docs/` is a folder rather than a collection."""
+    """Return the collection of a name. `docs/` means a folder rather than a collection."""
     if has_folder and name.endswith("/"):
         return None
     ws, collection = call.ws, name.rstrip("/")
@@ -204,7 +208,7 @@ def _stored_collections(call: Call) -> set[str]:
 
 
 def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
-    """Return what a name means that is not a path of git's."""
+    """Return the target of a name that is not a git path."""
     ws = call.ws
     with contextlib.suppress(CollectionMissing, DocumentMissing):
         if file := known.find_file(ws, name):
@@ -222,14 +226,14 @@ def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
         if len(same) > 1:
             raise DocumentAmbiguous(
                 f"{name!r} is ambiguous: {len(same)} files have that name.",
-                hint=f"name is one of: {_enumerate(same[:CLOSEST])}",
+                hint=f"name is one of: {_join_names(same[:CLOSEST])}",
                 name=name,
                 candidates=same[:10],
             )
         return _target_of_file(path, same[0])
     if target := _find_removed(call, name, bare, readable=reason is None):
         return target
-    raise _unknown(call, name, tracked, reason)
+    raise _build_unknown(call, name, tracked, reason)
 
 
 def _target_of_file(name: str, path: str) -> HistoryTarget:
@@ -264,7 +268,7 @@ def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> Histor
         if changes := file_log.read_file_log(ws.places, [str(head)], removed, limit=1):
             if removed in (changes[0].path, changes[0].old_path):
                 return HistoryTarget(removed, path=removed)
-            return HistoryTarget(f"{removed}/", pathspecs=(_literal(removed),))
+            return HistoryTarget(f"{removed}/", pathspecs=(_escape_pathspec(removed),))
     with contextlib.suppress(DocumentMissing, CollectionMissing, GitReferenceMissing, NotInitialized, PinMissing):
         if (
             readable
@@ -276,23 +280,24 @@ def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> Histor
     return None
 
 
-def _unknown(call: Call, name: str, tracked: list[str], reason: VmragError | None) -> VmragError:
-    """Return the error for a name that means nothing, with the closest names. `reason`: why the
-    knowledge base cannot be read.
+def _build_unknown(call: Call, name: str, tracked: list[str], reason: VmragError | None) -> VmragError:
+    """Return the error for an unknown name, with the closest names.
+
+    `reason` is the error that prevents reading the knowledge base.
     """
-    closest = _closest(name, [*tracked, *_stored_names(call)])
+    closest = _find_closest(name, [*tracked, *_stored_names(call)])
     if reason:
         reason.message = f"no file has or had the name {shortened(repr(name))}. {reason.message}"
-        reason.hint = f"closest names: {_enumerate(closest)}; {reason.hint}" if closest else reason.hint
+        reason.hint = f"closest names: {_join_names(closest)}; {reason.hint}" if closest else reason.hint
         return reason
     return DocumentMissing(
         f"no file, folder, document or collection has or had the name {shortened(repr(name))}.",
-        hint=f"closest names: {_enumerate(closest)}" if closest else FIND,
+        hint=f"closest names: {_join_names(closest)}" if closest else FIND,
         doc_id=name,
     )
 
 
-def _enumerate(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return terminal_text.escape_line(", ".join(names))
 
 
@@ -303,7 +308,7 @@ def _stored_names(call: Call) -> Iterator[str]:
         yield from (str(DocumentName(*header.key)) for header in call.ws.engine.read_headers(at))
 
 
-def _closest(name: str, names: Iterable[str]) -> list[str]:
+def _find_closest(name: str, names: Iterable[str]) -> list[str]:
     """Return the most similar names, by the whole name or by its last part."""
     by_text: dict[str, str] = {}
     for candidate in names:

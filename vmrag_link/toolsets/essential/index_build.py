@@ -1,9 +1,9 @@
-"""Build an index in a process of its own, while `search` answers from words and names.
+"""Build an index in a separate process, while `search` answers from words and names.
 
-    python -m vmrag_link.toolsets.essential.index_build [COMMIT]
+python -m vmrag_link.toolsets.essential.index_build [COMMIT]
 
-It runs in the work tree, indexes its files and documents, or those of a commit, and ends with the
-server that started it. It builds in steps, so a kill keeps what was built.
+It runs in the work tree, and indexes its files and documents, or those of a commit. It ends with
+the server that started it. It builds in steps, so finished steps survive a kill.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from vmrag_link.workspace.answers.query import search_index
 from vmrag_link.workspace.follow.provenance import ranked_at
 
 AT_ONCE: Mapping[str, int] = {BUILDING: 200, INDEXING: 200, EMBEDDING: 1_000}
-"""Documents, files and texts that a search indexes itself."""
+"""Maximum number of documents, files and texts that a search indexes itself."""
 
 WAIT_SECONDS = 2.0
-"""How long a search waits for an index that is being built."""
+"""Maximum time that a search waits for an index."""
 
 SOON = 1_000
-"""Documents of an index that a search waits for at all."""
+"""Maximum number of documents of an index for which a search waits."""
 
 MODULE = "vmrag_link.toolsets.essential.index_build"
 NICENESS = 5
@@ -42,7 +42,7 @@ _starting = threading.Lock()
 
 
 class TooManyDocuments(Exception):
-    """More has to be indexed than an answer waits for: `size` documents or texts."""
+    """An answer cannot wait for the index. `size` is the number of documents or texts to index."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -66,7 +66,7 @@ class Impatient:
 
 @contextlib.contextmanager
 def refusing_long_work(ws: Workspace) -> Iterator[None]:
-    """Raise `TooManyDocuments` in the block before an index is built that takes long."""
+    """Raise `TooManyDocuments` in the block before a long build of an index."""
     before, ws.progress = ws.progress, Impatient(ws.progress)
     try:
         yield
@@ -75,7 +75,7 @@ def refusing_long_work(ws: Workspace) -> Iterator[None]:
 
 
 def ensure_build(job: Job, places: Places, commit: str) -> None:
-    """Start the build unless it runs, for this server or for another one."""
+    """Start the build, unless it already runs for this server or another one."""
     with _starting:
         if not background.is_running(job):
             job.report.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _end_with_server() -> None:
-    """Leave at the end of input, which comes when the server ends, however it ends."""
+    """Exit at the end of input, which occurs when the server ends for any reason."""
     sys.stdin.buffer.read()
     proc.terminate_programs()
     os._exit(0)

@@ -1,6 +1,6 @@
-"""Pages of text: as many lines as a client shows to its model.
+"""Pages of text with as many lines as a client shows to its model.
 
-Clients cut long answers: Codex after 10,000 tokens, Claude Code after some 50,000 characters.
+Clients cut long answers: Codex after 10,000 tokens, Claude Code after about 50,000 characters.
 """
 
 from __future__ import annotations
@@ -9,23 +9,27 @@ import re
 from collections.abc import Sequence
 
 MOST_TOKENS = 8_000
-"""Tokens of a page, as o200k counts them."""
+"""Maximum number of tokens of a page, as counted by o200k."""
 
 _ESTIMATE = 7_500
-"""The estimate that keeps a page within `MOST_TOKENS`: it can be slightly too low."""
+"""Maximum estimate for a page. It keeps a page within `MOST_TOKENS`, because it can be slightly
+low.
+"""
 
 _PIECES = re.compile(r"[A-Za-z\d+/]{24,}|[A-Z]*[a-z]+|[A-Z]+|[ ]?\d+|\s+|[^\w\s]+|[^\W\da-zA-Z]+")
 """Encoded data, words, numbers and signs. A tokenizer splits words where small letters end."""
 
 _ENCODED = 24
-"""From this length on, letters and digits without a space are encoded data, such as a hash."""
+"""Minimum length of letters and digits that are treated as encoded data, such as a hash."""
 
 _IDEOGRAPHS = 0x2E80
-"""From this code point on, three characters are about two tokens."""
+"""First code point from which three characters are about two tokens."""
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens o200k has for a text: mostly 0.95 to 1.3 times as many."""
+    """Return the estimated number of o200k tokens of a text: mostly 0.95 to 1.3 times the real
+    number.
+    """
     return round(sum(map(_piece_tokens, _PIECES.findall(text))))
 
 

@@ -1,4 +1,6 @@
-"""What answers a question, or defines a name: places with their lines, here or at a git ref."""
+"""Passages that answer a question, and definitions of a name, with their lines, here or at a git
+ref.
+"""
 
 from __future__ import annotations
 
@@ -39,21 +41,25 @@ from vmrag_link.workspace.sources import build_without_index
 from vmrag_link.workspace.worktree import OpenSources
 
 ANSWER_SECONDS = 3.5
-"""A search without an index answers about within this time."""
+"""Approximate maximum time of a search without an index."""
 
 _SYMBOL = re.compile(
     r"(?:(?:async\s+)?def\s+|class\s+|func(?:tion)?\s+|fn\s+)?"
     r"(?:(?P<path>[^:()\s]+\.\w+)::)?(?P<name>[^()\s]+)\s*(?:\(.*)?:?",
     re.DOTALL,
 )
-"""A symbol as models write it: `def refresh(self):`, `src/session.py::Session::refresh`."""
+"""A symbol in the forms that models use: `def refresh(self):`,
+`src/session.py::Session::refresh`.
+"""
 
 T = TypeVar("T")
 
 
 class NarrowedQuestion(Record, frozen=True):
-    """`words` are never empty. `symbol`: a definition is asked for, and nothing else. `collection`
-    and `ref`: empty for all, and for the work tree.
+    """A question with its filters. `words` are never empty.
+
+    `symbol` is the name if the question is only about its definition. An empty `collection` means
+    all, and an empty `ref` means the work tree.
     """
 
     words: str
@@ -64,11 +70,13 @@ class NarrowedQuestion(Record, frozen=True):
 
 
 class Passages(Record, frozen=True):
-    """`left_out`: so many more answer, and did not fit. `standing`: where they come from.
-    `notice`: the sentence about an index that is not complete yet.
+    """The passages of an answer.
+
+    `left_out` counts passages that did not fit. `standing` is the origin. `notice` is the sentence
+    about an incomplete index.
     """
 
-    found: Sequence[PackedPassage]
+    passages: Sequence[PackedPassage]
     tokens: int
     left_out: int
     standing: AnswerOrigin
@@ -80,40 +88,48 @@ class Passages(Record, frozen=True):
 def parse_question(
     query: str, *, path: str = "", lang: str = "", symbol: str = "", kind: str = "", collection: str = "", ref: str = ""
 ) -> NarrowedQuestion:
-    """Return the question. A symbol may be a definition's first line, or `PATH::NAME` as pytest
-    writes it. Raises `UsageInvalid` for a language or kind that does not exist.
+    """Return the question. Raises `UsageInvalid` for an unknown language or kind.
+
+    A symbol can be the first line of a definition, or `PATH::NAME` as in pytest.
     """
     if form := _SYMBOL.fullmatch(symbol):
         symbol, path = form["name"], path or form["path"] or ""
-    given = make_narrowing(paths=_some(path), languages=_some(lang), symbols=_some(symbol), kinds=_some(kind))
+    given = make_narrowing(
+        paths=_as_tuple(path), languages=_as_tuple(lang), symbols=_as_tuple(symbol), kinds=_as_tuple(kind)
+    )
     words, prefixed = parse_query(query)
     narrowed = combine_narrowings(given, prefixed)
     alone = symbol if symbol and not words.strip() else ""
     return NarrowedQuestion(words.strip() or (narrowed.words if narrowed else ""), narrowed, alone, collection, ref)
 
 
-def _some(value: str) -> tuple[str, ...]:
+def _as_tuple(value: str) -> tuple[str, ...]:
     return (value,) if value else ()
 
 
-def find_passages(ws: Workspace, asked: NarrowedQuestion, budget: int) -> Passages:
-    """Return the best passages of documents and code. If the index takes long to build, a process
-    builds it, and words and names answer. The errors are those of `query.query` and `ranked_at`.
+def find_passages(ws: Workspace, question: NarrowedQuestion, budget: int) -> Passages:
+    """Return the best passages of documents and code.
+
+    If building the index takes long, another process builds it, and words and names answer. Raises
+    the errors of `query.query` and `ranked_at`.
     """
     return _ready_or_quick(
         ws,
-        asked,
-        lambda: _answer(ws, asked, budget),
-        lambda deadline: _quick_answer(ws, asked, budget, deadline),
+        question,
+        lambda: _answer_from_index(ws, question, budget),
+        lambda deadline: _answer_from_words(ws, question, budget, deadline),
     )
 
 
-def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], T], quick: Callable[[float], T]) -> T:
-    """Return what `ready` returns if the index is complete or soon is, else what `quick` returns,
-    which gets the time by which it should end.
+def _ready_or_quick(
+    ws: Workspace, question: NarrowedQuestion, ready: Callable[[], T], quick: Callable[[float], T]
+) -> T:
+    """Return the result of `ready` if the index is complete or soon will be, or else of `quick`.
+
+    `quick` gets the time by which it must end.
     """
     start = time.monotonic()
-    commit = plumbing.resolve_commit(ws.places, asked.ref) if asked.ref else ""
+    commit = plumbing.resolve_commit(ws.places, question.ref) if question.ref else ""
     job = background.get_index_job(ws.places, commit)
     background.report_notes(job, ws.progress.note)
     failed = background.read_report(job)
@@ -138,49 +154,51 @@ def _ready_or_quick(ws: Workspace, asked: NarrowedQuestion, ready: Callable[[], 
                 return ready()
 
 
-def _answer(ws: Workspace, asked: NarrowedQuestion, budget: int, *, files: bool = True) -> Passages:
+def _answer_from_index(ws: Workspace, question: NarrowedQuestion, budget: int, *, files: bool = True) -> Passages:
     from vmrag_link.ops.stores import stores
 
-    if asked.ref:
-        at = ranked_at(ws, asked.ref, or_files=files)
-        return _answer_at(ws, asked, budget, at if files else replace(at, commit=None, config=None))
-    store = stores.find_readable(ws, asked.collection) if asked.collection else ws
+    if question.ref:
+        at = ranked_at(ws, question.ref, or_files=files)
+        return _answer_at(ws, question, budget, at if files else replace(at, commit=None, config=None))
+    store = stores.find_readable(ws, question.collection) if question.collection else ws
     mode = Mode(ws.config.retrieval.mode)
     request = SimilarRequest(
-        MOST_HITS, mode, narrowing=asked.narrowed, pack=PackRequest(budget, frugal=True), files=files
+        MOST_HITS, mode, narrowing=question.narrowed, pack=PackRequest(budget, frugal=True), files=files
     )
-    found = find_similar(store, asked.collection or None, [asked.words], request)
-    assert found.packed is not None  # noqa: S101  the request asks for it
-    collections = (asked.collection,) if asked.collection else None
-    query = Query(asked.words, collections, ws.config.retrieval.k, mode, narrowing=asked.narrowed)
-    kb = with_untracked_matches(ws, query, found.origin.kb)
-    stands = replace(found.origin, kb=kb)
-    return Passages(found.packed.passages, found.packed.tokens, found.packed.left_out, stands, weak=all(found.weak))
+    report = find_similar(store, question.collection or None, [question.words], request)
+    assert report.packed is not None  # noqa: S101  the request asks for it
+    collections = (question.collection,) if question.collection else None
+    query = Query(question.words, collections, ws.config.retrieval.k, mode, narrowing=question.narrowed)
+    kb = with_untracked_matches(ws, query, report.origin.kb)
+    stands = replace(report.origin, kb=kb)
+    return Passages(report.packed.passages, report.packed.tokens, report.packed.left_out, stands, weak=all(report.weak))
 
 
-def _quick_answer(ws: Workspace, asked: NarrowedQuestion, budget: int, deadline: float) -> Passages:
+def _answer_from_words(ws: Workspace, question: NarrowedQuestion, budget: int, deadline: float) -> Passages:
     """Return passages of files by words, and of stored documents if their index is complete."""
-    tree, opened, stored, notice = _without_files(ws, asked, budget // 2)
+    tree, opened, stored, notice = _prepare_quick_answer(ws, question, budget // 2)
     share = budget - stored.tokens if stored else budget
     packed = None
-    if tree and not _is_stored(tree, asked):
-        words = WordQuestion(asked.words, asked.collection, asked.narrowed)
+    if tree and not _is_stored(tree, question):
+        words = WordQuestion(question.words, question.collection, question.narrowed)
         packed = WordSearch(ws, tree, words, deadline).find_passages(share)
-    passages = [*(packed.passages if packed else ()), *(stored.found if stored else ())]
+    passages = [*(packed.passages if packed else ()), *(stored.passages if stored else ())]
     left_out = (packed.left_out if packed else 0) + (stored.left_out if stored else 0)
     standing = add_sources(stored.standing if stored else find_git_origin(ws), opened)
     return Passages(passages, budget - share + (packed.tokens if packed else 0), left_out, standing, notice)
 
 
-def _without_files(
-    ws: Workspace, asked: NarrowedQuestion, budget: int
+def _prepare_quick_answer(
+    ws: Workspace, question: NarrowedQuestion, budget: int
 ) -> tuple[SourceTree | None, OpenSources | None, Passages | None, str]:
-    """Return the files that are asked, what they are at this place, what stored documents answer,
-    and the sentence about what is not searched.
+    """Return what answers without an index of files.
+
+    The results are the files to search, their state, the answer of stored documents, and the
+    sentence about what is not searched.
     """
-    if asked.ref:
-        tree = source_tree.read_commit(ws, plumbing.resolve_commit(ws.places, asked.ref))
-        state = f"the index at {asked.ref} is being built"
+    if question.ref:
+        tree = source_tree.read_commit(ws, plumbing.resolve_commit(ws.places, question.ref))
+        state = f"the index at {question.ref} is being built"
     else:
         tree = source_tree.read_work_tree(ws)
         state = f"the index is at {ws.sources.percent_indexed(tree) if tree else 0} %"
@@ -190,7 +208,7 @@ def _without_files(
     if ws.is_initialized:
         try:
             with index_build.refusing_long_work(ws):
-                stored = _answer(ws, asked, budget, files=False)
+                stored = _answer_from_index(ws, question, budget, files=False)
         except TooManyDocuments:
             notice += ", and stored documents are not searched yet"
         except CollectionMissing:
@@ -203,66 +221,69 @@ def _without_files(
     return tree, build_without_index(tree) if tree else None, stored, f"{notice}."
 
 
-def _is_stored(tree: SourceTree, asked: NarrowedQuestion) -> bool:
-    return bool(asked.collection) and tree.find_source(asked.collection) is None
+def _is_stored(tree: SourceTree, question: NarrowedQuestion) -> bool:
+    return bool(question.collection) and tree.find_source(question.collection) is None
 
 
-def _answer_at(ws: Workspace, asked: NarrowedQuestion, budget: int, at: RankedRevision) -> Passages:
+def _answer_at(ws: Workspace, question: NarrowedQuestion, budget: int, at: RankedRevision) -> Passages:
     query = Query(
-        text=asked.words,
-        collections=(asked.collection,) if asked.collection else None,
+        text=question.words,
+        collections=(question.collection,) if question.collection else None,
         k=MOST_HITS,
         mode=Mode(at.retrieval.mode),
-        narrowing=asked.narrowed,
+        narrowing=question.narrowed,
     )
-    found = packed_answer(ws, query, PackRequest(budget, frugal=True), at=at)
+    answer = packed_answer(ws, query, PackRequest(budget, frugal=True), at=at)
     return Passages(
-        found.passages, found.tokens, found.left_out, build_origin(found.kb, found.notes), weak=found.weak is True
+        answer.passages, answer.tokens, answer.left_out, build_origin(answer.kb, answer.notes), weak=answer.weak is True
     )
 
 
-def definitions_soon(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin, str]:
-    """As `definitions`. If the index takes long to build, names in the files answer, and the last
-    text is the sentence about it.
+def definitions_soon(ws: Workspace, question: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin, str]:
+    """Return the definitions of a name (`find_definitions`), and a sentence about the index.
+
+    If building the index takes long, names in the files answer. Otherwise the sentence is empty.
     """
 
     def answer_from_index() -> tuple[SymbolReport, AnswerOrigin, str]:
-        return *find_definitions(ws, asked), ""
+        return *find_definitions(ws, question), ""
 
     def answer_from_words(deadline: float) -> tuple[SymbolReport, AnswerOrigin, str]:
-        tree, opened, _, notice = _without_files(ws, asked, LEAST_BUDGET)
-        standing, found = add_sources(find_git_origin(ws), opened), []
-        if tree and not _is_stored(tree, asked):
-            words = WordQuestion("", asked.collection, _without_symbol(asked))
-            found = WordSearch(ws, tree, words, deadline).find_definitions(asked.symbol)
-        return SymbolReport(asked.symbol, found, standing.kb), standing, notice
+        tree, opened, _, notice = _prepare_quick_answer(ws, question, LEAST_BUDGET)
+        standing, definitions = add_sources(find_git_origin(ws), opened), []
+        if tree and not _is_stored(tree, question):
+            words = WordQuestion("", question.collection, _without_symbol(question))
+            definitions = WordSearch(ws, tree, words, deadline).find_definitions(question.symbol)
+        return SymbolReport(question.symbol, definitions, standing.kb), standing, notice
 
-    return _ready_or_quick(ws, asked, answer_from_index, answer_from_words)
+    return _ready_or_quick(ws, question, answer_from_index, answer_from_words)
 
 
-def related_code(ws: Workspace, asked: NarrowedQuestion, relation: Relation) -> tuple[RelationReport, AnswerOrigin]:
+def related_code(ws: Workspace, question: NarrowedQuestion, relation: Relation) -> tuple[RelationReport, AnswerOrigin]:
     """Return the callers or callees of the symbol.
 
-    The errors are those of `list_related` and `ranked_at`.
+    Raises the errors of `list_related` and `ranked_at`.
     """
-    at = ranked_at(ws, asked.ref, or_files=True) if asked.ref else None
-    names = [asked.collection] if asked.collection else None
-    found = list_related(ws, asked.symbol, relation, collections=names, among=_without_symbol(asked), at=at)
-    return found, build_origin(found.kb, found.notes)
+    at = ranked_at(ws, question.ref, or_files=True) if question.ref else None
+    names = [question.collection] if question.collection else None
+    report = list_related(ws, question.symbol, relation, collections=names, among=_without_symbol(question), at=at)
+    return report, build_origin(report.kb, report.notes)
 
 
-def _without_symbol(asked: NarrowedQuestion) -> Narrowing | None:
-    return asked.narrowed and Narrowing(asked.narrowed.paths, asked.narrowed.languages, (), asked.narrowed.kinds)
+def _without_symbol(question: NarrowedQuestion) -> Narrowing | None:
+    return question.narrowed and Narrowing(
+        question.narrowed.paths, question.narrowed.languages, (), question.narrowed.kinds
+    )
 
 
-def find_definitions(ws: Workspace, asked: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin]:
-    """Where the name is defined. Raises as `symbols`, and `ranked_at`."""
-    at = ranked_at(ws, asked.ref, or_files=True) if asked.ref else None
-    names = [asked.collection] if asked.collection else None
-    found = find_symbols(ws, asked.symbol, collections=names, among=_without_symbol(asked), at=at)
-    return found, build_origin(found.kb, found.notes)
+def find_definitions(ws: Workspace, question: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin]:
+    """Return the definitions of the name. Raises the errors of `find_symbols` and `ranked_at`."""
+    at = ranked_at(ws, question.ref, or_files=True) if question.ref else None
+    names = [question.collection] if question.collection else None
+    report = find_symbols(ws, question.symbol, collections=names, among=_without_symbol(question), at=at)
+    return report, build_origin(report.kb, report.notes)
 
 
 def build_origin(kb: KbBlock, notes: Sequence[str]) -> AnswerOrigin:
-    """Where an answer comes from whose documents are not looked at any more."""
+    """Return the origin of an answer whose documents are not read again."""
     return AnswerOrigin(kb.commit, kb.commit, kb, tuple(notes))

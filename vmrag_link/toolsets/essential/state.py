@@ -18,14 +18,14 @@ from vmrag_mcp.results import TextResult
 from vmrag_mcp.session import Call
 
 LISTED = 50
-"""Uncommitted files and documents that an answer names."""
+"""Maximum number of uncommitted files and documents in an answer."""
 
 FILES_TO_ADD = 3
-"""Files that a command names. It adds all files if there are more."""
+"""Maximum number of files in a command. For more, the command adds all files."""
 
 
 class StateText(TextResult, frozen=True):
-    """An answer whose lines show what is uncommitted, so that the last line does not repeat it."""
+    """An answer whose lines show uncommitted changes, so the last line does not repeat them."""
 
     whole_kb: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""The text of a document, a file or a symbol, here or at a git ref, whole or some lines of it."""
+"""The text of a document, a file or a symbol, here or at a git ref, whole or in part."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_git_origin
 from vmrag_link.workspace.history import document_names, known
 
 CLOSEST = 3
-"""Names that an error lists."""
+"""Maximum number of names that an error lists."""
 
 _SIMILAR = 0.4
-"""Similarity from which on a ref is listed: refs are short."""
+"""Minimum similarity of a listed ref. It is low, because refs are short."""
 
 FIND = "search finds a text by its meaning, grep by its words"
-"""The hint for a name that means nothing."""
+"""The hint for an unknown name."""
 
 _ANCHOR = re.compile(r"#L(?P<first>\d{1,9})(?:C\d{1,9})?(?:-L?(?P<last>\d{1,9})(?:C\d{1,9})?)?\Z")
 _COLUMN = re.compile(r":(?P<line>\d{1,9}):\d{1,9}\Z")
@@ -55,10 +55,12 @@ _SYMBOL = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#)\w+)*(?:\(\))?")
 
 
 class Text(Record, frozen=True):
-    """`name`: the path of a file, else `COLLECTION/ID`. `above`: the number of lines of front
-    matter, which a note is shown without. `commit` of git or `revision`: where it was read; both
-    empty: the current text. `uncommitted`: how the file differs from the commit. `key`: that of a
-    stored document.
+    """A text.
+
+    `name` is the path of a file, or else `COLLECTION/ID`. `above` is the number of lines of front
+    matter, which are hidden for a note. `commit` or `revision` is the place in git or the knowledge
+    base; both are empty for the current text. `uncommitted` describes how the file differs from the
+    commit. `key` is the key of a stored document.
     """
 
     name: str
@@ -77,19 +79,19 @@ class TextLines(NamedTuple):
     first: int
     last: int
     end: int
-    """The last line that was asked for."""
+    """The last requested line."""
     total: int
     """The number of the last line."""
     text: str
     cut: bool = False
-    """Whether the page holds only the beginning of its line."""
+    """True if the page has only the beginning of its line."""
 
 
 def normalize_place(ws: Workspace, name: str) -> str:
-    """Return a place as models write it in the form that answers have: `src/a.py:10-20`.
+    """Return a place in the form of answers, `src/a.py:10-20`.
 
-    It may be an absolute path inside the repository, begin with `./`, and end with `#L10-L20` or
-    `:10:5`.
+    Models also write an absolute path inside the repository, a path that begins with `./`, and the
+    ends `#L10-L20` and `:10:5`.
     """
     name = relative_path(ws, name)
     if match := _ANCHOR.search(name):
@@ -101,7 +103,9 @@ def normalize_place(ws: Workspace, name: str) -> str:
 
 
 def relative_path(ws: Workspace, path: str) -> str:
-    """Return a path from the top of the repository for one that is absolute or has `.` and `..`."""
+    """Return the path relative to the top of the repository for an absolute path or a path with `.`
+    and `..`.
+    """
     for top in (os.path.realpath(ws.places.top), str(ws.places.top)):
         if f"{path}/".startswith(f"{top}/"):
             path = path[len(top) + 1 :] or "."
@@ -115,7 +119,7 @@ def relative_path(ws: Workspace, path: str) -> str:
 
 @contextlib.contextmanager
 def naming_refs(ws: Workspace) -> Iterator[None]:
-    """Replace the error for a ref that names no commit by one with the closest refs."""
+    """Add the closest refs to the error for an unknown ref."""
     try:
         yield
     except GitReferenceMissing as error:
@@ -123,7 +127,7 @@ def naming_refs(ws: Workspace) -> Iterator[None]:
 
 
 def unknown_ref(ws: Workspace, ref: str) -> GitReferenceMissing:
-    """Return the error for a ref that names no commit, with the closest branches and tags."""
+    """Return the error for an unknown ref, with the closest branches and tags."""
     from vmrag_link.git import refs
 
     names = [name.removeprefix("tag: ") for name in refs.list_tips(ws.places)]
@@ -138,7 +142,7 @@ def unknown_ref(ws: Workspace, ref: str) -> GitReferenceMissing:
 
 
 def split_place(name: str) -> tuple[str, str]:
-    """A place as an answer shows it, `src/session.py:10-42`: the name, and the lines."""
+    """Return the name and the lines of a place, such as `src/session.py:10-42`."""
     bare = document_names.without_line(name)
     return bare, name[len(bare) + 1 :]
 
@@ -149,12 +153,12 @@ def find_text(ws: Workspace, name: str, ref: str) -> Text:
     Raises `DocumentMissing` with the closest names, and `UsageInvalid` for a collection.
     """
     if file := reading.find_tracked(ws, name, ref) if ref else reading.find_named(ws, name):
-        return _of_file(ws, file)
+        return _build_file_text(ws, file)
     full = f"{ref}:{name}" if ref else name
-    if found := known.find_file(ws, full):
-        path, at = found.tree.files[found.name.key].path, found.tree.commit or ""
+    if source_file := known.find_file(ws, full):
+        path, at = source_file.tree.files[source_file.name.key].path, source_file.tree.commit or ""
         if file := reading.find_tracked(ws, path, at, is_document=True):
-            return _of_file(ws, file)
+            return _build_file_text(ws, file)
     try:
         return _find_stored(ws, name, ref)
     except DocumentAmbiguous:
@@ -163,10 +167,10 @@ def find_text(ws: Workspace, name: str, ref: str) -> Text:
         paths = reading.SearchedFiles.open(ws, ref or None).list_paths()
         same = _paths_ending(name, paths)
         if len(same) == 1 and (file := reading.find_tracked(ws, same[0], ref)):
-            return _of_file(ws, file)
+            return _build_file_text(ws, file)
         if isinstance(error, NO_DOCUMENTS) and not ws.stores_nothing:
             raise
-        raise _missing(ws, name, ref, paths, error) from None
+        raise _build_missing(ws, name, ref, paths, error) from None
 
 
 def _paths_ending(name: str, paths: Sequence[str]) -> list[str]:
@@ -181,19 +185,21 @@ def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
     if store is not ws:
         shown = listing.show_stored(store, name)
         return Text(f"{shown.collection}/{shown.doc_id}", shown.content, find_origin(store))
-    found = listing.show_stored(ws, f"{ref}:{name}" if ref else name)
+    document = listing.show_stored(ws, f"{ref}:{name}" if ref else name)
     at = find_place(ws)
     if ref:
         kb = msgspec.structs.replace(
-            at.kb, git_head=None, commit=found.revision, branch=None, dirty=False, in_sync=True
+            at.kb, git_head=None, commit=document.revision, branch=None, dirty=False, in_sync=True
         )
-        at = AnswerOrigin(found.revision, found.revision, kb, ())
-    key = (found.collection, found.doc_id)
-    return Text("/".join(key), found.content, at, revision=found.revision if ref else "", key=None if ref else key)
+        at = AnswerOrigin(document.revision, document.revision, kb, ())
+    key = (document.collection, document.doc_id)
+    return Text(
+        "/".join(key), document.content, at, revision=document.revision if ref else "", key=None if ref else key
+    )
 
 
-def _missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: VmragError) -> DocumentMissing:
-    """Return the error for a name that means nothing, with the closest names."""
+def _build_missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: VmragError) -> DocumentMissing:
+    """Return the error for an unknown name, with the closest names."""
     stored: list[str] = []
     with contextlib.suppress(*NO_DOCUMENTS):
         place, _ = document_names.split_ref(ws, f"{ref}:{name}" if ref else name)
@@ -208,15 +214,15 @@ def _missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: Vm
     return DocumentMissing(message, hint=f"{hint}{FIND}", doc_id=name)
 
 
-def _of_file(ws: Workspace, file: TrackedFile) -> Text:
+def _build_file_text(ws: Workspace, file: TrackedFile) -> Text:
     source = next((row for row in ws.sources.configured if row.write and file.path.startswith(f"{row.folder}/")), None)
-    above, at = _front_matter(source, file) if source else 0, find_place(ws)
+    above, at = _count_front_matter(source, file) if source else 0, find_place(ws)
     if file.commit:
         at = msgspec.structs.replace(at, kb=msgspec.structs.replace(at.kb, git_head=file.commit, commit=""))
     return Text(file.path, file.text, at, above, commit=file.commit, uncommitted=file.uncommitted)
 
 
-def _front_matter(source: SourceSettings, file: TrackedFile) -> int:
+def _count_front_matter(source: SourceSettings, file: TrackedFile) -> int:
     """Return the number of lines of a note above its text."""
     document = documents.build_document(source, TreeFile(file.path, "", 0), SourceText(file.text))
     lines = terminal_text.split_lines(file.text)
@@ -225,28 +231,28 @@ def _front_matter(source: SourceSettings, file: TrackedFile) -> int:
 
 
 def find_place(ws: Workspace) -> AnswerOrigin:
-    """Return where the workspace is at; without a knowledge base, where git is."""
+    """Return the origin of the workspace; without a knowledge base, the origin in git."""
     try:
         return read_consistently(ws, lambda: find_origin(ws), index=False)
     except NO_DOCUMENTS as why:
         return find_git_origin(ws, why)
 
 
-def lines_of(text: Text, asked: str, most: int) -> TextLines:
-    """Return the first page of the lines that are asked for (`10`, `10-42`, `10-`), or of all.
+def lines_of(text: Text, selection: str, most: int) -> TextLines:
+    """Return the first page of the selected lines (`10`, `10-42`, `10-`), or of all lines.
 
     A page has at most `most` characters and `pages.MOST_TOKENS`, and at least one line. Raises
     `UsageInvalid` if the text does not have the lines.
     """
     content = terminal_text.split_lines(text.content)
     total = len(content)
-    first, last = _asked(asked) if asked else (text.above + 1, total)
-    if asked and not (0 < first <= min(last, total)):
+    first, last = _parse_lines(selection) if selection else (text.above + 1, total)
+    if selection and not (0 < first <= min(last, total)):
         raise UsageInvalid(
-            f"{text.name} has no lines {asked}: it has 1 to {total}.",
+            f"{text.name} has no lines {selection}: it has 1 to {total}.",
             hint=f"lines=1-{total}, or leave lines out",
             parameter="lines",
-            value=asked,
+            value=selection,
         )
     chosen = content[first - 1 : min(last, total)]
     end = first + len(chosen) - 1
@@ -257,17 +263,17 @@ def lines_of(text: Text, asked: str, most: int) -> TextLines:
 
 
 def first_line(lines: str) -> int:
-    """Return the first of the lines that are asked for; 1 for all."""
-    return _asked(lines)[0] if lines else 1
+    """Return the first selected line; 1 for all lines."""
+    return _parse_lines(lines)[0] if lines else 1
 
 
-def _asked(lines: str) -> tuple[int, int]:
-    found = _LINES.fullmatch(lines.strip())
-    if not found:
+def _parse_lines(lines: str) -> tuple[int, int]:
+    match = _LINES.fullmatch(lines.strip())
+    if not match:
         raise UsageInvalid(
-            f"{lines!r:.80} are no lines.", hint="lines=10-42, or lines=10", parameter="lines", value=lines[:80]
+            f"invalid lines: {lines!r:.80}.", hint="lines=10-42, or lines=10", parameter="lines", value=lines[:80]
         )
-    first = int(found["first"])
-    if found["last"] is None:
+    first = int(match["first"])
+    if match["last"] is None:
         return first, first
-    return first, int(found["last"] or 10**9)
+    return first, int(match["last"] or 10**9)

@@ -1,4 +1,4 @@
-"""The tools that find and show texts: search, read, grep; and their results."""
+"""The tools that find and show texts, search, read and grep, and their results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from vmrag_mcp.results import TextResult, fence_text
 from vmrag_mcp.session import Call
 
 LONGEST_LINE = 300
-"""Characters of a line that is found."""
+"""Maximum number of characters of a matching line."""
 
 Path = Annotated[str, Given("path, part of it, or glob such as *.md")]
 
@@ -66,42 +66,44 @@ def search_documents(
     definitions.
     """
     path = _filter_path(call.ws, path)
-    asked = passages.parse_question(
+    question = passages.parse_question(
         query, path=path, lang=lang, symbol=symbol, kind=kind, collection=collection, ref=ref
     )
-    require_query(asked.words)
+    require_query(question.words)
     if relation:
-        return _answer_relation(call, asked, relation)
+        return _answer_relation(call, question, relation)
     with texts.naming_refs(call.ws), known.explain_missing_collection(call.ws, [collection] if collection else []):
-        if asked.symbol and (found := _definitions(call, asked)):
-            return found
-        answer = passages.find_passages(call.ws, asked, min(max_tokens, call.behaviour.page_chars // 4))
+        if question.symbol and (definitions := _answer_definitions(call, question)):
+            return definitions
+        answer = passages.find_passages(call.ws, question, min(max_tokens, call.behaviour.page_chars // 4))
     call.set_origin(answer.standing)
-    call.add_quoted((each.collection, each.doc_id) for each in answer.found)
-    where = f" with {asked.narrowed.display_text}" if asked.narrowed and not answer.found else ""
+    call.add_quoted((passage.collection, passage.doc_id) for passage in answer.passages)
+    where = f" with {question.narrowed.display_text}" if question.narrowed and not answer.passages else ""
     untracked = untracked_notice(answer.standing.kb)
     more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out and not answer.weak else ""
     sentences = [
-        f"{plural(len(answer.found), 'passage')}{where}{more}.",
+        f"{plural(len(answer.passages), 'passage')}{where}{more}.",
         f"{WEAK_NOTE}." if answer.weak else "",
-        "" if answer.found else "Other words, fewer filters, or grep for an exact text.",
-        "" if answer.found else _describe_path(call.ws, path, ref),
+        "" if answer.passages else "Other words, fewer filters, or grep for an exact text.",
+        "" if answer.passages else _describe_path(call.ws, path, ref),
         f"{untracked}." if untracked else "",
         "" if ref else _describe_uncovered(call.ws),
     ]
     _warn_of_index(call, answer.notice)
-    text = "\n\n".join(_show_groups(answer.found))
+    text = "\n\n".join(_show_groups(answer.passages))
     return TextResult(text=text, message=" ".join(filter(None, sentences)))
 
 
 def _filter_path(ws: Workspace, path: str) -> str:
-    """Return a filter as patterns have it: from the top of the repository, empty for the top."""
+    """Return a filter for patterns: relative to the top of the repository, and empty
+    for the top.
+    """
     relative = texts.relative_path(ws, path)
     return "" if relative.rstrip("/") == "." else relative
 
 
 def _describe_path(ws: Workspace, path: str, ref: str) -> str:
-    """Return the sentence about a filter that no file passes; empty if one does."""
+    """Return the sentence about a filter that matches no file; empty if it matches one."""
     files = reading.SearchedFiles.open(ws, ref or None) if path else None
     if files is None or files.list_paths(path=path):
         return ""
@@ -123,9 +125,9 @@ def _describe_uncovered(ws: Workspace) -> str:
     return f"{plural(number, 'tracked file')} {verb} in no source; grep and read cover {them}." if number else ""
 
 
-def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
-    """Return the definitions of a name; None if no code defines it, so that it is searched for."""
-    report, standing, notice = passages.definitions_soon(call.ws, asked)
+def _answer_definitions(call: Call, question: NarrowedQuestion) -> TextResult | None:
+    """Return the definitions of a name; None if no code defines it. Then a search follows."""
+    report, standing, notice = passages.definitions_soon(call.ws, question)
     if not report.definitions:
         return None
     call.set_origin(standing)
@@ -135,29 +137,29 @@ def _definitions(call: Call, asked: NarrowedQuestion) -> TextResult | None:
     count = plural(len(report.definitions), "definition")
     return TextResult(
         text="\n".join(map(_show_definition, shown)),
-        message=f"{count} of {asked.symbol!r}{first}. read with symbol shows the code.",
+        message=f"{count} of {question.symbol!r}{first}. read with symbol shows the code.",
     )
 
 
-def _show_groups(found: Sequence[PackedPassage]) -> Iterator[str]:
+def _show_groups(passages_shown: Sequence[PackedPassage]) -> Iterator[str]:
     """Return the passages. If documents and code answer, each kind has a title."""
-    for title, passage in group_by_kind(found):
+    for title, passage in group_by_kind(passages_shown):
         if title:
             yield f"{title}:"
         yield _show_passage(passage)
 
 
-def _answer_relation(call: Call, asked: NarrowedQuestion, relation: str) -> TextResult:
+def _answer_relation(call: Call, question: NarrowedQuestion, relation: str) -> TextResult:
     """Return the callers or callees of a name. Raises `UsageInvalid` without a name."""
-    wanted: Relation | None = next((name for name in RELATIONS if name == relation), None)
-    if wanted is None:
+    wanted_relation: Relation | None = next((name for name in RELATIONS if name == relation), None)
+    if wanted_relation is None:
         raise UsageInvalid(
             f"there is no relation {relation!r}",
             hint="relation=callers or relation=callees",
             parameter="relation",
             value=relation,
         )
-    if not asked.symbol:
+    if not question.symbol:
         raise UsageInvalid(
             "relation needs symbol, and no query.",
             hint=f"search symbol=Session.refresh relation={relation}",
@@ -166,21 +168,21 @@ def _answer_relation(call: Call, asked: NarrowedQuestion, relation: str) -> Text
         )
     with (
         texts.naming_refs(call.ws),
-        known.explain_missing_collection(call.ws, [asked.collection] if asked.collection else []),
+        known.explain_missing_collection(call.ws, [question.collection] if question.collection else []),
     ):
-        report, standing = passages.related_code(call.ws, asked, wanted)
+        report, standing = passages.related_code(call.ws, question, wanted_relation)
     call.set_origin(standing)
     shown = [_show_related(row, report.relation) for row in report.related]
     shown = shown[: pages.fit_lines(shown, call.behaviour.page_chars)]
-    left = len(report.related) + report.left_out - len(shown)
+    hidden = len(report.related) + report.left_out - len(shown)
     count = plural(len(report.related) + report.left_out, relation.removesuffix("s"))
-    more = f"; {left} left out, path shows them" if left else ""
-    return TextResult(text="\n".join(shown), message=f"{count} of {asked.symbol!r}, by name{more}.")
+    more = f"; {hidden} left out, path shows them" if hidden else ""
+    return TextResult(text="\n".join(shown), message=f"{count} of {question.symbol!r}, by name{more}.")
 
 
 def _show_related(row: RelatedCode, relation: str) -> str:
     head = [
-        _place(row.path, row.line, row.last_line),
+        _format_place(row.path, row.line, row.last_line),
         f"{row.kind} {row.symbol}".strip(),
         _describe_state(row.uncommitted),
     ]
@@ -194,7 +196,7 @@ def _show_related(row: RelatedCode, relation: str) -> str:
 
 
 def _show_passage(passage: PackedPassage) -> str:
-    """Return the place, what a passage is, and its text."""
+    """Return the place, the description and the text of a passage."""
     head = [passage.shown_place, passage.symbol or passage.heading, _describe_state(passage.uncommitted)]
     head += [passage.outdated, also_in_line(passage.also_in), f"cut {passage.cut}" if passage.cut else ""]
     text = "\n".join(filter(None, (passage.signature and f"… {passage.signature}", passage.text)))
@@ -202,7 +204,7 @@ def _show_passage(passage: PackedPassage) -> str:
 
 
 def _show_definition(definition: SymbolDefinition) -> str:
-    place = _place(definition.path, definition.line, definition.last_line)
+    place = _format_place(definition.path, definition.line, definition.last_line)
     state = _describe_state(definition.uncommitted)
     return _head_line([place, f"{definition.kind} {definition.symbol}", state, definition.signature])
 
@@ -216,7 +218,7 @@ def _describe_state(uncommitted: str) -> str:
     return f"{uncommitted}, not committed" if uncommitted else ""
 
 
-def _place(name: str, first: int, last: int) -> str:
+def _format_place(name: str, first: int, last: int) -> str:
     return f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
 
 
@@ -240,7 +242,7 @@ def read(
     folder or collection. The last line names the next page.
     """
     if not name and not symbol:
-        raise UsageInvalid("Nothing says what to read.", hint="name=docs/setup.md, or symbol=Session.refresh")
+        raise UsageInvalid("no name and no symbol are given.", hint="name=docs/setup.md, or symbol=Session.refresh")
     place = texts.normalize_place(call.ws, name)
     if not symbol and re.fullmatch(r"[^:]+\.\w+::[\w.:]+", place):  # as pytest writes it
         symbol, place = place, ""
@@ -274,7 +276,7 @@ def _find_text(call: Call, name: str, ref: str, lines: str) -> Text:
 
 def _show_page(text: Text, page: TextLines) -> str:
     version = f"commit {text.commit[:7]}" if text.commit else f"revision {text.revision[:7]}" if text.revision else ""
-    head = [_place(text.name, page.first, page.last), version, _describe_state(text.uncommitted)]
+    head = [_format_place(text.name, page.first, page.last), version, _describe_state(text.uncommitted)]
     return f"{_head_line(head)}\n{fence_text(page.text)}"
 
 
@@ -337,27 +339,27 @@ def grep(
     ref: Ref = "",
 ) -> TextResult:
     """Find lines by regular expression or literal text in tracked files and stored documents."""
-    wanted, path = Pattern(pattern, fixed=fixed, linear=True), _filter_path(call.ws, path)
+    matcher, path = Pattern(pattern, fixed=fixed, linear=True), _filter_path(call.ws, path)
     narrowed = GrepOptions(collections=[collection] if collection else [], ref=ref or None, path=path)
     with texts.naming_refs(call.ws):
-        report = reading.grep_texts(call.ws, wanted, context=context, most=limit, **narrowed)
+        report = reading.grep_texts(call.ws, matcher, context=context, most=limit, **narrowed)
     call.set_origin(passages.build_origin(report.kb, report.notes))
     rows = [(document.name, line) for document in report.documents for line in document.lines]
     lines = [_show_line(name, line) for name, line in rows]
     lines = lines[: pages.fit_lines(lines, call.behaviour.page_chars)]
-    left = report.count - sum(line.matched for _, line in rows[: len(lines)])
-    more = f"; {left} left out, path or limit shows them" if left else ""
-    found = [f"{plural(report.count, 'line')} in {plural(len(report.documents), 'document')}{more}."]
-    if other_case := reading.count_without_case(call.ws, wanted, report, **narrowed):
+    hidden = report.count - sum(line.matched for _, line in rows[: len(lines)])
+    more = f"; {hidden} left out, path or limit shows them" if hidden else ""
+    sentences = [f"{plural(report.count, 'line')} in {plural(len(report.documents), 'document')}{more}."]
+    if other_case := reading.count_without_case(call.ws, matcher, report, **narrowed):
         ignoring = f"(?i){re.escape(pattern) if fixed else pattern}"
-        found.append(f"{plural(other_case, 'line')} if case is ignored: grep pattern={ignoring}")
+        sentences.append(f"{plural(other_case, 'line')} if case is ignored: grep pattern={ignoring}")
     if not ref:
-        found += _describe_modified(call.ws, list(dict.fromkeys(name for name, _ in rows[: len(lines)])))
+        sentences += _describe_modified(call.ws, list(dict.fromkeys(name for name, _ in rows[: len(lines)])))
     if not report.count and ("\n" in pattern or r"\n" in pattern):
-        found.append("A pattern matches within one line.")
+        sentences.append("A pattern matches within one line.")
     if not report.count and (unmatched := _describe_path(call.ws, path, ref)):
-        found.append(unmatched)
-    return TextResult(text="\n".join(lines), message=" ".join([*found, *report.warnings]))
+        sentences.append(unmatched)
+    return TextResult(text="\n".join(lines), message=" ".join([*sentences, *report.warnings]))
 
 
 def _describe_modified(ws: Workspace, names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The tools that write: remember and forget."""
+"""The tools that write notes: remember and forget."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
 COLLECTION = "notes"
-"""The stored collection of names without a collection, if there is no writable source."""
+"""The stored collection for names without a collection, if there is no writable source."""
 
 Mode = Literal["add", "replace", "append"]
 
@@ -98,7 +98,7 @@ def _note_result(
 ) -> StateText:
     """Return the answer about a note that was written or deleted.
 
-    `head`: the commit before the call. With `commit`, the note is committed.
+    `head` is the commit before the call. With `commit`, the note is committed.
     """
     [path] = written.paths or [""]
     lines = [terminal_text.escape_line(f"{verb} {document}{f' ({path})' if path else ''}")]
@@ -122,7 +122,7 @@ def _note_result(
 
 
 def _former_lines(text: str, restore: str) -> list[str]:
-    """Return the lines that name the text which was replaced or deleted, and how to restore it."""
+    """Return the lines that show the replaced or deleted text, and how to restore it."""
     first = terminal_text.cut_text(terminal_text.escape_line(notes.first_line(text)), FORMER)
     return [f"former text: {first}", f"to restore it: {terminal_text.escape_line(restore)}"]
 
@@ -139,7 +139,7 @@ def _make_document(name: DocumentName, text: str) -> ImportedDocument:
 
 
 def _restore_committed(commit: str, path: str) -> str:
-    """Return the git command that restores a file as a commit has it, in any folder."""
+    """Return the git command that restores a file from a commit, in any folder."""
     magic = ":/" if re.fullmatch(r"[\w./ -]+", path) else ":(top,literal)"
     return f"git restore --source={commit[:12]} --staged --worktree -- {quoted(magic + path)}"
 
@@ -151,7 +151,7 @@ def _require_commit_allowed(call: Call, name: DocumentName) -> None:
     if allowed == "ask" and key not in call.agreed:
         raise AccessDenied(
             f"an agent may commit the note {name} only if the user agrees.",
-            hint="Call again without commit, then ask the user to run: git commit",
+            hint="call again without commit, then ask the user to run: git commit",
             ask=True,
             commit=key,
             otherwise={"commit": False},
@@ -232,10 +232,10 @@ def _stored_result(call: Call, name: DocumentName, verb: str, former: Sequence[s
 
 
 SHOWN = 1000
-"""Characters of the present text that a refusal shows."""
+"""Maximum number of characters of the existing text in an error."""
 
 FORMER = 80
-"""Characters of the text that was replaced or deleted, in an answer."""
+"""Maximum number of characters of the replaced or deleted text in an answer."""
 
 
 @tool(
@@ -269,7 +269,7 @@ def forget(call: Call, *, name: Annotated[str, Given("note or stored document")]
 
 
 def _is_stored_only(ws: Workspace, source: SourceSettings, doc_id: str) -> bool:
-    """Return whether an id without a collection means a stored document, and no note."""
+    """Return whether an id without a collection means a stored document, and not a note."""
     return NoteFolder(ws, source).find_note(doc_id) is None and bool(
         document_names.find_candidates(ws.engine, ws.locate_documents(), doc_id)
     )
@@ -278,7 +278,7 @@ def _is_stored_only(ws: Workspace, source: SourceSettings, doc_id: str) -> bool:
 def _document_name(call: Call, name: str) -> DocumentName:
     """Return the document that a name means.
 
-    If its first part names no collection, the whole name is an id in the first writable source, or
+    If its first part is not a collection, the whole name is an id in the first writable source, or
     else in the stored collection `notes`. Raises `SourceReadOnly` for a file of another source.
     """
     if name.strip("/") != name or not name.strip():
