@@ -149,7 +149,7 @@ def test_file_is_sent_to_no_language_model(stocked, chat):
         stocked.git("config", f"vmrag.llm.{name}", value)
     shown = stocked.vmrag("ask", "rollback script", "--collection", "docs", "--min-score", "0", "--sources", "1").out
     assert shown.startswith("warning: Files of the repository are sent to no language model: docs/deploy.md.\n")
-    assert "No language model was asked; the following is quoted from the documents.\n" in shown
+    assert "Without a language model; the following is quoted from the documents.\n" in shown
     assert chat.requests == []
     stocked.vmrag("ask", "otters", "--collection", "notes", "--min-score", "0")
     assert len(chat.requests) == 1, "stored documents are"

@@ -91,7 +91,7 @@ def test_site_is_imported_by_its_sitemap(project, site):
     said = project.vmrag(*arguments, code=1).out
     assert "web: 2 documents added, 0 unchanged" in said
     assert f"Not taken: {site.url('/gone')} cannot be fetched: its server answered 404 Not Found." in said
-    assert "Left out: 1 of other hosts, 1 that robots.txt disallows and 1 that are no URLs." in said
+    assert "Left out: 1 of other hosts, 1 that robots.txt disallows and 1 that are not URLs." in said
     assert "vmrag commit" in said
     documents = project.ask("list", "--collection", "web")["documents"]
     assert [document["metadata"]["of"] for document in documents] == ["animals", "animals"]

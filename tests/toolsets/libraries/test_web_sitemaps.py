@@ -88,7 +88,7 @@ def test_sitemap_index_is_followed_and_failures_are_listed(site):
 
 def test_missing_sitemap_hint_names_that_of_robots_txt(site):
     site.pages["/"] = "<!DOCTYPE html><p>welcome"
-    with pytest.raises(FetchFailed, match="is no sitemap: it has a DOCTYPE") as caught:
+    with pytest.raises(FetchFailed, match="is not a sitemap: it has a DOCTYPE") as caught:
         found(site, "/")
     assert "names none in its robots.txt" in caught.value.hint
     site.pages["/robots.txt"] = f"Sitemap: {site.url('/map.xml')}\n"

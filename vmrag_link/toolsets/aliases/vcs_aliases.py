@@ -98,7 +98,7 @@ def delete_branch(
     """Delete a local branch of the knowledge base that was merged. The remote keeps its branch."""
     result = switching.delete_branch(call.ws, branch, force=force)
     back = call.format_tail(f"create_branch with from={result.commit} brings it back")
-    return ToolAnswer(result, message=f"Deleted {result.branch!r}, which stood at {result.commit[:7]}{back}.")
+    return ToolAnswer(result, message=f"Deleted {result.branch!r}, which was at {result.commit[:7]}{back}.")
 
 
 @tool("R", alias_of="dolt_status")

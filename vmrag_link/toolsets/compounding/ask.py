@@ -214,7 +214,7 @@ def _locate_file(project: DocsProject, path: str) -> FilePlace:
 def _build_refusal(project: DocsProject, path: str) -> UsageInvalid:
     name = terminal_text.escape_line(repr(path[:200]))
     return UsageInvalid(
-        f"{name} is no Markdown file below {shown_path(project.docs, '')}",
+        f"{name} is not a Markdown file below {shown_path(project.docs, '')}",
         hint=f"For example: {shown_path(project.docs, 'problems/what-went-wrong.md')}",
         parameter="path",
         value=path[:200],

@@ -119,7 +119,7 @@ def with_key(data: bytes, key: str, value: str) -> bytes:
         raise NotEditable(error.reason) from None
     except YamlRefused as error:
         raise NotEditable(f"has front matter that cannot be edited: line {error.line + 1} {error.reason}") from None
-    # An empty block was text before, and is none afterwards.
+    # Before the change, an empty block is part of the text.
     kept = same == content or (not before and content.endswith(same))
     if after != before | {key: value} or not kept:
         raise NotEditable(f"has front matter that is written in a way in which {key} cannot be set")
@@ -136,12 +136,12 @@ def _edit_header(text: str, block: tuple[int, int] | None, key: str, value: str)
     if root is None:
         return text[:end] + line + text[end:]
     if not isinstance(root, MappingNode) or root.flow or root.column:
-        raise NotEditable("has front matter that is no list of keys, one a line")
+        raise NotEditable("has front matter that is not a list of keys, one per line")
     entry = root.entries.get(key)
     if entry is None:
         return text[:end] + line + text[end:]
     if not isinstance(entry.value, ScalarNode):
-        raise NotEditable(f"has a {key} that is no word")
+        raise NotEditable(f"has a {key} that is not a word")
     first, last = start + entry.value.start, start + entry.value.end
     space = "" if text[first - 1 : first] in (" ", "\t") else " "
     return text[:first] + space + value + text[last:]
@@ -275,7 +275,7 @@ def _remove_elsewhere(ws: Workspace, place: _Place, branch: KbBranch, name: str,
         if place.code:
             ws.engine.write(branch.name, rows, expected=branch.head)
             return None
-        # Made first, and then moved to: nobody would ever commit what a kill left uncommitted here.
+        # Commit first, and then move the branch: a kill must not leave uncommitted rows here.
         author = plumbing.read_identity(ws.places)
         made = ws.engine.commit_onto(branch.head, [rows], message=purpose, author=author, date=clock.now())
         ws.engine.move_branch(branch.name, made, expected=branch.head)

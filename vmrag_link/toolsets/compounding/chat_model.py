@@ -24,8 +24,8 @@ class LlmSettings(Record, frozen=True):
     provider: Annotated[
         Literal["none", "openai", "ollama"],
         needs_trust(
-            "Writer of answers from a project's documents: no model (quotes), a server with OpenAI's `/chat/completions`, "
-            "or Ollama. A model gets passages.",
+            "The language model that writes answers: none (the answer quotes the documents), any server with "
+            "OpenAI's `/chat/completions`, or Ollama. vmrag sends passages of documents to the model.",
             keep_narrowest("none", "openai", "ollama"),
             free=("none",),
         ),
@@ -33,7 +33,7 @@ class LlmSettings(Record, frozen=True):
     model: Annotated[str, needs_trust("Name of the language model.", flaw=optional_model_flaw)] = ""
     base_url: Annotated[
         str,
-        needs_trust("Address of the language model. Default: that of the provider.", flaw=optional_url_flaw),
+        needs_trust("Address of the language model. Default: the provider's own address.", flaw=optional_url_flaw),
     ] = ""
     api_key_env: Annotated[
         str,
@@ -148,9 +148,7 @@ class ChatModel:
             answer = endpoint.post_json(url, body, key=self._find_key(), seconds=self._settings.timeout_s)
             text = self._provider.text(answer)
         except ModuleNotFoundError:
-            raise ChatFailed(
-                f"A language model is asked through httpx: {extras.format_install_command('web')}"
-            ) from None
+            raise ChatFailed(f"language models need httpx: {extras.format_install_command('web')}") from None
         except endpoint.NoAnswer as error:
             raise ChatFailed(f"{self._describe_model} {self._explain_failure(error)}") from error
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
@@ -162,7 +160,7 @@ class ChatModel:
     def _find_key(self) -> str | None:
         key = (env.read_variable(self._variable) or "").strip() if self._variable and self._keyed else ""
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise ChatFailed(f"{self._describe_model} cannot be asked: what {self._variable} holds is no key.")
+            raise ChatFailed(f"{self._describe_model} cannot be used: {self._variable} does not contain a key.")
         return key or None
 
     def _explain_failure(self, error: endpoint.NoAnswer) -> str:

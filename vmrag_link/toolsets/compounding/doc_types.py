@@ -84,7 +84,7 @@ def read_schema(text: str, *, is_json: bool) -> str:
     except SchemaUnusable:
         raise
     except (SchemaError, RecursionError, ValueError, ArithmeticError) as error:
-        raise SchemaUnusable(f"is no JSON Schema: {_shorten_text(str(error).partition(chr(10))[0])}") from None
+        raise SchemaUnusable(f"is not a JSON Schema: {_shorten_text(str(error).partition(chr(10))[0])}") from None
     return written
 
 
@@ -106,7 +106,7 @@ def _find_usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Itera
     for key in _REQUIRED:
         value = front_matter.get(key)
         if not isinstance(value, str) or not value.strip():
-            yield f"{key} is missing" if value in (None, "") else f"{key} is no text"
+            yield f"{key} is missing" if value in (None, "") else f"{key} is not a text"
     date, significance = front_matter.get("date"), front_matter.get("significance")
     if isinstance(date, str) and date.strip() and not re.fullmatch(_DATE, date):
         yield f"date is YYYY-MM-DD, not {_format_value(date)}"
@@ -149,11 +149,11 @@ def _build_validator(schema: str) -> Any:
 
     parsed = parse_user_json(schema)
     if not isinstance(parsed.get("$schema", ""), str):
-        raise SchemaUnusable("is no JSON Schema: its $schema is no text")
+        raise SchemaUnusable("is not a JSON Schema: its $schema is not a text")
     try:
         kind = validators.validator_for(parsed, default=Draft202012Validator)
     except ValueError as error:  # no URL
-        raise SchemaUnusable(f"is no JSON Schema: {_shorten_text(str(error))}") from None
+        raise SchemaUnusable(f"is not a JSON Schema: {_shorten_text(str(error))}") from None
     steps = itertools.count(1)
     hardened: Any = validators.extend(kind, {"pattern": _compile_pattern})
     evolve = hardened.evolve

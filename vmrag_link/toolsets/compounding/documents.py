@@ -95,13 +95,13 @@ def project_document(project: DocsProject, doc_id: str, source: SourceContent) -
     stated, text = _split_front_matter(doc_id, source)
     kind = stated.get("doc_type")
     if kind is not None and not isinstance(kind, str):
-        raise _build_invalid(doc_id, ["doc_type is no text"])
+        raise _build_invalid(doc_id, ["doc_type is not a text"])
     type_ = project.type_named(kind) if kind else project.type_of_folder(doc_id)
     if type_ is None and kind:
         raise unknown_type(project.types, kind)
     if type_ is None:
         raise DocTypeInvalid(
-            f"{doc_id} has no type: its front matter has no doc_type, and its folder is no type's.",
+            f"{doc_id} has no type: its front matter has no doc_type, and its folder belongs to no type.",
             hint=f"move it to one of the folders {', '.join(doc_type.folder for doc_type in project.types)}, or state doc_type.",
             doc_types=[doc_type.name for doc_type in project.types],
         )

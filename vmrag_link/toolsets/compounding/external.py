@@ -208,7 +208,7 @@ def index_file(ws: Workspace, active: ActiveProject, project: DocsProject, doc_i
     if doc_id not in docs.found:
         why = next((skipped.reason for skipped in docs.skipped if skipped.path == doc_id), "the patterns leave it out")
         raise DocumentMissing(
-            f"{doc_id} is none of the other documentation: {why}.",
+            f"{doc_id} is not part of the external documentation: {why}.",
             hint="external_docs.include_patterns in the project's configuration",
             path=doc_id,
         )
@@ -318,7 +318,7 @@ def _explain_difference(ws: Workspace, branch: str) -> str:
         return (
             f"git's branch is {current!r}, not {branch!r}: documents are read and written there."
             if current
-            else (f"git's HEAD is detached, and not on {branch!r}: documents are read where it stands.")
+            else (f"git's HEAD is detached, and not on {branch!r}: documents are read at that commit.")
         )
     named = ws.engine.find_branch(branch) if ws.engine.is_legal_branch_name(branch) else None
     if named and kb_branch and named.name != kb_branch.name:

@@ -83,7 +83,7 @@ class ActiveProject:
         self.own, self.external = SeenFiles(), SeenFiles()
         self._looked: tuple[float, object, Files] | None = None
         self.settled: object = None
-        """What rows and files were equal at."""
+        """The place at which rows and files were equal."""
 
     def load_project(self, ws: Workspace) -> DocsProject:
         """Return the project. Raises the errors of `project.load_project`."""
@@ -113,28 +113,30 @@ def _read_document(ws: Workspace, found: DocsProject, doc_id: str) -> Document:
     return documents.project_document(found, doc_id, documents.read_source(ws, found.docs_folder, doc_id))
 
 
-def mirror_changes(ws: Workspace, active: ActiveProject, found: DocsProject, *, now: bool = False) -> Mirrored:
+def mirror_changes(ws: Workspace, active: ActiveProject, docs_project: DocsProject, *, now: bool = False) -> Mirrored:
     """Update the rows to the current files.
 
     If rows cannot be written now, they stay, and `unwritten` has the reason. Raises `FileFailed`,
     `CollectionExists` and `Embedding` errors; then nothing is stored.
     """
     with active.lock:
-        files = active.list_files(ws, found, now=now)
-        headers, skipped = active.own.read_headers(found, files, lambda doc_id: _read_document(ws, found, doc_id))
+        files = active.list_files(ws, docs_project, now=now)
+        headers, skipped = active.own.read_headers(
+            docs_project, files, lambda doc_id: _read_document(ws, docs_project, doc_id)
+        )
         mirrored = Mirrored(tuple(skipped))
         at = read_consistently(ws, lambda: find_origin(ws).at, index=False)
-        state = (found, dict(files.stamps), ws.engine.read_stamp(), ws.read_trigger(), at)
+        state = (docs_project, dict(files.stamps), ws.engine.read_stamp(), ws.read_trigger(), at)
         if active.settled == state:
             return mirrored
-        if not _find_differences(ws, at, found, headers):
+        if not _find_differences(ws, at, docs_project, headers):
             active.settled = state
             return mirrored
         if active.read_only:
             return msgspec.structs.replace(mirrored, unwritten=_READ_ONLY)
         try:
             result = writing.write_rows(
-                ws, lambda place: _plan_changes(ws, place, found, headers), f"mirror {found.docs}"
+                ws, lambda place: _plan_changes(ws, place, docs_project, headers), f"mirror {docs_project.docs}"
             )
         except UNWRITABLE as why:
             return msgspec.structs.replace(mirrored, unwritten=_describe_unwritten(why))
@@ -145,22 +147,24 @@ _READ_ONLY = "Files of the project have changed, and a server that is read-only 
 
 
 def _describe_unwritten(why: VmragError) -> str:
-    return f"Changed files of the project could not be taken in: {why.sentence}"
+    return f"Could not read changed files of the project: {why.sentence}"
 
 
-def _find_differences(ws: Workspace, at: At, found: DocsProject, headers: Mapping[str, DocumentHeader]) -> set[str]:
+def _find_differences(
+    ws: Workspace, at: At, docs_project: DocsProject, headers: Mapping[str, DocumentHeader]
+) -> set[str]:
     """Return the documents whose rows differ from their files."""
-    stored = {header.doc_id: header for header in ws.engine.read_headers(at, collection=found.collection)}
+    stored = {header.doc_id: header for header in ws.engine.read_headers(at, collection=docs_project.collection)}
     return {doc_id for doc_id in stored.keys() | headers.keys() if stored.get(doc_id) != headers.get(doc_id)}
 
 
 def _plan_changes(
-    ws: Workspace, at: At, found: DocsProject, headers: Mapping[str, DocumentHeader]
+    ws: Workspace, at: At, docs_project: DocsProject, headers: Mapping[str, DocumentHeader]
 ) -> Planned[Mirrored]:
-    differing = sorted(_find_differences(ws, at, found, headers))
-    put = [put_row(ws, at, _read_document(ws, found, doc_id)) for doc_id in differing if doc_id in headers]
+    differing = sorted(_find_differences(ws, at, docs_project, headers))
+    put = [put_row(ws, at, _read_document(ws, docs_project, doc_id)) for doc_id in differing if doc_id in headers]
     gone = [doc_id for doc_id in differing if doc_id not in headers]
-    return Planned(build_write(ws, at, found, put, gone), Mirrored((), len(put), len(gone)))
+    return Planned(build_write(ws, at, docs_project, put, gone), Mirrored((), len(put), len(gone)))
 
 
 def put_row(ws: Workspace, at: At, new: Document) -> Document:
@@ -169,13 +173,13 @@ def put_row(ws: Workspace, at: At, new: Document) -> Document:
     return msgspec.structs.replace(new, created_at=before.created_at) if before else new
 
 
-def build_write(ws: Workspace, at: At, found: DocsProject, put: list[Document], gone: list[str]) -> Write:
+def build_write(ws: Workspace, at: At, docs_project: DocsProject, put: list[Document], gone: list[str]) -> Write:
     """Return the write with embedded documents.
 
     Raises `CollectionExists` and `Embedding` errors.
     """
-    existing = mirror_of(ws, at, found.name)
-    collection = existing or _build_collection(ws, found)
+    existing = mirror_of(ws, at, docs_project.name)
+    collection = existing or _build_collection(ws, docs_project)
     ws.create_indexer().embed_documents(collection, put)
     return Write(
         put_collections=[] if existing or not put else [collection],
@@ -198,28 +202,30 @@ def mirror_of(ws: Workspace, at: At, name: str) -> Collection | None:
     return collection
 
 
-def _build_collection(ws: Workspace, found: DocsProject) -> Collection:
+def _build_collection(ws: Workspace, docs_project: DocsProject) -> Collection:
     model = ws.models.load_named(ws.config.embedding.model)
-    return collections.make_collection(found.collection, model, CHUNKING, kind=COMPOUNDING)
+    return collections.make_collection(docs_project.collection, model, CHUNKING, kind=COMPOUNDING)
 
 
-def index_file(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> WriteResult[IndexedFile]:
+def index_file(
+    ws: Workspace, active: ActiveProject, docs_project: DocsProject, doc_id: str
+) -> WriteResult[IndexedFile]:
     """Read one file again and mirror it, even if it has not changed.
 
     Raises `AccessDenied` for a file that git ignores, `FileFailed`, one of `documents.REFUSALS`,
     and the errors of `write_rows`; then nothing is stored.
     """
-    path = found.docs_folder / doc_id
+    path = docs_project.docs_folder / doc_id
     refuse_ignored(ws.places, [path], hint=f"If it is to be shared: git add --force {quoted(path)}")
     with active.lock:
         active.forget_file(doc_id)
 
         def plan(at: At) -> Planned[IndexedFile]:
-            new = put_row(ws, at, _read_document(ws, found, doc_id))
-            collection = mirror_of(ws, at, found.name) or _build_collection(ws, found)
+            new = put_row(ws, at, _read_document(ws, docs_project, doc_id))
+            collection = mirror_of(ws, at, docs_project.name) or _build_collection(ws, docs_project)
             changed = not _is_same(ws, at, new)
             report = IndexedFile(new, collection, len(chunks_of(ws, collection, new)), changed)
-            return Planned(build_write(ws, at, found, [new], []) if changed else None, report)
+            return Planned(build_write(ws, at, docs_project, [new], []) if changed else None, report)
 
         return writing.write_rows(ws, plan, f"mirror {doc_id}")
 

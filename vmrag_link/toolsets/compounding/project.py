@@ -127,7 +127,7 @@ def file_text(path: Path, most: int) -> str:
 def build_invalid(path: Path, why: str) -> UsageInvalid:
     name = terminal_text.escape_line(str(path))
     return UsageInvalid(
-        f"{name} is no configuration of a project: {terminal_text.escape_line(why)}.",
+        f"{name} is not a valid project configuration: {terminal_text.escape_line(why)}.",
         hint='It needs at least: {"project_name": "my-project"}',
         parameter="config_path",
         path=name,
@@ -254,7 +254,7 @@ def _locate_config(places: Places, given: str) -> Path:
     git = any(real.is_relative_to(os.path.realpath(folder)) for folder in (places.git_dir, places.common))
     if git or not real.parent.parent.is_relative_to(top) or real.parent == Path(top):
         raise AccessDenied(
-            f"{terminal_text.escape_line(str(path))} was not read: a project's configuration lies in a folder of the work tree.",
+            f"{terminal_text.escape_line(str(path))} was not read: a project's configuration must be in a folder of the work tree.",
             hint=f"For example: {places.top / CONFIG}",
             path=terminal_text.escape_line(str(path)),
         )

@@ -84,13 +84,11 @@ def shown_path(folder: str, doc_id: str) -> str:
 
 
 class Matches(Record, frozen=True):
-    """Matches with at least the score `least`, best first.
-
-    `best` is the highest score; None without any.
-    """
+    """The matches of a search."""
 
     found: tuple[Match, ...]
     best: float | None
+    """The highest score; None without any."""
     least: float
 
 
@@ -105,9 +103,9 @@ class Threshold(Record, frozen=True):
 def find_nearest(
     searcher: Searcher, collection: str, text: str, threshold: Threshold, where: Mapping[str, Any] | None = None
 ) -> Matches:
-    """Return the documents of a collection, which the index may lack.
+    """Return the documents of a collection that are nearest to a text.
 
-    Raises as `Searcher.search` does.
+    The index can lack the collection. Raises the errors of `Searcher.search`.
     """
     held = searcher.find_collection(collection)
     function = held.embedding_function if held else ""

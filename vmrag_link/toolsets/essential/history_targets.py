@@ -46,12 +46,14 @@ class HistoryStart(Record, frozen=True):
 
 
 class HistoryTarget(Record, frozen=True):
-    """What a name means. One of these has a value, or none of them for everything.
+    """The target of a name.
 
-    `path`: of a file, with `lines` of it; `existed`: it had this path at the start;
-    `committed_path`: the one in HEAD of a file with an uncommitted new name. `pathspecs`: of
-    a folder or of a collection of files. `document`: a stored one. `collection`: a stored one, and
-    `folder` in it.
+    At most one field has a value; without any, the target is everything.
+
+    `path` is a file, with `lines` of it. `existed`: it had this path at the start. `committed_path`
+    is the path in HEAD of a file with an uncommitted new name. `pathspecs` are those of a folder or
+    of a collection of files. `document` is a stored document. `collection` is a stored collection,
+    and `folder` is a folder in it.
     """
 
     name: str

@@ -289,6 +289,4 @@ def _require_only_project(ws: Workspace, name: str) -> str:
         return projects[0]
     why = f"there are several: {', '.join(projects[:5])}" if projects else "there is none yet"
     project = projects[0] if projects else ws.places.top.name
-    raise UsageInvalid(
-        f"{name} does not say which project, and {why}.", hint=f"For example: {quoted(f'{project}#{name}')}"
-    )
+    raise UsageInvalid(f"{name} has no project, and {why}.", hint=f"For example: {quoted(f'{project}#{name}')}")

@@ -56,7 +56,7 @@ def checked_name(parameter: str, value: str) -> str:
 def checked_text(value: str) -> str:
     """Return a text. Raises `UsageInvalid` for an invalid text."""
     if not value.strip():
-        raise UsageInvalid("There is no text.", hint="Say what should be known later.", parameter="content")
+        raise UsageInvalid("the text is empty.", hint="send the text of the document", parameter="content")
     return value
 
 

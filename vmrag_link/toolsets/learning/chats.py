@@ -46,7 +46,8 @@ class LearningSettings(Record, frozen=True):
     store_raw: Annotated[
         bool,
         needs_trust(
-            "Store the raw prompts and answers of `chroma_log_chat`, and push them. They can contain secrets.",
+            "Store the raw prompts and answers of `chroma_log_chat`. They are pushed with the "
+            "knowledge base, and may contain secrets.",
             keep_narrowest(False, True),
         ),
     ] = True
@@ -111,8 +112,8 @@ def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
         return msgspec.convert(parse_user_json(source.data.decode()), type=list[kind])  # type: ignore[valid-type]
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
-            f"{source.name} is no list as it is wanted here: {error}.",
-            hint="docs/toolsets.md shows one.",
+            f"{source.name} is not a valid list: {error}.",
+            hint="see the example in docs/toolsets.md",
             value=source.key,
         ) from None
 

@@ -114,7 +114,7 @@ def _build_unknown_path(path: Path) -> UsageInvalid:
     shown = terminal_text.escape_line(str(path))
     return UsageInvalid(
         f"git tracks no file at {shown}, and none was indexed.",
-        hint=f"git add {quoted(path)}, if it is there",
+        hint=f"git add {quoted(path)}, if it exists",
         path=shown,
     )
 
@@ -147,7 +147,7 @@ def _find_problem(ws: Workspace, name: str, path: Path) -> str | None:
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if files.resolve_file(path).path != Path(os.path.realpath(ws.places.top), name):
-        return "lies behind a link"  # as for git: it may be no file of this repository
+        return "is behind a link"  # as in git: it may be outside this repository
     most = ws.config.ingest.max_bytes
     return f"has more than {most:,} bytes" if status.st_size > most else None
 

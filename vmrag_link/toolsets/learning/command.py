@@ -50,7 +50,7 @@ def setup(invocation: Invocation) -> None:
     with invocation.workspace() as ws:
         result = relocation.setup_collections(ws)
     made = [f"Made {name}." for name in result.report.created]
-    _print_result(invocation, result, made or ["All of them were there."])
+    _print_result(invocation, result, made or ["All collections already exist."])
 
 
 @vmrag_command("promote-learning")
@@ -290,7 +290,7 @@ def index(
     """
     if bool(paths) == everything:
         raise UsageInvalid(
-            "Name files and folders, or --all, not both." if paths else "Nothing says which files are meant.",
+            "Name files and folders, or --all, not both." if paths else "no files are given.",
             hint="For example: vmrag learning index src",
         )
     at = replace(invocation, directory=invocation.directory / (repo_root or ""))

@@ -1,10 +1,11 @@
-"""Evidence as documents, and the names that its reports share. Each record says which items it
-counts, and what each is worth, from 0 to 1.
+"""Evidence as documents, and the names that its reports share.
 
-A record of one test, error or check has one item, itself; one of a whole run, or of a validation,
-has those of its parts. So an item that comes twice counts once. Items add up as independent chances
-do: 1 minus the product of what each leaves open. One fixed test alone reaches the usual threshold
-of 0.7. Each regression takes 30 % away.
+A record has items with weights from 0 to 1.
+
+The record of one test, error or check has one item, itself. The record of a run or of a validation
+has the items of its parts. An item that occurs twice counts once. Items combine like independent
+probabilities: 1 minus the product of the complements. One fixed test alone reaches the default
+threshold of 0.7. Each regression takes 30 % away.
 """
 
 from __future__ import annotations

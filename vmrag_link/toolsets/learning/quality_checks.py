@@ -56,7 +56,7 @@ def parse_measure(tool: str, metric: Metric, text: str) -> Measure:
         return Measure(sum(1 for line in text.splitlines() if line.strip()), known=False)
     rules = list(_parse_json(tool, text) if text.lstrip()[:1] in ("[", "{") else _MESSAGES[tool](text))
     if not rules and text.strip() and not _reports_nothing(tool, text):
-        raise OutputUnreadable(f"is no output of {tool}")
+        raise OutputUnreadable(f"is not output of {tool}")
     return Measure(sum(1 for rule in rules if metric != "complexity" or _COMPLEX.fullmatch(rule)))
 
 
@@ -109,7 +109,7 @@ def _parse_json(tool: str, text: str) -> Iterator[str]:
         rows = parsed.get("messages", [parsed]) if isinstance(parsed, dict) else parsed
         for row in rows if isinstance(rows, list) else ():
             if not isinstance(row, dict) or not any(key in row for key in _RULE_KEYS):
-                raise OutputUnreadable(f"is no output of {tool}")
+                raise OutputUnreadable(f"is not output of {tool}")
             if row.get("severity") != "note":
                 yield next(str(row[key]) for key in _RULE_KEYS if key in row)
 
@@ -128,7 +128,7 @@ def _parse_coverage(text: str) -> float:
         else _parse_percent(text)
     )
     if percent is None or not 0 <= percent <= 100:  # noqa: PLR2004
-        raise OutputUnreadable("is no output of coverage: neither its report nor its JSON or XML")
+        raise OutputUnreadable("is not output of coverage: neither its report nor its JSON or XML")
     return round(percent, 2)
 
 
@@ -165,7 +165,7 @@ def _parse_xml_percent(text: str) -> float | None:
     try:
         parser.Parse(text.encode(), True)
     except (expat.ExpatError, ValueError) as error:
-        raise OutputUnreadable(f"is no XML that can be read ({error})") from None
+        raise OutputUnreadable(f"is not valid XML ({error})") from None
     name, attributes = roots[0]
     kinds = ("lines", "branches")
     try:

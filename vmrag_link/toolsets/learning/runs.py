@@ -93,7 +93,7 @@ def parse_report(data: bytes) -> dict[str, Status]:
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, LookupError, ValueError) as error:
-        raise OutputUnreadable(f"is no XML that can be read ({error})") from None
+        raise OutputUnreadable(f"is not valid XML ({error})") from None
     return reader.found
 
 
@@ -109,7 +109,7 @@ class _Reader:
     def start_element(self, name: str, attributes: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth == 1 and name not in _ROOTS:
-            raise OutputUnreadable(f"is no JUnit XML: it begins with <{name[:80]}>, not with <testsuites>")
+            raise OutputUnreadable(f"is not JUnit XML: it begins with <{name[:80]}>, not with <testsuites>")
         if name == "testcase" and self._case is None:
             names = (attributes.get("classname", ""), attributes.get("name", ""))
             self._case, self._status = (".".join(filter(None, names))[:MOST_NAME], self._depth), "pass"

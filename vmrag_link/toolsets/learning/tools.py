@@ -46,7 +46,7 @@ def learning_setup_collections(call: Call) -> ToolAnswer[SetupReport]:
     """Create the missing collections for code, chats, learnings, thoughts and evidence."""
     report = outcome.stored_report(call, setup_collections(call.ws))
     return ToolAnswer(
-        report, message=f"{plural(len(report.created), 'collection')} made, {len(report.existing)} were there."
+        report, message=f"{plural(len(report.created), 'collection')} created, {len(report.existing)} already existed."
     )
 
 

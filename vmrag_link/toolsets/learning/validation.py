@@ -100,7 +100,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
     ids = split_names([*request.test_transitions, *request.runtime_errors, *request.code_quality])
     if not ids and request.evidence_file is None:
         raise NothingSelected(
-            "Nothing says which evidence is meant.",
+            "no evidence is given.",
             hint="Name the ids that log-test-results, log-error and log-quality-check gave, or a file of evidence.",
         )
     of_file = _parse_file(ws, request.evidence_file) if request.evidence_file else Evidence()
@@ -142,7 +142,7 @@ def _parse_file(ws: Workspace, file: NamedFile) -> Evidence:
         parsed = msgspec.convert(parse_user_json(source.data.decode()), type=EvidenceFile)
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
-            f"{source.name} is no file of evidence: {error}.",
+            f"{source.name} is not a valid file of evidence: {error}.",
             hint="docs/toolsets.md shows one.",
             parameter="evidence_file",
             value=source.key,
@@ -190,7 +190,7 @@ def find_output_file(ws: Workspace, path: str) -> Path:
     hidden = any(part.startswith(".") for part in Path(files.key_of(ws.places, place)).parts)
     if not place.path.name.endswith(ENDING) or hidden or place.path != place.target:
         raise _build_refusal(
-            path, f"its name must end in {ENDING}, outside of folders that begin with a dot, and be no link"
+            path, f"its name must end in {ENDING}, outside folders that begin with a dot, and it must not be a link"
         )
     if not place.path.parent.is_dir():
         raise _build_refusal(path, "its folder is not there")

@@ -94,12 +94,12 @@ def import_sources(
     selection: FileSelection | None = None,
     copy: bool = False,
 ) -> LibraryImport:
-    """Take files and folders (absolute paths) and pages (URLs) into the library of this name.
+    """Import files and folders (absolute paths) and pages (URLs) into the library of this name.
 
     Files that git tracks and that sources can read are refused; `copy` stores them. A file or page
-    that cannot be stored does not stop the others; if it is the only one, its error is raised.
-    Raises `SourceReadOnly` if only refused files are named, `UsageInvalid` for a path where nothing
-    is, and as `ingest`.
+    that cannot be stored does not stop the others; the error of a single file or page is raised.
+    Raises `SourceReadOnly` if all files are refused, `UsageInvalid` for a missing path, and the
+    errors of `ingest_sources`.
     """
     check_library(name, metadata)
     skipped: list[SkippedFile] = []
@@ -113,7 +113,7 @@ def import_sources(
     taken: list[Ingested] = []
     branch, pending = None, ""
     with ws.progress.task("taking in", len(named)) as task, open_converter(ws) as convert:
-        for batch in _split_batches(_read(ws, name, named, failed)):
+        for batch in _split_batches(_read_sources(ws, name, named, failed)):
             refused: dict[str, VmragError] = {}
             result = ingest_sources(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
             failed |= {item: refused[source.key] for item, source in batch.items() if source.key in refused}
@@ -169,7 +169,7 @@ def _list_files(
         yield from (_Named(file.path, file.doc_id, inside=True) for file in scan.files)
 
 
-def _read(
+def _read_sources(
     ws: Workspace, name: str, named: Iterable[_Named], failed: dict[_Named, VmragError]
 ) -> Iterator[tuple[_Named, SourceContent]]:
     """Read each source once, even if it is named several times. Adds errors to `failed`."""
@@ -258,7 +258,7 @@ def _format_site(report: SiteReport, most: int) -> Iterator[str]:
     left_out = {
         "of other hosts": report.elsewhere,
         "that robots.txt disallows": report.disallowed,
-        "that are no URLs": report.invalid,
+        "that are not URLs": report.invalid,
         f"beyond --most {most}": report.more,
     }
     if parts := [f"{number} {what}" for what, number in left_out.items() if number]:

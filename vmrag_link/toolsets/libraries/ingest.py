@@ -59,8 +59,8 @@ def find_library(ws: Workspace, at: At, name: str) -> Collection | None:
     collection = collections.find_exact(ws, at, name)
     if collection and collection.kind != LIBRARY:
         raise LibraryRefused(
-            f"There is a collection {name!r} already, and it is no library: its documents come from elsewhere.",
-            hint=f"Take another library, for example: --library {quoted(collections.similar_name(f'{name}-library'))}",
+            f"collection {name!r} exists and is not a library.",
+            hint=f"use another library, for example: --library {quoted(collections.similar_name(f'{name}-library'))}",
             collection_name=name,
             kind=collection.kind,
         )
@@ -94,7 +94,7 @@ def open_converter(ws: Workspace) -> Iterator[Convert]:
             if not converted.text.strip():
                 raise ConversionFailed(
                     f"{source.name} holds no text.",
-                    hint="What it shows may be a picture of a text: convert it by other means, and take that.",
+                    hint="The file may be a picture of a text: convert it to text first, and import the result.",
                     reason="holds no text",
                 )
             return converted
@@ -129,20 +129,19 @@ def ingest_sources(
     metadata: Mapping[str, Any] | None = None,
     refused: dict[str, VmragError] | None = None,
 ) -> WriteResult[list[Ingested]]:
-    """Store the sources in a library, which is made if it is not there; all of them or none.
+    """Store the sources in a library, which is created if it is missing; all or none.
 
-    A source whose bytes are stored already is skipped, and nothing of it is written. One that
-    changed takes the place of its document, which keeps its id and, without `metadata`, what was
-    given before. All are converted and embedded before anything is stored. No two may have the same
-    key. With `refused`, one that cannot be converted is left out and the reason put there, by its
-    key.
+    A source whose bytes are already stored is skipped. A changed source replaces the text of its
+    document, which keeps its id and, without `metadata`, its earlier metadata. All sources are
+    converted and embedded before anything is stored. Their keys must be distinct. With `refused`, a
+    source that cannot be converted is left out, and its error is stored there under its key.
 
-    Raises `NameInvalid`, `LibraryRefused` for a collection of another kind, `ContentRefused` for
-    metadata, what `convert` raises, `Embedding` errors, and as `write_rows`.
+    Raises `NameInvalid`, `LibraryRefused` for another kind of collection, `ContentRefused` for
+    metadata, the errors of `convert`, `Embedding` errors, and the errors of `write_rows`.
     """
     require_library_name(name)
     given = None if metadata is None else checked_metadata(metadata, name)
-    converted: dict[str, ConvertedFile] = {}  # the plan may be asked again, under the lock
+    converted: dict[str, ConvertedFile] = {}  # the plan can run again, under the lock
 
     def convert_once(source: SourceContent) -> ConvertedFile:
         if source.key not in converted:
@@ -270,5 +269,5 @@ def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = parse_user_json(json.dumps(metadata))
     except ValueError as error:
-        raise ContentRefused(f"The metadata of {name!r} {error}.", hint="Use what JSON can say.") from None
+        raise ContentRefused(f"The metadata of {name!r} {error}.", hint="use only values of JSON") from None
     return parsed

@@ -42,7 +42,7 @@ def admit_typed(ws: Workspace) -> Admit:
             return
         try:
             configuration.add_value(ws.places, PAGES_KEY, page.site)
-        except GitFailed as failed:  # of another process, or read-only: the page is there all the same
+        except GitFailed as failed:  # locked or read-only: the page is still available
             ws.progress.note(
                 f"For vmrag refresh it could not be remembered that you asked {page.site}: {failed.message}"
             )
@@ -56,7 +56,7 @@ def admit_stored(ws: Workspace) -> Admit:
     def admit(page: PageUrl) -> None:
         if not _is_trusted(ws, page, PAGES_KEY) and not _is_trusted(ws, page, TRUSTED_KEY):
             raise RemoteNotTrusted(
-                f"{page.site} was not asked for {page}: nobody here has taken a page from it, and the knowledge base may be anybody's.",
+                f"did not fetch {page}: no page of {page.site} was ever imported on this machine, and the knowledge base may be untrusted.",
                 hint=f"git config --add {PAGES_KEY} {quoted(page.site)}   (only if you know whose it is)",
                 host=page.site,
                 url=page.text,
@@ -75,7 +75,7 @@ def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
     def admit(page: PageUrl) -> None:
         if page.site not in agreed and not _is_trusted(ws, page, TRUSTED_KEY):
             raise RemoteNotTrusted(
-                f"{page.site} was not asked for a page: nobody here has agreed that agents may send it anything.",
+                f"did not fetch a page of {page.site}: the user has not trusted it for agents.",
                 hint=f"git config --add {TRUSTED_KEY} {quoted(page.site)}   (only if you know whose it is)",
                 host=page.site,
                 url=page.text,

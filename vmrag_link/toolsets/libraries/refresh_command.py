@@ -49,14 +49,13 @@ class RefreshReport(Record, frozen=True):
 
 
 def refresh_libraries(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) -> RefreshReport:
-    """Ask for the pages that came from URLs, and leave what changed uncommitted.
+    """Fetch the pages that came from URLs, and leave changed pages uncommitted.
 
-    `names`: libraries, documents of libraries as `LIBRARY/DOC`, or URLs, whose hosts are agreed to
-    by that; by default all libraries. A host from which nobody here has taken a page is not asked:
-    the knowledge base that names it may be anybody's.
-
-    Raises `CollectionMissing`, `DocumentMissing`, `UsageInvalid` for what came from no URL, and as
-    `take_pages`.
+    `names` are libraries, documents as `LIBRARY/DOC`, or URLs, whose hosts become trusted. By
+    default, all libraries are refreshed. vmrag does not contact a host from which no page was
+    imported here, because the knowledge base that names it may be untrusted. Raises
+    `CollectionMissing`, `DocumentMissing`, `UsageInvalid` for documents that did not come from a
+    URL, and the errors of `take_pages`.
     """
     if dry_run:
         follow_and_warn(ws)
@@ -132,7 +131,7 @@ def _resolve_name(
 def _build_no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageInvalid:
     if any(collection.name == name for collection in ws.engine.list_collections(at)):
         return UsageInvalid(
-            f"The collection {name!r} is no library: its documents came from no URL.",
+            f"collection {name!r} is not a library: its documents did not come from URLs.",
             hint="vmrag list",
             collection_name=name,
         )

@@ -86,7 +86,7 @@ _FAILURES = (AccessDenied, ConversionFailed, FetchFailed, FormatUnsupported, Rem
 """Errors of a single page."""
 
 BATCH_PAGES, BATCH_BYTES = 50, 20_000_000
-"""So many pages are stored at a time: whoever ends a run early loses no more of them."""
+"""Number of pages that are stored at a time. A run that ends early loses at most these."""
 
 
 class TakenPage(Record, frozen=True):
@@ -133,11 +133,12 @@ def take_pages(
     metadata: Mapping[str, Any] | None = None,
     dry_run: bool = False,
 ) -> TakenPages:
-    """Store the pages in a library, a batch at a time; what was stored stays if the run ends early.
-    `admit`: as of `pages`.
+    """Store the pages in a library, one batch at a time.
 
-    With `dry_run` nothing is stored. Raises as `ingest`; what is wrong with a page alone is told by
-    its `problem`.
+    Stored batches stay if the run ends early.
+
+    `admit` is as in `pages`. With `dry_run`, nothing is stored. Raises the errors of
+    `ingest_sources`; the `problem` of a page has errors of this page alone.
     """
     check_library(name, metadata)
     at = ws.locate_documents() if dry_run else writing.require_writable(ws).at

@@ -44,14 +44,14 @@ from vmrag_mcp.session import Call
 def file(
     ws: Workspace, name: str, path: str, *, agreed: Collection[str] = (), metadata: Mapping[str, Any] | None = None
 ) -> WriteResult[Ingested]:
-    """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
+    """Import a file into the library of this name. `agreed` is as in `refuse_ignored`.
 
-    Raises `AccessDenied` for one that git ignores, and as `find_file`, `read_file`
-    and `ingest`.
+    Raises `AccessDenied` for a file that git ignores, and the errors of `find_file`, `read_file`
+    and `ingest_sources`.
     """
     path_found = named_files.find_file(ws, path)
     command = f"vmrag import {quoted(path)} --library {quoted(name)}"
-    hint = f"Only the user can take it all the same: {command}"
+    hint = f"only the user can import it: {command}"
     refuse_ignored(ws.places, path_found, hint=hint, accepted=agreed, may_ask=True)
     return _ingest_one(ws, name, named_files.read_file(ws, path_found), metadata)
 
@@ -59,10 +59,10 @@ def file(
 def ingest_page(
     ws: Workspace, name: str, url: str, *, admit: Admit, metadata: Mapping[str, Any] | None = None
 ) -> WriteResult[Ingested]:
-    """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
-    stored. `admit`: as of `pages`.
+    """Import the page at a URL into the library of this name. `admit` is as in `pages`.
 
-    Raises as `pages.read_page` and `ingest`.
+    vmrag does not contact the host if the page cannot be stored. Raises the errors of `read_page`
+    and `ingest_sources`.
     """
     check_library(name, metadata)
     key = pages.key_of(url)

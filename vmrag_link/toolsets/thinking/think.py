@@ -39,7 +39,7 @@ class ThinkingSettings(Record, frozen=True):
         msgspec.Meta(
             ge=0,
             le=1,
-            description="Minimum similarity of a found thought or session. 0: depends on the embedding model.",
+            description="Default minimum similarity of thoughts and sessions. 0: the default of the embedding model.",
         ),
     ] = 0.0
 
@@ -250,7 +250,7 @@ def _find_branch_start(session: Sequence[Thought], new: NewThought, branch: str)
     if new.branch_from_thought and new.branch_from_thought not in trunk:
         raise UsageInvalid(
             f"There is no thought {new.branch_from_thought} in the session from which a branch could begin.",
-            hint="Write that thought down first; chroma_get_session_summary shows those that are there.",
+            hint="store that thought first; chroma_get_session_summary shows the stored thoughts",
             parameter="branch_from_thought",
             value=new.branch_from_thought,
         )

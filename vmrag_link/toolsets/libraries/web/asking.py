@@ -5,8 +5,8 @@ httpcore gives the reading of HTTP and a documented place to put one's own netwo
 urllib3 decompress what they get without a limit, and open sockets by names.
 
 The proxy is the one that the environment names for a URL, as other programs of this machine use it.
-It resolves names by itself, so nobody here can check where a name leads behind it. It is used all
-the same: where one is set there is often no other way out, and it is the person that set it.
+It resolves names by itself, so vmrag cannot check where a name leads behind it. It is still
+used: often there is no other connection, and the user has configured it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
         host, port = None, None
     if not host or parts.scheme not in ("http", "https"):
         raise FetchFailed(
-            f"The proxy {shown_url(text)} of the environment cannot be used for {url}: it is no http:// or https:// one.",
+            f"The proxy {shown_url(text)} of the environment cannot be used for {url}: it is not an http:// or https:// proxy.",
             hint=f"Name an HTTP proxy in {url.scheme}_proxy, or none for this host: export no_proxy={url.host}",
         )
     where = httpcore.URL(scheme=parts.scheme, host=host, port=port, target="/")
@@ -129,7 +129,7 @@ class _TimedStream(NetworkStream):
 
 _COMPLETE = (200, 203)
 
-_AGAIN = "Try it in a browser; if it is there, try again later."
+_AGAIN = "try it in a browser; if it works there, try again later"
 _HEADERS = {
     "User-Agent": read.USER_AGENT,
     "Accept": "text/markdown, text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8",
@@ -203,7 +203,7 @@ def _open_stream(
     headers = {"Host": page.site} | _HEADERS | conditions
     if page.authorization:
         headers["Authorization"] = page.authorization
-    port = None if page.port == PORTS[page.scheme] else page.port  # a proxy is told what stands here
+    port = None if page.port == PORTS[page.scheme] else page.port  # a proxy receives this value
     where = httpcore.URL(scheme=page.scheme, host=page.host, port=port, target=page.target)
     return pool.stream("GET", where, headers=list(headers.items()))
 
@@ -218,7 +218,7 @@ def _read_body(response: httpcore.Response, headers: dict[str, str], most: int) 
     if encoding in GZIP:
         return gunzip(body, most)
     if encoding not in ("identity", ""):
-        raise BodyDamaged  # nobody asked for it so
+        raise BodyDamaged  # the request does not accept this encoding
     return body
 
 
@@ -230,7 +230,7 @@ def _build_unreachable(page: PageUrl, error: Exception) -> FetchFailed:
     reason = shortened(escape_line(_NUMBERED.sub("", str(error)) or type(error).__name__))
     hint = _AGAIN
     if "CERTIFICATE_VERIFY_FAILED" in reason:
-        reason = "its certificate is signed by nobody whom this machine trusts, or is another host's"
+        reason = "its certificate has no signature that this machine trusts, or belongs to another host"
         hint = "If the authority is your own: export SSL_CERT_FILE=/PATH/TO/authority.pem"
     elif isinstance(error, httpcore.ProxyError):
         reason = f"the proxy of the environment answered {reason}"

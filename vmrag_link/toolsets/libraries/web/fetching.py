@@ -79,7 +79,7 @@ def _send_checked(page: PageUrl, conditions: dict[str, str], limits: FetchLimits
     return send_request(page, conditions, limits, deadline)
 
 
-_AS_IN_A_BROWSER = "Give the address that a browser shows when the page is there."
+_AS_IN_A_BROWSER = "use the address that a browser shows for the page"
 
 
 def _follow_redirection(page: PageUrl, location: str) -> PageUrl:

@@ -62,7 +62,7 @@ class Robots:
 
     def _fetch_rules(self, page: PageUrl) -> Protego:
         text = self._fetch_text(page)
-        from protego import Protego  # after what says that the base installation fetches nothing
+        from protego import Protego  # only now: without the extra, an error comes first
 
         return Protego.parse(text)
 

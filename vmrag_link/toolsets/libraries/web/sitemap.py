@@ -148,7 +148,7 @@ class _Walk:
 
 
 def _describe_failure(sitemap: PageUrl, error: NotASitemap) -> str:
-    return f"{sitemap} is no sitemap: it {escape_line(str(error))}."
+    return f"{sitemap} is not a sitemap: it {escape_line(str(error))}."
 
 
 MOST_LOCATIONS = 50_000
@@ -216,7 +216,7 @@ class _Xml:
         try:
             parser.Parse(data, True)
         except expat.ExpatError as error:
-            raise NotASitemap(f"is no XML: {expat.ErrorString(error.code)}, line {error.lineno}") from error
+            raise NotASitemap(f"is not XML: {expat.ErrorString(error.code)}, line {error.lineno}") from error
         except (LookupError, ValueError) as error:
             raise NotASitemap("is in an encoding that XML readers need not know") from error
         return SitemapFile(self._found, self._path[0] == "sitemapindex", self._more)

@@ -71,12 +71,12 @@ def parse_url(text: str) -> PageUrl:
         parts = urlsplit(stripped)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise _build_invalid(stripped, "is no URL") from None
+        raise _build_invalid(stripped, "is not a URL") from None
     scheme = parts.scheme.lower()
     if scheme not in PORTS:
-        raise _build_invalid(stripped, "is no http:// or https:// URL")
+        raise _build_invalid(stripped, "is not an http:// or https:// URL")
     if port == 0:
-        raise _build_invalid(stripped, "has no port that can be asked")
+        raise _build_invalid(stripped, "has an invalid port")
     target = quote(parts.path or "/", safe=_KEPT) + (f"?{quote(parts.query, safe=_KEPT)}" if parts.query else "")
     return PageUrl(
         scheme=scheme,
@@ -95,7 +95,7 @@ def next_url(url: PageUrl, location: str) -> PageUrl:
     try:
         text = urljoin(url.text, location.strip().replace(" ", "%20"))
     except ValueError:
-        raise _build_invalid(location, "is no URL") from None
+        raise _build_invalid(location, "is not a URL") from None
     target = parse_url(text)
     credentials = url.authorization if target.origin == url.origin else ""
     return PageUrl(target.scheme, target.host, target.port, target.target, credentials)
@@ -112,7 +112,7 @@ def shown_url(text: str) -> str:
 def _encode_host(host: str, text: str) -> str:
     """Return the host in ASCII. Raises `UsageInvalid` and `IndexExtraMissing`."""
     if ":" in host:
-        return hosts.normalize_host(host)  # urlsplit let through what stands in brackets, and is an IPv6 address
+        return hosts.normalize_host(host)  # urlsplit accepts only an IPv6 address in brackets
     if not host.isascii():
         try:
             import idna
@@ -154,7 +154,7 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,100}/[a-z0-9!#$&^_.+-]{1,100}")
 _CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([A-Za-z0-9_.:-]{1,40})""")
 _ISO = "%Y-%m-%dT%H:%M:%SZ"
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-# What browsers read where these are named: pages that say so hold the quotes and dashes of Windows.
+# Browsers read these encodings as Windows-1252, because such pages contain its quotes and dashes.
 _AS_BROWSERS = {"iso8859-1": "windows-1252", "ascii": "windows-1252", "cp1252": "windows-1252"}
 
 
