@@ -49,7 +49,7 @@ def tables() -> str:
 
 def page() -> str:
     """Return docs/action.md with the current tables."""
-    return pages.filled(PAGE, {"tables": tables()})
+    return pages.fill_page(PAGE, {"tables": tables()})
 
 
 def _default(text: str) -> str:

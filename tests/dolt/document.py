@@ -43,7 +43,7 @@ def write() -> dict[Path, str]:
     printed = said()
     shown = [part for part in re.split(r"\n(?=\$ )", printed) if part.partition("\n")[0].removeprefix("$ ") in SHOWN]
     parts = {PAGE: "\n".join(shown), STORIES: printed}
-    return {page: pages.filled(page, {"dolt": pages.console(text)}) for page, text in parts.items()}
+    return {page: pages.fill_page(page, {"dolt": pages.console(text)}) for page, text in parts.items()}
 
 
 def said() -> str:
@@ -52,7 +52,7 @@ def said() -> str:
         kb = Path(folder, "kb")
         _fill(kb)
         printed = "\n".join(f"$ {command}\n{_printed(command, kb)}" for command in COMMANDS)
-    return pages.steady(printed, r"\b[0-9a-v]{32}\b", _revision)
+    return pages.normalize_revisions(printed, r"\b[0-9a-v]{32}\b", _revision)
 
 
 def _revision(number: bytes) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 import vmrag_link
 from tests.support import events, hosted, people, poison
-from tests.support.actions_runner import Finished, installed
+from tests.support.actions_runner import Finished, restore_packages
 from tests.support.events import FORK
 from tests.support.hosted import Ci, drop
 from tests.support.repos import Repo
@@ -177,7 +177,7 @@ def fresh_machines(ci: Ci, monkeypatch: pytest.MonkeyPatch) -> None:
     """No job finds its packages; what is called `uv` brings those of the tests."""
 
     def prepared(temp: Path, inputs: Mapping[str, str], event: str) -> None:
-        installed(temp, inputs, event)
+        restore_packages(temp, inputs, event)
         install.packages_folder({"RUNNER_TEMP": str(temp)}).rename(ci.folder / "index")
 
     uv = ci.folder / "path" / "uv"

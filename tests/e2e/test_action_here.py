@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.support import events
-from tests.support.actions_runner import ACTION, CacheService, Runner, installed, setup_python
+from tests.support.actions_runner import ACTION, CacheService, Runner, restore_packages, setup_python
 from tests.support.events import Job
 from tests.support.repos import Repo, make_repo
 
@@ -55,7 +55,7 @@ def test_action_answers_golden_queries_of_this_repository(hub: Repo, tmp_path: P
     script(repo, "Pin the documents", **step("Pin the documents")["env"])
     temp = tmp_path / "temp"
     [used] = [step for step in JOB["steps"] if step.get("uses") == "$/action"]
-    installed(temp, used["with"])
+    restore_packages(temp, used["with"])
     environ = Job(tmp_path, "push", events.push(before, tip), sha=tip, ref="refs/heads/main").environ
     others = CacheService(tmp_path / "cache").actions | {"actions/setup-python": setup_python}
     finished = Runner(temp, repo.top, environ, others).run(ACTION, **used["with"])

@@ -427,7 +427,7 @@ def github(
 ) -> Iterator[GitHub]:
     programs = actions_programs.require() if request.param == "programs" else None
     repos.isolate(monkeypatch, tmp_path / "home")
-    with hosting(people.arrive(template, tmp_path / "world"), tmp_path, programs) as github_server:
+    with hosting(people.copy_world(template, tmp_path / "world"), tmp_path, programs) as github_server:
         yield github_server
 
 
@@ -508,7 +508,7 @@ def moved(before: dict[str, str], after: dict[str, str]) -> set[str]:
 
 
 def same_names(names: set[str], expected: tuple[str, ...]) -> bool:
-    """`wanted` may end where a hash begins."""
+    """`expected` may end where a hash begins."""
     return {next((prefix for prefix in expected if name.startswith(prefix)), name) for name in names} == set(expected)
 
 

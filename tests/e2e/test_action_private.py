@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import dropping, events, people
-from tests.support.actions_runner import ACTION, CacheService, Finished, Runner, installed, setup_python
+from tests.support.actions_runner import ACTION, CacheService, Finished, Runner, restore_packages, setup_python
 from tests.support.checkout import TOKEN, Checkout, basic
 from tests.support.events import ZEROS, Job
 from tests.support.people import World
@@ -41,7 +41,7 @@ def run(
     (machine / "temp").mkdir(parents=True)
     checkout.run("code.git")
     host.seen.clear()
-    installed(machine / "temp", {"mode": mode})
+    restore_packages(machine / "temp", {"mode": mode})
     tip = world.hub.git("rev-parse", "main")
     server = {"GITHUB_SERVER_URL": host.url, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
     environ = Job(machine, "push", events.push(before, tip), sha=tip, ref="refs/heads/main", **server).environ
@@ -75,7 +75,7 @@ def test_private_repository_is_read_with_one_header(
 @pytest.mark.hooks("off")
 def test_repair_is_pushed_with_the_same_header(persist: bool, parted: Path, tmp_path: Path, monkeypatch) -> None:
     isolate(monkeypatch, tmp_path / "home")
-    world = people.arrive(parted, tmp_path / "world")
+    world = people.copy_world(parted, tmp_path / "world")
     landed = dropping.squash(world.ada)
     with git_server(world.top, user="x-access-token", password=TOKEN) as server:
         machine = tmp_path / "machine"

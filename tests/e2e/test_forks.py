@@ -79,8 +79,8 @@ def propose(forked: Forked) -> None:
 
 def arrive(source: Path, top: Path) -> Forked:
     """The same people at another place."""
-    world = people.arrive(source, top)
-    made = Forked(world, Repo(top / "fork.git"), people.member(world, "cleo"))
+    world = people.copy_world(source, top)
+    made = Forked(world, Repo(top / "fork.git"), people.add_member(world, "cleo"))
     made.cleo.git("remote", "set-url", "origin", str(made.fork.top))
     made.cleo.git("remote", "set-url", "upstream", str(world.hub.top))
     return made
@@ -88,7 +88,7 @@ def arrive(source: Path, top: Path) -> Forked:
 
 @pytest.fixture(scope="session")
 def _forked(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_once(tmp_path_factory, "forked", lambda folder: fork(people.arrive(shared, folder)))
+    return build_once(tmp_path_factory, "forked", lambda folder: fork(people.copy_world(shared, folder)))
 
 
 @pytest.fixture(scope="session")

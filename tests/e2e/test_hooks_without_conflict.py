@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import hooks as support
 from tests.support import npm
-from tests.support.hooks import Log, both, does_everything, foreign
+from tests.support.hooks import Log, add_foreign_hook, expect_each, run_all_events
 from tests.support.repos import Repo
 from vmrag_hooks import installer
 from vmrag_link.git import hooks, plumbing
@@ -65,7 +65,7 @@ def nobody(_: Place) -> None:
 
 def by_hand(place: Place) -> None:
     for hook in THEIRS:
-        foreign(
+        add_foreign_hook(
             plumbing.locate_work_tree(place.repo.top).common / "hooks", place.log.folder, hook, name=f"theirs {hook}"
         )
 
@@ -74,7 +74,7 @@ def for_all_repositories(place: Place) -> None:
     folder = place.log.folder / "global hooks"
     folder.mkdir()
     for hook in THEIRS:
-        foreign(folder, place.log.folder, hook, name=f"theirs {hook}")
+        add_foreign_hook(folder, place.log.folder, hook, name=f"theirs {hook}")
     place.repo.git("config", "--global", "core.hooksPath", str(folder))
 
 
@@ -172,7 +172,7 @@ def test_hooks_of_manager_and_vmrag_run_exactly_once(place: Place, manager: str,
         place.repo.git("commit", "-q", "--no-verify", "-m", "husky starts ours")
     assert hooks.find_missing_hooks(plumbing.locate_work_tree(place.repo.top)) is None
     names = ("vmrag",) if manager == "nobody" else ("vmrag", "theirs")
-    ran = does_everything(place.repo, place.log, branch=place.branch)
+    ran = run_all_events(place.repo, place.log, branch=place.branch)
     assert {hook: sorted(" ".join(line.split()[:2]) for line in lines) for hook, lines in ran.items()} == {
-        hook: sorted(lines) for hook, lines in both(*names).items()
+        hook: sorted(lines) for hook, lines in expect_each(*names).items()
     }

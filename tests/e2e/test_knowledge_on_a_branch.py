@@ -25,7 +25,7 @@ done
 
 @pytest.fixture(scope="session")
 def _moved(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_once(tmp_path_factory, "on-a-branch", lambda top: move(people.arrive(shared, top)))
+    return build_once(tmp_path_factory, "on-a-branch", lambda top: move(people.copy_world(shared, top)))
 
 
 def move(world: World) -> None:
@@ -46,7 +46,7 @@ def move(world: World) -> None:
 @pytest.fixture
 def moved(_moved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     isolate(monkeypatch, tmp_path / "home")
-    return people.arrive(_moved, tmp_path / "world")
+    return people.copy_world(_moved, tmp_path / "world")
 
 
 def test_knowledge_travels_as_on_its_default_ref(moved: World) -> None:

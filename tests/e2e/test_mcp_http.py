@@ -20,8 +20,8 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.support import terminal
-from tests.support.mcp import text_answer
-from tests.support.mcp_process import HANDSHAKE, PATIENCE, finished, served
+from tests.support.mcp import read_text_answer
+from tests.support.mcp_process import HANDSHAKE, PATIENCE, run_to_end, serve
 
 template, project = terminal.template, terminal.project
 
@@ -60,7 +60,7 @@ HELLO = {
 
 @contextlib.contextmanager
 def reached(project, *arguments, at="0", env=None):
-    with served(project.top, "--http", at, *arguments, env=env, begun=False) as process:
+    with serve(project.top, "--http", at, *arguments, env=env, begun=False) as process:
         until = time.monotonic() + PATIENCE
         while not (match := re.search(r"http://\S+/mcp", process.said)) and time.monotonic() < until:
             assert process.popen.poll() is None, process.said
@@ -209,7 +209,7 @@ def test_enabled_toolset_is_limited_to_its_session(running):
             }
             before = await tools_of(clients["other"])
             result = await clients["one"].call_tool("enable_toolset", {"toolset": "thinking"})
-            assert THOUGHTS in text_answer(result).switched_on
+            assert THOUGHTS in read_text_answer(result).switched_on
             with anyio.fail_after(PATIENCE):
                 await heard["one"].wait()
             assert THOUGHTS in await tools_of(clients["one"])
@@ -226,7 +226,7 @@ def test_enabled_toolset_is_limited_to_its_session(running):
 
 def test_search_keeps_its_meaning_in_a_session_that_adds_libraries(running):
     async def enable(client):
-        enabled = text_answer(await client.call_tool("enable_toolset", {"toolset": "ingest"}))
+        enabled = read_text_answer(await client.call_tool("enable_toolset", {"toolset": "ingest"}))
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
         report = (await client.call_tool("libraries_search", {"query": "setup"})).structured_content
         return enabled, listed, report, await client.call_tool("search", {"query": "setup"})
@@ -429,7 +429,7 @@ def test_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
 )
 @pytest.mark.sample(2)
 def test_allow_origin_rejects_invalid_origins(project, origin):
-    result = finished(project.top, "--http", "0", "--allow-origin", origin, "--json")
+    result = run_to_end(project.top, "--http", "0", "--allow-origin", origin, "--json")
     assert result.returncode == 2
     assert b"--allow-origin http://localhost:6274" in result.stderr
 
@@ -447,7 +447,7 @@ def test_server_on_all_addresses_accepts_any_host_name_with_the_token(project):
 
 def test_port_in_use_ends_the_start_with_a_hint(project):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        result = finished(project.top, "--http", str(taken.getsockname()[1]), "--json")
+        result = run_to_end(project.top, "--http", str(taken.getsockname()[1]), "--json")
     assert result.returncode == 3
     error = json.loads(result.stderr[result.stderr.index(b"{") :])["error"]
     assert (error["code"], "--http 0" in error["hint"]) == ("BUSY", True)
@@ -485,7 +485,7 @@ def test_server_stops_during_a_call(project):
 @pytest.mark.parametrize("address", ["nobody.invalid:0", f"{'x' * 70}.example:0"])
 @pytest.mark.sample(1)
 def test_http_on_unusable_address_is_a_usage_error(project, address):
-    assert finished(project.top, "--http", address, "--allow-remote", env={"VMRAG_MCP_TOKEN": "a"}).returncode == 2
+    assert run_to_end(project.top, "--http", address, "--allow-remote", env={"VMRAG_MCP_TOKEN": "a"}).returncode == 2
 
 
 def test_server_in_the_home_directory_starts_and_reports_the_reason(tmp_path, project):

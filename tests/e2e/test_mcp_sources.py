@@ -11,7 +11,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-from tests.support.mcp_process import PROGRAM, served
+from tests.support.mcp_process import PROGRAM, serve
 from tests.support.repos import Repo, isolate, make_repo
 
 ASK = {"query_texts": ["how to roll back a deployment"], "n_results": 1}
@@ -66,7 +66,7 @@ def test_every_answer_is_of_the_files_as_they_are_then(repo):
 
 
 def test_server_without_setup_reads_files_on_first_question_and_hints_once(repo):
-    with served(repo.top) as server:
+    with serve(repo.top) as server:
         assert "chroma_query_documents" in server.tools()
         assert server.call("dolt_status")["error"] == "NOT_INITIALIZED"
         assert not (repo.top / ".git/vmrag/sources").exists()

@@ -21,7 +21,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from tests.support import terminal
 from tests.support.long import LONG
-from tests.support.mcp_process import PATIENCE, PROGRAM, finished, served
+from tests.support.mcp_process import PATIENCE, PROGRAM, run_to_end, serve
 from tests.support.repos import isolate
 
 template, project = terminal.template, terminal.project
@@ -92,7 +92,7 @@ def text_of(server, tool, **arguments):
 
 
 def test_client_that_cannot_ask_gets_a_start_option_that_works(project):
-    with served(project.top, "--default-toolsets", "essential") as server:
+    with serve(project.top, "--default-toolsets", "essential") as server:
         before = server.tools()
         answer = text_of(server, "enable_toolset", toolset="ingest")
         assert {"libraries_search", "ingest_file"} <= server.tools() - before
@@ -100,7 +100,7 @@ def test_client_that_cannot_ask_gets_a_start_option_that_works(project):
         assert server.call("libraries_search", query="rest")["success"]
         assert "libraries_search" not in text_of(server, "search", query="rest")
         option = re.search(r"configuration: (--toolsets=\S+)$", answer, re.MULTILINE)[1]
-    with served(project.top, "--default-toolsets", "essential", option) as server:
+    with serve(project.top, "--default-toolsets", "essential", option) as server:
         assert {"ingest_url", "delete_document", "search", "search_documents"} <= server.tools()
 
 
@@ -110,7 +110,7 @@ def test_requests_that_are_piped_in_are_answered_although_the_input_ends(project
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
-    result = finished(project.top, stdin=b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+    result = run_to_end(project.top, stdin=b"".join(json.dumps(request).encode() + b"\n" for request in requests))
     assert result.returncode == 0
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert [answer["id"] for answer in answers] == [1, 2]
@@ -132,7 +132,9 @@ PIPED = [
 def test_input_that_ends_after_any_message_gets_each_answer_once(project, count):
     """Calls of tools may take too long for that."""
     messages = PIPED[:count]
-    result = finished(project.top, stdin=b"".join(json.dumps(message).encode() + b"\n" for message in messages) + b'{"')
+    result = run_to_end(
+        project.top, stdin=b"".join(json.dumps(message).encode() + b"\n" for message in messages) + b'{"'
+    )
     assert result.returncode == 0
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     numbers = {message["id"] for message in messages if "id" in message} | {None}
@@ -143,7 +145,7 @@ def test_input_that_ends_after_any_message_gets_each_answer_once(project, count)
 
 
 def test_requests_that_arrive_while_the_sdk_is_loaded_get_one_answer_each(project):
-    with served(project.top) as server:
+    with serve(project.top) as server:
         methods = ["tools/list", "resources/list", "ping", "prompts/list", "resources/templates/list", "tools/list"]
         numbers = [server.start(LIST), *map(server.request, methods)]
         assert {server.answer(number)["id"] for number in numbers} == {*numbers}
@@ -153,7 +155,7 @@ def test_requests_that_arrive_while_the_sdk_is_loaded_get_one_answer_each(projec
 
 
 def test_early_client_is_asked_for_roots_and_notified_of_new_tools(project):
-    with served(project.top, "--toolsets", "toolsets", begun=False) as server:
+    with serve(project.top, "--toolsets", "toolsets", begun=False) as server:
         server.begin(elicitation={})
         assert "dolt_push" not in server.tools()
         number = server.start("enable_toolset", toolset="dolt")
@@ -185,7 +187,7 @@ def imported(server) -> set[str]:
 
 
 def test_modules_for_calls_are_imported_after_the_list_of_tools(project):
-    with served(project.top, env={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
+    with serve(project.top, env={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
         assert imported(server).isdisjoint(HEAVY)
         server.tools()
         assert patient(lambda: {"numpy", "vmrag_link.embedding.static"} <= imported(server), 30)
@@ -211,7 +213,7 @@ def test_output_of_children_does_not_reach_standard_output(project, tmp_path):
         "if 'vmrag_link.cli.mcp' in sys.orig_argv:\n"
         "    threading.Thread(target=loud, daemon=True).start()\n"
     )
-    with served(project.top, env={"PYTHONPATH": str(tmp_path / "site")}) as server:
+    with serve(project.top, env={"PYTHONPATH": str(tmp_path / "site")}) as server:
         assert patient(lambda: "read-to-the-end" in server.said)
         assert server.call(LIST)["success"]
         assert {"printed", "written", "by a child"} <= set(server.said.splitlines())
@@ -224,7 +226,7 @@ def test_output_of_children_does_not_reach_standard_output(project, tmp_path):
 
 
 def test_server_exits_within_a_second_of_end_of_input(waiting, silent):
-    with served(waiting.top) as server:
+    with serve(waiting.top) as server:
         server.start(LIST)
         with fetching(silent):
             server.popen.stdin.close()
@@ -234,7 +236,7 @@ def test_server_exits_within_a_second_of_end_of_input(waiting, silent):
 def test_client_that_reads_nothing_does_not_keep_it(project):
     """A pipe takes 64 kB; the answers are longer."""
     text = "unknown/" + "x" * 100_000
-    with served(project.top) as server:
+    with serve(project.top) as server:
         server.answer(server.request("unknown"))
         server.paused.set()
         for _ in range(4):
@@ -244,7 +246,7 @@ def test_client_that_reads_nothing_does_not_keep_it(project):
 
 
 def test_client_that_reads_no_early_answer_does_not_keep_it(project):
-    with served(project.top, "--toolsets", "all") as server:
+    with serve(project.top, "--toolsets", "all") as server:
         server.paused.set()
         for _ in range(4):
             server.request("tools/list")
@@ -253,7 +255,7 @@ def test_client_that_reads_no_early_answer_does_not_keep_it(project):
 
 
 def test_signal_ends_it_while_the_sdk_is_loaded(project):
-    with served(project.top, env={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
+    with serve(project.top, env={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
         server.start(LIST)
         assert patient(lambda: "anyio" in imported(server))
         server.popen.send_signal(signal.SIGTERM)
@@ -263,7 +265,7 @@ def test_signal_ends_it_while_the_sdk_is_loaded(project):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
 @pytest.mark.sample(2)
 def test_signals_end_it_cleanly_with_a_call_running(waiting, silent, number, code):
-    with served(waiting.top) as server:
+    with serve(waiting.top) as server:
         server.start(LIST)
         with fetching(silent):
             server.popen.send_signal(number)
@@ -291,7 +293,7 @@ def test_when_its_parent_dies_and_others_hold_the_pipe_it_leaves(project):
 
 
 def test_concurrent_calls_are_answered_and_the_idle_server_exits_at_once(project):
-    with served(project.top) as server:
+    with serve(project.top) as server:
         numbers = [server.start(LIST) for _ in range(16)]
         for number in reversed(numbers):
             assert server.answer(number)["result"]["structuredContent"]["total_count"] == 1
@@ -300,7 +302,7 @@ def test_concurrent_calls_are_answered_and_the_idle_server_exits_at_once(project
 
 
 def test_cancelled_call_is_not_answered_and_the_server_continues(waiting, silent):
-    with served(waiting.top) as server:
+    with serve(waiting.top) as server:
         number = server.start(LIST)
         connection, _ = silent.accept()
         server.notify("notifications/cancelled", {"requestId": number, "reason": "enough"})
@@ -314,7 +316,7 @@ def test_cancelled_call_is_not_answered_and_the_server_continues(waiting, silent
 def test_document_of_five_megabytes_comes_in_and_goes_out(project):
     project.write(".vmrag.yaml", "embedding.model: hash\nchunking.size: 100000\n")
     text = "Ünïcode and plain.\n" * (5_000_000 // 21)
-    with served(project.top) as server:
+    with serve(project.top) as server:
         assert server.call("chroma_create_collection", collection_name="long")["success"]
         added = server.call("chroma_add_documents", collection_name="long", documents=[text], ids=["long.md"])
         assert added["success"], added
@@ -343,7 +345,7 @@ def test_server_in_the_home_directory_reports_the_reason_in_each_call(project, t
 @contextlib.contextmanager
 def served_from(directory, tmp_path):
     """`/` cannot hold files of vmrag."""
-    with served(tmp_path, env={"CLAUDE_PROJECT_DIR": str(directory)}) as server:
+    with serve(tmp_path, env={"CLAUDE_PROJECT_DIR": str(directory)}) as server:
         yield server
 
 
@@ -351,16 +353,16 @@ def test_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_path
     isolate(monkeypatch, tmp_path / "someone")
     subprocess.run(["git", "init", "-q", str(tmp_path / "someone")], check=True)
     (tmp_path / "someone" / "notes").mkdir()
-    with served(tmp_path / "someone" / "notes") as server:
+    with serve(tmp_path / "someone" / "notes") as server:
         assert server.call(LIST)["error"] == "GIT_REPO_NOT_FOUND"
-    with served(tmp_path / "someone", "--repo", ".") as server:  # an explicit option selects it
+    with serve(tmp_path / "someone", "--repo", ".") as server:  # an explicit option selects it
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
 
 
 def test_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     (tmp_path / "later").mkdir()
-    with served(tmp_path / "later") as server:
+    with serve(tmp_path / "later") as server:
         assert server.call(LIST)["error"] == "GIT_REPO_NOT_FOUND"
         subprocess.run(["git", "init", "-q", str(tmp_path / "later")], check=True)
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
@@ -369,7 +371,7 @@ def test_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_path,
 def test_roots_of_the_client_select_repository_and_its_tools(project, tmp_path):
     (tmp_path / "nowhere").mkdir()
     project.write(".vmrag.yaml", "embedding.model: hash\nmcp.read_only: true\n")
-    with served(tmp_path / "nowhere", begun=False) as server:
+    with serve(tmp_path / "nowhere", begun=False) as server:
         server.begin(roots={})
         number = server.start("chroma_create_collection", collection_name="new")
         roots_request = server.next()
@@ -388,7 +390,7 @@ def test_roots_of_the_client_select_repository_and_its_tools(project, tmp_path):
 
 def test_server_with_unreadable_settings_starts_and_calls_name_the_line(project):
     project.write(".vmrag.yaml", "embedding.model: hash\nmcp:\n  read_onyl: true\n")
-    with served(project.top) as server:
+    with serve(project.top) as server:
         assert LIST in server.tools()
         assert "line 3" in server.said
         assert server.call(LIST)["error"] == "CONFIG_INVALID"
@@ -404,7 +406,7 @@ def test_server_with_unreadable_settings_starts_and_calls_name_the_line(project)
 def test_two_servers_on_two_worktrees_answer_from_their_own_knowledge(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "other"), "feature")
     elsewhere = {"GIT_DIR": str(tmp_path / "nowhere"), "GIT_INDEX_FILE": "x", "GIT_WORK_TREE": str(tmp_path)}
-    with served(project.top, env=elsewhere) as server, served(tmp_path / "other") as other_server:
+    with serve(project.top, env=elsewhere) as server, serve(tmp_path / "other") as other_server:
         for _ in range(3):
             numbers = server.start("dolt_status"), other_server.start("dolt_status")
             result = [one.answer(number) for one, number in zip((server, other_server), numbers, strict=True)]
@@ -416,7 +418,7 @@ def test_two_servers_on_two_worktrees_answer_from_their_own_knowledge(project, t
 
 def test_server_and_the_command_line_write_at_once(project):
     names = [f"made-{number}" for number in range(5)]
-    with served(project.top) as server:
+    with serve(project.top) as server:
         numbers = [server.start("chroma_create_collection", collection_name=name) for name in names]
         for number in range(3):
             project.start("add", "-", "--collection", "handbook", "--id", f"{number}.md", stdin="text")

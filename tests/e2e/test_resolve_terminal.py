@@ -28,7 +28,7 @@ def _torn(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         project.record("ours", uv="Use pip.")
         project.vmrag("merge", "feature", code=1)
 
-    return terminal.derived(tmp_path_factory, "torn in a terminal", template, change)
+    return terminal.derive_template(tmp_path_factory, "torn in a terminal", template, change)
 
 
 @pytest.fixture

@@ -89,9 +89,9 @@ STORIES = {
 def write() -> dict[Path, str]:
     """Return the pages with what the program prints today."""
     with pages.folder() as folder:
-        stories = pages.told(STORIES, _project(folder), _run, folder, _begin)
+        stories = pages.run_stories(STORIES, _project(folder), _run, folder, _begin)
     return {
-        page: pages.filled(page, {name: pages.console(stories[name]) for name in names})
+        page: pages.fill_page(page, {name: pages.console(stories[name]) for name in names})
         for page, names in PAGES.items()
     }
 
@@ -133,7 +133,7 @@ def _begin(project: Project, story: str) -> None:
 
 def _know(project: Project, seconds: int, message: str) -> None:
     project.write("docs/timeouts.md", TIMEOUTS.format(seconds))
-    pages.know(project, message)
+    pages.import_docs(project, message)
 
 
 def _record(project: Project, seconds: int, message: str) -> None:
@@ -142,9 +142,9 @@ def _record(project: Project, seconds: int, message: str) -> None:
 
 
 def _run(project: Project, step: str) -> str:
-    program, *arguments = pages.words(step)
+    program, *arguments = pages.split_command(step)
     if program == "vmrag":
-        return pages.vmrag_says(project, arguments)
+        return pages.run_vmrag(project, arguments)
     result = project.run(*arguments, env=ON)
     lines = (result.stdout + result.stderr).splitlines(keepends=True)
     return "".join(line for line in lines if line.startswith(("CONFLICT", "vmrag:")))

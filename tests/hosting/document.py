@@ -75,12 +75,12 @@ STORIES = {
 def stories() -> dict[str, str]:
     """Run all stories, and return what their commands print."""
     with pages.folder() as folder:
-        return pages.told(STORIES, _project(folder), _run, folder)
+        return pages.run_stories(STORIES, _project(folder), _run, folder)
 
 
 def page(outputs: Mapping[str, str]) -> str:
     """Return docs/pull-requests.md with the shown stories."""
-    return pages.filled(PAGE, {name: pages.console(outputs[name]) for name in SHOWN})
+    return pages.fill_page(PAGE, {name: pages.console(outputs[name]) for name in SHOWN})
 
 
 def printed(outputs: Mapping[str, str]) -> str:
@@ -114,9 +114,9 @@ def _write(project: Project, name: str, number: str) -> None:
 def _run(project: Project, step: str) -> str:
     if step.startswith("# GitHub:"):
         return _press(Repo(project.top.parent / "buttons"), step)
-    program, *arguments = pages.words(step)
+    program, *arguments = pages.split_command(step)
     if program == "vmrag":
-        return pages.vmrag_says(project, arguments)
+        return pages.run_vmrag(project, arguments)
     return _said(project.run(*arguments, env=ON).stderr)
 
 

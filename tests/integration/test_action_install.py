@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.actions_runner import pairs
+from tests.support.actions_runner import read_pairs
 from vmrag_action import install, packages
 from vmrag_action.inputs import MODES
 
@@ -112,7 +112,7 @@ class Machine:
             "RUNNER_ENVIRONMENT": "github-hosted",
         }
         code = install.main([name], step_environ | {"INPUT_MODE": "verify"} | environ)
-        return code, pairs(output.read_text()) if output.exists() else {}
+        return code, read_pairs(output.read_text()) if output.exists() else {}
 
     @property
     def shelf(self) -> Path:

@@ -712,14 +712,14 @@ DEATHS = {
 def test_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
     revision = world.eve.record("one")
     world.opens(revision)
-    assert cli.driven(world.maintainer, DEATHS[moment], "adopt", "../fork.git", "topic").code == -9
+    assert cli.run_patched(world.maintainer, DEATHS[moment], "adopt", "../fork.git", "topic").code == -9
     assert world.adopts()["pushed"]
     assert world.on_hub(revision)
 
 
 def test_gc_removes_remains_of_a_killed_process(world):
     world.opens(world.eve.record("one"))
-    cli.driven(world.maintainer, DEATHS["before what came is anchored"], "adopt", "../fork.git", "topic")
+    cli.run_patched(world.maintainer, DEATHS["before what came is anchored"], "adopt", "../fork.git", "topic")
     assert list(world.ada.places.quarantine.iterdir())
     assert "quarantine" in str(world.maintainer.ask("gc")["leftovers"]["files"])
     world.ada.engine.commit_onto(

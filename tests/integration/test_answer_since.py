@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.terminal import Project, copied, derived
+from tests.support.terminal import Project, copied, derive_template
 
 template, project = terminal.template, terminal.project
 
 
 @pytest.fixture(scope="session")
 def two_tags(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return derived(tmp_path_factory, "two-tags", template, _write)
+    return derive_template(tmp_path_factory, "two-tags", template, _write)
 
 
 def _write(project: Project) -> None:

@@ -748,7 +748,7 @@ def test_ctrl_c_prints_one_line_and_the_next_run_continues(stocked, tmp_path, co
         stocked.vmrag("import", "more", "--collection", "handbook", "--base", "more")
         expected |= new
     shutil.copytree(stocked.top, tmp_path / "measured", symlinks=True)
-    duration = cli.lasted(Project(tmp_path / "measured"), *line)
+    duration = cli.measure_duration(Project(tmp_path / "measured"), *line)
     hits = 0
     earlier = (0.3, 0.2, 0.12, 0.07)  # a busy machine may have taken much longer when it was measured
     for number, part in enumerate((*moments, *earlier)):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from tests.support.chroma import hnsw_of, needs_chroma, passing
+from tests.support.chroma import hnsw_of, list_passing_ids, needs_chroma
 from tests.support.knowledge import ROOT, open_files
 from vmrag_link.chroma import bindings
 from vmrag_link.chroma.bindings import ChromaStore, RowBatch, StoredRow, open_store
@@ -71,8 +71,8 @@ def test_row_that_was_deleted_can_be_added_again(store):
     store.add_rows(guide, rows(["a"], state="old"))
     store.delete_rows(guide, ["a"])
     store.add_rows(guide, rows(["a"], state="new"))
-    assert passing(store, guide, {"state": "new"}) == {"a"}
-    assert passing(store, guide, {"state": "old"}) == set()
+    assert list_passing_ids(store, guide, {"state": "new"}) == {"a"}
+    assert list_passing_ids(store, guide, {"state": "old"}) == set()
 
 
 def test_more_rows_than_one_call_takes_come_back_whole(store):
@@ -81,7 +81,7 @@ def test_more_rows_than_one_call_takes_come_back_whole(store):
     store.add_rows(guide, rows(names, texts=False))
     assert sorted(store.list_ids(guide)) == sorted(names)
     assert sorted(row.id for row in read(store, guide, names)) == sorted(names)
-    assert len(passing(store, guide, {"number": {"$gte": 100}})) == len(names) - 100
+    assert len(list_passing_ids(store, guide, {"number": {"$gte": 100}})) == len(names) - 100
     store.delete_rows(guide, names[:-2])
     assert sorted(store.list_ids(guide)) == sorted(names[-2:])
 
@@ -98,10 +98,10 @@ def test_filters_on_metadata_and_text(store):
     guide = made(store)
     store.add_rows(guide, rows(["a", "b"], state="open"))
     store.add_rows(guide, rows(["c"]))
-    assert passing(store, guide, {"state": "open"}) == {"a", "b"}
-    assert passing(store, guide, {"state": {"$ne": "open"}}) == {"c"}
-    assert passing(store, guide, None, {"$contains": "of b"}) == {"b"}
-    assert passing(store, guide, {"state": "open"}, {"$not_contains": "of b"}) == {"a"}
+    assert list_passing_ids(store, guide, {"state": "open"}) == {"a", "b"}
+    assert list_passing_ids(store, guide, {"state": {"$ne": "open"}}) == {"c"}
+    assert list_passing_ids(store, guide, None, {"$contains": "of b"}) == {"b"}
+    assert list_passing_ids(store, guide, {"state": "open"}, {"$not_contains": "of b"}) == {"a"}
 
 
 def test_unicode_and_lists_survive(store):
@@ -110,8 +110,8 @@ def test_unicode_and_lists_survive(store):
         guide, rows(["Füße/🦉_chunk_0", "C:\\new\n"], tags=["ä", "🦉"], numbers=[1, 2], flags=[True], key="naïve")
     )
     assert sorted(store.list_ids(guide)) == ["C:\\new\n", "Füße/🦉_chunk_0"]
-    assert len(passing(store, guide, {"tags": {"$contains": "🦉"}})) == 2
-    assert passing(store, guide, None, {"$contains": "🦉"}) == {"Füße/🦉_chunk_0"}
+    assert len(list_passing_ids(store, guide, {"tags": {"$contains": "🦉"}})) == 2
+    assert list_passing_ids(store, guide, None, {"$contains": "🦉"}) == {"Füße/🦉_chunk_0"}
 
 
 def test_collections_are_listed_described_and_dropped(store):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import chroma as chroma_client
-from tests.support.chroma import needs_chroma, seen
+from tests.support.chroma import needs_chroma, read_collections
 from tests.support.repos import isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project, opened
@@ -143,7 +143,7 @@ def query(project: Project, *, code: bool = False) -> dict[str, dict[str, str]]:
 
 def read(client: subprocess.Popen[str], report: dict[str, str]) -> dict[str, dict[str, str]]:
     """Return the texts that Chroma's client reads, without empty collections."""
-    collections = seen(client, report)
+    collections = read_collections(client, report)
     stripped = {name: {row: text.strip() for row, text in rows.items()} for name, rows in collections.items()}
     return {name: rows for name, rows in stripped.items() if rows}
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support import chroma as chroma_client
 from tests.support import terminal
-from tests.support.chroma import needs_chroma, seen
+from tests.support.chroma import needs_chroma, read_collections
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, error_of, read_only, small_disk, start
 from tests.support.terminal import Done, Project
 from vmrag_link import locks
@@ -131,7 +131,9 @@ def test_client_sees_the_pinned_documents_once_status_reports_ready(project, cli
         assert chroma(project)["revision"] == project.pinned
         assert project.status()["in_sync"] is True
         state = ready(project)
-        collections = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
+        collections = read_collections(
+            client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE}
+        )
         assert stripped(collections) == pinned(project)
     assert background.wait_for_end(job(project), within=60)
     assert there(project) == {project.pinned}
@@ -146,7 +148,9 @@ def test_second_of_two_quick_checkouts_is_followed(project, client):
     project.git("switch", "-q", "main")
     state = ready(project)
     assert state["revision"] == project.pinned
-    collections = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
+    collections = read_collections(
+        client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE}
+    )
     assert stripped(collections) == pinned(project)
     assert background.wait_for_end(job(project), within=60)
     assert there(project) == {project.pinned}
@@ -243,15 +247,18 @@ def test_hook_prints_the_position_although_the_store_fails(project):
 def test_path_chroma_waits_and_holds_the_pinned_documents_alone(project, client, alone):
     project.put("draft.md", "Not committed yet.")
     report = project.ask("path", "chroma")
-    assert stripped(seen(client, report)) == pinned(project)
+    assert stripped(read_collections(client, report)) == pinned(project)
     working = project.ask("path", "chroma", "--working")
     assert working["chroma"] != report["chroma"]
-    assert stripped(seen(client, working)) == {
+    assert stripped(read_collections(client, working)) == {
         "handbook": pinned(project)["handbook"] | {"draft.md_chunk_0": "Not committed yet."}
     }
     assert project.ask("path", "chroma", "--working")["chroma"] == working["chroma"]
     project.put("draft.md", "Changed.")
-    assert seen(client, project.ask("path", "chroma", "--working"))["handbook"]["draft.md_chunk_0"] == "Changed."
+    assert (
+        read_collections(client, project.ask("path", "chroma", "--working"))["handbook"]["draft.md_chunk_0"]
+        == "Changed."
+    )
     assert project.ask("path", "index")["chroma"] is None
     project.drop("draft.md")
     assert project.ask("path", "chroma", "--working")["chroma"] == report["chroma"]
@@ -262,7 +269,7 @@ def test_collection_of_two_letters_has_a_name_that_chroma_takes(project, client,
         for name, text in texts.items():
             project.put(name, text, collection="go")
         project.record("go")
-        collections = seen(client, project.ask("path", "chroma"))
+        collections = read_collections(client, project.ask("path", "chroma"))
         assert stripped(collections)["go-4cd0e21a"] == {f"{name}_chunk_0": text for name, text in texts.items()}
     assert findings(project) == []
 
@@ -478,7 +485,7 @@ def test_two_work_trees_have_a_store_each_the_newest_first(project, alone, clien
     for user in (project, other):
         user.vmrag("gc", "--apply")
         user.vmrag("sync")
-        assert stripped(seen(client, user.ask("path", "chroma"))) == pinned(user)
+        assert stripped(read_collections(client, user.ask("path", "chroma"))) == pinned(user)
     project.git("worktree", "remove", "--force", "../other")
     for lease in (project.shared / "chroma").glob("*.lease"):
         os.utime(lease, (0, 0))
@@ -523,7 +530,7 @@ def test_removal_and_rebuilding_during_a_build_do_no_harm(project, alone, monkey
     build(project)
     assert calls == [0]
     assert chroma(project)["state"] == "ready"
-    assert stripped(seen(client, project.ask("path", "chroma"))) == pinned(project)
+    assert stripped(read_collections(client, project.ask("path", "chroma"))) == pinned(project)
 
 
 @pytest.mark.parametrize("damaged", ["view", "segment"])

@@ -16,7 +16,7 @@ from tests.support import chroma_server, paid, people, terminal
 from tests.support.chroma import needs_chroma
 from tests.support.chroma_server import Network
 from tests.support.mcp import Tools
-from tests.support.paid import TEXTS, another_machine, paid_texts, share, unvouched
+from tests.support.paid import TEXTS, another_machine, paid_texts, remove_vouchers, share
 from tests.support.services import KEY
 from tests.support.terminal import opened
 from vmrag_link.chroma.bindings import open_store
@@ -157,7 +157,7 @@ def test_uncommitted_documents_stay_local_and_are_in_the_answer(paid, database, 
 
 def test_server_is_not_contacted_without_a_voucher(paid, database, services, network, tmp_path):
     share(paid)
-    unvouched(paid)
+    remove_vouchers(paid)
     other = another_machine(paid, tmp_path / "other")
     database.use(other, network.url)
     other.vmrag("sync")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import editors, screen, terminal
-from tests.support.cli import driven
+from tests.support.cli import run_patched
 from tests.support.editors import MakeEditor
 from tests.support.repos import isolate
 from tests.support.screen import Screen
@@ -273,7 +273,7 @@ def test_commit_git_without_identity_names_command_that_finishes(project: Projec
 
 def test_commit_git_names_both_commands_while_index_is_locked(project: Project) -> None:
     locked = "from vmrag_link.git import plumbing as m; m.stage_path = lambda *_, **__: False"
-    failed = driven(project, locked, "commit", "--git", "-m", "Explain uv")
+    failed = run_patched(project, locked, "commit", "--git", "-m", "Explain uv")
     assert failed.code == 3
     assert "another git command holds the index" in failed.err
     run_hint(project, failed)
@@ -308,7 +308,7 @@ KILLS = {
 
 @pytest.mark.parametrize("step", KILLS)
 def test_commit_git_loses_nothing_if_killed(project: Project, step: str) -> None:
-    killed = driven(project, KILLS[step], "commit", "--git", "-m", "Explain uv")
+    killed = run_patched(project, KILLS[step], "commit", "--git", "-m", "Explain uv")
     assert killed.code == -9
     assert read_message(project) == "Explain uv"
     assert set(project.marks().values()) == {None}

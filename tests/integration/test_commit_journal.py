@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.cli import driven, error_of, start
+from tests.support.cli import error_of, run_patched, start
 from tests.support.compare import assert_whole
-from tests.support.indexes import unfinished
+from tests.support.indexes import list_unfinished
 from tests.support.long import crossed
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project
@@ -62,7 +62,7 @@ NEXT = {
 
 
 def dies(project: Project, step: str, *, message: str = "note") -> None:
-    result = driven(project, STEPS[step], "commit", "-m", message)
+    result = run_patched(project, STEPS[step], "commit", "-m", message)
     assert result.code == -signal.SIGKILL, result
     assert result.out == ""
 
@@ -89,7 +89,7 @@ def finished(project: Project, scratch: Path, before: str) -> None:
 def settled(project: Project) -> None:
     project.vmrag("sync")
     assert [path.name for path in (project.shared / "journal").iterdir()] == []
-    assert unfinished(project) == []
+    assert list_unfinished(project) == []
     assert not list(project.top.glob(".*.tmp"))
 
 
@@ -253,7 +253,7 @@ def test_error_is_finished_as_a_kill_is(noted, tmp_path, failure):
     fails = (
         f"def fails(*_, **__): {FAILURES[failure]}\nimport vmrag_link.workspace.pins.pinning as m; m.write_pin = fails"
     )
-    assert driven(noted, fails, "commit", "-m", "note").code != 0
+    assert run_patched(noted, fails, "commit", "-m", "note").code != 0
     assert noted.pinned == before
     assert "Finished an interrupted commit" in noted.vmrag("query", "zebra").err
     finished(noted, tmp_path / "scratch", before)
@@ -269,7 +269,7 @@ LOCKED = (
 def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(noted, tmp_path):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
-    result = driven(noted, LOCKED, "commit", "-m", "note", "--json")
+    result = run_patched(noted, LOCKED, "commit", "-m", "note", "--json")
     assert result.code == 1
     assert result.json["staged"] is False
     assert "index.lock" in result.json["pending"]
@@ -282,7 +282,7 @@ def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(no
 
 
 def test_index_lock_error_explains_the_remaining_steps(noted):
-    result = driven(noted, LOCKED, "commit", "-m", "note")
+    result = run_patched(noted, LOCKED, "commit", "-m", "note")
     assert result.code == 1
     assert "hint: git add .dolt-version" in result.out
 
@@ -323,7 +323,7 @@ def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_
         ),
     }
     body["with the pin"] = body["after the pin"]
-    result = driven(noted, body[moment], "commit", "-m", "note", "--json")
+    result = run_patched(noted, body[moment], "commit", "-m", "note", "--json")
     error = error_of(result)
     assert (result.code, error["code"]) == (1, "UNPINNED_REVISION")
     assert error["hint"] == f"git switch main && vmrag pin {error['details']['revision']}"
@@ -404,7 +404,7 @@ def test_killed_switch_is_not_taken_for_done_when_head_goes_back(project, tmp_pa
     """
     (tmp_path / "scratch").mkdir()
     project.git("switch", "-q", "feature", env={"VMRAG": "0"})
-    result = driven(project, STEPS["between workspace.json and applied"], "sync")
+    result = run_patched(project, STEPS["between workspace.json and applied"], "sync")
     assert result.code == -signal.SIGKILL
     project.git("switch", "-q", "main", env={"VMRAG": "0"})
     assert "faq.md" in project.texts()
@@ -415,7 +415,7 @@ def test_kill_with_auto_pin_off_needs_no_journal(noted):
     noted.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
     before = noted.pinned
     body = f"from {ENGINE_CLASS} as m\ncommit = m.commit\ndef then(*a, **k):\n    commit(*a, **k)\n    die()\nm.commit = then"
-    assert driven(noted, body, "commit", "-m", "note").code == -signal.SIGKILL
+    assert run_patched(noted, body, "commit", "-m", "note").code == -signal.SIGKILL
     assert noted.pinned == before
     report = noted.status()
     assert (report["state"], report["hint"]) == ("drift", "vmrag pin")

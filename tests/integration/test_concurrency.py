@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import cli
-from tests.support.cli import ROOT, Running, driven, error_of, killed, pages, start
+from tests.support.cli import ROOT, Running, error_of, pages, run_killed, run_patched, start
 from tests.support.compare import assert_whole
-from tests.support.indexes import folders, unfinished, view_of
+from tests.support.indexes import list_folders, list_unfinished, view_of
 from tests.support.long import crossed
 from tests.support.pace import slack
 from tests.support.repos import DATABASE_FILE
@@ -218,8 +218,8 @@ def test_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp_p
         " check=True, env=os.environ | {'VMRAG_INDEX_KEEP_MB': '0'})\n"
         "    return swap(*a) if a[2].path.is_dir() else os._exit(7)\nm._switch_work_tree = then"
     )
-    assert driven(stocked, body, "sync").code == 0
-    assert stocked.pinned in {path.name.partition("-")[0] for path in folders(stocked.shared / "views")}
+    assert run_patched(stocked, body, "sync").code == 0
+    assert stocked.pinned in {path.name.partition("-")[0] for path in list_folders(stocked.shared / "views")}
     assert stocked.status()["state"] == "in_sync"
     assert_whole(stocked, scratch(tmp_path))
 
@@ -252,7 +252,7 @@ def test_paused_command_follows_head_if_two_others_moved_it_in_the_meantime(stoc
         "    return original(*values, **options)\n"
         f"m.{function} = pause"
     )
-    result = driven(stocked, body, *arguments)
+    result = run_patched(stocked, body, *arguments)
     assert result.code == 0, result
     assert stocked.git("branch", "--show-current") == "other"
     status = stocked.status()
@@ -287,7 +287,7 @@ def test_evicted_base_is_replaced_by_another_or_none(stocked, tmp_path):
         "import shutil\nfrom vmrag_link.sync import build as m\nnearest = m._find_nearest\n"
         "def then(*a):\n    found = nearest(*a)\n    if found: shutil.rmtree(found.path)\n    return found\nm._find_nearest = then"
     )
-    result = driven(stocked, body, "sync", "--json")
+    result = run_patched(stocked, body, "sync", "--json")
     assert result.code == 0, result
     assert result.json["snapshot"]["how"] == "fresh"
     assert_whole(stocked, scratch(tmp_path))
@@ -298,7 +298,7 @@ def test_query_rebuilds_bound_index_that_disappeared(stocked, tmp_path):
         "import shutil\nfrom vmrag_link.workspace import Workspace as m\nbring = m.bring_to_pin\n"
         "def then(ws, **options):\n    done = bring(ws, **options)\n    shutil.rmtree(ws.views.view_path(ws.require_revision()))\n    return done\nm.bring_to_pin = then"
     )
-    result = driven(stocked, body, "query", "garden", "--json")
+    result = run_patched(stocked, body, "query", "garden", "--json")
     assert result.code == 0, result
     assert result.json["results"]
     assert_whole(stocked, scratch(tmp_path))
@@ -326,7 +326,7 @@ def test_working_copies_of_committed_documents_do_not_pile_up(stocked):
     for number in range(3):
         stocked.put("note.md", f"Note {number}.")
         stocked.vmrag("commit", "-m", "note")
-    assert folders(stocked.shared / "uncommitted") == []
+    assert list_folders(stocked.shared / "uncommitted") == []
 
 
 def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_changes_nothing(stocked):
@@ -345,7 +345,7 @@ def test_sync_without_work_removes_leftovers_of_killed_processes(stocked):
     for name in ("views", "segments"):
         (stocked.shared / name / ".building-0123456789ab" / "deep").mkdir(parents=True)
     stocked.vmrag("sync")
-    assert unfinished(stocked) == []
+    assert list_unfinished(stocked) == []
 
 
 # -- waiting in vain -------------------------------------------------------------------------------
@@ -499,7 +499,7 @@ def test_bug_log_is_named_by_commands_and_by_hooks_in_one_line(stocked):
 def test_killed_hook_leaves_no_lock_that_anyone_waits_for(stocked, tmp_path):
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
     for moment in (0.1, 0.15, 0.2):
-        killed(stocked, moment, "sync")
+        run_killed(stocked, moment, "sync")
     since = time.monotonic()
     stocked.vmrag("sync")
     assert time.monotonic() - since < 10 * slack()

@@ -44,12 +44,12 @@ def test_flipped_bit_is_found_repaired_or_harmless(sound, tmp_path, monkeypatch,
     isolate(monkeypatch, tmp_path / "home")
     commands = corruption.COMMANDS if FLIPS > SHORT else corruption.FEW
     project, copy = Project(sound), tmp_path / "copy"
-    places = [*corruption.flips(project, FLIPS, SEED)][part::PARTS]
-    expected = corruption.unharmed(project, copy, commands)
+    places = [*corruption.choose_flips(project, FLIPS, SEED)][part::PARTS]
+    expected = corruption.run_unharmed(project, copy, commands)
     result: Counter[str] = Counter()
     wrong = []
     for place in places:
-        verdict = corruption.tried(project, copy, place, expected)
+        verdict = corruption.try_flip(project, copy, place, expected)
         result[verdict.kind] += 1
         print(f"{verdict.kind:9} {place} {verdict.why[:300]!r}", flush=True)
         if verdict.kind == "wrong":
@@ -65,7 +65,7 @@ def pushed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def damaged_copies(pushed: Path, scratch: Path) -> Iterator[tuple[DamagedFile, Project]]:
     """Damage one file of a copy after the other; `VMRAG_DAMAGED_FILES` of them."""
-    for case in corruption.damaged_files(Project(pushed / "project"), SEED)[:FILES]:
+    for case in corruption.list_damages(Project(pushed / "project"), SEED)[:FILES]:
         corruption.copy_folder(pushed, scratch)
         project = Project(scratch / "project")
         case.apply(project, random.Random(f"{SEED} {case}"))
@@ -75,7 +75,7 @@ def damaged_copies(pushed: Path, scratch: Path) -> Iterator[tuple[DamagedFile, P
 
 def expected_work(pushed: Path, scratch: Path) -> list[tuple[str, int, Any]]:
     corruption.copy_folder(pushed, scratch)
-    assert corruption.reported(Project(scratch / "project")) == []
+    assert corruption.read_findings(Project(scratch / "project")) == []
     return corruption.work(Project(scratch / "project"))
 
 
@@ -92,9 +92,9 @@ def test_doctor_reports_damage_that_makes_a_command_fail(pushed, on_path):
     expected = expected_work(pushed, on_path)
     wrong = []
     for case, project in damaged_copies(pushed, on_path):
-        findings = corruption.reported(project)
+        findings = corruption.read_findings(project)
         if findings and case.is_derived:
-            findings = corruption.reported(project, "--fix")
+            findings = corruption.read_findings(project, "--fix")
             if findings:
                 wrong.append((case, f"--fix leaves {findings}"))
         elif findings:

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support import chroma_server, terminal
-from tests.support.bits import flip, unnoticed
+from tests.support.bits import flip, mark_verified
 from tests.support.chroma import MISSING
-from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
+from tests.support.cli import VMRAG, WITHOUT_RIGHTS, read_only, run_patched, small_disk, start
 from tests.support.compare import assert_whole
-from tests.support.indexes import copy_of, folders, segments_of, view_of
+from tests.support.indexes import copy_of, list_folders, segments_of, view_of
 from tests.support.long import one_of_each
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, new_project
@@ -370,7 +370,7 @@ DIES = {
 
 def commit_killed(project: Project) -> None:
     project.put("note.md", "A note.")
-    assert driven(project, DIES["unpinned"], "commit", "-m", "note").code == -signal.SIGKILL
+    assert run_patched(project, DIES["unpinned"], "commit", "-m", "note").code == -signal.SIGKILL
 
 
 def commit_killed_on_another_branch(project: Project) -> None:
@@ -382,7 +382,7 @@ def commit_killed_on_another_branch(project: Project) -> None:
 def replay_killed(project: Project) -> None:
     project.put("note.md", "A note.")
     project.git("checkout", "-q", "feature", "--", ".dolt-version", env=QUIETLY)
-    assert driven(project, DIES["replaying"], "sync").code == -signal.SIGKILL
+    assert run_patched(project, DIES["replaying"], "sync").code == -signal.SIGKILL
 
 
 def replay_killed_on_another_branch(project: Project) -> None:
@@ -435,12 +435,12 @@ def truncated_view_of_a_spare(project: Project) -> None:
 def index_with_a_flipped_bit(project: Project) -> None:
     segment = segments_of(view_of(project))[0]
     flip(segment / "vectors-1.i8", 10, 3)
-    unnoticed(segment)
+    mark_verified(segment)
 
 
 def view_with_a_flipped_bit(project: Project) -> None:
     flip(view_of(project) / "view", 10, 3)
-    unnoticed(view_of(project))
+    mark_verified(view_of(project))
 
 
 def truncated_bound(project: Project) -> None:
@@ -461,7 +461,7 @@ def manifest_scribbled_on(project: Project) -> None:
 def working_copy_truncated(project: Project) -> None:
     """Truncate a segment that only the working copy uses."""
     project.put("draft.md", "A draft.")
-    segments = {segment for view in folders(project.shared / "views") for segment in segments_of(view)}
+    segments = {segment for view in list_folders(project.shared / "views") for segment in segments_of(view)}
     [segment, *_] = (segment for segment in segments_of(copy_of(project)) if segment not in segments)
     truncated(segment)
 
@@ -596,7 +596,7 @@ def index_of_sources_truncated(project: Project) -> None:
     with (project.top / ".vmrag.yaml").open("a") as settings:
         settings.write("sources:\n  - collection: code\n    paths: [docs]\n")
     project.vmrag("query", "rest")
-    [index] = folders(project.shared / "sources")
+    [index] = list_folders(project.shared / "sources")
     os.truncate(index / "view", 10)
 
 
@@ -605,7 +605,7 @@ def local_index_truncated(project: Project) -> None:
     with terminal.opened(project) as ws:
         store_thought(ws, NewThought("A thought of rest.", 1, 2, session_id="plan"))
         similar_thoughts(ws, "rest", k=3)
-    [index] = folders(project.shared / "local" / "index")
+    [index] = list_folders(project.shared / "local" / "index")
     os.truncate(index / "view", 10)
 
 
@@ -946,7 +946,7 @@ def test_damage_is_found_before_the_damaged_part_is_read(project, compacted):
 
 
 def test_knowledge_base_of_a_newer_program_is_named(project):
-    result = driven(
+    result = run_patched(
         project,
         "import vmrag_link.engines.doltlite.schema as m; m.SCHEMA_VERSION = 0",
         "doctor",

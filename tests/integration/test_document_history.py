@@ -27,7 +27,7 @@ PAGE = ["# Page", "", "one", "two", "three", "four", "five", "six"]
 
 @pytest.fixture(scope="module")
 def paged(template, tmp_path_factory):
-    return terminal.derived(tmp_path_factory, "document-history", template, _pages)
+    return terminal.derive_template(tmp_path_factory, "document-history", template, _pages)
 
 
 def _pages(project: Project) -> None:

@@ -33,7 +33,7 @@ THERE = [
 
 @pytest.fixture(scope="module")
 def crowded(template, tmp_path_factory):
-    return terminal.derived(tmp_path_factory, "document-names", template, _fill)
+    return terminal.derive_template(tmp_path_factory, "document-names", template, _fill)
 
 
 def _fill(project: Project) -> None:

@@ -71,7 +71,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(sound: Path, tmp_path: Path) -> Iterator[DoltEngine]:
-    opened = DoltEngine.open(dolt.copied(sound, tmp_path / "kb"))
+    opened = DoltEngine.open(dolt.copy_repository(sound, tmp_path / "kb"))
     yield opened
     opened.close()
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.support import mysql_stub
-from tests.support.mysql_stub import BINARY, BLOB, NUMBER, TEXT, UTF8, answering, greet, serving
+from tests.support.mysql_stub import BINARY, BLOB, NUMBER, TEXT, UTF8, answer_queries, greet, serving
 from tests.support.pace import slack
 from vmrag_link.engines.dolt import server_session
 from vmrag_link.engines.dolt.access import DoltAccess
@@ -37,13 +37,13 @@ def ask(speak, **fields):
 
 
 def test_stub_is_taken_for_dolt_or_its_attacks_would_show_nothing():
-    rows, _ = ask(answering(lambda it: it.say_rows([("v", TEXT, UTF8), ("n", NUMBER, UTF8)], [b"text", b"7"])))
+    rows, _ = ask(answer_queries(lambda it: it.say_rows([("v", TEXT, UTF8), ("n", NUMBER, UTF8)], [b"text", b"7"])))
     assert rows == [{"v": "text", "n": 7}]
 
 
 def test_row_without_an_end_is_not_waited_for():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    error, _ = ask(answering(mysql_stub.Conversation.say_forever), longest=20_000_000)
+    error, _ = ask(answer_queries(mysql_stub.Conversation.say_forever), longest=20_000_000)
     assert isinstance(error, LimitExceeded)
     assert "more than 20 MB" in error.message
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "kilobytes"
@@ -53,7 +53,7 @@ def test_row_without_an_end_is_not_waited_for():
     "column", [("v", BLOB, BINARY), ("v", TEXT, BINARY)], ids=["bytes", "text that has no character set"]
 )
 def test_rows_with_invalid_text_or_number_raise_engine_failed(column):
-    error, _ = ask(answering(lambda it: it.say_rows([column], [b"\xff\xfe"])))
+    error, _ = ask(answer_queries(lambda it: it.say_rows([column], [b"\xff\xfe"])))
     assert isinstance(error, EngineFailed)
     assert "bytes instead of a text" in error.message
 
@@ -64,12 +64,12 @@ def test_rows_with_invalid_text_or_number_raise_engine_failed(column):
     ids=["not UTF-8", "no number"],
 )
 def test_malformed_value_ends_the_session(column, value):
-    error, _ = ask(answering(lambda it: it.say_rows([column], [value])))
+    error, _ = ask(answer_queries(lambda it: it.say_rows([column], [value])))
     assert isinstance(error, ServerUnreachable)
 
 
 def test_column_that_is_missing_is_an_error_and_no_bug():
-    rows, _ = ask(answering(lambda it: it.say_rows([("other", TEXT, UTF8)], [b"x"])))
+    rows, _ = ask(answer_queries(lambda it: it.say_rows([("other", TEXT, UTF8)], [b"x"])))
     with pytest.raises(EngineFailed, match="without the column 'v'"):
         rows[0]["v"]
 
@@ -77,7 +77,7 @@ def test_column_that_is_missing_is_an_error_and_no_bug():
 def test_file_requested_by_the_server_is_not_sent(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("the content of the file")
-    error, heard = ask(answering(lambda it: (it.say(b"\xfb" + bytes(secret)), it.hear())))
+    error, heard = ask(answer_queries(lambda it: (it.say(b"\xfb" + bytes(secret)), it.hear())))
     assert isinstance(error, ServerUnreachable)
     assert b"the content" not in heard
 
@@ -135,7 +135,7 @@ def test_connection_rejects_other_programs_without_sending_password(said):
 
 @pytest.mark.parametrize("error", [b"\xff\x51\x04#HY000\x1b[31m\n::error::x", b"\xff", b"\xff\x51\x04"])
 def test_server_error_messages_are_escaped(error):
-    raised, _ = ask(answering(lambda it: it.say(error)))
+    raised, _ = ask(answer_queries(lambda it: it.say(error)))
     assert isinstance(raised, EngineFailed)
     assert not set("\x1b\n") & set(raised.message)
 
@@ -157,7 +157,7 @@ def test_slow_server_is_abandoned(monkeypatch):
             it.client.sendall(b"\0")
             time.sleep(0.05)
 
-    error, _ = ask(answering(drip))
+    error, _ = ask(answer_queries(drip))
     assert isinstance(error, StatementGivenUp)
 
 

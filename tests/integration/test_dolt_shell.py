@@ -237,7 +237,7 @@ def test_branch_name_is_rejected_as_a_revision(repository: Path) -> None:
 
 
 def test_server_that_has_the_repository_open_answers_in_place_of_the_program(repository: Path, tmp_path: Path) -> None:
-    server = DoltServer(dolt.copied(repository, tmp_path / "kb"))
+    server = DoltServer(dolt.copy_repository(repository, tmp_path / "kb"))
     server.start()
     engine = DoltEngine.open(server.folder)
     try:

@@ -383,7 +383,7 @@ def _dolt_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def world(_dolt_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Ada has begun on Dolt, imported three documents, and pushed them."""
     isolate(monkeypatch, tmp_path / "home")
-    return people.arrive(_dolt_world, tmp_path / "world")
+    return people.copy_world(_dolt_world, tmp_path / "world")
 
 
 def test_git_push_includes_knowledge_and_git_pull_fetches_it(world: World) -> None:

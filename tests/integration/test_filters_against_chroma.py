@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.chroma import Refused, needs_chroma, passing
+from tests.support.chroma import Refused, list_passing_ids, needs_chroma
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.long import examples
 from vmrag_link.chroma.bindings import ChromaStore, RowBatch, open_store
@@ -149,7 +149,7 @@ class Both(NamedTuple):
         return {self.names[row] for row in rows}
 
     def chromas(self, where: filters.NormalFilter | None, where_document: filters.NormalFilter | None) -> set[str]:
-        return passing(self.store, self.made, where, where_document)
+        return list_passing_ids(self.store, self.made, where, where_document)
 
 
 @pytest.fixture(scope="module")

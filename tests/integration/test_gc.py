@@ -12,8 +12,8 @@ import time
 import pytest
 
 from tests.support import terminal
-from tests.support.cli import killed, lasted
-from tests.support.indexes import copy_of, folders, segments_of, view_of
+from tests.support.cli import measure_duration, run_killed
+from tests.support.indexes import copy_of, list_folders, segments_of, view_of
 from tests.support.terminal import Project
 from vmrag_link import locks
 from vmrag_link.engines.base import UNFINISHED_BRANCH
@@ -416,8 +416,8 @@ def test_segments_that_no_view_counts_any_more_go(project):
     shutil.rmtree(feature)
 
     def uncounted() -> set[str]:
-        counted = {path for view in folders(project.shared / "views") for path in segments_of(view)}
-        return {path.name for path in {*folders(project.shared / "segments")} - counted}
+        counted = {path for view in list_folders(project.shared / "views") for path in segments_of(view)}
+        return {path.name for path in {*list_folders(project.shared / "segments")} - counted}
 
     unused_segments = uncounted()
     assert unused_segments
@@ -433,9 +433,9 @@ def test_second_gc_rewrites_no_segment(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")
     Project(tmp_path / "side").vmrag("sync")
     project.vmrag("gc", "--apply")
-    before = {*folders(project.shared / "segments")}
+    before = {*list_folders(project.shared / "segments")}
     project.vmrag("gc", "--apply")
-    assert {*folders(project.shared / "segments")} == before
+    assert {*list_folders(project.shared / "segments")} == before
 
 
 def test_working_copies_of_committed_documents_go_and_those_of_drafts_stay(project):
@@ -572,7 +572,7 @@ def test_every_old_commit_can_be_checked_out_after_gc(history):
 def test_kill_at_any_moment_loses_nothing(history):
     print(f"VMRAG_TEST_SEED={SEED}")
     dice, project = random.Random(SEED), history.project
-    duration = lasted(project, "gc")
+    duration = measure_duration(project, "gc")
     hits = 0
     for number in range(40):
         project.git("branch", "-q", "-f", f"doomed-{number}", "main")
@@ -581,7 +581,7 @@ def test_kill_at_any_moment_loses_nothing(history):
         history.note()
         project.git("switch", "-q", "main")
         project.git("branch", "-q", "-D", f"doomed-{number}")
-        result = killed(project, dice.uniform(0.3, 1.3) * duration, "gc", "--apply")
+        result = run_killed(project, dice.uniform(0.3, 1.3) * duration, "gc", "--apply")
         hits += result.code == -signal.SIGKILL
         if hits >= 6:
             break

@@ -129,9 +129,9 @@ def test_hint_helps_in_the_state_that_printed_it(project: Project, state: Callab
     ],
 )
 def test_commands_of_a_hint_are_found_in_its_sentence(hint: str, expected: list[list[str]]):
-    assert hints.ways(hint) == expected
+    assert hints.list_ways(hint) == expected
 
 
 @pytest.mark.parametrize("command", ["rm .git/index.lock", "vmrag push origin --force", "vmrag uninstall --force"])
 def test_irreversible_commands_are_rejected_in_hints(command: str, tmp_path):
-    assert "discards" in str(hints.problem([command], tmp_path, lambda: False))
+    assert "discards" in str(hints.find_problem([command], tmp_path, lambda: False))

@@ -262,7 +262,7 @@ def test_push_without_a_new_pin_continues_after_failures(stage, shell, remote):
 
 
 def test_vmrag_0_runs_only_the_chained_hook(stage, tmp_path):
-    hooks.foreign(stage.repo.top / ".git" / "hooks", tmp_path, "pre-commit.vmrag-chained", code=1)
+    hooks.add_foreign_hook(stage.repo.top / ".git" / "hooks", tmp_path, "pre-commit.vmrag-chained", code=1)
     stage.recorder.write_text(REFUSED)
     stage.repo.write(".dolt-version", "x")
     assert stage.repo.run("commit", "-q", "-a", "-m", "x", env={"VMRAG": "0"}).returncode == 1
@@ -271,7 +271,7 @@ def test_vmrag_0_runs_only_the_chained_hook(stage, tmp_path):
 
 @pytest.mark.parametrize("hook", hook_config.CHECKING)
 def test_vmrag_hook_is_skipped_if_the_chained_hook_rejects(stage, hook, remote, tmp_path):
-    hooks.foreign(stage.repo.top / ".git" / "hooks", tmp_path, f"{hook}.vmrag-chained", code=3)
+    hooks.add_foreign_hook(stage.repo.top / ".git" / "hooks", tmp_path, f"{hook}.vmrag-chained", code=3)
     stage.repo.write(".dolt-version", "x")
     command = {
         "pre-commit": ["commit", "-q", "-a", "-m", "x"],
@@ -448,7 +448,7 @@ def test_push_of_many_refs_starts_python_if_the_last_one_has_a_new_pin(stage, re
 @pytest.mark.sample(2)
 def test_chained_pre_push_and_vmrag_get_arguments_and_lines(stage, remote, shell, reads, tmp_path):
     folder = stage.repo.top / ".git" / "hooks"
-    chained = hooks.foreign(folder, tmp_path, "pre-push.vmrag-chained")
+    chained = hooks.add_foreign_hook(folder, tmp_path, "pre-push.vmrag-chained")
     if not reads:
         chained.write_text("#!/bin/sh\nexit 0\n")
     side = stage.repo.git("rev-parse", "side")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import hooks as support
 from tests.support import terminal
-from tests.support.hooks import both, does_everything, foreign, tree
+from tests.support.hooks import add_foreign_hook, expect_each, run_all_events, tree
 from tests.support.repos import Repo
 from tests.support.terminal import Project
 from vmrag_hooks import framework, installer, shims
@@ -31,7 +31,7 @@ OTHERS = ("pre-commit", "post-checkout", "post-merge", "pre-push")
 def repo(monkeypatch, tmp_path, new_git):
     made = support.pinned_repo(monkeypatch, tmp_path)
     monkeypatch.setenv("PATH", new_git)
-    return support.with_remote(made)
+    return support.add_remote(made)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def install(repo, log, **options):
 def everywhere(repo, log):
     """Other tools' hooks, in git's hooks directory."""
     for hook in OTHERS:
-        foreign(repo.top / ".git" / "hooks", log.folder, hook, name=f"other {hook}")
+        add_foreign_hook(repo.top / ".git" / "hooks", log.folder, hook, name=f"other {hook}")
 
 
 def short(written):
@@ -72,13 +72,13 @@ def test_configured_hooks_leave_the_directory_and_run_first_once(repo, places, l
     report = install(repo, log)
     assert (report.configured, report.written, report.chained) == (True, hook_config.HOOKS, ())
     assert tree(repo.top / ".git" / "hooks") == before
-    assert short(does_everything(repo, log)) == both("vmrag", "other")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag", "other")
     assert hooks.find_missing_hooks(places) is None
     assert install(repo, log).unchanged == hook_config.HOOKS
     assert installer.uninstall_hooks(places).removed == hook_config.HOOKS
     assert (repo.top / ".git" / "config").read_bytes() == config
     assert not places.configured_hooks.exists()
-    assert short(does_everything(repo, log)) == both("other")
+    assert short(run_all_events(repo, log)) == expect_each("other")
 
 
 def test_shims_move_to_the_configuration_and_chained_hooks_return(repo, places, log):
@@ -87,21 +87,21 @@ def test_shims_move_to_the_configuration_and_chained_hooks_return(repo, places, 
     assert install(repo, log, place="files").chained
     assert install(repo, log).moved
     assert tree(repo.top / ".git" / "hooks") == before
-    assert short(does_everything(repo, log)) == both("vmrag", "other")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag", "other")
     assert install(repo, log, place="files").moved
     assert not places.configured_hooks.exists()
-    assert short(does_everything(repo, log)) == both("other", "vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("other", "vmrag")
 
 
 def test_hooks_path_for_every_repository_is_left_alone(repo, log, tmp_path):
     (tmp_path / "global").mkdir()
     repo.git("config", "--global", "core.hooksPath", str(tmp_path / "global"))
     for hook in OTHERS:
-        foreign(tmp_path / "global", log.folder, hook, name=f"other {hook}")
+        add_foreign_hook(tmp_path / "global", log.folder, hook, name=f"other {hook}")
     before = tree(tmp_path / "global")
     assert install(repo, log).configured
     assert tree(tmp_path / "global") == before
-    assert short(does_everything(repo, log)) == both("vmrag", "other")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag", "other")
 
 
 def test_some_hooks_are_added_and_taken_away(repo, places, log):
@@ -111,7 +111,7 @@ def test_some_hooks_are_added_and_taken_away(repo, places, log):
     assert hook_config.find_running_hooks(places).hooks == ("post-merge", "pre-push")
     assert installer.uninstall_hooks(places, hooks=["post-merge"]).removed == ("post-merge",)
     assert hook_config.find_running_hooks(places).hooks == ("pre-push",)
-    assert does_everything(repo, log)["post-merge"] == []
+    assert run_all_events(repo, log)["post-merge"] == []
 
 
 def test_configured_hooks_have_the_permissions_of_git_configuration(repo, places, log):
@@ -145,17 +145,17 @@ def test_interrupted_move_leaves_no_hooks_and_continues_later(repo, places, log)
     lock.unlink()
     assert tree(repo.top / ".git" / "hooks") == before
     assert hooks.find_missing_hooks(places).hooks == hook_config.HOOKS
-    assert short(does_everything(repo, log)) == both("other")
+    assert short(run_all_events(repo, log)) == expect_each("other")
     install(repo, log)
-    assert short(does_everything(repo, log)) == both("vmrag", "other")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag", "other")
 
 
 def test_hooks_that_act_in_one_work_tree_do_nothing_in_another(repo, log, tmp_path):
     repo.git("worktree", "add", "-q", "-b", "topic", "../linked tree")
     linked = Repo(tmp_path / "linked tree")
     install(linked, log, worktree=True)
-    assert short(does_everything(linked, log, branch="topic")) == both("vmrag")
-    assert short(does_everything(repo, log)) == both()
+    assert short(run_all_events(linked, log, branch="topic")) == expect_each("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each()
 
 
 # -- which gits there are
@@ -173,12 +173,12 @@ def test_files_stay_for_an_older_git_and_no_event_runs_twice(repo, places, log, 
     report = install(repo, log)
     assert (report.configured, report.moved) == (False, True)
     assert report.older[0].startswith(f"{OLD_GIT} (2.")
-    assert short(does_everything(repo, log)) == both("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag")
     monkeypatch.setenv("PATH", f"{Path(OLD_GIT).parent}:{new_git}")
-    assert short(does_everything(repo, log)) == both("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag")
     monkeypatch.setenv("PATH", new_git)
     assert install(repo, log).configured
-    assert short(does_everything(repo, log)) == both("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag")
 
 
 @needs_old_git
@@ -223,7 +223,7 @@ def test_shim_detects_that_the_configured_hook_ran(repo, places, log, tmp_path):
         (tmp_path / "global" / hook).write_bytes(shims.format_shim(hook))
         (tmp_path / "global" / hook).chmod(0o755)
     repo.git("config", "core.hooksPath", str(tmp_path / "global"))
-    assert short(does_everything(repo, log)) == both("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag")
     assert install(repo, log).configured
     assert len(list((tmp_path / "global").iterdir())) == len(hook_config.HOOKS), "they serve other repositories"
     shim = tmp_path / "global" / "post-merge"
@@ -238,9 +238,9 @@ def test_shims_work_on_old_git_despite_configured_hooks(repo, log, monkeypatch):
     for hook in hook_config.HOOKS:
         (repo.top / ".git" / "hooks" / hook).write_bytes(shims.format_shim(hook))
         (repo.top / ".git" / "hooks" / hook).chmod(0o755)
-    assert short(does_everything(repo, log)) == both("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag")
     monkeypatch.setenv("PATH", str(Path(OLD_GIT).parent))
-    assert short(does_everything(repo, log)) == both("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag")
 
 
 def test_committed_husky_lines_do_nothing_next_to_configured_hooks(repo, log):
@@ -250,10 +250,10 @@ def test_committed_husky_lines_do_nothing_next_to_configured_hooks(repo, log):
     install(repo, log, place="files")
     repo.git("add", ".husky/post-checkout")
     repo.git("commit", "-q", "-m", "husky starts ours")
-    assert short(does_everything(repo, log)) == both("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag")
     install(repo, log)
     assert "vmrag/shims" in (repo.top / ".husky" / "post-checkout").read_text()
-    assert short(does_everything(repo, log)) == both("vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag")
 
 
 def test_hooks_of_the_framework_leave_the_work_to_the_configured_ones(repo, log, monkeypatch):
@@ -299,10 +299,10 @@ def test_linked_work_trees_have_them_and_a_repository_may_be_moved(repo, log, tm
     repo.git("worktree", "add", "-q", "-b", "topic", "../linked tree")
     linked = Repo(tmp_path / "linked tree")
     assert log() == ["vmrag post-checkout"]
-    assert short(does_everything(linked, log, branch="topic")) == both("vmrag")
+    assert short(run_all_events(linked, log, branch="topic")) == expect_each("vmrag")
     repo.git("worktree", "remove", "--force", "../linked tree")
     moved = Repo(repo.top.rename(tmp_path / "elsewhere, $HOME"))
-    assert short(does_everything(moved, log)) == both("vmrag")
+    assert short(run_all_events(moved, log)) == expect_each("vmrag")
 
 
 def test_untrusted_folder_in_a_worktree_starts_nothing(repo, log, tmp_path):
@@ -328,7 +328,7 @@ def doctor(project: Project) -> dict[str, dict]:
 def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_path):
     project.vmrag("install")
     for hook in hook_config.HOOKS:
-        foreign(project.top / ".git" / "hooks", tmp_path, hook)
+        add_foreign_hook(project.top / ".git" / "hooks", tmp_path, hook)
     project.git("config", "hook.theirs.event", "pre-push")
     project.git("config", "hook.theirs.command", f"echo theirs >>'{tmp_path}/log'")
     assert doctor(project) == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import hooks as support
-from tests.support.hooks import foreign, tree
+from tests.support.hooks import add_foreign_hook, tree
 from tests.support.repos import Repo, make_repo
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import installer, shims
@@ -44,7 +44,7 @@ def test_install_writes_every_hook_and_records_the_interpreter(places, hooks):
 
 
 def test_second_install_changes_nothing(places, hooks, tmp_path):
-    foreign(hooks, tmp_path)
+    add_foreign_hook(hooks, tmp_path)
     installer.install_hooks(places)
     before = tree(hooks)
     assert installer.install_hooks(places).unchanged == hook_config.HOOKS
@@ -53,7 +53,7 @@ def test_second_install_changes_nothing(places, hooks, tmp_path):
 
 @pytest.mark.parametrize("mode", [0o755, 0o700, 0o644])
 def test_uninstall_keeps_earlier_files_byte_for_byte(repo, places, hooks, tmp_path, mode):
-    foreign(hooks, tmp_path, mode=mode)
+    add_foreign_hook(hooks, tmp_path, mode=mode)
     (hooks / "post-merge").symlink_to("../../elsewhere")
     before = tree(hooks)
     config = (repo.top / ".git" / "config").read_bytes()
@@ -66,7 +66,7 @@ def test_uninstall_keeps_earlier_files_byte_for_byte(repo, places, hooks, tmp_pa
 
 
 def test_uninstall_without_install_touches_nothing(places, hooks, tmp_path):
-    foreign(hooks, tmp_path)
+    add_foreign_hook(hooks, tmp_path)
     before = tree(hooks)
     assert installer.uninstall_hooks(places).removed == ()
     assert tree(hooks) == before
@@ -131,9 +131,9 @@ def test_linked_worktree_writes_the_shared_hooks(repo, hooks, tmp_path):
 
 
 def test_hook_that_took_our_place_does_not_cost_the_chained_one(places, hooks, tmp_path):
-    foreign(hooks, tmp_path, name="first")
+    add_foreign_hook(hooks, tmp_path, name="first")
     installer.install_hooks(places)
-    foreign(hooks, tmp_path, name="second")
+    add_foreign_hook(hooks, tmp_path, name="second")
     before = tree(hooks)
     with pytest.raises(HooksRefused):
         installer.install_hooks(places)
@@ -220,7 +220,7 @@ def test_untracked_hooks_in_the_work_tree_belong_to_the_user(repo, places):
 
 def test_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tmp_path):
     (tmp_path / "our company").mkdir()
-    foreign(tmp_path / "our company", tmp_path, "commit-msg", name="company")
+    add_foreign_hook(tmp_path / "our company", tmp_path, "commit-msg", name="company")
     repo.git("config", "--global", "core.hooksPath", str(tmp_path / "our company"))
     with pytest.raises(HooksRefused) as raised:
         installer.install_hooks(places)
@@ -376,7 +376,7 @@ def test_install_reports_whether_the_attributes_name_the_driver(repo, places):
 
 
 def test_chained_hook_runs_once_before_vmrag_with_its_arguments(repo, places, hooks, log):
-    foreign(hooks, log.folder)
+    add_foreign_hook(hooks, log.folder)
     installer.install_hooks(places, python=str(log.recorder))
     head = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "-b", "x")
@@ -384,7 +384,7 @@ def test_chained_hook_runs_once_before_vmrag_with_its_arguments(repo, places, ho
 
 
 def test_chained_post_rewrite_gets_the_list_of_commits(repo, places, hooks, log):
-    foreign(hooks, log.folder, "post-rewrite")
+    add_foreign_hook(hooks, log.folder, "post-rewrite")
     installer.install_hooks(places, python=str(log.recorder))
     old = repo.git("rev-parse", "HEAD")
     repo.git("commit", "-q", "--amend", "-m", "reworded")
@@ -393,7 +393,7 @@ def test_chained_post_rewrite_gets_the_list_of_commits(repo, places, hooks, log)
 
 
 def test_exit_status_of_a_chained_hook_reaches_git(repo, places, hooks, log):
-    foreign(hooks, log.folder, code=7)
+    add_foreign_hook(hooks, log.folder, code=7)
     plain = repo.run("checkout", "-q", "-b", "x").returncode
     log()
     installer.install_hooks(places, python=str(log.recorder))
@@ -404,7 +404,7 @@ def test_exit_status_of_a_chained_hook_reaches_git(repo, places, hooks, log):
 
 
 def test_hook_that_git_would_not_run_is_not_run(repo, places, hooks, log):
-    foreign(hooks, log.folder, mode=0o644)
+    add_foreign_hook(hooks, log.folder, mode=0o644)
     installer.install_hooks(places, python=str(log.recorder))
     repo.git("checkout", "-q", "-b", "x")
     assert log() == ["vmrag post-checkout"]
@@ -454,7 +454,7 @@ def test_unknown_hook_name_is_rejected_with_a_suggestion(text, near):
 
 
 def test_only_the_named_hooks_are_removed_and_the_rest_goes_with_the_last(repo, places, hooks, tmp_path):
-    foreign(hooks, tmp_path, "pre-push")
+    add_foreign_hook(hooks, tmp_path, "pre-push")
     config, before = (repo.top / ".git" / "config").read_bytes(), tree(hooks)
     installer.install_hooks(places)
     report = installer.uninstall_hooks(places, hooks=["pre-push", "post-merge"])

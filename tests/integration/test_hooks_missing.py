@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import people, terminal
-from tests.support.hooks import foreign
+from tests.support.hooks import add_foreign_hook
 from tests.support.mcp import Tools, warned
 from tests.support.people import SETTINGS, World
 from tests.support.terminal import Project
@@ -119,7 +119,7 @@ newcomer = people.newcomer
 
 def written_over(project: Project) -> None:
     for hook in hook_config.HOOKS:
-        foreign(project.top / ".git" / "hooks", project.top.parent, hook)
+        add_foreign_hook(project.top / ".git" / "hooks", project.top.parent, hook)
 
 
 def deleted(project: Project) -> None:

@@ -134,7 +134,7 @@ def test_all_shells_record_rewritten_commits(stage, shell):
 @pytest.mark.parametrize("shell", SHELLS)
 def test_chained_post_rewrite_and_the_queue_both_get_the_whole_list(stage, shell, tmp_path):
     folder = stage.repo.top / ".git" / "hooks"
-    hooks.foreign(folder, tmp_path, "post-rewrite.vmrag-chained")
+    hooks.add_foreign_hook(folder, tmp_path, "post-rewrite.vmrag-chained")
     stage.lines()
     pairs = [f"{number:040x} {number + 1:040x}" for number in range(3000)]
     assert stage.run(shell, "post-rewrite", "rebase", stdin="\n".join(pairs) + "\n").returncode == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import hooks as support
-from tests.support.hooks import both, does_everything, foreign, tree
+from tests.support.hooks import add_foreign_hook, expect_each, run_all_events, tree
 from tests.support.terminal import Project
 from vmrag_hooks import installer, shims
 from vmrag_link.errors import FileFailed
@@ -31,7 +31,7 @@ def repo(monkeypatch, tmp_path):
     made = support.pinned_repo(monkeypatch, tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     (tmp_path / "bin").mkdir()
-    return support.with_remote(made)
+    return support.add_remote(made)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_existing_husky_runs_its_scripts_before_vmrag(repo, places, log, program
     report = installer.install_hooks(places, python=str(log.recorder))
     assert report.scripts == tuple(f".husky/{hook}" for hook in hook_config.HOOKS)
     assert set(report.chained) == set(hook_config.HOOKS)
-    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("husky", "vmrag")
     assert Path(f"{log.path}-arguments").read_text() != "\n"
     assert repo.git("diff", "--name-only") == "", "nothing that is committed was changed"
     installer.uninstall_hooks(places)
@@ -160,13 +160,13 @@ def test_later_husky_hides_vmrag_hooks_until_reinstallation(repo, places, log, h
     folder = husky(repo)
     husky_scripts(repo, log)
     before = tree(folder)
-    assert short(does_everything(repo, log)) == both("husky") | {"pre-push": ["husky pre-push"]}
+    assert short(run_all_events(repo, log)) == expect_each("husky") | {"pre-push": ["husky pre-push"]}
     said = Project(repo.top).vmrag("install").out
     assert "The existing post-checkout hook runs first." in said
     assert "husky's scripts start them: .husky/post-checkout, " in said
     assert "hint: git add .husky/post-checkout " in said
     installer.install_hooks(places, python=str(log.recorder))
-    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("husky", "vmrag")
     installer.uninstall_hooks(places)
     assert (tree(folder), tree(hooks)) == (before, plain)
 
@@ -178,9 +178,9 @@ def test_vmrag_hooks_run_after_husky_rewrites_its_folder(repo, places, log, newe
     installer.install_hooks(places, python=str(log.recorder))
     folder = husky(repo, newer)
     assert missing(repo) is None
-    assert short(does_everything(repo, log)) == both("vmrag", "husky")
+    assert short(run_all_events(repo, log)) == expect_each("vmrag", "husky")
     assert set(installer.install_hooks(places, python=str(log.recorder)).chained) == set(hook_config.HOOKS)
-    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("husky", "vmrag")
     installer.uninstall_hooks(places)
     after = tree(folder)
     husky(repo, newer)
@@ -212,7 +212,7 @@ def test_lines_that_are_committed_stay_for_the_team_and_do_nothing_without_vmrag
     report = installer.uninstall_hooks(places)
     assert report.kept == tuple(f".husky/{hook}" for hook in hook_config.HOOKS)
     assert repo.git("diff", "HEAD") == ""
-    assert short(does_everything(repo, log)) == both("husky") | {"pre-push": ["husky pre-push"]}
+    assert short(run_all_events(repo, log)) == expect_each("husky") | {"pre-push": ["husky pre-push"]}
     installer.uninstall_hooks(places, everything=True)
     assert not any(b"vmrag/shims" in path.read_bytes() for path in folder.parent.rglob("*") if path.is_file())
 
@@ -287,12 +287,12 @@ def test_husky_4_chains_vmrag_hooks_and_is_recognized_again(repo, places, hooks,
     installer.install_hooks(places, python=str(log.recorder))
     husky_4(hooks, log, "one")
     assert missing(repo) is None
-    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("husky", "vmrag")
     (hooks / "pre-push").unlink()
     husky_4(hooks, log, "two")
     assert missing(repo).hooks == ("pre-push",)
     assert installer.install_hooks(places, python=str(log.recorder)).chained == ("pre-push",)
-    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    assert short(run_all_events(repo, log)) == expect_each("husky", "vmrag")
 
 
 # -- DVC, whose `install` refuses where there is a hook already
@@ -318,11 +318,11 @@ def test_dvc_and_vmrag_hooks_run_once_each(repo, places, hooks, log, first):
     else:
         installer.install_hooks(places, python=str(log.recorder))
         dvc(hooks, log, name="{hook}.vmrag-chained")  # manually, as the comment of the shim explains
-    ran = does_everything(repo, log)
-    assert short(ran) == both("dvc", "vmrag", hooks=("post-checkout", "pre-commit", "pre-push"))
+    ran = run_all_events(repo, log)
+    assert short(ran) == expect_each("dvc", "vmrag", hooks=("post-checkout", "pre-commit", "pre-push"))
     installer.uninstall_hooks(places)
-    ran = does_everything(repo, log)
-    assert short(ran) == both("dvc", hooks=("post-checkout", "pre-commit", "pre-push"))
+    ran = run_all_events(repo, log)
+    assert short(ran) == expect_each("dvc", hooks=("post-checkout", "pre-commit", "pre-push"))
     if first:
         assert tree(hooks) == before
 
@@ -364,13 +364,13 @@ def test_git_lfs_and_vmrag_run_once_each_and_large_files_are_pushed(repo, places
     config, before = (repo.top / ".git" / "config").read_bytes(), tree(hooks)
     installer.install_hooks(places, python=str(log.recorder))
     repo.git("add", "-A")
-    assert does_everything(repo, log) == both("lfs", "vmrag", hooks=LFS_HOOKS)
+    assert run_all_events(repo, log) == expect_each("lfs", "vmrag", hooks=LFS_HOOKS)
     stored = [path for path in (log.folder / "remote.git" / "lfs" / "objects").rglob("*") if path.is_file()]
     assert [path.stat().st_size for path in stored] == [100_000]
     installer.uninstall_hooks(places)
     assert tree(hooks) == before
     assert (repo.top / ".git" / "config").read_bytes() == config
-    assert does_everything(repo, log) == both("lfs", hooks=LFS_HOOKS)
+    assert run_all_events(repo, log) == expect_each("lfs", hooks=LFS_HOOKS)
 
 
 @needs_git_lfs
@@ -378,11 +378,11 @@ def test_git_lfs_forced_over_vmrag_is_chained_by_the_next_install(repo, places, 
     installer.install_hooks(places, python=str(log.recorder))
     assert lfs("install", "--local", "--force").returncode == 0
     repo.git("add", "-A")
-    assert does_everything(repo, log)["post-checkout"] == ["lfs post-checkout"]
+    assert run_all_events(repo, log)["post-checkout"] == ["lfs post-checkout"]
     assert set(installer.install_hooks(places, python=str(log.recorder)).chained) == {*LFS_HOOKS, "post-commit"}
-    assert does_everything(repo, log) == both("lfs", "vmrag", hooks=LFS_HOOKS)
+    assert run_all_events(repo, log) == expect_each("lfs", "vmrag", hooks=LFS_HOOKS)
     installer.uninstall_hooks(places)
-    assert does_everything(repo, log) == both("lfs", hooks=LFS_HOOKS)
+    assert run_all_events(repo, log) == expect_each("lfs", hooks=LFS_HOOKS)
 
 
 # -- pre-commit
@@ -429,7 +429,7 @@ def test_earlier_pre_commit_is_chained(repo, places, framework, log, hooks):
 
 @needs_pre_commit
 def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, places, framework, log, hooks):
-    foreign(hooks, log.folder)
+    add_foreign_hook(hooks, log.folder)
     before = tree(hooks)
     installer.install_hooks(places, python=str(log.recorder))
     framework("install")
@@ -501,10 +501,10 @@ def test_pre_commit_and_vmrag_run_once_each_in_every_kind_of_hook(repo, places, 
     installer.install_hooks(places, python=str(log.recorder))
     if not first:
         framework("install")
-    written = short(does_everything(repo, log, **cache))
-    assert {hook: sorted(lines) for hook, lines in written.items()} == both("framework", "vmrag")
+    written = short(run_all_events(repo, log, **cache))
+    assert {hook: sorted(lines) for hook, lines in written.items()} == expect_each("framework", "vmrag")
     installer.uninstall_hooks(places)
-    assert does_everything(repo, log, **cache) == both("framework")
+    assert run_all_events(repo, log, **cache) == expect_each("framework")
     if first:
         assert tree(hooks) == before
     framework("uninstall")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import forked
+from tests.support.cli import run_forked
 from tests.support.long import LONG
 from tests.support.mcp import Tools
 from tests.support.pace import slack
@@ -60,7 +60,7 @@ def typed(project: Project, *arguments: str) -> Done:
             resource.setrlimit(resource.RLIMIT_AS, (present + MEMORY,) * 2)
         return run(arguments)
 
-    return forked(call, project.top, environ=os.environ | {"GIT_EDITOR": "sed -i s/good/better/"})
+    return run_forked(call, project.top, environ=os.environ | {"GIT_EDITOR": "sed -i s/good/better/"})
 
 
 def outside(project: Project) -> Path:

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support import knowledge, terminal
-from tests.support.bits import flip, restarted, unnoticed
+from tests.support.bits import flip, mark_verified, simulate_reboot
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.terminal import Project
 from vmrag_link import paths
@@ -67,10 +67,10 @@ def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb
         for _ in range(3):
             place = rng.randrange(path.stat().st_size), rng.randrange(8)
             flip(path, *place)
-            unnoticed(path.parent)
+            mark_verified(path.parent)
             # An ordinary query reads nothing of the other files.
             assert problem(kb, folder, revision) == "" or path.name in (seal.SEAL, view.VIEW_FILE)
-            restarted(path.parent)
+            simulate_reboot(path.parent)
             assert problem(kb, folder, revision) != "", path.name
             flip(path, *place)
             assert problem(kb, folder, revision) == ""
@@ -79,7 +79,7 @@ def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb
 def test_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revision):
     folder = kb.views.view_path(revision)
     flip(folder / seal.SEAL, (folder / seal.SEAL).read_bytes().index(b'"segments"') + 3, 0)
-    restarted(folder)
+    simulate_reboot(folder)
     assert problem(kb, folder, revision) != ""
     assert kb.views.segments.list_spare([kb.views.root]) == []
 
@@ -111,7 +111,7 @@ def test_damaged_segment_is_not_reused(kb, revision):
     folder = kb.views.view_path(revision)
     [segment] = segments(folder)
     flip(segment / flat_files.vectors_name(1), 100, 2)
-    unnoticed(segment)
+    mark_verified(segment)
     later = kb.commit(doc("new", "something new"))
     built = kb.index(later, base=revision)
     assert (built.how, built.changes.added) == ("delta", 21), "without the segment, all of it is indexed again"
@@ -128,7 +128,7 @@ def test_segment_with_invalid_text_is_not_reused(kb, revision):
     [segment] = segments(kb.views.view_path(revision))
     with contextlib.closing(sqlite3.connect(segment / flat_files.MANIFEST_FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE documents SET title = CAST(X'ff' AS TEXT)")
-    unnoticed(segment)
+    mark_verified(segment)
     later = kb.commit(doc("d7", "changed"))
     built = kb.index(later, base=revision)
     assert (built.how, built.changes.added) == ("delta", 20)
@@ -141,7 +141,7 @@ def test_segment_with_confusing_damage_is_not_reused(kb, revision):
     [segment] = segments(folder)
     with contextlib.closing(sqlite3.connect(segment / flat_files.MANIFEST_FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE documents SET first = 'nowhere' || first")
-    unnoticed(segment)
+    mark_verified(segment)
     later = kb.commit(doc("d7", "changed"))
     built = kb.index(later, base=revision)
     assert (built.how, built.changes.added) == ("delta", 20)
@@ -154,11 +154,11 @@ def test_large_damaged_segment_is_found_at_the_next_start(kb, revision, monkeypa
     folder = kb.views.view_path(revision)
     [segment] = segments(folder)
     flip(segment / flat_files.vectors_name(1), 100, 2)
-    unnoticed(segment)
+    mark_verified(segment)
     later = kb.commit(doc("new", "something new"))
     built = kb.index(later, base=revision)
     assert segment in segments(built.path)
-    restarted(segment)
+    simulate_reboot(segment)
     assert "not what was written" in problem(kb, built.path, later)
     assert kb.index(later, base=later).changes.added == 20
     assert problem(kb, built.path, later) == ""
@@ -212,14 +212,14 @@ def damaged(project: Project) -> None:
     segment = segment_of(bound(project))
     for byte in range(0, 200, 3):
         flip(segment / flat_files.vectors_name(1), byte, 6)
-    unnoticed(segment)
+    mark_verified(segment)
 
 
 def test_damaged_index_is_rebuilt_after_boot_with_one_warning(project):
     before = project.answers()
     damaged(project)
     assert project.answers() != before
-    restarted(segment_of(bound(project)))
+    simulate_reboot(segment_of(bound(project)))
     said = project.vmrag("query", "rest").err
     assert said.count("does not verify: vectors-1.i8 is not what was written. It is built again.") == 1
     assert len(said.splitlines()) == 1
@@ -297,7 +297,7 @@ def test_uncommitted_documents_are_not_indexed_into_a_damaged_working_copy(proje
     segment = segment_of(copy)
     for byte in range(0, 200, 3):
         flip(segment / flat_files.vectors_name(1), byte, 6)
-    unnoticed(segment)
+    mark_verified(segment)
     assert project.answers() != before
     project.put("other.md", "Another draft.")
     project.drop("other.md")
@@ -309,7 +309,7 @@ def test_malformed_words_met_by_a_query_are_an_index_that_is_built_again(project
     segment = segment_of(bound(project))
     path = segment / postings.file_name(1)
     path.write_bytes(path.read_bytes()[:-20])
-    unnoticed(segment)
+    mark_verified(segment)
     result = project.vmrag("query", "rest")
     assert "It is built again." in result.err
     assert project.answers() == before

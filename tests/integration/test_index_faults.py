@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.indexes import folders, segments_of, view_of
+from tests.support.indexes import list_folders, segments_of, view_of
 from tests.support.terminal import Project
 
 template, project = terminal.template, terminal.project
@@ -32,7 +32,7 @@ def many(project: Project) -> Project:
 def test_damaged_segment_does_not_stop_a_much_smaller_revision(many):
     """All documents are compared then, and most of those that the base has are not there."""
     late = view_of(many)
-    for other in folders(many.shared / "views"):
+    for other in list_folders(many.shared / "views"):
         if other != late:
             shutil.rmtree(other)
     small = segments_of(late)[-1]
@@ -48,7 +48,9 @@ def test_gc_completes_despite_an_invalid_spare_view(many, damage):
     many.git("checkout", "-q", "HEAD~1")
     many.vmrag("sync")
     [late] = [
-        folder for folder in folders(many.shared / "views") if folder != view_of(many) and len(segments_of(folder)) > 1
+        folder
+        for folder in list_folders(many.shared / "views")
+        if folder != view_of(many) and len(segments_of(folder)) > 1
     ]
     small = segments_of(late)[-1]
     if damage == "missing":

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import cli
-from tests.support.cli import error_of, killed, lasted, pages, start, text_of
+from tests.support.cli import error_of, measure_duration, pages, run_killed, start, text_of
 from tests.support.compare import assert_whole
-from tests.support.indexes import unfinished
+from tests.support.indexes import list_unfinished
 from tests.support.repos import isolate
 from tests.support.terminal import Done, Project, new_project, opened
 from vmrag_link import pin as pins
@@ -85,7 +85,7 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
     assert report["state"] == "in_sync"
     assert report["pin"]["dolt_commit"] == pin.dolt_commit == report["index"]["revision"]
     if command == ("sync",):
-        assert unfinished(project) == []
+        assert list_unfinished(project) == []
     assert not list((project.shared / "journal").glob("*.json"))
 
 
@@ -103,11 +103,11 @@ def test_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part
         branch_after = dice.random.choice([branch for branch in BRANCHES if branch != branch_before])
         stocked.git("switch", "-q", branch_after, env={"VMRAG": "0"})
         if not duration:
-            duration = lasted(stocked, "sync")
+            duration = measure_duration(stocked, "sync")
             continue
-        result = killed(stocked, dice.moment(duration), "sync")
+        result = run_killed(stocked, dice.moment(duration), "sync")
         if dice.count(result) and dice.left and dice.random.random() < 0.3:
-            dice.count(killed(stocked, dice.moment(duration), "sync"))  # a second one on top of the first
+            dice.count(run_killed(stocked, dice.moment(duration), "sync"))  # a second one on top of the first
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         assert ("note.md" in documents(stocked)) == (branch_after == kept)
 
@@ -125,9 +125,9 @@ def test_killed_commit_is_whole_after_the_next_command_or_never_began(stocked, t
         expected[name] = text
         before = stocked.pinned
         if not duration:
-            duration = lasted(stocked, "commit", "-m", "whole")
+            duration = measure_duration(stocked, "commit", "-m", "whole")
             continue
-        result = killed(stocked, dice.moment(duration), "commit", "-m", f"round {number}", "--json")
+        result = run_killed(stocked, dice.moment(duration), "commit", "-m", f"round {number}", "--json")
         dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         report = stocked.status()
@@ -153,10 +153,10 @@ def test_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, pa
         new = {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
         command = ("import", "more", "--collection", "handbook", "--base", "more")
         if not duration:
-            duration = lasted(stocked, *command)
+            duration = measure_duration(stocked, *command)
             expected |= new
             continue
-        result = killed(stocked, dice.moment(duration), *command)
+        result = run_killed(stocked, dice.moment(duration), *command)
         dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         found_values = documents(stocked)
@@ -186,10 +186,10 @@ def test_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part):
         else:
             del changed[gone]
         if not duration:
-            duration = lasted(stocked, *command)
+            duration = measure_duration(stocked, *command)
             expected = changed
             continue
-        result = killed(stocked, dice.moment(duration), *command)
+        result = run_killed(stocked, dice.moment(duration), *command)
         dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         found_values = documents(stocked)
@@ -211,10 +211,10 @@ def test_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(stoc
         pages(stocked, range(first, first + 6), folder="more", edition=number)
         new = {path.read_text() for path in (stocked.top / "more").iterdir()}
         if not duration:
-            duration = lasted(stocked, *command)
+            duration = measure_duration(stocked, *command)
             stocked.vmrag("rm", *documents(stocked).keys() - others.keys(), "--collection", "shelf")
             continue
-        result = killed(stocked, dice.moment(duration), *command)
+        result = run_killed(stocked, dice.moment(duration), *command)
         dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         now = {name: text for name, text in documents(stocked).items() if name not in others}
@@ -244,9 +244,9 @@ def test_killed_write_of_issue_log_or_tool_document_is_atomic(stocked, tmp_path,
         )
         if not duration:
             command, logs = ("issue", "add", f"first#{number}"), number
-            duration = lasted(stocked, *command, "-m", text)
+            duration = measure_duration(stocked, *command, "-m", text)
             continue
-        result = killed(stocked, dice.moment(duration), *command, "-m", text)
+        result = run_killed(stocked, dice.moment(duration), *command, "-m", text)
         dice.count(result)
         recovered(stocked, tmp_path / f"scratch-{number}", dice)
         now = documents(stocked)
@@ -270,10 +270,10 @@ def test_killed_write_of_issue_log_or_tool_document_is_atomic(stocked, tmp_path,
 def test_killed_init_continues_on_the_next_run(tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     dice = Dice(f"init {part}", 3)
-    duration = lasted(new_project(tmp_path / "measured"), "init", "--knowledge-base", "--no-sources")
+    duration = measure_duration(new_project(tmp_path / "measured"), "init", "--knowledge-base", "--no-sources")
     for number in dice.rounds():
         project = new_project(tmp_path / f"project-{number}")
-        dice.count(killed(project, dice.moment(duration), "init", "--knowledge-base", "--no-sources"))
+        dice.count(run_killed(project, dice.moment(duration), "init", "--knowledge-base", "--no-sources"))
         again = project.run_quietly("init", "--knowledge-base", "--no-sources", "--json")
         # git was killed, too, while it staged the pin or wrote a setting.
         for lock in [project.top / ".git" / name for name in ("index.lock", "config.lock")]:
@@ -300,7 +300,7 @@ def test_checkout_succeeds_after_its_hook_is_killed(stocked, tmp_path, part):
         branch_before = stocked.git("branch", "--show-current")
         branch_after = dice.random.choice([branch for branch in BRANCHES if branch != branch_before])
         if not duration:
-            duration = lasted(stocked, branch_after, program=("git", "checkout"))
+            duration = measure_duration(stocked, branch_after, program=("git", "checkout"))
             continue
         running = start(stocked, branch_after, program=("git", "checkout"))
         hit = kill_the_hook(running.process.pid, dice.moment(duration))

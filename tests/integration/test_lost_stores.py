@@ -10,7 +10,7 @@ import pytest
 from tests.support import dolt, terminal
 from tests.support.mcp import Tools
 from tests.support.terminal import Project
-from tests.support.unversioned import SETTING, kept, think
+from tests.support.unversioned import SETTING, read_texts, think
 from vmrag_link.errors import EngineFailed, KnowledgeLost
 
 pytestmark = pytest.mark.hooks("off")
@@ -120,8 +120,8 @@ def test_local_store_is_not_started_again_if_its_file_is_missing(thoughts):
     file = project.shared / "local" / "kb" / "kb.doltlite"
     aside = file.rename(project.top.parent / "kept.doltlite")
     with pytest.raises(EngineFailed):
-        kept(project)
+        read_texts(project)
     tools.error(EngineFailed.code, "chroma_find_similar_thoughts", query="rest", threshold=0)
     assert "DATABASE_ERROR" in project.vmrag("doctor", code=1).out
     aside.rename(file)
-    assert [*kept(project).values()] == ["A thought of rest."]
+    assert [*read_texts(project).values()] == ["A thought of rest."]

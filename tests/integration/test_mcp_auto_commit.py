@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.agent import told
+from tests.support.agent import run_story
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import SCRIPT, Project
 
@@ -97,7 +97,7 @@ def test_message_names_the_agent(project):
     async def story(call):
         await call("chroma_add_documents", collection_name="handbook", documents=["Text."], ids=["memo.md"])
 
-    told(project, story, toolsets="default")
+    run_story(project, story, toolsets="default")
     assert project.ask("log")["revisions"][0]["message"] == "chroma_add_documents by mcp: handbook/memo.md"
 
 

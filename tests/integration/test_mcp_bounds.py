@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
-from tests.support.terminal import Project, copied, derived, opened
+from tests.support.terminal import Project, copied, derive_template, opened
 from vmrag_mcp.envelope import SLACK, cut_lists
 from vmrag_mcp.registry import load_catalogue
 from vmrag_mcp.session import Behaviour
@@ -35,7 +35,7 @@ ALL: dict[str, Any] = {"collection_name": "large"}
 def template(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Many of everything, committed on many branches, and as many changes that are not."""
 
-    return derived(tmp_path_factory, "large", base, _fill)
+    return derive_template(tmp_path_factory, "large", base, _fill)
 
 
 def _fill(project: Project) -> None:

@@ -26,7 +26,7 @@ from tests.contract.reading import (
 from tests.support import contract_world
 from tests.support.cli import small_disk
 from tests.support.contract_states import OFF, State
-from tests.support.contract_world import World, tools_in
+from tests.support.contract_world import World, open_tools
 from tests.support.mcp import Tools, Yes, warned
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
@@ -60,7 +60,7 @@ def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any],
     The user confirms each question, unless the missing confirmation is the expected error.
     """
     asks_user = expected.code not in STRANGERS and (state.top / ".git").exists()
-    tools = tools_in(state, expected.tool, given=expected.given, agreed=Yes(state) if asks_user else NOTHING)
+    tools = open_tools(state, expected.tool, given=expected.given, agreed=Yes(state) if asks_user else NOTHING)
     return tools.run(expected.tool, world.call(expected.call, state))
 
 
@@ -141,7 +141,7 @@ def _knowledge(folder: Path) -> tuple[Any, ...]:
 def test_reading_tool_reports_an_answer_from_another_revision(world, state):
     top = world.state(state).top
     for name in READING:
-        result = tools_in(State(top), name)(name, **examples(name)[0].call)
+        result = open_tools(State(top), name)(name, **examples(name)[0].call)
         if load_catalogue()[name].plain_text:
             assert "\nwarning: " in f"\n{result}", name
             continue
@@ -155,7 +155,7 @@ def test_reading_tool_reports_an_answer_from_another_revision(world, state):
 @pytest.mark.sample(2)
 def test_damaged_index_is_rebuilt_without_failing_a_tool(world, name):
     state = world.state("broken_index")
-    tools = tools_in(state, name)
+    tools = open_tools(state, name)
     result = tools(name, **examples(name)[0].call)
     assert broken(name, result) == []
     assert load_catalogue()[name].plain_text or "INDEX_PENDING" not in warned(result)

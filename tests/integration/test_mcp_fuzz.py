@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support import terminal
 from tests.support.long import examples
-from tests.support.mcp_process import served
+from tests.support.mcp_process import serve
 from vmrag_mcp.transport.stdio import MessageRefused, encode_message, parse_message
 
 template, project = terminal.template, terminal.project
@@ -178,7 +178,7 @@ def expected(line: bytes) -> tuple[bool, Any]:
 
 def test_thousand_malformed_messages_are_all_answered_and_none_ends_the_server(project):
     chance = random.Random(7)
-    with served(project.top) as server:
+    with serve(project.top) as server:
         expected_count = 0
         answers = []
         for number in range(MESSAGES):
@@ -204,7 +204,7 @@ def test_thousand_malformed_messages_are_all_answered_and_none_ends_the_server(p
 
 
 def test_malformed_messages_before_the_handshake_are_answered(project):
-    with served(project.top, begun=False) as server:
+    with serve(project.top, begun=False) as server:
         for line, code in ((b"{", PARSE), (b"[]", INVALID), (b"\n\n{}", INVALID)):
             server.raw(line + b"\n")
             assert server.next()["error"]["code"] == code

@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from tests.support import branching as support
-from tests.support.branching import TEXTS, branched, changed, conflicting, everything, kb_branches, put, whole
+from tests.support.branching import (
+    TEXTS,
+    assert_consistent,
+    changed,
+    kb_branches,
+    make_branch,
+    make_conflict,
+    put,
+    read_state,
+)
 from tests.support.terminal import opened
 from vmrag_link.engines.base import Write
 
@@ -24,7 +33,7 @@ def ids(conflicts: list[dict[str, object]]) -> list[object]:
 
 def test_merge_of_newer_branch_is_a_fast_forward(notes, tools, tmp_path):
     before = notes.pinned
-    topic = branched(notes, tools, t="tau", a=None)
+    topic = make_branch(notes, tools, t="tau", a=None)
     answer = tools("merge_branch", source="topic")
     assert answer == answer | {
         "source": "topic",
@@ -46,13 +55,13 @@ def test_merge_of_newer_branch_is_a_fast_forward(notes, tools, tmp_path):
         topic,
         "M  .dolt-version",
     )
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
     again = tools("merge_branch", source="topic")
     assert (again["merge_type"], again["commits_merged"], again["to_commit"]) == ("already_up_to_date", 0, topic)
 
 
 def test_both_sides_changes_are_joined_in_a_commit_with_the_message(notes, tools, tmp_path):
-    theirs = branched(notes, tools, t="tau", b="beta changed")
+    theirs = make_branch(notes, tools, t="tau", b="beta changed")
     ours = changed(notes, tools, "here", d="delta")
     answer = tools("merge_branch", source_branch="topic", target_branch="main", message="Joined")
     assert (answer["merge_type"], answer["commits_merged"], answer["from_commit"]) == ("merge", 1, ours)
@@ -60,11 +69,11 @@ def test_both_sides_changes_are_joined_in_a_commit_with_the_message(notes, tools
         info = workspace.engine.read_revision(answer["to_commit"])
     assert (info.parents, info.message) == ((ours, theirs), "Joined")
     assert notes.texts() == TEXTS | {"t": "tau", "b": "beta changed", "d": "delta"}
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
 
 
 def test_default_message_names_source_and_target(notes, tools):
-    branched(notes, tools, t="tau")
+    make_branch(notes, tools, t="tau")
     changed(notes, tools, "here", d="delta")
     answer = tools("merge_branch", source="topic")
     with opened(notes) as workspace:
@@ -72,7 +81,7 @@ def test_default_message_names_source_and_target(notes, tools):
 
 
 def test_trap_7_conflicting_merge_is_a_failure_with_its_conflicts(notes, tools):
-    ours, _ = conflicting(notes, tools, "a", "b")
+    ours, _ = make_conflict(notes, tools, "a", "b")
     previewed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")
     failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     conflicts = failed["details"]["conflicts"]
@@ -121,43 +130,43 @@ def test_trap_7_conflicting_collection_settings_are_not_silently_ours(notes, too
 
 
 def test_conflicting_merge_with_abort_changes_nothing(notes, tools):
-    conflicting(notes, tools)
-    before = everything(notes)
+    make_conflict(notes, tools)
+    before = read_state(notes)
     failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")
     assert ids(failed["details"]["conflicts"]) == ["a"]
     assert not any(
         "resolve" in suggestion or "dolt_reset" in suggestion for suggestion in failed["suggestions"]
     )  # nothing is open
-    assert everything(notes) == before
+    assert read_state(notes) == before
     put(notes, d="delta")
-    before = everything(notes)
+    before = read_state(notes)
     for how in ("commit_first", "reset_first"):
         tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort", if_uncommitted=how)
-        assert everything(notes) == before
+        assert read_state(notes) == before
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.sample(1)
 def test_requested_side_is_used_and_reported(notes, tools, tmp_path, side):
-    conflicting(notes, tools)
+    make_conflict(notes, tools)
     branch = changed(notes, tools, "more", d="delta")
     answer = tools("merge_branch", source="topic", on_conflict=side)
     assert (answer["merge_type"], answer["from_commit"], ids(answer["conflicts"])) == ("merge", branch, ["a"])
     assert notes.texts() == TEXTS | {"a": side, "d": "delta"}
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
     tools("dolt_checkout", target="topic")  # nothing is open
 
 
 def test_trap_19_a_preview_switches_no_branch(notes, tools):
-    conflicting(notes, tools)
-    branched(notes, tools, "third", c="third")
-    before = everything(notes)
+    make_conflict(notes, tools)
+    make_branch(notes, tools, "third", c="third")
+    before = read_state(notes)
     failed = tools.error("MERGE_CONFLICT", "merge_branch", source="main", target="topic", on_conflict="abort")
-    assert (ids(failed["details"]["conflicts"]), everything(notes)) == (["a"], before)
+    assert (ids(failed["details"]["conflicts"]), read_state(notes)) == (["a"], before)
 
 
 def test_target_that_is_not_current_is_merged_into_and_left_again(notes, tools, tmp_path):
-    topic = branched(notes, tools, t="tau")
+    topic = make_branch(notes, tools, t="tau")
     ours = changed(notes, tools, "here", d="delta")
     before = (notes.top / ".dolt-version").read_bytes()
     answer = tools("merge_branch", source="main", target="topic")
@@ -169,7 +178,7 @@ def test_target_that_is_not_current_is_merged_into_and_left_again(notes, tools, 
     assert notes.texts() == TEXTS | {"d": "delta"}
     tools("dolt_checkout", target="topic")
     assert notes.texts() == TEXTS | {"d": "delta", "t": "tau"}
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
     changed(notes, tools, "on topic", a="ours")
     tools("dolt_checkout", target="main")
     changed(notes, tools, "on main", a="theirs")
@@ -179,27 +188,27 @@ def test_target_that_is_not_current_is_merged_into_and_left_again(notes, tools, 
 
 
 def test_target_that_cannot_be_merged_into_changes_nothing(notes, tools):
-    branched(notes, tools, t="tau")
+    make_branch(notes, tools, t="tau")
     notes.git("switch", "-q", "-c", "other")
     notes.record("other", o="omega")
     notes.git("switch", "-q", "main")
-    before = everything(notes)
+    before = read_state(notes)
     tools.error("BRANCH_IN_USE", "merge_branch", source="topic", target="other")
     tools.error("BRANCH_NOT_FOUND", "merge_branch", source="topic", target="absent")
     tools.error("INVALID_NAME", "merge_branch", source="topic", target="vmrag_root")
-    assert everything(notes) == before
+    assert read_state(notes) == before
 
 
 def test_documents_left_uncommitted_on_the_target_are_in_the_way(notes, tools):
-    branched(notes, tools, t="tau")
+    make_branch(notes, tools, t="tau")
     notes.vmrag("branch", "--switch", "topic")
     put(notes, e="epsilon")
     notes.vmrag("branch", "--switch", "main")
-    before = everything(notes)
+    before = read_state(notes)
     failed = tools.error(
         "UNCOMMITTED_CHANGES", "merge_branch", source="main", target="topic", if_uncommitted="reset_first"
     )
-    assert (failed["local_changes"]["documents"], everything(notes)) == (["e"], before)
+    assert (failed["local_changes"]["documents"], read_state(notes)) == (["e"], before)
 
 
 def test_merge_of_older_branch_keeps_all_documents(notes, tools):
@@ -231,7 +240,7 @@ def test_merge_of_older_branch_keeps_all_documents(notes, tools):
 
 
 def test_resolve_rejects_names_without_conflict(notes, tools):
-    conflicting(notes, tools, "a", "b")
+    make_conflict(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     for code, arguments in (
         ("TABLE_NOT_FOUND", {"table": "absent", "strategy": "ours"}),
@@ -251,7 +260,7 @@ def test_resolve_rejects_names_without_conflict(notes, tools):
 @pytest.mark.parametrize("strategy", ["ours", "--theirs"])
 @pytest.mark.sample(2)
 def test_last_decision_suggests_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
-    ours, theirs = conflicting(notes, tools, "a", "b")
+    ours, theirs = make_conflict(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     answer = tools("resolve_conflicts", table=table, strategy=strategy)
     side = strategy.removeprefix("--")
@@ -270,11 +279,11 @@ def test_last_decision_suggests_the_commit_that_closes_the_merge(notes, tools, t
     with opened(notes) as workspace:
         assert workspace.engine.read_revision(closed["commit"]["hash"]).parents == (ours, theirs)
     assert notes.texts() == TEXTS | {"a": side, "b": side}
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
 
 
 def test_documents_are_decided_one_by_one_and_can_be_decided_again(notes, tools):
-    conflicting(notes, tools, "a", "b")
+    make_conflict(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     answer = tools("resolve_conflicts", table="notes", strategy="ours", doc_ids="a_chunk_0")
     assert (answer["resolved"], answer["remaining"], ids(answer["conflicts"])) == (1, 1, ["b"])
@@ -288,7 +297,7 @@ def test_documents_are_decided_one_by_one_and_can_be_decided_again(notes, tools)
 
 
 def test_texts_of_a_conflict_are_cut(notes, tools):
-    branched(notes, tools, a="x" * 3000)
+    make_branch(notes, tools, a="x" * 3000)
     changed(notes, tools, "ours", a="y" * 3000)
     (conflict,) = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")["details"]["conflicts"]
     assert (conflict["ours"]["content"], conflict["theirs"]["content"]) == ("y" * 500, "x" * 500)
@@ -315,11 +324,11 @@ def test_conflict_of_two_pins_is_decided_and_git_continues(notes, tools, tmp_pat
     assert answer["commit"]["hash"] == notes.pinned
     notes.git("commit", "-q", "--no-edit")
     assert notes.texts() == TEXTS | {"a": "theirs", "c": "changed"}
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
 
 
 def test_decision_is_rejected_if_the_pin_has_moved(notes, tools):
-    conflicting(notes, tools)
+    make_conflict(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     before = notes.pinned
     notes.git("checkout", "-q", "HEAD", "--", ".dolt-version")

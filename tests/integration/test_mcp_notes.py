@@ -13,7 +13,7 @@ import pytest
 from tests.integration import test_mcp_documents as stored
 from tests.support import written_notes
 from tests.support.mcp import Tools
-from tests.support.mcp_process import served
+from tests.support.mcp_process import serve
 from tests.support.notes import LONG, TEXTS
 from tests.support.terminal import Project
 from tests.support.written_notes import FOLDER
@@ -134,7 +134,7 @@ def test_tools_for_one_document_write_notes(project, tools):
 
 
 def test_notes_are_written_through_a_server_process(project: Project):
-    with served(project.top, "--toolsets", "all") as server:
+    with serve(project.top, "--toolsets", "all") as server:
         ids = ["x", "decisions/y", "con"]
         added = server.call("chroma_add_documents", **NOTES, documents=["owls hunt", LONG, "devices"], ids=ids)
         assert added["ids"] == ids, added

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.mcp_process import finished, served
+from tests.support.mcp_process import run_to_end, serve
 from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing, ToolDisabled, UsageInvalid, VmragError
 from vmrag_link.settings import McpSettings
 from vmrag_link.settings.keys import KEYS
@@ -196,7 +196,7 @@ def test_invalid_tool_prefix_is_a_settings_problem(project, prefix):
     ],
 )
 def test_unknown_name_ends_the_start_with_the_valid_names(project, arguments, names):
-    result = finished(project.top, *arguments)
+    result = run_to_end(project.top, *arguments)
     assert (result.returncode, result.stdout) == (2, b"")
     assert all(name in result.stderr.decode() for name in names)
 
@@ -204,8 +204,8 @@ def test_unknown_name_ends_the_start_with_the_valid_names(project, arguments, na
 def test_unknown_name_in_a_setting_ends_the_start_as_well(project):
     project.write(".vmrag.yaml", "mcp.toolsets: nonsense\n")
     project.vmrag("trust", "--yes")
-    assert finished(project.top).returncode == 2
-    assert finished(project.top, env={"VMRAG_TOOLS": "nonsense"}).returncode == 2
+    assert run_to_end(project.top).returncode == 2
+    assert run_to_end(project.top, env={"VMRAG_TOOLS": "nonsense"}).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_unknown_name_in_a_setting_ends_the_start_as_well(project):
 )
 @pytest.mark.sample(4)
 def test_options_that_do_not_fit_together_end_the_start(project, arguments):
-    assert finished(project.top, *arguments).returncode == 2
+    assert run_to_end(project.top, *arguments).returncode == 2
 
 
 # -- which repository
@@ -357,7 +357,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_default_embedding_function_is_that_of_collections_that_the_server_makes(project, how):
     flag = ["--default-ef", "sentence_transformer"] if how != "environment" else []
     env = {"flag": {}, "environment": {"CHROMA_DEFAULT_EF": "minilm"}, "both": {"CHROMA_DEFAULT_EF": "default"}}[how]
-    with served(project.top, *flag, "--cpu-execution-provider", "true", env=env) as server:
+    with serve(project.top, *flag, "--cpu-execution-provider", "true", env=env) as server:
         server.call("chroma_create_collection", collection_name="fresh")
         info = server.call("chroma_get_collection_info", collection_name="fresh")
         assert (info["embedding_function"], server.call("chroma_list_collections")["success"]) == ("minilm", True)
@@ -367,7 +367,7 @@ def test_default_embedding_function_is_that_of_collections_that_the_server_makes
 
 
 def test_unknown_embedding_function_ends_the_start(project):
-    result = finished(project.top, "--default-ef", "absent")
+    result = run_to_end(project.top, "--default-ef", "absent")
     assert (result.returncode, b"'absent'" in result.stderr, b"minilm" in result.stderr) == (2, True, True)
-    result = finished(project.top, env={"CHROMA_DEFAULT_EF": "absent"})
+    result = run_to_end(project.top, env={"CHROMA_DEFAULT_EF": "absent"})
     assert (result.returncode, b"CHROMA_DEFAULT_EF" in result.stderr) == (2, True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import people
-from tests.support.agent import told
+from tests.support.agent import run_story
 from tests.support.mcp import Tools, Yes, warned
 from tests.support.people import User, World
 from tests.support.terminal import Project, new_project
@@ -265,7 +265,7 @@ def test_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
         assert (await call("dolt_pull"))["pull_result"]["merge_type"] == "already_up_to_date"
 
     with bob._here():
-        told(bob, story, toolsets="default")
+        run_story(bob, story, toolsets="default")
 
 
 # -- fetch

@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
 
 from tests.support import terminal
-from tests.support.mcp import ALL, Tools, text_answer
+from tests.support.mcp import ALL, Tools, read_text_answer
 from vmrag_link import terminal_text
 from vmrag_link.cli.commands import COMMANDS as PROGRAM_COMMANDS
 from vmrag_link.errors import VmragError
@@ -372,9 +372,9 @@ def test_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(projec
         assert "enable_toolset with the toolset 'thinking'" in off.structured_content["suggestions"][0]
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
         (state,) = (toolset for toolset in listed if toolset["name"] == "thinking")
-        answer = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
+        answer = read_text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
         assert (state["enabled"], answer.switched_on) == (False, state["tools"])
-        again = text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
+        again = read_text_answer(await client.call_tool("enable_toolset", {"toolset": "thinking"}))
         assert (again.switched_on, "thinking is on: no further tool." in again) == (state["tools"], True)
         assert not (await client.call_tool(reads, {"query": "rivers"})).is_error
         return {tool.name for tool in (await client.list_tools()).tools}
@@ -398,7 +398,7 @@ def test_listener_of_the_stateless_era_hears_of_new_tools(project):
 
 def test_toolset_excluded_at_the_start_is_not_enabled(project):
     async def body(client):
-        answer = text_answer(await client.call_tool("enable_toolset", {"toolset": "all"}))
+        answer = read_text_answer(await client.call_tool("enable_toolset", {"toolset": "all"}))
         refused = [await client.call_tool(name, {}) for name in ("get_log", "commit", "dolt_commit")]
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
         return answer.switched_on, [answer.structured_content["code"] for answer in refused], listed

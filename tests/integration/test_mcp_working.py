@@ -10,8 +10,18 @@ import pytest
 
 from tests.support import branching as support
 from tests.support import people
-from tests.support.branching import TEXTS, branched, changed, conflicting, drop, everything, kb_branches, put, whole
-from tests.support.cli import driven_tool
+from tests.support.branching import (
+    TEXTS,
+    assert_consistent,
+    changed,
+    drop,
+    kb_branches,
+    make_branch,
+    make_conflict,
+    put,
+    read_state,
+)
+from tests.support.cli import call_patched_tool
 from tests.support.mcp import Tools, warned
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, opened
@@ -61,7 +71,7 @@ def test_commit_holds_everything_uncommitted_and_its_pin_is_staged(dirty, tools,
     assert dirty.pinned == commit["hash"]
     assert dirty.git("status", "--porcelain") == "M  .dolt-version"
     assert dirty.texts() == DIRTY
-    whole(dirty, tmp_path)
+    assert_consistent(dirty, tmp_path)
 
 
 def test_trap_24_deleting_only_a_collection_is_a_change(notes, tools):
@@ -119,7 +129,7 @@ def test_commit_succeeds_with_a_warning_if_the_index_fails(dirty, tools, monkeyp
 
 def test_checkout_moves_the_pin_and_query_results_and_back(notes, tools, tmp_path):
     before, answers = notes.pinned, notes.answers()
-    topic = branched(notes, tools, t="tau")
+    topic = make_branch(notes, tools, t="tau")
     assert (notes.pinned, notes.answers()) == (before, answers)
     assert notes.git("status", "--porcelain") == ""
     answer = tools("dolt_checkout", target="topic")
@@ -142,7 +152,7 @@ def test_checkout_moves_the_pin_and_query_results_and_back(notes, tools, tmp_pat
     assert notes.texts() == TEXTS | {"t": "tau"}
     assert tools("dolt_checkout", target="main")["sync_summary"]["documents_deleted"] == 1
     assert notes.answers() == answers
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
 
 
 def test_trap_1_a_hash_is_read_itself_and_never_a_branch_tip(notes, tools):
@@ -167,9 +177,9 @@ def test_tag_of_the_code_names_the_commit_that_it_pins(notes, tools):
 
 @pytest.mark.parametrize("how", ["commit_first", "reset_first"])
 def test_target_that_cannot_be_gone_to_is_known_before_anything_is_touched(notes, tools, how):
-    branched(notes, tools, t="tau")
+    make_branch(notes, tools, t="tau")
     put(notes, d="delta")
-    before = everything(notes)
+    before = read_state(notes)
     for code, arguments in (
         ("BRANCH_NOT_FOUND", {"target": "absent"}),
         ("COMMIT_NOT_FOUND", {"target": "0" * 40}),
@@ -186,7 +196,7 @@ def test_target_that_cannot_be_gone_to_is_known_before_anything_is_touched(notes
         ("INVALID_PARAMETER", {"target": "topic", "if_uncommitted": "stash"}),
     ):
         tools.error(code, "dolt_checkout", **{"if_uncommitted": how} | arguments)
-    assert everything(notes) == before
+    assert read_state(notes) == before
 
 
 def test_name_that_is_kept_for_another_code_branch_makes_no_branch(notes, tools):
@@ -209,7 +219,7 @@ def test_checkout_creates_branch_at_the_given_commit(notes, tools):
 
 
 def test_checkout_of_current_branch_keeps_uncommitted_documents(dirty, tools):
-    before = everything(dirty)
+    before = read_state(dirty)
     for target in ("main", "HEAD"):
         for how in ("abort", "carry"):
             answer = tools("dolt_checkout", target=target, if_uncommitted=how)
@@ -217,7 +227,7 @@ def test_checkout_of_current_branch_keeps_uncommitted_documents(dirty, tools):
                 "none",
                 0,
             )
-    assert everything(dirty) == before
+    assert read_state(dirty) == before
 
 
 def test_new_branch_starts_at_the_last_commit(dirty, tools):
@@ -235,7 +245,7 @@ def kept(project: Project) -> list[dict[str, str]]:
 
 
 def test_trap_8_carry_moves_additions_edits_and_deletions(notes, tools, tmp_path):
-    branched(notes, tools, t="tau")
+    make_branch(notes, tools, t="tau")
     put(notes, d="delta", a="edited")
     drop(notes, "b")
     answer = tools("dolt_checkout", target="topic", if_uncommitted="carry")
@@ -247,7 +257,7 @@ def test_trap_8_carry_moves_additions_edits_and_deletions(notes, tools, tmp_path
     branches = kb_branches(notes)
     assert (branches["main"].dirty, branches["topic"].dirty) == (False, True)
     assert not [name for name in branches if name.startswith("vmrag/")]
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
 
 
 def test_carry_to_a_commit_creates_a_branch(notes, tools):
@@ -260,25 +270,25 @@ def test_carry_to_a_commit_creates_a_branch(notes, tools):
 
 
 def test_carry_that_would_conflict_changes_nothing(notes, tools):
-    conflicting(notes, tools)
+    make_conflict(notes, tools)
     put(notes, a="mine", d="delta")
-    before = everything(notes)
+    before = read_state(notes)
     failed = tools.error("MERGE_CONFLICT", "dolt_checkout", target="topic", if_uncommitted="carry")
     assert [(conflict["collection"], conflict["doc_id"]) for conflict in failed["details"]["conflicts"]] == [
         ("notes", "a")
     ]
-    assert everything(notes) == before
+    assert read_state(notes) == before
 
 
 def test_carry_that_conflicts_with_uncommitted_documents_changes_nothing(notes, tools):
-    branched(notes, tools, t="tau")
+    make_branch(notes, tools, t="tau")
     notes.vmrag("branch", "--switch", "topic")
     put(notes, a="left behind")
     notes.vmrag("branch", "--switch", "main")
     put(notes, a="mine")
-    before = everything(notes)
+    before = read_state(notes)
     tools.error("MERGE_CONFLICT", "dolt_checkout", target="topic", if_uncommitted="carry")
-    assert everything(notes) == before
+    assert read_state(notes) == before
     drop(notes, "a")
     put(notes, a=TEXTS["a"], d="delta")
     tools("dolt_checkout", target="topic", if_uncommitted="carry")
@@ -286,14 +296,14 @@ def test_carry_that_conflicts_with_uncommitted_documents_changes_nothing(notes, 
 
 
 def test_branch_is_not_left_while_a_merge_is_open(notes, tools):
-    conflicting(notes, tools)
+    make_conflict(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     for arguments in ({"target": "topic"}, {"target": "fresh", "create_branch": True}):
         tools.error("MERGE_CONFLICT", "dolt_checkout", if_uncommitted="reset_first", **arguments)
 
 
 def test_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, tools, monkeypatch):
-    topic = branched(notes, tools, t="tau")
+    topic = make_branch(notes, tools, t="tau")
 
     def fail(*_: object, **__: object) -> None:
         raise IndexFailed("The disk of the index is broken.")
@@ -310,10 +320,10 @@ def test_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, tool
 
 
 def test_reset_requires_confirmation_with_uncommitted_documents(dirty, tools, tmp_path):
-    before = everything(dirty)
+    before = read_state(dirty)
     failed = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
     assert COUNTS.items() <= failed["details"]["local_changes"].items()
-    assert everything(dirty) == before
+    assert read_state(dirty) == before
     answer = tools("dolt_reset", confirm_discard=True)
     assert answer["reset_result"] == {
         "from_commit": dirty.pinned,
@@ -324,22 +334,22 @@ def test_reset_requires_confirmation_with_uncommitted_documents(dirty, tools, tm
     assert answer["orphaned_commits"] == []
     assert (dirty.texts(), answer["kb"]["dirty"]) == (TEXTS, False)
     assert DIRTY in kept(dirty)
-    whole(dirty, tmp_path)
+    assert_consistent(dirty, tmp_path)
 
 
 def test_trap_6_a_target_that_does_not_resolve_changes_nothing(dirty, tools):
-    before = everything(dirty)
+    before = read_state(dirty)
     for target in ("absent", "0" * 40, "HEAD~99", "-f"):
         tools.error("COMMIT_NOT_FOUND", "dolt_reset", target=target, confirm_discard=True)
-    assert everything(dirty) == before
+    assert read_state(dirty) == before
 
 
 def test_reset_of_a_clean_branch_to_head_does_nothing(notes, tools):
-    before = everything(notes)
+    before = read_state(notes)
     answer = tools("dolt_reset")
     assert answer["reset_result"]["discarded_changes"] == NONE
     assert answer["sync_summary"] == {"documents_restored": 0, "documents_removed": 0}
-    assert everything(notes) == before
+    assert read_state(notes) == before
 
 
 def test_changed_collection_without_documents_is_named(tools):
@@ -361,7 +371,7 @@ def test_clean_branch_moved_back_lists_the_orphans_and_they_can_be_read(notes, t
     }
     assert answer["sync_summary"] == {"documents_restored": 0, "documents_removed": 2}
     assert (notes.pinned, notes.texts(), kb_branches(notes)["main"].head) == (first, TEXTS, first)
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
     assert tools("dolt_checkout", target=third)["detached"]
     assert notes.texts() == TEXTS | {"d": "delta", "e": "epsilon"}
 
@@ -375,7 +385,7 @@ def test_reset_does_not_list_commits_of_other_branches_as_orphaned(notes, tools)
 
 
 def test_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
-    ours, _ = conflicting(notes, tools)
+    ours, _ = make_conflict(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     assert tools.error("CONFIRMATION_REQUIRED", "dolt_reset")["details"]["merge_in_progress"]
     put(notes, a="by hand")
@@ -383,7 +393,7 @@ def test_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
     assert answer["reset_result"]["discarded_changes"]["modified"] == 1
     assert (notes.pinned, notes.texts()["a"]) == (ours, "ours")
     tools("dolt_checkout", target="topic")  # no merge is in the way
-    whole(notes, tmp_path)
+    assert_consistent(notes, tmp_path)
 
 
 def test_added_collections_are_also_discarded(notes, tools):
@@ -393,7 +403,7 @@ def test_added_collections_are_also_discarded(notes, tools):
 
 
 def test_reset_to_another_branch_moves_the_current_one(notes, tools):
-    topic = branched(notes, tools, t="tau")
+    topic = make_branch(notes, tools, t="tau")
     answer = tools("dolt_reset", target="topic")
     assert (answer["reset_result"]["to_commit"], answer["kb"]["branch"]) == (topic, "main")
     assert kb_branches(notes)["main"].head == topic == notes.pinned
@@ -420,7 +430,7 @@ STEPS = {
 
 def dies(project: Project, step: str, tool: str, **arguments: object) -> None:
     """The call, in a process that is killed at that step."""
-    result = driven_tool(project, step, tool, arguments)
+    result = call_patched_tool(project, step, tool, arguments)
     assert result.code == -signal.SIGKILL, result
 
 
@@ -441,7 +451,7 @@ def places(project: Project) -> list[dict[str, str]]:
 @pytest.mark.sample(2)
 def test_kill_while_documents_are_carried_loses_none_of_them(dirty, tools, tmp_path, step):
     dirty.vmrag("commit", "-m", "first")
-    branched(dirty, tools, t="tau")
+    make_branch(dirty, tools, t="tau")
     put(dirty, d="delta again", e="epsilon")
     drop(dirty, "c")
     edited = {"a": "edited", "d": "delta again", "e": "epsilon"}
@@ -454,7 +464,7 @@ def test_kill_while_documents_are_carried_loses_none_of_them(dirty, tools, tmp_p
         answer = tools("merge_branch", source="vmrag/wip/main")
         assert (answer["target"], answer["to_commit"], answer["commits_merged"]) == ("topic", dirty.pinned, 0)
     assert dirty.texts() == edited | {"t": "tau"}
-    whole(dirty, tmp_path)
+    assert_consistent(dirty, tmp_path)
 
 
 @pytest.mark.parametrize("tool", ["dolt_checkout", "dolt_reset"])
@@ -490,7 +500,7 @@ def test_branch_that_only_the_remote_has_gets_a_local_one(world, tmp_path):
     assert answer["action_taken"]["branch_created"]
     assert (answer["checkout_result"]["to_branch"], answer["checkout_result"]["to_commit"]) == ("topic", topic)
     assert kb_branches(bob)["topic"].head == topic == bob.pinned
-    whole(bob, tmp_path)
+    assert_consistent(bob, tmp_path)
     bob.put("mine.md", "Mine.")
     made = bobs("dolt_commit", message="mine")["commit"]["hash"]
     answer = bobs("dolt_reset", target="origin/topic")
@@ -526,7 +536,7 @@ def test_discarded_documents_are_named_and_can_be_merged_back(notes, tools, tool
 
 
 def test_error_after_a_discard_names_the_kept_revision(notes, tools):
-    conflicting(notes, tools)
+    make_conflict(notes, tools)
     put(notes, d="delta")
     refused = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", if_uncommitted="reset_first")
     assert holds(notes, refused["details"]["discarded"])["d"] == "delta"

@@ -21,7 +21,7 @@ import pytest
 
 from tests.integration.test_kills import Dice, is_below, said
 from tests.support import people, terminal
-from tests.support.cli import killed, lasted, start
+from tests.support.cli import measure_duration, run_killed, start
 from tests.support.people import User, World
 from tests.support.repos import isolate
 from tests.support.terminal import Project, opened
@@ -54,9 +54,9 @@ def killed_copies(dice: Moments, copies: Callable[..., Project], source: Path, *
     for number in dice.rounds():
         project = copies(number, source)
         if duration:
-            dice.count(killed(project, dice.moment(duration), *command))
+            dice.count(run_killed(project, dice.moment(duration), *command))
         else:
-            duration = lasted(project, *command)
+            duration = measure_duration(project, *command)
         yield project
 
 
@@ -169,11 +169,11 @@ def test_merge_or_rebase_with_a_killed_driver_can_be_repeated(copies, tmp_path, 
     for number in dice.rounds():
         project = copies(number, source)
         if not duration:
-            duration = lasted(project, *git, program=("git",))
+            duration = measure_duration(project, *git, program=("git",))
         elif number % 2:
             dice.left -= died_in_driver(project, dice, duration / 2, *git)
         else:
-            dice.count(killed(project, dice.moment(duration), *git, program=("git",)))
+            dice.count(run_killed(project, dice.moment(duration), *git, program=("git",)))
         assert_kept(project, before)
         stopped = (project.top / ".git" / "MERGE_HEAD").exists() or (project.top / ".git" / "rebase-merge").exists()
         result = project.run("merge-base", "--is-ancestor", "TIP", "HEAD").returncode == 0 and not stopped
@@ -252,9 +252,9 @@ def test_killed_pull_loses_nothing_and_the_next_one_brings_both_sides(world: Wor
         before = held(bob)
         bob.git("fetch", "-q")
         if not duration:
-            duration = lasted(bob, "pull")
+            duration = measure_duration(bob, "pull")
         else:
-            dice.count(killed(bob, dice.moment(duration), "pull"))
+            dice.count(run_killed(bob, dice.moment(duration), "pull"))
         settle(bob)
         assert_kept(bob, before, draft=False)
         bob.vmrag("pull", code=None)  # nothing is left to do where the killed one was done

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.cli import WITHOUT_RIGHTS, driven, read_only, small_disk, start
+from tests.support.cli import WITHOUT_RIGHTS, read_only, run_patched, small_disk, start
 from tests.support.compare import assert_whole
 from tests.support.dolt import embedded
 from tests.support.long import crossed
@@ -797,7 +797,7 @@ DIES = {
 
 
 def dies(project: Project, body: str, *arguments: str) -> None:
-    result = driven(project, body, *arguments)
+    result = run_patched(project, body, *arguments)
     assert result.code == -signal.SIGKILL, result
 
 

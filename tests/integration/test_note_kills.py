@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import driven, mounted
+from tests.support.cli import mounted, run_patched
 from tests.support.long import LONG
 from tests.support.repos import isolate
 from tests.support.sources import commit
@@ -78,7 +78,7 @@ os._exit = leave
 
 
 def killed(project: Project, at: int, arguments: tuple[str, ...]) -> Done:
-    return driven(project, COUNTING.format(at=at), *arguments)
+    return run_patched(project, COUNTING.format(at=at), *arguments)
 
 
 @pytest.fixture(scope="session")
@@ -163,7 +163,7 @@ def test_note_is_whole_after_a_kill_before_any_system_call(make, name):
 
 def test_temporary_file_of_a_killed_command_is_used_again(make):
     project = make()
-    outcome = driven(project, "os.rename = die", *COMMANDS["replace"])
+    outcome = run_patched(project, "os.rename = die", *COMMANDS["replace"])
     assert outcome.code == -signal.SIGKILL
     assert (project.own / "note.tmp").read_text() == NEW
     assert "?" not in project.git("status", "--porcelain", "--untracked-files=all")

@@ -18,7 +18,7 @@ from tests.support import terminal, traced
 from tests.support.compounding import CONFIG, CONFIGURATION, FILES, SCHEMA
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
-from tests.support.traced import Event, trace, trace_tool, unsynced
+from tests.support.traced import Event, list_unsynced, trace, trace_tool
 
 template, project = terminal.template, terminal.project
 
@@ -37,7 +37,7 @@ def _traceable() -> None:
 
 
 def promised(events: list[Event]) -> list[str]:
-    return [path for path in unsynced(events) if not DERIVED.search(path)]
+    return [path for path in list_unsynced(events) if not DERIVED.search(path)]
 
 
 def run(project: Project, *arguments: str) -> list[Event]:

@@ -20,7 +20,7 @@ template = terminal.template
 
 @pytest.fixture(scope="module")
 def merged(template, tmp_path_factory):
-    return terminal.derived(tmp_path_factory, "merged-history", template, _merge)
+    return terminal.derive_template(tmp_path_factory, "merged-history", template, _merge)
 
 
 def _merge(project: Project) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.test_concurrency import holding
 from tests.integration.test_hostile_text import on_a_terminal
 from tests.support import cli, terminal
-from tests.support.cli import driven, start
+from tests.support.cli import run_patched, start
 from tests.support.mcp import Tools
 from tests.support.terminal import Done, Project
 from vmrag_link.documents import chunking
@@ -188,7 +188,7 @@ def embedded(project: Project, body: str, counted: Path, *command: str) -> tuple
     counted.unlink(missing_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COUNTED", str(counted))
-        result = driven(project, COUNTING + body, *command)
+        result = run_patched(project, COUNTING + body, *command)
     return result, sum(map(int, counted.read_text().split()))
 
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.support import terminal
-from tests.support.cli import driven, error_of, start
+from tests.support.cli import error_of, run_patched, start
 from tests.support.compare import assert_whole
 from tests.support.engines import AUTHOR, DATE, Engines, document, head, store
 from tests.support.knowledge import doc
@@ -716,7 +716,7 @@ FULL = (
 def test_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
     before, held = branches(edited), texts(edited, WorkingSet("main"))
     silently(edited, "reset", "-q", "--hard", "first")
-    result = driven(edited, FULL, "sync", "--json")
+    result = run_patched(edited, FULL, "sync", "--json")
     assert (error_of(result)["code"], result.code) == ("FILE_SYSTEM_ERROR", 3)
     assert "nothing was done" in error_of(result)["message"]
     assert branches(edited) == before
@@ -789,7 +789,7 @@ Until then nothing shows whether documents will conflict.
 
 def dies(project: Project, number: int, *arguments: str) -> bool:
     return (
-        driven(project, DYING.format(number=number, engine=ENGINE_MODULE, spoken=SPOKEN), *arguments).code
+        run_patched(project, DYING.format(number=number, engine=ENGINE_MODULE, spoken=SPOKEN), *arguments).code
         == -signal.SIGKILL
     )
 
@@ -895,7 +895,7 @@ def test_commit_killed_before_it_forgets_remembered_changes_loses_none(project):
     project.drop("faq.md")
     silently(project, "reset", "-q", "--hard", "first")
     project.put("draft.md", "A draft.")
-    killed = driven(
+    killed = run_patched(
         project,
         "from vmrag_link.merging import replay\nreplay.forget_changes = lambda *_: die()",
         "commit",

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tests.support import terminal
-from tests.support.cli import driven, start
+from tests.support.cli import run_patched, start
 from tests.support.compare import assert_whole
 from tests.support.long import crossed
 from tests.support.repos import ENGINE_CLASS
@@ -249,7 +249,7 @@ def _waiting(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         _, right = torn(project, ours, theirs)
         project.vmrag("merge", right, code=1)
 
-    return terminal.derived(tmp_path_factory, "waiting", template, change)
+    return terminal.derive_template(tmp_path_factory, "waiting", template, change)
 
 
 @pytest.fixture
@@ -381,7 +381,7 @@ def test_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
         "from pathlib import Path as m; m.replace = die",
         "import vmrag_link.ops.resolve.resolve as m; m._build_report = die",
     ):
-        assert driven(waiting, body, "resolve", "--theirs").code == -signal.SIGKILL
+        assert run_patched(waiting, body, "resolve", "--theirs").code == -signal.SIGKILL
     waiting.vmrag("merge", "--continue")
     assert texts(waiting, waiting.pinned)["handbook/d"] == "theirs"
 
@@ -391,7 +391,7 @@ def test_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
 
 @pytest.fixture(scope="session")
 def _parted(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return terminal.derived(tmp_path_factory, "parted", template, part)
+    return terminal.derive_template(tmp_path_factory, "parted", template, part)
 
 
 @pytest.fixture
@@ -570,7 +570,7 @@ def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(pa
     """An automatic merge takes author and date from its sides, a decided one from the person."""
     merging(parted)
     body = "import vmrag_link.ops.resolve.resolve as m; m.write_atomically = die"
-    assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
+    assert run_patched(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
     with opened(parted) as workspace:
         before = workspace.engine.log(workspace.engine.find_branch("vmrag_keep").head, limit=3)
         made = [revision_info for revision_info in before for parent in revision_info.parents]
@@ -646,7 +646,7 @@ def test_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(parte
 @pytest.mark.sample(2)
 def test_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body):
     merging(parted)
-    assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
+    assert run_patched(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
     result = parted.run_quietly("resolve", "--list")
     assert result.code == 0 or "no merge is open" in result.err
     parted.vmrag("sync")

@@ -45,7 +45,7 @@ def _paged(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         project.record("page")
         project.git("branch", "-f", "topic")
 
-    return terminal.derived(tmp_path_factory, "paged", template, change)
+    return terminal.derive_template(tmp_path_factory, "paged", template, change)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def _two_hunks(_paged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     def change(project: Project) -> None:
         branched(project, ours, theirs).git("merge", "-q", "topic", check=False)
 
-    return terminal.derived(tmp_path_factory, "two hunks", _paged, change)
+    return terminal.derive_template(tmp_path_factory, "two hunks", _paged, change)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import indexes, terminal
-from tests.support.cli import driven, error_of
+from tests.support.cli import error_of, run_patched
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
 from vmrag_link.models import encode_canonical_json, parse_user_json
@@ -67,7 +67,7 @@ def test_clone_without_a_knowledge_base_shows_its_pin(project):
 )
 def test_bugs_and_interruptions_are_reported_as_json(project, failure, code, name):
     body = f"from vmrag_link.ops import listing\ndef broken(*_): {failure}\nlisting.list_documents = broken"
-    result = driven(project, body, "list", "--json")
+    result = run_patched(project, body, "list", "--json")
     assert result.code == code
     error = error_of(result)
     assert error.keys() == {"code", "message", "hint", "details"}
@@ -201,7 +201,7 @@ def test_init_killed_before_staging_or_hooks_is_finished_by_the_next(tmp_path, m
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
     (project.top / ".vmrag.yaml").unlink()
-    assert driven(project, body, "init", "--knowledge-base", "--no-sources", "-v").code == -9
+    assert run_patched(project, body, "init", "--knowledge-base", "--no-sources", "-v").code == -9
     assert (project.top / ".dolt-version").is_file()
     assert (".dolt-version" in project.git("ls-files").split()) == staged
     monkeypatch.setenv("VMRAG_EMBEDDING_MODEL", "hash")

@@ -275,7 +275,7 @@ def test_damaged_index_of_files_is_found_and_repaired_by_the_fix(project):
     project.vmrag("query", "rollback script")
     segment = next((project.shared / "segments").glob("*/"))
     bits.flip(segment / "words-1.idx", 300, 6)
-    bits.unnoticed(segment)
+    bits.mark_verified(segment)
     report = project.ask("fingerprint", "--verify", code=1)
     assert len(report["problems"]) == 1
     subprocess.run(["sh", "-c", report["fix"]], check=True, cwd=project.top)

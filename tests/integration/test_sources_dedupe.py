@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import terminal
-from tests.support.terminal import Project, copied, derived
+from tests.support.terminal import Project, copied, derive_template
 from vmrag_link.ops.sources import dedupe_sources
 
 pytestmark = pytest.mark.hooks("off")
@@ -24,7 +24,7 @@ def set_up(project: Project) -> None:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory, template):
-    return derived(tmp_path_factory, "deduping", template, set_up)
+    return derive_template(tmp_path_factory, "deduping", template, set_up)
 
 
 @pytest.fixture

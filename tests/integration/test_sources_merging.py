@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import terminal
-from tests.support.terminal import Project, copied, derived
+from tests.support.terminal import Project, copied, derive_template
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -39,7 +39,7 @@ def branch_off(project: Project) -> None:
 
 @pytest.fixture(scope="module")
 def branched(tmp_path_factory, template):
-    return derived(tmp_path_factory, "adopted-and-changed", template, branch_off)
+    return derive_template(tmp_path_factory, "adopted-and-changed", template, branch_off)
 
 
 @pytest.fixture

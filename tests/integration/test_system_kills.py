@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import compounding, notes
-from tests.support.cli import driven_tool
+from tests.support.cli import call_patched_tool
 from tests.support.compare import assert_whole
 from tests.support.compounding import DOCS
 from tests.support.contract_states import DATA_FOLDER
@@ -160,7 +160,7 @@ def test_killed_call_is_atomic_and_can_be_repeated(project, config, tmp_path, st
         before = documents(project)
         among = AMONG.format(call.rows - 1) if call.rows else BEFORE
         body = {"among its rows": among, "before its rows": BEFORE}.get(step) or AFTER[step]
-        result = driven_tool(project, body, call.tool, call.arguments, config=config)
+        result = call_patched_tool(project, body, call.tool, call.arguments, config=config)
         assert result.code == KILLED, result
         if step in AFTER:
             assert call.is_complete(documents(project)), call.tool
@@ -185,7 +185,9 @@ def test_killed_promotion_leaves_a_whole_file_that_its_row_follows_with_the_next
     before = path.read_text()
     after = before.replace("winter]\n", "winter]\npromotion_level: critical\n")
     arguments = {"document_path": "problems/flood.md", "promotion_level": "critical"}
-    assert driven_tool(project, PROMOTING[step], "update_promotion_level", arguments, config=config).code == KILLED
+    assert (
+        call_patched_tool(project, PROMOTING[step], "update_promotion_level", arguments, config=config).code == KILLED
+    )
     assert path.read_text() == (after if written else before)
     tools = Tools(project.top)
     tools("activate_project", config_path=str(config), branch_name="main")
@@ -231,10 +233,10 @@ def test_killed_deletion_of_a_project_is_complete_or_absent_per_branch(project, 
 
     project.git("rm", "-q", "-r", DOCS)
     arguments = {"project_name": "rivers"}
-    assert driven_tool(project, DELETING[step], "delete_documents", arguments, config=config).code == KILLED
+    assert call_patched_tool(project, DELETING[step], "delete_documents", arguments, config=config).code == KILLED
     assert set(held().values()) <= {0, 5}
     assert sum(held().values()) == (15 if step == "before the first branch" else 10)
-    result = driven_tool(project, "", "delete_documents", arguments, config=config)
+    result = call_patched_tool(project, "", "delete_documents", arguments, config=config)
     assert result.code == 0, result
     assert held() == {"main": 0, "shelf": 0, "topic": 0}
     assert_whole(project, tmp_path / "fresh")

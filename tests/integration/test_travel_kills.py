@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.test_kills import KILLED, Dice, documents
 from tests.support import people
-from tests.support.cli import VMRAG, driven, killed, lasted
+from tests.support.cli import VMRAG, measure_duration, run_killed, run_patched
 from tests.support.people import User, World
 from tests.support.terminal import Done
 from vmrag_link.engines.base import RESERVED_PREFIX
@@ -52,9 +52,9 @@ def hit(dice: Dice, user: User, durations: Durations, program: tuple[str, ...], 
     """The command, killed on its way; the first one of its kind is measured and left alone."""
     command = (*program, *arguments)
     if command not in durations:
-        durations[command] = lasted(user, *arguments, program=program)
+        durations[command] = measure_duration(user, *arguments, program=program)
         return Done(0, "", "")
-    result = killed(user, dice.moment(durations[command]), *arguments, program=program)
+    result = run_killed(user, dice.moment(durations[command]), *arguments, program=program)
     dice.count(result)
     return result
 
@@ -255,7 +255,7 @@ FETCHING: tuple[Step, ...] = (
 def died(user: User, step: Step, *arguments: str) -> None:
     """The command, killed when it comes to that step of it."""
     body = f"import {step.__module__} as module\nmodule.{step.__name__} = die"
-    assert driven(user, body, *arguments).code == KILLED, step
+    assert run_patched(user, body, *arguments).code == KILLED, step
 
 
 def test_push_that_dies_before_any_of_its_steps_is_made_good(world):

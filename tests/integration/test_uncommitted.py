@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import branching as support
-from tests.support.branching import TEXTS, branched, conflicting, drop, put
+from tests.support.branching import TEXTS, drop, make_branch, make_conflict, put
 from tests.support.terminal import Project
 from vmrag_link.errors import GitFailed, MergeConflict, MessageMissing, Uncommitted
 from vmrag_link.ops import reset
@@ -59,7 +59,7 @@ def test_block_that_fails_brings_them_back(dirty, workspace):
 
 
 def test_open_merge_in_the_block_names_the_stash(notes, tools, workspace):
-    conflicting(notes, tools)
+    make_conflict(notes, tools)
     put(notes, d="delta")
 
     def merged() -> None:
@@ -78,7 +78,7 @@ def test_open_merge_in_the_block_names_the_stash(notes, tools, workspace):
 
 
 def test_stash_that_conflicts_stays_aside_and_nothing_of_it_is_written(notes, tools, workspace):
-    theirs = branched(notes, tools, a="theirs")
+    theirs = make_branch(notes, tools, a="theirs")
     put(notes, a="mine", d="delta")
     with pytest.raises(MergeConflict) as caught, reset.clean_branch(workspace, "stash", message=""):
         notes.vmrag("pin", theirs)

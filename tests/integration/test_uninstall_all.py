@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import people, terminal
-from tests.support.cli import driven
+from tests.support.cli import run_patched
 from tests.support.people import World
 from tests.support.repos import isolate
 from tests.support.screen import Screen
@@ -300,7 +300,7 @@ def test_uninstall_all_prints_everything_before_it_removes_anything(plain, tmp_p
     keys = [key for key in plain.git("config", "--local", "--name-only", "--list").splitlines() if "vmrag." in key]
     plain.git("update-ref", "refs/vmrag/mine", "HEAD")
     before = state_of(plain, tmp_path / "home")
-    killed = driven(plain, DIE_BEFORE_REMOVAL, "uninstall", "--all", "--remote", "origin")
+    killed = run_patched(plain, DIE_BEFORE_REMOVAL, "uninstall", "--all", "--remote", "origin")
     assert killed.code == 9
     names = [".dolt-version", ".gitattributes", ".vmrag.yaml", str(plain.top / ".git/vmrag"), ".mcp.json"]
     names += [".codex/config.toml", "lefthook-local.yml", ".git/info/exclude", "pre-push"]

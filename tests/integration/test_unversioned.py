@@ -11,7 +11,7 @@ from tests.support.contract_states import DATA_FOLDER
 from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.terminal import new_project, opened
-from tests.support.unversioned import SETTING, holding, kept, think
+from tests.support.unversioned import SETTING, find_files_with, read_texts, think
 from vmrag_link.ops.stores import stores
 from vmrag_mcp.process import CallProgress
 
@@ -74,8 +74,8 @@ def test_unversioned_documents_are_found_and_not_in_the_knowledge_base(tools, pr
     project.git("push", "-q", "origin", "main")
     project.vmrag("push")
     for folder in ("kb", "views", "segments", "remotes", "remotes.git"):
-        assert not holding(project.shared / folder, b"swordfish"), folder
-    assert holding(project.shared / "local", b"swordfish")
+        assert not find_files_with(project.shared / folder, b"swordfish"), folder
+    assert find_files_with(project.shared / "local", b"swordfish")
     project.git("clone", "-q", str(tmp_path / "hub.git"), str(tmp_path / "clone"))
     clone = Tools(tmp_path / "clone")
     assert clone("chroma_find_similar_thoughts", query="swordfish", threshold=0)["similar_thoughts"] == []
@@ -97,10 +97,10 @@ def test_gc_leaves_no_trace_of_removed_documents(tools, project):
     tools("chroma_find_similar_thoughts", query="swordfish", threshold=0.1)
     think(tools, "bats are not", 2)
     tools("chroma_find_similar_thoughts", query="bats", threshold=0.1)
-    assert holding(project.shared / "local" / "segments", b"swordfish")
+    assert find_files_with(project.shared / "local" / "segments", b"swordfish")
     project.vmrag("rm", "thinking_sessions_v1/thought_plan_1")
     project.vmrag("gc", "--apply")
-    assert not holding(project.shared / "local", b"swordfish")
+    assert not find_files_with(project.shared / "local", b"swordfish")
 
 
 def test_user_reads_and_removes_unversioned_documents_by_commands(project):
@@ -126,10 +126,10 @@ def test_user_reads_and_removes_unversioned_documents_by_commands(project):
     project.vmrag("rm", again["doc_id"], *named)
     assert project.ask("list", *named)["documents"] == []
     assert project.ask("query", "swordfish", *named)["results"] == []
-    assert holding(project.shared / "local" / "kb", b"swordfish")
+    assert find_files_with(project.shared / "local" / "kb", b"swordfish")
     sizes = project.ask("gc", "--apply")["local_bytes"]
     assert 0 < sizes["after"] <= sizes["before"]
-    assert not holding(project.shared / "local", b"swordfish")
+    assert not find_files_with(project.shared / "local", b"swordfish")
 
 
 def test_chat_names_the_code_that_it_changed_and_no_pushed_document_names_the_chat(tools, project):
@@ -203,7 +203,7 @@ def test_status_after_a_changed_setting_names_the_moving_command(tools, project)
         "moved": {"chat_history_v1": 1, "thinking_sessions_v1": 1},
         "kept": {"thinking_sessions_v1": 1},
     }
-    assert {"owls do not sleep", "bats sleep as well"} < {*kept(project).values()}
+    assert {"owls do not sleep", "bats sleep as well"} < {*read_texts(project).values()}
     thoughts = project.ask("list", "--collection", "notes")["documents"]
     assert len(thoughts) == 3, "of other collections nothing is moved"
     tools("dolt_commit", message="moved")
@@ -217,7 +217,7 @@ def test_status_after_a_changed_setting_names_the_moving_command(tools, project)
         {"chat_history_v1": 1, "thinking_sessions_v1": 1},
         {"thinking_sessions_v1": 1},
     )
-    assert [*kept(project).values()] == ["owls do not sleep"]
+    assert [*read_texts(project).values()] == ["owls do not sleep"]
     with opened(project) as ws:
         [chat] = ws.engine.read_documents(ws.locate_documents(), collection="chat_history_v1")
     assert json.loads(chat.source_key) == {"raw_prompt": "raw"}, "the whole row is moved"
@@ -255,7 +255,7 @@ def test_untrusted_settings_publish_nothing(tools, project):
 
 def test_edit_changes_document_of_this_machine(project, tools, make_editor):
     think(tools, "Owls nest.", 1)
-    (doc_id,) = kept(project)
+    (doc_id,) = read_texts(project)
     report = project.ask("edit", f"{stores.THOUGHTS}/{doc_id}", env=make_editor('sed -i s/nest/fly/ "$1"'))
     assert (report["changed"], report["branch"]) == (True, None)
-    assert kept(project) == {doc_id: "Owls fly."}
+    assert read_texts(project) == {doc_id: "Owls fly."}

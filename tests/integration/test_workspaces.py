@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.indexes import folders, segments_of, view_of
+from tests.support.indexes import list_folders, segments_of, view_of
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 
@@ -370,15 +370,15 @@ def test_eviction_in_one_worktree_keeps_views_of_another(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")
     side = Project(tmp_path / "side")
     project.git("config", "vmrag.index.keep-mb", "0")
-    before = {*folders(side.shared / "segments")}
+    before = {*list_folders(side.shared / "segments")}
     for branch in ("first", "main", "first", "main"):
         project.git("switch", "-q", "--detach", branch)
         project.vmrag("sync")
-    assert before - {*folders(side.shared / "segments")}
+    assert before - {*list_folders(side.shared / "segments")}
     project.vmrag("gc", "--apply")
     bound = {path for view in (view_of(project), view_of(side)) for path in segments_of(view)}
-    assert {*folders(side.shared / "segments")} == bound
-    for view in folders(side.shared / "views"):  # a spare one may stay where it costs nothing
+    assert {*list_folders(side.shared / "segments")} == bound
+    for view in list_folders(side.shared / "views"):  # a spare one may stay where it costs nothing
         assert {*segments_of(view)} <= bound
     assert side.status()["state"] == "in_sync"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.model.model import Docs, Key, Memory
-from tests.support.cli import killed
+from tests.support.cli import run_killed
 from tests.support.terminal import Done, Project
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Engine
@@ -57,7 +57,7 @@ class Real:
         children leave is removed.
         """
         self._note(("timeout", "-s", "KILL", f"{seconds:.3f}", "vmrag", *arguments))
-        result = killed(self.here, seconds, *arguments)
+        result = run_killed(self.here, seconds, *arguments)
         self.remove_locks()
         return result
 

@@ -18,7 +18,7 @@ from tests.model.driver import Real, hook_killer, stock
 from tests.model.machine import SEEN, Sequences
 from tests.model.model import Model
 from tests.model.world import World
-from tests.support.cli import lasted
+from tests.support.cli import measure_duration
 from tests.support.repos import isolate
 
 SEQUENCES = int(os.environ.get("VMRAG_MODEL_SEQUENCES") or 0)
@@ -62,8 +62,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> tuple[Real, Model, float]
     with pytest.MonkeyPatch.context() as patch:
         isolate(patch, folder / "home")
         real, model = build(folder)
-        lasted(real.main, "sync", "--rebuild")
-        return real, model, lasted(real.main, "sync", "--rebuild")
+        measure_duration(real.main, "sync", "--rebuild")
+        return real, model, measure_duration(real.main, "sync", "--rebuild")
 
 
 def run(start: tuple[Real, Model, float], folder: Path, *, number: int, sequences: int, steps: int) -> None:

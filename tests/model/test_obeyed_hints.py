@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.support import hints, terminal
-from tests.support.cli import killed
+from tests.support.cli import run_killed
 from tests.support.mcp import Tools
 from tests.support.repos import ON
 from tests.support.terminal import SCRIPT, Done, Project
@@ -245,7 +245,7 @@ class Obedient:
 
     def obeys(self, result: Done, depth: int) -> None:
         """Follow one of the ways out of an answer, completely and literally."""
-        ways = [way for line in (result.err + result.out).splitlines() for way in hints.ways(line, self.by_itself)]
+        ways = [way for line in (result.err + result.out).splitlines() for way in hints.list_ways(line, self.by_itself)]
         if not ways or not depth:
             return
         for command in self.random.choice(ways):
@@ -296,7 +296,7 @@ class Obedient:
         )
         self.note(f"vmrag {line}, killed")
         self.run_vmrag(f"add - --collection handbook --id killed-{self.next()}.md", stdin="A draft.")
-        killed(self.project, self.random.uniform(0, 0.9), *shlex.split(line))
+        run_killed(self.project, self.random.uniform(0, 0.9), *shlex.split(line))
 
     def pin_is_broken(self) -> None:
         pin = self.project.top / ".dolt-version"

@@ -45,13 +45,13 @@ STORIES = {
 
 def page() -> str:
     """Return the page with what the program prints today."""
-    return pages.filled(PAGE, {name: pages.console(text) for name, text in printed().items()})
+    return pages.fill_page(PAGE, {name: pages.console(text) for name, text in printed().items()})
 
 
 def printed() -> dict[str, str]:
     """Return the output of each story. All stories are typed in one repository."""
     with pages.folder() as folder:
-        return pages.told(STORIES, _project(folder), _run, folder)
+        return pages.run_stories(STORIES, _project(folder), _run, folder)
 
 
 def _project(folder: Path) -> Project:
@@ -65,7 +65,7 @@ def _project(folder: Path) -> Project:
         project.git("tag", f"v{number}")
     project.write("docs/timeouts.md", TIMEOUTS.format(30))
     project.vmrag("init", "--knowledge-base", "--no-sources")
-    pages.know(project, "The handbook")
+    pages.import_docs(project, "The handbook")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "Pin the knowledge")
     project.git("init", "-q", "--bare", str(folder / "hub.git"))
@@ -75,11 +75,11 @@ def _project(folder: Path) -> Project:
 
 
 def _run(project: Project, step: str) -> str:
-    program, *arguments = pages.words(step)
+    program, *arguments = pages.split_command(step)
     if program == "git":
         project.git(*arguments)
         return ""
-    return pages.vmrag_says(project, arguments)
+    return pages.run_vmrag(project, arguments)
 
 
 if __name__ == "__main__":

@@ -97,11 +97,11 @@ def write() -> dict[Path, str]:
                     lines.append(f"$ {step}\n{output}")
                 printed.append((page, mark, "".join(lines)))
         text = re.sub(pages.TIME, "2026-01-31T12:00:00Z", _BETWEEN.join(output[2] for output in printed))
-        outputs = pages.steady(text).replace(str(home), "/home/ada").split(_BETWEEN)
+        outputs = pages.normalize_revisions(text).replace(str(home), "/home/ada").split(_BETWEEN)
     made: dict[Path, str] = {}
     for page in PAGES:
         blocks = {mark: pages.console(text) for (of, mark, _), text in zip(printed, outputs, strict=True) if of == page}
-        made[pages.DOCS / page] = pages.filled(pages.DOCS / page, blocks)
+        made[pages.DOCS / page] = pages.fill_page(pages.DOCS / page, blocks)
     return made
 
 

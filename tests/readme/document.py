@@ -71,7 +71,7 @@ def _record(project: Project, seconds: int, message: str) -> None:
 
 def _run(project: Project, program: str, arguments: list[str]) -> str:
     if program == "vmrag":
-        return pages.vmrag_says(project, arguments)
+        return pages.run_vmrag(project, arguments)
     result = project.run(*arguments)
     return result.stdout + result.stderr
 

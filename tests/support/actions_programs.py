@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.actions_runner import ActionFailed, filled, logged, pairs, shown
+from tests.support.actions_runner import ActionFailed, fill_expressions, format_value, read_pairs, run_logged
 
 FOLDER = os.environ.get("VMRAG_TEST_ACTIONS", "")
 NAMES = ("checkout", "cache", "setup-python")
@@ -47,7 +47,10 @@ def run(folder: Path, given: Mapping[str, str], environ: Mapping[str, str], toke
     action = yaml.safe_load((folder / "action.yml").read_text())
     github = {"token": token, "repository": environ["GITHUB_REPOSITORY"], "server_url": environ["GITHUB_SERVER_URL"]}
     inputs = {name: value.get("default") for name, value in action["inputs"].items()} | dict(given)
-    inputs = {name: filled(shown("" if value is None else value), {"github": github}) for name, value in inputs.items()}
+    inputs = {
+        name: fill_expressions(format_value("" if value is None else value), {"github": github})
+        for name, value in inputs.items()
+    }
     command_folder = Path(environ["RUNNER_TEMP"]) / "_runner_file_commands" / folder.name
     command_folder.mkdir(parents=True, exist_ok=True)
     files = {f"GITHUB_{name}": command_folder / name for name in ("OUTPUT", "ENV", "PATH", "STATE", "STEP_SUMMARY")}
@@ -57,11 +60,11 @@ def run(folder: Path, given: Mapping[str, str], environ: Mapping[str, str], toke
     inherited |= {f"INPUT_{name.replace(' ', '_').upper()}": value for name, value in inputs.items()}
     program = (folder / action["runs"]["main"]).resolve()
     inherited |= {name: str(file) for name, file in files.items()}
-    result = logged(["node", program], folder=environ["GITHUB_WORKSPACE"], environ=inherited)
+    result = run_logged(["node", program], folder=environ["GITHUB_WORKSPACE"], environ=inherited)
     print(result.stdout)
     if result.returncode:
         raise ActionFailed(result.stdout)
-    return pairs(files["GITHUB_OUTPUT"].read_text())
+    return read_pairs(files["GITHUB_OUTPUT"].read_text())
 
 
 def tool_cache(folder: Path) -> Path:

@@ -148,7 +148,7 @@ class _Run:
         github = {"token": runner.token}
         self.context: dict[str, Any] = {"github": github, "inputs": {}, "steps": {}}
         self.context["inputs"] = {
-            name: given.get(name, self._text(shown(value.get("default", ""))))
+            name: given.get(name, self._text(format_value(value.get("default", ""))))
             for name, value in self.definition["inputs"].items()
         }
         self.finished = Finished([], {}, {}, [], [], [], [])
@@ -166,7 +166,7 @@ class _Run:
         step = Step(definition.get("id") or definition["name"])
         self.finished.steps.append(step)
         self.context["steps"][step.name] = {"outputs": step.outputs, "outcome": "skipped", "conclusion": "skipped"}
-        if wanted(definition.get("if", "success()"), self.context, failed=self.failed):
+        if evaluate_condition(definition.get("if", "success()"), self.context, failed=self.failed):
             ok = self._use(definition, step) if "uses" in definition else self._script(definition, step)
             step.outcome = "success" if ok else "failure"
             step.conclusion = "success" if ok or definition.get("continue-on-error") else "failure"
@@ -176,7 +176,7 @@ class _Run:
     def _use(self, definition: Mapping[str, Any], step: Step) -> bool:
         named = PINNED.fullmatch(definition["uses"])
         assert named, f"{definition['uses']} is not pinned by its SHA"
-        given = {name: self._text(shown(value)) for name, value in definition.get("with", {}).items()}
+        given = {name: self._text(format_value(value)) for name, value in definition.get("with", {}).items()}
         try:
             step.outputs.update(self.runner.others[named[1]](given))
         except ActionFailed as error:
@@ -199,11 +199,11 @@ class _Run:
         else:
             script = folder / "script.sh"
             script.write_text(definition["run"])
-            result = logged([*BASH, script], folder=self.runner.workspace, environ=environ)
+            result = run_logged([*BASH, script], folder=self.runner.workspace, environ=environ)
             code, step.log = result.returncode, result.stdout
         step.summary = files["STEP_SUMMARY"].read_text()
-        step.outputs.update(pairs(files["OUTPUT"].read_text()))
-        self.finished.variables.update(pairs(files["ENV"].read_text()))
+        step.outputs.update(read_pairs(files["OUTPUT"].read_text()))
+        self.finished.variables.update(read_pairs(files["ENV"].read_text()))
         self.finished.paths[:0] = reversed(files["PATH"].read_text().splitlines())
         self._obey(step.log)
         return code == 0
@@ -216,13 +216,13 @@ class _Run:
             sys.executable = f"{environ['RUNNER_TEMP']}/vmrag-action/venv/bin/python"
             return main([line[2]])
 
-        result = cli.forked(call, self.runner.workspace, environ=environ)
+        result = cli.run_forked(call, self.runner.workspace, environ=environ)
         return result.code, result.out
 
     def _environ(self, definition: Mapping[str, Any]) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
         path = os.pathsep.join([*self.finished.paths, inherited["PATH"]])
-        mapped = {name: self._text(shown(value)) for name, value in definition.get("env", {}).items()}
+        mapped = {name: self._text(format_value(value)) for name, value in definition.get("env", {}).items()}
         runner_environ = {
             "CI": "true",
             "GITHUB_ACTIONS": "true",
@@ -270,10 +270,10 @@ class _Run:
                     raise AssertionError(f"a step gave the command {line!r}")
 
     def _text(self, text: str) -> str:
-        return filled(text, self.context, failed=self.failed)
+        return fill_expressions(text, self.context, failed=self.failed)
 
 
-def logged(
+def run_logged(
     command: Sequence[str | Path], *, folder: str | Path, environ: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a program like a runner: without input, and with both streams in its log."""
@@ -295,7 +295,7 @@ def _unescaped(text: str) -> str:
     return text
 
 
-def pairs(text: str) -> dict[str, str]:
+def read_pairs(text: str) -> dict[str, str]:
     """`name=value`, or `name<<DELIMITER`, lines, `DELIMITER`."""
     result: dict[str, str] = {}
     lines = iter(text.splitlines())
@@ -316,12 +316,12 @@ def pairs(text: str) -> dict[str, str]:
 # -- expressions -----------------------------------------------------------------------------------
 
 
-def filled(text: str, context: Mapping[str, Any], *, failed: bool = False) -> str:
+def fill_expressions(text: str, context: Mapping[str, Any], *, failed: bool = False) -> str:
     """A text with the values of its expressions."""
-    return re.sub(r"\$\{\{(.*?)\}\}", lambda match: shown(evaluate(match[1], context, failed=failed)), text)
+    return re.sub(r"\$\{\{(.*?)\}\}", lambda match: format_value(evaluate(match[1], context, failed=failed)), text)
 
 
-def wanted(condition: str, context: Mapping[str, Any], *, failed: bool = False) -> bool:
+def evaluate_condition(condition: str, context: Mapping[str, Any], *, failed: bool = False) -> bool:
     """Return whether the condition of `if:` lets its step or job run."""
     text = condition.strip().removeprefix("${{").removesuffix("}}")
     if not re.search(r"\b(success|failure|always|cancelled)\(\)", text):
@@ -371,7 +371,7 @@ def _compared(tokens: list[str], context: Mapping[str, Any], failed: bool) -> An
     while tokens[:1] in (["=="], ["!="]):
         equal = tokens.pop(0) == "=="
         other = _single(tokens, context, failed)
-        value = (shown(value).lower() == shown(other).lower()) == equal
+        value = (format_value(value).lower() == format_value(other).lower()) == equal
     return value
 
 
@@ -398,7 +398,7 @@ def truthy(value: Any) -> bool:
     return value not in (False, None, "", 0)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -424,7 +424,7 @@ class CacheService:
             for key in self.entries:
                 if key.startswith(prefix):
                     shutil.copytree(self.root / key, given["path"], symlinks=True)
-                    return {"cache-hit": shown(key == given["key"]), "cache-matched-key": key}
+                    return {"cache-hit": format_value(key == given["key"]), "cache-matched-key": key}
         return {"cache-hit": "false", "cache-matched-key": ""}
 
     def save(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -446,7 +446,7 @@ def setup_python(given: Mapping[str, str]) -> dict[str, str]:
     return {"python-version": given["python-version"], "python-path": sys.executable}
 
 
-def installed(temp: Path, inputs: Mapping[str, str], event: str = "") -> None:
+def restore_packages(temp: Path, inputs: Mapping[str, str], event: str = "") -> None:
     """Restore the packages of a mode from the tests' environment, as the cache does, and no others.
 
     Restores nothing for invalid inputs, which the step reports.

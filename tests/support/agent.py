@@ -18,7 +18,7 @@ SERVER = ("-P", "-m", "vmrag_link.cli.main", "mcp", "--toolsets")
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
-def told(project: Project, body: Callable[[Call], Awaitable[None]], *, toolsets: str) -> None:
+def run_story(project: Project, body: Callable[[Call], Awaitable[None]], *, toolsets: str) -> None:
     """Run an agent's story; `call` returns what a tool answers, an error's envelope, too."""
 
     async def story() -> None:

@@ -20,7 +20,7 @@ def flip(path: Path, byte: int, bit: int) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def unnoticed(index: Path) -> None:
+def mark_verified(index: Path) -> None:
     """Mark an index's files as verified: the damage happened while the machine ran, and did not
     change their times.
     """
@@ -29,7 +29,7 @@ def unnoticed(index: Path) -> None:
     (index / seal.VERIFIED).write_text(json.dumps(proven))
 
 
-def restarted(index: Path) -> None:
+def simulate_reboot(index: Path) -> None:
     """Simulate a reboot of the machine since the index was verified."""
     proven = json.loads((index / seal.VERIFIED).read_text())
     (index / seal.VERIFIED).write_text(json.dumps(proven | {"boot": "an earlier one"}))

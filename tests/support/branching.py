@@ -20,17 +20,17 @@ from vmrag_link.models import KbBranch, WorkingSet
 
 __all__ = [
     "TEXTS",
-    "branched",
+    "assert_consistent",
     "changed",
-    "conflicting",
     "drop",
-    "everything",
     "kb_branches",
+    "make_branch",
+    "make_conflict",
     "notes",
     "put",
+    "read_state",
     "template",
     "tools",
-    "whole",
 ]
 
 COLLECTION = "notes"
@@ -57,7 +57,7 @@ def drop(project: Project, *names: str) -> None:
         project.drop(name, collection=COLLECTION)
 
 
-def branched(project: Project, tools: Tools, name: str = "topic", **documents: str | None) -> str:
+def make_branch(project: Project, tools: Tools, name: str = "topic", **documents: str | None) -> str:
     """A KB branch with a commit that stores these documents (None removes one); returns the commit.
     Back on the former branch.
     """
@@ -75,9 +75,9 @@ def changed(project: Project, tools: Tools, message: str, **documents: str | Non
     return revision
 
 
-def conflicting(project: Project, tools: Tools, *names: str) -> tuple[str, str]:
+def make_conflict(project: Project, tools: Tools, *names: str) -> tuple[str, str]:
     """`main` and `topic` gave these documents different texts; returns both commits."""
-    theirs = branched(project, tools, **dict.fromkeys(names or ("a",), "theirs"))
+    theirs = make_branch(project, tools, **dict.fromkeys(names or ("a",), "theirs"))
     return changed(project, tools, "ours", **dict.fromkeys(names or ("a",), "ours")), theirs
 
 
@@ -86,7 +86,7 @@ def kb_branches(project: Project) -> dict[str, KbBranch]:
         return {branch.name: branch for branch in workspace.engine.list_branches()}
 
 
-def everything(project: Project) -> tuple[object, ...]:
+def read_state(project: Project) -> tuple[object, ...]:
     """All that a call must leave as it is that is refused, or changes nothing."""
     pin, config = (project.top / ".dolt-version").read_bytes(), (project.top / ".git/config").read_bytes()
     merge = project.own / "merge.json"
@@ -98,7 +98,7 @@ def everything(project: Project) -> tuple[object, ...]:
     return pin, config, project.git("status", "--porcelain"), kb_branches(project), rows, merge.exists()
 
 
-def whole(project: Project, tmp_path: Path) -> None:
+def assert_consistent(project: Project, tmp_path: Path) -> None:
     scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
     scratch.mkdir()
     assert_whole(project, scratch)

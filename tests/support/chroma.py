@@ -28,7 +28,7 @@ class Refused(Exception):
     """Chroma does not take a filter."""
 
 
-def passing(
+def list_passing_ids(
     store: ChromaStore,
     collection_id: str,
     where: Mapping[str, Any] | None = None,
@@ -75,7 +75,7 @@ def client() -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def seen(client: subprocess.Popen[str], report: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def read_collections(client: subprocess.Popen[str], report: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return what the public client reads: texts by collection and id."""
     assert client.stdin is not None
     assert client.stdout is not None

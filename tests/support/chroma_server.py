@@ -61,7 +61,7 @@ class ChromaServer:
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                asked(self.url, "GET", "/api/v2/heartbeat")
+                send_request(self.url, "GET", "/api/v2/heartbeat")
             except OSError:
                 assert self.process.poll() is None, "chroma run ended"
                 assert time.monotonic() < deadline, "chroma run does not answer"
@@ -76,7 +76,7 @@ class ChromaServer:
             self.process = None
 
 
-def asked(url: str, method: str, path: str, body: object = None) -> Any:
+def send_request(url: str, method: str, path: str, body: object = None) -> Any:
     """Return the answer of a server without vmrag's client."""
     host, port = url.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=30)
@@ -123,7 +123,9 @@ class Database:
 
     def collections(self) -> dict[str, dict[str, Any]]:
         """By name."""
-        return {request["name"]: request for request in asked(self.url, "GET", f"{self.root}/collections?limit=1000")}
+        return {
+            request["name"]: request for request in send_request(self.url, "GET", f"{self.root}/collections?limit=1000")
+        }
 
     def sealed(self) -> list[str]:
         """The names of complete collections."""
@@ -132,21 +134,21 @@ class Database:
     def records(self, name: str) -> dict[str, dict[str, Any]]:
         """By id."""
         at = f"{self.root}/collections/{self.collections()[name]['id']}"
-        page = asked(self.url, "POST", f"{at}/get", {"include": ["embeddings", "documents", "metadatas"]})
+        page = send_request(self.url, "POST", f"{at}/get", {"include": ["embeddings", "documents", "metadatas"]})
         rows = zip(page["ids"], page["embeddings"], page["documents"], page["metadatas"], strict=True)
         return {one: {"vector": vector, "text": text, "metadata": more} for one, vector, text, more in rows}
 
     def update(self, name: str, **body: Any) -> None:
         """Change a sealed collection as another client does."""
         at = f"{self.root}/collections/{self.collections()[name]['id']}"
-        asked(self.url, "POST", f"{at}/update", body)
+        send_request(self.url, "POST", f"{at}/update", body)
 
     def remove(self, name: str, *ids: str) -> None:
         at = f"{self.root}/collections/{self.collections()[name]['id']}"
-        asked(self.url, "POST", f"{at}/delete", {"ids": list(ids)})
+        send_request(self.url, "POST", f"{at}/delete", {"ids": list(ids)})
 
     def drop(self, name: str) -> None:
-        asked(self.url, "DELETE", f"{self.root}/collections/{name}")
+        send_request(self.url, "DELETE", f"{self.root}/collections/{name}")
 
     def use(self, project: Project, url: str = "", **settings: str) -> None:
         """Configure this server for a project; commands upload only if one waits."""
@@ -160,12 +162,12 @@ def database(chroma_run: ChromaServer, monkeypatch: pytest.MonkeyPatch) -> Datab
     """Return an empty database; a silent server is contacted again at once."""
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     monkeypatch.setattr(endpoint, "_open_until", {})
-    return new_database(chroma_run.url)
+    return create_database(chroma_run.url)
 
 
-def new_database(url: str) -> Database:
+def create_database(url: str) -> Database:
     made = Database(url, f"db-{uuid.uuid4().hex[:12]}")
-    asked(url, "POST", "/api/v2/tenants/default_tenant/databases", {"name": made.name})
+    send_request(url, "POST", "/api/v2/tenants/default_tenant/databases", {"name": made.name})
     return made
 
 

@@ -70,7 +70,7 @@ def start(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG, *
     return Running(process)
 
 
-def killed(project: Project, seconds: float, *arguments: str, program: tuple[str, ...] = VMRAG) -> Done:
+def run_killed(project: Project, seconds: float, *arguments: str, program: tuple[str, ...] = VMRAG) -> Done:
     """SIGKILL to the whole group after that many seconds; what had happened by then (code -9,
     unless it was done).
     """
@@ -80,7 +80,7 @@ def killed(project: Project, seconds: float, *arguments: str, program: tuple[str
     return running.done()
 
 
-def lasted(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) -> float:
+def measure_duration(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) -> float:
     """Seconds that an unharmed run takes."""
     since = time.monotonic()
     result = start(project, *arguments, program=program).done()
@@ -88,17 +88,17 @@ def lasted(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) 
     return time.monotonic() - since
 
 
-def driven(project: Project, body: str, *arguments: str) -> Done:
+def run_patched(project: Project, body: str, *arguments: str) -> Done:
     """`vmrag` in a process that runs `body` first: what patches a step of it, so that it dies
     there.
     """
     return _driven(project, body, lambda: run(arguments))
 
 
-def driven_tool(
+def call_patched_tool(
     project: Project, body: str, tool: str, arguments: dict[str, Any], *, config: Path | None = None
 ) -> Done:
-    """Call a tool in a patched process, like `driven`; `config` names the active project."""
+    """Call a tool in a patched process, like `run_patched`; `config` names the active project."""
 
     def call() -> int:
         from tests.support.mcp import Tools
@@ -120,10 +120,10 @@ def _driven(project: Project, body: str, call: Callable[[], int]) -> Done:
         exec(body, {"die": lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL), "sys": sys, "os": os})
         return call()
 
-    return forked(patched, project.top)
+    return run_forked(patched, project.top)
 
 
-def forked(call: Callable[[], int], folder: Path, *, environ: Mapping[str, str] = os.environ) -> Done:
+def run_forked(call: Callable[[], int], folder: Path, *, environ: Mapping[str, str] = os.environ) -> Done:
     """Return the output of a process in `folder` that is forked from this one: a third of a second
     faster than one that imports everything again.
     """

@@ -41,7 +41,7 @@ CHANGED_BY_READING = ("broken_index",)
 """States that a reading call repairs."""
 
 
-def tools_in(state: State, tool: str, *, given: str = "", agreed: Mapping[str, bool] = NOTHING) -> Tools:
+def open_tools(state: State, tool: str, *, given: str = "", agreed: Mapping[str, bool] = NOTHING) -> Tools:
     """A server for a call of a tool in a state. For tools that want one, a project is active, of
     which no row is written but by the call; not in the state `inactive`.
     """

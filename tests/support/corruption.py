@@ -105,7 +105,7 @@ def files(project: Project) -> list[str]:
     return sorted(path.relative_to(project.shared).as_posix() for path in paths)
 
 
-def flips(project: Project, number: int, seed: int) -> Iterator[tuple[str, int, int]]:
+def choose_flips(project: Project, number: int, seed: int) -> Iterator[tuple[str, int, int]]:
     """File, byte and bit; every file in its turn."""
     dice, names = random.Random(seed), files(project)
     dice.shuffle(names)
@@ -119,7 +119,7 @@ def observe(top: Path, commands: Sequence[tuple[str, ...]] = COMMANDS) -> list[S
     return [_git(project, command) if command[0] == "git" else _vmrag(project, command) for command in commands]
 
 
-def unharmed(template: Project, scratch: Path, commands: Sequence[tuple[str, ...]]) -> list[Step]:
+def run_unharmed(template: Project, scratch: Path, commands: Sequence[tuple[str, ...]]) -> list[Step]:
     """Return the output of the commands without a flip."""
     _copied(template, scratch)
     return observe(scratch, commands)
@@ -153,7 +153,7 @@ def _git(project: Project, command: tuple[str, ...]) -> Step:
     return Step(command, result.returncode, None, result.stdout + result.stderr)
 
 
-def tried(
+def try_flip(
     template: Project,
     scratch: Path,
     place: tuple[str, int, int],
@@ -163,10 +163,10 @@ def tried(
     name, byte, bit = place
     _copied(template, scratch)
     flip(Project(scratch).shared / name, byte, bit)
-    return judged(observe(scratch, [step.command for step in sound]), sound)
+    return judge_steps(observe(scratch, [step.command for step in sound]), sound)
 
 
-def judged(steps: list[Step], sound: list[Step]) -> Verdict:
+def judge_steps(steps: list[Step], sound: list[Step]) -> Verdict:
     """Reject a different answer, or an error, without a report since the last checkout, and any
     stack trace.
     """
@@ -237,7 +237,7 @@ def build_pushed(folder: Path) -> Project:
     return project
 
 
-def damaged_files(project: Project, seed: int) -> list[DamagedFile]:
+def list_damages(project: Project, seed: int) -> list[DamagedFile]:
     """Return every file with every damage, in an order in which the first ones differ in kind."""
     dice = random.Random(seed)
     paths = sorted(path for path in project.shared.rglob("*") if path.is_file())
@@ -254,7 +254,7 @@ def damaged_files(project: Project, seed: int) -> list[DamagedFile]:
     return [case for _, case in sorted(order, key=operator.itemgetter(0))]
 
 
-def reported(project: Project, *arguments: str) -> list[str]:
+def read_findings(project: Project, *arguments: str) -> list[str]:
     """Return what `vmrag doctor` finds, without the note about stored copies."""
     topics = json.loads(project.vmrag("doctor", "--json", *arguments, code=None).out)["topics"]
     findings = [finding for topic in topics for finding in topic["findings"] if finding["code"] != "STORED_COPIES"]

@@ -51,7 +51,7 @@ def await_next_second() -> None:
     time.sleep(0.02)  # C's `time` reads a clock that is a tick behind
 
 
-def copied(folder: Path, to: Path) -> Path:
+def copy_repository(folder: Path, to: Path) -> Path:
     """Copy a repository that no process has open."""
     shutil.copytree(folder, to)
     return to

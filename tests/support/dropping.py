@@ -27,16 +27,16 @@ class Landed(NamedTuple):
 
 @pytest.fixture(scope="session")
 def parted(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_once(tmp_path_factory, "dropping", lambda top: part(people.arrive(shared, top)))
+    return build_once(tmp_path_factory, "dropping", lambda top: split_history(people.copy_world(shared, top)))
 
 
 @pytest.fixture
 def world(parted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     isolate(monkeypatch, tmp_path / "home")
-    return people.arrive(parted, tmp_path / "world")
+    return people.copy_world(parted, tmp_path / "world")
 
 
-def part(world: World) -> None:
+def split_history(world: World) -> None:
     """All pushed with their knowledge: `main` changed rest.md, `clash` did so differently, `topic`
     added topic.md.
     """

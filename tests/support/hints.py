@@ -55,7 +55,7 @@ def as_it_stands(command: str) -> str:
     return "" if command.startswith(_FOR_A_PERSON) else command
 
 
-def ways(hint: str, typed: Callable[[str], str] = as_it_stands) -> list[list[str]]:
+def list_ways(hint: str, typed: Callable[[str], str] = as_it_stands) -> list[list[str]]:
     """List the ways out of a hint, each as commands to type in order, if they can be typed.
 
     `typed` turns a command into the typed one; the list is empty if another user must act.
@@ -84,7 +84,7 @@ def _is_command(text: str) -> bool:
     return bool(rest) and (value is None or rest.split()[0] in value)
 
 
-def destroys(command: str) -> bool:
+def is_destructive(command: str) -> bool:
     """Return whether a command discards something irreversibly: such a command must never be
     printed to paste.
     """
@@ -92,7 +92,7 @@ def destroys(command: str) -> bool:
     return words[:1] == ["rm"] or ("--force" in words and words[1] in ("push", "uninstall"))
 
 
-def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
+def find_problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
     """Return the problem of a way out; None: it helps.
 
     `again` repeats the failed command, and returns whether it fails in the same way. A way helps if
@@ -101,7 +101,7 @@ def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
     """
     environ = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for command in way:
-        if destroys(command):
+        if is_destructive(command):
             return f"{command!r} discards something"
         result = subprocess.run(
             command,
@@ -114,19 +114,19 @@ def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
             stdin=subprocess.DEVNULL,
             timeout=120,
         )
-        if result.returncode not in ((0, 1) if looks(command) else (0,)):
+        if result.returncode not in ((0, 1) if only_shows(command) else (0,)):
             return f"{command!r} ends with {result.returncode}: {result.stderr.strip()[:300]}"
-    if not any(map(looks, way)) and again():
+    if not any(map(only_shows, way)) and again():
         return f"after {way} it fails as before"
     return None
 
 
-def looks(command: str) -> bool:
+def only_shows(command: str) -> bool:
     """Return whether a command only shows something."""
     return any(part in _LOOKING for part in command.split()[1:2] + command.split()[-1:])
 
 
-def tried(folder: Path, work: Callable[[], str | None]) -> str | None:
+def try_on_copy(folder: Path, work: Callable[[], str | None]) -> str | None:
     """Run `work` while a copy takes the place of the folder; open files stay those of the
     original.
     """
@@ -140,7 +140,7 @@ def tried(folder: Path, work: Callable[[], str | None]) -> str | None:
         aside.rename(folder)
 
 
-def of(err: str) -> str:
+def read_hint(err: str) -> str:
     """The hint in what a command printed on stderr, as text or as JSON; empty without one."""
     if (start := err.find('{"')) >= 0 or (start := err.find("{\n")) >= 0:
         with contextlib.suppress(ValueError):

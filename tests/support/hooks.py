@@ -113,7 +113,7 @@ def pinned_repo(monkeypatch, folder: Path) -> Repo:
     return made
 
 
-def with_remote(repo: Repo) -> Repo:
+def add_remote(repo: Repo) -> Repo:
     """The same, with a bare `origin` that has its `main`."""
     repo.git("init", "-q", "--bare", "../remote.git")
     repo.git("remote", "add", "origin", "../remote.git")
@@ -145,7 +145,7 @@ def log(tmp_path) -> Log:
     return Log(tmp_path)
 
 
-def does_everything(repo: Repo, log: Log, *, branch: str = "main", **environ: str) -> dict[str, list[str]]:
+def run_all_events(repo: Repo, log: Log, *, branch: str = "main", **environ: str) -> dict[str, list[str]]:
     """Commits a pin on the branch, changes branches, merges, pushes to `origin`: what each
     operation made the hooks write, by the hook's name.
     """
@@ -168,7 +168,7 @@ def does_everything(repo: Repo, log: Log, *, branch: str = "main", **environ: st
     return written
 
 
-def both(*names: str, hooks=("pre-commit", "post-checkout", "post-merge", "pre-push")) -> dict[str, list[str]]:
+def expect_each(*names: str, hooks=("pre-commit", "post-checkout", "post-merge", "pre-push")) -> dict[str, list[str]]:
     """Return the expected lines if these run once each, in this order; other managers have these
     hooks.
     """
@@ -178,7 +178,9 @@ def both(*names: str, hooks=("pre-commit", "post-checkout", "post-merge", "pre-p
     }
 
 
-def foreign(hooks: Path, folder: Path, hook: str = "post-checkout", *, name="other", code=0, mode=0o755) -> Path:
+def add_foreign_hook(
+    hooks: Path, folder: Path, hook: str = "post-checkout", *, name="other", code=0, mode=0o755
+) -> Path:
     """A hook of another tool, which logs its arguments and its input."""
     path = hooks / hook
     path.write_text(f'#!/bin/sh\necho "{name} $* <$(cat)>" >>"{folder}/log"\nexit {code}\n')

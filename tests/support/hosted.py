@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import events
-from tests.support.actions_runner import ACTION, CacheService, Finished, Runner, installed, setup_python
+from tests.support.actions_runner import ACTION, CacheService, Finished, Runner, restore_packages, setup_python
 from tests.support.checkout import TOKEN
 from tests.support.events import OWN, ZEROS, Job
 from tests.support.people import User, World
@@ -88,7 +88,7 @@ class Ci:
                 repo.git("sparse-checkout", "set", "--no-cone", "docs")
         if first:
             first(Repo(self.workspace))
-        installed(temp, inputs, event)
+        restore_packages(temp, inputs, event)
         job_environ = Job(
             machine, event, payload, sha=sha, ref=ref, GITHUB_RUN_ID=str(self.jobs), **(environ or {})
         ).environ

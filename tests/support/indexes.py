@@ -12,7 +12,9 @@ from vmrag_link.index.view import segments_folder
 def view_of(project: Project, revision: str | None = None) -> Path:
     """Return the view of a revision, by default of the pinned one."""
     [path] = [
-        folder for folder in folders(project.shared / "views") if folder.name.startswith(revision or project.pinned)
+        folder
+        for folder in list_folders(project.shared / "views")
+        if folder.name.startswith(revision or project.pinned)
     ]
     return path
 
@@ -25,16 +27,16 @@ def segments_of(view: Path) -> list[Path]:
 
 def copy_of(project: Project) -> Path:
     """The view of uncommitted documents, of which there is one."""
-    [path] = folders(project.shared / "uncommitted")
+    [path] = list_folders(project.shared / "uncommitted")
     return path
 
 
-def folders(root: Path) -> list[Path]:
+def list_folders(root: Path) -> list[Path]:
     """List the finished directories in an existing folder."""
     return [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
 
 
-def unfinished(project: Project) -> list[Path]:
+def list_unfinished(project: Project) -> list[Path]:
     """List unfinished views and segments, of running or killed processes."""
     roots = [project.shared / "views", project.shared / "segments"]
     return [path for root in roots for path in root.iterdir() if path.name.startswith(".") and path.is_dir()]

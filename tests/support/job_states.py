@@ -1,8 +1,8 @@
 """Events on GitHub before a job: each state prepares the hosted repository and returns the event
 that starts the job.
 
-They start from `build`'s world: `main`, and `topic` and `clash` of `dropping.part`, with golden
-queries.
+They start from `build`'s world: `main`, and `topic` and `clash` of `dropping.split_history`, with
+golden queries.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ HEAD, MERGE = "refs/pull/7/head", "refs/pull/7/merge"
 
 
 def build(top: Path, shared: Path) -> None:
-    world = people.arrive(shared, top)
+    world = people.copy_world(shared, top)
     world.ada.commit(
         **{".vmrag/queries.yaml": QUERIES, "main.py": "pass\n", "tests/test_main.py": "def test_main(): pass\n"}
     )
     world.ada.push("origin", "main")
-    dropping.part(world)
+    dropping.split_history(world)
 
 
 # -- events

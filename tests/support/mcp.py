@@ -89,7 +89,7 @@ class TextAnswer(str):
         return texts or [line.split(" · ")[0] for line in self.body]
 
 
-def text_answer(result: Any) -> TextAnswer:
+def read_text_answer(result: Any) -> TextAnswer:
     """The text of what the official client returns for a call that succeeded."""
     assert not result.is_error, result
     (block,) = result.content

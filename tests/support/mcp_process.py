@@ -124,7 +124,7 @@ class Process:
 
 
 @contextlib.contextmanager
-def served(cwd: Path, *arguments: str, env: dict[str, str] | None = None, begun: bool = True) -> Iterator[Process]:
+def serve(cwd: Path, *arguments: str, env: dict[str, str] | None = None, begun: bool = True) -> Iterator[Process]:
     """`begun`: the handshake has been made."""
     process = Process(cwd, *arguments, env=env)
     try:
@@ -141,7 +141,7 @@ def served(cwd: Path, *arguments: str, env: dict[str, str] | None = None, begun:
                 stream.close()
 
 
-def finished(cwd: Path, *arguments: str, stdin: bytes = b"", env: dict[str, str] | None = None):
+def run_to_end(cwd: Path, *arguments: str, stdin: bytes = b"", env: dict[str, str] | None = None):
     """A server whose input ends at once."""
     return subprocess.run(
         [*PROGRAM, *arguments],

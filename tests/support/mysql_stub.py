@@ -87,7 +87,7 @@ def greet(conversation: Conversation) -> None:
     conversation.hear()
 
 
-def answering(answer: Answer) -> Answer:
+def answer_queries(answer: Answer) -> Answer:
     """A server that is Dolt as far as the login shows, and then gives every query this answer."""
 
     def speak(conversation: Conversation) -> None:

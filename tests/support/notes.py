@@ -56,7 +56,7 @@ def tools(project: Project) -> Tools:
     return Tools(project.top)
 
 
-def indexed(project: Project, *, collection: str = "notes") -> list[str]:
+def read_indexed_chunks(project: Project, *, collection: str = "notes") -> list[str]:
     """The names of all chunks that the index holds of a collection, once it has followed."""
     with opened(project) as ws, ws.reader.view() as view:
         rows = read_rows(view.folder, collection)

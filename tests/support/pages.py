@@ -25,7 +25,7 @@ REVISION = r"(?<![0-9a-f-])(?:[0-9a-f]{7}|[0-9a-f]{10}|[0-9a-f]{12}|[0-9a-f]{40}
 TIME = r"\d{4}-\d\d-\d\dT[\d:]{8}Z"
 
 
-def filled(page: Path, parts: Mapping[str, str]) -> str:
+def fill_page(page: Path, parts: Mapping[str, str]) -> str:
     """The page with each text between `<!-- MARK -->` and `<!-- end of MARK -->`, by its mark."""
     whole = page.read_text()
     for mark, text in parts.items():
@@ -63,8 +63,8 @@ def newcomer(files: Mapping[str, str]) -> Iterator[Project]:
 
 
 def session(steps: Iterable[str], run: Callable[[str, list[str]], str]) -> str:
-    """Format commands as they are typed, each with the output of `run`; revisions are `steady`."""
-    return steady("".join(f"$ {step}\n{run(*_split(step))}" for step in steps))
+    """Format commands as they are typed, with the output of `run` and normalized revisions."""
+    return normalize_revisions("".join(f"$ {step}\n{run(*_split(step))}" for step in steps))
 
 
 def printed_by(text: str, steps: Iterable[int]) -> str:
@@ -73,7 +73,7 @@ def printed_by(text: str, steps: Iterable[int]) -> str:
     return "".join(all_steps[number] for number in steps)
 
 
-def told(
+def run_stories(
     stories: Mapping[str, Iterable[str]],
     project: Project,
     run: Callable[[Project, str], str],
@@ -84,7 +84,7 @@ def told(
 
     `begin` brings the project to the start of a story. `cd` goes to another project, and a step
     that begins with `#` describes an event elsewhere: both are shown unchanged, and `run` returns
-    the output of the other steps, and of those with `#`. Revisions are `steady`, all times are
+    the output of the other steps, and of those with `#`. Revisions are normalized, all times are
     equal, and the folder `home` is shown as /home/ada.
     """
     parts = []
@@ -98,40 +98,40 @@ def told(
             else:
                 lines.append(run(project, step))
         parts.append("".join(lines))
-    text = re.sub(TIME, "2026-01-31T12:00:00Z", steady("\0".join(parts))).replace(str(home), "/home/ada")
+    text = re.sub(TIME, "2026-01-31T12:00:00Z", normalize_revisions("\0".join(parts))).replace(str(home), "/home/ada")
     return dict(zip(stories, text.split("\0"), strict=True))
 
 
-def know(project: Project, message: str) -> None:
+def import_docs(project: Project, message: str) -> None:
     """Keep what the folder docs holds as the documents of the collection handbook."""
     project.vmrag("import", "docs", "--collection", "handbook", "--copy")
     project.vmrag("commit", "-m", message)
 
 
 def record(project: Project, message: str) -> None:
-    """Store the document like `know`, and commit it with the code."""
-    know(project, message)
+    """Store the document like `import_docs`, and commit it with the code."""
+    import_docs(project, message)
     project.git("add", "-A")
     project.git("commit", "-q", "--no-verify", "-m", message)
 
 
-def vmrag_says(project: Project, arguments: list[str]) -> str:
+def run_vmrag(project: Project, arguments: list[str]) -> str:
     """Return the output of a command, for any exit code."""
     result = project.vmrag(*arguments, code=None)
     return result.out + result.err
 
 
-def words(step: str) -> list[str]:
+def split_command(step: str) -> list[str]:
     """A command as a shell takes it apart."""
     return shlex.split(step)
 
 
 def _split(step: str) -> tuple[str, list[str]]:
-    program, *arguments = words(step)
+    program, *arguments = split_command(step)
     return program, arguments
 
 
-def steady(
+def normalize_revisions(
     text: str,
     revision: str = REVISION,
     made: Callable[[bytes], str] = lambda number: hashlib.sha256(number).hexdigest(),

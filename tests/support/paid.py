@@ -11,7 +11,7 @@ from tests.support import services as support
 from tests.support.chroma_server import Database
 from tests.support.mcp import Tools
 from tests.support.services import KEY, Services
-from tests.support.terminal import Project, copied, derived, opened
+from tests.support.terminal import Project, copied, derive_template, opened
 from tests.support.terminal import template as template  # noqa: PLC0414  a vmrag fixture
 from vmrag_link.engines.base import VECTORS_BRANCH
 
@@ -27,7 +27,7 @@ ASKED = {"type": "openai"}
 
 @pytest.fixture(scope="session")
 def paid_template(tmp_path_factory: pytest.TempPathFactory, template: Path) -> Path:
-    return derived(tmp_path_factory, "paid", template, build)
+    return derive_template(tmp_path_factory, "paid", template, build)
 
 
 def build(project: Project) -> None:
@@ -71,7 +71,7 @@ def another_machine(project: Project, folder: Path) -> Project:
     return other
 
 
-def unvouched(project: Project) -> None:
+def remove_vouchers(project: Project) -> None:
     """Remove all vouchers of vectors."""
     with opened(project) as ws, ws.engine.write_lock("test"):
         branch = ws.engine.find_branch(VECTORS_BRANCH)

@@ -99,7 +99,7 @@ class World:
 
     def join(self, name: str, *options: str, url: str = "") -> User:
         """Clone as a new user, without further steps."""
-        user = member(self, name)
+        user = add_member(self, name)
         user.top.mkdir()
         user.git("clone", "-q", *options, url or str(self.hub.top), ".")
         return user
@@ -125,7 +125,7 @@ class World:
         return user.vmrag("log", revision, "-n", "1", code=None).code == 0
 
 
-def member(world: World, name: str) -> User:
+def add_member(world: World, name: str) -> User:
     """Return a user of this world, with a home directory."""
     return User(world.top / name, _home(world.top, name))
 
@@ -163,10 +163,10 @@ def build(top: Path, *options: str) -> None:
 def world(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A copy of it."""
     isolate(monkeypatch, tmp_path / "home")
-    return arrive(shared, tmp_path / "world")
+    return copy_world(shared, tmp_path / "world")
 
 
-def arrive(source: Path, top: Path) -> World:
+def copy_world(source: Path, top: Path) -> World:
     """The same world at another place."""
     made = World(copy_tree(source, top))
     _home(made.top, "ada")

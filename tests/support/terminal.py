@@ -70,15 +70,15 @@ class Project(Repo):
         self, failed: Done, arguments: tuple[str, ...], stdin: str = "", env: dict[str, str] | None = None
     ) -> None:
         """Run the hint of a failed command, on a copy: it must help."""
-        hint, folder = hints.of(failed.err), hints.folder_of_test(self.top)
+        hint, folder = hints.read_hint(failed.err), hints.folder_of_test(self.top)
         if not hint or folder is None:
             return
 
         def again() -> bool:
-            return hints.of(self._run(arguments, stdin, env).err) == hint
+            return hints.read_hint(self._run(arguments, stdin, env).err) == hint
 
-        for way in hints.ways(hint):
-            wrong = hints.tried(folder, lambda way=way: hints.problem(way, self.top, again))
+        for way in hints.list_ways(hint):
+            wrong = hints.try_on_copy(folder, lambda way=way: hints.find_problem(way, self.top, again))
             assert wrong is None, f"vmrag {' '.join(arguments)} said: {failed.err}\nIts hint does not help: {wrong}"
 
     def _run(self, arguments: tuple[str, ...], stdin: str, env: dict[str, str] | None) -> Done:
@@ -244,7 +244,9 @@ def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return copied(template, tmp_path, monkeypatch)
 
 
-def derived(factory: pytest.TempPathFactory, name: str, template: Path, change: Callable[[Project], object]) -> Path:
+def derive_template(
+    factory: pytest.TempPathFactory, name: str, template: Path, change: Callable[[Project], object]
+) -> Path:
     """A template that `change` makes of a copy of another one."""
 
     def build(folder: Path) -> None:

@@ -129,7 +129,7 @@ def _calls(log: str) -> Iterator[tuple[str, str]]:
             yield pid, call
 
 
-def unsynced(events: list[Event]) -> list[str]:
+def list_unsynced(events: list[Event]) -> list[str]:
     """The names onto which a file was renamed that was not written through before, or whose folder
     was not afterwards; without git's own.
     """

@@ -30,12 +30,12 @@ def think(tools: Tools, text: str, number: int, **more: Any) -> dict[str, Any]:
     return tools("chroma_sequential_thinking", thought=text, **place | more)
 
 
-def kept(project: Project) -> dict[str, str]:
+def read_texts(project: Project) -> dict[str, str]:
     """The texts of this machine's own documents, by id, straight from their engine."""
     with opened(project) as ws:
         return {document.doc_id: document.content for document in ws.local.engine.read_documents(local_store.AT)}
 
 
-def holding(folder: Path, text: bytes) -> list[Path]:
+def find_files_with(folder: Path, text: bytes) -> list[Path]:
     """List the files that contain a text."""
     return [path for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]

@@ -30,11 +30,11 @@ from tests.support.actions_runner import (
     CacheService,
     Finished,
     Runner,
-    filled,
-    installed,
-    logged,
+    evaluate_condition,
+    fill_expressions,
+    restore_packages,
+    run_logged,
     setup_python,
-    wanted,
 )
 from tests.support.checkout import TOKEN, Checkout, basic
 from tests.support.events import OWN, Job
@@ -173,7 +173,7 @@ class _Job:
         self.paths: list[str] = []
 
     def run(self) -> Ran:
-        if not wanted(str(self.definition.get("if", "success()")), self.context):
+        if not evaluate_condition(str(self.definition.get("if", "success()")), self.context):
             return self.ran
         granted = dict(self.definition["permissions"])
         if self.given.get("comment") == "true":
@@ -183,14 +183,16 @@ class _Job:
         self.github.access.writes = granted.get("contents") == "write"
         self.github.api.may_write = granted.get("pull-requests") == "write"
         for step in self.definition["steps"]:
-            if wanted(str(step.get("if", "success()")), self.context, failed=not self.ran.passed):
+            if evaluate_condition(str(step.get("if", "success()")), self.context, failed=not self.ran.passed):
                 self._step(step)
         if self.ran.ours:
             self.github.look_for_secrets(self.ran.ours, TOKEN)
         return self.ran
 
     def _step(self, definition: Mapping[str, Any]) -> None:
-        with_ = {name: filled(_text(value), self.context) for name, value in definition.get("with", {}).items()}
+        with_ = {
+            name: fill_expressions(_text(value), self.context) for name, value in definition.get("with", {}).items()
+        }
         match definition.get("uses", "").partition("@")[0]:
             case "":
                 self._script(definition)
@@ -207,7 +209,7 @@ class _Job:
 
     def _action(self, definition: Mapping[str, Any], with_: Mapping[str, str]) -> None:
         inputs = {name.replace("-", "_"): value for name, value in {**with_, **self.given}.items()}
-        installed(self.temp, inputs, self.event.name)
+        restore_packages(self.temp, inputs, self.event.name)
         github = self.github
         others = {**github.cache.actions, "actions/setup-python": setup_python}
         if github.programs:
@@ -250,12 +252,14 @@ class _Job:
     def _script(self, definition: Mapping[str, Any]) -> None:
         assert "${{" not in definition["run"], "a value of an expression in a script is code"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
-        step_environ = {name: filled(_text(value), self.context) for name, value in definition.get("env", {}).items()}
+        step_environ = {
+            name: fill_expressions(_text(value), self.context) for name, value in definition.get("env", {}).items()
+        }
         variables = self.ran.ours.variables if self.ran.ours else {}
         path = os.pathsep.join([*self.paths, inherited["PATH"]])
         environ = inherited | self._of_runner | variables | {"PATH": path} | step_environ
         script = DOWNLOADS.sub("", definition["run"])
-        result = logged([*BASH, "-c", script], folder=self.github.workspace, environ=environ)
+        result = run_logged([*BASH, "-c", script], folder=self.github.workspace, environ=environ)
         print(result.stdout)
         self.ran.scripts.append(result)
 

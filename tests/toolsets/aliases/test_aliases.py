@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.support import branching as support
-from tests.support.branching import TEXTS, branched, changed, conflicting, everything, kb_branches, put
+from tests.support.branching import TEXTS, changed, kb_branches, make_branch, make_conflict, put, read_state
 from tests.support.mcp import Tools, warned
 
 pytestmark = pytest.mark.hooks("off")
@@ -48,7 +48,7 @@ def test_commit_rejects_the_arguments_that_dolt_commit_rejects(notes, tools, nam
     tools.error("MESSAGE_REQUIRED", name, message=" ")
     tools.error("INVALID_PARAMETER", name)
     tools.error("NO_CHANGES", name, message="nothing")
-    conflicting(notes, tools)
+    make_conflict(notes, tools)
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
     tools.error("MERGE_CONFLICT", name, message="merged")
 
@@ -85,7 +85,7 @@ def test_create_branch_starts_at_the_current_commit(notes, tools):
 
 
 def test_switch_branch_equals_dolt_checkout(notes, tools):
-    topic = branched(notes, tools, t="tau")
+    topic = make_branch(notes, tools, t="tau")
     put(notes, d="delta")
     failed = tools.error("UNCOMMITTED_CHANGES", "switch_branch", branch="topic")
     assert failed["local_changes"]["documents"] == ["d"]
@@ -102,7 +102,7 @@ def test_switch_branch_equals_dolt_checkout(notes, tools):
 
 
 def test_get_branch_status_equals_dolt_status_with_branches(notes, tools):
-    topic = branched(notes, tools, t="tau")
+    topic = make_branch(notes, tools, t="tau")
     put(notes, d="delta")
     result = tools("get_branch_status")
     same = tools("dolt_status")
@@ -137,7 +137,7 @@ def test_get_log_lists_the_commits_of_the_branch(notes, tools):
 
 
 def test_branch_that_was_merged_is_deleted_and_its_hash_brings_it_back(notes, tools):
-    topic = branched(notes, tools, t="tau")
+    topic = make_branch(notes, tools, t="tau")
     tools.error("BRANCH_NOT_MERGED", "delete_branch", branch="topic")
     tools("merge_branch", source="topic")
     answer = tools("delete_branch", branch="topic")
@@ -173,11 +173,11 @@ def test_internal_and_unknown_branches_are_not_deleted(notes, tools):
 
 
 def test_preview_of_a_merge_matches_the_merge(notes, tools):
-    branched(notes, tools, t="tau", a="theirs", b=None)
+    make_branch(notes, tools, t="tau", a="theirs", b=None)
     for _ in range(2):
-        before = everything(notes)
+        before = read_state(notes)
         would = tools("merge_branch", source="topic", preview=True)
-        assert everything(notes) == before
+        assert read_state(notes) == before
         assert (would["preview"], would["conflicts"], would["to_commit"]) == (True, [], notes.pinned)
         if would["merge_type"] == "fast_forward":
             changed(notes, tools, "ours", o="omega")
@@ -188,8 +188,8 @@ def test_preview_of_a_merge_matches_the_merge(notes, tools):
 
 
 def test_preview_lists_conflicts_and_opens_no_merge(notes, tools):
-    conflicting(notes, tools, "a", "b")
-    before = everything(notes)
+    make_conflict(notes, tools, "a", "b")
+    before = read_state(notes)
     would = tools("merge_branch", source="topic", preview=True)
     assert sorted(conflict["doc_id"] for conflict in would["conflicts"]) == ["a", "b"]
-    assert everything(notes) == before
+    assert read_state(notes) == before

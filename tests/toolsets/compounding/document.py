@@ -52,7 +52,7 @@ def printed() -> str:
 
 def page(text: str) -> str:
     """Return docs/toolsets.md with the shown steps of `text`."""
-    return pages.filled(PAGE, {"answer": pages.console(pages.printed_by(text, SHOWN))})
+    return pages.fill_page(PAGE, {"answer": pages.console(pages.printed_by(text, SHOWN))})
 
 
 def _run(project: Project, program: str, arguments: list[str]) -> str:

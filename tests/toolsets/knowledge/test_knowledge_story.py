@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import notes
-from tests.support.agent import Call, told
+from tests.support.agent import Call, run_story
 from tests.support.terminal import Project
 
 pytestmark = pytest.mark.hooks("off")
@@ -80,4 +80,4 @@ def test_logs_belong_to_their_branch_and_merge_by_line(project: Project):
         assert await found(call, "cache writers") == []
         assert (await call("dolt_status"))["link"]["state"] == "in_sync"
 
-    told(project, story, toolsets="default,knowledge")
+    run_story(project, story, toolsets="default,knowledge")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support import notes
-from tests.support.agent import Call, told
+from tests.support.agent import Call, run_story
 from tests.support.contract_states import DATA_FOLDER
 from tests.support.terminal import Project
 
@@ -83,4 +83,4 @@ def test_learnings_belong_to_their_branch_and_survive_the_merge(project: Project
         )
         assert hit["ids"] == [[learning["learning_id"]]]
 
-    told(project, story, toolsets="default,thinking,learning")
+    run_story(project, story, toolsets="default,thinking,learning")

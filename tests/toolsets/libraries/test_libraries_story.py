@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support import notes
-from tests.support.agent import Call, told
+from tests.support.agent import Call, run_story
 from tests.support.terminal import Project
 from tests.support.websites import website
 
@@ -80,4 +80,4 @@ def test_library_belongs_to_its_branch_and_is_merged_resolved_and_found(project:
         assert "Bats hang in caves." not in await found(call, "bats caves")
 
     project.git("config", "vmrag.ingest.allow-private-urls", "127.0.0.1")
-    told(project, story, toolsets="default,ingest")
+    run_story(project, story, toolsets="default,ingest")

@@ -10,11 +10,11 @@ import time
 import pytest
 
 from tests.support import unversioned
-from tests.support.cli import ROOT, Running, driven, error_of, small_disk, start
+from tests.support.cli import ROOT, Running, error_of, run_patched, small_disk, start
 from tests.support.long import examples
 from tests.support.mcp import Tools
 from tests.support.terminal import Project, opened
-from tests.support.unversioned import SETTING, kept, think
+from tests.support.unversioned import SETTING, read_texts, think
 from vmrag_link.models import At
 from vmrag_link.ops.stores import stores
 from vmrag_link.ops.stores.stores import build_document
@@ -65,7 +65,7 @@ def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project):
         running.signal(signal.SIGKILL)
         acknowledged = {*"".join(lines).split(), *running.done().out.split()}
         assert acknowledged, "it was at work"
-        kept_before = {*kept(project)}
+        kept_before = {*read_texts(project)}
         assert expected | acknowledged <= kept_before
         assert len(kept_before - expected - acknowledged) <= 1, "at most one was stored and not acknowledged yet"
         expected = kept_before
@@ -85,8 +85,8 @@ def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(tools, project):
 )
 def test_killed_command_has_stored_its_record_or_nothing(project, step, stored):
     command = ("learning", "log-error", "--error-type", "E", "--error-message", "m")
-    assert driven(project, step, *command).code == -signal.SIGKILL
-    assert len(kept(project)) == stored
+    assert run_patched(project, step, *command).code == -signal.SIGKILL
+    assert len(read_texts(project)) == stored
     project.vmrag(*command)
     assert len(project.ask("query", "m", "--collection", "validation_evidence_v1")["results"]) == stored + 1
 
@@ -97,7 +97,7 @@ def test_kill_while_the_index_follows_leaves_one_that_is_made_again(tools, proje
     think(tools, "bats sleep as well", 2)
     step = "from vmrag_link.index import draft as m; m.seal_view = die"
     command = ("query", "bats", "--collection", "thinking_sessions_v1")
-    assert driven(project, step, *command).code == -signal.SIGKILL
+    assert run_patched(project, step, *command).code == -signal.SIGKILL
     assert found(tools, "bats") == ["thought_plan_2", "thought_plan_1"]
 
 
@@ -107,11 +107,11 @@ def test_move_that_is_killed_has_all_documents_and_is_made_again(tools, project)
         think(tools, f"thought {number}", number)
     project.git("config", SETTING, "false")
     step = "from vmrag_link.ops.stores import relocation as m; m._plan_removing = die"
-    assert driven(project, step, "learning", "move").code == -signal.SIGKILL
+    assert run_patched(project, step, "learning", "move").code == -signal.SIGKILL
     texts = {f"thought_plan_{number}": f"thought {number}" for number in (1, 2)}
-    assert kept(project) == texts
+    assert read_texts(project) == texts
     assert project.ask("learning", "move")["moved"] == {"thinking_sessions_v1": 2}
-    assert (kept(project), project.status()["reasons"]) == (texts, [])
+    assert (read_texts(project), project.status()["reasons"]) == (texts, [])
 
 
 def test_several_processes_of_several_work_trees_write_and_search_at_once(project, tmp_path):
@@ -120,13 +120,13 @@ def test_several_processes_of_several_work_trees_write_and_search_at_once(projec
     running = [thinker(trees[number % 2], f"s{number}", 9) for number in range(4)]
     result = [process.done() for process in running]
     assert [result.err for result in result] == [""] * 4
-    assert {*"".join(result.out for result in result).split()} == {*kept(project)}
-    assert len(kept(project)) == 36
+    assert {*"".join(result.out for result in result).split()} == {*read_texts(project)}
+    assert len(read_texts(project)) == 36
 
 
 def test_full_disk_rejects_new_thoughts_and_loses_nothing(tools, project):
     think(tools, "owls sleep by day", 1)
-    expected = kept(project)
+    expected = read_texts(project)
     with small_disk(project.shared / "local", kilobytes=4_000) as fill:
         fill(0)
         for number in range(2, 30):
@@ -143,7 +143,7 @@ def test_full_disk_rejects_new_thoughts_and_loses_nothing(tools, project):
                 break
             expected[result["thought_id"]] = "x" * 9000 + str(number)
         assert (failed, result["error"]) == (True, "DATABASE_ERROR"), result
-        assert kept(project) == expected
+        assert read_texts(project) == expected
         command = ("query", "owls", "--collection", "thinking_sessions_v1", "--json")
         assert error_of(project.run_quietly(*command))["code"] == "FILE_SYSTEM_ERROR"
         (project.shared / "local" / "filler").unlink()
@@ -184,4 +184,4 @@ def test_unrepairable_damage_is_found_and_has_a_way_out(project):
     assert project.vmrag(*record, "--json", code=None).error["hint"] == result["fix"]
     subprocess.run(["sh", "-c", remedy], check=True)
     project.vmrag(*record)
-    assert len(kept(project)) == 1
+    assert len(read_texts(project)) == 1
