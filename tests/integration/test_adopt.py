@@ -54,7 +54,7 @@ COMMIT = "SELECT dolt_commit('-A', '-m', 'x', '--author', 'Eve <eve@example.org>
 @dataclass
 class World:
     """`ada` maintains what is in `hub`; `eve` works in `fork`, which she called so in her clone, on
-    top of `known`.
+    top of `known_revision`.
     """
 
     pair: Pair
@@ -70,7 +70,7 @@ class World:
         return Project(self.ada.repo.top)
 
     @property
-    def known(self) -> str:
+    def known_revision(self) -> str:
         return head(self.eve.engine, "main")
 
     def pins(self, revision: str, message: str = "a pull request") -> str:
@@ -91,7 +91,7 @@ class World:
 
     def evil(self, *statements: str, base: str = "", name: str = "evil") -> str:
         """Create an evil revision in the clone."""
-        return evil(self.eve.engine.folder / FILE_NAME, *statements, base=base or self.known, name=name)
+        return evil(self.eve.engine.folder / FILE_NAME, *statements, base=base or self.known_revision, name=name)
 
     # -- what must not change
 
@@ -431,26 +431,26 @@ ROWS = {
 @dataclass
 class Strangers:
     """`ours`, and `theirs`: a copy of it in which anything may have been done, on top of the
-    revision `known`.
+    revision `known_revision`.
     """
 
     folder: Path
     ours: DoltliteEngine
-    known: str
+    known_revision: str
 
     @property
     def theirs(self) -> Path:
         return self.folder / "theirs" / FILE_NAME
 
     def evil(self, *statements: str, base: str = "", name: str = "evil") -> str:
-        return evil(self.theirs, *statements, base=base or self.known, name=name)
+        return evil(self.theirs, *statements, base=base or self.known_revision, name=name)
 
     def vet(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> list[str]:
         into = self.folder / "vetted.doltlite"
         return self.ours.vet_revisions(
             f"file://{self.theirs}",
             revisions,
-            known_heads=[self.known],
+            known=[self.known_revision],
             into=into,
             limits=limits,
             sound=adopt.check_row,
@@ -509,12 +509,12 @@ def test_bad_revision_on_the_other_side_of_a_merge_is_refused(strangers):
 
 
 def test_adopt_checks_each_of_many_revisions_once(strangers):
-    revision, made = strangers.known, []
+    revision, made = strangers.known_revision, []
     for number in range(20):
         revision = strangers.evil(f"UPDATE documents SET title = '{number}'", base=revision, name=f"r{number}")
         made.append(revision)
     assert sorted(strangers.vet(revision, made[3])) == sorted(made)
-    assert strangers.vet(strangers.known) == []
+    assert strangers.vet(strangers.known_revision) == []
 
 
 def test_vet_leaves_out_missing_revisions(strangers):
@@ -526,7 +526,7 @@ def test_vet_accepts_revisions_of_vmrag_commands(strangers):
     engine = DoltliteEngine.open(strangers.theirs.parent)
     texts = ["", "\x1b[2J", "e\u0301 \U0001f600", "a" * 100_000, "{}", "\r\n"]
     rows = [document(f"doc/{number} ü", text, metadata='{"a":[1,2.5,true,"x"]}') for number, text in enumerate(texts)]
-    engine.create_branch("own", strangers.known)
+    engine.create_branch("own", strangers.known_revision)
     revision = store(engine, "own", *rows)
     engine.close()
     assert strangers.vet(revision) == [revision]
@@ -541,7 +541,7 @@ def test_vet_accepts_revisions_of_vmrag_commands(strangers):
     ],
 )
 def test_more_than_the_limits_is_refused(strangers, limits, said):
-    revision = strangers.known
+    revision = strangers.known_revision
     for name in ("one", "two", "three"):
         revision = strangers.evil(
             f"UPDATE documents SET title = '{name}' || printf('%.*c', 200000, 'x')", base=revision, name=name
@@ -579,7 +579,7 @@ def test_byte_changed_anywhere_is_noticed_or_was_not_needed(strangers):
 def test_vet_rejects_files_other_than_knowledge_bases(strangers):
     for content in (b"", b"\0" * 4096, b"SQLite format 3\0" + b"\0" * 5000, random.Random(1).randbytes(9000)):
         strangers.theirs.write_bytes(content)
-        strangers.refuses(strangers.known[::-1])
+        strangers.refuses(strangers.known_revision[::-1])
 
 
 # -- the same through the command: nothing arrives -------------------------------------------------
@@ -723,7 +723,7 @@ def test_gc_removes_remains_of_a_killed_process(world):
     assert list(world.ada.places.quarantine.iterdir())
     assert "quarantine" in str(world.maintainer.ask("gc")["leftovers"]["files"])
     world.ada.engine.commit_onto(
-        world.known, [Write(put_collections=[guide(distance="l2")])], message="m", author=AUTHOR, date=DATE
+        world.known_revision, [Write(put_collections=[guide(distance="l2")])], message="m", author=AUTHOR, date=DATE
     )
     world.maintainer.ask("gc", "--apply")
     assert not world.ada.places.quarantine.exists()

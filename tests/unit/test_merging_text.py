@@ -127,8 +127,8 @@ def test_three_branches_that_do_not_meet_merge_in_any_order(start, places):
 
 @settings(max_examples=examples(600), deadline=None)
 @given(LINES, LINES)
-def test_matching_blocks_are_equal_and_ordered(left, right):
-    a, b = split_lines(left), split_lines(right)
+def test_matching_blocks_are_equal_and_ordered(first, second):
+    a, b = split_lines(first), split_lines(second)
     blocks = find_matching_blocks(a, b)
     assert blocks[-1] == (len(a), len(b), 0)
     for i, j, n in blocks:
