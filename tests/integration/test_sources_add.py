@@ -95,11 +95,11 @@ def test_sources_add_leaves_unstaged_changes_to_the_user(project):
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["nothing"], "git tracks no file that nothing names.", "Check the path"),
+        (["nothing"], "git tracks no file that nothing names.", "check the path"),
         (["../outside"], "../outside is outside the repository.", "vmrag import ../outside"),
         (["src"], "no source of the kind 'document' can read src/a.py", "vmrag sources add src --kind code"),
         (["manual.pdf"], "no source of the kind 'document' can read manual.pdf", "vmrag import manual.pdf"),
-        (["docs", "--collection", "a/b"], "'a/b' cannot name a collection", "--collection a-b"),
+        (["docs", "--collection", "a/b"], "invalid collection name 'a/b'", "--collection a-b"),
         ([], "missing argument PATH.", "vmrag sources add docs/"),
         (["docs", "--dry-run"], "'vmrag sources add' takes no --dry-run.", "vmrag sources dedupe"),
     ],

@@ -92,7 +92,7 @@ def unpushed(_: Project) -> str:
     return ""
 
 
-UNPUSHED = "commits of the knowledge base on 'feature', 'main' (as of the last fetch: This repository has no git remote"
+UNPUSHED = "commits of the knowledge base on 'feature', 'main' (as of the last fetch: this repository has no git remote"
 
 
 @pytest.mark.parametrize("lose", [uncommitted, set_aside, unpushed], ids=lambda function: function.__name__)

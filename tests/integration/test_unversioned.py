@@ -185,7 +185,7 @@ def test_status_after_a_changed_setting_names_the_moving_command(tools, project)
 
     project.git("config", SETTING, "false")
     [reason] = project.status()["reasons"]
-    assert reason.startswith("3 documents of chat_history_v1, thinking_sessions_v1 are part of the knowledge base")
+    assert reason.startswith("3 documents of chat_history_v1, thinking_sessions_v1 are in the knowledge base")
     tools("dolt_commit", message="thoughts")
     project.git("commit", "-qam", "thoughts")
     assert project.status()["reasons"] == [], "what is committed may be a colleague's"

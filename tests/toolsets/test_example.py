@@ -102,7 +102,7 @@ def _register(folder: Path, line: str) -> None:
 
 
 def test_table_of_tools_equals_the_declared_tools(python: str) -> None:
-    code = "import vmrag_mcp.reference as r; import sys; sys.stdout.buffer.write(r.catalogue_json('agenda'))"
+    code = "import vmrag_mcp.reference as r; import sys; sys.stdout.buffer.write(r.build_catalogue('agenda'))"
     written = subprocess.run([python, "-c", code], capture_output=True, check=True).stdout
     assert written == (EXAMPLE / "agenda" / CATALOGUE).read_bytes(), "python -m vmrag_mcp.reference agenda"
 

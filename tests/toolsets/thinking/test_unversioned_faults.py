@@ -29,7 +29,7 @@ THINKER = """
 import sys
 from pathlib import Path
 from vmrag_link.toolsets.thinking import tools as similar
-from vmrag_link.toolsets.thinking.think import NewThought, think
+from vmrag_link.toolsets.thinking.think import NewThought, store_thought
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
@@ -37,7 +37,7 @@ session = sys.argv[1]
 for number in range(1, 1 + int(sys.argv[2])):
     ws = Workspace.open(Path.cwd(), QUIET)
     new = NewThought(f"thought {number} of {session}", number, 9, session_id=session)
-    print(think(ws, new).report.thought_id, flush=True)
+    print(store_thought(ws, new).report.thought_id, flush=True)
     if number % 3 == 0:
         similar.similar_thoughts(ws, f"thought of {session}", k=3)
     ws.close()
