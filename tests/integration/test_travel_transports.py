@@ -363,7 +363,7 @@ def test_ref_obstacle_raises_remote_rejected_at_once(
     with pytest.raises(RemoteRejected, match="cannot lock ref") as caught:
         pair.ada.push()
     assert time.monotonic() - since < 8 * slack()
-    assert "in the way" in caught.value.hint
+    assert "what blocks" in caught.value.hint
     remove()
     pair.ada.push()
     assert pair.bob.fetch()

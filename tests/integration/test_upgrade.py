@@ -44,7 +44,7 @@ def world(unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fo
 
 WORKING = {
     "add": (["add", "-", "--collection", "web", "--id", "new"], 0, "1 document added"),
-    "adopt": (["adopt", "origin", "topic"], 2, "no other git remote than 'origin'"),
+    "adopt": (["adopt", "origin", "topic"], 2, "no git remote except 'origin'"),
     "ask": (["ask", "when do requests time out"], 0, "thirty seconds"),
     "blame": (["blame", "handbook/rest.md"], 0, "sleep well"),
     "branch": (["branch"], 0, "topic"),

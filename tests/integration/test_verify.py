@@ -656,7 +656,7 @@ def test_output_explains_findings_and_hints(world, r):
     ]
     mending = world.code(r.ab, dropping)
     result = world.vmrag("verify", mending)
-    assert f"Mended by {mending[:12]}." in result.out
+    assert f"Repaired by {mending[:12]}." in result.out
     assert result.out.endswith("nothing is lost.\n")
     assert (
         world.vmrag("verify", "base..base").out

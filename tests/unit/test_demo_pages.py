@@ -212,7 +212,7 @@ def test_story_changes_exactly_the_described_documents(rendered):
 
 
 def test_python_without_its_source_cannot_tell_the_story():
-    with pytest.raises(FileFailed, match=r"without the source of its standard library \(csv, getopt"):
+    with pytest.raises(FileFailed, match=r"lacks the source of its standard library \(csv, getopt"):
         story.check_pages([])
 
 
