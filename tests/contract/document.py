@@ -49,9 +49,12 @@ def document() -> str:
 
 def _lines() -> Iterator[str]:
     yield _HEAD
-    for toolset, each in list_toolsets().items():
-        usual = "on by default" if toolset in CORE else f"`--toolsets=default,{toolset}`"
-        yield f"## {toolset}\n\n{each.about[0].upper()}{each.about[1:]}; {usual}.\n"
+    yield "## Common parameters\n"
+    yield from (f"* `{name}`{about}" for name, about in common_parameters().items())
+    yield ""
+    for toolset, info in sorted(list_toolsets().items(), key=lambda item: item[0] != FIRST):
+        usual = " (default)" if toolset in CORE else ""
+        yield f"## {toolset}\n\n{info.about[0].upper()}{info.about[1:]}{usual}.\n"
         tools = [tool for tool in load_catalogue().values() if toolset in tool.toolsets]
         for tool in tools:
             if tool.toolsets[0] == toolset:

@@ -131,7 +131,9 @@ def test_existing_store_is_kept_without_chromadb(project, hide, monkeypatch, set
 @pytest.mark.parametrize("setting", ["auto", "follow"])
 def test_store_follows_automatically_once_the_extra_is_installed(project, monkeypatch, setting):
     started: list[str] = []
-    monkeypatch.setattr(ChromaStores, "start_builder", lambda chroma: started.append(chroma.list_lacking()[0].revision) or 1)
+    monkeypatch.setattr(
+        ChromaStores, "start_builder", lambda chroma: started.append(chroma.list_lacking()[0].revision) or 1
+    )
     project.git("config", "vmrag.index.chroma", setting)
     with monkeypatch.context() as gone:
         gone.setitem(sys.modules, "chromadb", None)

@@ -322,6 +322,7 @@ def test_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
         and ast.unparse(node.func) in ("pins.parse_pin", "pin.parse_pin", "pin_format.parse_pin", "parse_pin")
     }
     assert result == {
+        "vmrag_link/demo/stage.py",  # to print its own pin
         "vmrag_link/engines/migrated.py",
         "vmrag_link/git/pin_conflict.py",  # whether it can be read
         "vmrag_link/workspace/merge/sides.py",  # the branch
