@@ -58,7 +58,7 @@ CLONE = "git clone --template=../template"
 STAYS = "uncommitted documents stay with 'main'"
 ALONG = "moved to revision"
 NOT_COMMITTED = "Documents of 'main' are not committed"
-CONFLICT = "has a conflict in handbook/limits.md"
+CONFLICT = "have a conflict in handbook/limits.md"
 
 CLONES = (
     Operation(

@@ -22,17 +22,17 @@ def ended(*lines: str) -> tuple[int, str]:
 
 
 def test_process_ends_at_once_with_everything_written():
-    assert ended("atexit.register(print, 'late')", "print('said', end='')", "startup.leave(3)") == (3, "said")
+    assert ended("atexit.register(print, 'late')", "print('said', end='')", "startup.exit_process(3)") == (3, "said")
 
 
 def test_process_waits_for_its_working_thread():
     work = "def work(): time.sleep(0.2); print('done')"
-    assert ended(work, "threading.Thread(target=work).start()", "startup.leave(3)") == (3, "done\n")
+    assert ended(work, "threading.Thread(target=work).start()", "startup.exit_process(3)") == (3, "done\n")
 
 
 def test_typing_extensions_is_unloaded_at_the_start_of_a_process():
-    begin = ("startup.begin()", "startup.begin()", "import typing_extensions, msgspec, gc", "print(gc.isenabled())")
-    assert ended(*begin, "startup.imported()", "print(gc.isenabled())") == (0, "False\nTrue\n")
+    begin = ("startup.prepare_start()", "startup.prepare_start()", "import typing_extensions, msgspec, gc", "print(gc.isenabled())")
+    assert ended(*begin, "startup.enable_collection()", "print(gc.isenabled())") == (0, "False\nTrue\n")
 
 
 def test_thread_gives_its_result_or_its_error_to_the_caller_that_waits():

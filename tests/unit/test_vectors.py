@@ -224,7 +224,7 @@ def test_requested_rows_are_found_in_their_segments_in_order(segments):
     assert segments.select_best(signed(1, 0), 1, among=rows[1:3]) == {row(0): 5}
     assert segments.select_best(signed(1, 0), 9, among=[row(2, 2, 7)]) == {}
     expected = [(7 * 1 + 6 * 2) / math.sqrt((49 + 36) * 5), (5 * 1 + 1 * 2) / math.sqrt((25 + 1) * 5)]
-    assert segments.cosines(signed(1, 2), [rows[0], rows[2]]) == pytest.approx(expected, abs=1e-15)
+    assert segments.compute_cosines(signed(1, 2), [rows[0], rows[2]]) == pytest.approx(expected, abs=1e-15)
     mean = (12 * 1 + 7 * 2) / math.sqrt((144 + 49) * 5)
     assert segments.compute_mean_cosine(signed(1, 2), [rows[0], rows[2]]) == pytest.approx(mean, abs=1e-15)
 
