@@ -190,7 +190,7 @@ def fresh_machines(ci: Ci, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", f"{uv.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(hosted, "installed", prepared)
+    monkeypatch.setattr(hosted, "restore_packages", prepared)
 
 
 @pytest.mark.usefixtures("ci_of_processes")
@@ -531,7 +531,7 @@ def test_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_tree
         ci.ada.git("add", name)
     ci.ada.git("commit", "-q", "-m", "hostile")
     ci.ada.git("push", "-q")
-    monkeypatch.setattr(hosted, "installed", lambda *_: None)
+    monkeypatch.setattr(hosted, "restore_packages", lambda *_: None)
     run = ci.on_push(mode="verify,check", fail_on="never")
     assert run.said("warning") == []
     assert run.outputs["in-sync"] == "true"
