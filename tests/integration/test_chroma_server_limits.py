@@ -104,7 +104,7 @@ def test_fake_cloud_rejects_requests_above_the_limits(database, network):
     with pytest.raises(Exception, match="more than 300 records"):
         client.read_records(made, {f"{number:04}": 1 for number in range(301)}, dimensions=2)
     with pytest.raises(Exception, match="answered 401"):
-        database.client(network.url).find("xyz")
+        database.client(network.url).find_collection("xyz")
     assert predicates({"$and": [{"a": 1}, {"$or": [{"b": {"$gt": 1}}, {"c": 2}]}]}) == 3
 
 

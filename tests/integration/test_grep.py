@@ -154,7 +154,7 @@ def test_grep_warns_about_blobs_that_a_partial_clone_lacks(repository, tmp_path)
     result = Project(partial).vmrag("grep", "needle", "--at", "HEAD~1", code=1)
     assert "1 file could not be searched: a.txt (is not in this partial clone" in result.out + result.err
     refused = Project(partial).vmrag("show", "HEAD~1:a.txt", code=3)
-    assert "a.txt is not in this clone" in refused.err
+    assert "a.txt is not in this partial clone" in refused.err
 
 
 def test_grep_prints_a_hint_if_other_letter_case_matches(repository):
