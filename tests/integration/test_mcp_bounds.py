@@ -179,7 +179,7 @@ def test_truncated_answer_counts_left_out_items_and_names_offset(tools):
     kept = len(answer["collections"])
     assert answer["left_out"] == {"collections": answer["total_count"] - kept}
     (warning,) = (warning["message"] for warning in answer["warnings"] if warning["code"] == "LEFT_OUT")
-    assert f"offset={kept} goes on" in warning
+    assert f"continue with offset={kept}" in warning
     rest = tools("chroma_list_collections", limit=0, offset=kept)
     assert rest["collections"][0]["name"] > answer["collections"][-1]["name"]
 

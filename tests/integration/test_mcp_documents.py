@@ -277,7 +277,7 @@ def test_message_names_an_available_tool_for_the_next_page(project, tools):
 
 def test_character_that_cannot_be_stored_is_named_with_its_place(tools):
     refused = tools.error("INVALID_PARAMETER", "chroma_add_documents", **NOTES, documents=["fine", "not\0fine"])
-    assert refused["message"].startswith("documents[1] holds a NUL at character 4")
+    assert refused["message"].startswith("documents[1] contains a NUL at character 4")
 
 
 def test_branchs_name_behind_a_collections_is_understood(tools):

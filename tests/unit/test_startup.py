@@ -31,7 +31,12 @@ def test_process_waits_for_its_working_thread():
 
 
 def test_typing_extensions_is_unloaded_at_the_start_of_a_process():
-    begin = ("startup.prepare_start()", "startup.prepare_start()", "import typing_extensions, msgspec, gc", "print(gc.isenabled())")
+    begin = (
+        "startup.prepare_start()",
+        "startup.prepare_start()",
+        "import typing_extensions, msgspec, gc",
+        "print(gc.isenabled())",
+    )
     assert ended(*begin, "startup.enable_collection()", "print(gc.isenabled())") == (0, "False\nTrue\n")
 
 

@@ -16,7 +16,7 @@ from vmrag_link.errors import GitRepositoryMissing
 def common_options() -> list[click.Parameter]:
     """Return new options `-C`, `-q`, `-v` and `--json`."""
     return [
-        click.Option(["-C", "directory"], type=click.Path(path_type=Path), help="Run as if started there."),
+        click.Option(["-C", "directory"], type=click.Path(path_type=Path), help="Run as if started in PATH."),
         click.Option(["-q", "--quiet"], is_flag=True, help="Print errors only."),
         click.Option(["-v", "--verbose"], is_flag=True, help="Print more."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),

@@ -36,7 +36,7 @@ def command(
     queries: bool,
     only: tuple[str, ...],
 ) -> None:
-    """Show the documents that differ between two places.
+    """Show the documents that differ between two revisions.
 
     A place is a git ref, a revision, a KB branch or WORKING. Without arguments, the command
     shows uncommitted documents. OLD..NEW equals OLD NEW. OLD...NEW compares NEW with the

@@ -35,7 +35,7 @@ def command(invocation: Invocation, *, ref: str | None, working: bool, verify: b
         raise UsageInvalid("--verify and --check cannot be combined.", hint="vmrag fingerprint --verify")
     if working and (ref is not None or verify or expected is not None):
         raise UsageInvalid(
-            "--working is of the work tree as it is, and is compared with nothing.", hint="vmrag fingerprint --working"
+            "--working cannot be combined with --at, --verify or --check.", hint="vmrag fingerprint --working"
         )
     with invocation.workspace() as ws:
         if expected is not None:

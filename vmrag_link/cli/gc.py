@@ -46,7 +46,9 @@ def command(invocation: Invocation, *, apply: bool, remote: str | None, server: 
     still check out are kept.
     """
     if (server and remote is not None) or (days is not None and not server):
-        raise UsageInvalid("--days goes with --server, and --server without --remote.", hint="vmrag gc --help")
+        raise UsageInvalid(
+            "--days needs --server, and --server cannot be combined with --remote.", hint="vmrag gc --help"
+        )
     if server:
         with invocation.workspace() as ws:
             dropped = gc_server(ws, apply=apply, days=KEEP_DAYS if days is None else days)

@@ -137,7 +137,7 @@ def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
 def _refuse_graph(file: FileHistory, *, graph: bool) -> None:
     if graph:
         raise UsageInvalid(
-            f"{file.name} is a file of the code, whose history is git's; --graph draws that of the knowledge base.",
+            f"{file.name} is a tracked file, but --graph draws only the history of the knowledge base.",
             hint=f"git log --graph --oneline -- {quoted(file.name.doc_id)}",
         )
 

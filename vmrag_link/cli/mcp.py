@@ -204,7 +204,7 @@ def turn_ended(invocation: Invocation) -> None:
 @_repository_option
 @_selection_options
 @click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP at /mcp. Port 0: any free port.")
-@click.option("--allow-remote", is_flag=True, help="Allow a HOST for other computers. Requires a token.")
+@click.option("--allow-remote", is_flag=True, help="Accept connections from other computers. Requires a token.")
 @click.option("--token-env", metavar="NAME", help="Variable with the bearer token (default: VMRAG_MCP_TOKEN).")
 @click.option(
     "--allow-origin",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def command(
     invocation: Invocation, *, source: str | None, no_commit: bool, proceed: bool, abort: bool, repair: str | None
 ) -> int:
-    """Merge other documents into those of the checked-out code.
+    """Merge the documents of another ref, revision or KB branch.
 
     The source is a git ref whose pin is merged, a revision or a KB branch. A name that begins
     with vmrag/wip/ restores stashed documents. The exit code is 1 if documents are in

@@ -50,9 +50,9 @@ _SECTIONS = {
     "--collection",
     multiple=True,
     metavar="NAME",
-    help="Only this collection (default: all without chats).",
+    help="Only this collection (default: all except chats).",
 )
-@click.option("-k", type=click.IntRange(1, 1000), metavar="N", help="Results (default: retrieval.k).")
+@click.option("-k", type=click.IntRange(1, 1000), metavar="N", help="Maximum number of results (default: retrieval.k).")
 @click.option(
     "--mode",
     type=click.Choice(["hybrid", "vector", "keyword"]),

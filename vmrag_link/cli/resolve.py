@@ -77,7 +77,7 @@ def command(
     offline: bool,
     only_list: bool,
 ) -> int:
-    """Resolve the documents that are in conflict.
+    """Resolve conflicts in documents.
 
     On a terminal, the command shows one conflict after the other. Texts are merged by line,
     so only hunks that both sides changed are in conflict. It works for git's merges, also

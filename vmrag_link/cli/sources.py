@@ -83,7 +83,10 @@ def command(
     if action == "adopt":
         raise UsageInvalid("'vmrag sources adopt' is now called 'vmrag sources dedupe'.", hint="vmrag sources dedupe")
     if write and (kind or len(paths) > 1):
-        raise UsageInvalid("--write takes one folder, and no --kind.", hint="vmrag sources add --write docs/adr/")
+        raise UsageInvalid(
+            "--write needs exactly one folder, and cannot be combined with --kind.",
+            hint="vmrag sources add --write docs/adr/",
+        )
     if action == "add" and not (paths or write):
         raise UsageInvalid("missing argument PATH.", hint="vmrag sources add docs/")
     with invocation.workspace() as ws:

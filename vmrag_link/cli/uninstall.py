@@ -62,9 +62,9 @@ def command(
     lost, and lists them. It keeps your own files, such as golden queries.
     """
     if worktree and hooks is not None:
-        raise UsageInvalid("--worktree takes all hooks.", hint="vmrag uninstall --worktree")
+        raise UsageInvalid("--worktree and --hooks cannot be combined.", hint="vmrag uninstall --worktree")
     if everything and (worktree or hooks is not None):
-        raise UsageInvalid("--all takes all hooks, of all work trees.", hint="vmrag uninstall --all")
+        raise UsageInvalid("--all cannot be combined with --worktree or --hooks.", hint="vmrag uninstall --all")
     if discard and not everything:
         raise UsageInvalid("--discard-knowledge needs --all.", hint="vmrag uninstall --all")
     if remote is not None and not everything:

@@ -23,7 +23,10 @@ _WIDTH = 13
 @vmrag_command("verify")
 @click.argument("revisions", required=False, metavar="[RANGE]")
 @click.option(
-    "--pull-request", nargs=2, metavar="BASE HEAD", help="Check the commits of HEAD, and those that BASE gained since."
+    "--pull-request",
+    nargs=2,
+    metavar="BASE HEAD",
+    help="Check the commits of HEAD, and the commits that BASE gained since HEAD branched off.",
 )
 @click.option("--remote", metavar="REMOTE", help="Fetch from this remote, and find pinned revisions that it lacks.")
 @click.option("--deepen", is_flag=True, help="In a shallow clone, fetch the missing history.")

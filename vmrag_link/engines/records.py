@@ -53,7 +53,7 @@ def require_storable(text: str, what: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise ContentRefused(
-            f"{what} contains a lone surrogate at position {error.start + 1}.",
+            f"{what} is not valid Unicode at position {error.start + 1}.",
             hint="decode the source with its correct encoding",
         ) from error
     return text

@@ -203,7 +203,7 @@ def _find_damaged_hook_config(start: Path, complaint: str) -> Path | None:
 
 
 def _find_common_folder(git: Path) -> Path | None:
-    """Return the common git directory of a work tree whose `.git` this is."""
+    """Return the common git directory of the working tree to which this `.git` belongs."""
     if git.is_dir():
         return git
     with contextlib.suppress(OSError):

@@ -150,7 +150,7 @@ class IndexReader:
         return {key: _make_header(key[0], document) for key, (_, document) in self._find_documents(keys).items()}
 
     def find_rows(self, keys: Iterable[DocumentKey]) -> dict[DocumentKey, range]:
-        """Return the rows of those of these documents that the index has."""
+        """Return the rows of the given documents. Documents that the index lacks are left out."""
         return {
             key: _find_document_rows(piece, document) for key, (piece, document) in self._find_documents(keys).items()
         }

@@ -46,7 +46,7 @@ def is_hash(text: str) -> bool:
 
 
 def find_existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
-    """Return those of any texts that are revisions here."""
+    """Return the texts that are revisions of this knowledge base."""
     hashes = {revision: None for revision in revisions if is_hash(revision)}
     seen = hashes.keys() & connection.seen_revisions
     queries = [

@@ -98,7 +98,7 @@ class Thresholds(Record, frozen=True):
                 continue
             if metrics is None:
                 raise QueriesInvalid(
-                    f"no query in {QUERIES_NAME} names the documents that answer it, so there is no {name}.",
+                    f"no query in {QUERIES_NAME} has expected documents, so {name} cannot be computed.",
                     hint="Add `expect:` or `first:` to a query.",
                     file=QUERIES_NAME,
                 )

@@ -52,7 +52,7 @@ def commit_to_git(
     finish = _form_command(message, file, author)
     if not report.staged:
         raise GitFailed(
-            f"{stored}, but another git command holds the index, so git committed nothing",
+            f"{stored}, but another git command has locked the index, so no git commit was made",
             hint=f"git add :/{PIN_NAME} && {finish}",
             revision=report.revision,
         )

@@ -150,7 +150,7 @@ def _require_editable(ws: Workspace) -> None:
     require_files(ws.places.config)
     if "sources" in ws.settings.loaded.machine:
         raise ConfigInvalid(
-            f"the environment or git config states the sources, so those of {CONFIG_NAME} have no effect.",
+            f"the environment or git config sets the sources, so the sources in {CONFIG_NAME} have no effect.",
             hint="unset VMRAG_SOURCES; git config --unset vmrag.sources",
         )
 

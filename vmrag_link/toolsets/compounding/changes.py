@@ -85,7 +85,9 @@ def _replace_content(path: Path, before: bytes, after: bytes) -> None:
     """Replace the content of an unchanged file in one step."""
     try:
         if path.read_bytes() != before:
-            raise FileFailed(f"{path} changed meanwhile; it stays as it is.", hint="Call again.", path=str(path))
+            raise FileFailed(
+                f"{path} changed during the call, so vmrag did not write it.", hint="Call again.", path=str(path)
+            )
         for leftover in list_stale_temporaries(path.parent, name=path.name):
             leftover.unlink(missing_ok=True)  # of a killed call
         write_atomically(path, after, mode=stat.S_IMODE(path.stat().st_mode))

@@ -162,7 +162,7 @@ def _check_value(key: str, value: Any) -> Any:
                 return value
         case _:
             raise FilterInvalid(
-                f"The filter asks for {key!r}, which issue logs cannot be filtered by.",
+                f"issue logs cannot be filtered by {key!r}.",
                 hint=f"It takes {', '.join(KEYS)}.",
                 key=key,
                 allowed=list(KEYS),

@@ -98,7 +98,7 @@ def _relative_scope(ws: Workspace, path: Path) -> str:
     real, top = files.resolve_file(path).path, os.path.realpath(ws.places.top)
     if not real.is_relative_to(top):
         raise UsageInvalid(
-            f"{terminal_text.escape_line(str(path))} does not lie in the work tree {top}.",
+            f"{terminal_text.escape_line(str(path))} is not in the working tree {top}.",
             hint="Name files and folders of the repository, or --all.",
             path=str(path),
         )

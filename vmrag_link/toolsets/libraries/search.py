@@ -99,7 +99,7 @@ def _look_up_conditions(
 def _check_value(key: str, value: Any) -> str | int:
     if key not in KEYS:
         raise FilterInvalid(
-            f"The filter asks for {key!r}, which a search cannot filter by.",
+            f"searches cannot be filtered by {key!r}.",
             hint=f"It takes {', '.join(sorted(KEYS))}.",
             key=key,
         )

@@ -279,7 +279,7 @@ def _is_same(was: Thought, now: Thought) -> bool:
 
 def _place_taken(doc_id: str, was: Thought) -> UsageInvalid:
     return UsageInvalid(
-        f"The id {doc_id!r} is that of a thought of session {was.place.session_id!r}.",
+        f"session {was.place.session_id!r} already has a thought with the id {doc_id!r}.",
         hint="Take another session_id or branch_id.",
         parameter="session_id",
     )

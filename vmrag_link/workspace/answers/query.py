@@ -35,7 +35,7 @@ MOST_UNTRACKED = 1_000
 packages, none is read.
 """
 
-NOT_SET_UP = "There is no .vmrag.yaml, so vmrag searched the tracked files that it would propose. To commit this choice, run: vmrag init"
+NOT_SET_UP = "There is no .vmrag.yaml, so vmrag searched the files that 'vmrag init' would choose. To commit this choice, run: vmrag init"
 
 
 class QueryReport(Record, frozen=True):
