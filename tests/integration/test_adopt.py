@@ -450,7 +450,7 @@ class Strangers:
         return self.ours.vet_revisions(
             f"file://{self.theirs}",
             revisions,
-            known=[self.known_revision],
+            known_heads=[self.known_revision],
             into=into,
             limits=limits,
             sound=adopt.check_row,

@@ -92,7 +92,7 @@ def test_programs_started_by_git_are_not_found_in_the_working_tree(project, star
 def test_missing_git_outside_the_working_tree_is_reported(project, started, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(project.top / "tools"))
     result = project.start("status")
-    assert "There is no git on PATH" in result.err
+    assert "git was not found on PATH" in result.err
     assert "work tree" in result.err
     assert not started.exists()
 

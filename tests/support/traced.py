@@ -63,7 +63,7 @@ def trace_tool(project: Project, tool: str, arguments: str, config: Path) -> tup
         "import json, sys\nfrom pathlib import Path\nfrom tests.support.mcp import Tools\n"
         "from vmrag_link.toolsets.compounding.mirror import ActiveProject\n"
         "tools = Tools(Path.cwd())\n"
-        "tools.session.state.kept['vmrag_link.toolsets.compounding'] = ActiveProject(sys.argv[3])\n"
+        "tools.session.state.toolset_values['vmrag_link.toolsets.compounding'] = ActiveProject(sys.argv[3])\n"
         "tools(sys.argv[1], **json.loads(sys.argv[2]))\n"
     )
     return trace(project, "-c", body, tool, arguments, str(config), program=(sys.executable,))
