@@ -379,7 +379,7 @@ def _narrow_untrusted(
     """Return the values of a file that apply before the user trusts it, and a text for each ignored
     setting, by name.
 
-    `own` has the file's values of the settings that need trust, and `agreed` has the values that
+    `stated` has the file's values of the settings that need trust, and `agreed` has the values that
     the user trusted last.
     """
     applied, ignored = dict(values), dict[str, str]()

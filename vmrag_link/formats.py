@@ -53,7 +53,7 @@ def find_version_flaw(text: str) -> str | None:
 
 
 def require_program_version(required: str, label: str) -> None:
-    """Raise `ProgramTooOld` if this version of vmrag is below `wanted`.
+    """Raise `ProgramTooOld` if this version of vmrag is below `required`.
 
     `label` names the place of the requirement. Texts that are not versions are left to the reader
     of the file.

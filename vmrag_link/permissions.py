@@ -86,7 +86,7 @@ def apply_folder_mode(path: Path) -> None:
 
 
 def restrict_mode(folder: Path, allowed: int) -> None:
-    """Remove access by group and others that `wanted`, the mode of a folder, does not give.
+    """Remove access by group and others that `allowed`, the mode of a folder, does not give.
 
     It applies to the folder and everything in it, and adds no access.
     """

@@ -141,7 +141,7 @@ class ActionFinding(NamedTuple):
     """The line to annotate; None if no file causes the finding."""
 
     @classmethod
-    def from_error(cls, finding: PinFinding) -> ActionFinding:
+    def from_pin_finding(cls, finding: PinFinding) -> ActionFinding:
         """Convert a finding of `verify`.
 
         It is at the pin, unless the environment prevented the check.
@@ -182,7 +182,7 @@ def report_findings(runner: Runner, title: str, findings: Sequence[ActionFinding
 def report_no_work(runner: Runner, job: WorkflowJob, mode: Mode, title: str, reason: str) -> int:
     """Report why a mode has nothing to do for this event. The job passes.
 
-    `why` is a sentence that begins in lower case.
+    `reason` is a sentence that begins in lower case.
     """
     sentence = f"mode: {mode} has nothing to do on {job.event}: {reason}"
     runner.log_line(sentence)

@@ -461,7 +461,7 @@ def adapt_text(text: str, names: Container[str], prefix: str) -> str:
     """Return a text without the parts that name missing tools, with the names for clients of other
     tools.
 
-    Empty if nothing remains. `there` contains the names of the server's tools for clients.
+    Empty if nothing remains. `names` contains the names of the server's tools for clients.
     """
     if not find_mentioned(text):
         return text

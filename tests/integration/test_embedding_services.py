@@ -324,7 +324,9 @@ def test_collection_of_a_service_spends_nothing_before_this_machines_person_agre
         assert found_by_words(other) == ["river"]
         assert "(or, by words alone: vmrag query --mode keyword)" in other.vmrag("query", "sea", code=None).err
         error = tools.error("SERVICE_NOT_TRUSTED", "chroma_query_documents", collection_name="api", query_texts=["sea"])
-        assert "Only the user can trust a service" in error["suggestions"][0], "an agent with a shell could type what follows"
+        assert "Only the user can trust a service" in error["suggestions"][0], (
+            "an agent with a shell could type what follows"
+        )
         assert error["suggestions"][1] == "vmrag trust --service openai"
         tools.error(
             "SERVICE_NOT_TRUSTED", "chroma_create_collection", collection_name="more", embedding_function="cohere"

@@ -30,7 +30,7 @@ def add(ws: Workspace, new: NewText) -> WrittenDocument:
     """Write a note, or store a document.
 
     Raises `UsageInvalid` for invalid arguments, `DocumentExists` for an existing note, and the
-    other errors of `add_note` and `put`.
+    other errors of `add_note` and `put_documents`.
     """
     if not new.text.strip():
         raise UsageInvalid("the text is empty, so nothing was written.", hint='kb.add("We chose …")')

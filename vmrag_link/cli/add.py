@@ -212,7 +212,7 @@ def _store_document(
     ws: Workspace, invocation: Invocation, request: _AddRequest, collection: str, *, copy: bool
 ) -> tuple[ImportReport, str]:
     """Store a document. Return its id as well."""
-    from vmrag_link.cli.writing import create_unless_source
+    from vmrag_link.cli.writing import create_if_missing
     from vmrag_link.conversion.reading import find_markdown_title
     from vmrag_link.ops.import_.import_files import FileRequest, add_file
     from vmrag_link.workspace.documents.drafts import text_document
@@ -222,7 +222,7 @@ def _store_document(
     if request.text is not None and request.doc_id is None:
         command = f"vmrag add {'-m TEXT' if request.file is None else '-'} --collection {quoted(collection)} --id NAME"
         raise UsageInvalid("a stored document from a text or from standard input needs an id.", hint=command)
-    with create_unless_source(ws):
+    with create_if_missing(ws):
         if request.text is None:
             file_request = FileRequest(request.doc_id, request.title or "", request.metadata)
             return add_file(ws, invocation.directory / (request.file or ""), collection, file_request, copy=copy)

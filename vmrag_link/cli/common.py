@@ -26,7 +26,7 @@ def common_options() -> list[click.Parameter]:
 def find_directory(context: click.Context, own_directory: Path | None = None) -> Path:
     """Return the directory of a command.
 
-    `-C` before its name applies first, and then `-C` after it (`own`).
+    `-C` before its name applies first, and then `-C` after it (`own_directory`).
     """
     before = (options["directory"] or Path() for options in list_group_options(context))
     folder = Path().joinpath(*before, own_directory or context.params.get("directory") or Path()).resolve()

@@ -108,7 +108,7 @@ def parse_metadata_option(text: str) -> dict[str, Any]:
 def warn_pending(reason: str) -> None:
     """Print that the index did not follow.
 
-    `why` is the reason, or empty if the index is complete.
+    `reason` is empty if the index is complete.
     """
     if reason:
         output.print_warning(reason, "warning:")

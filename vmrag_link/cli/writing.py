@@ -21,12 +21,12 @@ def open_for_writing(invocation: Invocation) -> Iterator[Workspace]:
     If there is no knowledge base and no pin, a knowledge base is created. It is removed again if
     the command fails.
     """
-    with invocation.workspace() as workspace, create_unless_source(workspace):
+    with invocation.workspace() as workspace, create_if_missing(workspace):
         yield workspace
 
 
 @contextlib.contextmanager
-def create_unless_source(workspace: Workspace) -> Iterator[None]:
+def create_if_missing(workspace: Workspace) -> Iterator[None]:
     """Create a knowledge base, as `open_for_writing` does, unless the work tree has one."""
     if not workspace.stores_nothing:
         yield

@@ -1,7 +1,7 @@
 """The contract of an engine: versioned tables, branches with one working set each, no lost data.
 
 `tests/integration/test_engine_contract.py` runs against every engine. Methods raise only errors of
-the `errors.Engine` families.
+the families of `errors.EngineError`.
 """
 
 from __future__ import annotations

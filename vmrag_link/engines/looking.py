@@ -240,7 +240,10 @@ class Inspector(ABC):
     # -- single revisions
 
     def require_sound_revisions(self, new: ParentMap, sound: RowCheck) -> None:
-        """Check all rows of new revisions: for each, those that changed since its first parent.
+        """Check the rows of new revisions.
+
+        For a head, these are all rows. For other revisions, they are the rows that changed since the
+        first parent.
 
         Raises `KnowledgeRefused`, or `SchemaTooNew` for revisions of a newer program.
         """

@@ -216,7 +216,7 @@ def _feed_parts(process: proc.Started, take: Callable[[bytes], str], seconds: fl
     timer.start()
     try:
         with process:
-            assert process.stdin is not None  # noqa: S101  `piped` opened both
+            assert process.stdin is not None  # noqa: S101  `start_piped` opened both
             assert process.stdout is not None  # noqa: S101
             process.stdin.close()
             # `os.read` returns what has arrived. The file's `read` would wait for that many bytes.

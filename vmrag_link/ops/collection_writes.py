@@ -88,7 +88,7 @@ def create_collection(
     """Create an empty collection. Its distance is l2 unless the metadata has `hnsw:space`.
 
     `embedding_function` and `chunking` default to the settings. Raises `NameInvalid`,
-    `CollectionExists`, `ContentRefused` for metadata, `UsageInvalid` for chunking, `Embedding`
+    `CollectionExists`, `ContentRefused` for metadata, `UsageInvalid` for chunking, `EmbeddingError`
     errors for a model that does not work here, and the errors of `writing.write_rows`.
     """
     collections.require_name(name)

@@ -50,7 +50,7 @@ def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]
     """Change texts and metadata, in the order of `changes`.
 
     Embeddings change only this machine's index, until it is rebuilt. Raises `CollectionMissing`,
-    `DocumentMissing`, `ContentRefused`, `Embedding` errors if a text cannot be embedded,
+    `DocumentMissing`, `ContentRefused`, `EmbeddingError` if a text cannot be embedded,
     `UsageInvalid` for an invalid embedding, and the errors of `writing.write_rows`.
     """
     given = [

@@ -48,8 +48,8 @@ class SettingKey(Record, frozen=True):
         return self.needs_trust and value not in self.free
 
     def narrow_value(self, untrusted: Any, trusted: Any) -> Any:
-        """Return the value that applies if the file has the untrusted value `own`, and `agreed`
-        applies without it.
+        """Return the value that applies if the file has `untrusted`, and `trusted` applies without
+        it.
         """
         return self.narrower(untrusted, trusted) if self.narrower else trusted
 

@@ -39,7 +39,7 @@ NOTEBOOK = "notebook"
 
 
 def is_plain_name(path: str) -> bool:
-    """Return whether a path is an id, with a cheaper check than `id_problem`."""
+    """Return whether a path is an id, with a cheaper check than `find_id_problem`."""
     return len(path) <= MAX_ID and path.isascii() and path.isprintable()
 
 

@@ -50,8 +50,8 @@ _DIGEST = r"[0-9a-f]{64}"
 
 
 def read_digests(engine: Engine, contents: str) -> set[str]:
-    """Return the digests of the vectors of these contents (`contents_of`) with a voucher here, or
-    in the knowledge base that was fetched last. Vouchers of a fork that is only being inspected are
+    """Return the digests of the vectors of these contents with a voucher here, or in the knowledge
+    base that was fetched last. Vouchers of a fork that is only being inspected are
     ignored.
     """
     rows = (engine.list_ids(head, COLLECTION, prefix=f"{contents}-") for head in _list_heads(engine))

@@ -229,7 +229,7 @@ class Workspace:
     def read_vectors(
         self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]
     ) -> Mapping[int, bytes]:
-        """Return vectors like `stored_vectors`, with the collection's model."""
+        """Return the vectors of some chunks, with the collection's model."""
         from vmrag_link.retrieval.query import restore_vectors
         from vmrag_link.sync.adding import check_model
 

@@ -121,7 +121,7 @@ def _build_proposal(report: BranchRepair) -> Proposal:
 def _report_repair(runner: Runner, report: BranchRepair, offer: _Offer | None) -> int:
     reported = list(_list_findings(report, offer))
     if "verify" not in inputs.read_modes():  # else that step also reports them
-        reported += [ActionFinding.from_error(other) for other in report.others]
+        reported += [ActionFinding.from_pin_finding(other) for other in report.others]
     if report.result == "repaired":
         for other in report.dropped:
             runner.log_line(f"Repaired: {other.message}")

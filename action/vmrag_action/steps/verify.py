@@ -28,7 +28,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     findings.keep_results(
         job, cases.list_verify_cases(msgspec.structs.replace(report, findings=whole), asked_remote=True)
     )
-    reported = [ActionFinding.from_error(finding) for finding in whole]
+    reported = [ActionFinding.from_pin_finding(finding) for finding in whole]
     errors = sum(finding.severity == "error" for finding in reported)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
     summary = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."

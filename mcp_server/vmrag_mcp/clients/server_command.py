@@ -93,9 +93,7 @@ def is_ours(shape: EntryShape, entry: Mapping[str, Any]) -> bool:
 
 
 def serves_same_repository(shape: EntryShape, entry: Mapping[str, Any], expected: ServerEntry) -> bool:
-    """Return whether our entry names the same repository as `wanted`, or neither
-    names one.
-    """
+    """Return whether our entry names the same repository as `expected`, or neither names one."""
     return _read_repository(shape, entry) == _read_repository(shape, expected.value)
 
 

@@ -21,7 +21,7 @@ from vmrag_link.ops.update import DocumentUpdate, UpdateCounts, update_documents
 from vmrag_link.retrieval.narrowing import make_narrowing
 from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES, parse_kind, parse_language
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, to_distance, to_similarity
-from vmrag_link.workspace.answers.packing import CHARACTERS_OF_TOKEN, Packed, PackedPassage
+from vmrag_link.workspace.answers.packing import BYTES_PER_TOKEN, Packed, PackedPassage
 from vmrag_link.workspace.documents import document_selection
 from vmrag_link.workspace.documents.document_selection import DocumentPage, PageRequest, Selection
 from vmrag_link.workspace.documents.drafts import NewDocument, new_documents
@@ -171,7 +171,7 @@ def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRe
     """
     if max_tokens is None and not neighbours:
         return None
-    room = call.behaviour.page_chars // CHARACTERS_OF_TOKEN
+    room = call.behaviour.page_chars // BYTES_PER_TOKEN
     if max_tokens and max_tokens > room:
         call.warn(
             "IGNORED_SETTING",

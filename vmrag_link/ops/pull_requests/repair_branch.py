@@ -99,7 +99,7 @@ def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     Nothing is pushed if one of them has a conflict. Raises `RemoteMoved` if the branch keeps
     moving, `RemoteRejected` if the host also refuses a branch for the repair, `PinMissing` and
     `PinMalformed` if the branch has no pin to merge into, and the errors of `verify_between`,
-    `publish` and `find_dropped_side`.
+    `publish_revision` and `find_dropped_side`.
     """
     return update_branch.retry_if_moved(branch.name, lambda: _repair(ws, branch))
 

@@ -79,7 +79,7 @@ def update_branch(ws: Workspace, hosted_merge: HostedMerge) -> BranchUpdate:
 
     Raises `RemoteMoved` if a branch keeps moving, `RemoteRejected` if the host refuses the push,
     `PinMissing` and `PinMalformed` for a pin that cannot be merged, `PinRevisionMissing`, and the
-    errors of `publish`.
+    errors of `publish_revision`.
     """
     return retry_if_moved(hosted_merge.name, lambda: _try_update(ws, hosted_merge))
 

@@ -87,7 +87,7 @@ def find_or_define(ws: DocumentStore, at: At, name: str, *, chunking: Chunking =
 
 
 def prepare_write(ws: DocumentStore, puts: Sequence[CollectionPut]) -> Write:
-    """Return one write for all documents, after embedding them. Raises `Embedding` errors."""
+    """Return one write for all documents, after embedding them. Raises `EmbeddingError`."""
     for put in puts:
         ws.create_indexer().embed_documents(put.collection, put.documents)
     return Write(

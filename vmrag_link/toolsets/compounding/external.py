@@ -112,7 +112,7 @@ def find_nearest(
 ) -> Found:
     """Return the external documents nearest to a query.
 
-    Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed` and `Embedding` errors.
+    Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed` and `EmbeddingError`.
     """
     require_query(query)
     threshold = Threshold(use, least, project.config.semantic_search.min_relevance_score)
@@ -146,7 +146,7 @@ def find_nearest(
 def ensure_index(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
     """Build the index of the current files if it is missing.
 
-    Raises `ExternalDocsMissing`, `FileFailed` and `Embedding` errors.
+    Raises `ExternalDocsMissing`, `FileFailed` and `EmbeddingError`.
     """
     require_configured(project)
     with active.lock:
@@ -283,7 +283,7 @@ class Activated(Record, frozen=True):
 def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
     """Read all files of the project, its own and external ones. Does not switch branches.
 
-    Raises `AccessDenied`, `FileFailed`, `UsageInvalid`, `CollectionExists` and `Embedding` errors.
+    Raises `AccessDenied`, `FileFailed`, `UsageInvalid`, `CollectionExists` and `EmbeddingError`.
     """
     project = active.load_project(ws)
     mirrored = mirror.mirror_changes(ws, active, project, now=True)

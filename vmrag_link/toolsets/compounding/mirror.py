@@ -117,7 +117,7 @@ def mirror_changes(ws: Workspace, active: ActiveProject, docs_project: DocsProje
     """Update the rows to the current files.
 
     If rows cannot be written now, they stay, and `unwritten` has the reason. Raises `FileFailed`,
-    `CollectionExists` and `Embedding` errors; then nothing is stored.
+    `CollectionExists` and `EmbeddingError`; then nothing is stored.
     """
     with active.lock:
         files = active.list_files(ws, docs_project, now=now)
@@ -176,7 +176,7 @@ def put_row(ws: Workspace, at: At, new: Document) -> Document:
 def build_write(ws: Workspace, at: At, docs_project: DocsProject, put: list[Document], gone: list[str]) -> Write:
     """Return the write with embedded documents.
 
-    Raises `CollectionExists` and `Embedding` errors.
+    Raises `CollectionExists` and `EmbeddingError`.
     """
     existing = mirror_of(ws, at, docs_project.name)
     collection = existing or _build_collection(ws, docs_project)

@@ -63,7 +63,7 @@ def add_log(ws: Workspace, new: NewLog) -> WriteResult[Document]:
     """Store a log. A missing project and a missing collection are created.
 
     Raises `DocumentExists` if the project has a log of that issue and type, `UsageInvalid`,
-    `CollectionExists`, `ContentRefused`, `Embedding` errors, and the errors of `write_rows`.
+    `CollectionExists`, `ContentRefused`, `EmbeddingError`, and the errors of `write_rows`.
     """
     fields = _check_fields(new)
     content, metadata = rows.checked_text(new.content), rows.checked_metadata(new.metadata, TABLE)

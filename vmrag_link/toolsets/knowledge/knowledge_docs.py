@@ -51,7 +51,7 @@ def add_document(ws: Workspace, new: NewDoc) -> WriteResult[Document]:
     """Store a document. A missing collection of the tool is created.
 
     Documents for two versions of a tool can have the same title. Raises `UsageInvalid`,
-    `CollectionExists`, `ContentRefused`, `Embedding` errors, and the errors of `write_rows`.
+    `CollectionExists`, `ContentRefused`, `EmbeddingError`, and the errors of `write_rows`.
     """
     fields = {"category": new.category, "tool_name": new.tool_name, "tool_version": new.tool_version}
     _require_values(fields)

@@ -159,7 +159,7 @@ def _format_title(text: str) -> str:
 def write_of(ws: Workspace, at: At, row: Document, *, projects: tuple[Project, ...] = ()) -> Write:
     """Return the write that stores a row, and creates its collection if it is missing.
 
-    Raises `CollectionExists` for another kind of collection, and `Embedding` errors.
+    Raises `CollectionExists` for another kind of collection, and `EmbeddingError`.
     """
     collection, new = _find_collection(ws, at, row)
     ws.create_indexer().embed_documents(collection, [row])

@@ -91,7 +91,7 @@ def search_logs(
 ) -> tuple[IssueHits, AnswerOrigin]:
     """Return the best passages of the issue logs that the filter selects, of one project or of all.
 
-    Raises `UsageInvalid` for an empty query, `FilterInvalid`, `Embedding` errors and `IndexFailed`.
+    Raises `UsageInvalid` for an empty query, `FilterInvalid`, `EmbeddingError` and `IndexFailed`.
     """
     filter_values = listing.parse_filter(filters or {})
     name = None if project_id is None else logical.collection_name(ISSUES, project_id)

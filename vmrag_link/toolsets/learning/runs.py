@@ -115,12 +115,12 @@ class _Reader:
             self._case, self._status = (".".join(filter(None, names))[:MOST_NAME], self._depth), "pass"
         elif self._case and self._depth == self._case[1] + 1 and name in _OUTCOMES:
             outcome = _OUTCOMES[name]
-            self._status = outcome if self._status == "pass" else _is_worse(self._status, outcome)
+            self._status = outcome if self._status == "pass" else _choose_worse(self._status, outcome)
 
     def end_element(self, _: str) -> None:
         if self._case and self._depth == self._case[1]:
             test = self._case[0]
-            self.found[test] = _is_worse(self.found[test], self._status) if test in self.found else self._status
+            self.found[test] = _choose_worse(self.found[test], self._status) if test in self.found else self._status
             self._case = None
             if len(self.found) > MOST_TESTS:
                 raise OutputUnreadable(f"has more than {MOST_TESTS:,} tests")
@@ -131,7 +131,7 @@ class _Reader:
         raise OutputUnreadable("declares entities, which are not read")
 
 
-def _is_worse(one: Status, other: Status) -> Status:
+def _choose_worse(one: Status, other: Status) -> Status:
     return max(one, other, key=_WORST_LAST.index)
 
 

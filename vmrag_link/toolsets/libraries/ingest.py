@@ -137,7 +137,7 @@ def ingest_sources(
     source that cannot be converted is left out, and its error is stored there under its key.
 
     Raises `NameInvalid`, `LibraryRefused` for another kind of collection, `ContentRefused` for
-    metadata, the errors of `convert`, `Embedding` errors, and the errors of `write_rows`.
+    metadata, the errors of `convert`, `EmbeddingError`, and the errors of `write_rows`.
     """
     require_library_name(name)
     given = None if metadata is None else checked_metadata(metadata, name)

@@ -174,8 +174,8 @@ def search_passages(
 ) -> tuple[LibraryPassages, AnswerOrigin]:
     """Return the best passages of one library or of all; none if there is no such library.
 
-    `where` has values that must all be equal (`search_filter`). Raises `UsageInvalid` for an empty
-    query, `FilterInvalid`, `Embedding` errors and `IndexFailed`.
+    `where` has values that must all be equal (`parse_filter`). Raises `UsageInvalid` for an empty
+    query, `FilterInvalid`, `EmbeddingError` and `IndexFailed`.
     """
     require_query(text)
     filter_values = parse_filter(where or {})

@@ -18,7 +18,7 @@ from vmrag_link.documents.chunking import HeaderPaths
 from vmrag_link.documents.table_headers import TableHeaders
 from vmrag_link.models import ContentKind, IndexedPiece, Record
 
-CHARACTERS_OF_TOKEN = 4
+BYTES_PER_TOKEN = 4
 """Approximate number of ASCII characters per token; for other text, the number of bytes."""
 
 _WHOLE_SYMBOL = 4
@@ -199,7 +199,7 @@ def also_in_line(names: Sequence[str]) -> str:
 
 def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens of a text, as described above."""
-    return -(-len(text.encode(errors="replace")) // CHARACTERS_OF_TOKEN)
+    return -(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN)
 
 
 def _form_block(passage: PackedPassage) -> str:
@@ -363,7 +363,7 @@ class _Passages:
         """
         start, _ = span
         frame = replace(self._make_passage(span, cut="to fit"), text="")
-        room = max(0, budget * CHARACTERS_OF_TOKEN - len(_form_block(frame).encode(errors="replace")) - 1)
+        room = max(0, budget * BYTES_PER_TOKEN - len(_form_block(frame).encode(errors="replace")) - 1)
         text = self._document.text[start : span[1]]
         fitting = text.encode(errors="replace")[:room].decode(errors="ignore")
         while (excess := _count_shown_bytes(fitting) - room) > 0:

@@ -83,7 +83,7 @@ def put_documents(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCoun
     """Store documents, except those that are stored already with the same text, title and metadata.
 
     Documents of a writable source become files. Raises `NameInvalid`, `CollectionMissing`,
-    `UsageInvalid` for a library, `DocumentExists`, `ContentRefused`, `Embedding` errors with
+    `UsageInvalid` for a library, `DocumentExists`, `ContentRefused`, `EmbeddingError` with
     `embed_first`, and the errors of `writing.write_rows`. Nothing is stored then.
     """
     if request.create:

@@ -209,7 +209,7 @@ def _open_stream(
 
 
 def _read_body(response: httpcore.Response, headers: dict[str, str], most: int) -> bytes:
-    """Return the unpacked body. Raises `TooLarge` and `Damaged`."""
+    """Return the unpacked body. Raises `BodyTooLarge` and `BodyDamaged`."""
     length = headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > most:
         raise BodyTooLarge
