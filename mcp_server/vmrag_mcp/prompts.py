@@ -183,8 +183,8 @@ def complete_value(
     """Return the values that begin with the typed text, and whether there are more.
 
     `reference` is a prompt's name or a template's address; an unknown reference has no values.
-    `values_by_name` has the arguments that already have a value. Raises `UsageInvalid` for a value that is
-    too long.
+    `values_by_name` has the arguments that already have a value. Raises `UsageInvalid` for a value
+    that is too long.
     """
     for name, value in ((argument, typed), *values_by_name.items()):
         require_text(value, shortened(name))

@@ -184,7 +184,7 @@ def test_prompt_prepares_a_commit_of_uncommitted_documents(project, era):
         assert "added: handbook/draft.md" in result.messages[0].content.text
         names = [prompt.name for prompt in (await client.list_prompts()).prompts]
         assert names == ["knowledge_changes", "prepare_knowledge_commit"]
-        with pytest.raises(MCPError, match="no prompt"):
+        with pytest.raises(MCPError, match="no such prompt"):
             await client.get_prompt("other")
 
     talk(project, era, body)

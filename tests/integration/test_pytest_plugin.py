@@ -117,7 +117,7 @@ def test_plugin_fails_tests_with_a_hint_for_invalid_knowledge(project, pytester)
     shutil.rmtree(project.shared / "kb")
     missing = run(pytester, "-k", "test_here")
     missing.assert_outcomes(errors=1)
-    missing.stdout.fnmatch_lines(["This repository pins a knowledge base, but it is not on this machine*", "hint: *"])
+    missing.stdout.fnmatch_lines(["this repository pins a knowledge base, but it is not on this machine*", "hint: *"])
 
 
 def test_knowledge_that_drifts_while_a_test_runs_is_an_error_with_its_hint(project, pytester):
@@ -187,7 +187,7 @@ def test_collecting_runs_no_query_and_failures_stop_no_other_test(project, pytes
     project.git("remote", "add", "origin", "ssh://nobody@127.0.0.1:1/nowhere.git")
     lacking = run(pytester, "test_units.py", ".vmrag/queries.yaml")
     lacking.assert_outcomes(passed=1, failed=2, errors=1)
-    lacking.stdout.fnmatch_lines(["This repository pins a knowledge base, but it is not on this machine*", "hint: *"])
+    lacking.stdout.fnmatch_lines(["this repository pins a knowledge base, but it is not on this machine*", "hint: *"])
 
 
 def test_file_repaired_during_the_run_passes_no_unasked_query(project, pytester):

@@ -22,7 +22,7 @@ template, project = terminal.template, terminal.project
 
 EXTRA = ("chromadb", "chromadb_rust_bindings", "numpy", "tokenizers")
 READING = (("list",), ("show", "handbook/note.md"), ("status",), ("log",), ("diff",), ("report", "main~1"))
-COPY = "ws.sync_context.working_copy(ws.find_kb_branch().name, ws.require_revision()).writing()"
+COPY = "ws.sync_context.working_copy(ws.find_kb_branch().name, ws.require_revision()).lock_for_writing()"
 
 
 @pytest.fixture

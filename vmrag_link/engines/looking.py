@@ -242,8 +242,8 @@ class Inspector(ABC):
     def require_sound_revisions(self, new: ParentMap, sound: RowCheck) -> None:
         """Check the rows of new revisions.
 
-        For a head, these are all rows. For other revisions, they are the rows that changed since the
-        first parent.
+        For a head, these are all rows. For other revisions, they are the rows that changed since
+        the first parent.
 
         Raises `KnowledgeRefused`, or `SchemaTooNew` for revisions of a newer program.
         """

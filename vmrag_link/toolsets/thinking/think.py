@@ -170,8 +170,8 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
 
     An equal thought changes nothing; a different thought replaces the earlier one.
 
-    Raises `UsageInvalid` for an impossible place, `JsonInvalid` for values of `custom_data` that cannot
-    be stored, `EmbeddingError`, and the errors of `write_rows`.
+    Raises `UsageInvalid` for an impossible place, `JsonInvalid` for values of `custom_data` that
+    cannot be stored, `EmbeddingError`, and the errors of `write_rows`.
     """
     session = new.session_id or str(uuid.uuid4())
     branch = new.branch_id or (f"branch-{uuid.uuid4().hex[:8]}" if new.branch_from_thought else "")
