@@ -161,7 +161,7 @@ def test_kb_branch_precedes_a_git_ref_in_tools_with_a_warning(project: Project, 
     assert result["commit"]["hash"] == kb
     (warning,) = result["warnings"]
     assert warning["code"] == "NOTE"
-    assert all(part in warning["message"] for part in ("'topic' is the branch", git[:12], kb[:12]))
+    assert all(part in warning["message"] for part in ("'topic' is the KB branch", git[:12], kb[:12]))
     other = tools("dolt_show", commit=git[:12])  # as in the warning
     assert other["commit"]["hash"] == git
     assert "warnings" not in other
@@ -228,7 +228,7 @@ def test_parameter_that_names_a_kb_branch_takes_that_and_warns_of_gits(
     result = Tools(project.top)("dolt_commits", branch="topic", limit=1)
     assert result["commits"][0]["hash"] == kb
     (warning,) = result["warnings"]
-    assert all(part in warning["message"] for part in ("'topic' is the branch", git[:12], kb[:12]))
+    assert all(part in warning["message"] for part in ("'topic' is the KB branch", git[:12], kb[:12]))
 
 
 def test_equal_branch_names_cause_no_warning(project: Project) -> None:
