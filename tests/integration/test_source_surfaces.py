@@ -54,7 +54,7 @@ def test_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
     result = project.vmrag("report", "HEAD~1", "--html", str(tmp_path / "r.html"), "--markdown", str(tmp_path / "r.md"))
     assert "HEAD changes 1 document in 1 collection.\n1 file of code also differs.\n" in result.out
     assert " M  docs/page.md (file) | +1 -1\n    code: 1 file of code\n" in result.out
-    assert "Files of the code alone" in (tmp_path / "r.html").read_text()
+    assert "Only files of the code" in (tmp_path / "r.html").read_text()
     assert '<span class="badge plain">file</span>' in (tmp_path / "r.html").read_text()
     assert "docs/page.md (file)" in (tmp_path / "r.md").read_text()
     report = project.ask("report", "HEAD~1")
