@@ -284,7 +284,7 @@ def test_texts_of_a_list_have_a_limit_together():
 def test_character_that_cannot_be_stored_is_refused_with_its_place(place, arguments, broken):
     sent = json.loads(json.dumps(arguments).replace("{}", json.dumps(broken)[1:-1]))
     error = refuse(**sent)
-    assert error.message.startswith(f"{place} holds ")
+    assert error.message.startswith(f"{place} contains ")
     assert (error.details["parameter"], error.details["character"]) == (next(iter(arguments)), 3)
     assert "at character 3," in error.message
 

@@ -251,7 +251,7 @@ def test_code_is_indexed_by_file_and_linked_with_changing_chats(project):
     report = project.ask("learning", "index", "--all")
     assert {
         skipped_file["reason"] for skipped_file in report["skipped"] if skipped_file["name"].startswith("src/")
-    } == {"lies behind a link"}
+    } == {"is behind a link"}
     assert "password" not in "".join(value.content for value in stored(project, "codebase_v1").values())
     (project.top / "src").unlink()
     (project.top.parent / "away").rename(project.top / "src")

@@ -439,7 +439,7 @@ def test_server_is_verified_by_its_name(authority, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     load_certificates.cache_clear()
     assert fetch_page(site.url(host="docs.example"), limits=limits(here)).data == b"private talk"
-    assert "another host's" in refusal(site.url(host="other.example"), lookup=here).message
+    assert "another host" in refusal(site.url(host="other.example"), lookup=here).message
 
 
 # -- proxies
@@ -492,7 +492,7 @@ def test_encrypted_server_behind_a_proxy_is_verified_by_its_name(site, authority
     assert page.data == b"private talk"
     assert [request.path for request in site.requests] == [f"docs.example:{encrypted.port}"]
     error = refusal(encrypted.url(host="other.example"), lookup=lambda host: [host] if host == str(HERE) else [])
-    assert "another host's" in error.message
+    assert "another host" in error.message
 
 
 def test_base_installation_reports_missing_packages_for_fetching(monkeypatch):

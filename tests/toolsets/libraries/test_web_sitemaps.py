@@ -138,8 +138,8 @@ def test_sitemap_with_a_private_address_ends_there(site):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no XML"),
-        (b"<urlset>", "no XML"),
+        (b"", "is not XML"),
+        (b"<urlset>", "is not XML"),
         (b"<rss><channel/></rss>", "begins with <rss>"),
         (b"<!DOCTYPE html><html></html>", "DOCTYPE"),
         (b'<!DOCTYPE u [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><urlset>&b;</urlset>', "DOCTYPE"),
