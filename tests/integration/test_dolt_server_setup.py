@@ -438,7 +438,7 @@ def test_hook_gives_up_when_server_hangs(on_own_server, monkeypatch, statements)
             capture_output=True,
             text=True,
         )
-        assert "it contacts it again 60 s after" in committed.stderr
+        assert "contacts it again" in committed.stderr
         assert time.monotonic() - begun < 6
     assert project.git("log", "-1", "--format=%s").strip() == "more"
 
