@@ -275,7 +275,7 @@ def test_commit_git_names_both_commands_while_index_is_locked(project: Project) 
     locked = "from vmrag_link.git import plumbing as m; m.stage_path = lambda *_, **__: False"
     failed = run_patched(project, locked, "commit", "--git", "-m", "Explain uv")
     assert failed.code == 3
-    assert "another git command holds the index" in failed.err
+    assert "another git command has locked the index" in failed.err
     run_hint(project, failed)
     assert json.loads(project.git("show", "HEAD:.dolt-version"))["dolt_commit"] == project.pinned
 
