@@ -48,9 +48,7 @@ def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotIni
     hint = f"{why.hint}; {then}"
     if isinstance(why, RemoteEmpty) and _may_be_on_server(ws):
         hint = f"If a Dolt server has it: git config vmrag.dolt.server HOST:PORT && vmrag clone. {hint}"
-    return KnowledgeElsewhere(
-        f"{statement.removesuffix('.')}: {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause
-    )
+    return KnowledgeElsewhere(_add_reason(statement, why), hint=hint, path=str(ws.places.kb), cause=why.cause)
 
 
 def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
@@ -100,9 +98,7 @@ def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
                 f"{missing} A sync in the background fetches it.", hint="vmrag sync", revision=target.revision
             )
         if isinstance(why, RemoteNotTrusted):
-            return RemoteNotTrusted(
-                f"{missing.removesuffix('.')}: {why.message}", hint=why.hint, revision=target.revision, **why.details
-            )
+            return RemoteNotTrusted(_add_reason(missing, why), hint=why.hint, revision=target.revision, **why.details)
         return explain_missing_revision(missing, target.revision, why)
     if target.state == "pinned":  # the pin was not followed yet, as in a fresh clone
         return KnowledgeMoved("this work tree is not at the pinned revision yet.", hint="vmrag sync")
@@ -136,9 +132,7 @@ def explain_missing_revision(missing: str, revision: str, why: VmragError | None
     if why is None:
         return PinRevisionMissing(missing, hint="vmrag fetch", revision=revision)
     hint = why.hint if "vmrag " in why.hint else "; then: ".join(filter(None, (why.hint, "vmrag fetch")))
-    return PinRevisionMissing(
-        f"{missing.removesuffix('.')}: {why.message}", hint=hint, revision=revision, cause=why.cause
-    )
+    return PinRevisionMissing(_add_reason(missing, why), hint=hint, revision=revision, cause=why.cause)
 
 
 def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
@@ -193,3 +187,8 @@ def _explain_untrusted(ws: WorkTree) -> RemoteNotTrusted | None:
     except PinMalformed:
         pass
     return None
+
+
+def _add_reason(statement: str, reason: VmragError) -> str:
+    """Return a statement that ends with the sentence of an error."""
+    return f"{statement.removesuffix('.')}: {reason.message}"

@@ -42,12 +42,12 @@ def answer_question(ws: Workspace, project: DocsProject, request: AnswerRequest)
 
     A failure of the language model is not an error.
     """
-    found = retrieval.retrieve_documents(ws, project, request)
+    retrieved = retrieval.retrieve_documents(ws, project, request)
     linked = [
         Passage(shown_path(project.docs, link.document.doc_id), link.document.title, link.document.content)
-        for link in found.linked
+        for link in retrieved.linked
     ]
-    return _build_answered(ws, request.query, found, linked)
+    return _build_answered(ws, request.query, retrieved, linked)
 
 
 def ask_external(
