@@ -354,3 +354,11 @@ def test_every_client_that_the_command_offers_is_known():
     from vmrag_link.cli import mcp
 
     assert tuple(CLIENTS) == mcp.CLIENTS
+
+
+@pytest.mark.parametrize("option", [("--repo", "."), ("--read-only",), ("--http", "127.0.0.1:0")])
+def test_options_of_the_server_before_a_subcommand_are_refused(project, option):
+    for subcommand in ("install", "uninstall"):
+        refused = project.vmrag("mcp", *option, subcommand, "--client", "cursor", code=2).err
+        assert f"vmrag mcp {subcommand} --help" in refused
+    assert not (project.top / ".cursor").exists()
