@@ -30,7 +30,7 @@ DAMAGE = (sqlite3.Error, ArithmeticError, LookupError, TypeError, ValueError, ms
 """Errors that reading a damaged segment raises."""
 
 SMALL_SEGMENT = 256
-"""Number of documents below which the next segment absorbs a segment."""
+"""Number of chunks below which the next segment absorbs a segment."""
 
 MOST_PARTS = 4
 """Maximum number of segments of a view before a segment is added. If there are more, the smallest
@@ -48,37 +48,35 @@ class ChunkedDocument(Record, frozen=True):
 
 
 class PartSize(NamedTuple):
-    """The size of a part of a view.
-
-    `documents` and `chunks` are those that the view includes. `slots` are all slots of the segment.
+    """The size of a part of a view: the chunks that the view includes, and all slots of the
+    segment.
     """
 
-    documents: int
     chunks: int
     slots: int
 
 
 def choose_absorbed(parts: Sequence[PartSize], added: int) -> list[int]:
-    """Return the numbers of the parts that a new segment with `added` documents absorbs.
+    """Return the numbers of the parts that a new segment with `added` chunks absorbs.
 
-    * Parts with more dead slots than the whole view has chunks.
-    * If documents are added, small parts.
+    * Parts with more dead slots than the whole view, with the added chunks, has chunks.
+    * If chunks are added, small parts.
     * If too many parts remain, the smallest ones, and then each next part that has at most twice as
-      many documents as the new segment so far.
+      many chunks as the new segment so far.
 
-    So a document is absorbed about as often as the logarithm of the number of documents.
+    So a chunk is absorbed about as often as the logarithm of the number of chunks.
     """
-    order = sorted((number for number, part in enumerate(parts) if part.documents), key=lambda n: parts[n].documents)
-    chunks = sum(part.chunks for part in parts)
+    order = sorted((number for number, part in enumerate(parts) if part.chunks), key=lambda n: parts[n].chunks)
+    chunks = added + sum(part.chunks for part in parts)
     absorbed = [n for n in order if parts[n].slots - parts[n].chunks > chunks]
     if not added and not absorbed:
         return []
-    absorbed += [n for n in order if n not in absorbed and parts[n].documents < SMALL_SEGMENT]
+    absorbed += [n for n in order if n not in absorbed and parts[n].chunks < SMALL_SEGMENT]
     kept = [n for n in order if n not in absorbed]
     if len(kept) >= MOST_PARTS:
-        total = added + sum(parts[n].documents for n in absorbed)
-        while kept and (len(kept) >= MOST_PARTS or parts[kept[0]].documents <= 2 * total):
-            total += parts[kept[0]].documents
+        total = added + sum(parts[n].chunks for n in absorbed)
+        while kept and (len(kept) >= MOST_PARTS or parts[kept[0]].chunks <= 2 * total):
+            total += parts[kept[0]].chunks
             absorbed.append(kept.pop(0))
     return sorted(absorbed)
 
@@ -315,13 +313,12 @@ class Draft:
         view = self._view_of_base()
         sizes = [
             PartSize(
-                part.documents,
                 sum(piece.chunks for piece in part.pieces.values()),
                 sum(piece.slots for piece in part.pieces.values()),
             )
             for part in view.parts
         ]
-        absorbed = choose_absorbed(sizes, sum(written.documents for written in added.values()))
+        absorbed = choose_absorbed(sizes, sum(written.slots for written in added.values()))
         if durable:  # text that was never committed must not stay on the disk, even in dead slots
             absorbed = sorted({*absorbed, *self._list_parts_with_drafts(view)})
         self._absorb_parts(view, absorbed)

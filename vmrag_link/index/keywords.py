@@ -316,22 +316,27 @@ def _open_tokenizer() -> sqlite3.Connection:
 
 _NEAR_FOLDERS = 3
 
-# It matches only from the beginning of a word. Matching within words would take quadratic time.
-_MIXED = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*)")
+_MIXED = re.compile(r"[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _LONGEST = 100
 """Maximum number of characters of an identifier that is split. Longer ones are data."""
 
+_ALPHANUMERIC = bytes(byte if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
+
 
 def split_identifiers(text: str) -> str:
     """Return the parts of the identifiers in a text that no character separates."""
-    return " ".join(part for word in _MIXED.findall(text) if len(word) <= _LONGEST for part in _split_identifier(word))
+    words = text.encode(errors="replace").translate(_ALPHANUMERIC).split()
+    return " ".join(filter(None, map(_split_identifier, words)))
 
 
-@functools.lru_cache(maxsize=16384)
-def _split_identifier(word: str) -> Sequence[str]:
-    parts = _PART.findall(word)
-    return tuple(parts) if len(parts) > 1 else ()
+@functools.lru_cache(maxsize=1 << 16)
+def _split_identifier(word: bytes) -> str:
+    """Return the parts of an identifier, or an empty text if it is one part."""
+    if len(word) > _LONGEST or not _MIXED.fullmatch(identifier := word.decode()):
+        return ""
+    parts = _PART.findall(identifier)
+    return " ".join(parts) if len(parts) > 1 else ""
 
 
 def list_extra_words(path: str, piece: IndexedPiece, text: str) -> tuple[str, str]:
