@@ -8,13 +8,11 @@ with the names of the originals next to them.
 from __future__ import annotations
 
 import json
-import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 from lxml import etree
 
 from tests.support import code_history, terminal
@@ -102,7 +100,6 @@ JUNIT = """\
   </xs:sequence></xs:complexType></xs:element>
 </xs:schema>
 """
-TAP_LINE = re.compile(r"(not )?ok (\d+) - ((?:[^\\#]|\\[\\#])*?)( # SKIP .+)?")
 
 
 def outcomes_of(junit: str) -> dict[str, ET.Element | None]:
@@ -132,22 +129,6 @@ def entries_of(code_quality: str) -> list[dict[str, Any]]:
     return list(entries)
 
 
-def points_of(tap: str) -> list[tuple[bool, str, Any]]:
-    """Return whether each point passed, its name, and its diagnostics."""
-    version, plan, *lines = tap.splitlines()
-    assert version == "TAP version 14"
-    points: list[tuple[bool, str, list[str]]] = []
-    for line in lines:
-        if match := TAP_LINE.fullmatch(line):
-            assert int(match[2]) == len(points) + 1
-            points.append((not match[1], re.sub(r"\\(.)", r"\1", match[3]), []))
-        else:
-            assert line.startswith("  "), line
-            points[-1][2].append(line.removeprefix("  "))
-    assert plan == f"1..{len(points)}"
-    return [(passed, name, yaml.safe_load("\n".join(notes[1:-1])) if notes else None) for passed, name, notes in points]
-
-
 @pytest.fixture
 def golden(project: Project) -> Project:
     """One query that is answered as expected, and two that are not."""
@@ -165,14 +146,14 @@ STRANGE = "a ]]> #1 {0} [x](http://y)\\z"
 
 
 def written(project: Project, command: str, *arguments: str, code: int = 1) -> list[str]:
-    names = ["junit", "sarif", "code-quality", "tap"]
+    names = ["junit", "sarif", "code-quality"]
     options = [option for name in names for option in (f"--{name}", f"out.{name}")]
     project.vmrag(command, *arguments, *options, code=code)
     return [(project.top / f"out.{name}").read_text() for name in names]
 
 
 def test_all_formats_identify_queries_and_show_expected_and_actual(golden):
-    junit, sarif, code_quality, tap = written(golden, "check")
+    junit, sarif, code_quality = written(golden, "check")
     tests = outcomes_of(junit)
     assert [*tests] == ["certificates", "install", STRANGE]
     assert tests["certificates"] is None
@@ -181,14 +162,7 @@ def test_all_formats_identify_queries_and_show_expected_and_actual(golden):
     assert failure.get("type") == "QUERY_MISSED"
     assert "wanted: handbook/gone.md among the first 1\ngot:    1. handbook/" in (failure.text or "")
     assert f"at {FILE}:3" in (failure.text or "")
-    assert [(passed, name) for passed, name, _ in points_of(tap)] == [
-        (True, "certificates"),
-        (False, "install"),
-        (False, STRANGE),
-    ]
-    notes = points_of(tap)[1][2]
-    assert notes["at"] == f"{FILE}:3"
-    assert notes["problems"][0]["notes"][0] == "wanted: handbook/gone.md among the first 1"
+    assert [name for name, outcome in tests.items() if outcome is not None] == ["install", STRANGE]
     results, entries = results_of(sarif), entries_of(code_quality)
     lines = [result["locations"][0]["physicalLocation"]["region"]["startLine"] for result in results]
     assert lines == [entry["location"]["lines"]["begin"] for entry in entries] == [3, 4]
@@ -215,23 +189,28 @@ def test_queries_of_one_text_have_names_of_their_own_and_an_id_counts_once(golde
 
 def test_standard_output_accepts_only_one_format(golden):
     assert results_of(golden.vmrag("check", "--sarif", "-", code=1).out)
-    assert golden.vmrag("check", "--sarif", "-", "--tap", "-", "--json", code=2).error["code"] == "INVALID_PARAMETER"
+    assert golden.vmrag("check", "--sarif", "-", "--junit", "-", "--json", code=2).error["code"] == "INVALID_PARAMETER"
     assert golden.vmrag("check", "--sarif", "-", "--json", code=2).error["code"] == "INVALID_PARAMETER"
-    assert golden.vmrag("verify", "--tap", "no/such", "--json", code=3).error["code"] == "FILE_SYSTEM_ERROR"
+    assert golden.vmrag("verify", "--junit", "no/such", "--json", code=3).error["code"] == "FILE_SYSTEM_ERROR"
     assert golden.vmrag("check", "--sarif", "out", "--json", code=1).json["missed"] == 2
+
+
+def test_removed_option_names_its_replacement(golden):
+    error = golden.vmrag("verify", "--tap", "out", "--json", code=2).error
+    assert (error["code"], error["message"]) == ("INVALID_PARAMETER", "'--tap' was removed.")
+    assert "--junit FILE" in error["hint"]
 
 
 def test_verify_has_a_case_for_each_rule_in_every_run(forked):
     whole = outcomes_of(written(forked, "verify", "base..HEAD", code=0)[0])
     forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
-    junit, sarif, code_quality, tap = written(forked, "verify", "base..HEAD")
+    junit, sarif, code_quality = written(forked, "verify", "base..HEAD")
     tests = outcomes_of(junit)
     assert [*tests] == [*whole]
     failed = [name for name, outcome in tests.items() if outcome is not None and outcome.tag == "failure"]
     assert failed == ["no commit drops knowledge (KNOWLEDGE_DROPPED)"]
     skipped = [name for name, outcome in tests.items() if outcome is not None and outcome.tag == "skipped"]
     assert len(skipped) == 1
-    assert [name for passed, name, _ in points_of(tap) if not passed] == failed
     (result,), (entry,) = results_of(sarif), entries_of(code_quality)
     assert (result["ruleId"], result["level"], entry["severity"]) == ("KNOWLEDGE_DROPPED", "error", "critical")
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == ".dolt-version"
@@ -254,14 +233,13 @@ def test_untrusted_texts_break_no_format(name):
     text.encode()
     assert not {*text} & {*"\x00\x1b\x85\u2028\u202e\ufffe\uffff"}
     assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
-    read = {"junit": outcomes_of, "sarif": results_of, "code_quality": entries_of, "tap": points_of}[name](text)
+    read = {"junit": outcomes_of, "sarif": results_of, "code_quality": entries_of}[name](text)
     assert len(read) == 3
 
 
 def test_files_without_cases_are_valid_in_all_formats():
     texts = {name: write(CaseList("check", QUERY_RULES, ())) for name, write in FORMATS.items()}
     assert not any([outcomes_of(texts["junit"]), results_of(texts["sarif"]), entries_of(texts["code_quality"])])
-    assert texts["tap"] == "TAP version 14\n1..0\n"
 
 
 @pytest.mark.parametrize("link", ["reports", "reports/check.xml"])

@@ -123,8 +123,8 @@ def test_thresholds_decide_in_place_of_single_misses(golden):
     assert golden.vmrag("check", "--base", "HEAD").out.count("holds  0 regressions; at most 0 allowed") == 1
     golden.drop("deep/tls.txt")
     assert failed("--base", "HEAD") == [("regressions", 1)]
-    tests = golden.vmrag("check", "--base", "HEAD", "--max-regressions", "1", "--tap", "-").out
-    assert "not ok" not in tests
+    tests = golden.vmrag("check", "--base", "HEAD", "--max-regressions", "1", "--junit", "-").out
+    assert 'failures="0"' in tests
     golden.write(FILE, "queries: [{query: a, ranking: []}]\n")
     assert golden.vmrag("check", "--min-mrr", "0", "--json", code=2).error["code"] == "QUERIES_INVALID"
     golden.write(FILE, project_text)

@@ -21,7 +21,6 @@ _HELP = {
     "junit": "Write JUnit's XML, which most CI services show as tests.",
     "sarif": "Write SARIF 2.1.0, for GitHub's code scanning.",
     "code_quality": "Write GitLab's Code Quality.",
-    "tap": "Write TAP 14.",
 }
 _STDOUT = Path("-")
 
@@ -69,6 +68,11 @@ class CaseFiles(Record, frozen=True):
             invocation.emit_report(report, lines)
 
 
+def _refuse_tap(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise UsageInvalid("'--tap' was removed.", hint="Use '--junit FILE', which test reporters also read.")
+
+
 def case_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each format; together they are `files` of the function."""
 
@@ -77,7 +81,7 @@ def case_options(function: Callable[..., Any]) -> Callable[..., Any]:
         paths = {name: path for name in _HELP if (path := keywords.pop(name))}
         return function(*arguments, files=CaseFiles(paths), **keywords)
 
-    decorated = wrapped
+    decorated = click.option("--tap", hidden=True, expose_value=False, callback=_refuse_tap)(wrapped)
     for name, about in reversed(_HELP.items()):
         option = click.option(
             f"--{name.replace('_', '-')}", type=click.Path(path_type=Path), metavar="FILE", help=about

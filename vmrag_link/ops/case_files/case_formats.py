@@ -1,5 +1,4 @@
-"""Write cases in the formats that CI services read: JUnit XML, SARIF 2.1.0, GitLab Code Quality and
-TAP 14.
+"""Write cases in the formats that CI services read: JUnit XML, SARIF 2.1.0 and GitLab Code Quality.
 
 The cases contain untrusted texts. Each text is written as one line, without characters that are
 invisible or that XML cannot contain. Equal cases result in equal files, because the files contain
@@ -138,40 +137,8 @@ def _dump_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-def format_tap(case_list: CaseList) -> str:
-    """Format a test point for each case, with its problems as YAML."""
-    lines = ["TAP version 14", f"1..{len(case_list.cases)}"]
-    for number, case in enumerate(case_list.cases, start=1):
-        skip = f" # SKIP {_tap_text(case.skipped)}" if case.skipped else ""
-        lines.append(f"{'not ok' if case.failed else 'ok'} {number} - {_tap_text(case.name)}{skip}")
-        if case.problems:
-            lines += ["  ---", f"  at: {_quote_yaml(f'{case.file}:{case.line}')}", "  problems:"]
-            lines += [line for problem in case.problems for line in _tap_problem(problem)]
-            lines.append("  ...")
-    return "\n".join(lines) + "\n"
-
-
-def _tap_text(value: str) -> str:
-    return _escape(value).replace("\\", "\\\\").replace("#", "\\#")
-
-
-def _tap_problem(problem: CaseProblem) -> Iterator[str]:
-    yield f"    - rule: {problem.rule}"
-    yield f"      severity: {'fail' if problem.level == 'error' else 'comment'}"
-    yield f"      message: {_quote_yaml(problem.message)}"
-    if problem.notes:
-        yield "      notes:"
-        yield from (f"        - {_quote_yaml(note)}" for note in problem.notes)
-
-
-def _quote_yaml(value: str) -> str:
-    """Quote a text as JSON, which is valid YAML if no surrogates are escaped."""
-    return json.dumps(_escape(value), ensure_ascii=False)
-
-
 FORMATS: Mapping[str, Callable[[CaseList], str]] = {
     "junit": format_junit,
     "sarif": format_sarif,
     "code_quality": format_code_quality,
-    "tap": format_tap,
 }
