@@ -81,7 +81,7 @@ def case_options(function: Callable[..., Any]) -> Callable[..., Any]:
         paths = {name: path for name in _HELP if (path := keywords.pop(name))}
         return function(*arguments, files=CaseFiles(paths), **keywords)
 
-    decorated = click.option("--tap", hidden=True, expose_value=False, callback=_refuse_tap)(wrapped)
+    decorated = click.option("--tap", hidden=True, expose_value=False, callback=_refuse_tap, help="Removed.")(wrapped)
     for name, about in reversed(_HELP.items()):
         option = click.option(
             f"--{name.replace('_', '-')}", type=click.Path(path_type=Path), metavar="FILE", help=about

@@ -1,3 +1,1 @@
-"""`vmrag demo`: Python's documentation as a knowledge base, with two branches that have different
-documents.
-"""
+"""`vmrag demo`: a story of commands (`story.toml`), played on Python's documentation."""

@@ -1,99 +1,65 @@
-"""The public modules of this Python's standard library, found without an import of them."""
+"""Markdown pages of the standard library, one per module, read from its source without running
+it.
+"""
 
 from __future__ import annotations
 
-import importlib
-import importlib.machinery
-import pkgutil
+import ast
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
-from importlib.abc import InspectLoader
-from importlib.machinery import ModuleSpec, PathFinder
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 
-from vmrag_link.models import Record
+LONGEST = 20_000
+"""Maximum number of characters of a page."""
 
 LEFT_OUT = frozenset(
-    "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this turtledemo"  # jokes, tools, data and tests
-    " encodings"  # a hundred tables of characters
-    " ctypes.test sqlite3.test tkinter.test unittest.test".split()
+    "antigravity distutils encodings ensurepip idlelib lib2to3 pydoc_data site-packages test this turtledemo".split()
 )
+"""Folders and modules without documentation for a user: jokes, tables, tools, data and tests."""
 
-IMPORTABLE = frozenset(
-    "array atexit binascii builtins cmath errno faulthandler fcntl gc grp itertools marshal math mmap posix pwd"
-    " pyexpat resource select sys syslog termios time unicodedata zlib".split()
-)
-"""C modules whose import only defines names. Their documentation is nowhere else."""
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-class Module(Record, frozen=True):
-    """A module of the library.
-
-    A module in C has no `source`. It is read by an import.
-    """
-
-    name: str
-    source: str | None
-    package: bool = False
-
-
-def list_modules() -> Iterator[Module]:
-    """Yield modules by name, each package before its submodules.
-
-    Modules without source and without a safe import are left out.
-    """
-    for name in sorted(sys.stdlib_module_names):
-        if not _is_private(name):
-            yield from _with_submodules(name, _list_paths())
-
-
-def find_module(name: str) -> Module | None:
-    """Return a module with source by its full name, also a private one."""
-    paths: Sequence[str] = _list_paths()
-    parts = name.split(".")
-    for depth in range(1, len(parts)):
-        spec = PathFinder.find_spec(".".join(parts[:depth]), paths)
-        if spec is None or spec.submodule_search_locations is None:
-            return None
-        paths = spec.submodule_search_locations
-    spec = PathFinder.find_spec(name, paths)
-    return _find_module(name, spec) if spec and name.partition(".")[0] in sys.stdlib_module_names else None
-
-
-def import_module(name: str) -> ModuleType:
-    """Import a module of `IMPORTABLE`."""
-    return importlib.import_module(name)
-
-
-def _with_submodules(name: str, paths: Sequence[str]) -> Iterator[Module]:
-    spec = PathFinder.find_spec(name, paths)
-    module = _find_module(name, spec)
-    if module:
-        yield module
-    if spec is None or spec.submodule_search_locations is None:
-        return
-    below = spec.submodule_search_locations
-    for child in sorted(info.name for info in pkgutil.iter_modules(below)):
-        if not _is_private(child) and f"{name}.{child}" not in LEFT_OUT:
-            yield from _with_submodules(f"{name}.{child}", below)
-
-
-def _find_module(name: str, spec: ModuleSpec | None) -> Module | None:
-    if spec is not None and isinstance(spec.loader, InspectLoader):
-        source = spec.loader.get_source(name)
-        if source is not None:
-            return Module(name, source, package=spec.submodule_search_locations is not None)
-    exists = spec is not None or name in sys.builtin_module_names
-    return Module(name, None) if exists and name in IMPORTABLE else None
+def list_sources(first: Iterable[str] = ()) -> list[Path]:
+    """List the files of public modules by name, with the modules `first` at the beginning."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    paths = [
+        path
+        for path in folder.rglob("*.py")
+        if path.relative_to(folder).parts[0].removesuffix(".py") in sys.stdlib_module_names
+        and not any(_is_private(part.removesuffix(".py")) for part in path.relative_to(folder).parts)
+    ]
+    names = {*first}
+    return sorted(paths, key=lambda path: (name_module(path) not in names, name_module(path)))
 
 
 def _is_private(name: str) -> bool:
-    return name.startswith("_") or name in LEFT_OUT
+    return name in LEFT_OUT or (name.startswith("_") and name != "__init__")
 
 
-def _list_paths() -> list[str]:
-    """Return the folders of the library, without site-packages and the working directory."""
-    folders = [Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("platstdlib"))]
-    return [str(path) for folder in dict.fromkeys(folders) for path in (folder, folder / "lib-dynload")]
+def name_module(path: Path) -> str:
+    parts = path.relative_to(sysconfig.get_path("stdlib")).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def format_page(name: str, source: str) -> str:
+    """Return the documentation of a module as Markdown; empty if it has none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the library's own source
+        tree = ast.parse(source)
+    sections = [ast.get_docstring(tree) or "", *_list_sections(tree.body, f"{name}.")]
+    page = "\n\n".join(section for section in sections if section)
+    return f"# {name}\n\n{page[:LONGEST]}\n" if page else ""
+
+
+def _list_sections(body: list[ast.stmt], owner: str) -> Iterator[str]:
+    """Yield a section for each public, documented class, function and method."""
+    for node in body:
+        if isinstance(node, Definition) and not node.name.startswith("_"):
+            arguments = "" if isinstance(node, ast.ClassDef) else f"({ast.unparse(node.args)})"
+            if doc := ast.get_docstring(node):
+                yield f"## `{owner}{node.name}{arguments}`\n\n{doc}"
+            if isinstance(node, ast.ClassDef):
+                yield from _list_sections(node.body, f"{owner}{node.name}.")

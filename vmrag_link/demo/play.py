@@ -1,245 +1,232 @@
-"""The demo in three parts: a pinned knowledge base, a branch with other documents, and
-checkouts.
-"""
+"""Play the story of the demo: run its commands as a user would, and check their results."""
 
 from __future__ import annotations
 
-import contextlib
-import platform
+import os
+import shlex
+import sys
+import textwrap
 import time
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from vmrag_link.demo import library, story
-from vmrag_link.demo.pages import ModulePage, write_pages
-from vmrag_link.demo.stage import PAGES, Stage, Step
-from vmrag_link.demo.story import AnswerChunk, AnswerComparison, Narrator, QueryAnswer, compare_answers
+from vmrag_link import env, proc
+from vmrag_link.demo import library
+from vmrag_link.errors import DemoFailed, FileFailed, GitFailed
 from vmrag_link.models import Record
-from vmrag_link.progress import Progress
+from vmrag_link.paths import PIN_NAME
 
-WALK = (story.MAIN, story.NEXT, story.MAIN)
-"""The branches that are checked out, one after the other."""
+VMRAG = (sys.executable, "-P", "-m", "vmrag_link.cli.main")
+SHOWN = 5
 
-Shown = Callable[[], contextlib.AbstractContextManager[Progress]]
-"""Opens a display of progress. A bar that stays open would overwrite later output."""
+Show = Callable[[Iterable[str]], None]
 
 
-class Visit(Record, frozen=True):
-    """A checkout, and the results of the queries after it.
+class StoryStep(Record, frozen=True, forbid_unknown_fields=True):
+    """A step of `story.toml`, which describes the fields."""
 
-    `seconds` is the time of the checkout with its hook. `revision` is the pinned one. `snapshot`
-    shows if its index existed before.
-    """
+    title: str = ""
+    text: str = ""
+    run: str = ""
+    library: str = ""
+    write: dict[str, str] = msgspec.field(default_factory=dict)
+    insert: dict[str, str] = msgspec.field(default_factory=dict)
+    query: str = ""
+    first: str = ""
+    only: str = ""
+    documents: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
-    branch: str
-    revision: str
-    snapshot: str
+
+class PlayedStep(Record, frozen=True):
+    """A command or another piece of work, its seconds, and the lines that it printed."""
+
+    command: str
     seconds: float
-    answers: tuple[QueryAnswer, ...]
+    lines: tuple[str, ...]
 
 
-class BranchDifference(Record, frozen=True):
-    """Document ids that differ on the other branch."""
+class DemoAnswer(Record, frozen=True):
+    """The results of a query. `pin` is the content of the checked-out pin."""
 
-    added: tuple[str, ...]
-    modified: tuple[str, ...]
-    removed: tuple[str, ...]
+    query: str
+    pin: str
+    revision: str
+    in_sync: bool
+    results: tuple[dict[str, Any], ...]
 
-
-class Check(Record, frozen=True):
-    """A promise of the demo, and whether it was kept."""
-
-    what: str
-    ok: bool
+    @property
+    def documents(self) -> list[str]:
+        return list(dict.fromkeys(result["doc_id"] for result in self.results))
 
 
 class DemoReport(Record, frozen=True):
-    """The result of the demo.
-
-    `repository` is null if it is removed at the end. `branches` has the revision that each branch
-    pins.
-    """
+    """The result of the demo. `problems` is empty if all checks passed."""
 
     ok: bool
-    python: str
     repository: str | None
     pages: int
-    characters: int
-    branches: dict[str, str]
-    difference: BranchDifference
-    steps: tuple[Step, ...]
-    visits: tuple[Visit, ...]
-    checks: tuple[Check, ...]
+    steps: tuple[PlayedStep, ...]
+    answers: tuple[DemoAnswer, ...]
+    problems: tuple[str, ...]
     seconds: float
 
 
-def play_demo(
-    top: Path, narrator: Narrator, progress: Shown, *, kept: bool, bars: bool = False, number: int | None = None
-) -> DemoReport:
-    """Run the demo.
+def load_story() -> list[StoryStep]:
+    text = resources.files(__package__).joinpath("story.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text)["steps"], list[StoryStep])
 
-    `top` is an empty directory, which stays if `kept`. `number` limits the pages. Raises
-    `DemoFailed` and `FileFailed`.
+
+def list_edited_pages(story: Iterable[StoryStep]) -> list[str]:
+    """Return the files of pages that the story edits or removes."""
+    return [name for step in story for name in (*step.insert, *shlex.split(step.run)) if name.endswith(".md")]
+
+
+def play_demo(top: Path, show: Show, *, kept: bool, bars: bool, number: int | None) -> DemoReport:
+    """Run the demo in the empty directory `top`, which stays if `kept`.
+
+    `show` prints lines, and `bars` shows the progress of commands on standard error. `number`
+    limits the pages. Raises `DemoFailed`, `GitFailed` and `FileFailed`.
     """
     started = time.perf_counter()
-    stage = Stage(top, narrator, bars=bars)
-    rendered = _create_branches(stage, narrator, progress, number)
-    first = stage.read_pin().dolt_commit
-    _branch_off(stage, narrator, rendered)
-    branches = {story.MAIN: first, story.NEXT: stage.read_pin().dolt_commit}
-    difference = _compare_branches(stage)
-    visits = _walk_branches(stage, narrator)
-    checks = _list_checks(branches, difference, visits)
-    return DemoReport(
-        ok=all(check.ok for check in checks),
-        python=platform.python_version(),
-        repository=str(top) if kept else None,
-        pages=len(rendered),
-        characters=sum(len(page.text) for page in rendered),
-        branches=branches,
-        difference=difference,
-        steps=tuple(stage.steps),
-        visits=visits,
-        checks=checks,
-        seconds=round(time.perf_counter() - started, 3),
+    story = load_story()
+    player = _Player(top, show, bars=bars)
+    for step in story:
+        if step.title:
+            show(["", step.title, *textwrap.wrap(step.text, 96)])
+        elif step.library:
+            player.write_library(step.library, list_edited_pages(story), number)
+        elif step.query:
+            player.ask_query(step)
+        elif step.run:
+            player.run_command(step.run)
+        else:
+            player.change_files(step)
+    problems = (*player.problems, *list_problems(player.answers))
+    seconds = round(time.perf_counter() - started, 3)
+    repository = str(top) if kept else None
+    steps, answers = tuple(player.steps), tuple(player.answers)
+    return DemoReport(not problems, repository, player.pages, steps, answers, problems, seconds)
+
+
+def list_problems(answers: Iterable[DemoAnswer]) -> Iterator[str]:
+    """Yield what contradicts the promise that the code decides which documents answer."""
+    by_pin: dict[tuple[str, str], DemoAnswer] = {}
+    for answer in answers:
+        if not answer.in_sync or answer.revision not in answer.pin:
+            yield f"{answer.query!r} was not answered from the pinned revision."
+        if by_pin.setdefault((answer.pin, answer.query), answer).results != answer.results:
+            yield f"{answer.query!r} has other results than at the last checkout of the same branch."
+
+
+def list_contradictions(step: StoryStep, answer: DemoAnswer) -> Iterator[str]:
+    """Yield what a query of the story expects and its results do not have."""
+    others = [result for result in answer.results if result["doc_id"] != step.first]
+    if (
+        (step.first and answer.documents[:1] != [step.first])
+        or not {*step.documents} <= {*answer.documents}
+        or not {*step.missing}.isdisjoint(answer.documents)
+        or (step.only and step.only not in answer.results[0]["text"])
+        or (step.only and any(step.only in result["text"] for result in others))
+    ):
+        yield f"{step.query!r} found {', '.join(answer.documents) or 'nothing'}."
+
+
+class _Player:
+    def __init__(self, top: Path, show: Show, *, bars: bool) -> None:
+        self.pages = 0
+        self.steps: list[PlayedStep] = []
+        self.answers: list[DemoAnswer] = []
+        self.problems: list[str] = []
+        self._top = top
+        self._show = show
+        self._bars = bars
+        inherited = env.copy_without(env.GIT_SCRUBBED)
+        kept = {name: value for name, value in inherited.items() if not name.startswith("VMRAG")}
+        # A user's settings could sign commits, or move or disable hooks.
+        settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+        self._environment = kept | settings
+
+    def run_command(self, command: str) -> None:
+        self._show(["", f"  $ {command}"])
+        result, seconds = self._run_program(command, bars=self._bars and command.startswith("vmrag"))
+        lines = [*result.text.splitlines(), *result.error_text.splitlines()]
+        self._note_step(command, seconds, [line for line in lines if not line.startswith("hint: ")])
+
+    def ask_query(self, step: StoryStep) -> None:
+        command = f'vmrag query "{step.query}"'
+        self._show(["", f"  $ {command}"])
+        result, seconds = self._run_program(f"{command} --json")
+        report = msgspec.json.decode(result.stdout)
+        pin = (self._top / PIN_NAME).read_text()
+        state = report["kb"]
+        answer = DemoAnswer(step.query, pin, state["commit"], state["in_sync"], tuple(report["results"]))
+        before = next((earlier for earlier in reversed(self.answers) if earlier.query == step.query), answer)
+        self.answers.append(answer)
+        self.problems += list_contradictions(step, answer)
+        self._note_step(command, seconds, _describe_answer(answer, before))
+
+    def write_library(self, folder: str, needed: list[str], number: int | None) -> None:
+        """Write the pages `needed` and others. Raises `FileFailed` if this Python lacks them."""
+        started = time.perf_counter()
+        (self._top / folder).mkdir()
+        for path in library.list_sources(Path(name).stem for name in needed)[:number]:
+            name = library.name_module(path)
+            if page := library.format_page(name, path.read_text("utf-8")):
+                (self._top / folder / f"{name}.md").write_text(page, "utf-8")
+                self.pages += 1
+        if absent := [name for name in needed if not (self._top / name).exists()]:
+            raise FileFailed(
+                f"this Python lacks the source of its standard library ({', '.join(absent)}).",
+                hint="Run the demo with another Python, for example one from python.org or uv.",
+            )
+        work = f"Write the documentation of {self.pages} modules of Python's library into {folder}/"
+        self._show(["", f"  {work}"])
+        self._note_step(work, time.perf_counter() - started, [])
+
+    def change_files(self, step: StoryStep) -> None:
+        started = time.perf_counter()
+        for name, text in step.write.items():
+            (self._top / name).write_text(text.lstrip(), "utf-8")
+        for name, text in step.insert.items():
+            title, _, rest = (self._top / name).read_text("utf-8").partition("\n")
+            (self._top / name).write_text(f"{title}\n\n{text}\n{rest}", "utf-8")
+        work = f"{'Write' if step.write else 'Edit'} {', '.join([*step.write, *step.insert])}"
+        self._show(["", f"  {work}"])
+        self._note_step(work, time.perf_counter() - started, [])
+
+    def _note_step(self, command: str, seconds: float, lines: list[str]) -> None:
+        self.steps.append(PlayedStep(command, round(seconds, 3), tuple(lines)))
+        wrapped = [part for line in lines or ["done"] for part in textwrap.wrap(line, 82) or [""]]
+        self._show(f"    {line}" for line in [*wrapped[:-1], f"{wrapped[-1]}  ({seconds:.2f} s)"])
+
+    def _run_program(self, command: str, *, bars: bool = False) -> tuple[proc.FinishedProcess, float]:
+        words = shlex.split(command)
+        argv = [*VMRAG, *words[1:]] if words[0] == "vmrag" else words
+        started = time.perf_counter()
+        try:
+            result = proc.run(argv, cwd=self._top, env=self._environment, show_stderr=bars)
+        except FileNotFoundError as error:
+            raise GitFailed("no git on PATH.", hint="Install git (https://git-scm.com).") from error
+        if result.returncode != 0:
+            message = "see above" if bars else result.error_text or result.text.strip() or result.failure
+            raise DemoFailed(f"{command} failed: {message}", command=command)
+        return result, time.perf_counter() - started
+
+
+def _describe_answer(answer: DemoAnswer, before: DemoAnswer) -> list[str]:
+    names = [f"{rank} {doc_id.removesuffix('.md')}" for rank, doc_id in enumerate(answer.documents[:SHOWN], 1)]
+    excerpt = textwrap.shorten(answer.results[0]["text"].partition("\n")[2], 80, placeholder=" …") if names else ""
+    changes = (
+        ("+", [doc_id for doc_id in answer.documents if doc_id not in before.documents]),
+        ("-", [doc_id for doc_id in before.documents if doc_id not in answer.documents]),
     )
-
-
-# -- the parts -------------------------------------------------------------------------------------
-
-
-def _create_branches(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[ModulePage]:
-    narrator.chapter("A repository whose code pins its documents")
-    stage.run_command("git", "init", "-b", story.MAIN)
-    for key, value in (("user.name", "Vmrag Demo"), ("user.email", "demo@localhost")):
-        stage.set_git(key, value)
-    stage.run_command("vmrag", "init", "--knowledge-base", "--no-sources")
-    since = time.perf_counter()
-    rendered = _render_pages(progress, number)
-    stage.write_pages(rendered)
-    size = sum(len(page.text) for page in rendered) / 1e6
-    stage.note_step(
-        f"Wrote {len(rendered)} pages ({size:.1f} MB) into {PAGES}/, read from this Python's own library", since
-    )
-    stage.run_command("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--base", PAGES, long=True)
-    stage.run_command("vmrag", "commit", "-m", f"The library of Python {platform.python_version()}", long=True)
-    stage.write_file("version.txt", "1.0\n")
-    stage.run_command("git", "add", "version.txt")
-    stage.run_command("git", "commit", "-q", "-m", "Release 1.0")
-    return rendered
-
-
-def _render_pages(progress: Shown, number: int | None) -> list[ModulePage]:
-    modules = list(library.list_modules())
-    with progress() as bars:
-        selected = write_pages(modules if number is None else story.select_modules(modules, number), bars)
-    story.check_pages(selected)
-    return selected
-
-
-def _branch_off(stage: Stage, narrator: Narrator, rendered: list[ModulePage]) -> None:
-    narrator.chapter("A branch whose code needs other documents")
-    stage.run_command("git", "checkout", "-b", story.NEXT)
-    since = time.perf_counter()
-    stage.write_pages(story.revise_pages(rendered))
-    edited, removed, added = (", ".join(names) for names in (story.EDITED, story.REMOVED, story.ADDED))
-    stage.note_step(f"Edited the pages {edited}; removed {removed}; added {added}", since)
-    stage.run_command("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--prune", long=True)
-    stage.run_command("vmrag", "commit", "-m", "Changes in the next release", long=True)
-    stage.write_file("version.txt", "2.0.dev0\n")
-    stage.run_command("git", "commit", "-q", "-a", "-m", "Towards release 2.0")
-    stage.run_command("rm", "-r", PAGES)
-
-
-def _compare_branches(stage: Stage) -> BranchDifference:
-    report, _ = stage.run_for_json("vmrag", "diff", story.MAIN, story.NEXT)
-    kinds: dict[str, list[str]] = {"added": [], "modified": [], "removed": []}
-    for document in report["documents"]:
-        kinds[document["kind"]].append(document["doc_id"])
-    return BranchDifference(*(tuple(kinds[kind]) for kind in ("added", "modified", "removed")))
-
-
-def _walk_branches(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
-    narrator.chapter(
-        "Back and forth",
-        f"The folder {PAGES}/ is deleted, so the knowledge base gives the answers. Below each answer are the changes "
-        "since the last branch: + is new in the answer, - is no longer in it, ~ has another best passage.",
-    )
-    visits: list[Visit] = []
-    for branch in WALK:
-        earlier_views = stage.list_views()
-        stage.run_command("git", "checkout", branch)
-        seconds = stage.steps[-1].seconds
-        revision = stage.read_pin().dolt_commit
-        bound = [name for name in stage.list_views().items() if name[0].startswith(revision)]
-        before = visits[-1].answers if visits else (None,) * len(story.QUESTIONS)
-        answers = []
-        for question, other in zip(story.QUESTIONS, before, strict=True):
-            answers.append(_ask_query(stage, question.text, other))
-            narrator.answer(answers[-1])
-        how = "reused" if bound and all(item in earlier_views.items() for item in bound) else "made"
-        visits.append(Visit(branch, revision, how, seconds, tuple(answers)))
-        if any(_has_same_answers(visits[-1], visit) for visit in visits[:-1] if visit.branch == branch):
-            narrator.remark(f"The answers and scores are the same as at the last checkout of {branch}.")
-    return tuple(visits)
-
-
-def _ask_query(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
-    report, seconds = stage.run_for_json("vmrag", "query", text)
-    results = msgspec.convert(report["results"], tuple[AnswerChunk, ...])
-    difference: AnswerComparison | None = compare_answers(results, before.results) if before else None
-    return QueryAnswer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
-
-
-# -- the checks ------------------------------------------------------------------------------
-
-
-def _list_checks(
-    branches: dict[str, str], difference: BranchDifference, visits: tuple[Visit, ...]
-) -> tuple[Check, ...]:
-    expected = BranchDifference(*(_list_ids(names) for names in (story.ADDED, story.EDITED, story.REMOVED)))
-    returns = [(visit, visits[number - 2]) for number, visit in enumerate(visits) if number >= 2]  # noqa: PLR2004  there and back
-    answers = [(visit, answer) for visit in visits for answer in visit.answers]
-    return (
-        Check("The two branches pin two revisions.", branches[story.MAIN] != branches[story.NEXT]),
-        Check("They differ only in the changed documents.", difference == expected),
-        Check(
-            "Each checkout restored the pin of its branch.",
-            all(visit.revision == branches[visit.branch] for visit in visits),
-        ),
-        Check(
-            "Every answer came from the revision that the checked-out code pins.",
-            all(answer.in_sync and answer.revision == visit.revision for visit, answer in answers),
-        ),
-        *(_kept_promise(question, visits, number) for number, question in enumerate(story.QUESTIONS)),
-        Check(
-            "Back on a branch, all answers and scores are the same as before.",
-            all(_has_same_answers(*visit) for visit in returns),
-        ),
-        Check("Back on a branch, its index still existed.", all(visit.snapshot == "reused" for visit, _ in returns)),
-    )
-
-
-def _has_same_answers(visit: Visit, other: Visit) -> bool:
-    return [answer.results for answer in visit.answers] == [answer.results for answer in other.answers]
-
-
-def _kept_promise(question: story.Question, visits: tuple[Visit, ...], number: int) -> Check:
-    """Return whether a question shows the difference between the branches."""
-    on_main, on_next = (
-        {visit.branch: visit.answers[number] for visit in visits}[name] for name in (story.MAIN, story.NEXT)
-    )
-    gone = set(_list_ids(question.never))
-    ok = gone <= set(on_main.documents) and gone.isdisjoint(on_next.documents)
-    if question.first:
-        best = on_next.results[0] if on_next.results else None
-        ok &= best is not None and best.doc_id == f"{question.first}.md" and question.says in best.text
-        ok &= all(question.says not in result.text for result in on_main.results)
-    return Check(f"{question.text!r} shows {question.about}.", ok)
-
-
-def _list_ids(names: Any) -> tuple[str, ...]:
-    return tuple(sorted(f"{name}.md" for name in names))
+    listed = [
+        f"{mark} {', '.join(doc_id.removesuffix('.md') for doc_id in doc_ids)}" for mark, doc_ids in changes if doc_ids
+    ]
+    return ["  ".join(names), excerpt, *listed, f"from {answer.revision[:7]}"]
