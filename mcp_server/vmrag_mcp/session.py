@@ -101,7 +101,7 @@ class Call:
         self.warnings: list[ToolWarning] = []
         self._progress = progress
         self.agreed = agreed
-        self._standing: AnswerOrigin | None = None
+        self._origin: AnswerOrigin | None = None
         self._quoted: dict[tuple[str, str], None] = {}
         self.writer: tuple[ToolInfo, str] | None = None
         """The tool that writes, and the name of its client."""
@@ -164,7 +164,7 @@ class Call:
 
     def accept_read(self, result: tuple[R, AnswerOrigin]) -> R:
         """Return the report of a read, and use its origin for the `kb` of the answer."""
-        report, self._standing = result
+        report, self._origin = result
         return report
 
     def warn_of_push(self) -> None:
@@ -185,9 +185,9 @@ class Call:
         from vmrag_link.workspace.follow.follow_pin import read_consistently
         from vmrag_link.workspace.follow.provenance import find_origin
 
-        if self._standing is None:
-            self._standing = read_consistently(self.ws, lambda: find_origin(self.ws), index=False)
-        return self._standing
+        if self._origin is None:
+            self._origin = read_consistently(self.ws, lambda: find_origin(self.ws), index=False)
+        return self._origin
 
     def find_store(self, collection: str) -> DocumentStore:
         """Return the store of a collection: the knowledge base, or the store of this machine."""
@@ -203,7 +203,7 @@ class Call:
 
     def set_origin(self, origin: AnswerOrigin) -> None:
         """Use this origin, which the tool has found itself, for the `kb` of the answer."""
-        self._standing = origin
+        self._origin = origin
 
     def warn_moved(self, warnings: Iterable[tuple[str, str]]) -> None:
         """Add the warnings of a commit at the end of the call, by code.
@@ -212,7 +212,7 @@ class Call:
         """
         for code, message in warnings:
             self.warn(code, message)
-            self._standing = None
+            self._origin = None
 
     def add_quoted(self, documents: Iterable[tuple[str, str]]) -> None:
         """Record that the answer shows texts of these documents, by collection and id."""
@@ -225,7 +225,7 @@ class Call:
         """
         from vmrag_link.workspace.follow.provenance import coded_source_warnings, find_origin
 
-        origin = self._standing or find_origin(self.ws)
+        origin = self._origin or find_origin(self.ws)
         for note in origin.notes:
             self.warn("NOT_IN_SYNC", note)
         for code, sentence in coded_source_warnings(origin.kb):
@@ -239,15 +239,15 @@ class Call:
 
     def find_copies(self) -> list[str]:
         """Return the shown documents that are copies of tracked files, and warn of them."""
-        if self._standing is None or not (self._standing.kb.versioned and self._standing.kb.in_sync):
+        if self._origin is None or not (self._origin.kb.versioned and self._origin.kb.in_sync):
             return []
-        files = self._standing.kb.sources
+        files = self._origin.kb.sources
         quoted = [key for key in self._quoted if files is None or key[0] not in files.collections]
         if not quoted:
             return []
         from vmrag_link.workspace.documents import copies
 
-        stored = copies.find_copies_by_name(self.ws, self._standing.at, quoted)
+        stored = copies.find_copies_by_name(self.ws, self._origin.at, quoted)
         if stored:
             self.warn(copies.CODE, copies.form_sentence(stored, command=False))
         return [f"{copy.collection}/{copy.doc_id}" for copy in stored]

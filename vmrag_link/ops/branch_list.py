@@ -42,7 +42,7 @@ class BranchList(Record, frozen=True):
     """
 
 
-def list_branches(ws: Workspace, standing: AnswerOrigin, *, local: bool, pattern: str = "") -> BranchList:
+def list_branches(ws: Workspace, origin: AnswerOrigin, *, local: bool, pattern: str = "") -> BranchList:
     """List KB branches by name.
 
     Without `local`, the list contains only the branches of the remote. `pattern` is a glob;
@@ -72,7 +72,7 @@ def list_branches(ws: Workspace, standing: AnswerOrigin, *, local: bool, pattern
     rows = []
     for name in names:
         head = ws.engine.read_revision(our_heads.get(name) or their_heads[name])
-        row = Branch(name, name == standing.kb.branch, name in our_heads, name in their_heads, head)
+        row = Branch(name, name == origin.kb.branch, name in our_heads, name in their_heads, head)
         if name in our_heads and name in their_heads:
             distance = (
                 distances.count_apart([our_heads[name]], [their_heads[name]])
@@ -81,7 +81,7 @@ def list_branches(ws: Workspace, standing: AnswerOrigin, *, local: bool, pattern
             )
             row = replace(row, ahead=distance.ahead, behind=distance.behind)
         rows.append(row)
-    return BranchList(standing.kb.branch, tuple(rows), _explain_doubt(ws, remote))
+    return BranchList(origin.kb.branch, tuple(rows), _explain_doubt(ws, remote))
 
 
 def _read_remote_heads(ws: Workspace, remote: Upstream | None) -> dict[str, str]:
@@ -96,13 +96,13 @@ def _explain_doubt(ws: Workspace, remote: Upstream | None) -> str:
     return probe.describe_doubt(ws.places, ws.engine, remote.address) if remote.address else remote.problem
 
 
-def list_heads(ws: Workspace, standing: AnswerOrigin) -> dict[str, str]:
+def list_heads(ws: Workspace, origin: AnswerOrigin) -> dict[str, str]:
     """Return the heads by branch name, the current branch first.
 
     A branch that only the remote has is listed as `REMOTE/NAME`.
     """
     our_heads = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
-    current = {standing.kb.branch: our_heads[standing.kb.branch]} if standing.kb.branch in our_heads else {}
+    current = {origin.kb.branch: our_heads[origin.kb.branch]} if origin.kb.branch in our_heads else {}
     remote = find_upstream(ws)
     their_heads = (
         {}

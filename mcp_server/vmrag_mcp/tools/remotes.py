@@ -178,8 +178,8 @@ def dolt_init(
         message=commit_message,
     )
     outcome.warn_unfinished(call, pending=result.pending, staged=result.staged)
-    if result.standing:
-        call.set_origin(result.standing)
+    if result.origin:
+        call.set_origin(result.origin)
     if result.taken.left_out:
         call.warn("NOTE", f"Skipped {result.taken.left_out} rows without text or with an invalid id.")
     if result.cloned:

@@ -78,7 +78,7 @@ class StartedKnowledgeBase(Record, frozen=True):
     """
     pending: str = ""
     """Why the index did not follow."""
-    standing: AnswerOrigin | None = None
+    origin: AnswerOrigin | None = None
     """The position of the workspace if nothing can be searched yet."""
 
 
@@ -132,7 +132,7 @@ def start_and_pin(
             _require_pinned(ws)
         pending = _update_index(ws)
     info = ws.engine.read_revision(report.revision)
-    standing = _build_standing(ws, report.revision, pending) if pending and not ws.binding else None
+    origin = _build_origin(ws, report.revision, pending) if pending and not ws.binding else None
     return StartedKnowledgeBase(
         report.kb,
         report.pin.dolt_branch,
@@ -143,7 +143,7 @@ def start_and_pin(
         imported,
         report.others,
         pending,
-        standing,
+        origin,
     )
 
 
@@ -293,7 +293,7 @@ def _update_index(ws: Workspace) -> str:
     return ""
 
 
-def _build_standing(ws: Workspace, revision: str, reason: str) -> AnswerOrigin:
+def _build_origin(ws: Workspace, revision: str, reason: str) -> AnswerOrigin:
     branch = ws.find_kb_branch()
     head = plumbing.read_head(ws.places).commit
     kb = KbBlock(str(ws.places.top), head, branch.name if branch else None, revision, dirty=False, in_sync=False)

@@ -63,21 +63,21 @@ def read_probe(ws: Workspace, remote: Upstream) -> bool | None:
     return answer.problem is None if answer else None
 
 
-def count_ahead_behind(ws: Workspace, standing: AnswerOrigin, remote: Upstream | None) -> AheadBehind:
+def count_ahead_behind(ws: Workspace, origin: AnswerOrigin, remote: Upstream | None) -> AheadBehind:
     """Count commits relative to the remote, as of the last fetch.
 
     The remote's KB branch with the name of HEAD's is compared, which `pull` also merges.
     """
-    name = standing.kb.branch or ws.read_trigger().branch
+    name = origin.kb.branch or ws.read_trigger().branch
     if remote is None or name is None:
         return AheadBehind()
-    return revisions.compare_with_remote(ws.engine, standing.revision, name, remote.heads)
+    return revisions.compare_with_remote(ws.engine, origin.revision, name, remote.heads)
 
 
-def build_index_block(ws: Workspace, standing: AnswerOrigin) -> IndexBlock:
+def build_index_block(ws: Workspace, origin: AnswerOrigin) -> IndexBlock:
     """Return which collections the index lacks in their present state. Updates nothing."""
     chroma = ws.chroma.local.read_state()
-    if not standing.notes and not _explain_index_problem(ws, standing):
+    if not origin.notes and not _explain_index_problem(ws, origin):
         return IndexBlock("synced", [], chroma)
     try:
         outdated = [
@@ -90,26 +90,26 @@ def build_index_block(ws: Workspace, standing: AnswerOrigin) -> IndexBlock:
     return IndexBlock("error" if failed else "pending" if names else "synced", names, chroma)
 
 
-def _explain_index_problem(ws: Workspace, standing: AnswerOrigin) -> str:
+def _explain_index_problem(ws: Workspace, origin: AnswerOrigin) -> str:
     """Return why the index cannot answer in its present state; empty if it can."""
-    if isinstance(standing.at, WorkingSet):
-        return ws.sync_context.working_copy(standing.at.branch, standing.revision).find_problem()
-    return ws.views.find_problem(standing.revision)
+    if isinstance(origin.at, WorkingSet):
+        return ws.sync_context.working_copy(origin.at.branch, origin.revision).find_problem()
+    return ws.views.find_problem(origin.revision)
 
 
-def build_pin_status(ws: Workspace, standing: AnswerOrigin) -> PinStatus:
+def build_pin_status(ws: Workspace, origin: AnswerOrigin) -> PinStatus:
     """Compare the pin with the knowledge base."""
     data = plumbing.read_pin_bytes(ws.places)
     try:
         pinned = migrated.read_pin(ws.places.kb, data).dolt_commit if data is not None else None
     except PinMalformed:
         pinned = None
-    return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compare_pin(ws, standing, pinned))
+    return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compare_pin(ws, origin, pinned))
 
 
-def _compare_pin(ws: Workspace, standing: AnswerOrigin, pinned: str) -> PinState:
+def _compare_pin(ws: Workspace, origin: AnswerOrigin, pinned: str) -> PinState:
     engine, branch = ws.engine, ws.find_kb_branch()
-    ours = branch.head if branch else standing.revision
+    ours = branch.head if branch else origin.revision
     if ours == pinned:
         return "in_sync"
     if not engine.has_revision(pinned) or engine.is_ancestor(ours, pinned):

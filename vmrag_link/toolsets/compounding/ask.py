@@ -117,14 +117,14 @@ def build_report(answered: Answered, *notes: str) -> AskReport:
         )
         for number, document in enumerate(answered.found.documents, start=1)
     ]
-    standing = answered.found.standing
-    said = [*standing.notes, answered.answer.failure, *notes]
+    origin = answered.found.origin
+    said = [*origin.notes, answered.answer.failure, *notes]
     return AskReport(
         answered.answer.text,
         answered.answer.synthesis,
         answered.answer.model,
         sources,
-        standing.kb,
+        origin.kb,
         [*filter(None, said)],
     )
 

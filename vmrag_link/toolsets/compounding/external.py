@@ -275,7 +275,7 @@ class Activated(Record, frozen=True):
     mirrored: Mirrored
     types: tuple[TypeCount, ...]
     total: int
-    standing: AnswerOrigin
+    origin: AnswerOrigin
     differs: str
     notes: tuple[str, ...]
 

@@ -75,7 +75,7 @@ class Found(Record, frozen=True):
     total: int
     best: float | None
     least: float
-    standing: AnswerOrigin
+    origin: AnswerOrigin
     linked: tuple[LinkedDocument, ...] = ()
 
 

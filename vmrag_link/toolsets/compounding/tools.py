@@ -36,7 +36,7 @@ def activate_project(
     active = ActiveProject(config_path, read_only=call.read_only)
     result = external.activate_project(call.ws, active, branch_name)
     call.state.toolset_values[__package__] = active
-    call.set_origin(result.standing)
+    call.set_origin(result.origin)
     _warn_pending(call, result.mirrored)
     if result.differs:
         call.warn("BRANCH_DIFFERS", result.differs)
@@ -53,7 +53,7 @@ def activate_project(
         skipped=list(result.mirrored.skipped),
         indexed=result.mirrored.indexed,
         removed=result.mirrored.removed,
-        dolt_branch=result.standing.kb.branch,
+        dolt_branch=result.origin.kb.branch,
         message=f"{result.project.name!r} is active, with {plural(result.total, 'document')}{skipped}.",
     )
 
@@ -66,7 +66,7 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
     """
     project = _load_project(call)
     answered = ask.answer_question(call.ws, project, request)
-    call.set_origin(answered.found.standing)
+    call.set_origin(answered.found.origin)
     _warn_answer(call, answered)
     return results.RagQueryResult(
         answer=answered.answer.text,
@@ -91,7 +91,7 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
 def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearchResult:
     """Find the project's documents that are nearest to a text, one result for each document."""
     result = retrieval.search_semantic(call.ws, _load_project(call), request)
-    call.set_origin(result.standing)
+    call.set_origin(result.origin)
     hits = []
     for document in result.documents:
         metadata = parse_metadata(document.document)
@@ -159,7 +159,7 @@ def search_external_docs(
     result = external.find_nearest(
         call.ws, active, project, query, use=SearchPurpose.EXTERNAL, least=min_relevance_score, limit=most
     )
-    call.set_origin(result.standing)
+    call.set_origin(result.origin)
     return results.SearchExternalDocsResult(
         results=[
             results.ExternalHit(
@@ -184,7 +184,7 @@ def rag_query_external(
     """Answer a question from the project's external documentation, with citations."""
     active, project = _update_active(call)
     answered = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
-    call.set_origin(answered.found.standing)
+    call.set_origin(answered.found.origin)
     _warn_answer(call, answered)
     return results.RagQueryExternalResult(
         answer=answered.answer.text,

@@ -55,7 +55,7 @@ def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
     titles |= _read_titles(place, (key for key in keys if key in paths))
     lines = [_format_row(row, titles.get(key, "") if (key := rows[row]) else "") for row in shown]
     commit = place.code if ref else ""
-    return Text(name=f"{folder}/", content="\n".join(lines), above=0, standing=find_place(ws), commit=commit)
+    return Text(name=f"{folder}/", content="\n".join(lines), above=0, origin=find_place(ws), commit=commit)
 
 
 def _look_up_place(ws: Workspace, ref: str) -> NamedPlace:

@@ -108,10 +108,10 @@ def history(
 def _find_origin(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> AnswerOrigin:
     """Return the origin of the answer: git's HEAD, the knowledge base, or both."""
     if not target.in_git and stored:
-        return stored.standing
-    standing = stored.standing if stored else find_git_origin(ws)
-    block = msgspec.structs.replace(standing.kb, sources=SourceBlock(plumbing.read_head(ws.places).commit, ()))
-    return msgspec.structs.replace(standing, kb=block)
+        return stored.origin
+    origin = stored.origin if stored else find_git_origin(ws)
+    block = msgspec.structs.replace(origin.kb, sources=SourceBlock(plumbing.read_head(ws.places).commit, ()))
+    return msgspec.structs.replace(origin, kb=block)
 
 
 def _open_stored(call: Call, target: HistoryTarget, start: HistoryStart | None) -> StoredPlace | None:
@@ -210,7 +210,7 @@ def _list_revisions(
     ws: Workspace, target: HistoryTarget, stored: StoredPlace, limit: int
 ) -> tuple[list[HistoryStep], bool]:
     """Return the revisions that changed stored documents, and whether there are older ones."""
-    new = stored.standing.revision
+    new = stored.origin.revision
     reach = new if stored.old is None else f"{stored.old}..{new}"
     if target.document:
         return _document_revisions(ws, reach, target.document, limit)
@@ -363,7 +363,7 @@ def _format_marks(*, uncommitted: bool, stored: bool = False) -> str:
 def _stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> Iterator[_Change]:
     if stored is None:
         return
-    new = stored.standing.at
+    new = stored.origin.at
     uncommitted = _uncommitted_keys(ws, stored)
     for change in compare.stored_diff(ws, stored.old, new).documents:
         if target.covers_document(change.key):
@@ -372,7 +372,7 @@ def _stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPlace | 
 
 
 def _uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str, str]]:
-    at, revision = stored.standing.at, stored.standing.revision
+    at, revision = stored.origin.at, stored.origin.revision
     if not isinstance(at, WorkingSet):
         return set()
     return {change.key for change in diffs.diff_documents(ws.engine, revision, at).documents}
@@ -439,7 +439,7 @@ def _compare_document(ws: Workspace, target: HistoryTarget, stored: StoredPlace 
     """Return the difference of a stored document; None for a file."""
     if target.document is None or stored is None:
         return None
-    key, new = target.document.key, stored.standing.at
+    key, new = target.document.key, stored.origin.at
     change = next((row for row in compare.stored_diff(ws, stored.old, new).documents if row.key == key), None)
     if change is None:
         return FilePatch(None, ())

@@ -86,7 +86,7 @@ class StoredPlace(Record, frozen=True):
     document.
     """
 
-    standing: AnswerOrigin
+    origin: AnswerOrigin
     old: At | None = None
 
 
@@ -128,13 +128,13 @@ def open_stored(call: Call, start: HistoryStart | None) -> StoredPlace:
 
     Raises the error that prevents reading them.
     """
-    standing = call.find_origin()
+    origin = call.find_origin()
     if start is None:
-        return StoredPlace(standing)
+        return StoredPlace(origin)
     try:
-        return StoredPlace(standing, start.revision or revparse.resolve_rev(call.ws, start.commit))
+        return StoredPlace(origin, start.revision or revparse.resolve_rev(call.ws, start.commit))
     except PinMissing:
-        return StoredPlace(standing)
+        return StoredPlace(origin)
 
 
 def note_source(ws: Workspace, path: str) -> SourceSettings | None:

@@ -72,14 +72,14 @@ class NarrowedQuestion(Record, frozen=True):
 class Passages(Record, frozen=True):
     """The passages of an answer.
 
-    `left_out` counts passages that did not fit. `standing` is the origin. `notice` is the sentence
-    about an incomplete index.
+    `left_out` counts passages that did not fit. `origin` names the revision and files that have
+    the passages. `notice` is the sentence about an incomplete index.
     """
 
     passages: Sequence[PackedPassage]
     tokens: int
     left_out: int
-    standing: AnswerOrigin
+    origin: AnswerOrigin
     notice: str = ""
     weak: bool = False
     """True if no passage helps (`retrieval.weakness`)."""
@@ -184,8 +184,8 @@ def _answer_from_words(ws: Workspace, question: NarrowedQuestion, budget: int, d
         packed = WordSearch(ws, tree, words, deadline).find_passages(share)
     passages = [*(packed.passages if packed else ()), *(stored.passages if stored else ())]
     left_out = (packed.left_out if packed else 0) + (stored.left_out if stored else 0)
-    standing = add_sources(stored.standing if stored else find_git_origin(ws), opened)
-    return Passages(passages, budget - share + (packed.tokens if packed else 0), left_out, standing, notice)
+    origin = add_sources(stored.origin if stored else find_git_origin(ws), opened)
+    return Passages(passages, budget - share + (packed.tokens if packed else 0), left_out, origin, notice)
 
 
 def _prepare_quick_answer(
@@ -250,11 +250,11 @@ def definitions_soon(ws: Workspace, question: NarrowedQuestion) -> tuple[SymbolR
 
     def answer_from_words(deadline: float) -> tuple[SymbolReport, AnswerOrigin, str]:
         tree, opened, _, notice = _prepare_quick_answer(ws, question, LEAST_BUDGET)
-        standing, definitions = add_sources(find_git_origin(ws), opened), []
+        origin, definitions = add_sources(find_git_origin(ws), opened), []
         if tree and not _is_stored(tree, question):
             words = WordQuestion("", question.collection, _without_symbol(question))
             definitions = WordSearch(ws, tree, words, deadline).find_definitions(question.symbol)
-        return SymbolReport(question.symbol, definitions, standing.kb), standing, notice
+        return SymbolReport(question.symbol, definitions, origin.kb), origin, notice
 
     return _ready_or_quick(ws, question, answer_from_index, answer_from_words)
 

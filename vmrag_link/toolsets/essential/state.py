@@ -35,10 +35,10 @@ def status(call: Call) -> StateText:
     """Show which commit and revision the answers come from, how many files and stored documents are
     searched, and what is uncommitted or unpushed.
     """
-    standing = texts.find_place(call.ws)
-    call.set_origin(standing)
+    origin = texts.find_place(call.ws)
+    call.set_origin(origin)
     report = statuses.status(call.ws, with_changes=True)
-    lines = [line for line in _state_lines(report) if not any(line.rstrip(".") in note for note in standing.notes)]
+    lines = [line for line in _state_lines(report) if not any(line.rstrip(".") in note for note in origin.notes)]
     return StateText(text="\n".join(map(terminal_text.escape_line, lines)), message=_describe_next(call, report))
 
 

@@ -65,7 +65,7 @@ class Text(Record, frozen=True):
 
     name: str
     content: str
-    standing: AnswerOrigin
+    origin: AnswerOrigin
     above: int = 0
     commit: str = ""
     revision: str = ""

@@ -76,10 +76,10 @@ def search_documents(
         if question.symbol and (definitions := _answer_definitions(call, question)):
             return definitions
         answer = passages.find_passages(call.ws, question, min(max_tokens, call.behaviour.page_chars // 4))
-    call.set_origin(answer.standing)
+    call.set_origin(answer.origin)
     call.add_quoted((passage.collection, passage.doc_id) for passage in answer.passages)
     where = f" with {question.narrowed.display_text}" if question.narrowed and not answer.passages else ""
-    untracked = untracked_notice(answer.standing.kb)
+    untracked = untracked_notice(answer.origin.kb)
     more = f"; {answer.left_out} more with a larger max_tokens" if answer.left_out and not answer.weak else ""
     sentences = [
         f"{plural(len(answer.passages), 'passage')}{where}{more}.",
@@ -127,10 +127,10 @@ def _describe_uncovered(ws: Workspace) -> str:
 
 def _answer_definitions(call: Call, question: NarrowedQuestion) -> TextResult | None:
     """Return the definitions of a name; None if no code defines it. Then a search follows."""
-    report, standing, notice = passages.definitions_soon(call.ws, question)
+    report, origin, notice = passages.definitions_soon(call.ws, question)
     if not report.definitions:
         return None
-    call.set_origin(standing)
+    call.set_origin(origin)
     _warn_of_index(call, notice)
     shown = report.definitions[:MOST_DEFINITIONS]
     first = f", the first {len(shown)}" if len(report.definitions) > len(shown) else ""
@@ -170,8 +170,8 @@ def _answer_relation(call: Call, question: NarrowedQuestion, relation: str) -> T
         texts.naming_refs(call.ws),
         known.explain_missing_collection(call.ws, [question.collection] if question.collection else []),
     ):
-        report, standing = passages.related_code(call.ws, question, wanted_relation)
-    call.set_origin(standing)
+        report, origin = passages.related_code(call.ws, question, wanted_relation)
+    call.set_origin(origin)
     shown = [_show_related(row, report.relation) for row in report.related]
     shown = shown[: pages.fit_lines(shown, call.behaviour.page_chars)]
     hidden = len(report.related) + report.left_out - len(shown)
@@ -256,7 +256,7 @@ def read(
             if not placed:
                 raise
             text, placed = texts.find_text(call.ws, place, ref), ""  # the name itself ends like that
-    call.set_origin(text.standing)
+    call.set_origin(text.origin)
     call.add_quoted([text.key] if text.key else ())
     page = texts.lines_of(text, lines or placed, call.behaviour.page_chars)
     return TextResult(text=_show_page(text, page), message=_describe_page(text, page, ref))
@@ -296,10 +296,8 @@ def _describe_page(text: Text, page: TextLines, ref: str) -> str:
 
 def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
     """Return the code of the first definitions. Raises `UsageInvalid` if there are none."""
-    report, standing = passages.find_definitions(
-        call.ws, passages.parse_question("", symbol=symbol, path=path, ref=ref)
-    )
-    call.set_origin(standing)
+    report, origin = passages.find_definitions(call.ws, passages.parse_question("", symbol=symbol, path=path, ref=ref))
+    call.set_origin(origin)
     if not report.definitions:
         raise UsageInvalid(
             f"no code here defines {symbol!r}{f' in {path}' if path else ''}.",

@@ -83,7 +83,7 @@ class _Found(Record, frozen=True):
 
     hits: list[tuple[Hit, dict[str, Any]]]
     searched: list[str]
-    standing: AnswerOrigin
+    origin: AnswerOrigin
 
 
 def search_logs(
@@ -103,7 +103,7 @@ def search_logs(
         ws, text, lambda collection: collection.kind == ISSUES and name in (None, collection.name), passing, limit
     )
     hits = [IssueHit(**shared, log_id=hit.doc_id) for hit, shared in result.hits]
-    return IssueHits(hits, result.searched), result.standing
+    return IssueHits(hits, result.searched), result.origin
 
 
 def search_docs(
@@ -119,7 +119,7 @@ def search_docs(
         ws, text, lambda collection: collection.kind == KNOWLEDGE and name in (None, collection.name), passing, limit
     )
     hits = [DocHit(**shared, doc_id=hit.doc_id) for hit, shared in result.hits]
-    return DocHits(hits, result.searched), result.standing
+    return DocHits(hits, result.searched), result.origin
 
 
 def search_both(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits, AnswerOrigin]:
@@ -137,7 +137,7 @@ def search_both(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits
         )
         for hit, shared in result.hits
     ]
-    return EitherHits(hits, result.searched), result.standing
+    return EitherHits(hits, result.searched), result.origin
 
 
 def _search_collections(
