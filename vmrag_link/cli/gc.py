@@ -81,7 +81,7 @@ def _format_report(report: GcReport) -> Iterator[str]:
         yield f"{removed} the branch {branch.name}, whose git branch no longer exists (its revision {branch.revision[:7]} is kept)."
     yield from (f"The branch {kept.name} stays. It {_REASONS[kept.reason]}: {kept.hint}" for kept in report.kept)
     for noun, swept in (
-        ("spare index part", report.leftovers.snapshots),
+        ("spare index part", report.leftovers.views),
         ("spare Chroma store", report.leftovers.chroma),
         ("old working copy", report.leftovers.working_copies),
         ("leftover file", report.leftovers.files),

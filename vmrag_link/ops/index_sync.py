@@ -36,11 +36,11 @@ from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin, fi
 from vmrag_link.workspace.follow.sync import sync_to_pin as follow_the_pin
 
 
-class SyncedCollection(Record, frozen=True):
+class SyncedCollection(Record, frozen=True, rename={"view": "snapshot"}):
     """The changes of a sync in one collection: numbers of documents, and of added chunks."""
 
     collection: str
-    snapshot: str
+    view: str
     branch: str | None
     commit: str
     added: int
@@ -55,7 +55,7 @@ class SyncedAll(Record, frozen=True):
 
     origin: AnswerOrigin
     collections: tuple[SyncedCollection, ...]
-    snapshot: str = ""
+    view: str = ""
     failure: VmragError | None = None
     """Why a collection could not be embedded. Its details have the `collection_name`. With a local
     model nothing was changed then. Without its service the collection is searched by words.
@@ -72,7 +72,7 @@ class SyncedAll(Record, frozen=True):
         rows, at = self.collections, self.origin
         return SyncedCollection(
             "all",
-            self.snapshot,
+            self.view,
             at.kb.branch,
             at.revision,
             added=sum(row.added for row in rows),
@@ -178,7 +178,7 @@ def _form_failed(ws: Workspace, error: VmragError) -> SyncedAll:
     rows = tuple(
         SyncedCollection(
             collection.collection_name,
-            collection.snapshot or "",
+            collection.view or "",
             status.branch,
             at.revision,
             0,

@@ -41,14 +41,14 @@ INDEX_LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.05
 
 
-class SnapshotReport(Record, frozen=True):
+class ViewReport(Record, frozen=True):
     """The view that was bound, and how it was provided."""
 
     path: str
     how: How
 
 
-class SyncReport(Record, frozen=True, rename={"from_": "from"}):
+class SyncReport(Record, frozen=True, rename={"from_": "from", "view": "snapshot"}):
     """The result of a sync.
 
     `from_` and `to` are revisions. `plan` counts the documents that differ between them. If `state`
@@ -60,7 +60,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     to: str | None
     plan: ChangeCounts
     chunks: ChunkCounts
-    snapshot: SnapshotReport | None
+    view: ViewReport | None
     seconds: dict[str, float]
     attachment: Attachment
     notes: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
             to=target.revision,
             plan=changes,
             chunks=built.chunks,
-            snapshot=SnapshotReport(str(built.path), built.how),
+            view=ViewReport(str(built.path), built.how),
             seconds=built.seconds | {"total": round(time.perf_counter() - started, 4)},
             attachment=attachment,
             notes=notes,

@@ -45,7 +45,7 @@ class ChromaListCollectionsResult(ToolResult, frozen=True):
     offset: int
 
 
-class ChromaGetCollectionInfoResult(ToolResult, frozen=True):
+class ChromaGetCollectionInfoResult(ToolResult, frozen=True, rename={"view": "snapshot"}):
     """The settings of a collection.
 
     `metadata` has the user's own keys, and keys about the index. `id` is a UUID derived from the
@@ -59,7 +59,7 @@ class ChromaGetCollectionInfoResult(ToolResult, frozen=True):
     database: str
     document_count: int
     chunk_count: int
-    snapshot: str
+    view: str
     embedding_function: str
     embedding_dimensions: int
     chunking: Chunking
@@ -176,7 +176,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
         database=DATABASE,
         document_count=indexed.documents,
         chunk_count=indexed.chunks,
-        snapshot=indexed.snapshot,
+        view=indexed.view,
         embedding_function=collection.embedding_function,
         embedding_dimensions=collection.embedding_dimensions,
         chunking=collection.chunking,

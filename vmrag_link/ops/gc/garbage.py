@@ -40,10 +40,10 @@ class RemovedFiles(Record, frozen=True):
     bytes: int = 0
 
 
-class Leftovers(Record, frozen=True):
+class Leftovers(Record, frozen=True, rename={"views": "snapshots"}):
     """Files that are not needed."""
 
-    snapshots: RemovedFiles
+    views: RemovedFiles
     """Spare views, and the segments that no other view uses."""
     chroma: RemovedFiles
     working_copies: RemovedFiles

@@ -35,11 +35,11 @@ Key = tuple[str, str]
 T = TypeVar("T")
 
 
-class CollectionStatus(Record, frozen=True):
+class CollectionStatus(Record, frozen=True, rename={"view": "snapshot"}):
     """The index of one collection."""
 
     collection_name: str
-    snapshot: str | None
+    view: str | None
     last_sync_commit: str | None
     """The revision of the index that has the collection."""
     last_sync_at: str | None
@@ -72,7 +72,7 @@ class CollectionIndexStatus(Record, frozen=True):
     collection: Collection
     documents: int
     chunks: int
-    snapshot: str
+    view: str
     hnsw: dict[str, int]
     """Parameters of Chroma's HNSW index, by metadata key."""
     status: Status
@@ -112,7 +112,7 @@ def read_status(ws: Workspace) -> IndexStatus:
         rows.append(
             CollectionStatus(
                 collection.name,
-                snapshot=holdings.folder.name if holdings.folder and is_indexed else None,
+                view=holdings.folder.name if holdings.folder and is_indexed else None,
                 last_sync_commit=holdings.revision if is_indexed else None,
                 last_sync_at=_read_sealing_time(holdings.folder) if holdings.folder and is_indexed else None,
                 document_count=ws.engine.count_documents(at, collection=collection.name),
@@ -172,7 +172,7 @@ def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIn
     status = next(status for status in read_status(ws).collections if status.collection_name == collection.name)
     hnsw = read_hnsw(collection)
     return origin, CollectionIndexStatus(
-        collection, status.document_count, status.chunk_count, status.snapshot or "", hnsw, status.sync_status
+        collection, status.document_count, status.chunk_count, status.view or "", hnsw, status.sync_status
     )
 
 

@@ -35,8 +35,8 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
     """
     from vmrag_link.sync import apply
     from vmrag_link.sync.apply import (
-        SnapshotReport,
         SyncReport,
+        ViewReport,
     )  # callers that only wait for Chroma's store do not need it
 
     _require_readable_pin(ws)
@@ -49,7 +49,7 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
     if report is None:
         apply.remove_leftovers(ws.sync_context)  # a process may have been killed after the switch
         revision = ws.require_revision()
-        path = SnapshotReport(str(ws.views.view_path(revision)), "reused")
+        path = ViewReport(str(ws.views.view_path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
     behind = describe_left_behind(target)
     for note in behind:
