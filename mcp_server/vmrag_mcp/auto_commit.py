@@ -103,7 +103,7 @@ def format_message(tool: str, agent: str, documents: Sequence[PendingDocument]) 
     return "\n".join([first, "", *lines, *more])
 
 
-class Unsent:
+class UnpushedRevisions:
     """Revisions that pushed code pins and its remote lacks, over all calls of one server."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Unsent:
         """
         from vmrag_link.ops.status import cautions
 
-        unpushed = cautions.list_unsent(ws)
+        unpushed = cautions.list_unpushed_quietly(ws)
         is_new = unpushed != self._said
         if unpushed and sending and ws.config.mcp.auto_push:
             with sending:

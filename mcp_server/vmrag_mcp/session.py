@@ -22,7 +22,7 @@ from vmrag_link.models import Record
 from vmrag_link.paths import read_file_stamps
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
-from vmrag_mcp.auto_commit import Unsent
+from vmrag_mcp.auto_commit import UnpushedRevisions
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.process import CallProgress
@@ -283,7 +283,7 @@ class Session:
         self.behaviour = behaviour
         self.tools: EnabledTools | None = None
         self.state = ProcessState()
-        self._unsent = Unsent()
+        self._unpushed = UnpushedRevisions()
         self._idle: queue.LifoQueue[_IdleWorkspace] = queue.LifoQueue()
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
@@ -365,7 +365,7 @@ class Session:
             result = function(call, **keywords)
             call.commit_written()
             sending = self._writing if tool.reads else contextlib.nullcontext()
-            for code, message in self._unsent.push_or_warn(call.ws, None if call.read_only else sending):
+            for code, message in self._unpushed.push_or_warn(call.ws, None if call.read_only else sending):
                 call.warn(code, message)
             if self._kb_fetched.is_set():
                 self._kb_fetched.clear()

@@ -66,7 +66,7 @@ class Invocation(Record, frozen=True):
                     self.warn_about_settings(workspace)
                 yield workspace
                 if warn:
-                    self._warn_about_unsent(workspace)
+                    self._warn_about_unpushed(workspace)
             except (KeyboardInterrupt, click.Abort):  # click's own, at a question
                 raise KeyboardInterrupt(interruption.describe_interruption(workspace, before)) from None
             finally:
@@ -85,13 +85,13 @@ class Invocation(Record, frozen=True):
         if self.verbosity >= 0 and (caution := find_missing_hooks(workspace)):
             output.print_warning(caution.sentence, "warning:")
 
-    def _warn_about_unsent(self, workspace: Workspace) -> None:
+    def _warn_about_unpushed(self, workspace: Workspace) -> None:
         """Print which revisions the last push did not include, unless quiet."""
         if self.verbosity < 0 or workspace.stores_nothing:
             return
-        from vmrag_link.ops.status.cautions import build_not_pushed, list_unsent
+        from vmrag_link.ops.status.cautions import build_not_pushed, list_unpushed_quietly
 
-        if caution := build_not_pushed(workspace, list_unsent(workspace)):
+        if caution := build_not_pushed(workspace, list_unpushed_quietly(workspace)):
             output.print_warning(caution.sentence, "warning:")
 
     @contextlib.contextmanager

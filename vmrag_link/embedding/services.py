@@ -196,7 +196,7 @@ class ServiceModel(Model):
         variable = self._service.key
         if error.status in endpoint.REFUSALS and variable:
             if not self._keyed and env.read_variable(variable):
-                return self._make_unsent_key_error(variable, error.status)
+                return self._make_withheld_key_error(variable, error.status)
             reason = f"rejected the key in {variable}" if key else f"requires a key, but {variable} is not set"
             return self._make_error(reason, hint=_make_export_hint(variable), variable=variable, status=error.status)
         if error.status == NO_SUCH and self._name == "ollama":
@@ -211,7 +211,7 @@ class ServiceModel(Model):
                 hint = "Check that the service runs: ollama serve"
         return self._make_error(reason, hint=hint, status=error.status)
 
-    def _make_unsent_key_error(self, variable: str, status: int | None) -> EmbeddingFailed:
+    def _make_withheld_key_error(self, variable: str, status: int | None) -> EmbeddingFailed:
         if not endpoint.is_private(self._url):
             reason = f"requires a key, but {variable} was not sent, because the connection is not encrypted"
             hint = f"{self._format_setting('url')} https://…"

@@ -154,6 +154,13 @@ class FileCopy:
 
 
 FILE_NAME = "remote.doltlite"
+_NOTE_NAME = "stands-at"
+"""The name of the file that notes the state of a copy."""
+
+
+def has_note(folder: Path) -> bool:
+    """Return whether the state of the copy in a folder is noted, for any engine."""
+    return any(path.exists() for path in (folder / _NOTE_NAME, *folder.glob(f"*/{_NOTE_NAME}")))
 
 
 def file_path(places: Places, key: str) -> Path:
@@ -161,7 +168,7 @@ def file_path(places: Places, key: str) -> Path:
 
 
 def note_path(file: Path) -> Path:
-    return file.with_name("stands-at")
+    return file.with_name(_NOTE_NAME)
 
 
 def is_file_at(file: Path, commit: str) -> bool:
@@ -202,7 +209,6 @@ _FORMER_NAME = "remote.git"
 
 _MESSAGE = "Knowledge base"
 _SIGNATURE = "vmrag <vmrag@localhost>"
-_NOTE = "stands-at"
 _MANIFEST = "manifest"
 _TABLE = re.compile(r"(?!v{32})[0-9a-v]{32}(\.darc)?")
 _ENTRY = re.compile(rf"{_MANIFEST}|{_TABLE.pattern}(\.records|\.tail)?(/[0-9]{{1,8}})?")
@@ -268,7 +274,7 @@ class DoltCopy:
         permissions.make_folder(self._folder)
         noted = self._unchanged_blobs()
         for path in self._folder.iterdir():
-            if path.name not in blobs and path.name != _NOTE:
+            if path.name not in blobs and path.name != _NOTE_NAME:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         missing = [(name, part) for name in parts if noted.get(name) != blobs[name] for part in parts[name]]
         for name, contents in itertools.groupby(_read_contents(repository, missing), key=itemgetter(0)):
@@ -359,13 +365,13 @@ class DoltCopy:
 
     def _read_note(self) -> _DoltNote:
         try:
-            return msgspec.json.decode((self._folder / _NOTE).read_bytes(), type=_DoltNote)
+            return msgspec.json.decode((self._folder / _NOTE_NAME).read_bytes(), type=_DoltNote)
         except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
             return _DoltNote("", {})
 
     def _write_note(self, note: _DoltNote) -> None:
         remove_stale_temporaries(self._folder)
-        write_atomically(self._folder / _NOTE, msgspec.json.encode(note), durable=False)
+        write_atomically(self._folder / _NOTE_NAME, msgspec.json.encode(note), durable=False)
 
 
 def _list_entries(places: Places, commit: str) -> dict[str, TreeEntry]:

@@ -170,8 +170,8 @@ class ShellSession:
     def _send_statements(self, statements: Sequence[str]) -> None:
         """Send statements while reading answers: otherwise the program stops reading."""
         self._unanswered += [statement[-_REPEATED:] for statement in statements]
-        unsent = memoryview("".join(f"{statement};\n" for statement in statements).encode())
-        while unsent:
+        remaining = memoryview("".join(f"{statement};\n" for statement in statements).encode())
+        while remaining:
             readable, writable = _wait_until_ready(STATEMENT_SECONDS, self._output, self._input)
             if not (readable or writable):
                 raise StatementGivenUp(f"Dolt took longer than {STATEMENT_SECONDS:.0f} seconds and was ended.")
@@ -181,7 +181,7 @@ class ShellSession:
                     raise LimitExceeded("the knowledge base returned more than requested.")
             if writable:
                 try:
-                    unsent = unsent[os.write(self._input.fileno(), unsent[:_READ_BYTES]) :]
+                    remaining = remaining[os.write(self._input.fileno(), remaining[:_READ_BYTES]) :]
                 except BrokenPipeError as error:
                     raise self._process_error() from error
 

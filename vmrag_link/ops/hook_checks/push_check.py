@@ -109,7 +109,7 @@ def check_push(ws: Workspace, push: Push) -> PushCheckReport:
             if not _is_known_pushed(ws, address, publish_request):
                 sent.append((address.text, publish_to(ws, address, publish_request)))
         except (RemoteError, LockError) as error:
-            flaws.append(_build_unsent(ws, error, last=any(end.pin.dolt_remote == remote for end in ends)))
+            flaws.append(_build_push_finding(ws, error, last=any(end.pin.dolt_remote == remote for end in ends)))
     return PushCheckReport(tuple(flaws), tuple(sent))
 
 
@@ -307,7 +307,7 @@ def _find_own_address(ws: Workspace, push: Push, ref: str) -> Address:
     return address.pushed_address(ws.places, push.remote or "", push.url, ref=ref, ask=True)
 
 
-def _build_unsent(ws: Workspace, error: RemoteError | LockError, *, last: bool) -> CommitFinding:
+def _build_push_finding(ws: Workspace, error: RemoteError | LockError, *, last: bool) -> CommitFinding:
     """Build the finding of knowledge that was not pushed. `last`: a pushed branch ends with a pin
     that names this remote.
     """

@@ -43,7 +43,7 @@ def list_cautions(ws: Workspace) -> tuple[Caution, ...]:
     return tuple(caution for caution in cautions if caution)
 
 
-def list_unsent(ws: Workspace) -> tuple[UnpushedPin, ...]:
+def list_unpushed_quietly(ws: Workspace) -> tuple[UnpushedPin, ...]:
     """Return pushed pins whose revisions no remote has, for the end of every command and call.
 
     If nothing is missing, this starts no process. Errors are left to `vmrag status`.

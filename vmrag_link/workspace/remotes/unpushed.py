@@ -73,7 +73,9 @@ def _list_remote_heads(ws: Workspace) -> set[str]:
     """
     heads = ws.engine.all_remote_heads()
     for folder in ws.places.remotes.glob("git-*"):
-        if not any(path.exists() for path in (folder / "stands-at", *folder.glob("*/stands-at"))):
+        from vmrag_link.transport import copies  # only a git remote has a copy
+
+        if not copies.has_note(folder):
             heads -= {*ws.engine.remote_heads(folder.name).values()}
     return heads
 
