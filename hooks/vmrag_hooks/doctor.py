@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_hooks import chaining, installer, shims, ways
-from vmrag_hooks.firing import FIRING
+from vmrag_hooks import chaining, installer, routes, shims
+from vmrag_hooks.hook_runs import HOOK_RUNS
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.git import hook_config, pin_merge, plumbing
@@ -54,7 +54,7 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
         missing = Finding(
             "HOOKS_NOT_INSTALLED", "warning" if is_wanted else "note", message, "vmrag install", str(folder)
         )
-        to_config = ways.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
+        to_config = routes.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
         yield (None if to_config else _hooks_path_finding(ws.places, folder)) or missing
 
 
@@ -75,7 +75,7 @@ def _install_command(places: Places, folder: Path) -> str:
     words = [hook_config.format_install_command(places)]
     try:
         if not hook_config.list_configured_hooks(places):
-            ways.find_routes(places, folder, HOOKS, force=False)
+            routes.find_routes(places, folder, HOOKS, force=False)
     except HooksRefused:
         words.append("--force")
     return " ".join(words)
@@ -91,7 +91,7 @@ def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
     hooks.
     """
     try:
-        ways.find_routes(places, folder, HOOKS, force=False)
+        routes.find_routes(places, folder, HOOKS, force=False)
     except HooksRefused as refused:
         code = "HOOKS_PATH_TRACKED" if chaining.is_inside(folder, places) else "HOOKS_PATH_OUTSIDE"
         return Finding(code, "warning", refused.message, refused.hint.removesuffix(chaining.OR_FORCE), str(folder))
@@ -292,4 +292,4 @@ DRIVER = Topic(
     dict.fromkeys(("DRIVER_MISSING", "DRIVER_INCOMPLETE", "DRIVER_BROKEN", "DRIVER_OUTDATED"), _register_driver),
 )
 
-TOPICS = (INSTALLED, FIRING, INTERPRETER, DRIVER)
+TOPICS = (INSTALLED, HOOK_RUNS, INTERPRETER, DRIVER)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
-from vmrag_hooks.ways import HookRoutes, choose_place, find_routes, refuse_obstacles
+from vmrag_hooks.routes import HookRoutes, choose_place, find_routes, refuse_obstacles
 from vmrag_link.errors import HooksRefused, UsageInvalid, nearest
 from vmrag_link.git import hook_config, pin_merge, plumbing, sidecar_repo
 from vmrag_link.git import hooks as found
@@ -125,8 +125,8 @@ def install_hooks(
     names = {*(hook_config.list_chosen_hooks(places) or HOOKS if hooks is None else hooks), *moved}
     chosen = {*names}
     hooks = tuple(hook for hook in (SYNCING if files_only else HOOKS) if hook in names)
-    ways = HookRoutes() if to.configured else find_routes(places, folder, hooks, force=force)
-    refuse_obstacles(places, folder, ways)
+    routes = HookRoutes() if to.configured else find_routes(places, folder, hooks, force=force)
+    refuse_obstacles(places, folder, routes)
     with shim_files.readable_failures(folder):
         sidecar_repo.prepare_folders(places)
         if worktree and (hook_config.is_limited(places) or not existing):
@@ -143,8 +143,8 @@ def install_hooks(
             chained: tuple[str, ...] = ()
         else:
             hook_config.remove_hooks(places)
-            written, chained = shim_files.write_shims(folder, ways.direct)
-        started = _start_by_tools(places, folder, ways)
+            written, chained = shim_files.write_shims(folder, routes.direct)
+        started = _start_by_tools(places, folder, routes)
         if worktree is False:
             hook_config.remove_limit(places)
     driver = not files_only and pin_merge.register_driver(places, shims.format_driver_command(python))
@@ -160,7 +160,7 @@ def install_hooks(
         hook_config.is_limited(places),
         not to.configured and husky.find_scripts(folder) is not None,
         started.scripts,
-        ways.handled,
+        routes.handled,
         to.configured,
         bool(moved),
         to.older,
@@ -174,20 +174,20 @@ class _StartedHooks(NamedTuple):
     scripts: tuple[str, ...] | None
 
 
-def _start_by_tools(places: Places, folder: Path, ways: HookRoutes) -> _StartedHooks:
-    names = (*ways.scripted, *ways.handled)
+def _start_by_tools(places: Places, folder: Path, routes: HookRoutes) -> _StartedHooks:
+    names = (*routes.scripted, *routes.handled)
     changed = shim_files.write_shims(places.shims, names)[0] if names else ()
-    if ways.handled:
-        for hook in ways.handled:
+    if routes.handled:
+        for hook in routes.handled:
             _restore_lefthook_hook(folder, hook)
         before = found.list_lefthook_hooks(places)
-        handled = [hook for hook in HOOKS if hook in before or hook in ways.handled]
-        changed += tuple(hook for hook in ways.handled if hook not in before)
+        handled = [hook for hook in HOOKS if hook in before or hook in routes.handled]
+        changed += tuple(hook for hook in routes.handled if hook not in before)
         lefthook.write_configuration(places, handled)
-    if not ways.scripts:
+    if not routes.scripts:
         return _StartedHooks(changed, None)
-    scripts = husky.write_scripts(ways.scripts, ways.scripted)
-    return _StartedHooks((*changed, *scripts), tuple(_path_text(places, ways.scripts / hook) for hook in scripts))
+    scripts = husky.write_scripts(routes.scripts, routes.scripted)
+    return _StartedHooks((*changed, *scripts), tuple(_path_text(places, routes.scripts / hook) for hook in scripts))
 
 
 def _restore_lefthook_hook(folder: Path, hook: str) -> None:

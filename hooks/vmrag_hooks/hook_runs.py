@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_hooks import installer, shims, ways
+from vmrag_hooks import installer, routes, shims
 from vmrag_link.errors import HooksRefused
 from vmrag_link.git import hook_config
 from vmrag_link.git import hooks as found
@@ -17,7 +17,7 @@ from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
 
 
-def check_firing(ws: Workspace) -> Iterator[Finding]:
+def check_hook_runs(ws: Workspace) -> Iterator[Finding]:
     """Check the installed hooks."""
     folder, install = found.find_hooks_folder(ws.places), hook_config.format_install_command(ws.places)
     configured = hook_config.list_configured_hooks(ws.places)
@@ -40,7 +40,7 @@ def _check_place(
     """
     older = ", ".join(str(git) for git in gits if not git.runs_hooks)
     try:
-        is_configured = ways.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
+        is_configured = routes.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
     except HooksRefused as refused:
         yield Finding(refused.code, "warning", refused.message, refused.hint, str(folder))
         return
@@ -91,4 +91,4 @@ def _move_hooks(ws: Workspace, _: Finding) -> str:
     return f"Moved the hooks to {report.folder}."
 
 
-FIRING = Topic("hooks in git", check_firing, dict.fromkeys(("HOOKS_TWICE", "HOOKS_MISPLACED"), _move_hooks))
+HOOK_RUNS = Topic("hooks in git", check_hook_runs, dict.fromkeys(("HOOKS_TWICE", "HOOKS_MISPLACED"), _move_hooks))

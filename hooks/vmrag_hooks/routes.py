@@ -1,4 +1,4 @@
-"""The places of the hooks, the ways by which git reaches them, and obstacles."""
+"""The place of the hooks, the routes by which git reaches them, and obstacles."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bo
     return HookRoutes(direct, handled=lefthook.list_handled_hooks(places, folder, hooks))
 
 
-def refuse_obstacles(places: Places, folder: Path, ways: HookRoutes) -> None:
+def refuse_obstacles(places: Places, folder: Path, routes: HookRoutes) -> None:
     """Raise the error for an obstacle, before anything is written."""
     require_folders(
         places.shared, places.work_tree_folder, places.shims, places.configured_hooks, folder / chaining.FOLDER
     )
-    for hook in ways.direct:
+    for hook in routes.direct:
         chaining.refuse_invalid_hook(folder / hook)
         chaining.refuse_second_hook(folder, hook)
-    if ways.scripts:
-        require_folders(ways.scripts)
-        husky.require_writable(ways.scripts, ways.scripted)
-    if ways.handled:
+    if routes.scripts:
+        require_folders(routes.scripts)
+        husky.require_writable(routes.scripts, routes.scripted)
+    if routes.handled:
         lefthook.require_writable(places)
