@@ -14,8 +14,8 @@ from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import RemoteNote
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell_session import REMOTE_SECONDS
+from vmrag_link.engines.inspector import collect_new_ancestors, name_vetted_heads
 from vmrag_link.engines.limits import Limits, too_large_error
-from vmrag_link.engines.looking import collect_new_ancestors, name_vetted_heads
 from vmrag_link.errors import (
     EngineFailed,
     EngineUnwritable,

@@ -17,8 +17,8 @@ from vmrag_link.engines import inspection, records
 from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import LONGEST_STEP, Connection
 from vmrag_link.engines.doltlite.history import WORKING
+from vmrag_link.engines.inspector import InspectedPlace, Inspector
 from vmrag_link.engines.limits import Limits, too_large_error
-from vmrag_link.engines.looking import InspectedPlace, Inspector
 from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import EngineError, EngineFailed
 from vmrag_link.models import Link, Row

@@ -18,6 +18,7 @@ from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH, UNCOM
 from vmrag_link.engines.doltlite import extent, history, inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import DoltliteSession
+from vmrag_link.engines.inspector import ParentMap, name_vetted_heads
 from vmrag_link.engines.limits import (
     CREATING_NAME,
     Limits,
@@ -25,7 +26,6 @@ from vmrag_link.engines.limits import (
     continuation_message,
     translate_os_errors,
 )
-from vmrag_link.engines.looking import ParentMap, name_vetted_heads
 from vmrag_link.errors import EngineFailed, FileSystemError, KnowledgeRefused, RemoteMissing
 from vmrag_link.models import Row
 
