@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.repos import Repo, make_repo
 from vmrag_link.errors import GitReferenceMissing, LimitExceeded
-from vmrag_link.git import beside, raw_changes
+from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.documents import read_texts_at_commit
@@ -179,7 +179,7 @@ def test_tree_that_names_itself_over_and_over_ends_soon(repo, monkeypatch):
     for source in (DOCS, SourceSettings("docs", ("**/nothing",))):
         with pytest.raises(LimitExceeded, match="more than 2,000,000"):
             list_at_commit(locate_work_tree(repo.top), commit, [source], max_bytes=MOST)
-    monkeypatch.setattr(beside, "SECONDS", 0.02)
+    monkeypatch.setattr(readonly, "SECONDS", 0.02)
     with pytest.raises(LimitExceeded):
         list_at_commit(locate_work_tree(repo.top), commit, [DOCS], max_bytes=MOST)
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.repos import Repo, make_repo
 from vmrag_link.errors import FileFailed, GitFailed, LimitExceeded
-from vmrag_link.git import beside, raw_changes
+from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import disk, listings, work_tree
@@ -518,17 +518,17 @@ def test_value_of_attributes_that_is_not_utf8_is_a_reason_and_an_encoding(commit
 
 
 def test_single_listing_has_one_deadline(committed, monkeypatch):
-    monkeypatch.setattr(beside, "SECONDS", 0.0)
+    monkeypatch.setattr(readonly, "SECONDS", 0.0)
     with pytest.raises(LimitExceeded):
         committed.listed()
 
 
 def test_calls_of_git_share_a_deadline(monkeypatch):
-    with beside.share_deadline():
-        monkeypatch.setattr(beside, "SECONDS", 1000.0)
-        with beside.share_deadline():
-            assert beside.seconds_left() <= 120
-    assert beside.seconds_left() == 1000
+    with readonly.share_deadline():
+        monkeypatch.setattr(readonly, "SECONDS", 1000.0)
+        with readonly.share_deadline():
+            assert readonly.seconds_left() <= 120
+    assert readonly.seconds_left() == 1000
 
 
 def test_listings_of_two_questions_do_not_disturb_each_other(committed):

@@ -145,7 +145,7 @@ def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *
 
 def history(ws: Workspace, name: str, limit: int, ref: str | None) -> tuple[DocumentVersion, ...]:
     from vmrag_link.workspace.history import document_history as operation
-    from vmrag_link.workspace.history import file_history, known
+    from vmrag_link.workspace.history import file_history, named_places
 
     if not 0 < limit <= _MOST_VERSIONS:
         raise UsageInvalid(f"limit must be 1 to {_MOST_VERSIONS:,}.", hint="limit=20")
@@ -163,7 +163,7 @@ def history(ws: Workspace, name: str, limit: int, ref: str | None) -> tuple[Docu
             )
             for row in file.list_reports(None)
         )
-    with known.explain_missing_file(ws, name):
+    with named_places.explain_missing_file(ws, name):
         revisions = operation.list_history(ws, names, limit=limit)
     versions = []
     for step in revisions.steps:

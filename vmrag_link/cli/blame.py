@@ -40,11 +40,11 @@ def command(invocation: Invocation, *, document: str) -> None:
     For a file of a source, it shows the git commit that wrote each line.
     """
     from vmrag_link.ops import blame as operation
-    from vmrag_link.workspace.history import file_history, known
+    from vmrag_link.workspace.history import file_history, named_places
 
     with invocation.workspace() as ws:
         document = name_from_top(ws, invocation.directory, document)
-        if file := known.find_file(ws, document):
+        if file := named_places.find_file(ws, document):
             blamed = file_history.blame_file(ws, file)
             if invocation.as_json:
                 invocation.emit_report(blamed)

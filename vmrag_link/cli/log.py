@@ -113,14 +113,14 @@ def _find_note_history(ws: Workspace, revisions: Revisions) -> str:
 
 @contextlib.contextmanager
 def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
-    """Let errors about names in the block also mention files, like `known.explain_missing_file`."""
+    """Let errors about names in the block also mention files (`named_places`)."""
     named = places[-1] if places else ""
     naming: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if named:
-        from vmrag_link.workspace.history import known, ranges
+        from vmrag_link.workspace.history import named_places, ranges
 
         if not ranges.parse_range(named):
-            naming = known.explain_missing_file(ws, named)
+            naming = named_places.explain_missing_file(ws, named)
     try:
         with naming:
             yield

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from vmrag_link.errors import GitFailed, HistoryMissing
-from vmrag_link.git.beside import run_readonly
+from vmrag_link.git.readonly import run_readonly
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 

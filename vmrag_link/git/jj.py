@@ -5,7 +5,7 @@ of a workspace and the commit that is checked out. These files may come from som
 read only if git found nothing and the folder belongs to this user. They only provide names of
 objects, and git itself decides by owner and `safe.bareRepository` whether the repository may be
 used. Its hooks, filters and remotes are untrusted. So each git command in such a workspace is
-guarded as in `git.beside`: here, and in `git.run.run_git` for all other modules.
+guarded as in `git.readonly`: here, and in `git.run.run_git` for all other modules.
 
 git gets a directory for the workspace inside ours, like the one for each linked work tree. It
 contains a HEAD, which like in jj is the parent of the working copy's commit, and an index with the
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitRepositoryMissing, quoted
-from vmrag_link.git.beside import run_readonly
+from vmrag_link.git.readonly import run_readonly
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.git.run import GUARDS, run_git_in
 from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, Places, read_regular, write_atomically

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link.errors import LimitExceeded
-from vmrag_link.git.beside import feed_output
 from vmrag_link.git.file_log import unquote_path
 from vmrag_link.git.objects import ObjectWriter
+from vmrag_link.git.readonly import feed_output
 from vmrag_link.paths import Places
 
 MOST_BYTES = 64 << 20

@@ -1,6 +1,6 @@
 """Paths in HEAD and the index, and differences between the work tree and a commit: files, and lines
 of one file. Renames are followed. Paths and commits come from an agent, so git is read-only
-(`beside`).
+(`readonly`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from vmrag_link.errors import GitFailed, HistoryMissing, LimitExceeded, quoted
-from vmrag_link.git import beside
+from vmrag_link.git import readonly
 from vmrag_link.git.file_log import NOT_FETCHED
 from vmrag_link.git.raw_changes import MOST_FILES
 from vmrag_link.models import Record
@@ -72,7 +72,7 @@ def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
     query = b"".join(os.fsencode(spec) + b"\n" for spec in valid)
     try:
         lines = (
-            beside.run_readonly(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if valid else []
+            readonly.run_readonly(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if valid else []
         )
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
@@ -88,8 +88,8 @@ def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
 def _find_object(places: Places, spec: str) -> tuple[str, str]:
     """Return the hash and kind of an object in a partial clone, which lacks blobs alone."""
     verify = ("rev-parse", "--verify", "--quiet", "--end-of-options", spec)
-    name = beside.run_readonly(places, *verify, fine=(0, 1, 128)).text.strip()
-    kind = beside.run_readonly(places, "cat-file", "-t", name, fine=(0, 1, 128)).text.strip() if name else ""
+    name = readonly.run_readonly(places, *verify, fine=(0, 1, 128)).text.strip()
+    kind = readonly.run_readonly(places, "cat-file", "-t", name, fine=(0, 1, 128)).text.strip() if name else ""
     return name, kind or ("blob" if name else "")
 
 
@@ -99,11 +99,11 @@ def list_changes(places: Places, commit: str, pathspecs: Sequence[str] = ()) -> 
     In a partial clone, renamed files are found if nothing else changed.
     """
     try:
-        fields = beside.list_fields(places, "diff", *_DIFF, commit, "--", *pathspecs, most=4 * MOST_FILES)
+        fields = readonly.list_fields(places, "diff", *_DIFF, commit, "--", *pathspecs, most=4 * MOST_FILES)
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise
-        fields = beside.list_fields(places, "diff", *_DIFF, "-M100%", commit, "--", *pathspecs, most=4 * MOST_FILES)
+        fields = readonly.list_fields(places, "diff", *_DIFF, "-M100%", commit, "--", *pathspecs, most=4 * MOST_FILES)
     return sorted(_read_changes(fields), key=lambda change: change.path)
 
 
@@ -120,7 +120,7 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
     the commit if that differs.
 
     Raises `GitFailed`, `HistoryMissing` in a partial clone without the earlier text, and
-    `LimitExceeded` after `beside.SECONDS`. Lines beyond `MOST_BYTES` are missing.
+    `LimitExceeded` after `readonly.SECONDS`. Lines beyond `MOST_BYTES` are missing.
     """
     parts: list[bytes] = []
 
@@ -130,7 +130,7 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
 
     arguments = ("--literal-pathspecs", "diff", *_DIFF, *_PATCH, commit, "--", *paths)
     try:
-        in_time = beside.feed_output(places, *arguments, take=take_part, seconds=beside.seconds_left(), extra={})
+        in_time = readonly.feed_output(places, *arguments, take=take_part, seconds=readonly.seconds_left(), extra={})
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise

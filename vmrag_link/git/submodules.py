@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed, LimitExceeded
-from vmrag_link.git import beside, raw_changes
+from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.raw_changes import LINK, MOST_FILES, SUBMODULE
 from vmrag_link.paths import BorrowedParts, Places
 
@@ -41,7 +41,7 @@ def find_nested(places: Places, commit: str | None) -> NestedPaths:
             (entry.path, entry.mode, entry.blob) for entry in raw_changes.list_entries(places, ()) if not entry.stage
         ]
     else:
-        listed = beside.list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit, most=MOST_FILES)
+        listed = readonly.list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit, most=MOST_FILES)
         parts = (entry.partition(b"\t") for entry in listed)
         described = ((os.fsdecode(path), about.decode().split()) for about, _, path in parts)
         entries = [(path, mode, name) for path, (mode, _, name) in described]
@@ -53,8 +53,8 @@ def find_nested(places: Places, commit: str | None) -> NestedPaths:
 
 def read_targets(places: Places, links: Mapping[str, str]) -> dict[str, str]:
     """Return the targets of links, by path. Raises `GitFailed`."""
-    sizes = beside.read_blob_sizes(places, links.values())
-    contents = beside.read_blobs(places, [blob for blob, size in sizes.items() if size <= _LONGEST_TARGET])
+    sizes = readonly.read_blob_sizes(places, links.values())
+    contents = readonly.read_blobs(places, [blob for blob, size in sizes.items() if size <= _LONGEST_TARGET])
     return {path: os.fsdecode(contents[blob]) for path, blob in links.items() if blob in contents}
 
 
@@ -135,7 +135,7 @@ def count_files(places: Places, path: str, commit: str) -> int | None:
     arguments = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
     inner = _borrow_parts(places, path, folder, commit, of_work_tree=False)
     try:
-        counted = beside.feed_output(inner, *arguments, take=count_names, seconds=beside.seconds_left(), extra={})
+        counted = readonly.feed_output(inner, *arguments, take=count_names, seconds=readonly.seconds_left(), extra={})
     except GitFailed:  # the submodule was not fetched that far
         return None
     return min(number, MOST_FILES) if counted else None
@@ -148,7 +148,7 @@ def _open_submodule(places: Places, path: str, folder: Path, commit: str | None,
     inner = _borrow_parts(places, path, folder, commit, of_work_tree=of_work_tree)
     if (
         commit
-        and beside.run_readonly(inner, "cat-file", "-e", f"{commit}^{{commit}}", fine=(0, 1, _FATAL)).returncode == 0
+        and readonly.run_readonly(inner, "cat-file", "-e", f"{commit}^{{commit}}", fine=(0, 1, _FATAL)).returncode == 0
     ):
         return Submodule(path, commit, inner)
     whole = _borrow_parts(places, path, folder, None, of_work_tree=True) if of_work_tree else None

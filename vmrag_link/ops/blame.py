@@ -16,7 +16,7 @@ from vmrag_link.merging.text import find_matching_blocks
 from vmrag_link.models import At, Record, RevisionInfo, content_hash
 from vmrag_link.terminal_text import split_lines as lines_of
 from vmrag_link.workspace import Workspace
-from vmrag_link.workspace.history import document_names, known, log
+from vmrag_link.workspace.history import document_names, log, named_places
 from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_link.workspace.history.log import PinnedRevision
 from vmrag_link.workspace.history.revparse import WORKING
@@ -63,7 +63,7 @@ def blame_document(ws: Workspace, name: str) -> BlameReport:
 
     Raises the errors of `document_names.find_at`.
     """
-    with known.explain_missing_file(ws, name):
+    with named_places.explain_missing_file(ws, name):
         place, document_name = document_names.find_at(ws, name)
     text = _read_text(ws.engine, place.at, document_name)
     finder = _OriginFinder(ws.engine, Trail(ws.engine, [place.revision], log.list_hidden(ws.engine)))

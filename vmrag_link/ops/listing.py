@@ -26,7 +26,7 @@ from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, WorkingSet
 from vmrag_link.workspace import Workspace, local_store, reasons, source_tree
 from vmrag_link.workspace.documents import reading
 from vmrag_link.workspace.follow.follow_pin import follow_and_warn
-from vmrag_link.workspace.history import document_names, known, revparse
+from vmrag_link.workspace.history import document_names, named_places, revparse
 from vmrag_link.workspace.history.document_names import DocumentName, DocumentPlace, NamedRows
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
@@ -80,13 +80,13 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
     """
     files = _list_files(ws, collection) if isinstance(ws, Workspace) else None
     if isinstance(ws, Workspace) and files is None and collection is not None:
-        with known.explain_missing_collection(ws, [collection]):
+        with named_places.explain_missing_collection(ws, [collection]):
             rows = _list_stored(ws, collection, None)
     else:
         rows = _list_stored(ws, collection, files)
     keys = [row.key for row in rows.documents]
     if isinstance(ws, Workspace) and collection is not None and ws.sources.configured:
-        names = known.PlaceNames(ws, known.find_working_place(ws)).shown_names(keys)
+        names = named_places.PlaceNames(ws, named_places.find_working_place(ws)).shown_names(keys)
     else:
         notes = (
             {source.collection for source in ws.sources.configured if source.write}
@@ -227,7 +227,7 @@ def _find_tree(ws: Workspace, ref: str | None) -> SourceTree | None:
     if ref in (None, revparse.WORKING):
         return source_tree.read_work_tree(ws)
     with contextlib.suppress(ConfigInvalid, GitReferenceMissing):
-        return known.tree_at(ws, plumbing.resolve_commit(ws.places, ref or ""))
+        return named_places.tree_at(ws, plumbing.resolve_commit(ws.places, ref or ""))
     return None
 
 
@@ -266,7 +266,7 @@ def show_name(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
         return _show_revision(ws, ws.require_stored_revision())
     if file := show_file(ws, name) or _show_tracked(ws, name):
         return file
-    with known.explain_missing_file(ws, name):
+    with named_places.explain_missing_file(ws, name):
         return _show_named(ws, name)
 
 

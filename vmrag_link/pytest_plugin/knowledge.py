@@ -131,7 +131,7 @@ class Kb:
     def document(self, name: str) -> ShowReport:
         """Return the document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
         from vmrag_link.ops.listing import show_file, show_stored
-        from vmrag_link.workspace.history.known import explain_missing_file
+        from vmrag_link.workspace.history.named_places import explain_missing_file
         from vmrag_link.workspace.history.revparse import WORKING
 
         at, ref = self._place(), self._ref or WORKING

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vmrag_link.errors import LimitExceeded
-from vmrag_link.git import beside
+from vmrag_link.git import readonly
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import wildmatch
 from vmrag_link.sources.rules import build_included
@@ -86,7 +86,7 @@ class TreeAttributes:
     def get_values(self, path: str) -> dict[str, Value]:
         """Return the specified attributes of a file.
 
-        Raises `LimitExceeded` for too many rules, and after the deadline of `beside`.
+        Raises `LimitExceeded` for too many rules, and after the deadline of `readonly`.
         """
         folder, _, name = path.rpartition("/")
         chain = self._build_chain(folder)
@@ -95,7 +95,7 @@ class TreeAttributes:
         self._matches += sum(len(rules) for _, rules in chain)
         if self._matches > _MOST_MATCHES:
             raise _build_limit_error("too many rules for so many files")
-        beside.require_time(f"Matching files with {FILE_NAME}")
+        readonly.require_time(f"Matching files with {FILE_NAME}")
         values: dict[str, Value | None] = {}
         path, name = wildmatch.encode_path(path), wildmatch.encode_path(name)
         for start, rules in chain:

@@ -18,7 +18,7 @@ from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import FileText
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import FileFailed
-from vmrag_link.git import beside
+from vmrag_link.git import readonly
 from vmrag_link.git.objects import hash_blob
 from vmrag_link.models import (
     PIECES,
@@ -60,7 +60,7 @@ def read_texts_at_commit(places: Places, files: Sequence[TreeFile]) -> Iterator[
     Raises `GitFailed` and `LimitExceeded`.
     """
     for batch in _split_batches(files):
-        contents = beside.read_blobs(places, (tree_file.blob for tree_file in batch))
+        contents = readonly.read_blobs(places, (tree_file.blob for tree_file in batch))
         for file in batch:
             data = contents.get(file.blob)
             yield file, _MISSING if data is None else convert_blob(file, data)
@@ -73,10 +73,10 @@ def read_texts_in_work_tree(places: Places, files: Sequence[TreeFile]) -> Iterat
     Raises `FileFailed` for a file that has changed since it was listed. Then list the files again.
     """
     stored = {tree_file.blob for tree_file in files if not tree_file.uncommitted}
-    stored |= beside.read_blob_sizes(places, (tree_file.blob for tree_file in files if tree_file.uncommitted)).keys()
+    stored |= readonly.read_blob_sizes(places, (tree_file.blob for tree_file in files if tree_file.uncommitted)).keys()
     with Disk(places.top) as disk:
         for batch in _split_batches(files):
-            contents = beside.read_blobs(places, (tree_file.blob for tree_file in batch if tree_file.blob in stored))
+            contents = readonly.read_blobs(places, (tree_file.blob for tree_file in batch if tree_file.blob in stored))
             for file in batch:
                 data = contents.get(file.blob)
                 if data is None and not (file.blob in stored and file.uncommitted):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from vmrag_link.conversion.limits import BINARY_WITHIN
-from vmrag_link.git import beside
+from vmrag_link.git import readonly
 from vmrag_link.paths import Places
 from vmrag_link.sources.disk import Disk
 
@@ -73,9 +73,9 @@ def read_from_blobs(places: Places, blobs: Mapping[str, str], paths: Sequence[st
     """Return the first bytes of blobs, by path. Large blobs are left out. Raises `GitFailed`."""
     named = {path: blobs[path] for path in paths if path in blobs}
     room, chosen = _MOST_BYTES_TOGETHER, set[str]()
-    for blob, size in beside.read_blob_sizes(places, named.values()).items():
+    for blob, size in readonly.read_blob_sizes(places, named.values()).items():
         if size <= min(room, _MOST_BYTES):
             room -= size
             chosen.add(blob)
-    contents = beside.read_blobs(places, chosen)
+    contents = readonly.read_blobs(places, chosen)
     return {path: contents[blob][:BINARY_WITHIN] for path, blob in named.items() if blob in contents}

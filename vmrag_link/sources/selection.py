@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing, LimitExceeded
-from vmrag_link.git import beside, raw_changes
+from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.objects import find_missing_commits
 from vmrag_link.git.raw_changes import LINK, MOST_FILES, REGULAR, SUBMODULE, RawChange
 from vmrag_link.git.refs import COMMIT_NAME
@@ -168,7 +168,7 @@ def require_few_bytes(total: int) -> None:
 _SHA1_DIGITS = 40
 
 
-@beside.share_deadline()
+@readonly.share_deadline()
 def list_at_commit(
     places: Places,
     commit: str,
@@ -194,7 +194,7 @@ def list_at_commit(
         {file.path: Candidate(file.path, file.mode, file.blob) for file in files} for files in files_by_source
     ]
     blobs = (file.blob for files in files_by_source for file in files if file.mode in REGULAR)
-    sizes = beside.read_blob_sizes(places, blobs)
+    sizes = readonly.read_blob_sizes(places, blobs)
     listing = select_files(sources, candidates, tree_attributes, sizes, max_bytes=max_bytes).build_listing()
     if not any(source.write for source in sources):
         return listing
@@ -215,12 +215,12 @@ def read_attribute_files(places: Places, files: dict[str, str]) -> dict[str, byt
     """Return the contents of attribute files by path. `files`: their blobs. Raises
     `LimitExceeded`.
     """
-    sizes = beside.read_blob_sizes(places, files.values())
+    sizes = readonly.read_blob_sizes(places, files.values())
     attributes.require_few_bytes(sum(sizes.get(blob, 0) for blob in files.values()))
     small = {
         path: blob for path, blob in files.items() if sizes.get(blob, attributes.MOST_BYTES) < attributes.MOST_BYTES
     }
-    contents = beside.read_blobs(places, small.values())
+    contents = readonly.read_blobs(places, small.values())
     return {path: contents[blob] for path, blob in small.items() if blob in contents}
 
 

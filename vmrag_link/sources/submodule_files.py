@@ -13,7 +13,7 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing
-from vmrag_link.git import beside, raw_changes, submodules
+from vmrag_link.git import raw_changes, readonly, submodules
 from vmrag_link.git.raw_changes import MOST_FILES
 from vmrag_link.git.refs import read_head
 from vmrag_link.git.submodules import Submodule
@@ -23,7 +23,7 @@ from vmrag_link.sources import rules, selection, work_tree
 from vmrag_link.sources.listings import LeftOutFile, SourceListing
 
 
-@beside.share_deadline()
+@readonly.share_deadline()
 def find_source_submodules(places: Places, sources: Sequence[SourceSettings], commit: str | None) -> list[Submodule]:
     """Return the submodules in which a source may have files, at a commit or, without one, in the
     work tree.
@@ -40,7 +40,7 @@ def find_source_submodules(places: Places, sources: Sequence[SourceSettings], co
         return submodules.find_submodules(places, commit, of_work_tree=False, is_wanted=is_wanted)
 
 
-@beside.share_deadline()
+@readonly.share_deadline()
 def list_paths(nested: Iterable[Submodule], *, of_work_tree: bool) -> list[str]:
     """Return the paths of all files of submodules. Raises `GitFailed` and `LimitExceeded`."""
     paths = []
@@ -55,7 +55,7 @@ def list_paths(nested: Iterable[Submodule], *, of_work_tree: bool) -> list[str]:
     return paths
 
 
-@beside.share_deadline()
+@readonly.share_deadline()
 def list_in_work_tree(
     places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
 ) -> SourceListing:
@@ -77,7 +77,7 @@ def list_in_work_tree(
     return _join_listings(listing, parts)
 
 
-@beside.share_deadline()
+@readonly.share_deadline()
 def list_at_commit(
     places: Places,
     commit: str,

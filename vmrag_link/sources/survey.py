@@ -14,7 +14,7 @@ import msgspec
 
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import refuses_writing
-from vmrag_link.git import beside, configuration, raw_changes
+from vmrag_link.git import configuration, raw_changes, readonly
 from vmrag_link.git.objects import hash_blob
 from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
@@ -305,7 +305,7 @@ class Survey:
         stored = self._before.stored
         recorded = {file.blob: file.size for files in stored.listing.files.values() for file in files} if stored else {}
         names = dict.fromkeys(blobs)
-        return recorded | beside.read_blob_sizes(self._places, [blob for blob in names if blob not in recorded])
+        return recorded | readonly.read_blob_sizes(self._places, [blob for blob in names if blob not in recorded])
 
     def _list_removed(self, entries: Iterable[Iterable[IndexEntry]], staged: Mapping[str, RawChange]) -> set[str]:
         """Return the files of HEAD that are missing, or that git no longer tracks."""

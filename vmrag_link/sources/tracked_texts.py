@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
-from vmrag_link.git import beside, raw_changes
+from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.raw_changes import LINK, REGULAR, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.sources import attributes, readable, rules, selection
@@ -118,7 +118,7 @@ class TrackedTexts:
         if not blob:
             return ""
         try:
-            data = beside.read_blobs(self._places, [blob])[blob] if self.commit else b""
+            data = readonly.read_blobs(self._places, [blob])[blob] if self.commit else b""
             target = os.fsdecode(data) if self.commit else str((self._places.top / path).readlink())
         except (OSError, KeyError):
             return ""
@@ -144,10 +144,10 @@ class TrackedTexts:
                 yield TrackedText(path, None, _describe_error(-size)) if size < 0 else self._read_text(path, data, size)
 
     def _read_commit(self, paths: Sequence[str]) -> Iterator[TrackedText]:
-        sizes = beside.read_blob_sizes(self._places, (self._blobs[path] for path in paths))
+        sizes = readonly.read_blob_sizes(self._places, (self._blobs[path] for path in paths))
         for batch in _split_batches(paths, [sizes.get(self._blobs[path], 0) for path in paths]):
             blobs = [self._blobs[path] for path in batch]
-            contents = beside.read_blobs(self._places, (blob for blob in blobs if sizes.get(blob, 0) <= MOST_BYTES))
+            contents = readonly.read_blobs(self._places, (blob for blob in blobs if sizes.get(blob, 0) <= MOST_BYTES))
             for path, blob in zip(batch, blobs, strict=True):
                 if blob in sizes:
                     yield self._read_text(path, contents.get(blob, b""), sizes[blob])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.errors import GitBusy, refuses_writing
-from vmrag_link.git import beside, configuration, raw_changes
+from vmrag_link.git import configuration, raw_changes, readonly
 from vmrag_link.git.refs import read_head
 from vmrag_link.paths import Places, read_file_stamp
 from vmrag_link.settings import SourceSettings
@@ -38,7 +38,7 @@ again.
 """
 
 
-@beside.share_deadline()
+@readonly.share_deadline()
 def list_in_work_tree(
     places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
 ) -> SourceListing:
@@ -84,7 +84,7 @@ def list_in_work_tree(
     )
 
 
-@beside.share_deadline()
+@readonly.share_deadline()
 def read_unchanged_token(
     places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
 ) -> str | None:

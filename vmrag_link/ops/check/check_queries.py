@@ -51,7 +51,7 @@ from vmrag_link.workspace.answers.query import search_index
 from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin, ranked_at, require_pinned
 from vmrag_link.workspace.history import document_names
 from vmrag_link.workspace.history.document_names import NamedRows
-from vmrag_link.workspace.history.known import JoinedRows
+from vmrag_link.workspace.history.named_places import JoinedRows
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.sources import require_complete
 

@@ -18,7 +18,7 @@ from vmrag_link.code import cutting
 from vmrag_link.code.languages import CutBudget
 from vmrag_link.documents.chunking import read_header_paths, split_document
 from vmrag_link.errors import no_collection
-from vmrag_link.git import beside, grep
+from vmrag_link.git import grep, readonly
 from vmrag_link.index import keywords
 from vmrag_link.models import SOURCE, Chunk, Collection, Document, IndexedPiece, format_notes_metadata, parse_pieces
 from vmrag_link.ops.query.packed_answer import symbol_span
@@ -241,7 +241,7 @@ class WordSearch:
     def _pack_pieces(self, pieces: Sequence[_Piece], documents: Mapping[Key, Document], budget: int) -> Packed:
         files = self._tree.files
         blobs = {key: files[key].blob for key in documents}
-        committed = beside.read_blobs(self._tree.places, blobs.values()) if self._tree.commit else {}
+        committed = readonly.read_blobs(self._tree.places, blobs.values()) if self._tree.commit else {}
         names = name_among(list(documents), {name for name, row in self._rows.items() if row.has_paths_as_ids})
         packable: dict[Hashable, PackableDocument] = {}
         hits = []

@@ -47,8 +47,8 @@ from vmrag_link.workspace.history import diff as diffs
 from vmrag_link.workspace.history import log, word_diff
 from vmrag_link.workspace.history.compare import diff_places as between_places
 from vmrag_link.workspace.history.diff import Diff, DiffTexts
-from vmrag_link.workspace.history.known import NamedPlace
 from vmrag_link.workspace.history.log import PinnedRevision
+from vmrag_link.workspace.history.named_places import NamedPlace
 from vmrag_link.workspace.history.trail import with_moves
 from vmrag_link.workspace.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff, printed_names
 from vmrag_link.workspace.source_tree import Key

@@ -14,7 +14,7 @@ from vmrag_link import settings_docs
 from vmrag_link.code import languages
 from vmrag_link.code.languages import BY_LINES
 from vmrag_link.errors import LimitExceeded
-from vmrag_link.git import beside, listing, plumbing, raw_changes, submodules, versions
+from vmrag_link.git import listing, plumbing, raw_changes, readonly, submodules, versions
 from vmrag_link.git.submodules import NestedPaths
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import PIECES, Record
@@ -209,7 +209,7 @@ _MOST_COUNTED = 200
 """Maximum number of submodules whose files are counted, because each starts a process."""
 
 
-@beside.share_deadline()
+@readonly.share_deadline()
 def _list_submodules(ws: Workspace, nested: NestedPaths, read_paths: Collection[str]) -> tuple[SubmoduleRow, ...]:
     counted = sorted(nested.submodules.items())[:_MOST_COUNTED]
     numbers = {path: submodules.count_files(ws.places, path, commit) for path, commit in counted}

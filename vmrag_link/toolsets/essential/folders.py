@@ -10,12 +10,12 @@ from pathlib import PurePosixPath
 from vmrag_link import terminal_text
 from vmrag_link.errors import NotInitialized, PinMissing
 from vmrag_link.git import plumbing
-from vmrag_link.git.beside import list_fields
 from vmrag_link.git.raw_changes import MOST_FILES
+from vmrag_link.git.readonly import list_fields
 from vmrag_link.toolsets.essential.texts import Text, find_place
 from vmrag_link.workspace import Workspace
-from vmrag_link.workspace.history import known
-from vmrag_link.workspace.history.known import NamedPlace, PlaceNames
+from vmrag_link.workspace.history import named_places
+from vmrag_link.workspace.history.named_places import NamedPlace, PlaceNames
 from vmrag_link.workspace.source_tree import Key
 
 MOST_TITLES = 1_000
@@ -60,7 +60,7 @@ def list_below(ws: Workspace, name: str, ref: str, first: int) -> Text | None:
 
 def _look_up_place(ws: Workspace, ref: str) -> NamedPlace:
     try:
-        return known.find_named_place(ws, ref) if ref else known.find_working_place(ws)
+        return named_places.find_named_place(ws, ref) if ref else named_places.find_working_place(ws)
     except (NotInitialized, PinMissing):  # git tracks files anyway
         return NamedPlace(None, code=plumbing.resolve_commit(ws.places, ref) if ref else "")
 

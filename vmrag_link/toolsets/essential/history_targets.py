@@ -27,7 +27,7 @@ from vmrag_link.toolsets.essential import texts
 from vmrag_link.toolsets.essential.texts import CLOSEST, FIND
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.provenance import AnswerOrigin
-from vmrag_link.workspace.history import document_history, document_names, file_history, known, revparse
+from vmrag_link.workspace.history import document_history, document_names, file_history, named_places, revparse
 from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_mcp.session import Call
 
@@ -213,7 +213,7 @@ def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
     """Return the target of a name that is not a git path."""
     ws = call.ws
     with contextlib.suppress(CollectionMissing, DocumentMissing):
-        if file := known.find_file(ws, name):
+        if file := named_places.find_file(ws, name):
             file_history.require_own_file(file.tree, file.tree.files[file.name.key].path, "log")
             return _target_of_file(name, file.tree.files[file.name.key].path)
     reason: VmragError | None = None

@@ -37,7 +37,7 @@ from vmrag_link.workspace.documents import reading
 from vmrag_link.workspace.documents.reading import TrackedFile
 from vmrag_link.workspace.follow.follow_pin import read_consistently
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_git_origin, find_origin
-from vmrag_link.workspace.history import document_names, known
+from vmrag_link.workspace.history import document_names, named_places
 
 CLOSEST = 3
 """Maximum number of names that an error lists."""
@@ -155,7 +155,7 @@ def find_text(ws: Workspace, name: str, ref: str) -> Text:
     if file := reading.find_tracked(ws, name, ref) if ref else reading.find_named(ws, name):
         return _build_file_text(ws, file)
     full = f"{ref}:{name}" if ref else name
-    if source_file := known.find_file(ws, full):
+    if source_file := named_places.find_file(ws, full):
         path, at = source_file.tree.files[source_file.name.key].path, source_file.tree.commit or ""
         if file := reading.find_tracked(ws, path, at, is_document=True):
             return _build_file_text(ws, file)

@@ -32,7 +32,7 @@ from vmrag_link.workspace.answers.query import require_query
 from vmrag_link.workspace.documents import reading
 from vmrag_link.workspace.documents.reading import GrepOptions, MatchedLine, Pattern
 from vmrag_link.workspace.follow.provenance import INCOMPLETE, untracked_notice
-from vmrag_link.workspace.history import known
+from vmrag_link.workspace.history import named_places
 from vmrag_mcp.arguments import CollectionName, Given, Ref
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fence_text
@@ -72,7 +72,10 @@ def search_documents(
     require_query(question.words)
     if relation:
         return _answer_relation(call, question, relation)
-    with texts.naming_refs(call.ws), known.explain_missing_collection(call.ws, [collection] if collection else []):
+    with (
+        texts.naming_refs(call.ws),
+        named_places.explain_missing_collection(call.ws, [collection] if collection else []),
+    ):
         if question.symbol and (definitions := _answer_definitions(call, question)):
             return definitions
         answer = passages.find_passages(call.ws, question, min(max_tokens, call.behaviour.page_chars // 4))
@@ -168,7 +171,7 @@ def _answer_relation(call: Call, question: NarrowedQuestion, relation: str) -> T
         )
     with (
         texts.naming_refs(call.ws),
-        known.explain_missing_collection(call.ws, [question.collection] if question.collection else []),
+        named_places.explain_missing_collection(call.ws, [question.collection] if question.collection else []),
     ):
         report, origin = passages.related_code(call.ws, question, wanted_relation)
     call.set_origin(origin)

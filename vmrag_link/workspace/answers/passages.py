@@ -233,7 +233,7 @@ def committed_files(
     """
     if view.sources is None:
         return {}
-    from vmrag_link.git import beside
+    from vmrag_link.git import readonly
     from vmrag_link.paths import BorrowedParts
     from vmrag_link.sync import source_views
 
@@ -242,5 +242,5 @@ def committed_files(
     blobs = {key: tags[key[0]][key[1]].partition(" ")[0] for key in keys}
     objects = view.sources.objects
     places = ws.places._replace(borrowed=BorrowedParts(objects)) if objects else ws.places
-    contents = beside.read_blobs(places, blobs.values())
+    contents = readonly.read_blobs(places, blobs.values())
     return {key: contents.get(blob, b"") for key, blob in blobs.items()}

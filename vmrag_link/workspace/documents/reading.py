@@ -41,7 +41,7 @@ from vmrag_link.workspace.follow.provenance import (
     find_origin,
     find_view_origin,
 )
-from vmrag_link.workspace.history import document_names, known, revparse
+from vmrag_link.workspace.history import document_names, named_places, revparse
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.worktree import OpenSources
@@ -372,7 +372,7 @@ def grep_texts(
                 task.advance()
         return GrepReport(files.name_documents(matched, source, origin.at), origin.kb, origin.notes, tuple(skipped))
 
-    with known.explain_missing_collection(ws, collections):
+    with named_places.explain_missing_collection(ws, collections):
         try:
             return _read_stored(ws, ref, search_stored)
         except NO_DOCUMENTS as error:
@@ -429,7 +429,7 @@ def find_tracked(
     if the file cannot be read as text, and the errors of `TrackedTexts`.
     """
     is_path = path and not path.startswith(("/", "../")) and posixpath.normpath(path) == path and "\0" not in path
-    commit = known.git_commit(ws, ref) if ref not in ("", revparse.WORKING) else ""
+    commit = named_places.git_commit(ws, ref) if ref not in ("", revparse.WORKING) else ""
     if not is_path or (ref not in ("", revparse.WORKING) and not commit):
         return None
     from vmrag_link.sources import tracked_texts
@@ -527,7 +527,7 @@ class SearchedFiles:
     def open(cls, ws: Workspace, ref: str | None, collections: Sequence[str] = ()) -> Self:
         """Open the files of a place. `ref`: as for `read_at`."""
         commit = ""
-        if ref is not None and ref != revparse.WORKING and not (commit := known.git_commit(ws, ref)):
+        if ref is not None and ref != revparse.WORKING and not (commit := named_places.git_commit(ws, ref)):
             if not ws.is_initialized:
                 plumbing.resolve_commit(ws.places, ref)  # raises, because no knowledge base can have the name
             return cls(None)

@@ -17,9 +17,9 @@ from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinMissing, U
 from vmrag_link.models import At, ChangeKind, Document, DocumentHeader, HeaderChange
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.history import diff as diffs
-from vmrag_link.workspace.history import document_names, known, ranges
+from vmrag_link.workspace.history import document_names, named_places, ranges
 from vmrag_link.workspace.history.diff import Diff, DiffTexts, FileCounts, TextReader
-from vmrag_link.workspace.history.known import DiffEnds, NamedPlace, PlaceNames
+from vmrag_link.workspace.history.named_places import DiffEnds, NamedPlace, PlaceNames
 from vmrag_link.workspace.history.revparse import WORKING
 from vmrag_link.workspace.history.word_diff import Detail, WordDiff
 from vmrag_link.workspace.source_tree import Key, SourceTree
@@ -44,7 +44,7 @@ def compare_places(
 
     Raises the errors of these functions.
     """
-    working_place = known.find_working_place(ws)
+    working_place = named_places.find_working_place(ws)
     if _is_document_elsewhere(ws, working_place, names):
         return _compare_documents(ws, names, detail)
     (old, new), rest = _split_names(ws, working_place, names)
@@ -96,16 +96,16 @@ def _split_names(ws: Workspace, working_place: NamedPlace, names: Sequence[str])
 
     A name is a document if a place has it, or if it follows a range or two places.
     """
-    committed = known.find_committed_place(ws, working_place)
+    committed = named_places.find_committed_place(ws, working_place)
     if not names or PlaceNames(ws, working_place, committed).has_name(names[0]):
         return DiffEnds(committed, working_place), names
     if ranges.is_range(names[0]):
-        return known.find_diff_ends(ws, names[:1]), names[1:]
-    old = known.find_named_place(ws, names[0])
+        return named_places.find_diff_ends(ws, names[:1]), names[1:]
+    old = named_places.find_named_place(ws, names[0])
     if len(names) == 1 or PlaceNames(ws, working_place, committed, old).has_name(names[1]):
         return DiffEnds(old, working_place), names[1:]
     _, new = ranges.split_range(ws, names[:_BOTH])  # refuses a range here
-    return DiffEnds(old, known.find_named_place(ws, new or WORKING)), names[_BOTH:]
+    return DiffEnds(old, named_places.find_named_place(ws, new or WORKING)), names[_BOTH:]
 
 
 def _is_document_elsewhere(ws: Workspace, working_place: NamedPlace, names: Sequence[str]) -> bool:
@@ -113,7 +113,7 @@ def _is_document_elsewhere(ws: Workspace, working_place: NamedPlace, names: Sequ
     if not names or ":" not in names[0] or PlaceNames(ws, working_place).has_name(names[0]):
         return False
     try:
-        known.find_diff_ends(ws, names[:1])
+        named_places.find_diff_ends(ws, names[:1])
     except GitReferenceMissing:
         return True
     except (NotInitialized, PinMissing):
@@ -146,10 +146,10 @@ def _compare_documents(ws: Workspace, names: Sequence[str], detail: Detail) -> W
 
 
 def _find_compared(ws: Workspace, name: str) -> _ComparedDocument:
-    file = known.find_file(ws, name)
+    file = named_places.find_file(ws, name)
     if file and (document := file.tree.read_documents([file.name.key]).get(file.name.key)):
         return _ComparedDocument(document, "", file.tree.commit or WORKING)
-    with known.explain_missing_file(ws, name):
+    with named_places.explain_missing_file(ws, name):
         place, document_name = document_names.find_at(ws, name)
     stored = ws.engine.find_document(place.at, *document_name.key)
     if stored is None:  # another process removed it after the search

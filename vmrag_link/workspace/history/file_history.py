@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from vmrag_link.errors import GitFailed, UsageInvalid, quoted
-from vmrag_link.git import beside, file_log, plumbing
+from vmrag_link.git import file_log, plumbing, readonly
 from vmrag_link.git.file_log import LoggedChange
 from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
@@ -22,7 +22,7 @@ from vmrag_link.workspace.history.revparse import HEAD, WORKING
 from vmrag_link.workspace.history.word_diff import Detail, DiffReport, WordDiff
 
 if TYPE_CHECKING:
-    from vmrag_link.workspace.history.known import FoundFile
+    from vmrag_link.workspace.history.named_places import FoundFile
     from vmrag_link.workspace.source_tree import SourceTree
 
 _RANGE_AND_NAME = 2
@@ -88,7 +88,7 @@ class FileHistory:
         commits = (step.info.parents[0] if step.info.parents else "", step.info.commit)
         sides = ((change.old_path, change.old_mode, change.old_blob), (change.path, change.mode, change.blob))
         blobs = [blob for _, mode, blob in sides if mode in REGULAR]
-        sizes = beside.read_blob_sizes(self._ws.places, blobs)
+        sizes = readonly.read_blob_sizes(self._ws.places, blobs)
         if any(blob not in sizes for blob in blobs):
             nothing = Diff(None, "", (), (), commits, missing=(change.path,))
             return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
@@ -140,12 +140,12 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
 
 def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator[LoggedFile]:
     """Yield the files that a name may mean. A removed file also has a history."""
-    from vmrag_link.workspace.history import known
+    from vmrag_link.workspace.history import named_places
 
     end = ranges.parse_range(reach) if reach else None
     ref = end.new if end else reach
     for name in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
-        file = known.find_file(ws, name)
+        file = named_places.find_file(ws, name)
         if file and (source := file.tree.find_source(file.name.collection)):
             path = file.tree.files[file.name.key].path
             require_own_file(file.tree, path, "log")
