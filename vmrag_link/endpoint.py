@@ -143,15 +143,15 @@ def send_request(
     circuit: str,
     secrets: Sequence[str] = (),
     seconds: float | None = None,
-    most: int | None = None,
+    max_bytes: int | None = None,
     once: bool = False,
     patience: float = LONGEST_PAUSE,
 ) -> bytes:
     """Send a request with any method, and return the answer.
 
     A service that does not answer is remembered under the name `circuit`. Messages do not contain
-    `secrets`. `most` limits the bytes of the answer. With `once`, a refusal is expected: there is
-    only one attempt, and a silent service is contacted too. `patience` is the longest pause in
+    `secrets`. `max_bytes` limits the bytes of the answer. With `once`, a refusal is expected: there
+    is only one attempt, and a silent service is contacted too. `patience` is the longest pause in
     seconds that the service can ask for.
 
     Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
@@ -166,7 +166,7 @@ def send_request(
         headers if body is None else {"Content-Type": "application/json", **headers},
         ANSWER_SECONDS if seconds is None else seconds,
         secrets,
-        MOST_BYTES if most is None else most,
+        MOST_BYTES if max_bytes is None else max_bytes,
     )
     for attempt in range(ATTEMPTS):
         try:
@@ -188,7 +188,7 @@ class _Request(NamedTuple):
     headers: Mapping[str, str]
     seconds: float
     secrets: Sequence[str]
-    most: int
+    max_bytes: int
 
 
 class _Connection:
@@ -279,7 +279,7 @@ def _attempt_request(details: _Request) -> bytes:
                 extensions={"trace": line.trace},
             ) as answer,
         ):
-            content = _read_content(answer, details.most)
+            content = _read_content(answer, details.max_bytes)
     except httpx.TimeoutException as error:
         raise _RetryableError("did not answer in time") from error
     except httpx.RequestError as error:
@@ -299,15 +299,15 @@ def _attempt_request(details: _Request) -> bytes:
     return content
 
 
-def _read_content(answer: httpx.Response, most: int) -> bytes:
+def _read_content(answer: httpx.Response, max_bytes: int) -> bytes:
     """Return the whole answer, unpacked. httpx would unpack any number of bytes."""
     try:
-        body = read_body(answer.iter_raw(), most)
+        body = read_body(answer.iter_raw(), max_bytes)
         encoding = answer.headers.get("Content-Encoding", "identity").lower()
         if encoding in GZIP:
-            return gunzip(body, most)
+            return gunzip(body, max_bytes)
     except BodyTooLarge:
-        raise NoAnswer(f"answered with more than {most} bytes") from None
+        raise NoAnswer(f"answered with more than {max_bytes} bytes") from None
     except BodyDamaged:
         raise NoAnswer("answered with damaged compressed data") from None
     if encoding not in ("identity", ""):

@@ -85,10 +85,10 @@ def enumerated(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def first_of(names: Sequence[str], most: int) -> str:
-    """Join at most `most` names, and the number of the others: `a, b and 3 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def first_of(names: Sequence[str], limit: int) -> str:
+    """Join at most `limit` names, and the number of the others: `a, b and 3 more`."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 def nearest(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str | None:
@@ -106,14 +106,14 @@ _COMPARED = 20_000
 """Number of names that `closest` compares letter by letter."""
 
 
-def closest(name: str, names: Sequence[str], *, most: int = 3) -> list[str]:
+def closest(name: str, names: Sequence[str], *, limit: int = 3) -> list[str]:
     """Return the most similar names, first those of files or documents with the same last part."""
     import difflib  # only where something is wrong already
 
     last = name.rpartition("/")[2].lower()
     same = [other for other in names if other.rpartition("/")[2].lower() == last]
-    similar = difflib.get_close_matches(name, names[:_COMPARED], n=most)
-    return [*dict.fromkeys([*sorted(same, key=len)[:most], *similar])][:most]
+    similar = difflib.get_close_matches(name, names[:_COMPARED], n=limit)
+    return [*dict.fromkeys([*sorted(same, key=len)[:limit], *similar])][:limit]
 
 
 class VmragError(Exception):
@@ -817,17 +817,17 @@ SQLITE_PATH_BYTES, DOLTLITE_PATH_BYTES = 503, 511
 """Bytes of the longest path that each of them opens. SQLite adds 8 for a journal."""
 
 
-def is_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> bool:
+def is_too_long(path: Path, *, max_bytes: int = SQLITE_PATH_BYTES) -> bool:
     """Return True if a database cannot be opened at this path."""
-    return len(os.fsencode(path)) > most
+    return len(os.fsencode(path)) > max_bytes
 
 
-def path_too_long(path: Path, *, most: int = SQLITE_PATH_BYTES) -> FileFailed:
+def path_too_long(path: Path, *, max_bytes: int = SQLITE_PATH_BYTES) -> FileFailed:
     """Return the error for a database at this path, which is too long."""
     top, inside, _ = str(path).partition("/.git/")
     where = quoted(top) if inside else "REPOSITORY"
     return FileFailed(
-        f"the path {path} has {len(os.fsencode(path))} bytes, and a database cannot have a path of more than {most}",
+        f"the path {path} has {len(os.fsencode(path))} bytes, and a database cannot have a path of more than {max_bytes}",
         hint=f"Move the repository to a shorter path, such as: mv {where} ~/",
         path=str(path),
     )

@@ -22,24 +22,24 @@ class BodyDamaged(Exception):
     """The body cannot be unpacked."""
 
 
-def read_body(chunks: Iterable[bytes], most: int) -> bytes:
+def read_body(chunks: Iterable[bytes], max_bytes: int) -> bytes:
     """Read all bytes of a stream.
 
     Raises `BodyTooLarge`.
     """
     body = bytearray()
     for chunk in chunks:
-        if len(body) + len(chunk) > most:
+        if len(body) + len(chunk) > max_bytes:
             raise BodyTooLarge
         body += chunk
     return bytes(body)
 
 
-def gunzip(packed: bytes, most: int) -> bytes:
+def gunzip(packed: bytes, max_bytes: int) -> bytes:
     """Unpack gzip data, which consists of one piece or several.
 
-    A bomb needs no more memory than `most`, and thousands of empty pieces take hardly any time.
-    Raises `BodyTooLarge` and `BodyDamaged`.
+    A bomb needs no more memory than `max_bytes`, and thousands of empty pieces take hardly any
+    time. Raises `BodyTooLarge` and `BodyDamaged`.
     """
     body = bytearray()
     unpacker = zlib.decompressobj(_GZIP_WINDOW)
@@ -54,10 +54,10 @@ def gunzip(packed: bytes, most: int) -> bytes:
                 unpacker = zlib.decompressobj(_GZIP_WINDOW)
                 pieces += 1
             try:
-                body += unpacker.decompress(rest, most + 1 - len(body))
+                body += unpacker.decompress(rest, max_bytes + 1 - len(body))
             except zlib.error as error:
                 raise BodyDamaged from error
-            if len(body) > most:
+            if len(body) > max_bytes:
                 raise BodyTooLarge
             if pieces > _MOST_PIECES:
                 raise BodyDamaged

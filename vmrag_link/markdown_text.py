@@ -139,14 +139,14 @@ def compute_fair_share(sizes: Sequence[int], room: int) -> int:
 
     Long items share the room that short ones leave.
     """
-    free, most = room, 0
+    free, share = room, 0
     ordered = sorted(sizes)
     for number, size in enumerate(ordered):
-        most = free // (len(ordered) - number)
-        if size > most:
-            return most
+        share = free // (len(ordered) - number)
+        if size > share:
+            return share
         free -= size
-    return max(most, *ordered, MIN_ROW_BYTES) if ordered else MIN_ROW_BYTES
+    return max(share, *ordered, MIN_ROW_BYTES) if ordered else MIN_ROW_BYTES
 
 
 def _fit_row(cells: Sequence[str], share: int) -> str:

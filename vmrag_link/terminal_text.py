@@ -106,12 +106,12 @@ def escape_line(text: str) -> str:
     return escape_controls(text).replace("\n", "\\n")
 
 
-def cut_text(text: str, most: int) -> str:
-    """Return a text of at most `most` characters.
+def cut_text(text: str, max_characters: int) -> str:
+    """Return a text of at most `max_characters`.
 
     Escape the text before, because hosts count escaped characters.
     """
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
 
 
 def split_lines(text: str) -> list[str]:

@@ -36,13 +36,13 @@ class YamlRefused(Exception):
         self.hint = hint
 
 
-def decode_text(data: bytes, most: int) -> str:
-    """Decode a file of at most `most` bytes, and remove its byte order mark.
+def decode_text(data: bytes, max_bytes: int) -> str:
+    """Decode a file of at most `max_bytes`, and remove its byte order mark.
 
     Raises `YamlRefused`.
     """
-    if len(data) > most:
-        raise YamlRefused(f"the file has {len(data)} bytes; at most {most} are read", 1)
+    if len(data) > max_bytes:
+        raise YamlRefused(f"the file has {len(data)} bytes; at most {max_bytes} are read", 1)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -136,9 +136,9 @@ class CommentApi(NamedTuple):
                 return None
             raise self._convert_failure(error) from error
 
-    def download_artifact(self, run: int, name: str, most: int) -> bytes | None:
+    def download_artifact(self, run: int, name: str, max_bytes: int) -> bytes | None:
         """Return the archive of an artifact of a run; None if it does not exist or is larger than
-        `most`.
+        `max_bytes`.
         """
         try:
             parameters = urlencode({"name": name, "per_page": _PAGE})
@@ -147,24 +147,26 @@ class CommentApi(NamedTuple):
             fitting = [
                 artifact
                 for artifact in artifacts
-                if artifact.name == name and not artifact.expired and artifact.size_in_bytes <= most
+                if artifact.name == name and not artifact.expired and artifact.size_in_bytes <= max_bytes
             ]
             if not fitting:
                 return None
-            return self._download_file(f"/actions/artifacts/{max(artifact.id for artifact in fitting)}/zip", most)
+            return self._download_file(f"/actions/artifacts/{max(artifact.id for artifact in fitting)}/zip", max_bytes)
         except NoAnswer as error:
             raise self._convert_failure(error, f"The artifact {name} of run {run} was not read", _READ) from error
 
-    def _download_file(self, path: str, most: int) -> bytes:
+    def _download_file(self, path: str, max_bytes: int) -> bytes:
         """Download from the address that the API names, without the token."""
         try:
-            return self._send_request("GET", path, once=True, most=most)
+            return self._send_request("GET", path, once=True, max_bytes=max_bytes)
         except NoAnswer as error:
             if error.status != _FOUND:
                 raise
             if not endpoint.is_private(error.location):
                 raise RemoteUnreachable("the artifact is at an address that is not private.", hint=_READ) from error
-            return endpoint.send_request("GET", error.location, headers={}, circuit=self.github.url, most=most)
+            return endpoint.send_request(
+                "GET", error.location, headers={}, circuit=self.github.url, max_bytes=max_bytes
+            )
 
     def _read_login(self) -> str:
         """Return the user of this token. The REST API does not tell it to an App."""

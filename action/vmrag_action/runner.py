@@ -227,9 +227,11 @@ class Runner:
 _NO_ROOM = "\nMore results are in the log.\n"
 
 
-def _fit_text(text: str, most: int) -> str:
-    """Return at most `most` characters, counted after escaping."""
-    return cut_text(terminal_text.escape_commands(terminal_text.escape_controls(text[: most + 1])), most)
+def _fit_text(text: str, max_characters: int) -> str:
+    """Return at most `max_characters`, counted after escaping."""
+    return cut_text(
+        terminal_text.escape_commands(terminal_text.escape_controls(text[: max_characters + 1])), max_characters
+    )
 
 
 def _shown_before(annotation: str, environ: Mapping[str, str] = os.environ) -> bool:

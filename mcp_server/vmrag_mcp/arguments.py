@@ -51,9 +51,9 @@ class Given(Record, frozen=True):
     clamped: bool = False
     unset: int | None = None
     """A number outside these bounds that some clients send in place of no number."""
-    least: int = 0
+    min_items: int = 0
     """Minimum number of elements of a list."""
-    most: int = 0
+    max_items: int = 0
     """Maximum number of texts of a list. All texts together have at most `longest` characters."""
     wire: str = ""
     """Name for clients, if Python does not allow it as a keyword."""
@@ -164,7 +164,7 @@ class Parameter(Record, frozen=True):
             element["maxLength"] = self.longest
         element = {"anyOf": [element, {"type": "null"}]} if self.holes else element
         shape: dict[str, Any] = {"type": "array", "items": element}
-        limits = {"minItems": self.given.least, "maxItems": self.given.most}
+        limits = {"minItems": self.given.min_items, "maxItems": self.given.max_items}
         return shape | {name: number for name, number in limits.items() if number}
 
     # -- from clients
@@ -252,25 +252,25 @@ class Parameter(Record, frozen=True):
             for at, element in enumerate(items)
         ]
         self._require_number(items)
-        if len(items) < self.given.least:
+        if len(items) < self.given.min_items:
             raise UsageInvalid(
-                f"{self.name} needs at least {self.given.least} element.", parameter=self.name, value=items
+                f"{self.name} needs at least {self.given.min_items} element.", parameter=self.name, value=items
             )
         return items
 
     def _require_number(self, elements: list[Any]) -> None:
         """Raise `UsageInvalid` if a list has too many texts, or too many characters."""
-        most = self.given.most
-        if most and len(elements) > most:
+        max_items = self.given.max_items
+        if max_items and len(elements) > max_items:
             raise UsageInvalid(
-                f"{self.name} has {len(elements):,} elements; at most {most:,} are accepted.",
+                f"{self.name} has {len(elements):,} elements; at most {max_items:,} are accepted.",
                 hint=f"call the tool again for the rest of {self.name}",
                 parameter=self.name,
                 value=len(elements),
-                maximum=most,
+                maximum=max_items,
             )
         if self.items == "string":
-            longest = self.longest if most else self.longest_json
+            longest = self.longest if max_items else self.longest_json
             _require_length(_count_characters(elements), self.name, longest, self.name)
 
     def _text_list(self, text: str) -> Any:

@@ -103,11 +103,14 @@ ERROR_TYPES = {
 """Class names for `details.error_type`, which some clients read."""
 
 
-def build_failure(error: VmragError, tools: ToolSelection | None = None, *, most: int | None = None) -> dict[str, Any]:
+def build_failure(
+    error: VmragError, tools: ToolSelection | None = None, *, max_characters: int | None = None
+) -> dict[str, Any]:
     """Return the envelope of a known error.
 
-    `tools` are the tools that suggestions can name; None for all. `most` is the approximate maximum
-    number of characters. `left_out` in the details counts the items that are missing.
+    `tools` are the tools that suggestions can name; None for all. `max_characters` is the
+    approximate maximum number of characters. `left_out` in the details counts the items that are
+    missing.
     """
     given_details = {
         key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")
@@ -132,21 +135,21 @@ def build_failure(error: VmragError, tools: ToolSelection | None = None, *, most
     }
     if error.code == "UNCOMMITTED_CHANGES":  # some clients read this key
         envelope["local_changes"] = details.setdefault("local_changes", {})
-    if most is not None and (left_out := cut_lists(envelope, most)):
+    if max_characters is not None and (left_out := cut_lists(envelope, max_characters)):
         details["left_out"] = left_out
     return envelope
 
 
-def _cut_middle(value: Any, most: int = LONGEST) -> Any:
+def _cut_middle(value: Any, max_characters: int = LONGEST) -> Any:
     """Return a text or a list of texts without the middle of each long text.
 
     Objects come from operations, such as the sides of a conflict, and are not cut.
     """
     match value:
-        case str() if len(value) > most:
-            return f"{value[: most * 2 // 3]} … {value[-most // 3 :]}"
+        case str() if len(value) > max_characters:
+            return f"{value[: max_characters * 2 // 3]} … {value[-max_characters // 3 :]}"
         case list() | tuple():
-            return [_cut_middle(item, most) for item in value]
+            return [_cut_middle(item, max_characters) for item in value]
     return value
 
 
@@ -193,13 +196,13 @@ def build_success(
     kb: KbBlock | None,
     warnings: list[ToolWarning],
     *,
-    most: int | None = None,
+    max_characters: int | None = None,
     offset: int | None = None,
     copies: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the result of a tool, with the block `kb` and the warnings if there are any.
 
-    The answer is about `most` characters long. `offset` is the offset of the page, for tools with
+    The answer has about `max_characters`. `offset` is the offset of the page, for tools with
     pages. `copies` is as in `KbAnswer`.
     """
     fields = _convert_tuples(msgspec.to_builtins(result))
@@ -208,11 +211,11 @@ def build_success(
     warnings = _make_warnings_runnable(warnings)
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.from_block(kb, whole=result.whole_kb, copies=copies))
-    if most is not None and (left_out := cut_lists(answer, most)):
+    if max_characters is not None and (left_out := cut_lists(answer, max_characters)):
         answer["left_out"] = left_out
         if "has_more" in answer:
             answer["has_more"] = True
-        warnings = [*warnings, _warn_left_out(answer, left_out, most, offset)]
+        warnings = [*warnings, _warn_left_out(answer, left_out, max_characters, offset)]
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
 
 
@@ -256,7 +259,7 @@ def _convert_tuples(value: Any) -> Any:
 
 
 def _warn_left_out(
-    answer: Mapping[str, Any], left_out: Mapping[str, int], most: int, offset: int | None
+    answer: Mapping[str, Any], left_out: Mapping[str, int], max_characters: int, offset: int | None
 ) -> ToolWarning:
     """Return the warning that lists are cut."""
     counts = ", ".join(f"{count} of {path}" for path, count in left_out.items())
@@ -266,7 +269,7 @@ def _warn_left_out(
         advice = f"continue with offset={offset + len(answer[page])}"
     return ToolWarning(
         "LEFT_OUT",
-        f"The answer would be longer than {most:,} characters (mcp.page_chars); left out: {counts}; {advice}.",
+        f"The answer would be longer than {max_characters:,} characters (mcp.page_chars); left out: {counts}; {advice}.",
     )
 
 
@@ -362,15 +365,15 @@ class _Column(NamedTuple):
         return [sum(map(_count_json, row)) for row in zip(*self.beside.values(), strict=True)]
 
 
-def cut_lists(answer: dict[str, Any], most: int) -> dict[str, int]:
-    """Cut the ends of lists until the answer's JSON has at most `most` characters and `SLACK`.
+def cut_lists(answer: dict[str, Any], max_characters: int) -> dict[str, int]:
+    """Cut the ends of lists until the answer's JSON has at most `max_characters` and `SLACK`.
 
     Returns the number of items that are left out, by list.
     """
     left_out: dict[str, int] = {}
-    if _count_json(answer) <= most + SLACK:
+    if _count_json(answer) <= max_characters + SLACK:
         return left_out
-    room = most + SLACK - _NOTE_CHARACTERS
+    room = max_characters + SLACK - _NOTE_CHARACTERS
     while (excess := _count_json(answer) - room) > 0:
         heaviest = max(_list_columns(answer, ""), key=lambda column: sum(column.weights), default=None)
         if heaviest is None:

@@ -320,7 +320,9 @@ class Session:
             )
 
     def _build_failure(self, error: VmragError, tools: EnabledTools | None) -> dict[str, Any]:
-        return envelope.build_failure(error, tools.selection if tools else None, most=self.behaviour.page_chars)
+        return envelope.build_failure(
+            error, tools.selection if tools else None, max_characters=self.behaviour.page_chars
+        )
 
     def _run_function(
         self,
@@ -349,7 +351,7 @@ class Session:
             about, warnings = function(tools, agreed, **keywords), [ToolWarning(*warning) for warning in warned]
             if isinstance(about, TextResult):
                 return envelope.build_success_text(about, None, warnings)
-            return envelope.build_success(about, None, warnings, most=self.behaviour.page_chars)
+            return envelope.build_success(about, None, warnings, max_characters=self.behaviour.page_chars)
         selection = tools.selection if tools else None
         with self.open_call(
             progress,
@@ -373,8 +375,10 @@ class Session:
             kb, copies = call.build_kb(), call.find_copies()
             if isinstance(result, TextResult):
                 return envelope.build_success_text(result, kb, call.collect_warnings())
-            most, offset = self.behaviour.page_chars, keywords.get("offset")
-            return envelope.build_success(result, kb, call.collect_warnings(), most=most, offset=offset, copies=copies)
+            max_characters, offset = self.behaviour.page_chars, keywords.get("offset")
+            return envelope.build_success(
+                result, kb, call.collect_warnings(), max_characters=max_characters, offset=offset, copies=copies
+            )
 
     @contextlib.contextmanager
     def open_call(

@@ -247,7 +247,7 @@ def test_grep_finds_the_matches_of_a_loop_over_tracked_files(repository):
                 report = grep_texts(ws, pattern, ref=ref)
                 shown = {document.name: [line.number for line in document.lines] for document in report.documents}
                 assert shown == expected, (text, ref)
-                limited = grep_texts(ws, pattern, ref=ref, most=3)
+                limited = grep_texts(ws, pattern, ref=ref, limit=3)
                 assert limited.count == sum(map(len, expected.values()))
                 assert sum(len(document.lines) for document in limited.documents) == min(3, limited.count)
         for text in ("alpha", r"x*", r"\bx\b", "(?i)été", r"(?<!a)lpha|12"):

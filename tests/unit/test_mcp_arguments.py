@@ -27,7 +27,7 @@ def handler(
     offset: Annotated[int, Given(low=0)] = 0,
     sure: bool = False,
     where: dict[str, Any] | None = None,
-    ids: Annotated[list[str] | None, Given(least=1)] = None,
+    ids: Annotated[list[str] | None, Given(min_items=1)] = None,
     texts: Annotated[list[str | None] | None, Given()] = None,
     full: Annotated[list[str] | None, Given(full=True)] = None,
     metadatas: list[dict[str, Any] | None] | None = None,

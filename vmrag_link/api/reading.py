@@ -73,7 +73,7 @@ def grep(
         raise UsageInvalid("context and limit are numbers of lines, from 0.", hint="context=2, limit=50")
     searched = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
     report = operation.grep_texts(
-        ws, searched, context=context, most=limit, collections=collections, ref=ref, path=path
+        ws, searched, context=context, limit=limit, collections=collections, ref=ref, path=path
     )
     lines = [
         MatchingLine(name=document.name, line=line.number, text=line.text, matched=line.matched)

@@ -248,11 +248,11 @@ class ChromaStore:
         """
         include = ["documents", "metadatas", *(["embeddings"] if with_vectors else [])]
         for start in itertools.count(0, size):
-            ids, most, skipped = (None, size, start) if among is None else (list(among[start : start + size]), None, 0)
+            ids, limit, skipped = (None, size, start) if among is None else (list(among[start : start + size]), None, 0)
             if ids == []:
                 return
             with _foreign_errors(self._folder, "read documents"):
-                answer = self._rust.get(collection_id, ids, None, most, skipped, None, include, TENANT, DATABASE)
+                answer = self._rust.get(collection_id, ids, None, limit, skipped, None, include, TENANT, DATABASE)
             vectors = answer.embeddings if with_vectors else [()] * len(answer.ids)
             rows = zip(answer.ids, answer.documents, answer.metadatas, vectors, strict=True)
             yield [StoredRow(name, text, dict(metadata or {}), vector) for name, text, metadata, vector in rows]

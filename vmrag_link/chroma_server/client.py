@@ -171,7 +171,7 @@ class ChromaClient:
         collections = list[RemoteCollection]()
         while True:
             query = f"{self._collections_url}?limit={LIST_PAGE}&offset={len(collections)}"
-            page = self._decode(self._request("GET", query, most=LIST_PAGE * LISTED_BYTES), list[RemoteCollection])
+            page = self._decode(self._request("GET", query, max_bytes=LIST_PAGE * LISTED_BYTES), list[RemoteCollection])
             collections += page
             if len(page) < LIST_PAGE:
                 return collections
@@ -203,8 +203,8 @@ class ChromaClient:
         numeric vectors of these dimensions.
         """
         body = {"ids": [*texts], "include": ["embeddings", "documents"]}
-        most = estimate_page_bytes(sum(texts.values()), len(texts), dimensions)
-        answer = self._request("POST", f"{self._make_collection_url(collection)}/get", body, most=most)
+        max_bytes = estimate_page_bytes(sum(texts.values()), len(texts), dimensions)
+        answer = self._request("POST", f"{self._make_collection_url(collection)}/get", body, max_bytes=max_bytes)
         page = self._decode(answer, _Page)
         vectors, documents = page.embeddings or [], page.documents or [None] * len(page.ids)
         if len(page.ids) != len(vectors) or len(page.ids) != len(documents) or {*page.ids} != texts.keys():
@@ -246,7 +246,7 @@ class ChromaClient:
         return f"{self._collections_url}/{collection.id}"
 
     def _request(
-        self, method: str, url: str, body: object = None, *, most: int = SHORT_ANSWER, once: bool = False
+        self, method: str, url: str, body: object = None, *, max_bytes: int = SHORT_ANSWER, once: bool = False
     ) -> bytes:
         address = self.address
         if address.flaw:
@@ -262,7 +262,7 @@ class ChromaClient:
                 headers=address.headers,
                 secrets=address.secrets,
                 seconds=address.seconds,
-                most=most,
+                max_bytes=max_bytes,
                 circuit=address.database_url,
                 once=once,
             )

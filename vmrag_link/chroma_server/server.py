@@ -96,13 +96,13 @@ request at a time (10 readers and writers of a collection).
 T = TypeVar("T")
 
 
-def split_batches(records: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
-    """Yield records in batches of at most `most` records and `BATCH_BYTES` bytes. Each record is
+def split_batches(records: Iterable[tuple[T, int]], limit: int) -> Iterator[list[T]]:
+    """Yield records in batches of at most `limit` records and `BATCH_BYTES` bytes. Each record is
     given with its bytes.
     """
     batch, size = list[T](), 0
     for record, length in records:
-        if batch and (len(batch) == most or size + length > BATCH_BYTES):
+        if batch and (len(batch) == limit or size + length > BATCH_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(record)

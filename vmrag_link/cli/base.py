@@ -233,12 +233,12 @@ def describe_requirement(version: str) -> str:
     return f"The file requires vmrag-link {version}: an older version stops and prints how to upgrade it."
 
 
-def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, most: int) -> Iterator[str]:
+def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, limit: int) -> Iterator[str]:
     """Yield lines about tracked files that are in no source."""
     if not counts:
         return
     names = [f"{number} {'*' if ending.startswith('.') else ''}{ending}" for ending, number in counts.items()]
-    yield f"{first_of(names, most)}: not covered"
+    yield f"{first_of(names, limit)}: not covered"
     if needs_extra:
         yield f"hint: to read the code among these files: {needs_extra}"
 

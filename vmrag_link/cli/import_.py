@@ -39,7 +39,7 @@ class ImportRequest(Record, frozen=True):
     library: str | None
     metadata: Mapping[str, Any] | None
     selection: FileSelection
-    most: int | None
+    max_pages: int | None
     of_site: bool
     copy: bool = False
 
@@ -75,7 +75,7 @@ class ImportRequest(Record, frozen=True):
 @click.option("--copy", is_flag=True, help="Store copies of files that git tracks. Copies do not follow their files.")
 @click.option("--metadata", metavar="JSON", help="With --library: JSON object to store with each document.")
 @click.option("--sitemap", "of_site", is_flag=True, help="Import the pages that the site's sitemap lists.")
-@click.option("--most", type=click.IntRange(1), help="With --sitemap: maximum number of pages.")
+@click.option("--most", "max_pages", type=click.IntRange(1), help="With --sitemap: maximum number of pages.")
 def command(
     invocation: Invocation,
     *,
@@ -91,7 +91,7 @@ def command(
     copy: bool,
     metadata: str | None,
     of_site: bool,
-    most: int | None,
+    max_pages: int | None,
 ) -> int:
     """Store files, folders and web pages as documents.
 
@@ -112,7 +112,7 @@ def command(
         )
     urls = [source for source in sources if "://" in source]
     selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
-    if most is not None and not of_site:
+    if max_pages is not None and not of_site:
         raise UsageInvalid("--most means something with --sitemap only.", hint="Add --sitemap, or leave --most out.")
     if library_name is not None or of_site or (urls and collection is None):
         others: dict[str, object] = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
@@ -123,7 +123,7 @@ def command(
         return _call_toolset(
             invocation,
             ImportRequest(
-                sources, library_name, _parse_metadata(metadata), selection, most, of_site=of_site, copy=copy
+                sources, library_name, _parse_metadata(metadata), selection, max_pages, of_site=of_site, copy=copy
             ),
         )
     if collection is None:

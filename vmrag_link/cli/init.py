@@ -111,7 +111,7 @@ def _describe_sources(report: InitReport) -> Iterator[str]:
         yield f"Added the source {source.collection}: {files} ({_list_endings(source.files)}){without}"
     yield from _describe_notes(report)
     if report.sources or report.needs_extra:
-        yield from describe_uncovered(report.uncovered, report.needs_extra, most=_SHOWN_ENDINGS)
+        yield from describe_uncovered(report.uncovered, report.needs_extra, limit=_SHOWN_ENDINGS)
     if report.written and not (report.sources or report.notes) and not report.staged:
         yield f"Wrote {CONFIG_NAME}"
     if report.staged:

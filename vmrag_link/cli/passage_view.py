@@ -47,15 +47,15 @@ def mark_spans(text: str, spans: Sequence[Span]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def shorten_line(line: str, spans: Sequence[Span], most: int = MOST_CHARACTERS) -> str:
+def shorten_line(line: str, spans: Sequence[Span], max_characters: int = MOST_CHARACTERS) -> str:
     """Mark the matches in a line.
 
-    A line of more than `most` characters is cut to the part around its first match.
+    A line of more than `max_characters` is cut to the part around its first match.
     """
-    start = max(0, spans[0][0] - most // 2) if spans and spans[0][1] > most else 0
-    end = start + most
+    start = max(0, spans[0][0] - max_characters // 2) if spans and spans[0][1] > max_characters else 0
+    end = start + max_characters
     if end >= len(line):
-        start = max(0, len(line) - most) if start else 0
+        start = max(0, len(line) - max_characters) if start else 0
     shown_spans = [
         (max(0, first - start), min(end, last) - start) for first, last in spans if start < last and first < end
     ]
@@ -92,9 +92,9 @@ def cut_code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     while top < end - 1 and not lines[end - 1].strip():
         end -= 1
     start = sum(len(line) + 1 for line in lines[:top])
-    most = output.terminal_columns() - len(INDENT) - len("……")
+    max_characters = output.terminal_columns() - len(INDENT) - len("……")
     for line in lines[top:end]:
-        yield f"{INDENT}{shorten_line(line.rstrip(), _cut_spans(spans, start, len(line)), most)}"
+        yield f"{INDENT}{shorten_line(line.rstrip(), _cut_spans(spans, start, len(line)), max_characters)}"
         start += len(line) + 1
 
 

@@ -149,14 +149,14 @@ def _addition_lines(addition: SourceAddition) -> Iterator[str]:
         yield 'hint: git commit -m "…"'
 
 
-def _format_report(report: SourcesReport, most: int | None, ref: str | None) -> Iterator[str]:
+def _format_report(report: SourcesReport, limit: int | None, ref: str | None) -> Iterator[str]:
     if not report.sources:
         if ref is None:
             yield from _format_proposal(report)
         else:
             yield f"No sources: {ref} has none in its .vmrag.yaml, and no file that could be a document of one."
-        yield from _describe_uncovered(report, most)
-        yield from _describe_folders(report, most)
+        yield from _describe_uncovered(report, limit)
+        yield from _describe_folders(report, limit)
         return
     for source in report.sources:
         yield from _format_source(source)
@@ -175,20 +175,20 @@ def _format_report(report: SourcesReport, most: int | None, ref: str | None) -> 
             yield "hint: git submodule update --init --recursive"
         else:
             yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
-    yield from _format_left_out(report.left_out, most)
-    yield from _describe_uncovered(report, most)
-    yield from _describe_folders(report, most)
+    yield from _format_left_out(report.left_out, limit)
+    yield from _describe_uncovered(report, limit)
+    yield from _describe_folders(report, limit)
     yield from _describe_next_step(report)
 
 
-def _describe_uncovered(report: SourcesReport, most: int | None) -> Iterator[str]:
+def _describe_uncovered(report: SourcesReport, limit: int | None) -> Iterator[str]:
     """Yield the lines about files, except those of `_describe_next_step`."""
     others = {ending: number - report.unnamed.get(ending, 0) for ending, number in report.uncovered.items()}
     others = {ending: number for ending, number in others.items() if number}
-    yield from describe_uncovered(others, report.needs_extra, most=len(others) if most is None else most)
+    yield from describe_uncovered(others, report.needs_extra, limit=len(others) if limit is None else limit)
 
 
-def _describe_folders(report: SourcesReport, most: int | None) -> Iterator[str]:
+def _describe_folders(report: SourcesReport, limit: int | None) -> Iterator[str]:
     rows = [
         f"submodule {row.path}: {_describe_count(row.files, 'not in this clone')}"
         for row in report.submodules
@@ -200,9 +200,9 @@ def _describe_folders(report: SourcesReport, most: int | None) -> Iterator[str]:
     ]
     if rows:
         yield "Not read:"
-        yield from (f"  {row}" for row in rows[:most])
-        if most is not None and len(rows) > most:
-            yield f"  and {len(rows) - most} more (-v shows all)"
+        yield from (f"  {row}" for row in rows[:limit])
+        if limit is not None and len(rows) > limit:
+            yield f"  and {len(rows) - limit} more (-v shows all)"
 
 
 def _describe_count(files: int | None, unknown: str) -> str:
@@ -246,7 +246,7 @@ def _format_source(row: SourceRow) -> Iterator[str]:
         yield f"  not committed: {first_of([f'{path} ({how})' for path, how in row.uncommitted.items()], NAMED)}"
 
 
-def _format_left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator[str]:
+def _format_left_out(rows: tuple[LeftOutRow, ...], limit: int | None) -> Iterator[str]:
     """Yield omitted files by their reasons, so that a few of each reason are shown."""
     if not rows:
         return
@@ -255,7 +255,7 @@ def _format_left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator
     for row in rows:
         reasons.setdefault(row.reason, []).append(row.path)
     for reason, paths in sorted(reasons.items()):
-        shown = paths if most is None else paths[:most]
+        shown = paths if limit is None else paths[:limit]
         yield f"  {reason}:"
         yield from (f"    {path}" for path in shown)
         if len(shown) < len(paths):

@@ -42,8 +42,8 @@ def command(invocation: Invocation) -> int:
         report = operation.status(ws, with_changes=True, ask_remote=True)
         chroma_is_set = ws.chroma.local.is_set
         empty = _describe_empty_pin(ws, report) if not invocation.as_json else ""
-    most = None if invocation.verbosity > 0 else SHOWN
-    lines = [*_status_lines(report, most, chroma_is_set=chroma_is_set), *([f"hint: {empty}"] if empty else [])]
+    limit = None if invocation.verbosity > 0 else SHOWN
+    lines = [*_status_lines(report, limit, chroma_is_set=chroma_is_set), *([f"hint: {empty}"] if empty else [])]
     invocation.emit_report(report, lines)
     return 0 if report.in_sync else FAILED_CHECK
 
@@ -82,7 +82,7 @@ def _describe_sources(sources: SourcesStatus) -> list[str]:
     return [f"  files      {sources.sentence}", *problems]
 
 
-def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is_set: bool) -> list[str]:
+def _status_lines(report: operation.StatusReport, limit: int | None, *, chroma_is_set: bool) -> list[str]:
     title, colour = TITLES[report.state]
     lines = [output.style_text(title, fg=colour, bold=True)]
     lines.append(
@@ -115,7 +115,7 @@ def _status_lines(report: operation.StatusReport, most: int | None, *, chroma_is
     if report.hint:
         lines.append(f"hint: {report.hint}")
     files = report.sources.changed if report.sources else ()
-    return [*lines, *_file_lines(files, most), *(format_changes(report.changes, most) if report.changes else ())]
+    return [*lines, *_file_lines(files, limit), *(format_changes(report.changes, limit) if report.changes else ())]
 
 
 def _count_documents(number: int) -> str:
@@ -151,10 +151,10 @@ def describe_unpushed(remote: Unpushed) -> str:
     return f"{remote.remote}, {plural(remote.revisions, 'revision')} not pushed: vmrag push"
 
 
-def format_changes(changes: PendingChanges, most: int | None) -> Iterator[str]:
+def format_changes(changes: PendingChanges, limit: int | None) -> Iterator[str]:
     """Yield the lists with commands for them.
 
-    A list has at most `most` lines; None shows all.
+    A list has at most `limit` lines; None shows all.
     """
     lines = [
         _Line(collection.kind, "", f"{collection.name}/ ({_OF_COLLECTION[collection.kind]})")
@@ -173,17 +173,17 @@ def format_changes(changes: PendingChanges, most: int | None) -> Iterator[str]:
         yield "Documents not committed:"
         yield '  (use "vmrag diff" to see, "vmrag commit" to keep them)'
         yield '  (use "vmrag restore NAME" to discard them)'
-        yield from _share_lines(lines, most)
+        yield from _share_lines(lines, limit)
 
 
-def _file_lines(files: Sequence[SourceChange], most: int | None) -> Iterator[str]:
+def _file_lines(files: Sequence[SourceChange], limit: int | None) -> Iterator[str]:
     if files:
         yield ""
         yield "Files not committed:"
-        yield from _share_lines([_Line(file.kind, file.kind, file.shown_name) for file in files], most)
+        yield from _share_lines([_Line(file.kind, file.kind, file.shown_name) for file in files], limit)
 
 
-def _share_lines(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
+def _share_lines(lines: Sequence[_Line], limit: int | None) -> Iterator[str]:
     """Yield lines of each group in equal numbers.
 
     The groups share what smaller groups do not need.
@@ -191,7 +191,7 @@ def _share_lines(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
     groups: dict[Hashable, list[_Line]] = {}
     for line in lines:
         groups.setdefault(line.group, []).append(line)
-    free = len(lines) if most is None else most
+    free = len(lines) if limit is None else limit
     hidden: dict[str, int] = {}
     shares: dict[Hashable, int] = {}
     for number, group in enumerate(sorted(groups, key=lambda key: len(groups[key]))):

@@ -221,11 +221,11 @@ class CodeCutter:
 
     def _read_ahead(self, tasks: Iterator[CodeTask], waiting: _Waiting, repeated: set[_Copy]) -> bool:
         """Assign many tasks to the children at once, and return whether any task remains."""
-        most, characters = _MOST_AHEAD * len(self._children), _CHARACTERS_AHEAD * len(self._children)
+        limit, characters = _MOST_AHEAD * len(self._children), _CHARACTERS_AHEAD * len(self._children)
         ahead = sum(child.characters for child in self._children)
-        if waiting and (len(waiting) > most // 2 or ahead > characters // 2):
+        if waiting and (len(waiting) > limit // 2 or ahead > characters // 2):
             return True
-        while len(waiting) < most and ahead < characters and (task := next(tasks, None)):
+        while len(waiting) < limit and ahead < characters and (task := next(tasks, None)):
             if not needs_parser(task.text, task.language):
                 waiting.append(cut_code(task.text, task.language, task.size))
                 continue

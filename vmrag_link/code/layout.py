@@ -53,12 +53,12 @@ class Lines:
         """
         return self._blank[number] or bool(_CLOSING.fullmatch(self._rows[number].strip()))
 
-    def count_filled(self, first: int, end: int, most: int) -> int:
-        """Return how many of the rows are not blank, at most `most` + 1."""
+    def count_filled(self, first: int, end: int, limit: int) -> int:
+        """Return how many of the rows are not blank, at most `limit` + 1."""
         count = 0
         for number in range(first, end):
             count += not self._blank[number]
-            if count > most:
+            if count > limit:
                 break
         return count
 

@@ -170,11 +170,11 @@ def _find_asciidoc(rows: Sequence[str], number: int) -> _Table | None:
         return None
     behind = _count_while(rows, number + 1, lambda row: row != fence)
     stated = number > 0 and rows[number - 1].startswith("[") and "header" in rows[number - 1]
-    most = min(behind, number + _MOST_LINES)
-    end = _count_while(rows, number + 1, bool, most)
+    stop = min(behind, number + _MOST_LINES)
+    end = _count_while(rows, number + 1, bool, stop)
     if end == number + 1 and not stated:
         return _Table(behind + 1, behind + 1, "")
-    if end == most:
+    if end == stop:
         end = number + 2 if stated else behind
     return _Table(min(end, behind), behind, " ".join(rows[number + 1 : end]), after=behind + 1)
 
@@ -184,9 +184,9 @@ def _find_wiki(rows: Sequence[str], number: int) -> _Table | None:
     if not rows[number].lstrip().startswith("{|"):
         return None
     behind = _count_while(rows, number + 1, lambda row: not row.lstrip().startswith("|}"))
-    most = min(behind, number + _MOST_LINES)
-    first = _count_while(rows, number + 1, lambda row: not row.startswith("!"), most)
-    end = _count_while(rows, first, lambda row: row.startswith("!"), most)
+    stop = min(behind, number + _MOST_LINES)
+    first = _count_while(rows, number + 1, lambda row: not row.startswith("!"), stop)
+    end = _count_while(rows, first, lambda row: row.startswith("!"), stop)
     cells = (cell.rpartition("|")[2].strip() for row in rows[first:end] for cell in row[1:].split("!!"))
     return _Table(min(end, behind), behind, " | ".join(cells))
 

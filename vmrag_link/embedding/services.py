@@ -247,12 +247,12 @@ def _make_export_hint(variable: str) -> str:
     return f"Set the key in the environment of this program: export {variable}=KEY"
 
 
-def _split_batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:
-    """Yield texts in batches of at most `most` texts and `MOST_CHARACTERS` characters."""
+def _split_batches(texts: Sequence[str], limit: int) -> Iterator[list[str]]:
+    """Yield texts in batches of at most `limit` texts and `MOST_CHARACTERS` characters."""
     batch: list[str] = []
     size = 0
     for text in texts:
-        if batch and (len(batch) == most or size + len(text) > MOST_CHARACTERS):
+        if batch and (len(batch) == limit or size + len(text) > MOST_CHARACTERS):
             yield batch
             batch, size = [], 0
         batch.append(text)

@@ -93,9 +93,9 @@ class InspectedPlace(ABC):
         tables = self.list_tables()
         counts = self.query_values([f"SELECT count(*) AS v FROM {table.name}" for table in tables])
         for table, count in zip(tables, counts, strict=True):
-            most = limits.collections if table is COLLECTIONS else limits.documents
-            if int(count) > most:
-                return f"more than {most:,} {_table_words(table)}"
+            limit = limits.collections if table is COLLECTIONS else limits.documents
+            if int(count) > limit:
+                return f"more than {limit:,} {_table_words(table)}"
         return ""
 
     def describe_twins(self) -> str:
@@ -111,12 +111,12 @@ class InspectedPlace(ABC):
                 return f"a row of {table.name} has the same name as a document"
         return ""
 
-    def has_longer_text(self, since: str | None, most: int) -> bool:
-        """Return whether a text, or one that differs from `since`, is longer than `most` bytes."""
+    def has_longer_text(self, since: str | None, max_bytes: int) -> bool:
+        """Return whether a text, or one that differs from `since`, is longer than `max_bytes`."""
         longer = [
-            f"{table.name} WHERE octet_length(content) > {most:d}"
+            f"{table.name} WHERE octet_length(content) > {max_bytes:d}"
             if since is None
-            else f"{self.changed_rows_sql(table, since)} WHERE octet_length(to_content) > {most:d}"
+            else f"{self.changed_rows_sql(table, since)} WHERE octet_length(to_content) > {max_bytes:d}"
             for table in self.list_tables()
             if table in TEXT_TABLES
         ]

@@ -31,10 +31,10 @@ USUAL_LIMITS = Limits()
 MEGABYTE = 1_000_000
 
 
-def too_large_error(size: int, most: int) -> KnowledgeRefused:
+def too_large_error(size: int, limit: int) -> KnowledgeRefused:
     """Return the error for a remote's knowledge base with more bytes than the limit."""
     return KnowledgeRefused(
-        f"the remote's knowledge base has {size / MEGABYTE:,.1f} MB, above the limit of {most / MEGABYTE:,.0f} MB; nothing was fetched.",
+        f"the remote's knowledge base has {size / MEGABYTE:,.1f} MB, above the limit of {limit / MEGABYTE:,.0f} MB; nothing was fetched.",
         hint=f"if you expect this size: git config vmrag.limits.knowledge-mb {-(-size // MEGABYTE)}",
         bytes=size,
     )

@@ -99,11 +99,11 @@ def list_changes(places: Places, commit: str, pathspecs: Sequence[str] = ()) -> 
     In a partial clone, renamed files are found if nothing else changed.
     """
     try:
-        fields = readonly.list_fields(places, "diff", *_DIFF, commit, "--", *pathspecs, most=4 * MOST_FILES)
+        fields = readonly.list_fields(places, "diff", *_DIFF, commit, "--", *pathspecs, limit=4 * MOST_FILES)
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise
-        fields = readonly.list_fields(places, "diff", *_DIFF, "-M100%", commit, "--", *pathspecs, most=4 * MOST_FILES)
+        fields = readonly.list_fields(places, "diff", *_DIFF, "-M100%", commit, "--", *pathspecs, limit=4 * MOST_FILES)
     return sorted(_read_changes(fields), key=lambda change: change.path)
 
 

@@ -68,7 +68,7 @@ def require_countable(places: Places, commit: str) -> None:
     A tree of some kilobytes can have 10^12 paths, because each level can name one subtree ten
     times. git's diffs collect all results before they print the first.
     """
-    require_fewer(places, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit, most=_MOST_PATHS)
+    require_fewer(places, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit, limit=_MOST_PATHS)
 
 
 def list_tree_files(places: Places, commit: str, empty_tree: str, pathspecs: Sequence[str]) -> Iterator[RawChange]:
@@ -78,7 +78,7 @@ def list_tree_files(places: Places, commit: str, empty_tree: str, pathspecs: Seq
     Raises `GitFailed` and `LimitExceeded`.
     """
     arguments = ("diff-tree", "--raw", "-r", "-z", "--no-renames", "--no-commit-id", empty_tree, commit, "--")
-    return _parse_changes(list_fields(places, *arguments, *pathspecs, most=2 * MOST_FILES))
+    return _parse_changes(list_fields(places, *arguments, *pathspecs, limit=2 * MOST_FILES))
 
 
 def list_staged(places: Places, head: str, pathspecs: Sequence[str], *options: str) -> Iterator[RawChange]:
@@ -96,7 +96,7 @@ def list_staged(places: Places, head: str, pathspecs: Sequence[str], *options: s
         head,
         "--",
     )
-    return _parse_changes(list_fields(places, *arguments, *pathspecs, most=4 * MOST_FILES))
+    return _parse_changes(list_fields(places, *arguments, *pathspecs, limit=4 * MOST_FILES))
 
 
 def list_submodules(places: Places, commit: str | None, *, of_index: bool) -> dict[str, str | None]:
@@ -106,23 +106,23 @@ def list_submodules(places: Places, commit: str | None, *, of_index: bool) -> di
     None. Raises `GitFailed` and `LimitExceeded`.
     """
     if not of_index:
-        listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit or "", most=_MOST_PATHS)
+        listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit or "", limit=_MOST_PATHS)
         entries = (entry.partition(b"\t") for entry in listed if entry.startswith(_SUBMODULE))
         return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries}
-    listed = list_fields(places, "ls-files", "--stage", "-z", most=_MOST_PATHS)
+    listed = list_fields(places, "ls-files", "--stage", "-z", limit=_MOST_PATHS)
     entries = (entry.partition(b"\t") for entry in listed if entry.startswith(_SUBMODULE))
     named: dict[str, str | None] = {os.fsdecode(path): about.split()[1].decode() for about, _, path in entries}
     if not named or commit is None:
         return dict.fromkeys(named)
     arguments = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty", commit, "--")
-    changes = _parse_changes(list_fields(places, *arguments, most=4 * MOST_FILES))
+    changes = _parse_changes(list_fields(places, *arguments, limit=4 * MOST_FILES))
     before = {change.path: change.old_blob if change.old_mode == SUBMODULE else None for change in changes}
     return named | {path: name for path, name in before.items() if path in named}
 
 
 def list_entries(places: Places, pathspecs: Sequence[str]) -> Iterator[IndexEntry]:
     """Yield the entries of the index. Raises `GitFailed` and `LimitExceeded`."""
-    for entry in list_fields(places, "ls-files", "--stage", "-v", "-z", "--", *pathspecs, most=2 * MOST_FILES):
+    for entry in list_fields(places, "ls-files", "--stage", "-v", "-z", "--", *pathspecs, limit=2 * MOST_FILES):
         described, _, path = os.fsdecode(entry).partition("\t")
         tag, mode, blob, stage = described.split(" ")
         yield IndexEntry(path, mode, blob, int(stage), tag in "Ss")
@@ -133,7 +133,7 @@ def list_untracked(places: Places, pathspecs: Sequence[str]) -> list[str]:
 
     Raises `GitFailed` and `LimitExceeded`.
     """
-    paths = list_fields(places, "ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs, most=MOST_FILES)
+    paths = list_fields(places, "ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs, limit=MOST_FILES)
     return [os.fsdecode(path) for path in paths if not path.endswith(b"/")]
 
 
@@ -157,13 +157,13 @@ def parse_statuses(listed: Sequence[bytes]) -> dict[str, str]:
 def list_names(places: Places, ref: str) -> list[str]:
     """Return the paths of all files in a commit's tree. Raises `GitFailed` and `LimitExceeded`."""
     return [
-        os.fsdecode(name) for name in list_fields(places, "ls-tree", "-r", "-z", "--name-only", ref, most=MOST_FILES)
+        os.fsdecode(name) for name in list_fields(places, "ls-tree", "-r", "-z", "--name-only", ref, limit=MOST_FILES)
     ]
 
 
 def list_blobs(places: Places, ref: str) -> dict[str, str]:
     """Return the blobs of the regular files of a commit, by path. Raises `GitFailed`."""
-    listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", ref, most=MOST_FILES)
+    listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", ref, limit=MOST_FILES)
     entries = (entry.partition(b"\t") for entry in listed)
     return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries if about[:6].decode() in REGULAR}
 
@@ -285,11 +285,11 @@ def list_changed(places: Places, copy: Path | None, pathspecs: Sequence[str]) ->
     seen = read_file_stamp(copy) if copy else None
     arguments = ("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all", "--", *pathspecs)
     try:
-        listed = list_fields(places, *arguments, most=4 * MOST_FILES, index_file=copy)
+        listed = list_fields(places, *arguments, limit=4 * MOST_FILES, index_file=copy)
     except GitFailed:
         if copy is None:
             raise
-        list_fields(places, *arguments, most=4 * MOST_FILES)  # raises if the copy is not the reason
+        list_fields(places, *arguments, limit=4 * MOST_FILES)  # raises if the copy is not the reason
         copy.unlink(missing_ok=True)  # damaged by a power cut, because it is written without flushing to disk
         return None
     statuses = parse_statuses(listed)

@@ -97,22 +97,22 @@ def run_readonly(
     return finished
 
 
-def list_fields(places: Places, *arguments: str, most: int, index_file: Path | None = None) -> list[bytes]:
+def list_fields(places: Places, *arguments: str, limit: int, index_file: Path | None = None) -> list[bytes]:
     """Return the NUL-terminated fields that git prints.
 
-    git is stopped as soon as there are more than `most`, so its output does not pile up. Raises
+    git is stopped as soon as there are more than `limit`, so its output does not pile up. Raises
     `GitFailed` and `LimitExceeded`.
     """
-    content = _read_limited(places, arguments, most, index_file, keep=True)
+    content = _read_limited(places, arguments, limit, index_file, keep=True)
     return content.split(b"\0")[:-1] if content else []
 
 
-def require_fewer(places: Places, *arguments: str, most: int) -> None:
-    """Raise `LimitExceeded` if git lists more than `most` fields. Nothing of the list is kept.
+def require_fewer(places: Places, *arguments: str, limit: int) -> None:
+    """Raise `LimitExceeded` if git lists more than `limit` fields. Nothing of the list is kept.
 
     Raises `GitFailed`.
     """
-    _read_limited(places, arguments, most, None, keep=False)
+    _read_limited(places, arguments, limit, None, keep=False)
 
 
 def feed_output(
@@ -130,7 +130,7 @@ def feed_output(
 
 
 def _read_limited(
-    places: Places, arguments: tuple[str, ...], most: int, index_file: Path | None, *, keep: bool
+    places: Places, arguments: tuple[str, ...], limit: int, index_file: Path | None, *, keep: bool
 ) -> bytes:
     parts: list[bytes] = []
     number = size = 0
@@ -139,7 +139,7 @@ def _read_limited(
         nonlocal number, size
         number += part.count(b"\0")
         size += len(part)
-        if number > most or size > MOST_BYTES:
+        if number > limit or size > MOST_BYTES:
             return "much"
         if keep:
             parts.append(part)
@@ -151,9 +151,9 @@ def _read_limited(
         raise _build_timeout_error(f"git {arguments[0]}")
     if reason:
         raise LimitExceeded(
-            f"git {arguments[0]} lists more than {most:,} names.",
+            f"git {arguments[0]} lists more than {limit:,} names.",
             hint="Name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`.",
-            most=most,
+            most=limit,
         )
     return b"".join(parts)
 

@@ -41,7 +41,7 @@ def find_nested(places: Places, commit: str | None) -> NestedPaths:
             (entry.path, entry.mode, entry.blob) for entry in raw_changes.list_entries(places, ()) if not entry.stage
         ]
     else:
-        listed = readonly.list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit, most=MOST_FILES)
+        listed = readonly.list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit, limit=MOST_FILES)
         parts = (entry.partition(b"\t") for entry in listed)
         described = ((os.fsdecode(path), about.decode().split()) for about, _, path in parts)
         entries = [(path, mode, name) for path, (mode, _, name) in described]

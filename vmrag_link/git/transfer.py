@@ -230,13 +230,13 @@ def _run_remote(places: Places, peer: Peer, *arguments: str, within: float | Non
     extra = env.read_git_options() | env.read_unattended() | access
     if peer.may_ask:
         return run_git(places, *settings, *arguments, extra=extra)
-    most = within or (_MOST_SECONDS_OF_LISTING if arguments[0] == "ls-remote" else _MOST_SECONDS)
+    limit = within or (_MOST_SECONDS_OF_LISTING if arguments[0] == "ls-remote" else _MOST_SECONDS)
     try:
-        return run_git(places, *settings, *arguments, extra=extra | {"GIT_TERMINAL_PROMPT": "0"}, timeout=most)
+        return run_git(places, *settings, *arguments, extra=extra | {"GIT_TERMINAL_PROMPT": "0"}, timeout=limit)
     except TimeoutError as error:
         address = redact_url(peer.remote)
         raise RemoteUnreachable(
-            f"git {arguments[0]} did not finish for {address} within {most:,g} s.",
+            f"git {arguments[0]} did not finish for {address} within {limit:,g} s.",
             hint=f"git ls-remote {quoted(address)}",
             remote=address,
         ) from error

@@ -110,7 +110,7 @@ def _parse_query(node: Node) -> GoldenQuery:
         return read(entries[name]) if name in entries else None
 
     query = GoldenQuery(
-        text=_parse_text(entries["query"].value, "query", most=MAX_TEXT),
+        text=_parse_text(entries["query"].value, "query", max_characters=MAX_TEXT),
         line=line,
         collections=parse_optional("collection", lambda entry: tuple(_parse_names(entry))),
         mode=parse_optional("mode", _parse_mode),
@@ -122,7 +122,7 @@ def _parse_query(node: Node) -> GoldenQuery:
         order=parse_optional("order", lambda entry: tuple(map(_parse_document, _parse_list(entry, "order")))),
         within=parse_optional("within", lambda entry: _parse_number(entry, 0)) or 0,
         ranking=parse_optional("ranking", lambda entry: tuple(map(_parse_chunk, _parse_list(entry, "ranking")))),
-        id=parse_optional("id", lambda entry: _parse_text(entry.value, "id", most=MAX_ID)) or "",
+        id=parse_optional("id", lambda entry: _parse_text(entry.value, "id", max_characters=MAX_ID)) or "",
     )
     _require_findable(query)
     return query
@@ -240,10 +240,10 @@ def _parse_names(entry: MappingEntry) -> list[str]:
     return [_parse_text(item, entry.key.text) for item in _parse_items(entry, entry.key.text)]
 
 
-def _parse_text(node: Node, what: str, *, most: int = 1000) -> str:
+def _parse_text(node: Node, what: str, *, max_characters: int = 1000) -> str:
     """Return a text as written, because a query may be a number."""
     if not isinstance(node, ScalarNode) or not node.text:
         raise YamlRefused(f"{what} must be a text", node.line)
-    if len(node.text) > most:
-        raise YamlRefused(f"{what} has {len(node.text):,} characters, more than {most:,}", node.line)
+    if len(node.text) > max_characters:
+        raise YamlRefused(f"{what} has {len(node.text):,} characters, more than {max_characters:,}", node.line)
     return node.text

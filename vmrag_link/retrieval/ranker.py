@@ -155,7 +155,7 @@ class Ranker:
             ]
             word_rankings = [(scores.select_best(depth, among), scores.max_score) for scores, among in chosen]
             nearness = fusion.combine_nearness(
-                fusion.measure_nearness(CollectionScores({}, scores, most)) for scores, most in word_rankings
+                fusion.measure_nearness(CollectionScores({}, scores, max_score)) for scores, max_score in word_rankings
             )
             return Ranked(_select_best(fusion.normalize_scores(word_rankings), depth), bm25.BILLION, nearness)
         parts = [

@@ -123,5 +123,5 @@ def detect_language(question: str, languages: AbstractSet[str]) -> str:
     words = frozenset(re.findall(r"\w+", question.lower()))
     candidates = [language for language in _SMALL_WORDS if language in languages or language == "en"]
     counts = [len(words.intersection(_SMALL_WORDS[language].split())) for language in candidates]
-    most = max(counts)
-    return candidates[counts.index(most)] if most and counts.count(most) == 1 else ""
+    highest = max(counts)
+    return candidates[counts.index(highest)] if highest and counts.count(highest) == 1 else ""

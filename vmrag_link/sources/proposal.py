@@ -107,10 +107,10 @@ def propose_sources(
     return tuple(sources)
 
 
-def _choose_patterns(patterns: Counter[str], most: int) -> tuple[str, ...]:
+def _choose_patterns(patterns: Counter[str], limit: int) -> tuple[str, ...]:
     """Return the patterns that match most files, in alphabetical order."""
     valid = [pattern for pattern, _ in patterns.most_common() if not pathspec_flaw(pattern)]
-    return tuple(sorted(valid[:most]))
+    return tuple(sorted(valid[:limit]))
 
 
 def _sort_by_role(paths: Iterable[str]) -> _Roles:

@@ -84,16 +84,16 @@ _NOTEBOOK_BYTES = 64_000_000
 """Maximum bytes of a notebook, most of which are pictures that are discarded."""
 
 
-def get_byte_limit(path: str, most: int) -> int:
-    """Return how many bytes of a file are read. `most`: the bytes that may be indexed."""
-    return max(most, _NOTEBOOK_BYTES) if path.lower().endswith(".ipynb") else most
+def get_byte_limit(path: str, max_bytes: int) -> int:
+    """Return how many bytes of a file are read. `max_bytes`: the bytes that may be indexed."""
+    return max(max_bytes, _NOTEBOOK_BYTES) if path.lower().endswith(".ipynb") else max_bytes
 
 
-def find_size_flaw(size: int, most: int) -> str:
+def find_size_flaw(size: int, max_bytes: int) -> str:
     """Return why a file of this size is not a document, or an empty text."""
     if not size:
         return "is empty"
-    return f"has {size:,} bytes, more than {most:,}" if size > most else ""
+    return f"has {size:,} bytes, more than {max_bytes:,}" if size > max_bytes else ""
 
 
 def fold_path(path: str) -> str:

@@ -150,29 +150,31 @@ class SourceIndexer(NamedTuple):
     """Create an indexer. Called only if something must be indexed."""
     progress: Progress
 
-    def provide_view(self, contents: SourceContents, *, durable: bool, most: int | None = None) -> SourceView:
+    def provide_view(self, contents: SourceContents, *, durable: bool, max_files: int | None = None) -> SourceView:
         """Return a usable view of these files. If it is missing, it is derived from the nearest
         one.
 
-        `durable`: flush it to disk, so that it survives a power cut. `most`: index at most so many
-        files now, and leave the others to the next call. A view that cannot be written is kept in
-        memory. Raises the errors of `read_files` and of models.
+        `durable`: flush it to disk, so that it survives a power cut. `max_files`: index at most so
+        many files now, and leave the others to the next call. A view that cannot be written is kept
+        in memory. Raises the errors of `read_files` and of models.
         """
         try:
-            return self.make_view(contents, durable=durable, most=most)
+            return self.make_view(contents, durable=durable, max_files=max_files)
         except (OSError, FileFailed, IndexFailed) as error:
             if not refuses_writing(error):
                 raise
-        return self._replace(views=MemoryViews(self.views.root)).make_view(contents, durable=durable, most=most)
+        return self._replace(views=MemoryViews(self.views.root)).make_view(
+            contents, durable=durable, max_files=max_files
+        )
 
-    def make_view(self, contents: SourceContents, *, durable: bool, most: int | None) -> SourceView:
+    def make_view(self, contents: SourceContents, *, durable: bool, max_files: int | None) -> SourceView:
         """Provide a view in one place. Raises if it cannot be written."""
         existing = self.views
         with existing.segments.pause_collection(), contextlib.ExitStack() as held:
             base = _find_nearest(existing, contents, held) if existing.find_problem(contents.key) else None
             remaining = 0
-            if most is not None and existing.find_problem(contents.key):
-                contents, remaining = _select_part(contents, read_contents(base).tags if base else {}, most)
+            if max_files is not None and existing.find_problem(contents.key):
+                contents, remaining = _select_part(contents, read_contents(base).tags if base else {}, max_files)
             if not existing.find_problem(contents.key):
                 path = existing.view_path(contents.key)
                 existing.mark_used(path)
@@ -271,8 +273,8 @@ def _find_nearest(existing: Views, contents: SourceContents, held: contextlib.Ex
     return path
 
 
-def _select_part(contents: SourceContents, existing: Tags, most: int) -> tuple[SourceContents, int]:
-    """Return the existing files that are wanted, with up to `most` more, and the number of the
+def _select_part(contents: SourceContents, existing: Tags, max_files: int) -> tuple[SourceContents, int]:
+    """Return the existing files that are wanted, with up to `max_files` more, and the number of the
     others.
     """
     part: dict[str, dict[str, str]] = {}
@@ -281,9 +283,9 @@ def _select_part(contents: SourceContents, existing: Tags, most: int) -> tuple[S
         same = existing.get(name, {})
         kept = {path: tag for path, tag in tags.items() if same.get(path) == tag}
         new = [path for path in tags if path not in kept]
-        selected = set(new[:most])
+        selected = set(new[:max_files])
         part[name] = {path: tag for path, tag in tags.items() if path in kept or path in selected}
-        most, remaining = most - len(selected), remaining + len(new) - len(selected)
+        max_files, remaining = max_files - len(selected), remaining + len(new) - len(selected)
     return msgspec.structs.replace(contents, tags=part), remaining
 
 

@@ -99,9 +99,9 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
     # Repetitive text produces equal segments. Without this check, a few hundred bytes on the remote
     # could fill the disk.
     if manifest.size - distinct > distinct + limits.text_bytes:
-        most = max(Counter(stored.blobs).values())
+        repetitions = max(Counter(stored.blobs).values())
         raise _implausible_error(
-            f"it lists one segment {most:,} times, and only {distinct:,} of its {manifest.size:,} bytes are distinct"
+            f"it lists one segment {repetitions:,} times, and only {distinct:,} of its {manifest.size:,} bytes are distinct"
         )
     existing_size = file.stat().st_size if file.exists() else 0
     require_space(file.parent, max(0, manifest.size - existing_size), "the remote's knowledge base")

@@ -220,7 +220,7 @@ class Sources:
         settings = encode_canonical_json(
             [PROGRAM, _list_grammars(available), available, unavailable, limits, config.embedding.model, *submodules]
         )
-        places, (most, untracked) = self._ws.places, limits
+        places, (max_bytes, untracked) = self._ws.places, limits
         cache, before = self._cache_file, None if self._with_untracked else source_views.read_binding(places)
         last = _decode_binding(before, places) if before and before.settings == settings and not damaged else None
         if before and last:
@@ -228,7 +228,7 @@ class Sources:
                 token: str | None = self._compute_token(available, before)
             else:
                 token = work_tree.read_unchanged_token(
-                    places, available, max_bytes=most, untracked=untracked, cache=cache
+                    places, available, max_bytes=max_bytes, untracked=untracked, cache=cache
                 )
             if token == before.token:  # possibly another commit with equal files
                 unsearched = [
@@ -246,7 +246,7 @@ class Sources:
         contents = self._build_contents(config, available, listing)
         indexer = self._build_indexer(config, available, listing, commit=None)
         path, remaining, is_new = indexer.provide_view(
-            contents, durable=not ephemeral, most=self._compute_step(listing)
+            contents, durable=not ephemeral, max_files=self._compute_step(listing)
         )
         opened = OpenSources(
             folder=path,
@@ -351,7 +351,9 @@ class Sources:
         borrowed = self.get_reading_places(config, commit).borrowed
         for _ in range(ATTEMPTS):
             indexer = self._build_indexer(config, available, listing, commit=commit)
-            path, remaining, is_new = indexer.provide_view(contents, durable=True, most=self._compute_step(listing))
+            path, remaining, is_new = indexer.provide_view(
+                contents, durable=True, max_files=self._compute_step(listing)
+            )
             with self.views.lock_for_reading(path):
                 if not self.views.find_problem(path.name.partition("-")[0]):
                     if is_new:
@@ -395,13 +397,13 @@ class Sources:
         from vmrag_link.sources import work_tree
 
         config, places = self.config, self._ws.places
-        most, untracked = config.sources_max_bytes, config.searches_untracked
+        max_bytes, untracked = config.sources_max_bytes, config.searches_untracked
         list_files = work_tree.list_in_work_tree
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
             list_files = submodule_files.list_in_work_tree
-        return list_files(places, sources, max_bytes=most, untracked=untracked, cache=self._cache_file)
+        return list_files(places, sources, max_bytes=max_bytes, untracked=untracked, cache=self._cache_file)
 
     def list_commit(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
         """Return the files of these sources at a commit."""

@@ -45,9 +45,9 @@ N_RESULTS = 5
 """Default number of matches of a text."""
 
 Queries = Annotated[
-    list[str], Given("questions or words to search for", least=1, most=100, full=True, longest=LONGEST_QUERY)
+    list[str], Given("questions or words to search for", min_items=1, max_items=100, full=True, longest=LONGEST_QUERY)
 ]
-Texts = Annotated[list[str], Given("texts of the documents", least=1, full=True, longest=LONGEST_TEXT)]
+Texts = Annotated[list[str], Given("texts of the documents", min_items=1, full=True, longest=LONGEST_TEXT)]
 Ids = Annotated[list[str] | None, Given("ids of documents or chunks")]
 Parts = Annotated[list[Literal["documents", "metadatas", "embeddings", "ids"]], Given("parts to return")]
 Filter = Annotated[dict[str, Any] | None, FILTER]
@@ -372,7 +372,7 @@ def chroma_update_documents(
     call: Call,
     *,
     collection_name: CollectionName,
-    ids: Annotated[list[str], Given("ids of documents or chunks", least=1)],
+    ids: Annotated[list[str], Given("ids of documents or chunks", min_items=1)],
     documents: Annotated[list[str | None] | None, Given("new texts; null keeps a text", longest=LONGEST_TEXT)] = None,
     metadatas: Annotated[
         list[dict[str, Any] | None] | None, Given("metadata that replaces the old metadata; null keeps it")

@@ -261,7 +261,7 @@ def test_links_are_followed_breadth_first_each_document_once() -> None:
         return [
             (follow_link.doc_id, follow_link.linked_from)
             for follow_link in retrieval.follow_links(
-                ["a.md"], rows.get, rows.keys(), docs="docs", depth=depth, most=most
+                ["a.md"], rows.get, rows.keys(), docs="docs", depth=depth, limit=most
             )
         ]
 

@@ -143,7 +143,7 @@ def test_refresh_stores_changes_uncommitted_and_diff_shows_words(project, site):
 def test_libraries_documents_and_urls_can_be_named(project, site):
     owls, *_ = took(project, site).pages
     with notes.opened(project) as ws:
-        take_site(ws, "other", site.url("/sitemap.txt"), most=1)
+        take_site(ws, "other", site.url("/sitemap.txt"), max_pages=1)
     site.requests.clear()
     assert len(refreshed(project, "web").pages) == 3
     assert {page.library for page in refreshed(project, owls.url.replace("http", "HTTP")).pages} == {"web", "other"}

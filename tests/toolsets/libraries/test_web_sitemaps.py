@@ -106,7 +106,7 @@ def test_sitemap_may_speak_for_the_host_that_it_redirects_to():
 
 def test_pages_sitemaps_and_levels_are_limited(site, monkeypatch):
     site.pages["/sitemap.xml"] = urlset(*(site.url(f"/{number}") for number in range(5)))
-    assert found(site, most=3) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
+    assert found(site, max_pages=3) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
     site.pages |= {f"/level{step}.xml": index(site.url(f"/level{step + 1}.xml")) for step in range(1, 9)}
     assert found(site, "/level1.xml") == Sitemap([], more=1)
     assert "/level4.xml" not in [request.path for request in site.requests]
@@ -115,10 +115,10 @@ def test_pages_sitemaps_and_levels_are_limited(site, monkeypatch):
     site.pages["/many.xml"] = index(*(site.url(f"/part{part}.xml") for part in range(4)))
     assert found(site, "/many.xml") == Sitemap([site.url("/0"), site.url("/1")], more=2)
     site.requests.clear()
-    assert found(site, "/many.xml", most=1) == Sitemap([site.url("/0")], more=3)
+    assert found(site, "/many.xml", max_pages=1) == Sitemap([site.url("/0")], more=3)
     assert [request.path for request in site.requests] == ["/many.xml", "/part0.xml", "/robots.txt"]
     monkeypatch.setattr(sitemap, "MOST_LOCATIONS", 3)
-    assert found(site, most=9) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
+    assert found(site, max_pages=9) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
 
 
 def test_sitemap_with_a_private_address_ends_there(site):

@@ -194,8 +194,8 @@ def measure_memory() -> int:
     """Return the peak memory of this process in bytes; 0 if its parent had used more before the
     start.
     """
-    most = _read_peak_memory()
-    return most if most > _INHERITED_MEMORY else 0
+    peak = _read_peak_memory()
+    return peak if peak > _INHERITED_MEMORY else 0
 
 
 def _read_peak_memory() -> int:
@@ -207,11 +207,11 @@ _INHERITED_MEMORY = _read_peak_memory()
 """Linux starts the peak memory at what the parent had used when it started this process."""
 
 
-def _set_limit(which: int, most: int) -> None:
+def _set_limit(which: int, limit: int) -> None:
     hard = resource.getrlimit(which)[1]
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     try:
-        resource.setrlimit(which, (most, most))
+        resource.setrlimit(which, (limit, limit))
     except (ValueError, OSError):
         if sys.platform == "linux":  # other systems refuse some limits
             raise

@@ -196,18 +196,18 @@ def _run_remotely(connection: SqlConnection, url: str, calls: list[tuple[str, ..
         raise translate_error(error, url) from error
 
 
-def make_growth_check(folder: Path, most: int) -> Callable[[], None]:
+def make_growth_check(folder: Path, max_bytes: int) -> Callable[[], None]:
     """Return a function that raises `KnowledgeRefused` if the folder has grown too much.
 
-    The limit is `most` bytes. It raises `FileFailed` if the disk is nearly full. It is needed
+    The limit is `max_bytes`. It raises `FileFailed` if the disk is nearly full. It is needed
     because not every remote reports its size in advance.
     """
     before = _folder_size(folder)
 
     def check() -> None:
         grown = _folder_size(folder) - before
-        if grown > most:
-            raise too_large_error(grown, most)
+        if grown > max_bytes:
+            raise too_large_error(grown, max_bytes)
         require_space(folder, 0, "the remote's knowledge base")
 
     return check

@@ -207,8 +207,8 @@ class ServerSession:
         if isinstance(error, ServerUnreachable):
             self.close()
         if self._allowance.exceeded:
-            most = self._longest // MEGABYTE
-            return LimitExceeded(f"the server {self._access.server} returned more than {most:,} MB.")
+            megabytes = self._longest // MEGABYTE
+            return LimitExceeded(f"the server {self._access.server} returned more than {megabytes:,} MB.")
         if self._allowance.late:
             seconds, limit = f"{self._allowance.granted:.0f} seconds", self._access.answer_seconds
             if limit and self._waited + self._allowance.granted >= _ALL_ANSWERS_FACTOR * limit:

@@ -172,9 +172,9 @@ class Allowance:
         self._bytes = 0
         self._deadline = 0.0
 
-    def renew(self, most: int, seconds: float) -> None:
+    def renew(self, max_bytes: int, seconds: float) -> None:
         self.exceeded = self.late = False
-        self.granted, self._bytes, self._deadline = seconds, most, time.monotonic() + seconds
+        self.granted, self._bytes, self._deadline = seconds, max_bytes, time.monotonic() + seconds
 
     def remaining_seconds(self) -> float:
         """Return the remaining seconds. Raises `TimeoutError` if there are none."""

@@ -224,14 +224,14 @@ class ShellSession:
             self._exceeded = True
 
     def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
-        most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (STATEMENT_SECONDS, STATEMENT_SECONDS)
-        while (remaining := begun + most - time.monotonic()) > 0:
+        limit, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (STATEMENT_SECONDS, STATEMENT_SECONDS)
+        while (remaining := begun + limit - time.monotonic()) > 0:
             readable, _ = _wait_until_ready(min(remaining, pause), self._output)
             if check:
                 check()
             if readable:
                 return
-        raise StatementGivenUp(f"Dolt took longer than {most:.0f} seconds and was ended.")
+        raise StatementGivenUp(f"Dolt took longer than {limit:.0f} seconds and was ended.")
 
     def _process_error(self) -> EngineFailed:
         proc.wait_or_kill(self._process, _ENDING_SECONDS)

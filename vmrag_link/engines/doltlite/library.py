@@ -208,8 +208,8 @@ def sqlite_error(code: int, message: str, path: Path) -> VmragError:
             hint="wait for it to finish, then run the command again",
             **details,
         )
-    if primary == CANNOT_OPEN and is_too_long(path, most=DOLTLITE_PATH_BYTES):
-        return path_too_long(path, most=DOLTLITE_PATH_BYTES)
+    if primary == CANNOT_OPEN and is_too_long(path, max_bytes=DOLTLITE_PATH_BYTES):
+        return path_too_long(path, max_bytes=DOLTLITE_PATH_BYTES)
     if primary in _SENTENCES:
         sentence, hint = _SENTENCES[primary]
         kind = (

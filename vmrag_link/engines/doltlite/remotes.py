@@ -59,20 +59,20 @@ def read_all_heads(connection: Connection, branch: str | None = None) -> set[str
     return {head for name, head in rows if branch is None or name.split("/", 2)[2:] == [branch]}
 
 
-def fetch(connection: Connection, remote: str, url: str, *, most: int) -> None:
+def fetch(connection: Connection, remote: str, url: str, *, max_bytes: int) -> None:
     """Fetch everything that the branches at `url` reach.
 
-    A server does not report its size, so the fetch is aborted if our file grows by more than `most`
-    bytes. Raises `KnowledgeRefused`, and `FileFailed` if the disk is nearly full.
+    A server does not report its size, so the fetch is aborted if our file grows by more than
+    `max_bytes` bytes. Raises `KnowledgeRefused`, and `FileFailed` if the disk is nearly full.
     """
     _register_remote(connection, remote, url)
-    _fetch_with_limit(connection, url, most, "SELECT dolt_fetch(?)", _doltlite_name(remote))
+    _fetch_with_limit(connection, url, max_bytes, "SELECT dolt_fetch(?)", _doltlite_name(remote))
     remote_heads = peek_heads(url)
     # If a branch was deleted there, fetch again without its head.
     if remote_heads is not None and set(read_heads(connection, remote)) - set(remote_heads):
         forget_remote(connection, remote)
         _register_remote(connection, remote, url)
-        _fetch_with_limit(connection, url, most, "SELECT dolt_fetch(?)", _doltlite_name(remote))
+        _fetch_with_limit(connection, url, max_bytes, "SELECT dolt_fetch(?)", _doltlite_name(remote))
 
 
 def push(
@@ -167,13 +167,19 @@ def list_remotes(connection: Connection) -> list[str]:
     return [name.removeprefix(_PREFIX) for (name,) in rows if name.startswith(_PREFIX)]
 
 
-def clone(connection: Connection, remote: str, url: str, branch: str, *, most: int) -> None:
+def clone(connection: Connection, remote: str, url: str, branch: str, *, max_bytes: int) -> None:
     """Fill a new, empty database from `url`, with one local branch, its default.
 
-    `most` is the same limit as in `fetch`.
+    `max_bytes` is the same limit as in `fetch`.
     """
     _fetch_with_limit(
-        connection, url, most, "SELECT dolt_clone('--branch', ?, '--remote', ?, ?)", branch, _doltlite_name(remote), url
+        connection,
+        url,
+        max_bytes,
+        "SELECT dolt_clone('--branch', ?, '--remote', ?, ?)",
+        branch,
+        _doltlite_name(remote),
+        url,
     )
 
 
@@ -182,17 +188,17 @@ def _doltlite_name(remote: str) -> str:
     return _PREFIX + remote
 
 
-def _fetch_with_limit(connection: Connection, url: str, most: int, sql: str, *args: str) -> None:
+def _fetch_with_limit(connection: Connection, url: str, max_bytes: int, sql: str, *args: str) -> None:
     def check() -> None:
         grown = connection.path.stat().st_size - before
-        if grown > most:
-            raise too_large_error(grown, most)
+        if grown > max_bytes:
+            raise too_large_error(grown, max_bytes)
         require_space(connection.path.parent, 0, "the remote's knowledge base")
 
     before = connection.path.stat().st_size
     _run_remotely(connection, url, sql, *args, check=check)
-    if connection.path.stat().st_size - before > most:
-        raise too_large_error(connection.path.stat().st_size - before, most)
+    if connection.path.stat().st_size - before > max_bytes:
+        raise too_large_error(connection.path.stat().st_size - before, max_bytes)
 
 
 def _run_remotely(
@@ -201,8 +207,8 @@ def _run_remotely(
     try:
         connection.execute_long(sql, args, check=check)
     except EngineFailed as error:
-        if (file := parse_file(url)) and is_too_long(file, most=DOLTLITE_PATH_BYTES):
-            raise path_too_long(file, most=DOLTLITE_PATH_BYTES) from error
+        if (file := parse_file(url)) and is_too_long(file, max_bytes=DOLTLITE_PATH_BYTES):
+            raise path_too_long(file, max_bytes=DOLTLITE_PATH_BYTES) from error
         raise _translate_error(error, url) from error
 
 

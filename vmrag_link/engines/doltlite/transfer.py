@@ -54,7 +54,7 @@ def clone_file(folder: Path, remote: str, url: str, limits: Limits) -> None:
 
     def fill(connection: Connection) -> None:
         inspection.require_room(url, connection.path, limits)
-        remotes.clone(connection, remote, url, ROOT_BRANCH, most=limits.file_bytes)
+        remotes.clone(connection, remote, url, ROOT_BRANCH, max_bytes=limits.file_bytes)
         inspection.require_sound_heads(
             connection.path, remotes.read_heads(connection, remote), checked_heads={}, limits=limits
         )
@@ -126,7 +126,7 @@ def _fetch_locked(session: DoltliteSession, connection: Connection, remote: str,
     if remote_heads is not None and (file := remotes.parse_file(url)):
         inspection.require_sound_heads(file, remote_heads, checked_heads=known_heads, limits=session.limits)
     try:
-        remotes.fetch(connection, remote, url, most=session.limits.file_bytes)
+        remotes.fetch(connection, remote, url, max_bytes=session.limits.file_bytes)
         if remote_heads is None:  # a server only lists what it has sent
             heads = remotes.read_heads(connection, remote)
             inspection.require_sound_heads(connection.path, heads, checked_heads=known_heads, limits=session.limits)

@@ -253,7 +253,7 @@ def _cut_excerpt(text: str, start: int) -> str:
     return ("…" if start else "") + _cut(text[start:], _EXCERPT)
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: str, max_characters: int) -> str:
     return terminal_text.cut_text(
-        terminal_text.escape_controls(text), most
+        terminal_text.escape_controls(text), max_characters
     )  # JSON cannot contain halves of surrogate pairs

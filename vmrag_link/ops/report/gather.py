@@ -164,7 +164,9 @@ def _spool_documents(
     names = printed_names(difference)
     with ws.progress.task(_COMPARING, len(difference.documents)) as task:
         for number, sides in enumerate(diffs.read_sides(read, difference.documents), start=1):
-            document = _report_document(number, *sides, names=names, is_file=sides[0].key in files, most=max_characters)
+            document = _report_document(
+                number, *sides, names=names, is_file=sides[0].key in files, max_characters=max_characters
+            )
             spool.add(document)
             lines.append(build_document_line(document))
             task.advance()
@@ -276,12 +278,12 @@ def _report_document(
     *,
     names: Mapping[str, str],
     is_file: bool = False,
-    most: int,
+    max_characters: int,
 ) -> ReportedDocument:
     """Build the entry of a changed document.
 
-    `names` contains printed names. `is_file` means that it is a file of the code. `most` is the
-    maximum number of characters of the difference.
+    `names` contains printed names. `is_file` means that it is a file of the code. `max_characters`
+    is the maximum number of characters of the difference.
     """
     difference = document_diff(change, before, after, with_text=True)
     old_collection, old_id = before.key if before and difference.old_name else ("", "")
@@ -300,7 +302,7 @@ def _report_document(
         words=difference.words or Words(),
         characters=Growth(_count_characters(before), _count_characters(after)),
         fields=tuple(map(_build_field_change, difference.fields)),
-        text=_clip_pieces(difference.text if before and after else _diff_whole_text(before, after), most),
+        text=_clip_pieces(difference.text if before and after else _diff_whole_text(before, after), max_characters),
     )
 
 
@@ -316,10 +318,10 @@ def _generate_collections(collections: Iterable[CollectionDiff]) -> Iterator[Rep
     )
 
 
-def _clip_pieces(pieces: Sequence[Piece], most: int) -> TextChange:
-    """Return at most `most` characters of a difference, from its beginning."""
+def _clip_pieces(pieces: Sequence[Piece], max_characters: int) -> TextChange:
+    """Return at most `max_characters` of a difference, from its beginning."""
     shown: list[Piece] = []
-    remaining = most
+    remaining = max_characters
     for piece in pieces:
         if len(piece.text) > remaining:
             rest = sum(len(piece.text) for piece in pieces[len(shown) :]) - remaining

@@ -104,14 +104,14 @@ class Group(NamedTuple):
     """Number of documents that are not on the page."""
 
 
-def group_documents(documents: Sequence[DocumentLine], most: int) -> list[Group]:
+def group_documents(documents: Sequence[DocumentLine], limit: int) -> list[Group]:
     """Group the documents by collection, numbered from 1.
 
-    If there are more than `most`, each collection has a share of the page. Large collections get
+    If there are more than `limit`, each collection has a share of the page. Large collections get
     what small ones do not need.
     """
     by_name = [(name, list(lines)) for name, lines in groupby(documents, _COLLECTION)]
-    share = compute_fair_share([len(lines) for _, lines in by_name], most)
+    share = compute_fair_share([len(lines) for _, lines in by_name], limit)
     return [
         Group(number, name, lines[:share], len(lines[share:])) for number, (name, lines) in enumerate(by_name, start=1)
     ]

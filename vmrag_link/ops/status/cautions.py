@@ -61,9 +61,9 @@ def _has_pin(ws: Workspace) -> bool:
 def check_path_length(ws: Workspace) -> FileFailed | None:
     """Return an error if the path of the repository is too long for the copies of remotes."""
     copy = ws.places.remotes / _EXAMPLE_COPY
-    if not is_too_long(copy, most=DOLTLITE_PATH_BYTES):
+    if not is_too_long(copy, max_bytes=DOLTLITE_PATH_BYTES):
         return None
-    error = path_too_long(copy, most=DOLTLITE_PATH_BYTES)
+    error = path_too_long(copy, max_bytes=DOLTLITE_PATH_BYTES)
     return FileFailed(f"documents cannot be pushed or fetched here: {error.message}.", hint=error.hint)
 
 

@@ -198,7 +198,7 @@ def chroma_get_documents_by_ids(
     call: Call,
     *,
     collection_name: CollectionName,
-    ids: Annotated[list[str], Given("ids of documents or chunks", least=1)],
+    ids: Annotated[list[str], Given("ids of documents or chunks", min_items=1)],
 ) -> results.ChromaGetDocumentsByIdsResult:
     """Read whole documents or chunks by their ids."""
     page = read_page(call, collection_name, Selection(ids), PageRequest())

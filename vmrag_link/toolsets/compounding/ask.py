@@ -54,11 +54,11 @@ def ask_external(
     ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, sources: int | None, least: float | None
 ) -> Answered:
     """Answer from external documentation. Raises the errors of `external.find_nearest`."""
-    most = project.config.retrieval.max_results if sources is None else sources
+    limit = project.config.retrieval.max_results if sources is None else sources
     return _build_answered(
         ws,
         query,
-        external.find_nearest(ws, active, project, query, use=SearchPurpose.EXTERNAL, least=least, limit=most),
+        external.find_nearest(ws, active, project, query, use=SearchPurpose.EXTERNAL, least=least, limit=limit),
     )
 
 
@@ -70,8 +70,8 @@ def ask_collections(
     Their content is never sent to a language model. Raises the errors of
     `retrieval.search_collections`.
     """
-    most = USUAL_RESULTS if sources is None else sources
-    return _build_answered(ws, query, retrieval.search_collections(ws, query, names, sources=most, least=least))
+    limit = USUAL_RESULTS if sources is None else sources
+    return _build_answered(ws, query, retrieval.search_collections(ws, query, names, sources=limit, least=least))
 
 
 class AskedSource(Record, frozen=True, omit_defaults=True):

@@ -111,12 +111,12 @@ def read_config(path: Path) -> ReadConfig:
     return ReadConfig(config, tuple(_list_unknown(values, ProjectConfig, "")))
 
 
-def file_text(path: Path, most: int) -> str:
+def file_text(path: Path, max_bytes: int) -> str:
     """Return the text of a small regular file. Raises `FileFailed`."""
     try:
-        data = read_regular(path, most + 1)
-        if len(data) > most:
-            raise _build_unreadable(path, f"it has more than {most:,} bytes")
+        data = read_regular(path, max_bytes + 1)
+        if len(data) > max_bytes:
+            raise _build_unreadable(path, f"it has more than {max_bytes:,} bytes")
         return data.decode("utf-8-sig")
     except OSError as error:
         raise _build_unreadable(path, error.strerror or str(error)) from error

@@ -85,7 +85,7 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
     where = search.filter_of(project.require_types(request.doc_types), request.promotion_levels)
     config = project.config.semantic_search
     threshold = Threshold(SearchPurpose.SEARCH, request.min_relevance_score, config.min_relevance_score)
-    most = config.default_limit if request.limit is None else request.limit
+    limit = config.default_limit if request.limit is None else request.limit
 
     def look(searcher: Searcher, view: View) -> Found:
         near = search.find_nearest(searcher, project.collection, request.query, threshold, where)
@@ -97,7 +97,7 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
                 match,
                 headings=search.place_of(ws, collection, row, match.chunk),
             )
-            for match in near.found[:most]
+            for match in near.found[:limit]
             if collection and (row := ws.engine.find_document(view.at, project.collection, match.doc_id))
         ]
         return Found(collection, tuple(shown), len(near.found), near.best, near.least, find_view_origin(ws, view))
@@ -111,7 +111,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
     types = project.require_types(request.doc_types)
     config = project.config.retrieval
     least = Threshold(SearchPurpose.ANSWER, request.min_relevance_score, config.min_relevance_score)
-    most = config.max_results if request.max_sources is None else request.max_sources
+    limit = config.max_results if request.max_sources is None else request.max_sources
     levels = LEVELS[LEVELS.index(request.min_promotion_level) :] if request.min_promotion_level != LEVELS[0] else ()
 
     def look(searcher: Searcher, view: View) -> Found:
@@ -127,7 +127,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
         critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).found if request.include_critical else ()
         first = critical[: config.max_critical_docs]
         matches = near(levels, least)
-        others = [match for match in matches.found if match not in first][:most]
+        others = [match for match in matches.found if match not in first][:limit]
         chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in first]
         chosen += [(match, "match") for match in others]
         sources = [
@@ -146,7 +146,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
             known_ids,
             docs=project.docs,
             depth=project.config.link_resolution.max_depth,
-            most=config.max_linked_docs,
+            limit=config.max_linked_docs,
         )
         linked = [LinkedDocument(row, link.linked_from) for link in followed if (row := document(link.doc_id))]
         return Found(
@@ -219,7 +219,7 @@ def follow_links(
     *,
     docs: str,
     depth: int,
-    most: int,
+    limit: int,
 ) -> list[Linked]:
     """Return the documents that others reach by links, nearest first, without duplicates.
 
@@ -235,7 +235,7 @@ def follow_links(
             for target in list_references(source_document, known_ids, docs=docs) if source_document else ():
                 if target in seen:
                     continue
-                if len(links) == most:
+                if len(links) == limit:
                     return links
                 seen.add(target)
                 following.append(target)

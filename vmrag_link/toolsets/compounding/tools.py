@@ -155,9 +155,9 @@ def search_external_docs(
 ) -> results.SearchExternalDocsResult:
     """Find files of the project's external documentation that are nearest to a text."""
     active, project = _update_active(call)
-    most = project.config.semantic_search.default_limit if limit is None else limit
+    maximum = project.config.semantic_search.default_limit if limit is None else limit
     result = external.find_nearest(
-        call.ws, active, project, query, use=SearchPurpose.EXTERNAL, least=min_relevance_score, limit=most
+        call.ws, active, project, query, use=SearchPurpose.EXTERNAL, least=min_relevance_score, limit=maximum
     )
     call.set_origin(result.origin)
     return results.SearchExternalDocsResult(

@@ -78,7 +78,7 @@ def _is_below(folder: str, key: Key, path: str, *, only_folder: bool) -> bool:
 def _tracked_files(ws: Workspace, folder: str, commit: str) -> Iterable[str]:
     """Return the files of a folder that git tracks, in a commit or in the work tree."""
     listing = ("ls-tree", "-r", "--name-only", "--full-tree", commit) if commit else ("ls-files",)
-    names = list_fields(ws.places, "--literal-pathspecs", *listing, "-z", "--", folder, most=MOST_FILES)
+    names = list_fields(ws.places, "--literal-pathspecs", *listing, "-z", "--", folder, limit=MOST_FILES)
     paths = {os.fsdecode(name) for name in names} - {folder}
     return paths if commit else (path for path in paths if (ws.places.top / path).is_file())
 

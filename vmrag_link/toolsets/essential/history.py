@@ -403,8 +403,8 @@ def _show_patch(
     rows = [*_list_rows(patch.hunks, target.lines)]
     if not rows:
         return head, "No lines differ." if patch.hunks or change.kind != "modified" else _describe_other_change(target)
-    most = call.behaviour.page_chars
-    count = max(pages.fit_lines([*below, head, *(row.text for row in rows)], most) - len(below) - 1, 1)
+    max_characters = call.behaviour.page_chars
+    count = max(pages.fit_lines([*below, head, *(row.text for row in rows)], max_characters) - len(below) - 1, 1)
     lines = "\n".join(row.text for row in rows[:count])
     text = f"{head}\n{fence_text(lines)}"
     if count == len(rows):

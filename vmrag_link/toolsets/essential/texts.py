@@ -238,10 +238,10 @@ def find_place(ws: Workspace) -> AnswerOrigin:
         return find_git_origin(ws, why)
 
 
-def lines_of(text: Text, selection: str, most: int) -> TextLines:
+def lines_of(text: Text, selection: str, max_characters: int) -> TextLines:
     """Return the first page of the selected lines (`10`, `10-42`, `10-`), or of all lines.
 
-    A page has at most `most` characters and `pages.MOST_TOKENS`, and at least one line. Raises
+    A page has at most `max_characters` and `pages.MOST_TOKENS`, and at least one line. Raises
     `UsageInvalid` if the text does not have the lines.
     """
     content = terminal_text.split_lines(text.content)
@@ -256,9 +256,9 @@ def lines_of(text: Text, selection: str, most: int) -> TextLines:
         )
     chosen = content[first - 1 : min(last, total)]
     end = first + len(chosen) - 1
-    count = pages.fit_lines(chosen, most)
+    count = pages.fit_lines(chosen, max_characters)
     if chosen and not count:
-        return TextLines(first, first, end, total, pages.fit_characters(chosen[0], most), cut=True)
+        return TextLines(first, first, end, total, pages.fit_characters(chosen[0], max_characters), cut=True)
     return TextLines(first, first + max(count, 1) - 1, end, total, "\n".join(chosen[:count]))
 
 

@@ -343,7 +343,7 @@ def grep(
     matcher, path = Pattern(pattern, fixed=fixed, linear=True), _filter_path(call.ws, path)
     narrowed = GrepOptions(collections=[collection] if collection else [], ref=ref or None, path=path)
     with texts.naming_refs(call.ws):
-        report = reading.grep_texts(call.ws, matcher, context=context, most=limit, **narrowed)
+        report = reading.grep_texts(call.ws, matcher, context=context, limit=limit, **narrowed)
     call.set_origin(passages.build_origin(report.kb, report.notes))
     rows = [(document.name, line) for document in report.documents for line in document.lines]
     lines = [_show_line(name, line) for name, line in rows]

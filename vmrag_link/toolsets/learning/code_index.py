@@ -148,8 +148,8 @@ def _find_problem(ws: Workspace, name: str, path: Path) -> str | None:
         return "is not a regular file"
     if files.resolve_file(path).path != Path(os.path.realpath(ws.places.top), name):
         return "is behind a link"  # as in git: it may be outside this repository
-    most = ws.config.ingest.max_bytes
-    return f"has more than {most:,} bytes" if status.st_size > most else None
+    max_bytes = ws.config.ingest.max_bytes
+    return f"has more than {max_bytes:,} bytes" if status.st_size > max_bytes else None
 
 
 def _decode_text(data: bytes) -> str:

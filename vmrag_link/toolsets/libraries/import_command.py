@@ -237,19 +237,20 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
 def _import_site(invocation: Invocation, request: ImportRequest, name: str) -> int:
     if len(request.sources) != 1:
         raise UsageInvalid("--sitemap takes one sitemap at a time.", hint="Name one URL.")
-    most = request.most or MOST_PAGES
-    if most > MOST_LOCATIONS:
+    max_pages = request.max_pages or MOST_PAGES
+    if max_pages > MOST_LOCATIONS:
         raise UsageInvalid(
-            f"--most is {most:,}, and sitemaps are read for {MOST_LOCATIONS:,} pages.", hint=f"--most {MOST_LOCATIONS}"
+            f"--most is {max_pages:,}, and sitemaps are read for {MOST_LOCATIONS:,} pages.",
+            hint=f"--most {MOST_LOCATIONS}",
         )
     with open_for_writing(invocation) as ws:
-        report = take_site(ws, name, request.sources[0], most=most, metadata=request.metadata)
-    invocation.emit_report(report, _format_site(report, most))
+        report = take_site(ws, name, request.sources[0], max_pages=max_pages, metadata=request.metadata)
+    invocation.emit_report(report, _format_site(report, max_pages))
     failed = report.failures or any(page.status == "failed" for page in report.pages)
     return FAILED_CHECK if failed else 0
 
 
-def _format_site(report: SiteReport, most: int) -> Iterator[str]:
+def _format_site(report: SiteReport, max_pages: int) -> Iterator[str]:
     counts = Counter(page.status for page in report.pages)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
     yield f"{report.library}: {changes.text}, {counts['unchanged']} unchanged"
@@ -259,7 +260,7 @@ def _format_site(report: SiteReport, most: int) -> Iterator[str]:
         "of other hosts": report.elsewhere,
         "that robots.txt disallows": report.disallowed,
         "that are not URLs": report.invalid,
-        f"beyond --most {most}": report.more,
+        f"beyond --most {max_pages}": report.more,
     }
     if parts := [f"{number} {what}" for what, number in left_out.items() if number]:
         yield f"Left out: {enumerated(parts)}."

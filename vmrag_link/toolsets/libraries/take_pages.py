@@ -54,7 +54,12 @@ class SiteReport(Record, frozen=True):
 
 
 def take_site(
-    ws: Workspace, name: str, url: str, *, most: int = sitemap.MOST_PAGES, metadata: Mapping[str, Any] | None = None
+    ws: Workspace,
+    name: str,
+    url: str,
+    *,
+    max_pages: int = sitemap.MOST_PAGES,
+    metadata: Mapping[str, Any] | None = None,
 ) -> SiteReport:
     """Import the pages that a sitemap names and robots.txt allows, with its pauses.
 
@@ -62,7 +67,7 @@ def take_site(
     """
     check_library(name, metadata)
     admit = pages.admit_typed(ws)
-    site = sitemap.urls(url, limits=limits_of(ws.config.ingest, admit), most=most)
+    site = sitemap.urls(url, limits=limits_of(ws.config.ingest, admit), max_pages=max_pages)
     if site.delay_s and len(site.pages) > 1:
         ws.progress.note(f"{parse_url(url).site} wants {site.delay_s:g} s between two pages.")
     taken = take_pages(ws, name, site.pages, Pace(lambda _: site.delay_s), admit, metadata=metadata)

@@ -337,17 +337,17 @@ class GrepOptions(TypedDict, total=False):
 
 
 def grep_texts(
-    ws: Workspace, pattern: Pattern, *, context: int = 0, most: int | None = None, **narrowed: Unpack[GrepOptions]
+    ws: Workspace, pattern: Pattern, *, context: int = 0, limit: int | None = None, **narrowed: Unpack[GrepOptions]
 ) -> GrepReport:
     """Search tracked text files and stored documents for lines that match.
 
-    `most`: the maximum number of lines to show; further ones are only counted. Raises
+    `limit`: the maximum number of lines to show; further ones are only counted. Raises
     `UsageInvalid` and `CollectionMissing`.
     """
     collections, ref, path = narrowed.get("collections", ()), narrowed.get("ref"), narrowed.get("path", "")
     from vmrag_link.retrieval.narrowing import compile_path
 
-    search, in_files, skipped = _Search(pattern, context, most), list[MatchedDocument](), list[LeftOutFile]()
+    search, in_files, skipped = _Search(pattern, context, limit), list[MatchedDocument](), list[LeftOutFile]()
     files = SearchedFiles.open(ws, ref, collections)
     paths = files.list_paths(collections, path)
     with ws.progress.task("searching", len(paths)) as task:
@@ -505,7 +505,7 @@ def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **na
     """Return how many lines match if case is ignored, after a search that found none."""
     if report.count or pattern.ignore_case:
         return 0
-    return grep_texts(ws, replace(pattern, ignore_case=True), most=0, **narrowed).count
+    return grep_texts(ws, replace(pattern, ignore_case=True), limit=0, **narrowed).count
 
 
 class SearchedFiles:
@@ -594,11 +594,11 @@ class SearchedFiles:
 class _Search:
     """Searches one text after the other. `left`: how many matches may still be shown."""
 
-    def __init__(self, pattern: Pattern, context: int, most: int | None) -> None:
+    def __init__(self, pattern: Pattern, context: int, limit: int | None) -> None:
         self._finder = pattern.build_finder()
         self._passes = pattern.text_filter()
         self._context = context
-        self.left = most
+        self.left = limit
 
     def match(self, text: str) -> tuple[int, list[MatchedLine]] | None:
         """Return the number of matching lines and the lines to show, or None.

@@ -208,15 +208,15 @@ def _open_stream(
     return pool.stream("GET", where, headers=list(headers.items()))
 
 
-def _read_body(response: httpcore.Response, headers: dict[str, str], most: int) -> bytes:
+def _read_body(response: httpcore.Response, headers: dict[str, str], max_bytes: int) -> bytes:
     """Return the unpacked body. Raises `BodyTooLarge` and `BodyDamaged`."""
     length = headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length[:20]) > most:
+    if length.isascii() and length.isdigit() and int(length[:20]) > max_bytes:
         raise BodyTooLarge
-    body = read_body(response.iter_stream(), most)
+    body = read_body(response.iter_stream(), max_bytes)
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding in GZIP:
-        return gunzip(body, most)
+        return gunzip(body, max_bytes)
     if encoding not in ("identity", ""):
         raise BodyDamaged  # the request does not accept this encoding
     return body

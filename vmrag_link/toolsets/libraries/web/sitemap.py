@@ -44,7 +44,7 @@ class Sitemap(Record, frozen=True):
     delay_s: float = 0.0
 
 
-def urls(url: str, *, limits: FetchLimits, most: int = MOST_PAGES) -> Sitemap:
+def urls(url: str, *, limits: FetchLimits, max_pages: int = MOST_PAGES) -> Sitemap:
     """Return the pages that a sitemap names, including the pages of nested sitemaps.
 
     Raises the errors of `fetch_page` for that sitemap and for robots.txt, and `FetchFailed` if the
@@ -52,7 +52,7 @@ def urls(url: str, *, limits: FetchLimits, most: int = MOST_PAGES) -> Sitemap:
     """
     page = fetch_page(url, limits=limits)
     first = parse_url(url)
-    walk = _Walk(limits, most, first, parse_url(page.url))
+    walk = _Walk(limits, max_pages, first, parse_url(page.url))
     walk.take_first(first, page)
     walk.read_further()
     return walk.build_result()
@@ -64,9 +64,9 @@ class _Walk:
     They can name pages of the first sitemap's host and of the host that it redirects to.
     """
 
-    def __init__(self, limits: FetchLimits, most: int, *first: PageUrl) -> None:
+    def __init__(self, limits: FetchLimits, max_pages: int, *first: PageUrl) -> None:
         self._limits = limits
-        self._most = most
+        self._most = max_pages
         self._hosts = {page.site for page in first}
         self._known = {page.text for page in first}
         self._robots = Robots(limits)
