@@ -100,7 +100,7 @@ def describe_parameter(parameter: Parameter) -> dict[str, Any]:
         "choices": parameter.choices,
         "tolerated": list(given.spelled),
         "aliases": given.aliases,
-        "min_items": given.least,
+        "min_items": given.min_items,
         "empty": given.blank,
         "empty_items": given.full,
     }

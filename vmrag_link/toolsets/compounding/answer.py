@@ -170,9 +170,11 @@ def compose_answer(
     return ComposedAnswer(_compose_extract(query, sources, model, opening), "extractive", None, failure)
 
 
-def nothing_found(best: float | None, least: float) -> ComposedAnswer:
+def nothing_found(best: float | None, min_score: float) -> ComposedAnswer:
     """Return the sentence for an answer without documents."""
-    nearest = "There are no documents." if best is None else f"The nearest one scores {best}; the minimum is {least}."
+    nearest = (
+        "There are no documents." if best is None else f"The nearest one scores {best}; the minimum is {min_score}."
+    )
     return ComposedAnswer(f"No document answers this. {nearest}", "none")
 
 

@@ -51,19 +51,25 @@ def answer_question(ws: Workspace, project: DocsProject, request: AnswerRequest)
 
 
 def ask_external(
-    ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, sources: int | None, least: float | None
+    ws: Workspace,
+    active: ActiveProject,
+    project: DocsProject,
+    query: str,
+    *,
+    sources: int | None,
+    min_score: float | None,
 ) -> Answered:
     """Answer from external documentation. Raises the errors of `external.find_nearest`."""
     limit = project.config.retrieval.max_results if sources is None else sources
     return _build_answered(
         ws,
         query,
-        external.find_nearest(ws, active, project, query, use=SearchPurpose.EXTERNAL, least=least, limit=limit),
+        external.find_nearest(ws, active, project, query, use=SearchPurpose.EXTERNAL, min_score=min_score, limit=limit),
     )
 
 
 def ask_collections(
-    ws: Workspace, query: str, names: Sequence[str], *, sources: int | None, least: float | None
+    ws: Workspace, query: str, names: Sequence[str], *, sources: int | None, min_score: float | None
 ) -> Answered:
     """Answer from these collections, or from all. Sources cite their files.
 
@@ -71,7 +77,9 @@ def ask_collections(
     `retrieval.search_collections`.
     """
     limit = USUAL_RESULTS if sources is None else sources
-    return _build_answered(ws, query, retrieval.search_collections(ws, query, names, sources=limit, least=least))
+    return _build_answered(
+        ws, query, retrieval.search_collections(ws, query, names, sources=limit, min_score=min_score)
+    )
 
 
 class AskedSource(Record, frozen=True, omit_defaults=True):
@@ -130,7 +138,7 @@ def build_report(answered: Answered, *notes: str) -> AskReport:
 
 
 def ask_project(
-    ws: Workspace, config_path: str, query: str, *, of_external: bool, sources: int | None, least: float | None
+    ws: Workspace, config_path: str, query: str, *, of_external: bool, sources: int | None, min_score: float | None
 ) -> AskReport:
     """Answer from the current documents of the project with this configuration.
 
@@ -139,15 +147,15 @@ def ask_project(
     active = ActiveProject(config_path)
     project = active.load_project(ws)
     if of_external:
-        return build_report(ask_external(ws, active, project, query, sources=sources, least=least))
+        return build_report(ask_external(ws, active, project, query, sources=sources, min_score=min_score))
     mirrored = mirror.mirror_changes(ws, active, project, now=True)
-    answered = answer_question(ws, project, AnswerRequest(query, max_sources=sources, min_relevance_score=least))
+    answered = answer_question(ws, project, AnswerRequest(query, max_sources=sources, min_relevance_score=min_score))
     return build_report(answered, mirrored.unwritten, mirrored.pending)
 
 
 def _build_answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage] = ()) -> Answered:
     if not found.documents or not found.collection:
-        return Answered(answer.nothing_found(found.best, found.least), found)
+        return Answered(answer.nothing_found(found.best, found.min_score), found)
     sources = found.documents
     passages = [
         Passage(source.file or source.path, source.document.title, source.document.content) for source in sources

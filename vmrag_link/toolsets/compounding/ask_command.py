@@ -51,9 +51,11 @@ def command(
     with invocation.workspace() as ws:
         if config:
             path = str(invocation.directory / config)
-            report = operation.ask_project(ws, path, question, of_external=external, sources=sources, least=min_score)
+            report = operation.ask_project(
+                ws, path, question, of_external=external, sources=sources, min_score=min_score
+            )
         else:
-            answered = operation.ask_collections(ws, question, collection, sources=sources, least=min_score)
+            answered = operation.ask_collections(ws, question, collection, sources=sources, min_score=min_score)
             report = operation.build_report(answered)
         if not report.kb.in_sync:
             provenance.refuse_outdated(ws, report.notes, strict=strict)

@@ -107,7 +107,7 @@ def find_nearest(
     query: str,
     *,
     use: SearchPurpose,
-    least: float | None,
+    min_score: float | None,
     limit: int,
 ) -> Found:
     """Return the external documents nearest to a query.
@@ -115,7 +115,7 @@ def find_nearest(
     Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed` and `EmbeddingError`.
     """
     require_query(query)
-    threshold = Threshold(use, least, project.config.semantic_search.min_relevance_score)
+    threshold = Threshold(use, min_score, project.config.semantic_search.min_relevance_score)
     for last in (False, True):
         docs = ensure_index(ws, active, project)
         views = _open_views(ws, project)
@@ -139,7 +139,7 @@ def find_nearest(
             for match in matches.found[:limit]
         ]
         total = len(matches.found)
-        return Found(docs.collection, tuple(rows), total, matches.best, matches.least, find_origin(ws))
+        return Found(docs.collection, tuple(rows), total, matches.best, matches.min_score, find_origin(ws))
     raise AssertionError  # the second attempt returns or raises
 
 

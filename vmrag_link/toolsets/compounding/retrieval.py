@@ -100,7 +100,7 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
             for match in near.found[:limit]
             if collection and (row := ws.engine.find_document(view.at, project.collection, match.doc_id))
         ]
-        return Found(collection, tuple(shown), len(near.found), near.best, near.least, find_view_origin(ws, view))
+        return Found(collection, tuple(shown), len(near.found), near.best, near.min_score, find_view_origin(ws, view))
 
     return search_index(ws, look, files=False)
 
@@ -110,7 +110,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
     require_query(request.query)
     types = project.require_types(request.doc_types)
     config = project.config.retrieval
-    least = Threshold(SearchPurpose.ANSWER, request.min_relevance_score, config.min_relevance_score)
+    min_score = Threshold(SearchPurpose.ANSWER, request.min_relevance_score, config.min_relevance_score)
     limit = config.max_results if request.max_sources is None else request.max_sources
     levels = LEVELS[LEVELS.index(request.min_promotion_level) :] if request.min_promotion_level != LEVELS[0] else ()
 
@@ -126,7 +126,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
 
         critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).found if request.include_critical else ()
         first = critical[: config.max_critical_docs]
-        matches = near(levels, least)
+        matches = near(levels, min_score)
         others = [match for match in matches.found if match not in first][:limit]
         chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in first]
         chosen += [(match, "match") for match in others]
@@ -154,7 +154,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
             tuple(sources),
             len(sources),
             matches.best,
-            matches.least,
+            matches.min_score,
             find_view_origin(ws, view),
             tuple(linked),
         )
@@ -162,7 +162,9 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
     return search_index(ws, look, files=False)
 
 
-def search_collections(ws: Workspace, query: str, names: Sequence[str], *, sources: int, least: float | None) -> Found:
+def search_collections(
+    ws: Workspace, query: str, names: Sequence[str], *, sources: int, min_score: float | None
+) -> Found:
     """Return the documents of these collections, or of all, that are nearest to a query.
 
     Files of sources are included. Raises `CollectionMissing` and the errors of `search_semantic`.
@@ -176,7 +178,7 @@ def search_collections(ws: Workspace, query: str, names: Sequence[str], *, sourc
                 require_readable(view, name, held)
                 raise no_collection(name, held)
         matches_by_name = [
-            (name, search.find_nearest(searcher, name, query, Threshold(SearchPurpose.ANSWER, least)))
+            (name, search.find_nearest(searcher, name, query, Threshold(SearchPurpose.ANSWER, min_score)))
             for name in names or held
         ]
         ranked = sorted(
@@ -191,7 +193,7 @@ def search_collections(ws: Workspace, query: str, names: Sequence[str], *, sourc
             if (row := (files if files and name in derived else ws.engine).find_document(view.at, name, match.doc_id))
         ]
         best = max((matches.best for _, matches in matches_by_name if matches.best is not None), default=None)
-        lowest = min((matches.least for _, matches in matches_by_name), default=least or 0.0)
+        lowest = min((matches.min_score for _, matches in matches_by_name), default=min_score or 0.0)
         first = searcher.find_collection(rows[0].document.collection) if rows else None
         return Found(first, tuple(rows), len(ranked), best, lowest, find_view_origin(ws, view))
 

@@ -66,7 +66,7 @@ class Found(Record, frozen=True):
     """The result of a search.
 
     `documents` are the first of the `total` matching documents, and the documents that they link
-    to. `best` and `least` are as in `Matches`. `collection` is the collection of the first
+    to. `best` and `min_score` are as in `Matches`. `collection` is the collection of the first
     document.
     """
 
@@ -74,7 +74,7 @@ class Found(Record, frozen=True):
     documents: tuple[NearDocument, ...]
     total: int
     best: float | None
-    least: float
+    min_score: float
     origin: AnswerOrigin
     linked: tuple[LinkedDocument, ...] = ()
 
@@ -89,7 +89,7 @@ class Matches(Record, frozen=True):
     found: tuple[Match, ...]
     best: float | None
     """The highest score; None without any."""
-    least: float
+    min_score: float
 
 
 class Threshold(Record, frozen=True):
@@ -109,22 +109,22 @@ def find_nearest(
     """
     held = searcher.find_collection(collection)
     function = held.embedding_function if held else ""
-    least = choose_threshold(threshold.use, function, given=threshold.given, configured=threshold.configured)
+    min_score = choose_threshold(threshold.use, function, given=threshold.given, configured=threshold.configured)
     if held is None:
-        return Matches((), None, least)
+        return Matches((), None, min_score)
     for k in (FIRST, ALL):
         query = Query(text, (collection,), k, Mode.VECTOR, where)
         near = searcher.find_nearest(query)
-        if len(near) < k or near[-1].similarity < least:
+        if len(near) < k or near[-1].similarity < min_score:
             break
     best: dict[str, Match] = {}
     for near_hit in near:  # the best first
         hit = near_hit.hit
         best.setdefault(hit.doc_id, Match(hit.doc_id, near_hit.similarity, hit.chunk, hit.text))
     ranked = sorted(
-        (match for match in best.values() if match.score >= least), key=lambda match: (-match.score, match.doc_id)
+        (match for match in best.values() if match.score >= min_score), key=lambda match: (-match.score, match.doc_id)
     )
-    return Matches(tuple(ranked), near[0].similarity if near else None, least)
+    return Matches(tuple(ranked), near[0].similarity if near else None, min_score)
 
 
 def filter_of(types: Sequence[str], levels: Sequence[str]) -> dict[str, Any] | None:

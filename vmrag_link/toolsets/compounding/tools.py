@@ -112,7 +112,7 @@ def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearc
     return results.SemanticSearchResult(
         results=hits,
         total_matches=result.total,
-        message=_count_documents(call, result.total, result.best, result.least),
+        message=_count_documents(call, result.total, result.best, result.min_score),
     )
 
 
@@ -157,7 +157,7 @@ def search_external_docs(
     active, project = _update_active(call)
     maximum = project.config.semantic_search.default_limit if limit is None else limit
     result = external.find_nearest(
-        call.ws, active, project, query, use=SearchPurpose.EXTERNAL, least=min_relevance_score, limit=maximum
+        call.ws, active, project, query, use=SearchPurpose.EXTERNAL, min_score=min_relevance_score, limit=maximum
     )
     call.set_origin(result.origin)
     return results.SearchExternalDocsResult(
@@ -173,7 +173,7 @@ def search_external_docs(
         ],
         total_matches=result.total,
         external_docs_path=f"./{project.external}",
-        message=_count_documents(call, result.total, result.best, result.least),
+        message=_count_documents(call, result.total, result.best, result.min_score),
     )
 
 
@@ -183,7 +183,7 @@ def rag_query_external(
 ) -> results.RagQueryExternalResult:
     """Answer a question from the project's external documentation, with citations."""
     active, project = _update_active(call)
-    answered = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
+    answered = ask.ask_external(call.ws, active, project, query, sources=max_sources, min_score=min_relevance_score)
     call.set_origin(answered.found.origin)
     _warn_answer(call, answered)
     return results.RagQueryExternalResult(
@@ -306,22 +306,22 @@ def _list_sources(answered: Answered) -> list[results.AnswerSource]:
 
 def _warn_answer(call: Call, answered: Answered) -> None:
     if answered.answer.synthesis == "none":
-        _warn_below(call, answered.found.best, answered.found.least)
+        _warn_below(call, answered.found.best, answered.found.min_score)
     elif answered.answer.failure:
         call.warn("LLM_ERROR", answered.answer.failure)
     elif answered.answer.synthesis == "extractive":
         call.warn("LLM_NOT_CONFIGURED", "No language model is configured: llm.provider in git config, with llm.model.")
 
 
-def _warn_below(call: Call, best: float | None, least: float) -> None:
+def _warn_below(call: Call, best: float | None, min_score: float) -> None:
     if best is not None:
-        call.warn("BELOW_THRESHOLD", f"The best score is {best}; min_relevance_score is {least}.")
+        call.warn("BELOW_THRESHOLD", f"The best score is {best}; min_relevance_score is {min_score}.")
 
 
-def _count_documents(call: Call, total: int, best: float | None, least: float) -> str:
+def _count_documents(call: Call, total: int, best: float | None, min_score: float) -> str:
     if not total:
-        _warn_below(call, best, least)
-    return f"{plural(total, 'document')} with a score of {least} or more."
+        _warn_below(call, best, min_score)
+    return f"{plural(total, 'document')} with a score of {min_score} or more."
 
 
 def _describe_answer(answered: Answered) -> str:

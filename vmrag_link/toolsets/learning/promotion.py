@@ -93,12 +93,12 @@ def _find_validation(store: DocumentStore, at: At, request: PromotionRequest) ->
 
     Raises `DocumentMissing`, `ValidationMissing` and `ValidationTooLow`.
     """
-    least, named = request.validation_threshold, request.validation_evidence_id
+    threshold, named = request.validation_threshold, request.validation_evidence_id
     if named:
         items = evidence.look_up(store, at, [named])[named]
-        validation = Validation(items.score, named, items.score >= least, items.types)
+        validation = Validation(items.score, named, items.score >= threshold, items.types)
     elif request.validation_score is not None:
-        validation = Validation(request.validation_score, None, request.validation_score >= least, [])
+        validation = Validation(request.validation_score, None, request.validation_score >= threshold, [])
     elif request.require_validation:
         raise ValidationMissing(
             "A validation is required, and neither evidence nor a score is given.",
@@ -108,10 +108,10 @@ def _find_validation(store: DocumentStore, at: At, request: PromotionRequest) ->
         return None
     if request.require_validation and not validation.meets_threshold:
         raise ValidationTooLow(
-            f"The validation's score is {validation.score:g}, and {least:g} is required.",
+            f"The validation's score is {validation.score:g}, and {threshold:g} is required.",
             hint="Gather more evidence, or promote without --require-validation.",
             score=validation.score,
-            threshold=least,
+            threshold=threshold,
         )
     return validation
 

@@ -57,8 +57,8 @@ def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[Promot
     result = store_learning(call.ws, request)
     checked = result.report.validation
     if checked and not checked.meets_threshold:
-        least = f"{request.validation_threshold:g}"
-        call.warn("BELOW_THRESHOLD", f"The validation's score is {checked.score:g}, below {least}.")
+        threshold = f"{request.validation_threshold:g}"
+        call.warn("BELOW_THRESHOLD", f"The validation's score is {checked.score:g}, below {threshold}.")
     return outcome.kept_answer(call, result, "The learning is written down")
 
 

@@ -167,9 +167,9 @@ def similar_thoughts(
     store = stores.find_tools_store(ws)
 
     def look(searcher: Searcher, view: View) -> tuple[SimilarThoughts, AnswerOrigin]:
-        least = _choose_threshold(ws, searcher, threshold)
+        minimum = _choose_threshold(ws, searcher, threshold)
         if searcher.find_collection(THOUGHTS) is None:
-            return SimilarThoughts([], 0, least, None), find_view_origin(store, view)
+            return SimilarThoughts([], 0, minimum, None), find_view_origin(store, view)
         query = Query(text, (THOUGHTS,), k, Mode.VECTOR, {"$and": where} if len(where) > 1 else where[0])
         scored = [
             SimilarThought(thought.id, thought.content, thought.place, to_similarity(near.cosine))
@@ -177,8 +177,8 @@ def similar_thoughts(
             if (thought := _read_thought(store, view, near))
         ]
         best = scored[0].similarity if scored else None
-        similar = [thought for thought in scored if thought.similarity >= least]
-        return SimilarThoughts(similar, len(similar), least, best), find_view_origin(store, view)
+        similar = [thought for thought in scored if thought.similarity >= minimum]
+        return SimilarThoughts(similar, len(similar), minimum, best), find_view_origin(store, view)
 
     return search_index(store, look, files=False)
 
@@ -202,16 +202,16 @@ def similar_sessions(
     store = stores.find_tools_store(ws)
 
     def look(searcher: Searcher, view: View) -> tuple[SimilarSessions, AnswerOrigin]:
-        least = _choose_threshold(ws, searcher, threshold)
+        minimum = _choose_threshold(ws, searcher, threshold)
         near = searcher.rank_groups(THOUGHTS, text, _find_session)
         best = next(iter(near.values()), None)
-        names = [name for name, nearness in near.items() if nearness >= least][:k]
+        names = [name for name, nearness in near.items() if nearness >= minimum][:k]
         held = think.read_sessions(store, view.at, names)
         rows = [
             _build_session(name, near[name], [thought for thought in held if thought.place.session_id == name])
             for name in names
         ]
-        return SimilarSessions(rows, len(rows), least, best), find_view_origin(store, view)
+        return SimilarSessions(rows, len(rows), minimum, best), find_view_origin(store, view)
 
     return search_index(store, look, files=False)
 
