@@ -65,8 +65,8 @@ class BranchMerge(Record, frozen=True):
     merge: MergeReport
     commits: int
     """Number of commits of the source that the target lacked."""
-    decided: tuple[Conflict, ...]
-    """The conflicts."""
+    conflicts: tuple[Conflict, ...]
+    """The conflicts of the merge, also those that `on_conflict` decided."""
 
 
 def merge_branch(
@@ -106,14 +106,14 @@ def merge_branch(
         outcome = _merge_source(ws, merge_source, into, name, message=message, on_conflict=on_conflict)
         if outcome.merge.result == "conflict":
             statement = f"{source} conflicts with {name}; the merge is open"
-            raise _conflict_error(source, statement, outcome.decided, merging=True)
+            raise _conflict_error(source, statement, outcome.conflicts, merging=True)
     return outcome
 
 
 def preview_merge(ws: Workspace, source: str, *, target: str | None = None) -> BranchMerge:
     """Return what `merge_branch` would do with the committed documents. Nothing is changed.
 
-    `decided` contains the expected conflicts. Raises the errors that `merge_branch` raises before
+    `conflicts` contains the expected conflicts. Raises the errors that `merge_branch` raises before
     it changes anything.
     """
     state = merge.require_mergeable(ws)

@@ -71,7 +71,7 @@ def merge_branch(
     """Merge a branch of the knowledge base into another. resolve_conflicts resolves conflicts."""
     if preview:
         planned = merging.preview_merge(call.ws, source, target=target)
-        counts = f"{plural(len(planned.decided), 'conflict')}, {plural(planned.merge.changes.total, 'other document')} changed"
+        counts = f"{plural(len(planned.conflicts), 'conflict')}, {plural(planned.merge.changes.total, 'other document')} changed"
         summary = f"Merging {source!r} into {planned.target!r} would give {counts}."
         nothing = planned.merge.result == "already_up_to_date"
         return _merge_result(planned, source, _describe_merge(planned, source) if nothing else summary, preview=True)
@@ -96,7 +96,7 @@ def _merge_result(
         commits_merged=result.commits,
         from_commit=report.ours,
         to_commit=report.revision or report.ours,
-        conflicts=conflict_rows.list_conflict_rows(result.decided),
+        conflicts=conflict_rows.list_conflict_rows(result.conflicts),
         sync_summary=SyncSummary.from_report(report.changes),
         preview=preview,
         message=message,
