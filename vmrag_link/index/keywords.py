@@ -321,7 +321,7 @@ _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _LONGEST = 100
 """Maximum number of characters of an identifier that is split. Longer ones are data."""
 
-_ALPHANUMERIC = bytes(byte if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
+_ALPHANUMERIC = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for byte in range(256))
 
 
 def split_identifiers(text: str) -> str:
