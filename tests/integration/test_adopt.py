@@ -453,7 +453,7 @@ class Strangers:
             known_heads=[self.known_revision],
             into=into,
             limits=limits,
-            sound=adopt.check_row,
+            check_row=adopt.check_row,
         )
 
     def refuses(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> str:

@@ -416,7 +416,7 @@ def test_sound_revisions_leave_the_quarantine(two: Two, tmp_path: Path) -> None:
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     new = two.bob.vet_revisions(
-        two.url, [second, "v" * 32], known_heads=[known_head], into=into, limits=USUAL_LIMITS, sound=seen.append
+        two.url, [second, "v" * 32], known_heads=[known_head], into=into, limits=USUAL_LIMITS, check_row=seen.append
     )
     assert sorted(new) == sorted([first, second])
     assert {header.key for header in seen} == {("guide", "one"), ("guide", "two"), ("guide", "three")}
@@ -441,7 +441,7 @@ def test_strange_revisions_do_not_leave_the_quarantine(two: Two, tmp_path: Path,
     into.parent.mkdir()
     with pytest.raises(KnowledgeRefused):
         two.bob.vet_revisions(
-            two.url, [strange], known_heads=[known_head], into=into, limits=USUAL_LIMITS, sound=no_objection
+            two.url, [strange], known_heads=[known_head], into=into, limits=USUAL_LIMITS, check_row=no_objection
         )
     assert not into.exists()
     assert not two.bob.has_revision(strange)
@@ -456,4 +456,4 @@ def test_unrelated_knowledge_base_is_rejected_in_quarantine(two: Two, tmp_path: 
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     with pytest.raises(KnowledgeRefused):
-        two.bob.vet_revisions(url, [strange], known_heads=[], into=into, limits=USUAL_LIMITS, sound=no_objection)
+        two.bob.vet_revisions(url, [strange], known_heads=[], into=into, limits=USUAL_LIMITS, check_row=no_objection)

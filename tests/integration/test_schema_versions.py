@@ -480,7 +480,7 @@ def test_older_program_rejects_only_newer_revisions(engine: DoltliteEngine, tmp_
                 known_heads=[old],
                 into=tmp_path / "vetted",
                 limits=USUAL_LIMITS,
-                sound=lambda _: None,
+                check_row=lambda _: None,
             )
     assert entries(clone, new) == [project()]
     clone.close()
@@ -572,7 +572,7 @@ def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched
             known_heads=[good],
             into=tmp_path / "vetted",
             limits=USUAL_LIMITS,
-            sound=adopt.check_row,
+            check_row=adopt.check_row,
         )
     other.close()
 

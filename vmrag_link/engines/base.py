@@ -464,16 +464,17 @@ class Engine(Protocol):
         known_heads: Iterable[str],
         into: Path,
         limits: Limits,
-        sound: Callable[[Row], None],
+        check_row: Callable[[Row], None],
     ) -> list[str]:
-        """Check the knowledge base at an untrusted `url` and write its sound revisions to `into`.
+        """Check the knowledge base at an untrusted `url` and write its valid revisions to `into`.
 
         `into` is the path of a new remote for `fetch`. It receives those of `revisions` that exist
         at `url`, with their ancestors. Return the ones that the heads `known_heads` do not reach.
 
         Each of these was checked: it descends from `known_heads`, its tables are exactly ours, and
-        its rows are records. `sound` is called with every row of the newest revisions, and with the
-        rows that the others changed. It raises an `Engine` error for a row that must be refused.
+        its rows are records. `check_row` is called with every row of the newest revisions, and with
+        the rows that the others changed. It raises an `Engine` error for a row that must be
+        refused.
 
         This executes nothing from `url` and changes nothing here. Raises `KnowledgeRefused`, also
         if the limits are exceeded.

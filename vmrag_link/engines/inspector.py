@@ -239,7 +239,7 @@ class Inspector(ABC):
 
     # -- single revisions
 
-    def require_sound_revisions(self, new: ParentMap, sound: RowCheck) -> None:
+    def require_valid_revisions(self, new: ParentMap, check_row: RowCheck) -> None:
         """Check the rows of new revisions.
 
         For a head, these are all rows. For other revisions, they are the rows that changed since
@@ -252,18 +252,20 @@ class Inspector(ABC):
             self._check_revision(parent)  # the parent must be readable to compare with it
         for revision in TopologicalSorter(new).static_order():
             if revision in new:
-                self._check_revision(revision, sound, since=new[revision][0] if revision in inner else None)
+                self._check_revision(revision, check_row, since=new[revision][0] if revision in inner else None)
 
-    def _check_revision(self, revision: str, sound: RowCheck | None = None, *, since: str | None = None) -> None:
-        """Check the schema of a revision and, with `sound`, its rows (or those changed `since`)."""
+    def _check_revision(self, revision: str, check_row: RowCheck | None = None, *, since: str | None = None) -> None:
+        """Check the schema of a revision and, with `check_row`, its rows (or those changed
+        `since`).
+        """
         try:
             with self.open_place(revision) as place:
                 _require_schema(place, revision)
-                if sound is not None:
+                if check_row is not None:
                     self.require_readable_info(revision)
                     self._require_few_rows(place, revision, since)
                     for row in place.read_rows(since):
-                        sound(row)
+                        check_row(row)
         except (SchemaTooNew, KnowledgeRefused):
             raise
         except UNREADABLE as error:

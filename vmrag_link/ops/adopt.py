@@ -246,7 +246,7 @@ def _import_revisions(
         check_row, allowed=services, expected=_list_services_in_use(engine, accepted_heads)
     )
     new = engine.vet_revisions(
-        theirs, missing, known_heads=accepted_heads, into=room.vetted, limits=limits, sound=check_new_row
+        theirs, missing, known_heads=accepted_heads, into=room.vetted, limits=limits, check_row=check_new_row
     )
     imported = [revision for revision in missing if revision in new]
     if imported:

@@ -200,10 +200,17 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         known_heads: Iterable[str],
         into: Path,
         limits: Limits,
-        sound: Callable[[Row], None],
+        check_row: Callable[[Row], None],
     ) -> list[str]:
         return transfer.vet_revisions(
-            self._session, self._access, url, revisions, known_heads=known_heads, into=into, limits=limits, sound=sound
+            self._session,
+            self._access,
+            url,
+            revisions,
+            known_heads=known_heads,
+            into=into,
+            limits=limits,
+            check_row=check_row,
         )
 
     def list_docs_and_tags(self, revisions: Iterable[str]) -> list[str]:

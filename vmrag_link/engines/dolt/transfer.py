@@ -239,7 +239,7 @@ def vet_revisions(
     known_heads: Iterable[str],
     into: Path,
     limits: Limits,
-    sound: Callable[[Row], None],
+    check_row: Callable[[Row], None],
 ) -> list[str]:
     """See `Engine.vet_revisions`. The contents are fetched into a separate repository."""
     root, known_revisions = session.read_known_history(known_heads)
@@ -250,7 +250,7 @@ def vet_revisions(
         arrived = history.find_existing(connection, revisions) - set(known_revisions)
         new = collect_new_ancestors(history.map_parents(connection, arrived), arrived, known_revisions)
         engine_inspection.require_descent(new, limits)
-        inspection.DoltInspector(theirs).require_sound_revisions(new, sound)
+        inspection.DoltInspector(theirs).require_valid_revisions(new, check_row)
         if new:
             permissions.make_folder(into)
             remotes.register_remote(theirs.folder, connection, _VETTED, f"file://{into}")

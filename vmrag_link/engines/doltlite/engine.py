@@ -163,12 +163,12 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         known_heads: Iterable[str],
         into: Path,
         limits: Limits,
-        sound: Callable[[Row], None],
+        check_row: Callable[[Row], None],
     ) -> list[str]:
         from vmrag_link.engines.doltlite import transfer
 
         return transfer.vet_revisions(
-            self._session, url, revisions, known_heads=known_heads, into=into, limits=limits, sound=sound
+            self._session, url, revisions, known_heads=known_heads, into=into, limits=limits, check_row=check_row
         )
 
     # -- reading

@@ -145,7 +145,7 @@ def vet_revisions(
     known_heads: Iterable[str],
     into: Path,
     limits: Limits,
-    sound: Callable[[Row], None],
+    check_row: Callable[[Row], None],
 ) -> list[str]:
     """See `Engine.vet_revisions`. New revisions are copied first, and then the copy is checked."""
     root, known_revisions = session.read_known_history(known_heads)
@@ -169,7 +169,7 @@ def vet_revisions(
     if new:
         with Connection(file) as connection:
             remotes.push(connection, _VETTED, f"file://{into}", name_vetted_heads(new))
-        inspection.DoltliteInspector(into, limits).require_sound_revisions(new, sound)
+        inspection.DoltliteInspector(into, limits).require_valid_revisions(new, check_row)
     return list(new)
 
 
