@@ -74,6 +74,9 @@ class Workspace:
         self._answer_seconds = answer_seconds
         self._loaded_models: dict[ModelChoice, Model] = {} if models is None else models
         self._engine: Engine | None = None
+        self._local: LocalStore | None = None
+        self._files: SourceStore | None = None
+        self._sources: Sources | None = None
         self.reload_settings()
 
     @classmethod
@@ -109,17 +112,17 @@ class Workspace:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
-        for part in ("local", "files"):
-            if part in self.__dict__:
-                getattr(self, part).close()
+        for store in (self._local, self._files):
+            if store is not None:
+                store.close()
 
     def release_files(self) -> None:
         """Release the files of sources after a command, so that no process waits for them and the
         next command reads them again.
         """
-        if "files" in self.__dict__:
-            self.files.close()
-        self.__dict__.pop("sources", None)
+        if self._files is not None:
+            self._files.close()
+        self._sources = None
         self.elsewhere = None
 
     # -- settings ----------------------------------------------------------------------------------
@@ -165,25 +168,31 @@ class Workspace:
 
         return Reader(self)
 
-    @cached_property
+    @property
     def local(self) -> LocalStore:
         """The documents that stay on this machine."""
-        from vmrag_link.workspace.local_store import LocalStore
+        if self._local is None:
+            from vmrag_link.workspace.local_store import LocalStore
 
-        return LocalStore(self)
+            self._local = LocalStore(self)
+        return self._local
 
-    @cached_property
+    @property
     def sources(self) -> Sources:
-        from vmrag_link.workspace.sources import Sources
+        if self._sources is None:
+            from vmrag_link.workspace.sources import Sources
 
-        return Sources(self)
+            self._sources = Sources(self)
+        return self._sources
 
-    @cached_property
+    @property
     def files(self) -> SourceStore:
         """The files of sources as documents."""
-        from vmrag_link.workspace.source_tree import SourceStore
+        if self._files is None:
+            from vmrag_link.workspace.source_tree import SourceStore
 
-        return SourceStore(self)
+            self._files = SourceStore(self)
+        return self._files
 
     @property
     def is_initialized(self) -> bool:
