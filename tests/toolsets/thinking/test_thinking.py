@@ -62,7 +62,7 @@ def test_session_has_a_trunk_and_branches_with_previous_thoughts(tools, project)
     assert think(tools, "bats sleep in caves", 2, custom_data={"sure": 0.5, "why": ["a", {"b": 1}]})["replaced"]
     before = project.marks()
     again = think(tools, "bats sleep in caves", 2, custom_data={"sure": 0.5, "why": ["a", {"b": 1}]})
-    assert (again["replaced"], project.marks()) == (True, before), "the very same thought is nothing new"
+    assert (again["replaced"], project.marks()) == (False, before), "an equal thought changes nothing"
     [second] = [
         thought
         for thought in tools("chroma_get_session_summary", session_id="plan")["session_thoughts"]

@@ -151,7 +151,7 @@ class ThoughtReport(Record, frozen=True):
     """The stored thought.
 
     `previous_thoughts` are the last five of the `previous_thoughts_count` thoughts that lead to it.
-    `replaced`: it replaced an earlier thought at its place.
+    `replaced`: it replaced a different thought at its place.
     """
 
     session_id: str
@@ -206,7 +206,7 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
         thought = Thought(doc_id, new.thought, place)
         previous = _list_previous(session_thoughts, place)
         if before and was and content_hash(new.thought) == before.content_hash and _is_same(was, thought):
-            return Planned(None, _build_report(was, previous, replaced=True))
+            return Planned(None, _build_report(was, previous, replaced=False))
         write = stores.prepare_write(store, [stores.CollectionPut(collection, made, [row])])
         return Planned(write, _build_report(thought, previous, replaced=before is not None))
 
