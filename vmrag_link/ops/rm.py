@@ -167,9 +167,9 @@ def _confirmation_missing(
 
 
 def find_unsaved(
-    ws: DocumentStore, at: At, documents: Callable[[tuple[str, str]], bool], collections: Container[str] = ()
+    ws: DocumentStore, at: At, is_selected: Callable[[tuple[str, str]], bool], collections: Container[str] = ()
 ) -> Difference:
-    """Return the changes of these documents and collections' settings that no revision has.
+    """Return the changes of the selected documents and collections' settings that no revision has.
 
     Removed documents are left out, because a revision has them. Documents without versions are left
     out, because removing them is meant to be final.
@@ -178,7 +178,7 @@ def find_unsaved(
     if branch is None or not branch.dirty:
         return Difference((), ())
     difference = ws.engine.diff_headers(branch.head, at)
-    unsaved = [document for document in difference.documents if document.after and documents(document.key)]
+    unsaved = [document for document in difference.documents if document.after and is_selected(document.key)]
     homes = {document.key[0] for document in unsaved}
     rows = (
         collection

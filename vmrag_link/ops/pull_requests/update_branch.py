@@ -84,12 +84,12 @@ def update_branch(ws: Workspace, hosted_merge: HostedMerge) -> BranchUpdate:
     return retry_if_moved(hosted_merge.name, lambda: _try_update(ws, hosted_merge))
 
 
-def inspect_merge(ws: Workspace, base: str, head: str, bring: FetchHistory) -> BranchUpdate:
+def inspect_merge(ws: Workspace, base: str, head: str, fetch_history: FetchHistory) -> BranchUpdate:
     """Return what prevents git from merging two commits.
 
     The result is `knowledge` if only the pin has a conflict. Nothing is pushed, and no pin is read.
     """
-    bring(base, head)
+    fetch_history(base, head)
     if transfer.contains_commit(ws.places, head, base):
         return BranchUpdate("contained")
     return _classify(pin_merge.merge_trees(ws.places, head, base))

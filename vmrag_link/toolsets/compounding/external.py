@@ -24,7 +24,7 @@ from vmrag_link import permissions
 from vmrag_link.engines.logical import collection_name
 from vmrag_link.errors import AccessDenied, DocumentMissing, ExternalDocsMissing, FileFailed, IndexFailed, MassDeletion
 from vmrag_link.git.listing import Repositories
-from vmrag_link.index import view as views
+from vmrag_link.index import view as index_view
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.view import find_damaged_segments
 from vmrag_link.index.views import Views
@@ -243,7 +243,7 @@ def _build_index(ws: Workspace, docs: ExternalDocs, views: Views) -> None:
 
 
 def _update_index(building: Path, docs: ExternalDocs, indexer: Indexer, store: Views, base: Path | None) -> None:
-    before, damaged = (views.read_view(base), find_damaged_segments(base)) if base else (None, {})
+    before, damaged = (index_view.read_view(base), find_damaged_segments(base)) if base else (None, {})
     with Draft(store.segments.root, before, without=damaged.keys()) as draft:
         indexer.update_index(draft, docs.contents, base=None)
         draft.clear_touched()

@@ -334,20 +334,20 @@ class _Passages:
         start = first if start - first <= _LONGEST_LINE else start
         line_end = len(text) if line_end < 0 else line_end
         end = line_end if line_end - end <= _LONGEST_LINE else end
-        text_kept = text[start:end].rstrip()
-        blank = len(text_kept) - len(text_kept.lstrip())
-        line_end = text.find("\n", start + len(text_kept), end)
-        return start + text_kept.rfind("\n", 0, blank) + 1, end if line_end < 0 else line_end
+        trimmed = text[start:end].rstrip()
+        blank = len(trimmed) - len(trimmed.lstrip())
+        line_end = text.find("\n", start + len(trimmed), end)
+        return start + trimmed.rfind("\n", 0, blank) + 1, end if line_end < 0 else line_end
 
     def join_spans(self, spans: Sequence[Span]) -> list[Span]:
         """Join parts of the text with only blanks between them, in the order of the text."""
-        spans_joined: list[Span] = []
+        joined: list[Span] = []
         for start, end in sorted(spans):
-            if spans_joined and not self._document.text[spans_joined[-1][1] : start].strip():
-                spans_joined[-1] = spans_joined[-1][0], max(spans_joined[-1][1], end)
+            if joined and not self._document.text[joined[-1][1] : start].strip():
+                joined[-1] = joined[-1][0], max(joined[-1][1], end)
             else:
-                spans_joined.append((start, end))
-        return spans_joined
+                joined.append((start, end))
+        return joined
 
     def form_passage(self, span: Span) -> PackedPassage:
         """Return the passage of a part of the text, without a rank."""
