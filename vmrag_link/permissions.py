@@ -1,7 +1,7 @@
 """The modes of the files and folders in `.git/vmrag`, which decide about access by other users.
 
 Each file and folder is as open as the folder around it. The top folder, `.git/vmrag`, has the mode
-0700 unless `core.sharedRepository` asks for more (`git.sharing`). So files are 0600, or what a
+0700 unless `core.sharedRepository` asks for more (`git.folder_modes`). So files are 0600, or what a
 group needs. Elsewhere the umask decides. Lock files follow the rule too, because a user that can
 read a lock file can hold its lock.
 """

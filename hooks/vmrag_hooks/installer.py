@@ -17,7 +17,7 @@ from typing import NamedTuple
 from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
 from vmrag_hooks.routes import HookRoutes, choose_place, find_routes, refuse_obstacles
 from vmrag_link.errors import HooksRefused, UsageInvalid, nearest
-from vmrag_link.git import hook_config, pin_merge, plumbing, sidecar_repo
+from vmrag_link.git import folder_modes, hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.models import Record
@@ -128,7 +128,7 @@ def install_hooks(
     routes = HookRoutes() if to.configured else find_routes(places, folder, hooks, force=force)
     refuse_obstacles(places, folder, routes)
     with shim_files.readable_failures(folder):
-        sidecar_repo.prepare_folders(places)
+        folder_modes.prepare_folders(places)
         if worktree and (hook_config.is_limited(places) or not existing):
             hook_config.limit_to_work_tree(places)
         before = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from vmrag_link.git.sidecar_repo import folder_mode
+from vmrag_link.git.folder_modes import folder_mode
 
 SETGID = stat.S_ISGID if sys.platform == "linux" else 0
 

@@ -14,7 +14,7 @@ from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine, has_remembered_changes, is_readable
 from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing
-from vmrag_link.git import plumbing, sidecar_repo
+from vmrag_link.git import folder_modes, plumbing
 from vmrag_link.git.run import unlock_hint
 from vmrag_link.index import view, working
 from vmrag_link.journal import CommitEntry, Journal
@@ -79,7 +79,7 @@ def move_to_pin(context: SyncContext) -> tuple[str, ...]:
     for _ in range(ATTEMPTS):
         if Position.read(context.places).is_followed:
             return ()
-        sidecar_repo.prepare_folders(context.places)
+        folder_modes.prepare_folders(context.places)
         wait_for_git(context)
         target = resolve_target(context.places, context.engine, read_trigger(context.places))
         if target.state != "pinned":
@@ -99,7 +99,7 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
     from vmrag_link.sync import build
 
     started = time.perf_counter()
-    sidecar_repo.prepare_folders(context.places)
+    folder_modes.prepare_folders(context.places)
     for _ in range(ATTEMPTS):
         wait_for_git(context)
         trigger = read_trigger(context.places)

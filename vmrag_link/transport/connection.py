@@ -15,7 +15,7 @@ from vmrag_link import locks
 from vmrag_link.engines.base import Engine, EngineName
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
-from vmrag_link.git import sidecar_repo
+from vmrag_link.git import folder_modes
 from vmrag_link.paths import Places
 from vmrag_link.transport import git_transport
 from vmrag_link.transport.address import Address
@@ -97,7 +97,7 @@ def read_remembered_heads(places: Places, engine: Engine, address: Address, *, t
 
 @contextlib.contextmanager
 def _remote_lock(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
-    sidecar_repo.prepare_folders(places)
+    folder_modes.prepare_folders(places)
     with locks.hold_exclusive(git_transport.lock_path(places, address.key), purpose=purpose, timeout=timeout):
         git_transport.remove_leftovers(places, address.key)
         yield

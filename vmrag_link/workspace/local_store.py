@@ -152,9 +152,9 @@ class LocalStore(StoreBesideWorkTree):
             )
         if not self.exists:
             from vmrag_link import clock
-            from vmrag_link.git import sidecar_repo
+            from vmrag_link.git import folder_modes
 
-            sidecar_repo.prepare_folders(self.places)
+            folder_modes.prepare_folders(self.places)
             with contextlib.suppress(AlreadyInitialized):  # created by another process just now
                 opening.create_engine("doltlite", folder, author=_AUTHOR, date=clock.now()).close()
         try:

@@ -23,7 +23,7 @@ from vmrag_link.conversion.child import serving
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, detect_engine
 from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted, shortened
-from vmrag_link.git import refs, sidecar_repo
+from vmrag_link.git import folder_modes, refs
 from vmrag_link.git.run import run_git, unlock_hint
 from vmrag_link.index.directories import BUILDING_PREFIX
 from vmrag_link.index.views import list_segments
@@ -128,12 +128,12 @@ def _check_folders(ws: Workspace) -> Iterator[Finding]:
 
 
 def _check_rights(ws: Workspace) -> Iterator[Finding]:
-    for folder in sidecar_repo.list_too_open(ws.places):
+    for folder in folder_modes.list_too_open(ws.places):
         message = f"Other users of this machine can read {folder}, and can block every write with a lock."
         yield Finding("OPEN_TO_OTHERS", "warning", message, DOCTOR, str(folder))
-    for folder in sidecar_repo.list_too_closed(ws.places):
+    for folder in folder_modes.list_too_closed(ws.places):
         message = (
-            f"{sidecar_repo.SHARED_KEY} shares this repository, but other users cannot use {folder}: "
+            f"{folder_modes.SHARED_KEY} shares this repository, but other users cannot use {folder}: "
             "its permissions were changed, or it is older than the setting."
         )
         fix = f"chmod -R g+rwX {quoted(folder)} && find {quoted(folder)} -type d -exec chmod g+s {{}} +"
@@ -141,7 +141,7 @@ def _check_rights(ws: Workspace) -> Iterator[Finding]:
 
 
 def _close_folder(ws: Workspace, finding: Finding) -> str:
-    sidecar_repo.tighten_folders(ws.places)
+    folder_modes.tighten_folders(ws.places)
     return f"Removed the permissions of others from {finding.subject}."
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from vmrag_link import locks
-from vmrag_link.git import listing, note_index, plumbing, sidecar_repo
+from vmrag_link.git import folder_modes, listing, note_index, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops import trust
 from vmrag_link.ops.init import own_settings
@@ -86,7 +86,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
         with_notes and not no_notes and not any(source.collection == NOTES or source.write for source in configured)
     )
     new = (*proposed, *((NOTES_SOURCE,) if added_notes else ()))
-    sidecar_repo.prepare_folders(ws.places)
+    folder_modes.prepare_folders(ws.places)
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         is_ours = not ws.places.config.exists() or own_settings.is_written_by_us(ws)
         before = ws.places.config.read_bytes() if ws.places.config.exists() else None

@@ -24,7 +24,7 @@ from vmrag_link.errors import (
     file_failures,
     first_of,
 )
-from vmrag_link.git import sidecar_repo
+from vmrag_link.git import folder_modes
 from vmrag_link.models import Record
 from vmrag_link.ops.migrate import exchange, references
 from vmrag_link.ops.migrate.carry import CarriedRevisions, MigrationPlan, carry_revisions, is_carried, plan_migration
@@ -250,7 +250,7 @@ def _estimate(ws: Workspace, to: EngineName, plan: MigrationPlan, size: int) -> 
 
 @contextlib.contextmanager
 def _lock_migration(ws: Workspace) -> Iterator[None]:
-    sidecar_repo.prepare_folders(ws.places)
+    folder_modes.prepare_folders(ws.places)
     with locks.hold_exclusive(exchange.lock_path(ws.places), purpose="migrate the knowledge base", timeout=0):
         yield
 

@@ -8,7 +8,7 @@ from vmrag_link import clock, locks
 from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import EngineName, Write, detect_engine, read_root
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
-from vmrag_link.git import plumbing, sidecar_repo
+from vmrag_link.git import folder_modes, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.branch.switch import require_free_branch
 from vmrag_link.ops.init import own_settings
@@ -153,7 +153,7 @@ def create_missing_parts(
     pinned = plumbing.read_pin_bytes(ws.places)
     if not ws.is_initialized:
         opening.require_runnable(engine, ws.settings.dolt_access)
-    sidecar_repo.prepare_folders(ws.places)
+    folder_modes.prepare_folders(ws.places)
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         started = not ws.is_initialized
         if started:

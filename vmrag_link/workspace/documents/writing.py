@@ -21,7 +21,7 @@ from vmrag_link.errors import (
     Uncommitted,
     file_failures,
 )
-from vmrag_link.git import plumbing, sidecar_repo
+from vmrag_link.git import folder_modes, plumbing
 from vmrag_link.models import At, KbBranch, WorkingSet
 from vmrag_link.sync import lease
 from vmrag_link.sync.target import Target, describe_held, describe_unpinned, restore_command
@@ -104,7 +104,7 @@ def require_movable(ws: Workspace, *, index: bool = True) -> Target:
     `PinMalformed`, `PinRevisionMissing`).
     """
     refuse_if_busy(ws)
-    sidecar_repo.prepare_folders(ws.places)
+    folder_modes.prepare_folders(ws.places)
     if index:
         try:
             with file_failures():

@@ -11,7 +11,7 @@ from vmrag_link import locks
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, is_reserved
 from vmrag_link.errors import AlreadyInitialized, KnowledgeRefused, RemoteEmpty, RemoteError
-from vmrag_link.git import sidecar_repo
+from vmrag_link.git import folder_modes
 from vmrag_link.models import Record
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
@@ -102,7 +102,7 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
 @contextlib.contextmanager
 def _lock_clone(ws: Workspace) -> Iterator[None]:
     """Lock the creation of the knowledge base, which all work trees of the repository share."""
-    sidecar_repo.prepare_folders(ws.places)
+    folder_modes.prepare_folders(ws.places)
     with locks.hold_exclusive(
         ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout
     ):
