@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,6 @@ from tests.support.repos import isolate
 from tests.support.sources import commit, sourced_project
 from tests.support.terminal import Project
 from vmrag_link.errors import GitReferenceMissing, GitRepositoryMissing
-from vmrag_link.langchain import VmragRetriever
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.hooks("off")
@@ -35,6 +35,15 @@ STANDARD_TESTS = """
 """
 
 
+def open_retriever(**options: Any) -> Any:
+    """Return a retriever. The import of LangChain takes long in each process that collects this
+    module.
+    """
+    from vmrag_link.langchain import VmragRetriever
+
+    return VmragRetriever(**options)
+
+
 @pytest.fixture
 def sourced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     isolate(monkeypatch, tmp_path / "home")
@@ -50,7 +59,7 @@ def test_retriever_passes_the_standard_tests(sourced, pytester, monkeypatch):
 
 
 def test_retriever_returns_places_as_metadata(sourced):
-    retriever = VmragRetriever(repository=str(sourced.top), k=1)
+    retriever = open_retriever(repository=str(sourced.top), k=1)
     (document,) = retriever.invoke("f", symbol="f")
     expected = {"path": "src/a.py", "lines": [1, 2], "symbol": "f", "commit": sourced.git("rev-parse", "HEAD")}
     assert {name: document.metadata[name] for name in expected} == expected
@@ -64,13 +73,13 @@ def test_retriever_answers_from_a_release(sourced):
     release = sourced.git("rev-parse", "HEAD")
     commit(sourced, "later", **{"src/a.py": "def g():\n    pass\n"})
     options = {"repository": str(sourced.top), "search_kwargs": {"path": "src/"}}
-    (old,), (new,) = (VmragRetriever(**options, at=at).invoke("pass") for at in (release, None))
+    (old,), (new,) = (open_retriever(**options, at=at).invoke("pass") for at in (release, None))
     assert (old.metadata["symbol"], new.metadata["symbol"]) == ("f", "g")
 
 
 def test_retriever_raises_errors_with_hints(sourced, tmp_path):
     with pytest.raises(GitRepositoryMissing):
-        VmragRetriever(repository=str(tmp_path))
+        open_retriever(repository=str(tmp_path))
     with pytest.raises(GitReferenceMissing) as raised:
-        VmragRetriever(repository=str(sourced.top), at="nowhere").invoke("page")
+        open_retriever(repository=str(sourced.top), at="nowhere").invoke("page")
     assert raised.value.hint

@@ -1,4 +1,4 @@
-"""The retriever for LlamaIndex, in its query engine, which `StandInModel` answers."""
+"""The retriever for LlamaIndex, in its query engine, with a stand-in for a model."""
 
 from __future__ import annotations
 
@@ -7,32 +7,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata
-from llama_index.core.llms.callbacks import llm_completion_callback
-from llama_index.core.query_engine import RetrieverQueryEngine
 
 from tests.support.repos import isolate
 from tests.support.sources import sourced_project
 from tests.support.terminal import Project
-from vmrag_link.llama_index import VmragRetriever
 
 pytestmark = pytest.mark.hooks("off")
 
 
-class StandInModel(CustomLLM):
-    """No language model: it answers with the prompt that it gets."""
+def build_model() -> Any:
+    """Return a stand-in for a language model: it answers with the prompt that it gets.
 
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="StandInModel")
+    LlamaIndex is imported here, because its import takes a second in each process that collects
+    this module.
+    """
+    from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata
+    from llama_index.core.llms.callbacks import llm_completion_callback
 
-    @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **options: Any) -> CompletionResponse:
-        return CompletionResponse(text=prompt)
+    class StandInModel(CustomLLM):
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata(model_name="StandInModel")
 
-    @llm_completion_callback()
-    def stream_complete(self, prompt: str, formatted: bool = False, **options: Any) -> CompletionResponseGen:
-        yield CompletionResponse(text=prompt)
+        @llm_completion_callback()
+        def complete(self, prompt: str, formatted: bool = False, **options: Any) -> CompletionResponse:
+            return CompletionResponse(text=prompt)
+
+        @llm_completion_callback()
+        def stream_complete(self, prompt: str, formatted: bool = False, **options: Any) -> CompletionResponseGen:
+            yield CompletionResponse(text=prompt)
+
+    return StandInModel()
 
 
 @pytest.fixture
@@ -42,8 +47,12 @@ def sourced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def test_query_engine_gives_passages_to_its_model(sourced):
+    from llama_index.core.query_engine import RetrieverQueryEngine
+
+    from vmrag_link.llama_index import VmragRetriever
+
     retriever = VmragRetriever(sourced.top, k=2, search_kwargs={"kind": "function"})
-    answer = RetrieverQueryEngine.from_args(retriever, llm=StandInModel()).query("what does f do")
+    answer = RetrieverQueryEngine.from_args(retriever, llm=build_model()).query("what does f do")
     (node,) = answer.source_nodes
     commit = sourced.git("rev-parse", "HEAD")
     expected = {"path": "src/a.py", "lines": [1, 2], "symbol": "f", "commit": commit}
@@ -56,6 +65,8 @@ def test_query_engine_gives_passages_to_its_model(sourced):
 
 
 def test_retriever_is_async(sourced):
+    from vmrag_link.llama_index import VmragRetriever
+
     retriever = VmragRetriever(sourced.top, k=3)
     nodes = asyncio.run(retriever.aretrieve("page"))
     assert [node.node_id for node in nodes] == [node.node_id for node in retriever.retrieve("page")]
