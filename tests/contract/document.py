@@ -13,26 +13,27 @@ from vmrag_mcp.registry import CORE, ToolInfo, list_toolsets, load_catalogue
 EFFECTS: dict[str, str] = COMMON["effects"]
 MOST_VALUES = 15
 FIRST = "essential"
-MANY = 3
+MANY = 2
 """A parameter of so many tools is described once."""
 
 _HEAD = """# MCP tools
 
-Look up the parameters, the result and the errors of a tool. For example, an agent calls `search` with `query="why Pagefind"`. [Agents](mcp.md) describes how
-to start the server and to choose toolsets.
+Look up the parameters, the result and the errors of a tool. For example, an agent calls `search` with `query="why Pagefind"`. [Agents](mcp.md) shows how you
+start the server and choose toolsets.
 
-The essential tools come first. They answer with text. The last line names the commit and the revision of the answer. A failure is a line `error CODE: MESSAGE`, and
-lines with `hint: `. All other tools answer with JSON:
+The essential tools answer with text, whose last line names the commit and the revision. If they fail, they answer `error CODE: MESSAGE` and lines with
+`hint: `. All other tools answer with JSON:
 
-* A result has `success`, `message`, `kb` (the revision and the sources of the answer) and sometimes `warnings`.
+* A result has `success`, `message`, `kb` (revision and sources of the answer), sometimes `warnings`, the fields after "Result", and fields with the
+  names of parameters.
 * A failure has `success: false`, `error`, `code`, `message`, `details` and `suggestions`. The first suggestion is a tool of this server, if one helps.
 
-Parameters in **bold** are required. A parameter without a type is a string, limits without a type are those of an integer, and a boolean is false by default.
-A client can also send lists and objects as JSON text. [Common parameters](#common-parameters) has those without a description. The words in *italics* are the
-effects of the tool:
+Required parameters are **bold**. Without a type, a parameter is a string, and limits are those of an integer. A boolean is false by default. If a parameter
+has no description, see [common parameters](#common-parameters). You can also send lists and objects as JSON text. Words in *italics* are effects, and
+without them a tool only reads:
 
 * *writes* (documents or the index), *changes history* (revisions, branches or refs of the knowledge base), *discards*, *replaces* (what exists)
-* *network* (it can use it), *other files* (it writes files outside the knowledge base). Without a word, the tool only reads.
+* *network* (it can use it), *other files* (it writes files outside the knowledge base)
 
 <!-- Written by: python -m tests.contract.document > docs/tools.md -->
 """
@@ -50,7 +51,7 @@ def document() -> str:
 def _lines() -> Iterator[str]:
     yield _HEAD
     yield "## Common parameters\n"
-    yield from (f"* `{name}`{about}" for name, about in common_parameters().items())
+    yield from (f"* `{name}`{facts}: {meaning}" for name, (facts, meaning) in common_parameters().items())
     yield ""
     for toolset, info in sorted(list_toolsets().items(), key=lambda item: item[0] != FIRST):
         usual = " (default)" if toolset in CORE else ""
@@ -79,14 +80,17 @@ def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
     yield f"{tool.description}{f' *{effects}*' if effects else ''}\n"
     lines: list[str] = []
     names = list(tool.schema["properties"])
-    if common := [name for name in names if common_parameters().get(name) == _about(name, tool, contract)]:
-        shown = ", ".join(_shown(name, tool) for name in common)
-        lines.append(f"* {shown}")
-    lines += [f"* {_shown(name, tool)}{_about(name, tool, contract)}" for name in names if name not in common]
+    facts = {name: _facts(name, tool, contract) for name in names}
+    common = [name for name in names if common_parameters().get(name, ("", None))[1] == _meaning(name, tool, contract)]
+    if common:
+        lines.append(f"* {', '.join(_shown(name, tool) + _differing(name, facts[name]) for name in common)}")
+    lines += [
+        f"* {_shown(name, tool)}{facts[name]}: {_meaning(name, tool, contract)}" for name in names if name not in common
+    ]
     if lines:
         lines.append("")
     if not tool.plain_text:
-        lines.append(f"Result: `{_result(result_shape(tool.name))}`\n")
+        lines.append(f"Result: `{_result(result_shape(tool.name), names) or 'message'}`\n")
     yield from lines
     for example in [example for example in examples(tool.name) if example.prints][:1]:
         call = " ".join([tool.short or tool.name, *(f"{name}={_plain(value)}" for name, value in example.call.items())])
@@ -97,47 +101,63 @@ def _shown(name: str, tool: ToolInfo) -> str:
     return f"**`{name}`**" if name in tool.schema.get("required", ()) else f"`{name}`"
 
 
-def _about(name: str, tool: ToolInfo, contract: dict[str, Any]) -> str:
-    """Return the type, the default and the description of a parameter."""
+def _differing(name: str, facts: str) -> str:
+    """Return the facts of a common parameter if they differ from the usual ones."""
+    usual = common_parameters()[name][0]
+    return "" if facts == usual else facts or " (string)"
+
+
+def _meaning(name: str, tool: ToolInfo, contract: dict[str, Any]) -> str:
+    schema = tool.schema["properties"][name]
+    about = str(schema.get("description", ""))
+    if "default" not in schema and contract["defaults"].get(name):
+        about = about.partition("; default: ")[0]
+    return about
+
+
+def _facts(name: str, tool: ToolInfo, contract: dict[str, Any]) -> str:
+    """Return the type and the default of a parameter, in parentheses."""
     schema = tool.schema["properties"][name]
     default = _plain(schema["default"]) if "default" in schema else contract["defaults"].get(name, "")
-    about = schema.get("description", "")
-    if default and "default" not in schema:
-        about = about.partition("; default: ")[0]
     facts = [kind] if (kind := _kind(schema)) != "string" else []
     if default and default != "false":
         facts.append(f"default: {default}")
-    inside = f" ({'; '.join(facts)})" if facts else ""
-    return f"{inside}: {about}"
+    return f" ({'; '.join(facts)})" if facts else ""
 
 
 @cache
-def common_parameters() -> dict[str, str]:
-    """Return the descriptions of parameters that many tools have, by their names."""
-    described = Counter(
-        (name, _about(name, tool, TOOLS[tool.name]))
-        for tool in load_catalogue().values()
-        for name in tool.schema["properties"]
-    )
-    common: dict[str, str] = {}
-    for (name, about), tools in described.most_common():
+def common_parameters() -> dict[str, tuple[str, str]]:
+    """Return facts and meaning of parameters that many tools have, by their names."""
+    parameters = [(name, tool) for tool in load_catalogue().values() for name in tool.schema["properties"]]
+    meanings = Counter((name, _meaning(name, tool, TOOLS[tool.name])) for name, tool in parameters)
+    usual: dict[str, str] = {}
+    for (name, meaning), tools in meanings.most_common():
         if tools >= MANY:
-            common.setdefault(name, about)
-    return dict(sorted(common.items()))
+            usual.setdefault(name, meaning)
+    facts = {
+        parameter: Counter(
+            _facts(name, tool, TOOLS[tool.name])
+            for name, tool in parameters
+            if name == parameter and _meaning(name, tool, TOOLS[tool.name]) == usual[parameter]
+        ).most_common(1)[0][0]
+        for parameter in usual
+    }
+    return {name: (facts[name], usual[name]) for name in sorted(usual)}
 
 
-def _result(keys: Iterable[str]) -> str:
-    """Return the top-level keys of a result. Lists end with `[]`."""
+def _result(keys: Iterable[str], parameters: list[str]) -> str:
+    """Return the top-level keys of a result except repeated parameters. Lists end with `[]`."""
     names = dict.fromkeys(key.partition(".")[0] for key in keys)
-    return ", ".join(name for name in names if f"{name}[]" not in names)
+    return ", ".join(name for name in names if f"{name}[]" not in names and name not in parameters)
 
 
 def _kind(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
         return _kind(schema["anyOf"][0])
     if "enum" in schema:
-        values = [f"`{value}`" for value in schema["enum"]]
-        return ", ".join(values) if len(values) <= MOST_VALUES else f"{values[0]}, {values[1]} or one of {len(values)}"
+        values = schema["enum"]
+        few = len(values) <= MOST_VALUES
+        return f"`{'|'.join(values)}`" if few else f"`{values[0]}`, `{values[1]}` or one of {len(values)}"
     if schema["type"] == "array":
         kind = _kind(schema["items"])
         return "list" if kind == "string" else f"list of {kind}"

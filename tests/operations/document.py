@@ -18,10 +18,13 @@ HOOKS = {
     "pre-push": "checks new pins, and pushes the knowledge base that they need",
 }
 
+SAVED = 20
+"""A result is repeated if a reference to its operation saves fewer characters."""
+
 FOLLOWS: dict[Follows, str] = {
     "hook": "at once",
     "query": "next command",
-    "nothing": "nothing",
+    "nothing": "-",
 }
 
 PAGE = """\
@@ -29,15 +32,15 @@ PAGE = """\
 
 <!-- Written by: python -m tests.operations.document > docs/git-operations.md -->
 
-Look up which vmrag hooks git runs for an operation, when documents and index move, and what happens. For example, `git switch` runs `post-checkout`, which moves
-them at once. [Hooks](hooks.md) explains how to install, configure and remove hooks.
+Look up which vmrag hooks git runs for an operation, and what happens to your documents. For example, `git switch` runs `post-checkout`, which moves them at once.
+[Hooks](hooks.md) explains how you install, configure and remove hooks.
 
 | hook | what it does |
 |---|---|
 {hooks}
 
-The column *moves* tells when documents and index are at the new pin: **at once**, before git returns; with the **next command** of vmrag; or **nothing** moves.
-Exit code and output of git are the same as without hooks. Unless the table states it, uncommitted documents stay on the KB branch of their code branch.
+The column *moves* tells when documents and index are at the new pin: **at once**, before git returns; with the **next command** of vmrag; or never (-).
+git's exit code and output are the same as without hooks. Unless the table states it, uncommitted documents stay on the KB branch of their code branch.
 
 | operation | hooks | moves | result |
 |---|---|---|---|
@@ -50,19 +53,33 @@ Next: [hooks](hooks.md), [branches and merges](merging.md).
 def page() -> str:
     """Return docs/git-operations.md."""
     hooks = [f"| `{name}` | {does} |" for name, does in HOOKS.items()]
-    rows = [row for name, operations in TABLE.items() for row in (f"| **{name}** | | | |", *_rows(operations))]
+    first: dict[str, str] = {}
+    rows = [row for name, operations in TABLE.items() for row in (f"| **{name}** | | | |", *_rows(operations, first))]
     return PAGE.format(hooks="\n".join(hooks), operations="\n".join(rows))
 
 
-def _rows(operations: tuple[Operation, ...]) -> list[str]:
-    """Return the rows of a group. Operations with the same hooks and result share a row."""
+def _rows(operations: tuple[Operation, ...], first: dict[str, str]) -> list[str]:
+    """Return the rows of a group. Operations with the same hooks and result share a row.
+
+    `first` has the plain operation that each result was printed for. A repeated result names it.
+    """
     names: dict[tuple[tuple[str, ...], Follows, str], list[str]] = {}
     for operation in operations:
         names.setdefault((operation.hooks, operation.follows, operation.says), []).append(_shown(operation.name))
     return [
-        f"| {'; '.join(shown)} | {', '.join(hooks) or 'none'} | {FOLLOWS[follows]} | {says} |"
+        f"| {'; '.join(shown)} | {', '.join(hooks) or '-'} | {FOLLOWS[follows]} | {_result(says, shown[0], first)} |"
         for (hooks, follows, says), shown in names.items()
     ]
+
+
+def _result(says: str, operation: str, first: dict[str, str]) -> str:
+    """Return a result, or the operation with the same result if that is shorter."""
+    if says == "Nothing.":
+        return "-"
+    if "," not in operation:
+        first.setdefault(says, operation)
+    reference = f"As {first.get(says, operation)}."
+    return reference if first.get(says, operation) != operation and len(reference) + SAVED < len(says) else says
 
 
 def _shown(name: str) -> str:

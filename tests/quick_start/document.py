@@ -59,12 +59,9 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
             'vmrag commit --git -m "Import the wiki"',
         ),
         "undo": (
-            "vmrag rm wiki/backups.md",
-            "vmrag restore wiki/backups.md",
             'vmrag add -m "Draft" --collection contracts --id supplier',
             "vmrag restore --yes",
         ),
-        "export": ("vmrag export ../texts --collection wiki",),
     },
     "search.md": {
         "context": (
@@ -72,7 +69,6 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
             "vmrag grep -i key",
         ),
         "calls": ("vmrag query --symbols fetch", "vmrag query --callers send"),
-        "budget": ('vmrag query "path:docs who has the key" --budget 200',),
     },
     "merging.md": {
         "history": (

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
 
 import click
 
@@ -14,44 +17,111 @@ _HEAD = """\
 <!-- Written by: python -m vmrag_link.cli.reference > docs/commands.md -->
 
 Look up a command and its options. For example, `vmrag query "how do requests time out" --json` searches and prints JSON.
-`vmrag add --help` prints the same as this page. Each command has these options, before or after its name:
+`vmrag add --help` explains one command on your terminal. You can type these options before or after the name of each command:
 
 {common}
 
 Exit codes are 0 (success), 1 (a difference, or a failed check), 2 (usage or configuration), 3 (the operation failed), 4 (a bug, with
 a log to send) and 130 (interrupted). With `--json`, an error is `{{"error": {{"code", "message", "hint", "details"}}}}` on standard
 error, and standard output is empty.
+
+## Shared options
+
+A command lists some options only by name, after "Also". They have this meaning, if its group does not list them itself:
+
+{shared}
 """
+
+_SAME_AS_TOOLS = {
+    "learning": "Their options are the parameters of [the tools](tools.md#learning), for example `--error-type` of `error_type`."
+}
+"""Groups whose options are parameters of MCP tools, which docs/tools.md explains."""
+
+_LEAST_SHARING = 2
+"""An option of so many commands is described once."""
+
+_MOST_CHOICES = 8
+"""The help of an option lists more choices than these itself."""
+
+_Rows = list[tuple[str, str]]
 
 
 def format_reference() -> str:
     """Return the whole page."""
-    commands_by_name = {name: command for name in commands.list_names() if (command := commands.find_command(name))}
-    first = next(iter(commands_by_name.values()))
-    common = [
-        option
-        for option in _list_options(first)
-        if all(option in _list_options(other) for other in commands_by_name.values())
-    ]
-    parts = [_HEAD.format(common=_format_list(common))]
-    for name, command in commands_by_name.items():
-        parts.append(_format_section(name, command, common))
-        if isinstance(command, click.Group):
-            parts += [_format_section(f"{name} {below}", other, common) for below, other in command.commands.items()]
+    commands_by_name = _find_commands()
+    options = {name: _list_options(command) for name, command in commands_by_name.items()}
+    common = [option for option in next(iter(options.values())) if all(option in rows for rows in options.values())]
+    specific = {name: [option for option in rows if option not in common] for name, rows in options.items()}
+    groups: dict[str, list[str]] = {}
+    for name in specific:
+        groups.setdefault(name.partition(" ")[0], []).append(name)
+    shared = _find_shared(
+        [
+            list(chain(*(specific[name] for name in names)))
+            for group, names in groups.items()
+            if group not in _SAME_AS_TOOLS
+        ]
+    )
+    parts = [_HEAD.format(common=_format_list(common), shared=_format_list(shared))]
+    for group, names in groups.items():
+        inside = [] if group in _SAME_AS_TOOLS else _find_shared([specific[name] for name in names], shared)
+        parts += [_format_section(name, commands_by_name[name], specific[name], inside, shared) for name in names]
     return "\n".join([*parts, "Next: [configuration](configuration.md), [git operations](git-operations.md).\n"])
 
 
-def _format_section(name: str, command: click.Command, common: list[tuple[str, str]]) -> str:
-    own_options = [option for option in _list_options(command) if option not in common]
-    arguments = [_format_parameter(param) for param in command.params if isinstance(param, click.Argument)]
-    usage = " ".join(["vmrag", name, *(["[OPTIONS]"] if own_options else []), *arguments])
-    if isinstance(command, click.Group):
-        usage += f" {'|'.join(command.commands)}"
-    paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
-    parts = [f"## vmrag {name}", f"`{usage}`", *paragraphs]
-    if own_options:
-        parts.append(_format_list(own_options))
+def _find_commands() -> dict[str, click.Command]:
+    """Return all commands by their names. Subcommands follow their group."""
+    commands_by_name: dict[str, click.Command] = {}
+    for name in commands.list_names():
+        if command := commands.find_command(name):
+            commands_by_name[name] = command
+            if isinstance(command, click.Group):
+                commands_by_name |= {f"{name} {below}": other for below, other in command.commands.items()}
+    return commands_by_name
+
+
+def _find_shared(owners: list[_Rows], listed: Iterable[tuple[str, str]] = ()) -> _Rows:
+    """Return the options that several owners have with the same help, one for each name."""
+    counts = Counter(chain.from_iterable(set(rows) - set(listed) for rows in owners))
+    by_name: dict[str, tuple[str, str]] = {}
+    for option, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if number >= _LEAST_SHARING:
+            by_name.setdefault(_option_name(option), option)
+    return [by_name[name] for name in sorted(by_name, key=lambda name: name.lstrip("-").lower())]
+
+
+def _format_section(name: str, command: click.Command, specific: _Rows, inside: _Rows, shared: _Rows) -> str:
+    """Format a command. `inside` are the options that subcommands of a group share."""
+    group, _, below = name.partition(" ")
+    is_tool = bool(below) and group in _SAME_AS_TOOLS
+    first, *paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
+    usage = f"`{_format_usage(name, command, specific if is_tool else [])}`"
+    parts = [f"{usage}: {' '.join([first, *paragraphs[:1]])}", *paragraphs[1:]]
+    if not below:
+        parts.insert(0, f"## vmrag {name}")
+        parts += [_SAME_AS_TOOLS[group]] if group in _SAME_AS_TOOLS else []
+    if specific and not is_tool:
+        named = [*shared, *(inside if below else [])]
+        also = ", ".join(f"`{_option_name(option)}`" for option in specific if option in named)
+        own_lines = _format_list([option for option in specific if option not in named])
+        parts.append("\n".join(filter(None, (own_lines, f"* Also {also}." if also else ""))))
+    if not below and (rest := [option for option in inside if option not in specific]):
+        parts += ["Several of these commands have the options:", _format_list(rest)]
     return "\n\n".join(parts) + "\n"
+
+
+def _format_usage(name: str, command: click.Command, options: _Rows) -> str:
+    words = ["vmrag", name]
+    words += [written if text.endswith("Required.") else f"[{written}]" for written, text in options]
+    words += [_format_parameter(param) for param in command.params if isinstance(param, click.Argument)]
+    if isinstance(command, click.Group):
+        words.append("|".join(command.commands))
+    return " ".join(words)
+
+
+def _option_name(option: tuple[str, str]) -> str:
+    """Return the name of an option without its value."""
+    return option[0].split()[0].rstrip(",")
 
 
 def _list_options(command: click.Command) -> list[tuple[str, str]]:
@@ -64,10 +134,12 @@ def _list_options(command: click.Command) -> list[tuple[str, str]]:
 
 
 def _format_parameter(parameter: click.Parameter) -> str:
-    if isinstance(parameter.type, click.Choice):
+    if isinstance(parameter.type, click.Choice) and len(parameter.type.choices) <= _MOST_CHOICES:
         value = "|".join(str(choice) for choice in parameter.type.choices)
     else:
-        value = parameter.metavar or {"integer range": "NUMBER", "path": "PATH"}.get(parameter.type.name, "TEXT")
+        value = parameter.metavar or {"integer range": "NUMBER", "path": "PATH", "choice": "NAME"}.get(
+            parameter.type.name, "TEXT"
+        )
     if isinstance(parameter, click.Option):
         return ", ".join(parameter.opts) + ("" if parameter.is_flag else f" {value}")
     if not isinstance(parameter.type, click.Choice):

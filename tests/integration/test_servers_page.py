@@ -1,4 +1,4 @@
-"""docs/team.md: the file that starts both servers, and backups from which a team goes on."""
+"""docs/sharing.md: the file that starts both servers, and backups from which a team goes on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_compose_file_is_one_and_opens_nothing_to_others() -> None:
         assert re.fullmatch(r"[a-z]+/[a-z-]+:\d+\.\d+\.\d+", service["image"]), "a version, not whatever is the latest"
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         assert service["volumes"], "what it holds outlives the container"
-    page = (DOCS / "team.md").read_text()
+    page = (DOCS / "sharing.md").read_text()
     assert all(service["image"].rpartition(":")[2] in page for service in services.values())
 
 
