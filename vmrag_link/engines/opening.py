@@ -7,14 +7,15 @@ embedded engine does not load Dolt's.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, detect_engine
 from vmrag_link.engines.base_session import Stamp, read_dolt_stamp, read_doltlite_stamp
-from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import CREATING_NAME, USUAL_LIMITS, Limits
 from vmrag_link.errors import NotInitialized
 
-NO_ACCESS = DoltAccess()
+if TYPE_CHECKING:
+    from vmrag_link.engines.dolt.access import DoltAccess
 
 
 def engine_exists(folder: Path) -> bool:
@@ -46,7 +47,7 @@ def read_stamp(folder: Path) -> Stamp:
 
 
 def open_engine(
-    folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS, access: DoltAccess = NO_ACCESS
+    folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS, access: DoltAccess | None = None
 ) -> Engine:
     """Open an existing knowledge base. This never creates one.
 
@@ -61,13 +62,14 @@ def open_engine(
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
         return DoltliteEngine.open(folder, lock_timeout=lock_timeout, limits=limits)
+    from vmrag_link.engines.dolt.access import DoltAccess
     from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)
+    return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access or DoltAccess())
 
 
 def create_engine(
-    name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess = NO_ACCESS, origin: str = ""
+    name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess | None = None, origin: str = ""
 ) -> Engine:
     """Create a knowledge base whose first revision holds the empty tables.
 
@@ -80,9 +82,10 @@ def create_engine(
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
         return DoltliteEngine.create(folder, author=author, date=date, origin=origin)
+    from vmrag_link.engines.dolt.access import DoltAccess
     from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.create(folder, author=author, date=date, access=access, origin=origin)
+    return DoltEngine.create(folder, author=author, date=date, access=access or DoltAccess(), origin=origin)
 
 
 def join_server_database(folder: Path, access: DoltAccess) -> Engine:
@@ -98,7 +101,7 @@ def join_server_database(folder: Path, access: DoltAccess) -> Engine:
 
 
 def clone_engine(
-    name: EngineName, folder: Path, remote: str, url: str, *, limits: Limits, access: DoltAccess = NO_ACCESS
+    name: EngineName, folder: Path, remote: str, url: str, *, limits: Limits, access: DoltAccess | None = None
 ) -> Engine:
     """Create a knowledge base from the contents at `url`; `remote` becomes its short name.
 
@@ -109,12 +112,13 @@ def clone_engine(
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
         return DoltliteEngine.clone(folder, remote, url, limits=limits)
+    from vmrag_link.engines.dolt.access import DoltAccess
     from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.clone(folder, remote, url, limits=limits, access=access)
+    return DoltEngine.clone(folder, remote, url, limits=limits, access=access or DoltAccess())
 
 
-def require_runnable(name: EngineName, access: DoltAccess) -> None:
+def require_runnable(name: EngineName, access: DoltAccess | None) -> None:
     """Raise an error if this machine cannot run an engine. Call this before you change anything.
 
     The errors are `DoltMissing`, `ConfigInvalid`, and `EngineFailed` for the embedded engine.
@@ -123,7 +127,7 @@ def require_runnable(name: EngineName, access: DoltAccess) -> None:
         from vmrag_link.engines.doltlite import library
 
         library.locate_library()
-    elif access.server:
+    elif access and access.server:
         from vmrag_link.engines.dolt import server_session
         from vmrag_link.engines.dolt.access import require_private
 
@@ -132,4 +136,4 @@ def require_runnable(name: EngineName, access: DoltAccess) -> None:
     else:
         from vmrag_link.engines.dolt import program
 
-        program.find_program(access.binary)
+        program.find_program(access.binary if access else "")

@@ -12,7 +12,6 @@ import msgspec
 from vmrag_link import env
 from vmrag_link import trust as trusted
 from vmrag_link.config import LoadedSettings
-from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.models import Collection, Record
@@ -23,6 +22,7 @@ from vmrag_link.settings import keys as settings_keys
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice, Permission
+    from vmrag_link.engines.dolt.access import DoltAccess
 
 
 MOST_DOCUMENTS = 10_000_000
@@ -85,6 +85,8 @@ class WorkspaceSettings:
     @property
     def dolt_access(self) -> DoltAccess:
         """Settings of this machine for Dolt."""
+        from vmrag_link.engines.dolt.access import DoltAccess  # only an engine needs them
+
         given = self.config.dolt
         named = "dolt.server" in self.loaded.machine
         return DoltAccess(
