@@ -473,10 +473,10 @@ def test_before_anything_is_set_up_the_files_answer(project):
 
 def test_query_waits_for_whole_index(project, monkeypatch):
     bare(project)
-    monkeypatch.setattr("vmrag_link.workspace.sources.LEAST_STEP", 1)
+    monkeypatch.setattr("vmrag_link.workspace.source_index.LEAST_STEP", 1)
     with opened(project) as ws:
-        ws.sources.in_steps = True
-        with ws.sources.open_work_tree() as part:
+        ws.source_index.in_steps = True
+        with ws.source_index.open_work_tree() as part:
             assert part.indexed == 33
     answer = project.ask("query", "port tool session", "-k", "10")
     assert answer["kb"]["sources"].get("indexed", 100) == 100

@@ -128,7 +128,7 @@ def rebuild_index(ws: Workspace) -> SyncedAll:
     The present index answers until then, and stays if this fails. The index of files is checked as
     a whole when it is next read. Raises the errors of `sync_to_pin` and of models.
     """
-    ws.sources.distrust_view()
+    ws.source_index.distrust_view()
     follow_the_pin(ws, rebuild=True)
     report = _form_report(ws, Holdings())
     write_failures(ws, {})

@@ -68,7 +68,7 @@ class ReusedIndex:
     @contextlib.contextmanager
     def _view_files(self, notes: tuple[str, ...]) -> Iterator[View]:
         """Open the index of the files of sources alone."""
-        with self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections()) as opened:
+        with self._ws.source_index.open_work_tree(stored=self._ws.list_stored_collections()) as opened:
             assert opened is not None  # noqa: S101  sources are configured
             head = plumbing.read_head(self._ws.places).commit
             yield View(opened.folder, "", None, dirty=False, git_head=head, notes=notes, sources=opened)

@@ -11,7 +11,7 @@ from vmrag_link.errors import VmragError, file_failures
 from vmrag_link.git import plumbing
 from vmrag_link.index.view import SUFFIX
 from vmrag_link.sync.chroma_state import CommittedFiles, name_files
-from vmrag_link.workspace.sources import require_complete
+from vmrag_link.workspace.source_index import require_complete
 
 if TYPE_CHECKING:
     from vmrag_link.settings import Config
@@ -25,7 +25,7 @@ def bind_files(ws: Workspace) -> None:
 
     Edited files are left out, because a store does not change. A collection that is also stored is
     only hidden when the store is built (`OpenIndex`). Raises `SourcesIncomplete`, and the errors of
-    `Sources.open_commit`.
+    `SourceIndex.open_commit`.
     """
     chroma, commit = ws.chroma.local, plumbing.read_head(ws.places).commit
     if not chroma.rules or commit is None:
@@ -35,7 +35,7 @@ def bind_files(ws: Workspace) -> None:
     config = select_sources(ws, ws.sources.read_config_at(commit))
     before = -1
     while True:
-        with file_failures(), ws.sources.open_commit(commit, config, stored=()) as opened:
+        with file_failures(), ws.source_index.open_commit(commit, config, stored=()) as opened:
             indexed = opened.indexed if opened else WHOLE
             if indexed == WHOLE:
                 view = opened.folder.name.removesuffix(f"-{SUFFIX}") if opened and opened.collections else ""

@@ -120,7 +120,7 @@ class Reader:
         except IndexFailed as error:
             from vmrag_link.sync import apply
 
-            self._ws.sources.distrust_view()
+            self._ws.source_index.distrust_view()
             apply.discard_views(self._ws.sync_context, self._ws.resolve_target(), self._ws.require_indexed_revision())
             self._ws.progress.note(f"{error.message.rstrip('.')}. It is built again.")
         with self.view(files=files) as view:
@@ -165,7 +165,7 @@ class Reader:
         with contextlib.ExitStack() as held:
             try:
                 with file_failures():
-                    work_tree = self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections())
+                    work_tree = self._ws.source_index.open_work_tree(stored=self._ws.list_stored_collections())
                     opened: OpenSources | str | None = held.enter_context(work_tree)
             except (FileSystemError, LimitExceeded, GitError, LockError) as why:
                 opened = f"The files of sources are left out of this answer: {why.message}"
@@ -180,7 +180,7 @@ class Reader:
         with contextlib.ExitStack() as held:
             derived = [source.collection for source in self._ws.sources.configured if not source.write]
             if not stored.keys().isdisjoint({*sources.collections}.intersection(derived)):  # stored since
-                sources = held.enter_context(self._ws.sources.open_work_tree(stored=stored)) or sources
+                sources = held.enter_context(self._ws.source_index.open_work_tree(stored=stored)) or sources
             yield msgspec.structs.replace(view, sources=sources)
 
     @contextlib.contextmanager

@@ -217,25 +217,27 @@ class SourceStore(StoreBesideWorkTree):
 
     @property
     def opened(self) -> OpenSources:
-        """The view of the files. Raises the errors of `Sources.open_work_tree`."""
+        """The view of the files. Raises the errors of `SourceIndex.open_work_tree`."""
         return self._opened or self.refresh()
 
     @property
     def engine(self) -> IndexedRows:
         """The documents, regardless of the requested place. Raises the errors of
-        `Sources.open_work_tree`.
+        `SourceIndex.open_work_tree`.
         """
         from vmrag_link.workspace.indexed_rows import IndexedRows  # a checkout reads no index
 
         return IndexedRows(self.opened.folder)
 
     def distrust_view(self) -> None:
-        self._ws.sources.distrust_view()
+        self._ws.source_index.distrust_view()
 
     def refresh(self) -> OpenSources:
         """Open the view of the present files."""
         self.close()
-        opened = self._held.enter_context(self._ws.sources.open_work_tree(stored=self._ws.list_stored_collections()))
+        opened = self._held.enter_context(
+            self._ws.source_index.open_work_tree(stored=self._ws.list_stored_collections())
+        )
         assert opened is not None  # noqa: S101  the store is used for a configured collection
         self._opened = opened
         return opened

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.chroma import WorkspaceChroma
     from vmrag_link.workspace.local_store import LocalStore
     from vmrag_link.workspace.reader import Reader
+    from vmrag_link.workspace.source_index import SourceIndex
     from vmrag_link.workspace.source_tree import SourceStore
     from vmrag_link.workspace.sources import Sources
 
@@ -77,6 +78,7 @@ class Workspace:
         self._local: LocalStore | None = None
         self._files: SourceStore | None = None
         self._sources: Sources | None = None
+        self._source_index: SourceIndex | None = None
         self.reload_settings()
 
     @classmethod
@@ -122,7 +124,7 @@ class Workspace:
         """
         if self._files is not None:
             self._files.close()
-        self._sources = None
+        self._sources = self._source_index = None
         self.elsewhere = None
 
     # -- settings ----------------------------------------------------------------------------------
@@ -184,6 +186,14 @@ class Workspace:
 
             self._sources = Sources(self)
         return self._sources
+
+    @property
+    def source_index(self) -> SourceIndex:
+        if self._source_index is None:
+            from vmrag_link.workspace.source_index import SourceIndex
+
+            self._source_index = SourceIndex(self, self.sources)
+        return self._source_index
 
     @property
     def files(self) -> SourceStore:

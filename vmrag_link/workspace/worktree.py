@@ -59,6 +59,10 @@ class TreeSources(Protocol):
     @property
     def configured(self) -> tuple[SourceSettings, ...]: ...
 
+
+class TreeIndex(Protocol):
+    """The methods of `SourceIndex` that `Reader` uses."""
+
     def open_work_tree(self, *, stored: Collection[str] = ()) -> AbstractContextManager[OpenSources | None]: ...
 
     def distrust_view(self) -> None: ...
@@ -77,6 +81,9 @@ class WorkTree(Protocol):
 
     @property
     def sources(self) -> TreeSources: ...
+
+    @property
+    def source_index(self) -> TreeIndex: ...
 
     @property
     def engine(self) -> Engine: ...

@@ -94,7 +94,7 @@ def percent_indexed(project: Project) -> int:
     ws = Workspace.open(project.top, QUIET)
     tree = source_tree.read_work_tree(ws)
     assert tree
-    return ws.sources.percent_indexed(tree)
+    return ws.source_index.percent_indexed(tree)
 
 
 def test_search_answers_from_words_while_index_is_built(project):

@@ -53,7 +53,7 @@ from vmrag_link.workspace.history import document_names
 from vmrag_link.workspace.history.document_names import NamedRows
 from vmrag_link.workspace.history.named_places import JoinedRows
 from vmrag_link.workspace.indexed_rows import IndexedRows
-from vmrag_link.workspace.sources import require_complete
+from vmrag_link.workspace.source_index import require_complete
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import View

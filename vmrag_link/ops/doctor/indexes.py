@@ -113,7 +113,7 @@ def _drop_copy(ws: Workspace, finding: Finding) -> str:
 
 def _check_sources(ws: Workspace) -> Iterator[Finding]:
     """Check every byte of the indexes of files of the code's tree."""
-    views_of_sources = ws.sources.views
+    views_of_sources = ws.source_index.views
     checked: dict[str, str] = {}
     for source_view in views_of_sources.list_views():
         with views_of_sources.lock_for_reading(source_view.path):
@@ -126,7 +126,7 @@ def _check_sources(ws: Workspace) -> Iterator[Finding]:
 
 
 def _drop_sources(ws: Workspace, finding: Finding) -> str:
-    if not ws.sources.views.remove_if_unused(Path(finding.subject)):
+    if not ws.source_index.views.remove_if_unused(Path(finding.subject)):
         raise Busy(
             "another process is reading this index.", hint="vmrag doctor --fix   (when the other process has finished)"
         )

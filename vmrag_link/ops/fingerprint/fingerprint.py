@@ -111,11 +111,11 @@ def _find_files(ws: Workspace, place: RankedRevision | None, *, working: bool) -
     else:
         commit = plumbing.read_head(ws.places).commit
         if working or commit is None:
-            return CountedFiles(commit, uncommitted=True), ws.sources.read_contents().key
+            return CountedFiles(commit, uncommitted=True), ws.source_index.read_contents().key
         config = ws.sources.read_config_at(commit)
     if not (commit and config and config.sources):
         return None, ""
-    return CountedFiles(commit, uncommitted=False), ws.sources.read_contents_at(commit, config).key
+    return CountedFiles(commit, uncommitted=False), ws.source_index.read_contents_at(commit, config).key
 
 
 def compare_fingerprint(ws: Workspace, expected: ExpectedFingerprint, *, ref: str | None = None) -> ComparedFingerprint:

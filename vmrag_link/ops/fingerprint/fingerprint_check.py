@@ -28,8 +28,8 @@ from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.answers.index_status import Holdings, count_differing, read_holdings
 from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.workspace.indexed_rows import IndexedRows
+from vmrag_link.workspace.source_index import require_complete
 from vmrag_link.workspace.source_tree import SourceTree
-from vmrag_link.workspace.sources import require_complete
 from vmrag_link.workspace.worktree import OpenSources
 
 REBUILD = "vmrag sync --rebuild"
@@ -108,7 +108,7 @@ def _verify_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
         if not ws.sources.configured:
             raise
     if files:  # unreadable files are an error, not an empty index
-        with ws.sources.open_work_tree(stored=ws.list_stored_collections()) as opened:
+        with ws.source_index.open_work_tree(stored=ws.list_stored_collections()) as opened:
             yield _compare_files(ws, opened, source_tree.read_work_tree(ws))
 
 
@@ -128,7 +128,7 @@ def _verify_at(ws: Workspace, place: RankedRevision, *, files: bool) -> Iterator
         with ws.reader.open_index(place.revision) as folder:
             yield _compare_index(ws, folder, place.revision, fix=_form_removal(folder))
     if files and place.commit and place.config:
-        with ws.sources.open_commit(place.commit, place.config) as opened:
+        with ws.source_index.open_commit(place.commit, place.config) as opened:
             yield _compare_files(ws, opened, source_tree.read_commit(ws, place.commit, place.config))
 
 

@@ -138,7 +138,7 @@ def prune_vectors(ws: Workspace) -> Excess:
 def _list_spare_views(ws: Workspace) -> list[Path]:
     bound = bindings.list_bound_views(ws.places)
     spare = ws.views.list_spare(bound=bound, keep_bytes=_limit_spare_bytes(ws))
-    spare += ws.sources.views.list_spare(
+    spare += ws.source_index.views.list_spare(
         bound=source_views.list_bound_views(ws.places), keep_bytes=_limit_spare_bytes(ws)
     )
     return [*spare, *ws.views.segments.list_spare(ws.places.view_folders, without=spare)]
@@ -175,7 +175,7 @@ def list_stray_files(ws: Workspace) -> list[Path]:
     """Return files that only killed processes leave, and renamed damaged caches."""
     folders_of_views = (
         ws.views,
-        ws.sources.views,
+        ws.source_index.views,
         ws.views.segments,
         Segments(ws.places.local_segments),
         ws.chroma.local.stores,

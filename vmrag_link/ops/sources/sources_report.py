@@ -124,7 +124,7 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     """Report the sources of the work tree, or those of a commit with the settings of that commit.
 
     Files that were not cut yet are cut, because some are left out due to their contents. Raises the
-    errors of `Sources.open_work_tree` and `Sources.open_commit`, and `GitReferenceMissing`.
+    errors of `SourceIndex.open_work_tree` and `SourceIndex.open_commit`, and `GitReferenceMissing`.
     """
     commit = plumbing.read_head(ws.places).commit if ref is None else plumbing.resolve_commit(ws.places, ref)
     config = ws.sources.config if ref is None else ws.sources.read_config_at(commit or "")

@@ -113,7 +113,7 @@ def _run_build(places: Places, job: Job, commit: str) -> None:
 
 def _index_in_steps(places: Places, progress: Progress, commit: str) -> None:
     with contextlib.closing(Workspace.open(places.top, progress)) as ws:
-        ws.sources.in_steps = True
+        ws.source_index.in_steps = True
         at = ranked_at(ws, commit) if commit else None
         before = None
         while True:

@@ -36,8 +36,8 @@ from vmrag_link.workspace.follow.provenance import (
     find_git_origin,
     ranked_at,
 )
+from vmrag_link.workspace.source_index import build_without_index
 from vmrag_link.workspace.source_tree import SourceTree
-from vmrag_link.workspace.sources import build_without_index
 from vmrag_link.workspace.worktree import OpenSources
 
 ANSWER_SECONDS = 3.5
@@ -201,7 +201,7 @@ def _prepare_quick_answer(
         state = f"the index at {question.ref} is being built"
     else:
         tree = source_tree.read_work_tree(ws)
-        state = f"the index is at {ws.sources.percent_indexed(tree) if tree else 0} %"
+        state = f"the index is at {ws.source_index.percent_indexed(tree) if tree else 0} %"
     notice = f"{terminal_text.escape_line(state)}: these results come from words and names only"
     stored = None
     missing: VmragError | None = None

@@ -159,7 +159,7 @@ def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
         folder = stack.enter_context(ws.reader.open_index(at.revision)) if at.revision else None
         opened = None
         if at.commit and at.config:
-            opened = stack.enter_context(ws.sources.open_commit(at.commit, at.config))
+            opened = stack.enter_context(ws.source_index.open_commit(at.commit, at.config))
         answering = folder or (opened.folder if opened else None)
         assert answering is not None  # noqa: S101  `ranked_commit` gives one of them at least
         yield View(answering, at.revision, None, dirty=False, git_head=head, notes=at.notes, sources=opened)

@@ -165,7 +165,7 @@ def files_at(ws: Workspace, ref: str | None) -> Iterator[OpenSources | None]:
     None if no source has files, for example at a revision of the knowledge base.
     """
     if ref is None:
-        with ws.sources.open_work_tree(stored=ws.list_stored_collections()) as opened:
+        with ws.source_index.open_work_tree(stored=ws.list_stored_collections()) as opened:
             yield opened
         return
     try:
@@ -173,7 +173,7 @@ def files_at(ws: Workspace, ref: str | None) -> Iterator[OpenSources | None]:
     except GitReferenceMissing:
         yield None
         return
-    with ws.sources.open_commit(commit, ws.sources.read_config_at(commit)) as opened:
+    with ws.source_index.open_commit(commit, ws.sources.read_config_at(commit)) as opened:
         yield opened
 
 

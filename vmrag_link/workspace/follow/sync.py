@@ -86,11 +86,11 @@ def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
     """Build the index of the files of the work tree.
 
     `wait`: also wait until Chroma's store has the files of the commit. Raises `NotInitialized` if
-    no file is a document, and the errors of `Sources.open_work_tree` and `wait_for_store`.
+    no file is a document, and the errors of `SourceIndex.open_work_tree` and `wait_for_store`.
     """
     from vmrag_link.sync import source_views
 
-    with ws.sources.open_work_tree() as opened:
+    with ws.source_index.open_work_tree() as opened:
         if opened is None:
             raise reasons.explain_uninitialized(ws)
         contents = source_views.read_contents(opened.folder)
