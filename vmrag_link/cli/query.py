@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.answering import ShownAnswer
-from vmrag_link.cli.base import Invocation, format_relative_path, format_title, read_subject
+from vmrag_link.cli.base import Invocation, format_relative_path, format_title
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.index.keywords import find_matches
@@ -28,7 +28,6 @@ from vmrag_link.workspace.follow import provenance
 from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.query.answer_since import AnswerSince
     from vmrag_link.ops.query.packed_answer import PackedReport
     from vmrag_link.workspace import ReadableStore
 
@@ -143,32 +142,20 @@ def command(
             where_document=_parse_filter(where_document) if where_document else None,
             narrowing=narrowed,
         )
+        search = _Search(invocation, ws, query, at, strict)
         if symbols is not None:
             shown = answering.find_definitions(invocation, ws, symbols, query, at, strict=strict)
         elif listed is not None:
             related = answering.RelatedName("callers" if callers is not None else "callees", listed)
             shown = answering.show_related(invocation, ws, related, query, at, strict=strict)
         elif since is not None:
-            shown = _answer_since(ws, query, since, strict=strict)
-        elif budget is not None:
-            from vmrag_link.ops.query.packed_answer import PackRequest, packed_answer
+            from vmrag_link.cli.query_since import compare_answers  # the history, which other queries do not load
 
-            packed = packed_answer(_choose_store(ws, query, at), query, PackRequest(budget, neighbours), at=at)
-            provenance.refuse_outdated(ws, packed.notes, strict=strict)
-            nothing = "" if packed.passages else _describe_nothing(ws, query, at)
-            shown = _passages_answer(invocation, ws, packed, _packed_lines(packed, nothing))
+            shown = compare_answers(ws, query, since, strict=strict)
+        elif budget is not None:
+            shown = _pack_answer(search, budget, neighbours)
         else:
-            lines = 0 if full and context is None else context
-            report = operation.find_passages(
-                _choose_store(ws, query, at), query, at=at, context=lines, neighbours=neighbours
-            )
-            provenance.refuse_outdated(ws, report.notes, strict=strict)
-            if opened is not None:
-                _open_result(ws, report.results, opened)
-            invocation.warn_about_hooks(ws)
-            nothing = "" if report.results else _describe_nothing(ws, query, at)
-            commit = report.kb.sources.commit if at and report.kb.sources else None
-            shown = _passages_answer(invocation, ws, report, _format_answer(report, words, invocation, nothing, commit))
+            shown = _show_passages(search, 0 if full and context is None else context, neighbours, opened)
     answering.emit_answer(invocation, shown.report, shown.lines, shown.notes)
     if shown.hint:
         output.print_warning(shown.hint, "hint:")
@@ -223,28 +210,50 @@ def _refuse_together(context: click.Context) -> None:
                 raise UsageInvalid(f"{option} {reason.format(other)}.", hint=hint)
 
 
-def _answer_since(ws: Workspace, query: Query, since: str, *, strict: bool) -> ShownAnswer:
-    from vmrag_link.ops.query.answer_since import answer_since  # the history, which other queries do not load
+class _Search(NamedTuple):
+    invocation: Invocation
+    ws: Workspace
+    query: Query
+    at: RankedRevision | None
+    """The searched commit; None for the working tree."""
+    strict: bool
 
-    report = answer_since(ws, query, since)
-    provenance.refuse_outdated(ws, report.notes, strict=strict)
-    return ShownAnswer(report, _since_lines(report, since), report.notes)
+
+def _pack_answer(search: _Search, budget: int, neighbours: int) -> ShownAnswer:
+    from vmrag_link.ops.query.packed_answer import PackRequest, packed_answer
+
+    report = packed_answer(_choose_store(search), search.query, PackRequest(budget, neighbours), at=search.at)
+    provenance.refuse_outdated(search.ws, report.notes, strict=search.strict)
+    nothing = "" if report.passages else _describe_nothing(search)
+    return _build_answer(search, report, _packed_lines(report, nothing))
 
 
-def _choose_store(ws: Workspace, query: Query, at: RankedRevision | None) -> ReadableStore:
-    if at or not query.collections:
-        return ws
+def _show_passages(search: _Search, context: int | None, neighbours: int, opened: int | None) -> ShownAnswer:
+    """Return the answer with its lines, and edit the file of the result `opened`."""
+    report = operation.find_passages(
+        _choose_store(search), search.query, at=search.at, context=context, neighbours=neighbours
+    )
+    provenance.refuse_outdated(search.ws, report.notes, strict=search.strict)
+    if opened is not None:
+        _open_result(search.ws, report.results, opened)
+    search.invocation.warn_about_hooks(search.ws)
+    nothing = "" if report.results else _describe_nothing(search)
+    return _build_answer(search, report, _format_answer(search, report, nothing))
+
+
+def _choose_store(search: _Search) -> ReadableStore:
+    if search.at or not search.query.collections:
+        return search.ws
     from vmrag_link.ops.stores import stores
 
-    return stores.find_common_store(ws, query.collections)
+    return stores.find_common_store(search.ws, search.query.collections)
 
 
-def _passages_answer(
-    invocation: Invocation, ws: Workspace, report: PassageReport | PackedReport, lines: Iterator[str]
-) -> ShownAnswer:
+def _build_answer(search: _Search, report: PassageReport | PackedReport, lines: Iterator[str]) -> ShownAnswer:
+    invocation = search.invocation
     copies = [form_sentence(report.copies)] if report.copies and invocation.verbosity >= 0 else []
     notes = [*report.notes, *copies, *provenance.source_warnings(report.kb)]
-    hint = "" if invocation.as_json or invocation.verbosity < 0 else describe_setup(ws, report.kb)
+    hint = "" if invocation.as_json or invocation.verbosity < 0 else describe_setup(search.ws, report.kb)
     return ShownAnswer(report, lines, notes, hint)
 
 
@@ -278,43 +287,19 @@ def _weak_lines(report: PassageReport | PackedReport) -> Iterator[str]:
         yield WEAK_NOTE
 
 
-def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
-    from vmrag_link.cli import answering
-
-    moved = any(not change.is_same for change in report.changes)
-    files = report.commit if report.kb.sources or not report.since else ""
-    position = " and the files of ".join(name[:7] for name in (report.since, files) if name)
-    yield f"Since {ref} ({position}), " + ("the answer has changed:" if moved else "the answer is the same:")
-    yield from answering.format_rankings(report.before, report.after, report.names)
-    for document in report.documents:
-        yield f"{output.style_text(report.names[document.document], bold=True)} was {document.kind}:"
-        if document.uncommitted:
-            yield f"{passage_view.INDENT}uncommitted"
-        for commit in document.commits:
-            yield f"{passage_view.INDENT}{commit.commit[:10]}  {commit.date[:10]}  {read_subject(commit.message)}"
-        for info in document.revisions:
-            yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {read_subject(info.message)}"
-    if moved and not report.documents:
-        yield "These documents did not change. Other documents changed, and so did the ranking."
-    yield answering.describe_position(report.kb)
-
-
-def _describe_nothing(ws: Workspace, query: Query, at: RankedRevision | None) -> str:
+def _describe_nothing(search: _Search) -> str:
     from vmrag_link.ops.sources.sources_report import propose_sources  # other answers do not need it
 
-    everywhere = not (at or query.collections)
+    query, ws = search.query, search.ws
+    everywhere = not (search.at or query.collections)
     files = everywhere and not ws.list_stored_collections() and propose_sources(ws)
     narrowed = f" with {query.narrowing.display_text}" if query.narrowing else ""
     return f"Nothing found{narrowed}.{' To search files of the repository, run: vmrag init' if files else ''}"
 
 
-def _format_answer(
-    report: PassageReport, query: str, invocation: Invocation, nothing: str, commit: str | None
-) -> Iterator[str]:
-    """Yield the lines of an answer.
-
-    `commit` is the commit whose files answer, or empty for those of the work tree.
-    """
+def _format_answer(search: _Search, report: PassageReport, nothing: str) -> Iterator[str]:
+    invocation = search.invocation
+    commit = report.kb.sources.commit if search.at and report.kb.sources else None
     of_files = report.kb.sources.collections if report.kb.sources else ()
     if nothing:
         yield nothing
@@ -338,7 +323,7 @@ def _format_answer(
         if hit.signature and not hit.excerpt:
             yield f"{passage_view.INDENT}… {hit.signature}"
         if hit.excerpt:
-            spans = find_matches(query, ["\n".join(hit.excerpt.lines)])[0]
+            spans = find_matches(search.query.text, ["\n".join(hit.excerpt.lines)])[0]
             yield from passage_view.number_lines(hit.excerpt.first, hit.excerpt.lines, spans)
         elif "last_line" in hit.metadata:
             yield from passage_view.cut_code_lines(hit.text, hit.best, hit.matches)

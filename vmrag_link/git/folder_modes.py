@@ -1,5 +1,5 @@
-"""The modes of vmrag's folders, which follow git's rules for `core.sharedRepository`. The files in
-them follow the modes of the folders (`permissions`).
+"""The modes of vmrag's folders. They follow the rules of git for `core.sharedRepository`, and files
+follow the folders around them (`permissions`).
 """
 
 from __future__ import annotations
