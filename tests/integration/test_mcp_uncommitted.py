@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_notes_surfaces import FOLDER, SETTINGS, set_up
+from tests.integration.test_notes_surfaces import FOLDER, SETTINGS, copy_project
 from tests.support.mcp import TextAnswer, Tools
 from tests.support.repos import isolate
 from tests.support.sources import change
@@ -79,9 +79,14 @@ def unborn(top: Path) -> Project:
 
 
 @pytest.fixture(params=[False, True], ids=["files alone", "knowledge base"])
-def first(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def first(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Project:
     isolate(monkeypatch, tmp_path / "home")
-    return set_up(tmp_path / "repo", stored=request.param)
+    return copy_project(tmp_path_factory, tmp_path / "repo", stored=request.param)
 
 
 @pytest.fixture(params=["main", "worktree", "detached"])
@@ -94,6 +99,7 @@ def desk(request: pytest.FixtureRequest, first: Project, tmp_path: Path) -> Desk
     return Desk(first)
 
 
+@pytest.mark.sample(3)
 def test_answers_about_notes_agree_with_status(desk):
     project, name = desk.project, "notes/decisions/uv"
     assert desk.pending() == []
@@ -125,6 +131,7 @@ def test_answers_about_notes_agree_with_status(desk):
 
 @pytest.mark.parametrize("mode", ["replace", "append", "forget"])
 @pytest.mark.parametrize("state", ["committed", "edited", "new"])
+@pytest.mark.sample(9)
 def test_command_of_an_answer_restores_a_note(desk, mode, state):
     project, name = desk.project, "notes/decisions/new" if state == "new" else "notes/decisions/login"
     path = project.top / f"{FOLDER}/{name.removeprefix('notes/')}.md"
@@ -141,6 +148,7 @@ def test_command_of_an_answer_restores_a_note(desk, mode, state):
     assert path.read_text() == before
 
 
+@pytest.mark.sample(3)
 def test_command_of_an_answer_restores_a_note_that_the_call_committed(desk):
     desk.project.git("config", "vmrag.mcp.commit", "allow")
     path = desk.project.top / FOLDER / "decisions/login.md"
@@ -155,6 +163,7 @@ def test_command_of_an_answer_restores_a_note_that_the_call_committed(desk):
     assert desk.pending() == [f"modified {LOGIN}"]
 
 
+@pytest.mark.sample(2)
 def test_remember_commits_a_note_that_it_wrote_before(desk):
     desk.project.git("config", "vmrag.mcp.commit", "allow")
     desk.remember("notes/decisions/uv", "We use uv.")
@@ -183,9 +192,9 @@ def test_answers_about_notes_agree_with_status_before_the_first_commit(tmp_path,
     assert desk.pending() == []
 
 
-def test_status_builds_no_index_of_files(tmp_path, monkeypatch):
+def test_status_builds_no_index_of_files(tmp_path_factory, tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
-    desk = Desk(set_up(tmp_path / "repo", stored=False))
+    desk = Desk(copy_project(tmp_path_factory, tmp_path / "repo", stored=False))
     data = desk.project.top / ".git/vmrag"
     shutil.rmtree(data)
     assert desk.pending() == []
@@ -196,9 +205,9 @@ def test_status_builds_no_index_of_files(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def stored(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     isolate(monkeypatch, tmp_path / "home")
-    return set_up(tmp_path / "repo", stored=True)
+    return copy_project(tmp_path_factory, tmp_path / "repo", stored=True)
 
 
 @pytest.fixture(params=["main", "worktree"])

@@ -18,6 +18,7 @@ from tests.support.chroma import needs_chroma
 from tests.support.mcp import ALL, Tools, connected
 from tests.support.repos import isolate
 from tests.support.sources import change, commit
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
 from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.server import KnowledgeServer
@@ -66,21 +67,35 @@ def set_up(top: Path, *, stored: bool) -> Project:
     return project
 
 
+def copy_project(factory: pytest.TempPathFactory, top: Path, *, stored: bool) -> Project:
+    """Return a copy of the project that `set_up` returns."""
+    name = f"notes-{'stored' if stored else 'plain'}"
+    built = build_once(factory, name, lambda folder: set_up(folder / "project", stored=stored), by=set_up)
+    project = Project(copy_tree(built / "project", top))
+    project.vmrag("trust", "--yes")  # it names the folder
+    return project
+
+
 def note_file(name: str, text: str | None) -> dict[str, str | None]:
     return {f"{FOLDER}/{name}.md": text}
 
 
 @pytest.fixture(params=[False, True], ids=["files alone", "knowledge base"])
-def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Project:
     isolate(monkeypatch, tmp_path / "home")
-    return set_up(tmp_path / "repo", stored=request.param)
+    return copy_project(tmp_path_factory, tmp_path / "repo", stored=request.param)
 
 
 @pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def plain(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Return a project without a knowledge base."""
     isolate(monkeypatch, tmp_path / "home")
-    return set_up(tmp_path / "repo", stored=False)
+    return copy_project(tmp_path_factory, tmp_path / "repo", stored=False)
 
 
 def hits(answer: dict[str, Any]) -> list[str]:
@@ -137,6 +152,7 @@ def test_query_is_narrowed_to_paths_and_languages_of_notes(project):
     assert hits(project.ask("query", "path:docs/ login returns")) == ["docs/docs/setup.md"]
 
 
+@pytest.mark.sample(1)
 def test_check_and_pytest_plugin_expect_notes(project):
     queries = "queries:\n  - query: what does the login return\n    expect: [notes/decisions/login]\n"
     commit(project, "queries", **{".vmrag/queries.yaml": queries})
@@ -223,6 +239,7 @@ def test_log_of_files_alone_names_the_command_for_a_note(plain):
         assert error["hint"].replace("'", "").startswith(" ".join(("vmrag", "log", *arguments, "DOC")))
 
 
+@pytest.mark.sample(1)
 @needs_chroma
 def test_chroma_client_finds_notes(project, monkeypatch):
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "wait")
