@@ -1,4 +1,4 @@
-"""The retriever for LlamaIndex, in its query engine, with a stand-in for a model."""
+"""The retriever for LlamaIndex, in its query engine, with a scripted model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.hooks("off")
 
 
 def build_model() -> Any:
-    """Return a stand-in for a language model: it answers with the prompt that it gets.
+    """Return a scripted language model, which answers with the prompt that it gets.
 
     LlamaIndex is imported here, because its import takes a second in each process that collects
     this module.
