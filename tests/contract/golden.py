@@ -49,7 +49,7 @@ REPORT_TYPES = {
     "edit": "cli.edit.EditReport",
     "export": "ops.export.ExportReport",
     "fingerprint": "ops.fingerprint.fingerprint.FingerprintReport",
-    "grep": "workspace.documents.reading.GrepReport",
+    "grep": "workspace.documents.grep.GrepReport",
     "import": "workspace.documents.import_reports.ImportReport",
     "import --library": "toolsets.libraries.import_command.LibraryImport",
     "init: files": "ops.init.init.InitReport",

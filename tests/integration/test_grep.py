@@ -12,7 +12,7 @@ from tests.support import terminal
 from tests.support.repos import isolate, make_repo
 from tests.support.terminal import Project, opened
 from vmrag_link.retrieval.filters import compile_pattern
-from vmrag_link.workspace.documents.reading import Pattern, grep_texts
+from vmrag_link.workspace.documents.grep import Pattern, grep_texts
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -67,7 +67,7 @@ def grep(
     limit: int | None,
     ref: str | None,
 ) -> LineMatches:
-    from vmrag_link.workspace.documents import reading as operation
+    from vmrag_link.workspace.documents import grep as operation
 
     if context < 0 or (limit is not None and limit < 0):
         raise UsageInvalid("context and limit are numbers of lines, from 0.", hint="context=2, limit=50")

@@ -11,8 +11,8 @@ from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.base import Invocation, format_title
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, plural
-from vmrag_link.workspace.documents import reading as operation
-from vmrag_link.workspace.documents.reading import GrepReport, MatchedDocument, Pattern
+from vmrag_link.workspace.documents import grep as operation
+from vmrag_link.workspace.documents.grep import GrepReport, MatchedDocument, Pattern
 from vmrag_link.workspace.follow import provenance
 
 _BREAK = output.style_text("--", dim=True)

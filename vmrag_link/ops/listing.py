@@ -24,7 +24,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.index.contents import count_chunks_by_document
 from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, WorkingSet, content_hash, parse_metadata
 from vmrag_link.workspace import Workspace, local_store, reasons, source_tree
-from vmrag_link.workspace.documents import reading
+from vmrag_link.workspace.documents import file_texts, reading
 from vmrag_link.workspace.follow.follow_pin import follow_and_warn
 from vmrag_link.workspace.history import document_names, named_places, revparse
 from vmrag_link.workspace.history.document_names import DocumentName, DocumentPlace, NamedRows
@@ -215,7 +215,7 @@ def show_file(ws: Workspace, name: str) -> ShowReport | None:
 
 def _show_tracked(ws: Workspace, name: str) -> ShowReport | None:
     """Return the tracked text file that `[REF:]PATH` means, which no source names."""
-    file = reading.find_named(ws, name)
+    file = file_texts.find_named(ws, name)
     if file is None:
         return None
     title = posixpath.splitext(posixpath.basename(file.path))[0]

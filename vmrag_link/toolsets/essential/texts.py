@@ -33,8 +33,8 @@ from vmrag_link.sources.listings import TreeFile
 from vmrag_link.sources.readable import SourceText
 from vmrag_link.toolsets.essential import pages
 from vmrag_link.workspace import Workspace
-from vmrag_link.workspace.documents import reading
-from vmrag_link.workspace.documents.reading import TrackedFile
+from vmrag_link.workspace.documents import file_texts, grep
+from vmrag_link.workspace.documents.file_texts import TrackedFile
 from vmrag_link.workspace.follow.follow_pin import read_consistently
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_git_origin, find_origin
 from vmrag_link.workspace.history import document_names, named_places
@@ -152,21 +152,21 @@ def find_text(ws: Workspace, name: str, ref: str) -> Text:
 
     Raises `DocumentMissing` with the closest names, and `UsageInvalid` for a collection.
     """
-    if file := reading.find_tracked(ws, name, ref) if ref else reading.find_named(ws, name):
+    if file := file_texts.find_tracked(ws, name, ref) if ref else file_texts.find_named(ws, name):
         return _build_file_text(ws, file)
     full = f"{ref}:{name}" if ref else name
     if source_file := named_places.find_file(ws, full):
         path, at = source_file.tree.files[source_file.name.key].path, source_file.tree.commit or ""
-        if file := reading.find_tracked(ws, path, at, is_document=True):
+        if file := file_texts.find_tracked(ws, path, at, is_document=True):
             return _build_file_text(ws, file)
     try:
         return _find_stored(ws, name, ref)
     except DocumentAmbiguous:
         raise
     except (CollectionMissing, DocumentMissing, *NO_DOCUMENTS) as error:
-        paths = reading.SearchedFiles.open(ws, ref or None).list_paths()
+        paths = grep.SearchedFiles.open(ws, ref or None).list_paths()
         same = _paths_ending(name, paths)
-        if len(same) == 1 and (file := reading.find_tracked(ws, same[0], ref)):
+        if len(same) == 1 and (file := file_texts.find_tracked(ws, same[0], ref)):
             return _build_file_text(ws, file)
         if isinstance(error, NO_DOCUMENTS) and not ws.stores_nothing:
             raise

@@ -29,8 +29,15 @@ from vmrag_link.toolsets.essential.texts import Text, TextLines
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.packing import PackedPassage, also_in_line
 from vmrag_link.workspace.answers.query import require_query
-from vmrag_link.workspace.documents import reading
-from vmrag_link.workspace.documents.reading import GrepOptions, MatchedLine, Pattern
+from vmrag_link.workspace.documents import file_texts
+from vmrag_link.workspace.documents.grep import (
+    GrepOptions,
+    MatchedLine,
+    Pattern,
+    SearchedFiles,
+    count_without_case,
+    grep_texts,
+)
 from vmrag_link.workspace.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.workspace.history import named_places
 from vmrag_mcp.arguments import CollectionName, Given, Ref
@@ -107,7 +114,7 @@ def _filter_path(ws: Workspace, path: str) -> str:
 
 def _describe_path(ws: Workspace, path: str, ref: str) -> str:
     """Return the sentence about a filter that matches no file; empty if it matches one."""
-    files = reading.SearchedFiles.open(ws, ref or None) if path else None
+    files = SearchedFiles.open(ws, ref or None) if path else None
     if files is None or files.list_paths(path=path):
         return ""
     names = files.list_paths()
@@ -123,7 +130,7 @@ def _warn_of_index(call: Call, notice: str) -> None:
 
 def _describe_uncovered(ws: Workspace) -> str:
     """Return the sentence about tracked files that `search` does not read; empty if none."""
-    number = reading.count_uncovered(ws)
+    number = file_texts.count_uncovered(ws)
     verb, them = ("is", "it") if number == 1 else ("are", "them")
     return f"{plural(number, 'tracked file')} {verb} in no source; grep and read cover {them}." if number else ""
 
@@ -343,7 +350,7 @@ def grep(
     matcher, path = Pattern(pattern, fixed=fixed, linear=True), _filter_path(call.ws, path)
     narrowed = GrepOptions(collections=[collection] if collection else [], ref=ref or None, path=path)
     with texts.naming_refs(call.ws):
-        report = reading.grep_texts(call.ws, matcher, context=context, limit=limit, **narrowed)
+        report = grep_texts(call.ws, matcher, context=context, limit=limit, **narrowed)
     call.set_origin(passages.build_origin(report.kb, report.notes))
     rows = [(document.name, line) for document in report.documents for line in document.lines]
     lines = [_show_line(name, line) for name, line in rows]
@@ -351,7 +358,7 @@ def grep(
     hidden = report.count - sum(line.matched for _, line in rows[: len(lines)])
     more = f"; {hidden} left out, path or limit shows them" if hidden else ""
     sentences = [f"{plural(report.count, 'line')} in {plural(len(report.documents), 'document')}{more}."]
-    if other_case := reading.count_without_case(call.ws, matcher, report, **narrowed):
+    if other_case := count_without_case(call.ws, matcher, report, **narrowed):
         ignoring = f"(?i){re.escape(pattern) if fixed else pattern}"
         sentences.append(f"{plural(other_case, 'line')} if case is ignored: grep pattern={ignoring}")
     if not ref:
@@ -365,7 +372,7 @@ def grep(
 
 def _describe_modified(ws: Workspace, names: Sequence[str]) -> list[str]:
     """Return the sentence about files whose lines are not those of the commit."""
-    modified = [terminal_text.escape_line(path) for path in reading.list_modified(ws, names)]
+    modified = [terminal_text.escape_line(path) for path in file_texts.list_modified(ws, names)]
     return [f"Modified, not committed: {first_of(modified, 3)}."] if modified else []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.workspace import Workspace
-from vmrag_link.workspace.documents.reading import Pattern, grep_texts
+from vmrag_link.workspace.documents.grep import Pattern, grep_texts
 
 
 def events(ws: Workspace, day: str) -> list[str]:
