@@ -20,9 +20,9 @@ from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.registry import load_model
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, Write
+from vmrag_link.file_access import measure_size
 from vmrag_link.index import draft, upkeep
 from vmrag_link.index.views import Views
-from vmrag_link.paths import measure_size
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher

@@ -16,8 +16,8 @@ from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run, Sample
 from vmrag_link.embedding import registry
+from vmrag_link.file_access import measure_size
 from vmrag_link.index.views import Views, list_segments
-from vmrag_link.paths import measure_size
 
 BARE_START = Path(__file__).with_name("bare_start.py")
 BARE_BUILD = Path(__file__).with_name("bare_build.py")

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
-from vmrag_link.paths import measure_size
+from vmrag_link.file_access import measure_size
 
 DOCUMENTS = 1_000
 TREES = 200

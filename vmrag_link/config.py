@@ -18,9 +18,9 @@ import msgspec
 
 from vmrag_link import env
 from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way, nearest
+from vmrag_link.file_access import describe_file_type, read_regular
 from vmrag_link.formats import require_program_version
 from vmrag_link.models import Record
-from vmrag_link.paths import describe_file_type, read_regular
 from vmrag_link.pin_values import quote_untrusted
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.settings.entries import MAX_BYTES, SettingEntry, recall_entries, record_entries

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.errors import FileFailed, system_failure
+from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.formats import require_known_format
 from vmrag_link.models import Record
-from vmrag_link.paths import read_regular, write_atomically
 
 MAX_ENTRY_BYTES = 1 << 16
 """An entry contains a pin and a few names."""

@@ -21,7 +21,7 @@ from typing import IO
 
 from vmrag_link import env as environment
 from vmrag_link import terminal_text
-from vmrag_link.paths import read_regular
+from vmrag_link.file_access import read_regular
 
 _GRACE_SECONDS = 3.0
 """Seconds that a terminated program has to clean up."""

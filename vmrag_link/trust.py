@@ -22,12 +22,13 @@ import msgspec
 from vmrag_link import clock, config, env
 from vmrag_link.config import LoadedSettings
 from vmrag_link.errors import ConfigInvalid, FileFailed, GitReferenceMissing, quoted, shortened, system_failure
+from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.formats import require_known_format
 from vmrag_link.git import plumbing
 from vmrag_link.git.configuration import read_config_values, read_section
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
-from vmrag_link.paths import CONFIG_NAME, Places, read_regular, write_atomically
+from vmrag_link.paths import CONFIG_NAME, Places
 from vmrag_link.settings import Config
 from vmrag_link.settings.entries import MAX_BYTES
 from vmrag_link.settings.keys import CORE, Schema

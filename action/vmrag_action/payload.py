@@ -14,9 +14,9 @@ import msgspec
 
 from vmrag_link import env
 from vmrag_link.errors import UsageInvalid
+from vmrag_link.file_access import read_regular
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
-from vmrag_link.paths import read_regular
 
 MOST_BYTES = 32_000_000
 """Maximum size of a payload. GitHub sends at most 25 MB."""

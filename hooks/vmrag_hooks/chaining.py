@@ -17,11 +17,12 @@ import shlex
 from pathlib import Path
 
 from vmrag_link.errors import HooksRefused
+from vmrag_link.file_access import describe_file_type, write_atomically
 from vmrag_link.git import hooks
 from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.git.hooks import hook_exists, is_framework, is_husky, is_ours, read_head
 from vmrag_link.git.run import build_failure, run_git_in
-from vmrag_link.paths import Places, describe_file_type, write_atomically
+from vmrag_link.paths import Places
 
 EXECUTABLE = 0o755
 FOLDER = ".vmrag"

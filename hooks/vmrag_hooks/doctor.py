@@ -13,12 +13,13 @@ from vmrag_hooks import chaining, installer, routes, shims
 from vmrag_hooks.hook_runs import HOOK_RUNS
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
+from vmrag_link.file_access import read_recorded_path
 from vmrag_link.git import hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.git.run import run_git
 from vmrag_link.ops.doctor.findings import Finding, Topic
-from vmrag_link.paths import Places, read_recorded_path
+from vmrag_link.paths import Places
 from vmrag_link.settings import HookPlace
 from vmrag_link.workspace import Workspace
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from vmrag_hooks import installer, shims
 from vmrag_hooks.boundary import run_guarded
 from vmrag_link import env, proc
+from vmrag_link.file_access import read_recorded_path
 from vmrag_link.git import plumbing
-from vmrag_link.paths import Places, read_recorded_path
+from vmrag_link.paths import Places
 
 
 def check_staged_pin() -> bool:

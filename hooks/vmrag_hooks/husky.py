@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_link.errors import HooksRefused
-from vmrag_link.paths import require_files, write_atomically
+from vmrag_link.file_access import require_files, write_atomically
 
 _EXECUTABLE = 0o755
 _BEGIN = b"# vmrag (begin): `vmrag install` wrote these lines. They do nothing in a clone without vmrag.\n"

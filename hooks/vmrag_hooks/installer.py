@@ -17,11 +17,12 @@ from typing import NamedTuple
 from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
 from vmrag_hooks.routes import HookRoutes, choose_place, find_routes, refuse_obstacles
 from vmrag_link.errors import HooksRefused, UsageInvalid, nearest
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import folder_modes, hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 from vmrag_link.settings import HookPlace
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_link.errors import HooksRefused, quoted
+from vmrag_link.file_access import append_line, remove_lines, require_files, require_folders, write_atomically
 from vmrag_link.git.hooks import (
     LEFTHOOK_ENDINGS,
     LEFTHOOK_LOCAL,
@@ -24,7 +25,7 @@ from vmrag_link.git.hooks import (
     read_head,
 )
 from vmrag_link.git.run import run_git
-from vmrag_link.paths import Places, append_line, remove_lines, require_files, require_folders, write_atomically
+from vmrag_link.paths import Places
 
 _TEAM = tuple(f"{start}lefthook{end}" for start in ("", ".", ".config/") for end in LEFTHOOK_ENDINGS)
 _CONFIG = 1_000_000  # bytes

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from vmrag_hooks import chaining, husky, lefthook, shims
 from vmrag_link.errors import HooksRefused
+from vmrag_link.file_access import require_folders
 from vmrag_link.git import hook_config, refs
 from vmrag_link.git import hooks as found
-from vmrag_link.paths import Places, require_folders
+from vmrag_link.paths import Places
 from vmrag_link.settings import HookPlace
 
 

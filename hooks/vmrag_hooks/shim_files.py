@@ -13,12 +13,12 @@ from pathlib import Path
 
 from vmrag_hooks import chaining, shims
 from vmrag_link.errors import FileFailed, HooksRefused
+from vmrag_link.file_access import sync_to_disk, write_atomically
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.git.pin_merge import DRIVER, driver_settings
 from vmrag_link.git.run import build_failure, run_git_in
 from vmrag_link.models import Record
-from vmrag_link.paths import sync_to_disk, write_atomically
 
 
 def write_shims(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -18,8 +18,9 @@ from mcp.shared.exceptions import MCPError
 
 from vmrag_link.engines import opening
 from vmrag_link.errors import VmragError
+from vmrag_link.file_access import read_file_stamps
 from vmrag_link.git import plumbing
-from vmrag_link.paths import Places, read_file_stamps
+from vmrag_link.paths import Places
 
 POLL_SECONDS = 1.0
 _SHARE = 0.1

@@ -16,10 +16,10 @@ from vmrag_link import terminal_text
 from vmrag_link import trust as agreements
 from vmrag_link.engines import opening
 from vmrag_link.errors import NotInitialized, UsageError, VmragError, system_failure
+from vmrag_link.file_access import read_file_stamps
 from vmrag_link.git import configuration
 from vmrag_link.git.run import answering_agent
 from vmrag_link.models import Record
-from vmrag_link.paths import read_file_stamps
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.auto_commit import UnpushedRevisions

@@ -17,8 +17,8 @@ from tests.support.indexes import copy_of, list_folders, segments_of, view_of
 from tests.support.terminal import Project
 from vmrag_link import locks
 from vmrag_link.engines.base import UNFINISHED_BRANCH
+from vmrag_link.file_access import STALE_SECONDS
 from vmrag_link.ops.gc import gc as operation
-from vmrag_link.paths import STALE_SECONDS
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 

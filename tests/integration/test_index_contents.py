@@ -16,7 +16,7 @@ from tests.support import knowledge, terminal
 from tests.support.bits import flip, mark_verified, simulate_reboot
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.terminal import Project
-from vmrag_link import paths
+from vmrag_link import file_access
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.registry import HashModel
@@ -172,7 +172,7 @@ def test_index_files_are_synced_before_publishing(kb, revision, monkeypatch):
         order.append(f"renamed {to.parent.name}")
         return rename(path, to)
 
-    for module in (paths, draft):
+    for module in (file_access, draft):
         monkeypatch.setattr(module, "sync_to_disk", lambda path: order.append(f"fsync {path.name}"))
     monkeypatch.setattr(Path, "rename", renamed)
     kb.index(kb.commit(doc("new", "something new")), base=revision)

@@ -103,10 +103,10 @@ def test_killed_commit_with_a_renamed_pin_is_finished_once_durable(project):
     before = project.pinned
     project.put("more.md", "More.\n")
     program = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom vmrag_link import paths\n"
-        "fsync = paths.sync_to_disk\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom vmrag_link import file_access\n"
+        "fsync = file_access.sync_to_disk\n"
         "def dies(path): os.kill(os.getpid(), signal.SIGKILL) if Path(path) == Path.cwd() else fsync(path)\n"
-        "paths.sync_to_disk = dies\n"
+        "file_access.sync_to_disk = dies\n"
         "from vmrag_link.cli.main import run\nsys.exit(run(sys.argv[1:]))\n"
     )
     result, _ = trace(project, "-c", program, "commit", "-m", "more", program=(sys.executable,))

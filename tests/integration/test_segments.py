@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.support import knowledge
 from tests.support.bits import flip
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
+from vmrag_link.file_access import measure_size
 from vmrag_link.index import draft, upkeep
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import Chunking
-from vmrag_link.paths import measure_size
 from vmrag_link.retrieval.query import Mode, Query
 
 kb = knowledge.kb

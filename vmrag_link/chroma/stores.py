@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import paths, permissions
+from vmrag_link import file_access, permissions
 from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree, remove_orphaned_lock
@@ -160,14 +160,14 @@ class Stores(Directories):
             _measure_file(folder / DATABASE_FILE),
             sealed,
         )
-        paths.write_atomically(folder / SEAL, msgspec.json.encode(seal), durable=False)
+        file_access.write_atomically(folder / SEAL, msgspec.json.encode(seal), durable=False)
         permissions.apply_folder_mode(folder)
         for path in (*files, folder / SEAL, *{file.parent for file in files}, folder):
-            paths.sync_to_disk(path)
+            file_access.sync_to_disk(path)
 
     def write_contents(self, folder: Path, contents: ContentsByCollection) -> None:
         """Write the contents of a store into its folder, for `read_contents`."""
-        paths.write_atomically(folder / CONTENTS_FILE, msgspec.msgpack.encode(contents), durable=False)
+        file_access.write_atomically(folder / CONTENTS_FILE, msgspec.msgpack.encode(contents), durable=False)
 
     # -- handing out and removing ------------------------------------------------------------------
 

@@ -28,8 +28,9 @@ from vmrag_link import env
 from vmrag_link.cli import output
 from vmrag_link.documents import export_paths
 from vmrag_link.errors import MessageMissing, UsageInvalid, VmragError
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import programs
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 
 DEFAULT_SUFFIX = ".md"
 KEPT_SECONDS = 30 * 24 * 3600

@@ -23,8 +23,8 @@ from vmrag_link.embedding import cache_table as table
 from vmrag_link.embedding.base import Model, Vector
 from vmrag_link.embedding.cache_file import CacheFile, UnusableCache
 from vmrag_link.errors import EmbeddingFailed, FileFailed, plural, refuses_writing
+from vmrag_link.file_access import sync_to_disk
 from vmrag_link.models import Record
-from vmrag_link.paths import sync_to_disk
 from vmrag_link.progress import ASKING, EMBEDDING, QUIET, Progress
 
 KEYS_A_QUERY = 500

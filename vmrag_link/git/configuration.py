@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from vmrag_link import env
+from vmrag_link.file_access import FileStamp, read_file_stamps
 from vmrag_link.git.run import build_failure, check_git, run_git
 from vmrag_link.models import Record
-from vmrag_link.paths import FileStamp, Places, read_file_stamps
+from vmrag_link.paths import Places
 
 T = TypeVar("T")
 Stamp = tuple[object, ...]

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import env, permissions, proc
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import configuration
 from vmrag_link.git.run import run_git
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 
 SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
 """Hooks after which HEAD or the pin may have moved. git ignores their exit code, except that a

@@ -23,10 +23,11 @@ from pathlib import Path
 
 from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitRepositoryMissing, quoted
+from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.git.readonly import run_readonly
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.git.run import GUARDS, run_git_in
-from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, Places, read_regular, write_atomically
+from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, Places
 from vmrag_link.permissions import make_folder
 
 _FOLDER = ".jj"

@@ -15,11 +15,12 @@ from itertools import islice
 from pathlib import Path
 
 from vmrag_link.errors import RemoteDamaged
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import configuration
 from vmrag_link.git.configuration import read_config_entries
 from vmrag_link.git.run import build_failure, check_git, run_git
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 
 _SHA256_DIGITS = 64
 

@@ -21,6 +21,7 @@ from vmrag_link.errors import (
     quoted,
     shortened,
 )
+from vmrag_link.file_access import FileStamp, read_file_stamp, read_regular
 from vmrag_link.git.configuration import (
     find_kb_branch,
     forget_kb_branch,
@@ -43,7 +44,7 @@ from vmrag_link.git.refs import (
 )
 from vmrag_link.git.run import build_failure, check_git, is_for_agent, run_git, run_git_in
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, FileStamp, Places, read_file_stamp, read_regular
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 __all__ = [
     "Head",

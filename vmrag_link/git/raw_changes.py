@@ -21,9 +21,10 @@ from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.errors import GitFailed, refuses_writing
+from vmrag_link.file_access import FileStamp, read_file_stamp, remove_stale_temporaries
 from vmrag_link.git.readonly import list_fields, require_fewer, run_readonly
 from vmrag_link.models import Record
-from vmrag_link.paths import FileStamp, Places, read_file_stamp, remove_stale_temporaries
+from vmrag_link.paths import Places
 
 MOST_FILES = 200_000
 """Maximum number of files in one list."""

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link.errors import GitFailed
+from vmrag_link.file_access import read_regular
 from vmrag_link.git.run import check_git, run_git
 from vmrag_link.models import Record
-from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, PIN_READ_LIMIT, Places, read_regular
+from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, PIN_READ_LIMIT, Places
 
 BRANCHES = "refs/heads/"
 COMMIT_NAME = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"

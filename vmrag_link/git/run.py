@@ -11,7 +11,8 @@ from pathlib import Path
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
-from vmrag_link.paths import FileStamp, Places, read_file_stamps
+from vmrag_link.file_access import FileStamp, read_file_stamps
+from vmrag_link.paths import Places
 
 _HELD = r"(?:Unable to create '(?P<lock>[^\n]+\.lock)'|could not lock config file (?P<locked>[^\n]+)): File exists"
 """A file that another git command is writing, or was writing when it was killed."""

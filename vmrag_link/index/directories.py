@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from vmrag_link import locks, paths, permissions, proc
+from vmrag_link import file_access, locks, permissions, proc
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import seal
 
@@ -104,7 +104,7 @@ class Directories:
                         path=str(target),
                     ) from None
             else:
-                paths.sync_to_disk(self.root)
+                file_access.sync_to_disk(self.root)
                 break
 
     # -- removing ----------------------------------------------------------------------------------

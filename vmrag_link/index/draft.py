@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from vmrag_link.errors import no_space, unusable
+from vmrag_link.file_access import measure_size, sync_to_disk
 from vmrag_link.index import flat_files, keywords, seal, storage
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import DocumentKey, IndexReader
@@ -24,7 +25,6 @@ from vmrag_link.index.segment import DocumentTexts, SegmentWriter, is_disk_full
 from vmrag_link.index.view import FORMAT, IndexedCollection, IndexView, ViewPart
 from vmrag_link.index.views import Segments, list_segments
 from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record
-from vmrag_link.paths import measure_size, sync_to_disk
 
 DAMAGE = (sqlite3.Error, ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError)
 """Errors that reading a damaged segment raises."""

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import paths, permissions
+from vmrag_link import file_access, permissions
+from vmrag_link.file_access import write_atomically
 from vmrag_link.models import Record
-from vmrag_link.paths import write_atomically
 
 SEAL = "seal.json"
 VERIFIED = "proven.json"
@@ -124,7 +124,7 @@ def sync_folder(folder: Path) -> None:
     """Return when the files are on the disk, so that they survive a power cut."""
     files = (path for path in folder.iterdir() if path.is_file() and path.name != VERIFIED)
     for path in (*files, folder):
-        paths.sync_to_disk(path)
+        file_access.sync_to_disk(path)
 
 
 @functools.cache

@@ -22,8 +22,8 @@ from typing import BinaryIO
 
 from vmrag_link import permissions
 from vmrag_link.errors import is_too_long
+from vmrag_link.file_access import write_atomically
 from vmrag_link.index import seal
-from vmrag_link.paths import write_atomically
 
 
 class MemoryFolder:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import locks, paths
+from vmrag_link import file_access, locks
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index import seal
 from vmrag_link.index import view as views
@@ -58,7 +58,7 @@ class Segments(Directories):
             seal.sync_folder(built)
         built.rename(path)
         if durable:
-            paths.sync_to_disk(self.root)
+            file_access.sync_to_disk(self.root)
         return path.name
 
     @contextlib.contextmanager
@@ -181,7 +181,7 @@ class Views(Directories):
                     return False
                 path.rename(trash)
                 built.rename(path)
-            paths.sync_to_disk(self.root)
+            file_access.sync_to_disk(self.root)
         return True
 
     def replace_view(self, built: Path, revision: str, *, timeout: float) -> Path:
@@ -197,7 +197,7 @@ class Views(Directories):
                     with contextlib.suppress(FileNotFoundError):
                         target.rename(trash)
                     built.rename(target)
-                paths.sync_to_disk(self.root)
+                file_access.sync_to_disk(self.root)
             except Busy as error:
                 raise Busy(
                     f"cannot replace the index of revision {revision[:7]}: another process reads it.",

@@ -12,11 +12,12 @@ from vmrag_link import config, locks, settings_docs
 from vmrag_link.documents.import_base import read_visible_metadata, remove_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid, no_collection, quoted
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import plumbing, versions
 from vmrag_link.models import At, Chunking, Collection, Document, Record
 from vmrag_link.ops import trust
 from vmrag_link.ops.sources.add_source import write_source
-from vmrag_link.paths import CONFIG_NAME, write_atomically
+from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.documents import collections, writing

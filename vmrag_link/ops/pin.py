@@ -19,9 +19,10 @@ from vmrag_link.errors import (
     MergeConflict,
     UsageInvalid,
 )
+from vmrag_link.file_access import require_files
 from vmrag_link.git import pin_conflict, plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, Places, require_files
+from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.sync.target import Trigger
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow import losses, recovery

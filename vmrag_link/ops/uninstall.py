@@ -24,11 +24,12 @@ from vmrag_link.errors import (
     quoted,
     shortened,
 )
+from vmrag_link.file_access import remove_lines, write_atomically
 from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs, remotes, transfer
 from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.new_knowledge_base.knowledge_base import require_no_links
-from vmrag_link.paths import PIN_NAME, Places, remove_lines, write_atomically
+from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.sync import background
 from vmrag_link.transport import connection
 from vmrag_link.workspace import Workspace, local_store

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vmrag_link.errors import QueriesInvalid, VmragError
+from vmrag_link.file_access import read_regular
 from vmrag_link.golden import file
 from vmrag_link.golden.queries import UPDATE, compare_rankings, name_queries
 from vmrag_link.ops.check.check_queries import CheckedQuery, check_queries, explain_outdated, list_ranking_changes
-from vmrag_link.paths import QUERIES_NAME, read_regular
+from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.pytest_plugin.knowledge import Workspaces
 from vmrag_link.terminal_text import escape_line
 from vmrag_link.workspace.answers import golden_file

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import __version__
+from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.models import Record
-from vmrag_link.paths import read_regular, write_atomically
 
 MAX_BYTES = 64 * 1024
 """Maximum size of a settings file."""

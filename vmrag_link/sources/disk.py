@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 
 from vmrag_link.conversion.formats import decode_text
 from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
-from vmrag_link.paths import FileStamp
+from vmrag_link.file_access import FileStamp
 from vmrag_link.sources.attributes import ENCODING, EOL, TEXT, Value
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

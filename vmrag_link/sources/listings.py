@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from vmrag_link.file_access import FileStamp, write_atomically
 from vmrag_link.models import Record
-from vmrag_link.paths import FileStamp, write_atomically
 
 
 class TreeFile(NamedTuple):

@@ -16,9 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.errors import GitBusy, refuses_writing
+from vmrag_link.file_access import read_file_stamp
 from vmrag_link.git import configuration, raw_changes, readonly
 from vmrag_link.git.refs import read_head
-from vmrag_link.paths import Places, read_file_stamp
+from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, listings, rules
 from vmrag_link.sources.disk import Disk

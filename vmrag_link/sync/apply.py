@@ -14,12 +14,13 @@ from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine, has_remembered_changes, is_readable
 from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing
+from vmrag_link.file_access import remove_stale_temporaries
 from vmrag_link.git import folder_modes, plumbing
 from vmrag_link.git.run import unlock_hint
 from vmrag_link.index import view, working
 from vmrag_link.journal import CommitEntry, Journal
 from vmrag_link.models import ChangeCounts, ChunkCounts, KbBranch, Record
-from vmrag_link.paths import Places, remove_stale_temporaries
+from vmrag_link.paths import Places
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding, Position

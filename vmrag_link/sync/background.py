@@ -16,8 +16,9 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link.errors import Busy, GitRepositoryMissing
+from vmrag_link.file_access import write_atomically
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 from vmrag_link.progress import Task
 
 START_SECONDS = 10.0

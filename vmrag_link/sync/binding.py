@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from vmrag_link.file_access import write_atomically
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 from vmrag_link.sync.target import Target, Trigger, read_pinned_revision, read_trigger
 
 if TYPE_CHECKING:

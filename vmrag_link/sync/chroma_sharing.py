@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from vmrag_link.errors import Busy, FileSystemError, VmragError, file_failures
+from vmrag_link.file_access import write_atomically
 from vmrag_link.index.views import Views
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.sync import background
 from vmrag_link.sync import binding as bindings

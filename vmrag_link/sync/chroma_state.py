@@ -19,11 +19,12 @@ import msgspec
 from vmrag_link import env, permissions, proc
 from vmrag_link.chroma.stores import REVISION_SEPARATOR, Stores
 from vmrag_link.errors import FileSystemError, VmragError, file_failures
+from vmrag_link.file_access import remove_stale_temporaries, write_atomically
 from vmrag_link.git import plumbing
 from vmrag_link.index.view import SUFFIX, find_index_problem, read_unembedded
 from vmrag_link.index.views import Views
 from vmrag_link.models import Record
-from vmrag_link.paths import TREE, Places, remove_stale_temporaries, write_atomically
+from vmrag_link.paths import TREE, Places
 from vmrag_link.settings import ChromaSetting
 from vmrag_link.sync import background
 from vmrag_link.sync import binding as bindings

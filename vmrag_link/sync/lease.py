@@ -14,8 +14,9 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.errors import BranchInUse, Busy, quoted
+from vmrag_link.file_access import read_recorded_path, write_atomically
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.paths import Places, read_recorded_path, write_atomically
+from vmrag_link.paths import Places
 
 NAME_LENGTH = 16
 

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from vmrag_link.errors import FileFailed, IndexFailed, refuses_writing
+from vmrag_link.file_access import write_atomically
 from vmrag_link.index import storage
 from vmrag_link.index import view as views
 from vmrag_link.index.directories import lock_path, remove_orphaned_lock
 from vmrag_link.index.view import SUFFIX, IndexView, find_damaged_segments, indexes_equally
 from vmrag_link.index.views import MemoryViews, Views
 from vmrag_link.models import Collection, Document, Record, encode_canonical_json
-from vmrag_link.paths import TREE, Places, write_atomically
+from vmrag_link.paths import TREE, Places
 from vmrag_link.progress import INDEXING, Progress
 from vmrag_link.sources.listings import NoDocument
 from vmrag_link.sync.binding import list_worktree_folders

@@ -26,17 +26,17 @@ from vmrag_link import permissions
 from vmrag_link.engines.base import EngineName
 from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.errors import RemoteDamaged
-from vmrag_link.git import objects
-from vmrag_link.git.objects import TreeEntry
-from vmrag_link.models import Record
-from vmrag_link.paths import (
-    Places,
+from vmrag_link.file_access import (
     remove_stale_temporaries,
     remove_temporaries,
     require_space,
     sync_to_disk,
     write_atomically,
 )
+from vmrag_link.git import objects
+from vmrag_link.git.objects import TreeEntry
+from vmrag_link.models import Record
+from vmrag_link.paths import Places
 from vmrag_link.transport import segments
 
 

@@ -40,10 +40,11 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     VmragError,
 )
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import sidecar_repo, transfer
 from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 from vmrag_link.pin_values import DATA_REF, DOLT_DATA_REF
 from vmrag_link.transport import copies, direct_transport
 

@@ -21,9 +21,10 @@ import msgspec
 from vmrag_link import permissions
 from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteTooNew
+from vmrag_link.file_access import require_space
 from vmrag_link.git import objects
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, require_space
+from vmrag_link.paths import Places
 
 FORMAT = 1
 SEGMENT_SIZE = 256 * 1024

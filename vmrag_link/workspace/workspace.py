@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vmrag_link.config import LoadedSettings
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import Engine, detect_engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import IndexFailed, NotInitialized, ServerUnreachable, VmragError
 from vmrag_link.git import plumbing
@@ -228,7 +228,7 @@ class Workspace:
                 self.places.kb,
                 lock_timeout=settings.lock_timeout,
                 limits=settings.limits,
-                access=settings.dolt_access,
+                access=settings.dolt_access if detect_engine(self.places.kb) == "dolt" else None,
             )
         return self._engine
 

@@ -23,9 +23,9 @@ from vmrag_action.comments import CommentApi
 from vmrag_action.payload import CompletedRun, HostedRepository, PullRequest, PullRequestEvent, WorkflowRunEvent
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import OK, UsageInvalid, quoted
+from vmrag_link.file_access import read_regular
 from vmrag_link.ops.report.comment import MARKER, format_comment
 from vmrag_link.ops.report.comment_data import MAX_BYTES, CommentData, parse_comment_data
-from vmrag_link.paths import read_regular
 
 TITLE = "The comment on the pull request"
 ARTIFACT = "vmrag-comment"

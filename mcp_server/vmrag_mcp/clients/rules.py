@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link.errors import UsageInvalid
+from vmrag_link.file_access import describe_file_type, read_regular
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, describe_file_type, read_regular
+from vmrag_link.paths import Places
 from vmrag_mcp.clients.settings_file import LARGEST, SettingsFile, TextRefused, lock_installation
 from vmrag_mcp.clients.table import CLIENTS
 

@@ -24,8 +24,8 @@ import msgspec
 
 from vmrag_link import env, locks
 from vmrag_link.errors import file_failures
+from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.models import Record, format_json
-from vmrag_link.paths import read_regular, write_atomically
 
 LARGEST = 4 * 1024 * 1024
 _WAIT_SECONDS = 10.0

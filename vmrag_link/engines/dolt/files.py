@@ -16,7 +16,7 @@ import msgspec
 from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH
 from vmrag_link.engines.dolt import program
 from vmrag_link.errors import EngineFailed
-from vmrag_link.paths import read_regular, write_atomically
+from vmrag_link.file_access import read_regular, write_atomically
 
 MANIFEST = "manifest"
 JOURNAL = "v" * 32

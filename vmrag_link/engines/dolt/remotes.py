@@ -34,8 +34,8 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     VmragError,
 )
+from vmrag_link.file_access import require_space, write_atomically
 from vmrag_link.models import Record
-from vmrag_link.paths import require_space, write_atomically
 from vmrag_link.pin_values import is_hosted_database
 
 _PREFIX = "at-"

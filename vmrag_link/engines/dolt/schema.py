@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from vmrag_link import locks, paths, permissions, terminal_text
+from vmrag_link import file_access, locks, permissions, terminal_text
 from vmrag_link.engines import inspection, tables
 from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SCHEMA_VERSION, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.engines.dolt import program
@@ -302,7 +302,7 @@ def install_repository(folder: Path, fill: Callable[[Path], None]) -> None:
             (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
             shutil.rmtree(unfinished)
-        paths.sync_to_disk(folder)
+        file_access.sync_to_disk(folder)
 
 
 def require_no_engine(folder: Path) -> None:

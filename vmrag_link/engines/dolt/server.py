@@ -26,8 +26,8 @@ from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, quote_literal, quote_place
 from vmrag_link.engines.dolt.server_session import ServerSession
 from vmrag_link.errors import Busy, ServerUnreachable, quoted
+from vmrag_link.file_access import write_atomically
 from vmrag_link.models import Record
-from vmrag_link.paths import write_atomically
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.2
 """Seconds between two attempts to get the lock. The server itself tries 10,000 times a second."""

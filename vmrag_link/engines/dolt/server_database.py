@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import locks, paths
+from vmrag_link import file_access, locks
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.access import DoltAccess, is_local, require_private, require_server
@@ -152,12 +152,12 @@ def _note_database(folder: Path, access: DoltAccess, prepare: Callable[[ServerCo
         finally:
             server.end_session()
         note = msgspec.json.format(msgspec.json.encode(_Note(_FORMAT, access.database)))
-        paths.write_atomically(folder / SERVER_FILE, note + b"\n")
+        file_access.write_atomically(folder / SERVER_FILE, note + b"\n")
 
 
 def _read_note(path: Path) -> _Note:
     try:
-        note = msgspec.json.decode(paths.read_regular(path, _LONGEST_NOTE), type=_Note)
+        note = msgspec.json.decode(file_access.read_regular(path, _LONGEST_NOTE), type=_Note)
     except (OSError, ValueError) as error:
         raise EngineFailed(
             f"cannot read the name of the database from {path}.",

@@ -29,8 +29,8 @@ from vmrag_link.engines.dolt import history, schema
 from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused
+from vmrag_link.file_access import write_atomically
 from vmrag_link.models import At, KbBranch, Record, WorkingSet
-from vmrag_link.paths import write_atomically
 
 
 class DoltSession(BaseSession[str]):

@@ -24,8 +24,8 @@ from vmrag_link.errors import (
     RemoteDamaged,
     RemoteMoved,
 )
+from vmrag_link.file_access import require_space
 from vmrag_link.models import Row
-from vmrag_link.paths import require_space
 
 _REMOTE = "theirs"
 _VETTED = "vetted"

@@ -17,8 +17,8 @@ from pathlib import Path
 from vmrag_link import permissions
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.errors import EngineFailed, quoted
+from vmrag_link.file_access import read_regular
 from vmrag_link.models import Record
-from vmrag_link.paths import read_regular
 
 EXTENT_NAME = "extent"
 

@@ -21,8 +21,8 @@ from vmrag_link.engines.inspector import InspectedPlace, Inspector
 from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import EngineError, EngineFailed
+from vmrag_link.file_access import require_space
 from vmrag_link.models import Link, Row
-from vmrag_link.paths import require_space
 
 PATIENCE = 60.0
 """Time limit in seconds for one statement. It only reads the difference from the last check."""

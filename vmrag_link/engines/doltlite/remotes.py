@@ -27,7 +27,7 @@ from vmrag_link.errors import (
     is_too_long,
     path_too_long,
 )
-from vmrag_link.paths import require_space
+from vmrag_link.file_access import require_space
 
 _PREFIX = "at-"
 _NAME = r"[A-Za-z0-9_-]{1,100}"

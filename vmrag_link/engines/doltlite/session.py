@@ -15,8 +15,8 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed
+from vmrag_link.file_access import read_file_stamp
 from vmrag_link.models import At, KbBranch, WorkingSet
-from vmrag_link.paths import read_file_stamp
 
 MAX_IDLE = 2
 """Number of read connections that stay open: a sync reads both ends of a difference several times.

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link import locks, paths, permissions
+from vmrag_link import file_access, locks, permissions
 from vmrag_link.engines import inspection as engine_inspection
 from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH, UNCOMMITTED_NAME
 from vmrag_link.engines.doltlite import extent, history, inspection, remotes, schema
@@ -91,7 +91,7 @@ def _install_file(folder: Path, fill: Callable[[Connection], None]) -> None:
             (unfinished / DOLTLITE_FILE).rename(path)
         finally:
             shutil.rmtree(unfinished)
-        paths.sync_to_disk(folder)
+        file_access.sync_to_disk(folder)
 
 
 _VETTED = "vetted"

@@ -7,10 +7,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from vmrag_link.errors import QueriesInvalid, file_failures
+from vmrag_link.file_access import write_atomically
 from vmrag_link.golden.queries import list_documents
 from vmrag_link.models import Record
 from vmrag_link.ops.check.check_queries import CheckedQuery, GoldenReport
-from vmrag_link.paths import QUERIES_NAME, write_atomically
+from vmrag_link.paths import QUERIES_NAME
 
 QRELS, RUN = "qrels.txt", "run.txt"
 _TAG = "vmrag"

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from vmrag_link import config, toolset
 from vmrag_link.config import TRUST_COMMAND
 from vmrag_link.errors import ConfigInvalid, PinMalformed
+from vmrag_link.file_access import describe_file_type
 from vmrag_link.formats import SOURCES_VERSION, is_below
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import run_git
 from vmrag_link.ops.doctor.findings import Finding, Topic
-from vmrag_link.paths import CONFIG_NAME, PIN_NAME, describe_file_type
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.keys import is_new_setting
 from vmrag_link.sync.target import read_own_pin

@@ -23,6 +23,7 @@ from vmrag_link.conversion.child import serving
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, detect_engine
 from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted, shortened
+from vmrag_link.file_access import measure_size, read_recorded_path, require_folders
 from vmrag_link.git import folder_modes, refs
 from vmrag_link.git.run import run_git, unlock_hint
 from vmrag_link.index.directories import BUILDING_PREFIX
@@ -30,7 +31,7 @@ from vmrag_link.index.views import list_segments
 from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.ops.gc import garbage
 from vmrag_link.ops.status.cautions import check_path_length
-from vmrag_link.paths import Places, measure_size, read_recorded_path, require_folders
+from vmrag_link.paths import Places
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
 

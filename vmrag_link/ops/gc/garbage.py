@@ -13,12 +13,13 @@ from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.engines.base import LOCK_NAME
 from vmrag_link.engines.limits import CREATING_NAME
 from vmrag_link.errors import Busy, FileSystemError, IndexFailed, file_failures
+from vmrag_link.file_access import list_stale_temporaries, measure_size
 from vmrag_link.git import refs, sidecar_repo
 from vmrag_link.index import directories, upkeep, working
 from vmrag_link.index.views import Segments
 from vmrag_link.models import Record
 from vmrag_link.ops.migrate import exchange
-from vmrag_link.paths import CONFIG_NAME, PIN_NAME, QUERIES_NAME, Places, list_stale_temporaries, measure_size
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME, QUERIES_NAME, Places
 from vmrag_link.sync import apply, source_views
 from vmrag_link.sync import binding as bindings
 from vmrag_link.transport import git_transport, quarantine

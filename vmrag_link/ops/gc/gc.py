@@ -20,12 +20,12 @@ from vmrag_link.errors import (
     Uncommitted,
     file_failures,
 )
+from vmrag_link.file_access import measure_size
 from vmrag_link.git import plumbing
 from vmrag_link.git.configuration import KbMapping
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.gc import garbage
 from vmrag_link.ops.gc.garbage import Leftovers
-from vmrag_link.paths import measure_size
 from vmrag_link.sync import binding as bindings
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from vmrag_link import locks
+from vmrag_link.file_access import require_files, require_folders
 from vmrag_link.git import folder_modes, listing, note_index, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops import trust
 from vmrag_link.ops.init import own_settings
 from vmrag_link.ops.sources.sources_report import count_endings, count_untracked_offers, find_extra, find_uncovered
-from vmrag_link.paths import require_files, require_folders
 from vmrag_link.settings import SourceSettings
 from vmrag_link.settings.flaws import NOTES, NOTES_FOLDER
 from vmrag_link.sources import rules

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmrag_link import config, settings_docs
+from vmrag_link.file_access import write_atomically
 from vmrag_link.formats import SOURCES_VERSION
-from vmrag_link.paths import write_atomically
 from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace
 

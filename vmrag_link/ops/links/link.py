@@ -9,11 +9,12 @@ from vmrag_link import clock, locks
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.git import plumbing, repository
 from vmrag_link.merging.rows import LINK_AUTHOR
 from vmrag_link.models import Link, Record, WorkingSet
 from vmrag_link.ops.pin import refuse_if_in_conflict
-from vmrag_link.paths import PIN_NAME, Places, read_regular, write_atomically
+from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow import follow_pin
 from vmrag_link.workspace.pins import pinning

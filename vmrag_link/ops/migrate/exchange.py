@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link import locks, paths, permissions
+from vmrag_link import file_access, locks, permissions
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, EngineName, detect_engine
 from vmrag_link.errors import FileFailed, file_failures, set_aside
@@ -63,7 +63,7 @@ def read_state(places: Places) -> MigrationState | None:
     """
     path = _find_state_file(places)
     try:
-        data = paths.read_regular(path, _MAX_BYTES)
+        data = file_access.read_regular(path, _MAX_BYTES)
     except FileNotFoundError:
         return None
     try:
@@ -78,7 +78,7 @@ def read_state(places: Places) -> MigrationState | None:
 
 
 def write_state(places: Places, state: MigrationState) -> None:
-    paths.write_atomically(_find_state_file(places), msgspec.json.encode(state))
+    file_access.write_atomically(_find_state_file(places), msgspec.json.encode(state))
 
 
 def delete_state(places: Places) -> None:
@@ -150,8 +150,8 @@ def _move_files(source: Path, target: Path, names: Sequence[str]) -> None:
 
 def _rename(source: Path, target: Path) -> None:
     source.rename(target)
-    paths.sync_to_disk(source.parent)
-    paths.sync_to_disk(target.parent)
+    file_access.sync_to_disk(source.parent)
+    file_access.sync_to_disk(target.parent)
 
 
 def _find_state_file(places: Places) -> Path:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_link import locks, paths, pin_values
+from vmrag_link import file_access, locks, pin_values
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, detect_engine, read_root
 from vmrag_link.engines.limits import continuation_message
@@ -104,7 +104,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         references.require_nothing_open(ws)
         _require_embedded(ws.engine)
         opening.require_runnable(to, ws.settings.dolt_access)
-        pins, size = history_pins.list_pinned(ws.places), paths.measure_size(ws.places.kb)
+        pins, size = history_pins.list_pinned(ws.places), file_access.measure_size(ws.places.kb)
         missing = set(pins) - ws.engine.map_parents(pins).keys()
         # The first person who migrated may pin new names, which this run makes.
         plan, absent = (
@@ -114,7 +114,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         _note_other_contents(ws, plan, to)
         if dry_run:
             return msgspec.structs.replace(_estimate(ws, to, plan, size), absent=absent)
-        paths.require_space(ws.places.shared, 2 * size, "a second knowledge base")
+        file_access.require_space(ws.places.shared, 2 * size, "a second knowledge base")
         settings = references.plan_settings_change(ws, to)  # a settings file that cannot be changed stops here
         copies, state = _carry_and_exchange(ws, to, plan, settings)
         changed = _finish(ws, state)
@@ -339,4 +339,4 @@ def _list_branches(plan: MigrationPlan) -> tuple[str, ...]:
 def _count_revisions(ws: Workspace) -> tuple[int, int, tuple[str, ...], int, int]:
     """Return the numbers for the report of a migration that was killed at its end."""
     plan = plan_migration(ws.engine, history_pins.list_pinned(ws.places))
-    return len(plan.revisions) + 1, 0, _list_branches(plan), len(plan.anchors), paths.measure_size(ws.places.kb)
+    return len(plan.revisions) + 1, 0, _list_branches(plan), len(plan.anchors), file_access.measure_size(ws.places.kb)

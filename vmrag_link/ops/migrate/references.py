@@ -14,11 +14,12 @@ from vmrag_link import pin as pins
 from vmrag_link import settings_docs
 from vmrag_link.engines.base import KEEP_BRANCH, Engine, EngineName, read_root
 from vmrag_link.errors import Busy, GitBusy, KnowledgeMoved, MergeConflict, PinMalformed, Uncommitted, plural
+from vmrag_link.file_access import read_regular, require_files, write_atomically
 from vmrag_link.git import plumbing, refs
 from vmrag_link.models import Record
 from vmrag_link.ops.migrate.carry import CarriedEntries, MigrationPlan, is_carried
 from vmrag_link.ops.migrate.exchange import MigrationState, RewrittenFile
-from vmrag_link.paths import CONFIG_NAME, PIN_NAME, read_regular, require_files, write_atomically
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.recovery import recover
 from vmrag_link.workspace.merge import merge_state

@@ -24,6 +24,7 @@ from vmrag_link.errors import (
     MessageMissing,
     RevisionMissing,
 )
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import configuration, listing, plumbing, remotes
 from vmrag_link.models import Chunking, Record, RevisionInfo
 from vmrag_link.ops import collection_writes
@@ -35,7 +36,6 @@ from vmrag_link.ops.new_knowledge_base.knowledge_base import (
     require_no_links,
     start_knowledge_base,
 )
-from vmrag_link.paths import write_atomically
 from vmrag_link.pin_values import GIT_REMOTE, is_hosted_database, parse_git_ref
 from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace, reasons

@@ -8,11 +8,12 @@ from vmrag_link import clock, locks
 from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import EngineName, Write, detect_engine, read_root
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
+from vmrag_link.file_access import require_files, require_folders
 from vmrag_link.git import folder_modes, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.branch.switch import require_free_branch
 from vmrag_link.ops.init import own_settings
-from vmrag_link.paths import Places, require_files, require_folders
+from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.pins import empty_pin, history_pins, kb_branches, pinning
 from vmrag_link.workspace.pins.history_pins import Offer, list_offers

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vmrag_link.errors import FileFailed, quoted, system_failure
-from vmrag_link.paths import require_no_link
+from vmrag_link.file_access import require_no_link
 
 
 def require_writable_path(path: Path, directory: Path) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from vmrag_link import clock, locks
 from vmrag_link.engines import migrated
 from vmrag_link.errors import DocumentMissing, MergeConflict
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.merging.choices import Choice
 from vmrag_link.merging.conflicts import Conflict, Decision, convert_decision, update_choices
@@ -16,7 +17,6 @@ from vmrag_link.merging.revisions import merge_revisions
 from vmrag_link.merging.text import Labels
 from vmrag_link.merging.threeway import MergeResult
 from vmrag_link.models import Record
-from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Workspace, twins
 from vmrag_link.workspace.follow import follow_pin, lazy_fetch, losses, recovery
 from vmrag_link.workspace.follow.losses import AcceptedLoss, LossSearch

@@ -15,11 +15,12 @@ from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
 from vmrag_link.errors import ConfigInvalid, NotInitialized, PinError, UsageInvalid, quoted
+from vmrag_link.file_access import require_files, write_atomically
 from vmrag_link.formats import SOURCES_VERSION
 from vmrag_link.git import listing, plumbing, versions
 from vmrag_link.models import SYSTEM, WITHOUT_FILES, Record
 from vmrag_link.ops import trust
-from vmrag_link.paths import CONFIG_NAME, require_files, write_atomically
+from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SourceSettings
 from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.entries import MAX_BYTES

@@ -9,13 +9,14 @@ import msgspec
 
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
+from vmrag_link.file_access import read_regular, require_folders, write_atomically
 from vmrag_link.git import versions
 from vmrag_link.golden import file, rewrite
 from vmrag_link.models import WITHOUT_FILES, At, Record
 from vmrag_link.ops import rm
 from vmrag_link.ops.commit import commit as committing
 from vmrag_link.ops.commit.commit import CommitReport
-from vmrag_link.paths import CONFIG_NAME, QUERIES_NAME, read_regular, require_folders, write_atomically
+from vmrag_link.paths import CONFIG_NAME, QUERIES_NAME
 from vmrag_link.sources import rules
 from vmrag_link.workspace import Workspace, twins
 from vmrag_link.workspace.documents import copies, writing

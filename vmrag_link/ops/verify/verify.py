@@ -13,6 +13,7 @@ import msgspec
 
 from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import ConfigInvalid, GitReferenceMissing, UsageInvalid, quoted
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import history, objects, pin_conflict, plumbing, transfer
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
@@ -25,7 +26,7 @@ from vmrag_link.ops.verify.verify_commits import (
     build_not_comparable,
 )
 from vmrag_link.ops.verify.verify_pins import PinHistory, ReadPins
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 from vmrag_link.pin_values import parse_git_ref
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace

@@ -19,11 +19,11 @@ from vmrag_link.conversion import formats, front_matter
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.engines.base import Write, is_reserved
 from vmrag_link.errors import DocumentMissing, FileFailed, quoted
+from vmrag_link.file_access import list_stale_temporaries, write_atomically
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, Document, KbBranch, Record, WorkingSet, parse_metadata
 from vmrag_link.ops import reset
-from vmrag_link.paths import list_stale_temporaries, write_atomically
 from vmrag_link.sync import lease
 from vmrag_link.toolsets.compounding import documents, mirror
 from vmrag_link.toolsets.compounding.doc_types import Level

@@ -19,8 +19,9 @@ from vmrag_link import terminal_text
 from vmrag_link.documents.export_paths import is_git_folder
 from vmrag_link.engines.logical import collection_name
 from vmrag_link.errors import AccessDenied, DocTypeInvalid, FileFailed, UsageInvalid, quoted
+from vmrag_link.file_access import read_regular
 from vmrag_link.models import COMPOUNDING, Record, parse_user_json
-from vmrag_link.paths import Places, read_regular
+from vmrag_link.paths import Places
 from vmrag_link.toolsets.compounding import doc_types
 from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
 

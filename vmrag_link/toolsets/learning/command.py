@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
+from vmrag_link.file_access import require_no_link
 from vmrag_link.models import CODEBASE, LEARNINGS
 from vmrag_link.ops.stores import relocation, stores
-from vmrag_link.paths import require_no_link
 from vmrag_link.toolsets.learning import (
     chats,
     code_index,

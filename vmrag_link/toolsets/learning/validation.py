@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.errors import JsonInvalid, NothingSelected, UsageInvalid, file_failures
+from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.models import At, Record, encode_canonical_json, format_json, parse_user_json
 from vmrag_link.ops.stores import stores
-from vmrag_link.paths import read_regular, write_atomically
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import quality_checks, runs, runtime_errors
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, split_names

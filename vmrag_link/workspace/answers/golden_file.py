@@ -7,11 +7,12 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from vmrag_link.errors import CollectionMissing, QueriesInvalid, QueriesMissing, in_the_way, quoted
+from vmrag_link.file_access import describe_file_type, read_regular, require_folders, write_atomically
 from vmrag_link.git import plumbing
 from vmrag_link.golden import file
 from vmrag_link.golden.queries import NO_NAMES, UPDATE, GoldenFile, GoldenNames, RankedChunk, rank_chunks
 from vmrag_link.models import SOURCE, Record
-from vmrag_link.paths import QUERIES_NAME, describe_file_type, read_regular, require_folders, write_atomically
+from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.progress import Progress
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.settings import RetrievalSettings

@@ -15,12 +15,12 @@ import msgspec
 
 from vmrag_link import clock
 from vmrag_link.errors import Busy, EmbeddingError, IndexExtraMissing, IndexFailed
+from vmrag_link.file_access import write_atomically
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import read_collections, read_contents
 from vmrag_link.index.metadata import read_hnsw
 from vmrag_link.index.view import indexes_equally
 from vmrag_link.models import At, Collection, DocumentHeader, Record, WorkingSet
-from vmrag_link.paths import write_atomically
 from vmrag_link.sync.plan import read_collections_at, use_present_model
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.documents.collections import find_collection

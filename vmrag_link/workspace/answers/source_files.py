@@ -13,9 +13,10 @@ from vmrag_link import terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
+from vmrag_link.file_access import read_regular
 from vmrag_link.git import configuration
 from vmrag_link.models import WITHOUT_FILES, Collection, Document, DocumentHeader, Record
-from vmrag_link.paths import Places, read_regular
+from vmrag_link.paths import Places
 
 MOST_BYTES = 4 << 20
 """Maximum size of a file in which a line is searched."""

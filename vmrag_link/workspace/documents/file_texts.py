@@ -11,9 +11,10 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import (
     DocumentMissing,
 )
+from vmrag_link.file_access import FileStamp, read_file_stamp
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import FileStamp, Places, read_file_stamp
+from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.history import document_names, named_places, revparse

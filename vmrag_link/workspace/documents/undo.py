@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link.file_access import write_atomically
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places
 
 KEEP_NS = 30 * 24 * 3600 * 1_000_000_000
 KEEP_BYTES = 100_000_000

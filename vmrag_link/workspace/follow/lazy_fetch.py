@@ -29,9 +29,10 @@ from vmrag_link.errors import (
     VmragError,
     quoted,
 )
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import configuration, plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, write_atomically
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, reasons

@@ -16,12 +16,13 @@ import msgspec
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, PinMalformed, quoted, set_aside
+from vmrag_link.file_access import write_atomically
 from vmrag_link.formats import require_known_format
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging.choices import Choice
 from vmrag_link.models import At, Record
-from vmrag_link.paths import PIN_NAME, write_atomically
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace, twins

@@ -14,16 +14,16 @@ from typing import Literal, NamedTuple, Protocol
 from vmrag_link import pin as pins
 from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git import plumbing
-from vmrag_link.models import Record
-from vmrag_link.paths import (
-    Places,
+from vmrag_link.file_access import (
     append_line,
     remove_temporaries,
     require_files,
     sync_file_and_folder,
     write_atomically,
 )
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 

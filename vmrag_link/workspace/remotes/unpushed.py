@@ -6,9 +6,9 @@ import contextlib
 from pathlib import Path
 
 from vmrag_link.engines import migrated
+from vmrag_link.file_access import write_atomically
 from vmrag_link.git import refs
 from vmrag_link.models import Record
-from vmrag_link.paths import write_atomically
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
