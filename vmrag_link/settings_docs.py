@@ -28,8 +28,8 @@ _PAGE = """\
 
 <!-- Written by: python -m vmrag_link.config > docs/configuration.md -->
 
-Look up the settings, where to write them, and which of them need your trust. No setting is required. Write a setting for
-everyone into `.vmrag.yaml` at the top of the repository and commit it, or a setting for yourself into git's configuration:
+Look up the settings, where you write them, and which of them need your trust. You need none. Write a setting for everyone into
+`.vmrag.yaml` at the top of the repository and commit it, or a setting for yourself into git's configuration:
 
 ```yaml
 retrieval:
@@ -54,10 +54,11 @@ anchors, aliases, merge keys and tags. Numbers have no quotes, and weights at mo
 
 ## Settings
 
-A setting with `*` needs [trust](#trust-settings-of-a-clone) if it is in `.vmrag.yaml`.
+A setting with `*` needs [trust](#trust-settings-of-a-clone) if it is in `.vmrag.yaml`. The first value is the default. Without
+one, the value is a text.
 
-| setting | values | default | description |
-|---|---|---|---|
+| setting | values | description |
+|---|---|---|
 {keys}
 
 These environment variables are not settings:
@@ -71,8 +72,8 @@ These environment variables are not settings:
 
 ## Embedding services
 
-By default, nothing is sent to a service. `openai`, `cohere`, `huggingface` and `ollama` send the texts of the collection and
-its queries to `embedding.SERVICE_url`, each text once. Vectors are cached:
+By default, nothing is sent to a service. If you choose `openai`, `cohere`, `huggingface` or `ollama`, the texts of the collection
+and its queries are sent to `embedding.SERVICE_url`, each text once:
 
 ```sh
 export {openai}=KEY      # or {cohere}, {huggingface}; Ollama needs no key
@@ -81,18 +82,15 @@ git config vmrag.embedding.model ollama && ollama pull bge-m3
 ```
 
 * A collection keeps its service, model and dimensions. All users need that model, but each can set another address.
-* Without the key or an answer, the collection is searched only by words (`vmrag query --mode keyword`). A request is tried
-  three times, then not again for 30 seconds.
-* A key is sent only to the service's own address, or to one from the environment or git's configuration. It is sent over
-  `http:` only to this machine.
-* Another person's collection can name a service. Its texts are sent only after `vmrag trust --service NAME`, unless you chose
-  that service or its address. `git config --global --add vmrag.trustedService NAME` trusts it in all repositories.
+* Without the key or an answer, you can search the collection only by words (`vmrag query --mode keyword`).
+* [Your key](security.md#promises) is sent only to the service's own address, or to one from your environment or git's configuration.
+* Another person's collection can name a service. Its texts are sent only after `vmrag trust --service NAME`.
+  `git config --global --add vmrag.trustedService NAME` trusts it in all repositories.
 
 ## Trust settings of a clone
 
-`.vmrag.yaml` comes with the clone, and a pull request can change it. So settings with `*` apply only after you trust them. They
-name a host, a program, a file or a secret, or decide what is written, shown or published. Set them in the environment or in
-git config, or trust the `.vmrag.yaml` on this machine:
+`.vmrag.yaml` comes with the clone, and a pull request can change it. So settings with `*` apply only after you trust them on your
+machine, or set them in the environment or in git config:
 
 ```console
 $ vmrag trust
@@ -109,7 +107,6 @@ Trust these settings in this repository? (yes, no):
   extensions.worktreeConfig true` and, for example, `git config --worktree vmrag.hooks.on-dirty warn`.
 * Stricter values need no trust, for example `mcp.read_only: true`, `mcp.exclude_tools`, `hooks.on_dirty: block` or `auto_fetch:
   false`. Restrictions of all places apply together.
-* If you create a knowledge base with `vmrag init`, you trust your own file while it is not committed.
 * In CI, `{settings_from}=HASH` names a commit whose `.vmrag.yaml` is trusted, such as the base of a pull request. The
   checked-out file can only be stricter. If the commit is missing, the command fails. `{no_services}=1` disables embedding
   services.
@@ -137,10 +134,7 @@ def format_template() -> str:
 def format_documentation() -> str:
     """Return docs/configuration.md, with the settings of the installed toolsets."""
     keys = [key for schema in (CORE, *toolset.installed().schemas()) for key in schema.keys.values()]
-    rows = [
-        f"| `{key.name}`{' *' * key.needs_trust} | {_describe_values(key)} | {_format_default(key)} | {key.doc} |"
-        for key in keys
-    ]
+    rows = [f"| `{key.name}`{' *' * key.needs_trust} | {_describe_values(key)} | {key.doc} |" for key in keys]
     own_variables = [
         f"`{key.variable}` for `{key.name}`" for key in keys if key.variable != _make_usual_variable(key.name)
     ]
@@ -169,18 +163,15 @@ def _make_usual_variable(name: str) -> str:
     return f"VMRAG_{name.upper().replace('.', '_')}"
 
 
-def _format_default(key: SettingKey) -> str:
-    return "none" if key.default_text in ('""', "[]") else f"`{key.default_text}`"
-
-
 def _describe_values(key: SettingKey) -> str:
-    if key.choices:
-        return ", ".join(f"`{choice}`" for choice in key.choices)
-    if key.kind in (int, float):
-        return f"{key.lowest} to {key.highest}"
+    """Return the default of a setting, then its other values."""
     if key.kind is tuple:
         return "a list"
-    return "`true`, `false`" if key.kind is bool else "text"
+    default = "" if key.default_text == '""' else f"`{key.default_text}`"
+    if key.kind in (int, float):
+        return f"{default}; {key.lowest} to {key.highest}"
+    choices = key.choices or (("true", "false") if key.kind is bool else ())
+    return ", ".join(filter(None, (default, *(f"`{choice}`" for choice in choices if f"`{choice}`" != default))))
 
 
 _REQUIRES = "requires"

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from tests.contract.reading import COMMON, TOOLS, examples, result_shape
+from tests.contract.reading import COMMON, TOOLS, examples
 from vmrag_mcp.registry import CORE, ToolInfo, list_toolsets, load_catalogue
 
 EFFECTS: dict[str, str] = COMMON["effects"]
 MOST_VALUES = 15
+SHOWN = ("search", "grep", "history", "status", "remember")
+"""Tools whose answer the page shows. Those of the other tools with text are alike."""
+
 FIRST = "essential"
 MANY = 2
 """A parameter of so many tools is described once."""
 
 _HEAD = """# MCP tools
 
-Look up the parameters, the result and the errors of a tool. For example, an agent calls `search` with `query="why Pagefind"`. [Agents](mcp.md) shows how you
+Look up the parameters, effects and errors of a tool. For example, an agent calls `search` with `query="why Pagefind"`. [Agents](mcp.md) shows how you
 start the server and choose toolsets.
 
 The essential tools answer with text, whose last line names the commit and the revision. If they fail, they answer `error CODE: MESSAGE` and lines with
 `hint: `. All other tools answer with JSON:
 
-* A result has `success`, `message`, `kb` (revision and sources of the answer), sometimes `warnings`, the fields after "Result", and fields with the
-  names of parameters.
+* A result has `success`, `message`, `kb` (revision and sources of the answer), sometimes `warnings`, and the fields of the tool in
+  [tools.json](../tests/contract/tools.json).
 * A failure has `success: false`, `error`, `code`, `message`, `details` and `suggestions`. The first suggestion is a tool of this server, if one helps.
 
 Required parameters are **bold**. Without a type, a parameter is a string, and limits are those of an integer. A boolean is false by default. If a parameter
@@ -82,17 +85,17 @@ def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
     names = list(tool.schema["properties"])
     facts = {name: _facts(name, tool, contract) for name in names}
     common = [name for name in names if common_parameters().get(name, ("", None))[1] == _meaning(name, tool, contract)]
-    if common:
-        lines.append(f"* {', '.join(_shown(name, tool) + _differing(name, facts[name]) for name in common)}")
     lines += [
         f"* {_shown(name, tool)}{facts[name]}: {_meaning(name, tool, contract)}" for name in names if name not in common
     ]
+    if common:
+        line = f"* {', '.join(_shown(name, tool) + _differing(name, facts[name]) for name in common)}"
+        lines.insert(0 if "**" in line else len(lines), line)
     if lines:
         lines.append("")
-    if not tool.plain_text:
-        lines.append(f"Result: `{_result(result_shape(tool.name), names) or 'message'}`\n")
     yield from lines
-    for example in [example for example in examples(tool.name) if example.prints][:1]:
+    answers = [example for example in examples(tool.name) if example.prints and (tool.short or tool.name) in SHOWN]
+    for example in answers[:1]:
         call = " ".join([tool.short or tool.name, *(f"{name}={_plain(value)}" for name, value in example.call.items())])
         yield f"`{call}` answers:\n\n````text\n{example.prints.rstrip()}\n````\n"
 
@@ -143,12 +146,6 @@ def common_parameters() -> dict[str, tuple[str, str]]:
         for parameter in usual
     }
     return {name: (facts[name], usual[name]) for name in sorted(usual)}
-
-
-def _result(keys: Iterable[str], parameters: list[str]) -> str:
-    """Return the top-level keys of a result except repeated parameters. Lists end with `[]`."""
-    names = dict.fromkeys(key.partition(".")[0] for key in keys)
-    return ", ".join(name for name in names if f"{name}[]" not in names and name not in parameters)
 
 
 def _kind(schema: dict[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""Write what commands print after `git add`: `python -m tests.git_add.document`.
-
-docs/merging.md shows the first session, and stories.md in this folder shows the others.
-"""
+"""Write what commands print after `git add` into stories.md: `python -m tests.git_add.document`."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ from tests.support.repos import ON
 from tests.support.terminal import Project, new_project
 
 PAGES = {
-    pages.DOCS / "merging.md": ("merge",),
-    Path(__file__).with_name("stories.md"): ("rebase", "pick", "revert", "stash", "checkout", "late"),
+    Path(__file__).with_name("stories.md"): ("merge", "rebase", "pick", "revert", "stash", "checkout", "late"),
 }
 
 TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"

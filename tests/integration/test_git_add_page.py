@@ -1,4 +1,4 @@
-"""docs/merging.md and tests/git_add/stories.md show what the commands print after `git add`."""
+"""tests/git_add/stories.md shows what the commands print after `git add`."""
 
 from __future__ import annotations
 

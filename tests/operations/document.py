@@ -18,12 +18,15 @@ HOOKS = {
     "pre-push": "checks new pins, and pushes the knowledge base that they need",
 }
 
+UNCHANGED = ("Nothing.", "The former pin applies.", "The pin's file does not change.")
+"""Results of operations that need no row of their own."""
+
 SAVED = 20
 """A result is repeated if a reference to its operation saves fewer characters."""
 
 FOLLOWS: dict[Follows, str] = {
     "hook": "at once",
-    "query": "next command",
+    "query": "later",
     "nothing": "-",
 }
 
@@ -39,12 +42,14 @@ Look up which vmrag hooks git runs for an operation, and what happens to your do
 |---|---|
 {hooks}
 
-The column *moves* tells when documents and index are at the new pin: **at once**, before git returns; with the **next command** of vmrag; or never (-).
+The column *moves* tells when documents and index are at the new pin: **at once**, before git returns; **later**, with the next command of vmrag; or never (-).
 git's exit code and output are the same as without hooks. Unless the table states it, uncommitted documents stay on the KB branch of their code branch.
 
 | operation | hooks | moves | result |
 |---|---|---|---|
 {operations}
+
+If you run one of these operations, the former pin still applies: {unchanged}.
 
 Next: [hooks](hooks.md), [branches and merges](merging.md).
 """
@@ -55,7 +60,13 @@ def page() -> str:
     hooks = [f"| `{name}` | {does} |" for name, does in HOOKS.items()]
     first: dict[str, str] = {}
     rows = [row for name, operations in TABLE.items() for row in (f"| **{name}** | | | |", *_rows(operations, first))]
-    return PAGE.format(hooks="\n".join(hooks), operations="\n".join(rows))
+    unchanged = [
+        _shown(operation.name)
+        for operations in TABLE.values()
+        for operation in operations
+        if operation.says in UNCHANGED
+    ]
+    return PAGE.format(hooks="\n".join(hooks), operations="\n".join(rows), unchanged="; ".join(unchanged))
 
 
 def _rows(operations: tuple[Operation, ...], first: dict[str, str]) -> list[str]:
@@ -65,7 +76,8 @@ def _rows(operations: tuple[Operation, ...], first: dict[str, str]) -> list[str]
     """
     names: dict[tuple[tuple[str, ...], Follows, str], list[str]] = {}
     for operation in operations:
-        names.setdefault((operation.hooks, operation.follows, operation.says), []).append(_shown(operation.name))
+        if operation.says not in UNCHANGED:
+            names.setdefault((operation.hooks, operation.follows, operation.says), []).append(_shown(operation.name))
     return [
         f"| {'; '.join(shown)} | {', '.join(hooks) or '-'} | {FOLLOWS[follows]} | {_result(says, shown[0], first)} |"
         for (hooks, follows, says), shown in names.items()
@@ -74,8 +86,6 @@ def _rows(operations: tuple[Operation, ...], first: dict[str, str]) -> list[str]
 
 def _result(says: str, operation: str, first: dict[str, str]) -> str:
     """Return a result, or the operation with the same result if that is shorter."""
-    if says == "Nothing.":
-        return "-"
     if "," not in operation:
         first.setdefault(says, operation)
     reference = f"As {first.get(says, operation)}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ _HEAD = """\
 <!-- Written by: python -m vmrag_link.cli.reference > docs/commands.md -->
 
 Look up a command and its options. For example, `vmrag query "how do requests time out" --json` searches and prints JSON.
-`vmrag add --help` explains one command on your terminal. You can type these options before or after the name of each command:
+`vmrag add --help` explains a command with its special cases. You can type these options before or after the name of each command:
 
 {common}
 
@@ -32,10 +33,13 @@ A command lists some options only by name, after "Also". They have this meaning,
 {shared}
 """
 
-_SAME_AS_TOOLS = {
-    "learning": "Their options are the parameters of [the tools](tools.md#learning), for example `--error-type` of `error_type`."
-}
-"""Groups whose options are parameters of MCP tools, which docs/tools.md explains."""
+_SAME_AS_TOOLS = {"doc": "knowledge", "issue": "knowledge", "learning": "learning"}
+"""Groups whose options are parameters of MCP tools in a toolset, which docs/tools.md explains."""
+
+_MOST_PARAGRAPHS = 2
+"""The page has so many paragraphs of a help text: the summary, and the rule. Special cases are in
+the help.
+"""
 
 _LEAST_SHARING = 2
 """An option of so many commands is described once."""
@@ -94,12 +98,13 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
     """Format a command. `inside` are the options that subcommands of a group share."""
     group, _, below = name.partition(" ")
     is_tool = bool(below) and group in _SAME_AS_TOOLS
-    first, *paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
+    paragraphs = [" ".join(text.split()) for text in (command.help or "").split("\n\n")[:_MOST_PARAGRAPHS]]
     usage = f"`{_format_usage(name, command, specific if is_tool else [])}`"
-    parts = [f"{usage}: {' '.join([first, *paragraphs[:1]])}", *paragraphs[1:]]
+    parts = [f"{usage}: {' '.join(paragraphs)}"]
     if not below:
         parts.insert(0, f"## vmrag {name}")
-        parts += [_SAME_AS_TOOLS[group]] if group in _SAME_AS_TOOLS else []
+        if toolset := _SAME_AS_TOOLS.get(group):
+            parts.append(f"The options mean the same as the parameters of [the tools](tools.md#{toolset}).")
     if specific and not is_tool:
         named = [*shared, *(inside if below else [])]
         also = ", ".join(f"`{_option_name(option)}`" for option in specific if option in named)
@@ -112,7 +117,9 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
 
 def _format_usage(name: str, command: click.Command, options: _Rows) -> str:
     words = ["vmrag", name]
-    words += [written if text.endswith("Required.") else f"[{written}]" for written, text in options]
+    for written, text in options:
+        shortest = re.sub(r", --\S+", "", written)
+        words.append(shortest if text.endswith("Required.") else f"[{shortest}]")
     words += [_format_parameter(param) for param in command.params if isinstance(param, click.Argument)]
     if isinstance(command, click.Group):
         words.append("|".join(command.commands))
