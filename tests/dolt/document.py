@@ -1,7 +1,7 @@
 """Write what Dolt's own program prints in a knowledge base: `python -m tests.dolt.document`.
 
-docs/sharing.md shows `SHOWN`, and stories.md in this folder shows all commands. The first revision
-of a repository contains the time, so all revisions change. The pages have steady ones.
+The commands are in stories.md. The first revision of a repository contains the time, so all
+revisions change. The page has steady ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.models import Link
 
-PAGE, STORIES = pages.DOCS / "sharing.md", Path(__file__).with_name("stories.md")
+STORIES = Path(__file__).with_name("stories.md")
 GRACE = "Grace <grace@example.org>"
 COLOR = "\x1b\\[[0-9;]*m"
 
@@ -35,15 +35,9 @@ COMMANDS = (
 )
 
 
-SHOWN = ("dolt branch", "dolt sql -q \"SELECT doc_id, title FROM documents AS OF 'main'\"")
-
-
 def write() -> dict[Path, str]:
-    """Return the pages with what the program prints today."""
-    printed = said()
-    shown = [part for part in re.split(r"\n(?=\$ )", printed) if part.partition("\n")[0].removeprefix("$ ") in SHOWN]
-    parts = {PAGE: "\n".join(shown), STORIES: printed}
-    return {page: pages.fill_page(page, {"dolt": pages.console(text)}) for page, text in parts.items()}
+    """Return the page with what the program prints today."""
+    return {STORIES: pages.fill_page(STORIES, {"dolt": pages.console(said())})}
 
 
 def said() -> str:

@@ -1,6 +1,6 @@
-"""Writes what commands print around a host's merge buttons: `python -m tests.hosting.document`.
+"""Write what commands print around a host's merge buttons: `python -m tests.hosting.document`.
 
-docs/pull-requests.md shows one of the stories, `printed.txt` has all.
+The stories are in `printed.txt`. docs/pull-requests.md has the commands of the story `merge`.
 
 GitHub cannot be here. A bare repository stands for it, and a clone in which no merge driver is set
 up for its buttons, which run the same git commands.
@@ -15,9 +15,7 @@ from tests.support import pages
 from tests.support.repos import ON, Repo
 from tests.support.terminal import Project, new_project
 
-PAGE = pages.DOCS / "pull-requests.md"
 PRINTED = Path(__file__).with_name("printed.txt")
-SHOWN = ("merge",)
 
 FILES = {
     "timeouts": "Requests time out after {} seconds.",
@@ -76,11 +74,6 @@ def stories() -> dict[str, str]:
     """Run all stories, and return what their commands print."""
     with pages.folder() as folder:
         return pages.run_stories(STORIES, _project(folder), _run, folder)
-
-
-def page(outputs: Mapping[str, str]) -> str:
-    """Return docs/pull-requests.md with the shown stories."""
-    return pages.fill_page(PAGE, {name: pages.console(outputs[name]) for name in SHOWN})
 
 
 def printed(outputs: Mapping[str, str]) -> str:
@@ -146,6 +139,4 @@ def _said(stderr: str) -> str:
 
 
 if __name__ == "__main__":
-    outputs_now = stories()
-    PAGE.write_text(page(outputs_now))
-    PRINTED.write_text(printed(outputs_now))
+    PRINTED.write_text(printed(stories()))

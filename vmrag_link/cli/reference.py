@@ -36,10 +36,8 @@ A command lists some options only by name, after "Also". They have this meaning,
 _SAME_AS_TOOLS = {"doc": "knowledge", "issue": "knowledge", "learning": "learning"}
 """Groups whose options are parameters of MCP tools in a toolset, which docs/tools.md explains."""
 
-_MOST_PARAGRAPHS = 2
-"""The page has so many paragraphs of a help text: the summary, and the rule. Special cases are in
-the help.
-"""
+_MOST_SENTENCES = 3
+"""The page has so many sentences of a help text. Special cases are in the help alone."""
 
 _LEAST_SHARING = 2
 """An option of so many commands is described once."""
@@ -98,9 +96,9 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
     """Format a command. `inside` are the options that subcommands of a group share."""
     group, _, below = name.partition(" ")
     is_tool = bool(below) and group in _SAME_AS_TOOLS
-    paragraphs = [" ".join(text.split()) for text in (command.help or "").split("\n\n")[:_MOST_PARAGRAPHS]]
+    sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z'(-])", " ".join((command.help or "").split()))
     usage = f"`{_format_usage(name, command, specific if is_tool else [])}`"
-    parts = [f"{usage}: {' '.join(paragraphs)}"]
+    parts = [f"{usage}: {' '.join(sentences[:_MOST_SENTENCES])}"]
     if not below:
         parts.insert(0, f"## vmrag {name}")
         if toolset := _SAME_AS_TOOLS.get(group):
