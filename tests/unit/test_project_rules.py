@@ -171,7 +171,16 @@ def test_command_line_modules_are_named_after_commands() -> None:
         "main",
         "output",
     }
-    helpers |= {"passage_view", "reference", "resolve_dialog", "terminal", "texts", "new_knowledge_base", "writing"}
+    helpers |= {
+        "passage_view",
+        "query_since",
+        "reference",
+        "resolve_dialog",
+        "terminal",
+        "texts",
+        "new_knowledge_base",
+        "writing",
+    }
     assert modules - helpers == set(COMMANDS)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from vmrag_link import hosts
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Record
 
@@ -22,11 +21,15 @@ class ListenAddress(Record, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
+        from vmrag_link import hosts  # most servers use standard streams, and have no address
+
         return hosts.is_loopback(self.host)
 
     @property
     def is_wildcard(self) -> bool:
         """True if it means all addresses of this computer. Clients can then use any host name."""
+        from vmrag_link import hosts
+
         ip = hosts.parse_address(self.host)
         return ip is not None and ip.is_unspecified
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import (
-    DocumentMissing,
-)
+from vmrag_link.errors import DocumentMissing
 from vmrag_link.file_access import FileStamp, read_file_stamp
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record

@@ -10,25 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypedDict, Unpack
 from msgspec.structs import replace
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import (
-    NO_DOCUMENTS,
-    FilterInvalid,
-    UsageInvalid,
-    first_of,
-    plural,
-    quoted,
-)
+from vmrag_link.errors import NO_DOCUMENTS, FilterInvalid, UsageInvalid, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.listings import LeftOutFile
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.documents.reading import TextSource, collection_names, read_stored
-from vmrag_link.workspace.follow.provenance import (
-    AnswerOrigin,
-    KbBlock,
-    find_git_origin,
-)
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock, find_git_origin
 from vmrag_link.workspace.history import named_places, revparse
 from vmrag_link.workspace.source_tree import SourceTree
 

@@ -6,13 +6,7 @@ import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from vmrag_link.errors import (
-    NO_DOCUMENTS,
-    CollectionMissing,
-    GitReferenceMissing,
-    ServerUnreachable,
-    no_collection,
-)
+from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, GitReferenceMissing, ServerUnreachable, no_collection
 from vmrag_link.git import plumbing
 from vmrag_link.models import SYSTEM, At, Collection, Document, DocumentHeader
 from vmrag_link.workspace import Workspace
