@@ -16,7 +16,8 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.git import plumbing
 from vmrag_link.sources.citations import Citation, find_citations
-from vmrag_link.sources.outdated import ChangedCitation, check_notes
+from vmrag_link.sources.cited_lines import ChangedCitation
+from vmrag_link.sources.outdated import check_notes
 
 HISTORIES = int(os.environ.get("VMRAG_CITATION_HISTORIES") or 8)
 STEPS = 22

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from vmrag_link.errors import no_collection
 from vmrag_link.git import plumbing
 from vmrag_link.models import Collection, Document, Record
-from vmrag_link.sources.outdated import ChangedCitation, check_all_notes, check_notes
+from vmrag_link.sources.cited_lines import ChangedCitation
+from vmrag_link.sources.outdated import check_all_notes, check_notes
 from vmrag_link.workspace import Workspace, source_tree
 
 if TYPE_CHECKING:
