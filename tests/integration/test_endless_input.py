@@ -19,7 +19,7 @@ from tests.support.terminal import SCRIPT, Project
 from vmrag_link import proc
 from vmrag_link.documents.importing import MAX_BYTES
 from vmrag_link.errors import FileFailed, GitFailed, GitReferenceMissing, LimitExceeded
-from vmrag_link.git import plumbing, repository, run
+from vmrag_link.git import plumbing, repository, run, staging
 from vmrag_link.index import directories
 
 template, project = terminal.template, terminal.project
@@ -84,7 +84,7 @@ def test_killed_git_raises_git_failed(project: Project, killed) -> None:
     with pytest.raises(GitFailed, match="git was killed by SIGSEGV"):
         plumbing.locate_work_tree(project.top)
     with pytest.raises(GitFailed, match="git was killed by SIGSEGV"):
-        plumbing.stage_path(places, places.pin)
+        staging.stage_path(places, places.pin)
     error = project.vmrag("status", "--json", code=3).error
     assert error["message"] == "git was killed by SIGSEGV."
 

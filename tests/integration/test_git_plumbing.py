@@ -9,7 +9,7 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed
-from vmrag_link.git import configuration, pin_conflict, plumbing, remotes
+from vmrag_link.git import configuration, identity, pin_conflict, plumbing, remotes, staging
 from vmrag_link.git.run import check_git
 from vmrag_link.paths import PIN_NAME
 
@@ -305,7 +305,7 @@ def test_resolve_commit_rejects_unknown_names(places, ref):
 def test_staging_adds_one_path_and_nothing_else(repo, places):
     repo.write(PIN_NAME, "two\n")
     repo.write("code", "2")
-    assert plumbing.stage_path(places, places.pin)
+    assert staging.stage_path(places, places.pin)
     assert repo.git("diff", "--cached", "--name-only") == PIN_NAME
 
 
@@ -313,7 +313,7 @@ def test_ignored_path_is_still_staged(repo, places):
     repo.write(".gitignore", ".*\n")
     repo.write("*.new", "x")
     repo.git("rm", "-q", "--cached", PIN_NAME)
-    assert plumbing.stage_path(places, places.pin)
+    assert staging.stage_path(places, places.pin)
     assert repo.git("ls-files") == f"{PIN_NAME}\ncode"
 
 
@@ -321,7 +321,7 @@ def test_path_left_out_by_a_sparse_checkout_is_staged(repo, places):
     repo.git("sparse-checkout", "set", "--no-cone", "/code")
     assert not places.pin.exists()
     repo.write(PIN_NAME, "two\n")
-    assert plumbing.stage_path(places, places.pin)
+    assert staging.stage_path(places, places.pin)
     assert repo.git("show", f":{PIN_NAME}") == "two"
 
 
@@ -329,23 +329,23 @@ def test_staging_waits_for_a_lock_and_gives_up_after_two_seconds(repo, places, m
     repo.write(PIN_NAME, "two\n")
     lock = repo.write(".git/index.lock", "")
     assert plumbing.is_index_locked(places)
-    monkeypatch.setattr(plumbing, "INDEX_LOCK_SECONDS", 0.1)
-    assert plumbing.stage_path(places, places.pin) is False
-    monkeypatch.setattr(plumbing, "INDEX_LOCK_SECONDS", 10)
+    monkeypatch.setattr(staging, "INDEX_LOCK_SECONDS", 0.1)
+    assert staging.stage_path(places, places.pin) is False
+    monkeypatch.setattr(staging, "INDEX_LOCK_SECONDS", 10)
     threading.Timer(0.2, lock.unlink).start()
-    assert plumbing.stage_path(places, places.pin) is True
+    assert staging.stage_path(places, places.pin) is True
 
 
 def test_staging_a_missing_file_is_an_error_not_a_wait(places):
     with pytest.raises(GitFailed, match="did not match"):
-        plumbing.stage_path(places, places.top / "absent")
+        staging.stage_path(places, places.top / "absent")
 
 
 def test_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_path):
     other = tmp_path / "next-index"
     other.write_bytes((repo.top / ".git" / "index").read_bytes())
     repo.write(PIN_NAME, "two\n")
-    assert plumbing.stage_path(places, places.pin, index_file=other)
+    assert staging.stage_path(places, places.pin, index_file=other)
     assert repo.git("show", f":{PIN_NAME}") == "one"
     assert repo.git("show", f":{PIN_NAME}", env={"GIT_INDEX_FILE": str(other)}) == "two"
 
@@ -436,9 +436,9 @@ def test_conflict_in_another_terminal_is_seen_despite_the_cache(repo, places):
 
 
 def test_identity_is_that_of_a_commit(places, monkeypatch):
-    assert plumbing.read_identity(places) == "Ada Lovelace <ada@example.com>"
+    assert identity.read_identity(places) == "Ada Lovelace <ada@example.com>"
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Grace Hopper")
-    assert plumbing.read_identity(places) == "Grace Hopper <ada@example.com>"
+    assert identity.read_identity(places) == "Grace Hopper <ada@example.com>"
 
 
 REMOTES = [
@@ -485,18 +485,18 @@ def test_identity_equals_that_of_git(repo, places, monkeypatch, settings, enviro
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
     expected = repo.git("var", "GIT_AUTHOR_IDENT").rsplit(" ", 2)[0]
-    assert plumbing.read_identity(places) == expected
+    assert identity.read_identity(places) == expected
 
 
 def test_identity_is_refused_if_the_environment_names_an_empty_one(places, monkeypatch):
     monkeypatch.setenv("GIT_AUTHOR_NAME", "")
     with pytest.raises(GitFailed):
-        plumbing.read_identity(places)
+        identity.read_identity(places)
 
 
 def test_missing_identity_error_hints_how_to_set_one(places, monkeypatch, tmp_path):
     (tmp_path / "none").write_text("[user]\n\tuseConfigOnly = true\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "none"))
     with pytest.raises(GitFailed) as raised:
-        plumbing.read_identity(places)
+        identity.read_identity(places)
     assert "git config --global user.name" in raised.value.hint

@@ -193,7 +193,7 @@ def test_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypatc
 @pytest.mark.parametrize(
     ("body", "staged"),
     [
-        ("from vmrag_link.workspace.pins import pinning; pinning.plumbing.stage_path = die", False),
+        ("from vmrag_link.workspace.pins import pinning; pinning.staging.stage_path = die", False),
         ("from vmrag_hooks import installer; installer.install_hooks = die", True),
     ],
 )

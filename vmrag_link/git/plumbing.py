@@ -1,4 +1,6 @@
-"""Frequent git calls, and the names of `refs` and `configuration`."""
+"""Find the work tree, and read objects, the pin and commits. Also names of `refs` and
+`configuration`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,10 @@ import contextlib
 import os
 import re
 import stat
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link import env
 from vmrag_link.errors import (
     GitConfigInvalid,
     GitFailed,
@@ -26,7 +26,6 @@ from vmrag_link.git.configuration import (
     find_kb_branch,
     forget_kb_branch,
     format_tree_key,
-    list_entries,
     list_kb_mappings,
     read_kb_branches,
     read_kb_owners,
@@ -59,20 +58,15 @@ __all__ = [
     "locate_work_tree",
     "operation_hint",
     "read_blob",
-    "read_configured_identity",
     "read_head",
-    "read_identity",
     "read_kb_branches",
     "read_kb_owners",
     "read_pin_bytes",
     "read_section",
     "resolve_commit",
     "set_kb_branch",
-    "stage_path",
 ]
 
-INDEX_LOCK_SECONDS = 2.0
-_POLL_SECONDS = 0.02
 _NO_HOOKS_PATH = "empty string is not a valid path"  # for `core.hooksPath =`, which some users set to disable hooks
 
 
@@ -416,100 +410,3 @@ def _build_reference_error(ref: str) -> GitReferenceMissing:
         hint="git fetch   (to list branches: git branch -a)",
         ref=ref[:LONGEST_REF],
     )
-
-
-def stage_path(places: Places, path: Path, *, index_file: Path | None = None) -> bool:
-    """Stage one path, even if it is ignored or outside a sparse checkout. Returns False if
-    index.lock is held for 2 s.
-
-    `index_file`: the index of the commit in progress, from a commit hook. By default the work
-    tree's own.
-    """
-    # Flushed to disk, because commands report success. Forced, because the pin belongs into the
-    # commit even if `.*` is ignored.
-    return _write_index(places, "--literal-pathspecs", "add", "--force", "--sparse", "--", str(path), file=index_file)
-
-
-def stage_files(places: Places, paths: Sequence[str]) -> bool:
-    """Stage files of the work tree as they are, deleted ones as well. `paths` are from the top.
-
-    Returns False if another process holds index.lock for 2 s. Raises `GitFailed`.
-    """
-    names = b"".join(os.fsencode(path) + b"\0" for path in paths)
-    return _write_index(places, "update-index", "--add", "--remove", "-z", "--stdin", stdin=names)
-
-
-def _write_index(places: Places, *arguments: str, file: Path | None = None, stdin: bytes | None = None) -> bool:
-    durable = ("-c", "core.fsync=added")
-    deadline = time.monotonic() + INDEX_LOCK_SECONDS
-    while True:
-        result = run_git(places, *durable, *arguments, index_file=file, stdin=stdin)
-        if result.returncode == 0:
-            return True
-        if not re.search(r"index.*\.lock': File exists", result.error_text):
-            raise build_failure(arguments[1:], result)
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-
-
-def read_configured_identity(places: Places) -> str | None:
-    """Return the configured author of a commit, as `Name <email>`, or None if git would have to
-    guess one.
-    """
-    finished = run_git(places, "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT")
-    author = finished.text.rsplit(" ", 2)[0]
-    return author if finished.returncode == 0 and not author.endswith("<>") else None
-
-
-def read_identity(places: Places) -> str:
-    """Return the author of a commit made now, as `Name <email>`.
-
-    Raises `GitFailed` if git has no name or e-mail address.
-    """
-    if author := _read_identity_settings(places):
-        return author
-    arguments = ("var", "GIT_AUTHOR_IDENT")
-    finished = run_git(places, *arguments)
-    hint = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
-    if finished.returncode != 0:
-        raise build_failure(arguments, finished, hint=hint)
-    author = finished.text.rsplit(" ", 2)[0]  # without seconds and time zone
-    if author.endswith("<>"):
-        raise GitFailed(f"git has no e-mail address for {author.removesuffix(' <>')}.", hint=hint)
-    return author
-
-
-_WORD = r"[^\x00-\x20.,:;<>\"\\']"
-_CLEAN = rf"{_WORD}(?:[^\x00-\x1f<>]*{_WORD})?"
-"""A name or an address that git uses unchanged. From others git removes blanks and punctuation at
-both ends, and `<` and `>` everywhere.
-"""
-
-
-def _read_identity_settings(places: Places) -> str:
-    """Return the author if environment and configuration name one completely. Otherwise return an
-    empty text, and only git knows the author.
-    """
-    configured = dict(list_entries(places))
-    author = [
-        configured.get(f"author.{key}", configured.get(f"user.{key}", "")) if variable is None else variable
-        for key, variable in zip(("name", "email"), env.git_author(), strict=True)
-    ]
-    return "{} <{}>".format(*author) if all(re.fullmatch(_CLEAN, value) for value in author) else ""
-
-
-def unstage_files(places: Places, names: Sequence[str]) -> None:
-    """Remove files from git's index that HEAD does not have, and stage those that equal HEAD's
-    version again.
-    """
-    new = [
-        name
-        for name in names
-        if read_blob(places, f"HEAD:{name}") is None and read_blob(places, f":{name}") is not None
-    ]
-    if new:
-        check_git(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", *new)
-    for path in (places.top / name for name in names if name not in new):
-        if path.is_file() and path.read_bytes() == read_blob(places, f"HEAD:{path.name}"):
-            stage_path(places, path)

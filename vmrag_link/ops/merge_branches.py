@@ -23,7 +23,7 @@ from vmrag_link.errors import (
     plural,
     quoted,
 )
-from vmrag_link.git import plumbing
+from vmrag_link.git import identity
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.merging.choices import Choice
 from vmrag_link.merging.conflicts import Conflict, Decision, Side, decide_all
@@ -183,7 +183,7 @@ def _merge_source(
         theirs=source.revision,
         decisions=decisions,
         signature=Signature(
-            message or f"Merge {source.name} into {name}", plumbing.read_identity(ws.places), clock.now()
+            message or f"Merge {source.name} into {name}", identity.read_identity(ws.places), clock.now()
         ),
     )
     return BranchMerge(name, report, commits, conflicts)

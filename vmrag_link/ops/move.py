@@ -13,7 +13,7 @@ from vmrag_link.documents.import_base import read_visible_metadata, remove_origi
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid, no_collection, quoted
 from vmrag_link.file_access import write_atomically
-from vmrag_link.git import plumbing, versions
+from vmrag_link.git import staging, versions
 from vmrag_link.models import At, Chunking, Collection, Document, Record
 from vmrag_link.ops import trust
 from vmrag_link.ops.sources.add_source import write_source
@@ -98,7 +98,7 @@ def move_to_store(ws: Workspace, name: str) -> CollectionMove:
     written = change_notes(ws, source, plan_deletion, trusted=True)
     unstaged = versions.has_unstaged_changes(ws.places, CONFIG_NAME)
     _write_settings(ws, without)
-    staged = not unstaged and plumbing.stage_path(ws.places, ws.places.config)
+    staged = not unstaged and staging.stage_path(ws.places, ws.places.config)
     return CollectionMove(name, len(documents), source.folder, staged and not written.pending)
 
 

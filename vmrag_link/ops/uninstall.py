@@ -25,7 +25,7 @@ from vmrag_link.errors import (
     shortened,
 )
 from vmrag_link.file_access import remove_lines, write_atomically
-from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs, remotes, transfer
+from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs, remotes, staging, transfer
 from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.new_knowledge_base.knowledge_base import require_no_links
@@ -174,7 +174,7 @@ def uninstall(ws: Workspace, losses: Losses | None) -> RemovalReport:
         pin = pin_merge.withdraw_pin(places) if losses and losses.pin else "kept"
         removed += [places.pin.name] if places.pin.is_file() or pin == "removed" else []
         places.pin.unlink(missing_ok=True)
-        plumbing.unstage_files(places, removed)
+        staging.unstage_files(places, removed)
         agreed = agreements.revoke_agreements(places)
         keys = configuration.remove_own_keys(places)
         for ref in refs.list_refs(places, RESERVED_REFS):

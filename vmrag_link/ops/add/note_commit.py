@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmrag_link.errors import GitFailed, UsageInvalid, quoted
-from vmrag_link.git import plumbing
+from vmrag_link.git import identity, plumbing
 from vmrag_link.git.run import run_git
 from vmrag_link.models import Record
 from vmrag_link.workspace import Workspace
@@ -31,7 +31,7 @@ def commit_notes(ws: Workspace, paths: Sequence[str], message: str) -> NoteCommi
         raise UsageInvalid("the commit message is empty.", hint="Give the note a title")
     files = " ".join(map(quoted, paths))
     command = f"git commit -m {quoted(message)} --only -- {files}"
-    if plumbing.read_configured_identity(ws.places) is None:
+    if identity.read_configured_identity(ws.places) is None:
         raise GitFailed("git does not know who you are, so the note is not committed.", hint=IDENTITY_HINT)
     result = run_git(ws.places, "--literal-pathspecs", "commit", "--quiet", "-m", message, "--only", "--", *paths)
     if result.returncode != 0:

@@ -26,7 +26,7 @@ from vmrag_link.errors import (
     UsageInvalid,
     quoted,
 )
-from vmrag_link.git import plumbing
+from vmrag_link.git import identity
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry
 from vmrag_link.models import At, ChangeCounts, Record, WorkingSet
@@ -201,12 +201,12 @@ def resolve_author(ws: Workspace, author: str | None) -> str:
     `UsageInvalid` for any other text, and `GitFailed` if git has no identity.
     """
     if author is None:
-        return plumbing.read_identity(ws.places)
+        return identity.read_identity(ws.places)
     line = author.strip()
     if ADDRESS.fullmatch(line):
         line = f"{line.partition('@')[0]} <{line}>"
     elif NAME.fullmatch(line):
-        line = f"{line} <{plumbing.read_identity(ws.places).rpartition('<')[2]}"
+        line = f"{line} <{identity.read_identity(ws.places).rpartition('<')[2]}"
     if not AUTHOR.fullmatch(line):
         raise UsageInvalid(
             f"invalid author {author!r}.", hint="--author 'Name <email>'", author=author, parameter="author"

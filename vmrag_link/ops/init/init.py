@@ -11,7 +11,7 @@ from typing import Literal
 
 from vmrag_link import locks
 from vmrag_link.file_access import require_files, require_folders
-from vmrag_link.git import folder_modes, listing, note_index, plumbing
+from vmrag_link.git import folder_modes, listing, note_index, staging
 from vmrag_link.models import Record
 from vmrag_link.ops import trust
 from vmrag_link.ops.init import own_settings
@@ -94,7 +94,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
         written = ws.places.config.read_bytes() != before
         ignored = written and bool(listing.Repositories(ws.places).find_ignored([ws.places.config]))
         should_stage = written and is_ours and not ignored
-        staged = should_stage and plumbing.stage_path(ws.places, ws.places.config)
+        staged = should_stage and staging.stage_path(ws.places, ws.places.config)
     if not trust.trust_own_settings(ws) and added_notes:
         trust.trust_source(ws, NOTES_SOURCE)
     sources = (*configured, *proposed)

@@ -10,7 +10,7 @@ from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.file_access import read_regular, write_atomically
-from vmrag_link.git import plumbing, repository
+from vmrag_link.git import plumbing, repository, staging
 from vmrag_link.merging.rows import LINK_AUTHOR
 from vmrag_link.models import Link, Record, WorkingSet
 from vmrag_link.ops.pin import refuse_if_in_conflict
@@ -177,7 +177,7 @@ def _write_link_file(
             )
             if text != text_before:
                 write_atomically(path, text)
-            staged = plumbing.stage_path(places, path)
+            staged = staging.stage_path(places, path)
     return Bidirectional(enabled=True, link_file=link_file, file_created=created, staged=staged)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, plural, quoted
-from vmrag_link.git import plumbing
+from vmrag_link.git import plumbing, staging
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import replay
 from vmrag_link.merging.choices import Choice, Decisions
@@ -171,7 +171,7 @@ def merge_revision(
     )
     if theirs in (base, ours):
         # Stage the pin, because an earlier merge may have been killed before it did so.
-        staged = plumbing.stage_path(ws.places, ws.places.pin) if ws.places.pin.exists() else True
+        staged = staging.stage_path(ws.places, ws.places.pin) if ws.places.pin.exists() else True
         return msgspec.structs.replace(_build_report(state, "already_up_to_date", ours), staged=staged)
     if ours == base and commit:
         return _pin_result(ws, target, state, theirs)

@@ -15,7 +15,7 @@ from vmrag_link import settings_docs
 from vmrag_link.engines.base import KEEP_BRANCH, Engine, EngineName, read_root
 from vmrag_link.errors import Busy, GitBusy, KnowledgeMoved, MergeConflict, PinMalformed, Uncommitted, plural
 from vmrag_link.file_access import read_regular, require_files, write_atomically
-from vmrag_link.git import plumbing, refs
+from vmrag_link.git import plumbing, refs, staging
 from vmrag_link.models import Record
 from vmrag_link.ops.migrate.carry import CarriedEntries, MigrationPlan, is_carried
 from vmrag_link.ops.migrate.exchange import MigrationState, RewrittenFile
@@ -161,7 +161,7 @@ def _replace_file(ws: Workspace, name: str, old: bytes, new: bytes) -> ChangedFi
         write_atomically(path, new)
     # The user's own changes are not staged.
     untouched = (plumbing.read_blob(ws.places, f":{name}") or b"") in (old, new)
-    staged = untouched and plumbing.stage_path(ws.places, path)
+    staged = untouched and staging.stage_path(ws.places, path)
     return ChangedFiles((name,), () if staged else (name,))
 
 

@@ -9,7 +9,7 @@ from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import EngineName, Write, detect_engine, read_root
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.file_access import require_files, require_folders
-from vmrag_link.git import folder_modes, plumbing
+from vmrag_link.git import folder_modes, identity, plumbing, staging
 from vmrag_link.models import Record
 from vmrag_link.ops.branch.switch import require_free_branch
 from vmrag_link.ops.init import own_settings
@@ -159,7 +159,7 @@ def create_missing_parts(
         started = not ws.is_initialized
         if started:
             now = clock.now()
-            author, access = plumbing.read_identity(ws.places), ws.settings.dolt_access
+            author, access = identity.read_identity(ws.places), ws.settings.dolt_access
             opening.create_engine(engine, ws.places.kb, author=author, date=now, access=access).close()
         if start:
             _create_branch(ws, start)
@@ -174,7 +174,7 @@ def create_missing_parts(
             for path in untracked
             if path.is_file() and (path == ws.places.pin or own_settings.is_written_by_us(ws, remote=remote))
         ]
-        unstaged = [path.name for path in to_stage if not plumbing.stage_path(ws.places, path)]
+        unstaged = [path.name for path in to_stage if not staging.stage_path(ws.places, path)]
         merging = pinning.send_to_driver(ws.places)
     written = [*(path.name for path in to_stage), *([ATTRIBUTES] if merging.written else [])]
     unstaged += [] if merging.staged else [ATTRIBUTES]
@@ -237,7 +237,7 @@ def _create_branch(ws: Workspace, start: Start) -> None:
     if start.rows is not None and branch and branch.head == root:
         now = clock.now()
         ws.engine.write(name, start.rows, expected=root)
-        author = plumbing.read_identity(ws.places)
+        author = identity.read_identity(ws.places)
         ws.engine.commit(name, message=start.message, author=author, date=now, expected=root)
     plumbing.set_kb_branch(ws.places, code, name)
 

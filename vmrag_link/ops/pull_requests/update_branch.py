@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.errors import PinConflict, RemoteMoved
-from vmrag_link.git import objects, pin_merge, plumbing, transfer
+from vmrag_link.git import identity, objects, pin_merge, plumbing, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
@@ -172,7 +172,7 @@ def _form_message(hosted_merge: HostedMerge, base: str) -> str:
 
 def read_signature(places: Places) -> str:
     """Return the author and committer: git's configured identity, or else GitHub's bot."""
-    return plumbing.read_configured_identity(places) or BOT
+    return identity.read_configured_identity(places) or BOT
 
 
 def find_branch_tip(places: Places, peer: Peer, branch: str) -> str | None:

@@ -10,7 +10,7 @@ from vmrag_link import clock, locks
 from vmrag_link.engines import migrated
 from vmrag_link.errors import DocumentMissing, MergeConflict
 from vmrag_link.file_access import write_atomically
-from vmrag_link.git import pin_conflict, pin_merge, plumbing
+from vmrag_link.git import identity, pin_conflict, pin_merge, plumbing, staging
 from vmrag_link.merging.choices import Choice
 from vmrag_link.merging.conflicts import Conflict, Decision, convert_decision, update_choices
 from vmrag_link.merging.revisions import merge_revisions
@@ -147,7 +147,7 @@ def _resolve(
             for conflict in chosen:
                 decisions[conflict.id] = update_choices(decisions.get(conflict.id, {}), choose(conflict, labels))
             state = msgspec.structs.replace(
-                state, decisions=decisions, decided_by=plumbing.read_identity(ws.places), decided_at=clock.now()
+                state, decisions=decisions, decided_by=identity.read_identity(ws.places), decided_at=clock.now()
             )
             merge_state.save_merge(ws, state)
             merged = merge_state.apply_decisions(ws, state)
@@ -219,7 +219,7 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
         remote=ws.config.remote,
     )
     write_atomically(ws.places.pin, data)
-    staged = plumbing.stage_path(ws.places, ws.places.pin)
+    staged = staging.stage_path(ws.places, ws.places.pin)
     if staged:
         merge_state.clear_merge(ws, "git")
     busy = plumbing.find_operation(ws.places)

@@ -11,7 +11,7 @@ from vmrag_link import clock
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
 from vmrag_link.errors import ConfirmationMissing, RowsInvalid, plural, quoted
-from vmrag_link.git import plumbing
+from vmrag_link.git import identity, plumbing
 from vmrag_link.merging.threeway import convert_to_rows
 from vmrag_link.models import At, ChangeKind, Difference, DocumentTable, KbBranch, Record, WorkingSet
 from vmrag_link.ops import rm
@@ -161,7 +161,7 @@ def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirm
                 ws.engine.write(branch.name, rows, expected=branch.head)
             else:
                 message = f"Restore {'/'.join(key)} of {table}"
-                author = plumbing.read_identity(ws.places)
+                author = identity.read_identity(ws.places)
                 revision = ws.engine.commit_onto(branch.head, [rows], message=message, author=author, date=clock.now())
                 ws.engine.move_branch(branch.name, revision, expected=branch.head)
         branch = ws.engine.find_branch(branch.name) or branch

@@ -17,7 +17,7 @@ from vmrag_link.documents import import_base
 from vmrag_link.errors import ConfigInvalid, NotInitialized, PinError, UsageInvalid, quoted
 from vmrag_link.file_access import require_files, write_atomically
 from vmrag_link.formats import SOURCES_VERSION
-from vmrag_link.git import listing, plumbing, versions
+from vmrag_link.git import listing, staging, versions
 from vmrag_link.models import SYSTEM, WITHOUT_FILES, Record
 from vmrag_link.ops import trust
 from vmrag_link.paths import CONFIG_NAME
@@ -272,4 +272,4 @@ def write_source(ws: Workspace, source: SourceSettings) -> bool:
     stageable = before is None or not versions.has_unstaged_changes(ws.places, CONFIG_NAME)
     write_atomically(ws.places.config, written)
     ws.reload_settings()
-    return stageable and plumbing.stage_path(ws.places, ws.places.config)
+    return stageable and staging.stage_path(ws.places, ws.places.config)

@@ -20,7 +20,7 @@ from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.engines.base import Write, is_reserved
 from vmrag_link.errors import DocumentMissing, FileFailed, quoted
 from vmrag_link.file_access import list_stale_temporaries, write_atomically
-from vmrag_link.git import plumbing
+from vmrag_link.git import identity, plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, Document, KbBranch, Record, WorkingSet, parse_metadata
 from vmrag_link.ops import reset
@@ -278,7 +278,7 @@ def _remove_elsewhere(ws: Workspace, place: _Place, branch: KbBranch, name: str,
             ws.engine.write(branch.name, rows, expected=branch.head)
             return None
         # Commit first, and then move the branch: a kill must not leave uncommitted rows here.
-        author = plumbing.read_identity(ws.places)
+        author = identity.read_identity(ws.places)
         made = ws.engine.commit_onto(branch.head, [rows], message=purpose, author=author, date=clock.now())
         ws.engine.move_branch(branch.name, made, expected=branch.head)
         return made

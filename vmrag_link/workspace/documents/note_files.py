@@ -29,7 +29,7 @@ from vmrag_link.errors import (
     file_failures,
     quoted,
 )
-from vmrag_link.git import configuration, note_index, plumbing
+from vmrag_link.git import configuration, note_index, plumbing, staging
 from vmrag_link.git.objects import hash_blob
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
@@ -400,7 +400,7 @@ def _keep_for_undo(ws: Workspace, source: SourceSettings, changes: Sequence[Note
 def _stage_files(ws: Workspace, paths: Sequence[str]) -> str:
     command = f"git add -A -- {' '.join(map(quoted, paths[:3]))}"
     try:
-        staged = plumbing.stage_files(ws.places, paths)
+        staged = staging.stage_files(ws.places, paths)
     except GitFailed as error:
         return f"The note is written, but git could not stage it: {error.message} To stage it, run: {command}"
     return "" if staged else f"The note is written. Another git command holds the index, so run: {command}"

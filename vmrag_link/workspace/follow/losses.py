@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vmrag_link import clock
 from vmrag_link.engines import migrated
 from vmrag_link.errors import NoChanges, RemoteEmpty, RemoteError, RemoteUnreachable, plural
-from vmrag_link.git import configuration, history, plumbing, remotes
+from vmrag_link.git import configuration, history, identity, remotes
 from vmrag_link.merging import revisions
 from vmrag_link.models import Record
 from vmrag_link.pin import Pin
@@ -172,7 +172,7 @@ def accept_losses(ws: Workspace, search: LossSearch, instead: str) -> AcceptedLo
     revision_made = instead
     if new:
         message = "\n".join(_form_message(new, search.asked))
-        author, now = plumbing.read_identity(ws.places), clock.now()
+        author, now = identity.read_identity(ws.places), clock.now()
         revision_made = revisions.record_loss(ws.engine, instead, message=message, author=author, date=now)
     accepted = configuration.read_config_values(ws.places, lazy_fetch.ACCEPTED_KEY)
     for revision in search.lost:

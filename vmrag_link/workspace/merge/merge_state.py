@@ -18,7 +18,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, PinMalformed, quoted, set_aside
 from vmrag_link.file_access import write_atomically
 from vmrag_link.formats import require_known_format
-from vmrag_link.git import pin_conflict, pin_merge, plumbing
+from vmrag_link.git import pin_conflict, pin_merge, plumbing, staging
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging.choices import Choice
 from vmrag_link.models import At, Record
@@ -115,7 +115,7 @@ def recover_merge(ws: Workspace) -> MergeState | None:
     if state is None or state.kind != "git":
         clear_merge(ws, "git")  # git's conflict is over
     if state is None and stored:
-        if not plumbing.stage_path(ws.places, ws.places.pin):
+        if not staging.stage_path(ws.places, ws.places.pin):
             return None  # another git command holds the index; the next command stages it
         ws.progress.note(f"Finished an interrupted merge of {stored.source}. Its result is pinned.")
         clear_merge(ws)

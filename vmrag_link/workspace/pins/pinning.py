@@ -21,7 +21,7 @@ from vmrag_link.file_access import (
     sync_file_and_folder,
     write_atomically,
 )
-from vmrag_link.git import plumbing
+from vmrag_link.git import plumbing, staging
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
@@ -70,7 +70,7 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
         write_atomically(ws.places.pin, pins.format_pin(new))
     elif ws.places.pin.exists():  # not in a sparse work tree
         sync_file_and_folder(ws.places.pin)  # its writer may have been killed before it was durable
-    return PinReport(form_block(new), changed, plumbing.stage_path(ws.places, ws.places.pin, index_file=ws.index_file))
+    return PinReport(form_block(new), changed, staging.stage_path(ws.places, ws.places.pin, index_file=ws.index_file))
 
 
 def form_block(pin: Pin) -> PinBlock:
@@ -130,7 +130,7 @@ def send_to_driver(places: Places) -> Attributes:
         return Attributes(written=False, edited=False, staged=True)
     edited = before != (plumbing.read_blob(places, f":{ATTRIBUTES}") or b"")
     write_atomically(path, append_line(before, pin_merge.ATTRIBUTE.encode()))
-    return Attributes(written=True, edited=edited, staged=not edited and plumbing.stage_path(places, path))
+    return Attributes(written=True, edited=edited, staged=not edited and staging.stage_path(places, path))
 
 
 Way = Literal["fine", "back", "dropped"]
