@@ -206,7 +206,7 @@ class CommentApi(NamedTuple):
             "headers": HEADERS | {"Authorization": f"Bearer {token}"},
             "secrets": (token,),
             "circuit": self.github.url,
-            "most": _MOST_BYTES,
+            "max_bytes": _MOST_BYTES,
             "patience": PATIENCE,
         }
 
