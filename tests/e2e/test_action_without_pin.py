@@ -40,6 +40,7 @@ def plain(ci: Ci) -> Ci:
 
 
 @pytest.mark.parametrize("mode", ["sync", "verify", "link", "report", "check", "repair"])
+@pytest.mark.sample(2)
 def test_mode_passes_on_a_push_without_a_pin(plain: Ci, mode: str):
     base = plain.world.hub.git("rev-parse", "main~1")
     outcome = plain.on_push(before=base, mode=mode)
@@ -49,6 +50,7 @@ def test_mode_passes_on_a_push_without_a_pin(plain: Ci, mode: str):
 
 
 @pytest.mark.parametrize("mode", ["sync", "verify", "report", "check", "update"])
+@pytest.mark.sample(2)
 def test_mode_passes_on_a_pull_request_without_a_pin(plain: Ci, mode: str):
     base, head = (plain.world.hub.git("rev-parse", name) for name in ("main~1", "main"))
     outcome = plain.on_pull_request(base, head, mode=mode)

@@ -62,7 +62,7 @@ def topic(world: World) -> None:
     ada.git("push", "-q", "origin", "topic", env=ON)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @services
 def test_recipe_passes_mergeable_requests_reports_and_stops_at_others(world: World, service: str) -> None:
     topic(world)
@@ -84,7 +84,7 @@ def test_recipe_passes_mergeable_requests_reports_and_stops_at_others(world: Wor
     assert "answered as expected" not in said  # the lines after it do not run
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @services
 def test_recipe_checks_pushed_commits_and_stops_at_a_missed_query(world: World, service: str) -> None:
     ada = world.ada
@@ -97,7 +97,7 @@ def test_recipe_checks_pushed_commits_and_stops_at_a_missed_query(world: World, 
     assert "1 of 1 query not answered as expected" in said
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @services
 def test_recipe_stops_if_the_knowledge_is_unavailable(world: World, service: str) -> None:
     ada = world.ada

@@ -58,7 +58,7 @@ def test_list_contains_each_vmrag_folder(world: World):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample(10)
+@pytest.mark.sample(3)
 def test_file_in_the_place_of_a_folder_is_named_and_the_way_out_works(world: World, name: str):
     ada = world.ada
     path = ada.shared / name

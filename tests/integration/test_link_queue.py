@@ -138,7 +138,7 @@ def backwards(project: Project) -> dict[str, str]:
     ],
     ids=lambda function: function.__name__.replace("<lambda>", "rebase --apply"),
 )
-@pytest.mark.sample(7)
+@pytest.mark.sample(3)
 def test_hooks_record_the_links_of_the_history(project: Project, happens: Callable[[Project], dict[str, str]]) -> None:
     links(project)
     superseded = happens(project)

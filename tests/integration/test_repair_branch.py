@@ -305,7 +305,7 @@ def test_side_that_reverted_the_pin_removes_nothing(host):
 
 
 def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, monkeypatch):
-    """Each of three commits merges all three before them; 2^12 ways lead to the first ones."""
+    """Each of three commits merges all three before them; 2^8 ways lead to the first ones."""
     merges: list[str] = []
 
     def counted(*given: Any, **more: Any) -> str:
@@ -316,7 +316,7 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
     monkeypatch.setattr(revisions, "make_virtual_base", counted)
     hub, names = host.hub, ("main", "topic", "clash")
     layer = [host.tip]
-    for _ in range(12):
+    for _ in range(8):
         parents = [word for parent in layer for word in ("-p", parent)]
         layer = [hub.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "crossed") for name in names]
     ada = host.world.ada

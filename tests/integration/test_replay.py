@@ -293,6 +293,7 @@ def uncommitted(project: Project) -> tuple[list, list]:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.sample(3)
 def test_replay_restores_change_after_visit_to_revision_that_contains_it(project, tmp_path, change):
     result = project.git("rev-parse", "HEAD")
     silently(project, "switch", "-q", "-c", "other")
@@ -414,6 +415,7 @@ class History:
 
 
 @pytest.mark.parametrize("part", range(4))
+@pytest.mark.sample(2)
 def test_replay_loses_no_change_in_random_histories_that_return(tmp_path, part):
     """Each document has the last value that the user gave it, or a branch keeps the changes."""
     whole_runs = 0

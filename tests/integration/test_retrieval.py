@@ -126,7 +126,7 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb, monkeypatch):
     before = kb.commit(*[random_document(dice, f"d{n}", "guide") for n in range(40)], collections=rows)
     kb.index(before)
     alive = {("guide", f"d{n}") for n in range(40)}
-    for number in range(50):
+    for number in range(20):
         gone = dice.sample(sorted(alive), k=dice.randint(0, 2))
         edited = [key for key in dice.sample(sorted(alive), k=2) if key not in gone]
         new = [(dice.choice(["guide", "notes"]), f"new{number}")]

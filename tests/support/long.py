@@ -15,10 +15,10 @@ LONG = os.environ.get("VMRAG_TEST_LONG") == "1"
 
 
 def examples(number: int) -> int:
-    """How often to repeat what is drawn or raced: so often in a long run, a third of it
+    """How often to repeat what is drawn or raced: so often in a long run, a sixth of it
     otherwise.
     """
-    return number if LONG else number // 3
+    return number if LONG else max(1, number // 6)
 
 
 def one_of_each(rows: Iterable[Row], *kinds: Callable[[Row], Hashable]) -> list[Any]:

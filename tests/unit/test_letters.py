@@ -144,11 +144,11 @@ def test_names_are_equal_for_all_spellings():
 
 @pytest.mark.parametrize("marks", ["\u0301\u0327", "\u094d\u093c", "\u0f71\u0f72\u0f74"])
 def test_endless_marks_take_linear_time(marks):
-    text = f"e{marks * 100_000} rotor"
+    text = f"e{marks * 25_000} rotor"
     start = time.process_time()
     assert letters.split_words(text)[-1] == letters.locate_words(text)[-1][2] == "rotor"
     assert letters.list_written(text)[-1] == "rotor"
-    assert time.process_time() - start < 8
+    assert time.process_time() - start < 4
 
 
 def test_many_marks_are_of_their_word():

@@ -44,6 +44,7 @@ def texts(server: ToolSelection) -> list[str]:
 @pytest.mark.parametrize(
     "chosen", SERVERS, ids=lambda chosen: f"{chosen.toolsets}-{chosen.exclude_tools}-{chosen.read_only}"
 )
+@pytest.mark.sample(20)
 def test_server_texts_name_only_its_own_tools(chosen):
     server = select_tools(chosen)
     result = texts(server)

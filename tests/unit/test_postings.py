@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fts_words import FtsWords
+from tests.support.long import examples
 from vmrag_link.index import keywords, postings
 from vmrag_link.index.postings import CODE_FIELDS, DOCUMENT_FIELDS, BlockWriter, Postings, WordOccurrences
 
@@ -73,7 +74,7 @@ def test_words_of_many_chunks_equal_those_of_fts():
     vocabulary = [
         f"{stem}{ending}" for stem in ("owl", "hunt", "get_close", "x", "Ä") for ending in ("", "s", "ing", "_a")
     ]
-    texts = [" ".join(dice.choices(vocabulary, k=dice.randrange(300))) for _ in range(1_500)]
+    texts = [" ".join(dice.choices(vocabulary, k=dice.randrange(300))) for _ in range(examples(1_500))]
     compare_with_fts([(text,) for text in texts], DOCUMENT_FIELDS, [" ".join(vocabulary), "unknown get_close_unknown"])
 
 

@@ -107,6 +107,7 @@ def test_long_table_is_cut_between_its_rows():
      "a|b\n-|-\n", ".. list-table::\n", ".. list-table::\n   * - a\n", "<table>" + "\n" * 4000 + "</table>\n", "<th" * 50 + "\n"],
 )  # fmt: skip
 @pytest.mark.parametrize("outline", ["markdown", "rst", "asciidoc", "mediawiki", "org"])
+@pytest.mark.sample(15)
 def test_headers_take_linear_time(unit, outline):
     text = (unit * (60_000 // len(unit) + 1))[:60_000]
     start = time.process_time()
