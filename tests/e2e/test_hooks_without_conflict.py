@@ -160,6 +160,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("place", "manager"), CASES, indirect=["place"])
+@pytest.mark.sample(8)
 def test_hooks_of_manager_and_vmrag_run_exactly_once(place: Place, manager: str, request) -> None:
     way = request.node.callspec.params["place"][0]
     MANAGERS[manager](place)

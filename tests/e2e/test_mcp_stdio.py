@@ -129,6 +129,7 @@ PIPED = [
 
 
 @pytest.mark.parametrize("count", range(1, len(PIPED) + 1))
+@pytest.mark.sample(2)
 def test_input_that_ends_after_any_message_gets_each_answer_once(project, count):
     """Calls of tools may take too long for that."""
     messages = PIPED[:count]

@@ -24,7 +24,7 @@ from tests.support.terminal import Project, new_project
 pytestmark = pytest.mark.hooks("off")
 
 SEED = int(os.environ.get("VMRAG_TEST_SEED") or random.SystemRandom().randrange(10**6))
-PAIRS = 40 if LONG else 5
+PAIRS = 40 if LONG else 2
 FOLDER = ".vmrag/notes"
 SETTINGS = f"""\
 embedding:

@@ -111,6 +111,7 @@ def test_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
     assert modules == {name for name in names if name.startswith("vmrag_link/") and name.endswith(".py")}
 
 
+@pytest.mark.long
 def test_two_builds_have_equal_bytes(built: Path, tmp_path: Path) -> None:
     copy = tmp_path / "checkout"
     argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]

@@ -101,6 +101,7 @@ def assert_secret(*texts: object) -> None:
         ({"version": "v7"}, "refs/pull/7/merge"),
     ],
 )
+@pytest.mark.sample(2)
 def test_token_of_a_checkout_lets_the_knowledge_base_in(
     options: dict[str, object], ref: str, host: Host, tmp_path: Path, typed: Path
 ) -> None:

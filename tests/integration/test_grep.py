@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from tests.support.long import examples
 from tests.support.repos import isolate, make_repo
 from tests.support.terminal import Project, opened
 from vmrag_link.retrieval.filters import compile_pattern
@@ -233,7 +234,7 @@ def test_grep_finds_the_matches_of_a_loop_over_tracked_files(repository):
     files = write_random_files(random_)
     add(repository, files)
     texts = {name: list_lines(data) for name, data in files.items()}
-    fixed = [random_.choice(WORDS) + random_.choice(("", " ", " x", "\t")) for _ in range(15)]
+    fixed = [random_.choice(WORDS) + random_.choice(("", " ", " x", "\t")) for _ in range(examples(15))]
     with opened(repository) as ws:
         for text in (*PATTERNS, *fixed):
             pattern = Pattern(text, fixed=text in fixed, linear=True)

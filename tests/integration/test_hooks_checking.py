@@ -94,7 +94,7 @@ def place(stage, request, tmp_path):
 @pytest.mark.parametrize("place", ["", "worktree", "submodule"], indirect=True)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("pin", PINS)
-@pytest.mark.sample(20)
+@pytest.mark.sample(6)
 def test_every_commit_that_changes_the_pin_starts_python(stage, place, way, pin):
     same = place.git("show", "HEAD:.dolt-version") + "\n"
     index = {"GIT_INDEX_FILE": str(place.top.parent / "index")} if way == "index" else {}

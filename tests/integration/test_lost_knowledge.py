@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.support import people
 from tests.support.people import User, World
-from tests.support.repos import ON
+from tests.support.repos import ON, isolate
+from tests.support.templates import build_once
 from tests.support.terminal import opened
+from vmrag_link.env import SWITCH
 from vmrag_link.merging import revisions
 
 pytestmark = pytest.mark.hooks("off")
 
-shared, world = people.shared, people.world
+shared = people.shared
 
 
 class Loss:
@@ -26,13 +29,9 @@ class Loss:
 
     def __init__(self, world: World) -> None:
         self.world, self.ada = world, world.ada
-        self.ada.vmrag("install", "-q")
         self.good, self.first = self.ada.pinned, self.ada.git("rev-parse", "HEAD")
-        self.bob = world.join("bob")
-        self.bob.vmrag("install", "-q")
-        self.lost = self.bob.write_document("new.md", "Words of Bob.", message="Bob's news")
-        self.bob.git("push", "-q", "origin", "main")
-        self.commit = self.bob.git("rev-parse", "HEAD")
+        self.bob = people.add_member(world, "bob")
+        self.lost, self.commit = self.bob.pinned, self.bob.git("rev-parse", "HEAD")
 
     def gone(self) -> None:
         shutil.rmtree(self.bob.top)
@@ -42,9 +41,26 @@ class Loss:
         return self.ada
 
 
+def lose(world: World) -> None:
+    """Let Bob push his code only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, "0")
+        world.ada.vmrag("install", "-q")
+        bob = world.join("bob")
+        bob.vmrag("install", "-q")
+        bob.write_document("new.md", "Words of Bob.", message="Bob's news")
+        bob.git("push", "-q", "origin", "main")
+
+
+@pytest.fixture(scope="session")
+def lost(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "lost", lambda top: lose(people.copy_world(shared, top)), by=lose)
+
+
 @pytest.fixture
-def loss(world: World) -> Loss:
-    return Loss(world)
+def loss(lost: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loss:
+    isolate(monkeypatch, tmp_path / "home")
+    return Loss(people.copy_world(lost, tmp_path / "world"))
 
 
 def commit(user: User, message: str) -> None:
@@ -439,6 +455,7 @@ def test_status_reports_drop_after_switch_to_another_branch_and_back(dropping):
 
 
 @pytest.mark.parametrize("content", [b"", bytes(40), b"ab" * 20, b"\xff\n"])
+@pytest.mark.sample(1)
 def test_status_reports_drop_if_its_note_is_damaged(dropping, content):
     (dropping.top / ".git/vmrag/verified").write_bytes(content)
     assert status_of(dropping)["state"] == "dropped"

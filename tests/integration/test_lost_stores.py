@@ -47,6 +47,7 @@ def lose(project: Project) -> Path:
         ("commit", "-m", "x"),
     ],
 )
+@pytest.mark.sample(3)
 def test_command_fails_if_the_store_is_missing(pushed, command):
     lose(pushed)
     failed = pushed.vmrag(*command, "--json", code=3)

@@ -213,6 +213,7 @@ def test_invalid_address_is_rejected_without_a_question(newcomer):
         "//secret@example.org/kb",
     ],
 )
+@pytest.mark.sample(5)
 def test_addresses_with_users_are_refused_without_a_question(newcomer, world, era, remote):
     for project, names in ((newcomer, BEGIN), (world.ada, TRAVEL)):
         for name in names:

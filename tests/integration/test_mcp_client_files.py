@@ -323,6 +323,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in DEEP.items() for text in texts])
+@pytest.mark.sample(3)
 def test_install_and_uninstall_of_all_refuse_one_deep_file_and_continue(project, name, text):
     path = file_of(project, name, personal=name == "goose")
     path.parent.mkdir(exist_ok=True)

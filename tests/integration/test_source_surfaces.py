@@ -183,6 +183,7 @@ def test_of_a_commit(kb):
 
 
 @pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.sample(1)
 def test_tests_of_a_project_ask_files(request, stored):
     project = request.getfixturevalue("stocked" if stored else "project")
     change(project, "docs/page.md", "one", "ONE")
@@ -221,9 +222,9 @@ def child_seconds() -> float:
 
 def test_query_cuts_equal_blobs_once(project):
     before = time.process_time()
-    cut_code(costly(60_000), "c_sharp", 1500)
+    cut_code(costly(24_000), "c_sharp", 1500)
     once = time.process_time() - before
-    commit(project, "copies", **{f"src/{number}.cs": costly(60_000) for number in range(8)})
+    commit(project, "copies", **{f"src/{number}.cs": costly(24_000) for number in range(8)})
     before = child_seconds()
     answer = project.ask("query", "a", "--collection", "code", "-k", "50")
     assert child_seconds() - before < 3 * once + 1
@@ -231,6 +232,7 @@ def test_query_cuts_equal_blobs_once(project):
 
 
 @pytest.mark.parametrize("at", [(), ("--at", "HEAD")], ids=["work tree", "commit"])
+@pytest.mark.sample(1)
 def test_query_reports_files_beyond_budget_and_indexes_them_later(project, monkeypatch, at):
     names = {f"src/{number}.cs" for number in range(4)}
     commit(project, "costly", **{f"src/{number}.cs": costly(15_000, number) for number in range(4)})

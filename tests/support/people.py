@@ -169,8 +169,10 @@ def world(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worl
 def copy_world(source: Path, top: Path) -> World:
     """The same world at another place."""
     made = World(copy_tree(source, top))
-    _home(made.top, "ada")
-    made.ada.git("remote", "set-url", "origin", str(made.hub.top))
+    for home in top.glob("home-*"):
+        user = add_member(made, home.name.removeprefix("home-"))
+        if user.top.is_dir():
+            user.git("remote", "set-url", "origin", str(made.hub.top))
     return made
 
 

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import thresholds as measure
+from tests.support.long import examples
 from vmrag_link.embedding import registry, static
 from vmrag_link.embedding.base import Model, Vector, make_uniform_vector
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
@@ -79,7 +80,7 @@ def test_bytes_of_the_hash_model_are_the_same_on_every_machine() -> None:
     assert hashlib.sha256(vector).hexdigest() == "188540444425a25caded721c3a2d76cfa3b25395736934be96d103e394f1ebd2"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.text(max_size=200))
 def test_every_text_gets_a_unit_vector(text: str) -> None:
     for model in (STATIC, HASH):
@@ -152,7 +153,7 @@ def test_default_model_names_its_files_in_its_fingerprint_and_its_notice() -> No
     assert "Permission is hereby granted, free of charge" in notice
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=5), st.integers(1, 700))
 def test_default_model_sums_whole_numbers_and_rounds_once(words: list[str], times: int) -> None:
     """Compute the documented result with Python's own integers."""
