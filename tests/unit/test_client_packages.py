@@ -113,7 +113,7 @@ def test_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exist():
 
 
 def test_documented_links_are_those_that_are_made():
-    page = (ROOT / "docs" / "mcp.md").read_text()
+    page = (ROOT / "CONTRIBUTING.md").read_text()
     for link in (server_command.cursor_link(), server_command.vscode_link(), server_command.vscode_page_link()):
         assert link in page, link
     query_fields = parse_qs(urlsplit(server_command.cursor_link()).query)

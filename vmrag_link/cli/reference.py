@@ -115,9 +115,8 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
 
 def _format_usage(name: str, command: click.Command, options: _Rows) -> str:
     words = ["vmrag", name]
-    for written, text in options:
-        shortest = re.sub(r", --\S+", "", written)
-        words.append(shortest if text.endswith("Required.") else f"[{shortest}]")
+    words += [re.sub(r", --\S+", "", written) for written, text in options if text.endswith("Required.")]
+    words += ["[OPTIONS]"] * any(not text.endswith("Required.") for _, text in options)
     words += [_format_parameter(param) for param in command.params if isinstance(param, click.Argument)]
     if isinstance(command, click.Group):
         words.append("|".join(command.commands))
