@@ -35,8 +35,8 @@ PAGE = """\
 
 <!-- Written by: python -m tests.operations.document > docs/git-operations.md -->
 
-Look up which vmrag hooks git runs for an operation, and what happens to your documents. For example, `git switch` runs `post-checkout`, which moves them at once.
-[Hooks](hooks.md) explains how you install, configure and remove hooks.
+Look up what happens to your documents for each operation of git. For example, `git switch` moves them at once. [Hooks](hooks.md) explains how you install,
+configure and remove these hooks:
 
 | hook | what it does |
 |---|---|
@@ -45,8 +45,8 @@ Look up which vmrag hooks git runs for an operation, and what happens to your do
 The column *moves* tells when documents and index are at the new pin: **at once**, before git returns; **later**, with the next command of vmrag; or never (-).
 git's exit code and output are the same as without hooks. Unless the table states it, uncommitted documents stay on the KB branch of their code branch.
 
-| operation | hooks | moves | result |
-|---|---|---|---|
+| operation | moves | result |
+|---|---|---|
 {operations}
 
 If you run one of these operations, the former pin still applies: {unchanged}.
@@ -59,7 +59,7 @@ def page() -> str:
     """Return docs/git-operations.md."""
     hooks = [f"| `{name}` | {does} |" for name, does in HOOKS.items()]
     first: dict[str, str] = {}
-    rows = [row for name, operations in TABLE.items() for row in (f"| **{name}** | | | |", *_rows(operations, first))]
+    rows = [row for name, operations in TABLE.items() for row in (f"| **{name}** | | |", *_rows(operations, first))]
     unchanged = [
         _shown(operation.name)
         for operations in TABLE.values()
@@ -70,17 +70,17 @@ def page() -> str:
 
 
 def _rows(operations: tuple[Operation, ...], first: dict[str, str]) -> list[str]:
-    """Return the rows of a group. Operations with the same hooks and result share a row.
+    """Return the rows of a group. Operations with the same result share a row.
 
     `first` has the plain operation that each result was printed for. A repeated result names it.
     """
-    names: dict[tuple[tuple[str, ...], Follows, str], list[str]] = {}
+    names: dict[tuple[Follows, str], list[str]] = {}
     for operation in operations:
         if operation.says not in UNCHANGED:
-            names.setdefault((operation.hooks, operation.follows, operation.says), []).append(_shown(operation.name))
+            names.setdefault((operation.follows, operation.says), []).append(_shown(operation.name))
     return [
-        f"| {'; '.join(shown)} | {', '.join(hooks) or '-'} | {FOLLOWS[follows]} | {_result(says, shown[0], first)} |"
-        for (hooks, follows, says), shown in names.items()
+        f"| {'; '.join(shown)} | {FOLLOWS[follows]} | {_result(says, shown[0], first)} |"
+        for (follows, says), shown in names.items()
     ]
 
 
