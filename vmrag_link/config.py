@@ -207,7 +207,7 @@ def read_settings_file(path: Path) -> bytes | None:
             hint = in_the_way(path, file_type).hint
             raise ConfigInvalid(f"{path.name} is {file_type}, not a file.", hint=hint, file=path.name) from error
         raise ConfigInvalid(
-            f"cannot read {path.name}: {error.strerror}.", hint=f"Check it: ls -ld '{path}'", file=path.name
+            f"cannot read {path.name}: {error.strerror}.", hint=f"run 'ls -ld \"{path}\"' to check it", file=path.name
         ) from error
 
 
@@ -246,11 +246,13 @@ def _read_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]
     for key in keys.values():
         text = env.read_variable(key.variable, environ)
         if text is not None:
-            hint = f"unset {key.variable}"
+            hint = f"run 'unset {key.variable}'"
             if key.list_of:
-                hint = f"export {key.variable}={key.list_of}   (with your names; or: {hint})"
+                hint = f"run 'export {key.variable}={key.list_of}' with your names, or 'unset {key.variable}'"
             elif key.kind is tuple:
-                hint = f"export {key.variable}='{EXAMPLE_OF_SOURCES_IN_JSON}'   (it is JSON; or: {hint})"
+                hint = (
+                    f"run 'export {key.variable}='{EXAMPLE_OF_SOURCES_IN_JSON}'' with JSON, or 'unset {key.variable}'"
+                )
             place = _Place(f"environment variable {key.variable}", hint, {"variable": key.variable})
             values[key.name] = _PlacedValue(_parse_value(key, text, place, booleans=_GIT_BOOLEANS), place)
     return values
@@ -261,11 +263,13 @@ def _read_git_config(overrides: Mapping[str, str], keys: Mapping[str, SettingKey
     for key in keys.values():
         if key.in_git and key.git_name in overrides:
             name = key.git_name
-            hint = f"git config --unset {name}"
+            hint = f"run 'git config --unset {name}'"
             if key.list_of:
-                hint = f"git config {name} {key.list_of}   (with your names; or: {hint})"
+                hint = f"run 'git config {name} {key.list_of}' with your names, or 'git config --unset {name}'"
             elif key.kind is tuple:
-                hint = f"git config {name} '{EXAMPLE_OF_SOURCES_IN_JSON}'   (it is JSON; or: {hint})"
+                hint = (
+                    f"run 'git config {name} '{EXAMPLE_OF_SOURCES_IN_JSON}'' with JSON, or 'git config --unset {name}'"
+                )
             place = _Place(f"git config {name}", hint, {"variable": name})
             values[key.name] = _PlacedValue(_parse_value(key, overrides[name], place, booleans=_GIT_BOOLEANS), place)
     return values
@@ -321,7 +325,7 @@ def _read_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> d
         if entry.key == _REQUIRES:
             require_program_version(entry.text or "", f"{label}, line {entry.line}")
     for entry in entries:
-        hint = "Write the keys of a section below it, indented by two spaces."
+        hint = "write the keys of a section below it, indented by two spaces"
         place = _Place(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
         if schema is CORE and any(entry.key in (name, name.partition(".")[0]) for name in REMOVED):
             continue
@@ -337,11 +341,11 @@ def _read_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> d
 
 def _read_entry(key: SettingKey, entry: SettingEntry, place: _Place) -> _PlacedValue:
     written = entry.format_key(key.name)
-    hint = f"Write `{written}: {key.default_text}`, which is the default, or delete the line."
+    hint = f"write '{written}: {key.default_text}', which is the default, or delete the line"
     if key.list_of:
-        hint = f"Write `{written}: [{key.list_of}]`, with your names, or delete the line."
+        hint = f"write '{written}: [{key.list_of}]' with your names, or delete the line"
     elif key.kind is tuple:
-        hint = f"Write for example `{EXAMPLE_OF_SOURCES}`; then `vmrag sources` shows its files."
+        hint = f"write it as in '{EXAMPLE_OF_SOURCES}', then run 'vmrag sources' to list its files"
     place = _Place(place.label, hint, place.details)
     if entry.listed and not key.list_of and key.kind is not tuple:
         raise _invalid_error(f"{quote_untrusted(key.name)} is a list, but must be {key.expected}", place)
@@ -400,7 +404,7 @@ def _narrow_untrusted(
     return applied, ignored
 
 
-_TRUSTED = _Place("the trusted settings", TRUST_COMMAND, {})
+_TRUSTED = _Place("the trusted settings", f"run '{TRUST_COMMAND}' to trust the settings", {})
 
 
 def _parse_trusted_value(key: SettingKey, agreed: Mapping[str, Any]) -> Any:
@@ -498,11 +502,11 @@ def _unknown_error(entry: SettingEntry, place: _Place, schema: Schema) -> Config
     similar = nearest(name, spellings) or nearest(name.rpartition(".")[2], spellings)
     meant = spellings[similar] if similar else None
     reason = f"there is no setting {quote_untrusted(name)}" + (f"; the nearest is {meant}" if meant else "")
-    hint = f"Delete the line. There are: {', '.join(keys)}."
+    hint = f"delete the line, or use one of these keys: {', '.join(keys)}"
     if meant:
         written = entry.format_key(meant)
         elsewhere = " at the beginning of a line" if entry.section and written == meant else ""
-        hint = f"Write `{written}`{elsewhere}, or delete the line."
+        hint = f"write '{written}'{elsewhere}, or delete the line"
     return _invalid_error(reason, _Place(place.label, hint, place.details | {"nearest": meant}))
 
 

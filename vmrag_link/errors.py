@@ -36,8 +36,7 @@
     ├── Demo (exit 3)      DemoFailed
     └── Lock (exit 3)      Busy · BranchInUse
 
-Codes are those of the tool specification; a hint is a command that can be run, or a sentence that
-names one.
+Codes are those of the tool specification. `hints` describes the form of a hint.
 """
 
 from __future__ import annotations
@@ -49,6 +48,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vmrag_link import hints
+
 OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
 """Exit codes. `FAILED_CHECK`: the command did its work, and found drift or something left to do."""
 
@@ -56,11 +57,14 @@ OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
 def quoted(word: str | Path) -> str:
     """Quote a word of a command in a hint.
 
-    Users paste hints, and a branch can have the name `x;rm -rf .`.
+    Users paste hints, and a branch can have the name `x;rm -rf .`. Double quotes are preferred,
+    because a hint has the command in single quotes.
     """
     import shlex  # a checkout should not wait for it
 
-    return shlex.quote(str(word))
+    text = shlex.quote(str(word))
+    plain = text.startswith("'") and not any(letter in '"$`\\!\n' for letter in str(word))
+    return f'"{word}"' if plain else text
 
 
 def shortened(text: str) -> str:
@@ -119,8 +123,8 @@ def closest(name: str, names: Sequence[str], *, limit: int = 3) -> list[str]:
 class VmragError(Exception):
     """A known failure.
 
-    It has a `code` for programs, one sentence for users, a `hint` with a command, and `details`
-    that can be encoded as JSON.
+    It has a `code` for programs, one sentence for users, a `hint` (`hints` describes its form), and
+    `details` that can be encoded as JSON.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
@@ -150,7 +154,7 @@ class VmragError(Exception):
     @property
     def sentence(self) -> str:
         """Message and hint on one line."""
-        return f"{self.message} ({self.hint})" if self.hint else self.message
+        return hints.append_to(self.message, self.hint)
 
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
@@ -828,7 +832,7 @@ def path_too_long(path: Path, *, max_bytes: int = SQLITE_PATH_BYTES) -> FileFail
     where = quoted(top) if inside else "REPOSITORY"
     return FileFailed(
         f"the path {path} has {len(os.fsencode(path))} bytes, and a database cannot have a path of more than {max_bytes}",
-        hint=f"Move the repository to a shorter path, such as: mv {where} ~/",
+        hint=f"run 'mv {where} ~/' to move the repository to a shorter path",
         path=str(path),
     )
 
@@ -842,7 +846,7 @@ def in_the_way(path: Path, what: str) -> FileFailed:
     """Return the error for something that vmrag neither created nor can remove."""
     return FileFailed(
         f"{path} is {what}; nothing was changed.",
-        hint=f"Move it aside: mv {quoted(path)} {quoted(path.with_name(path.name + '.before'))}",
+        hint=f"run 'mv {quoted(path)} {quoted(path.with_name(path.name + '.before'))}' to move it aside",
         path=str(path),
     )
 
@@ -866,9 +870,9 @@ def no_collection(name: str, names: Sequence[str]) -> CollectionMissing:
     similar = nearest(name, names)
     return CollectionMissing(
         f"no such collection: {name!r}." + (f" Did you mean {similar!r}?" if similar else ""),
-        hint=f"Collections: {first_of(names, _MOST_LISTED)}."
+        hint=f"use one of these collections: {first_of(names, _MOST_LISTED)}"
         if names
-        else "vmrag import DIR --collection NAME (creates the first one)",
+        else "run 'vmrag import DIR --collection NAME' to create the first one",
         collection_name=name,
         collections=list(names),
     )
@@ -882,7 +886,7 @@ def unusable(index: Path, problem: str) -> IndexFailed:
     """Return the error for an index. `index` is the folder of a view or of a segment."""
     return IndexFailed(
         f"the index {index.name} is invalid: {problem}.",
-        hint="Run 'vmrag sync --rebuild' to rebuild it.",
+        hint="run 'vmrag sync --rebuild' to rebuild it",
         folder=str(index),
     )
 
@@ -897,19 +901,19 @@ def too_little_space(folder: Path, what: str, needed: int, free: int) -> FileFai
     )
 
 
-WRITABLE_TMPDIR = "export TMPDIR=FOLDER, a folder that you can write"
-_SPACE = "Make room on that disk ('vmrag gc --apply' removes data that can be rebuilt), then run the command again."
-_ACCESS = "Check who can write there: ls -ld '{path}'"
+WRITABLE_TMPDIR = "run 'export TMPDIR=FOLDER' with a folder that you can write, then run the command again"
+_SPACE = "make room on that disk, or run 'vmrag gc --apply' to remove data that can be rebuilt"
+_ACCESS = "run 'ls -ld \"{path}\"' to check who can write there"
 _SYSTEM_HINTS = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
-    errno.EFBIG: "Raise the limit of a file's size: ulimit -f unlimited",
+    errno.EFBIG: "run 'ulimit -f unlimited' to raise the limit of a file's size",
     errno.EACCES: _ACCESS,
     errno.EPERM: _ACCESS,
     errno.EROFS: _ACCESS,
-    errno.EIO: "Check the health of that disk, then run the command again.",
-    errno.ENAMETOOLONG: "Use a shorter name: most file systems accept 255 bytes for each part of a path.",
-    errno.EMFILE: "Raise the limit of open files: ulimit -n 4096",
+    errno.EIO: "check the health of that disk, then run the command again",
+    errno.ENAMETOOLONG: "use a shorter name, because most file systems accept 255 bytes for each part of a path",
+    errno.EMFILE: "run 'ulimit -n 4096' to raise the limit of open files",
 }
 
 

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
+from vmrag_link import hints
 from vmrag_link.errors import IndexExtraMissing, quoted
 
 _GRAMMARS = "bash c c_sharp cpp go java javascript kotlin php python ruby rust sql swift typescript"
@@ -56,7 +57,9 @@ def _is_importable(module: str) -> bool:
 
 def missing_extra_error(extra: str, message: str, **details: str) -> IndexExtraMissing:
     """Return the error for a missing extra. `message` is a whole sentence."""
-    return IndexExtraMissing(message, hint=format_install_command(extra), extra=extra, **details)
+    return IndexExtraMissing(
+        message, hint=hints.run(format_install_command(extra), "install it"), extra=extra, **details
+    )
 
 
 def format_install_command(extra: str) -> str:
@@ -74,7 +77,7 @@ def format_install_command(extra: str) -> str:
     if prefix.parent.name == _ON_RUNNER:
         return f"with: extras: {extra}"
     pip = "pip" if _is_importable("pip") or not _is_made_by_uv(prefix) else "uv pip"
-    return f"{pip} install 'vmrag-link[{extra}]'"
+    return f'{pip} install "vmrag-link[{extra}]"'
 
 
 def find_shell_command() -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from vmrag_link import __version__
 from vmrag_link.errors import FormatTooNew, ProgramTooOld
 
-UPGRADE = "python -m pip install --upgrade vmrag-link"
+UPGRADE = "run 'python -m pip install --upgrade vmrag-link' to upgrade it"
 
 SOURCES_VERSION = "0.2.0"
 """The lowest version that knows every key of a source, and repositories with sources and without a
@@ -61,7 +61,7 @@ def require_program_version(required: str, label: str) -> None:
     if required and not find_version_flaw(required) and is_below(__version__, required):
         raise ProgramTooOld(
             f"{label}: this repository requires vmrag-link {required} or newer; this is {__version__}.",
-            hint=f"python -m pip install --upgrade 'vmrag-link>={required}'",
+            hint=f"run 'python -m pip install --upgrade \"vmrag-link>={required}\"' to upgrade vmrag-link",
             required=required,
             version=__version__,
         )

@@ -81,7 +81,7 @@ class Journal:
             failure = system_failure(error)
             raise FileFailed(
                 f"nothing was done: cannot write the journal in {self._folder} ({error.strerror}).",
-                hint=failure.hint if failure else f"ls -la '{self._folder}'",
+                hint=failure.hint if failure else f"run 'ls -la \"{self._folder}\"' to check its permissions",
                 path=str(path),
             ) from error
         yield

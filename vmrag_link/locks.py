@@ -155,7 +155,7 @@ def _open_lock_file(path: Path, access: int, purpose: str, *, parents: bool = Tr
     except OSError as error:
         raise FileFailed(
             f"cannot {purpose}: cannot write {path} ({error.strerror}).",
-            hint=f"Check that you can write to {path.parent}, and that its disk has room.",
+            hint=f"check that you can write to {path.parent}, and that its disk has room",
             path=str(path),
         ) from error
     return descriptor
@@ -175,8 +175,8 @@ def _acquire_lock(descriptor: int, kind: int, path: Path, purpose: str, timeout:
                 raise
             raise FileFailed(
                 f"cannot {purpose}: the file system of {path} does not support locks ({error.strerror}).",
-                hint="Move the repository to a local disk, or mount that file system with locks "
-                "(NFS: start its lock service, or use the mount option local_lock=flock).",
+                hint="move the repository to a local disk, or mount that file system with locks, such as "
+                "local_lock=flock for NFS",
                 path=str(path),
             ) from error
         else:
@@ -193,7 +193,7 @@ def _busy_error(path: Path, purpose: str, timeout: float) -> Busy:
     waited = f" for {timeout:g} s" if timeout else ""
     return Busy(
         f"cannot {purpose}: {who} has held {path.name}{waited}.",
-        hint="Wait for it to finish and run the command again." + (f" To see its command: ps -fp {pid}" if pid else ""),
+        hint="wait for it to finish and run the command again" + (f", or run 'ps -fp {pid}' to see it" if pid else ""),
         lock=str(path),
         holder_pid=pid,
         holder=holder_purpose,

@@ -22,7 +22,7 @@ MAX_BYTES = 4096
 MAX_DEPTH = 32
 
 _FRESH = f"vmrag pin   (writes a fresh one; earlier ones: git log -p -- {PIN_NAME})"
-_EARLIER = f"git log -p {{}} -- {PIN_NAME}   (shows its earlier ones; a fresh one has to be written on its branch)"
+_EARLIER = f"run 'git log -p {{}} -- {PIN_NAME}' to see its earlier ones, or write a fresh one on its branch"
 _RESOLVE = "vmrag resolve   (if the markers are staged or committed already: `vmrag pin`)"
 
 # No line of JSON can begin with any of these, so they need no parsing to be recognised.

@@ -216,7 +216,7 @@ def set_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes:
     if after != before | {key: value}:
         raise ConfigInvalid(
             f"{CONFIG_NAME} is written in a way in which {key!r} cannot be set.",
-            hint=f"Write it there yourself, as a line of its own: {written}",
+            hint=f"write it there yourself, as a line of its own: {written}",
             file=CONFIG_NAME,
             key=key,
         )
@@ -243,7 +243,7 @@ def add_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
     if [*before] != after[:-1] or _parse_sources(after) != tuple(sources):
         raise ConfigInvalid(
             f"{CONFIG_NAME} is written in a way in which sources cannot be added to it.",
-            hint=f"Write them there yourself: {section}",
+            hint=f"write them there yourself: {section}",
             file=CONFIG_NAME,
             key=_SOURCES,
         )
@@ -296,7 +296,7 @@ def remove_source(data: bytes, collection: str) -> bytes:
     ):
         raise ConfigInvalid(
             f"the source {collection!r} cannot be deleted from {CONFIG_NAME}.",
-            hint=f"Delete its entry below sources: in {CONFIG_NAME}, then run the command again",
+            hint=f"delete its entry below 'sources:' in {CONFIG_NAME}, then run the command again",
             file=CONFIG_NAME,
             key=_SOURCES,
         )
@@ -388,7 +388,7 @@ def _flow_item(source: SourceSettings) -> str:
 def _not_editable(source: SourceSettings) -> ConfigInvalid:
     return ConfigInvalid(
         f"{CONFIG_NAME} is written in a way in which sources cannot be added to it.",
-        hint=f"Write the source into {CONFIG_NAME} yourself: {_flow_item(source)}",
+        hint=f"write the source into {CONFIG_NAME} yourself: {_flow_item(source)}",
         file=CONFIG_NAME,
         key=_SOURCES,
     )

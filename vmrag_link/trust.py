@@ -140,7 +140,7 @@ def _read_file(path: Path) -> Agreements | None:
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise ConfigInvalid(
             f"cannot read the trusted settings: {path} is damaged.",
-            hint=f"rm {quoted(path)}   (then trust them again: vmrag trust)",
+            hint=f"run 'rm {quoted(path)}', then 'vmrag trust' to trust them again",
             file=str(path),
         ) from error
 
@@ -154,7 +154,7 @@ def _write_file(places: Places, agreements: Agreements) -> None:
         reason = system_failure(error)
         raise FileFailed(
             f"cannot record the trusted settings: {reason.message if reason else error}",
-            hint=f"export {env.DATA_HOME}=DIR   (a folder that you can write)",
+            hint=f"run 'export {env.DATA_HOME}=DIR' with a folder that you can write",
             path=str(path),
         ) from error
 
@@ -264,7 +264,7 @@ def _read_committed(places: Places, commit: str) -> bytes | None:
     if not re.fullmatch(COMMIT_NAME, commit):  # an untrusted user could move a name
         raise ConfigInvalid(
             f"{env.SETTINGS_FROM} must be the full hash of a commit; found {shortened(commit)!r}.",
-            hint=f"unset {env.SETTINGS_FROM}   (or: git rev-parse BRANCH)",
+            hint=f"run 'unset {env.SETTINGS_FROM}', or 'git rev-parse BRANCH'",
             variable=env.SETTINGS_FROM,
         )
     try:
@@ -272,7 +272,7 @@ def _read_committed(places: Places, commit: str) -> bytes | None:
     except GitReferenceMissing as missing:
         raise ConfigInvalid(
             f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is missing in this clone, so no settings are trusted.",
-            hint=f"git fetch origin {commit}",
+            hint=f"run 'git fetch origin {commit}'",
             variable=env.SETTINGS_FROM,
         ) from missing
 

@@ -47,7 +47,7 @@ def decode_text(data: bytes, max_bytes: int) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise YamlRefused("is not UTF-8", line, "Save the file as UTF-8.") from None
+        raise YamlRefused("is not UTF-8", line, "save the file as UTF-8") from None
     plain = text.translate({ord(character): None for character in "\t\n\r"}).isprintable()
     if not plain and (strange := re.search(_STRANGE, text)):  # compiling it takes longer than anything else here
         line = text.count("\n", 0, strange.start()) + 1
@@ -105,9 +105,9 @@ def parse_events(text: str) -> Iterator[Any]:
 
 def _syntax_hint(content: str, problem: str) -> str:
     if "\t" in content:
-        return "Indent with spaces instead of the tab."
+        return "indent with spaces instead of the tab"
     if "mapping values" in problem:
-        return 'Put a value with a colon into quotes, such as remote: "git:"'
+        return "put a value with a colon into quotes, such as 'remote: \"git:\"'"
     return ""
 
 
@@ -247,7 +247,7 @@ class _Builder:
         if key.text == MERGE_KEY and not key.quoted:
             raise YamlRefused("merge keys (<<) are not allowed", key.line)
         if key.text in entries:
-            raise YamlRefused(f"{quote_untrusted(key.text)} occurs twice", key.line, "Delete one of the two.")
+            raise YamlRefused(f"{quote_untrusted(key.text)} occurs twice", key.line, "delete one of the two")
         return key
 
 

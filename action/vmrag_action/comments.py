@@ -33,7 +33,7 @@ _MOST_BYTES = 8_000_000
 _GONE = 404
 _FOUND = 302
 _WRITE = "permissions: pull-requests: write"
-_READ = "permissions: actions: read"
+_READ = "set 'permissions: actions: read' for the job"
 _Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 Outcome = Literal["silent", "unchanged", "edited", "created"]
@@ -88,7 +88,7 @@ class CommentApi(NamedTuple):
         github, graphql = GitHub.from_job(token, environ), environ.get("GITHUB_GRAPHQL_URL", "")
         if not graphql or not endpoint.is_private(graphql):
             raise UsageInvalid(
-                "GITHUB_GRAPHQL_URL names no address to which a token may go.", hint="Run it as a step of a job."
+                "GITHUB_GRAPHQL_URL names no address to which a token may go.", hint="run it as a step of a job"
             )
         return cls(github, graphql)
 

@@ -134,7 +134,7 @@ def _is_another(event: str, environ: Mapping[str, str], places: Places) -> bool:
         if source and source.full_name.lower() == name:
             raise UsageInvalid(
                 f"the checkout is of the fork {name}, which does not have the base.",
-                hint="Remove `repository:` from the step actions/checkout.",
+                hint="remove `repository:` from the step actions/checkout",
             )
     return bool(objects.find_missing_commits(places, [_read_sha(environ)]))
 

@@ -42,9 +42,8 @@ PIN_NOT_CHECKED = "The pin was not checked."
 
 
 _IN_A_FORK = (
-    "This repository is a fork, and a sync of a fork does not copy the knowledge base. In a clone of it: "
-    "git remote add upstream URL && vmrag sync && vmrag push origin   "
-    "(or skip forks in the job: if: ${{ !github.event.repository.fork }})"
+    "run 'git remote add upstream URL && vmrag sync && vmrag push origin' in a clone of this fork, "
+    "or set 'if: ${{ !github.event.repository.fork }}' for the job to skip forks"
 )
 
 

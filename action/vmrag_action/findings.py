@@ -81,7 +81,7 @@ def keep_results(job: WorkflowJob, cases: CaseList) -> None:
         except OSError as error:
             raise FileFailed(
                 f"results-path: cannot write {path}: {error.strerror}.",
-                hint="with: results-path: a folder that the repository does not have",
+                hint="set the input 'results-path' to a folder that the repository does not have",
                 path=str(path),
             ) from error
 

@@ -84,12 +84,12 @@ _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _Answer = TypeVar("_Answer")
 
 _ALLOWED = (
-    "permissions: pull-requests: write; and in the repository's Settings, Actions, General: Allow GitHub Actions to create "
-    "and approve pull requests"
+    "set 'permissions: pull-requests: write' for the job, and allow GitHub Actions to create pull requests in the "
+    "repository's settings (Actions, General)"
 )
 
-_READABLE = "permissions: pull-requests: read"
-_METADATA = "Every job's own token may ask that; another one needs the permission: metadata: read"
+_READABLE = "set 'permissions: pull-requests: read' for the job"
+_METADATA = "use the job's own token, or give the other one the permission 'metadata: read'"
 _PAGE = 100
 """Maximum number of pull requests in an answer of GitHub."""
 
@@ -137,10 +137,10 @@ class GitHub(NamedTuple):
         repository = payload.read_repository_name(environ)
         if not url or not endpoint.is_private(url):
             raise UsageInvalid(
-                "GITHUB_API_URL names no address to which a token may go.", hint="Run it as a step of a job."
+                "GITHUB_API_URL names no address to which a token may go.", hint="run it as a step of a job"
             )
         if not token.strip():
-            raise UsageInvalid("GitHub's API needs the input token.", hint="with: token: ${{ github.token }}")
+            raise UsageInvalid("GitHub's API needs the input token.", hint="set the input 'token: ${{ github.token }}'")
         return cls(url, repository, token.strip())
 
     def ensure_pull_request(self, proposal: Proposal) -> tuple[int, bool]:
@@ -222,7 +222,7 @@ class GitHub(NamedTuple):
         Raises `RemoteUnreachable` for an answer of another form.
         """
         who = f"{self.url} does not answer like GitHub's API"
-        return endpoint.decode_answer(answer, kind, who=who, hint="Check GITHUB_API_URL of the runner.")
+        return endpoint.decode_answer(answer, kind, who=who, hint="check GITHUB_API_URL of the runner")
 
     def convert_failure(
         self, error: NoAnswer, action: str = "No pull request was opened", allowed: str = _ALLOWED
@@ -232,4 +232,4 @@ class GitHub(NamedTuple):
             return AuthenticationFailed(message, hint=allowed)
         if error.status is not None and error.status < endpoint.SERVER_ERRORS:
             return RemoteRejected(message, hint=allowed)
-        return RemoteUnreachable(message, hint="Run the job again.")
+        return RemoteUnreachable(message, hint="run the job again")

@@ -37,7 +37,7 @@ def _read_choice(name: str, choices: tuple[str, ...], default: str) -> str:
 
 
 def _refuse_input(name: str, expected: str, value: str) -> UsageInvalid:
-    return UsageInvalid(f"the input {name} must be {expected}; found {value[:80]!r}.", hint=f"with: {name}: …")
+    return UsageInvalid(f"the input {name} must be {expected}; found {value[:80]!r}.", hint=f"set the input '{name}'")
 
 
 def _read_boolean(name: str, default: str) -> bool:
@@ -63,7 +63,7 @@ def read_directory(workspace: Path) -> Path:
     if not folder.is_dir():
         raise UsageInvalid(
             f"no such working-directory: {folder}.",
-            hint="Put actions/checkout before this step: uses: actions/checkout",
+            hint="put 'uses: actions/checkout' before this step",
         )
     return folder
 
@@ -84,7 +84,7 @@ def read_remote() -> str:
     """Return the remote of the knowledge base; empty for that of the pin."""
     value = read_input("remote")
     if value and (flaw := find_remote_flaw(value)):
-        raise UsageInvalid(f"the input remote {flaw}", hint="with: remote: git:")
+        raise UsageInvalid(f"the input remote {flaw}", hint="set the input 'remote: git:'")
     return value
 
 

@@ -207,5 +207,5 @@ def read_server(environ: Mapping[str, str]) -> str:
 def payload_error(reason: str) -> UsageInvalid:
     return UsageInvalid(
         f"could not find the commits of this job: {reason}.",
-        hint="Run it as a step of a job of GitHub Actions; elsewhere: vmrag verify --pull-request BASE HEAD",
+        hint="run it as a step of a job of GitHub Actions, or run 'vmrag verify --pull-request BASE HEAD' elsewhere",
     )

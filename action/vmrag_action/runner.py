@@ -122,7 +122,9 @@ class WorkflowJob(NamedTuple):
         Raises `UsageInvalid` outside a job.
         """
         if not environ.get("RUNNER_TEMP"):
-            raise UsageInvalid("this step only works in a job of GitHub Actions.", hint="vmrag --help")
+            raise UsageInvalid(
+                "this step only works in a job of GitHub Actions.", hint="run 'vmrag --help' to list the commands"
+            )
         return cls(
             Path(environ["RUNNER_TEMP"]),
             Path(environ.get("GITHUB_WORKSPACE") or "."),

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from pathlib import Path
 
-from vmrag_link.errors import HooksRefused
+from vmrag_link import hints
+from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.file_access import describe_file_type, write_atomically
 from vmrag_link.git import hooks
 from vmrag_link.git.hook_config import HOOKS
@@ -153,15 +153,15 @@ def _remove_folder(folder: Path) -> None:
             folder.rmdir()
 
 
-OR_FORCE = " (or vmrag install --force)"
+OR_FORCE = ", or 'vmrag install --force' to write there"
 
 
 def refuse_shared_folder(places: Places, folder: Path) -> None:
     """Raise `HooksRefused` for a hooks directory outside the repository, or with files that git
     tracks.
 
-    Its hint is a command for hooks of this clone that also run those. If `--force` is possible, the
-    hint ends with `OR_FORCE`.
+    Its hint has a command for hooks of this clone that also run those. If `--force` is possible,
+    the hint ends with `OR_FORCE`.
     """
     if not folder.is_dir() and hooks.hook_exists(folder):
         message, force = f"{_describe_folder(folder)}, which is not a directory, so git runs no hooks.", ""
@@ -179,17 +179,17 @@ def refuse_shared_folder(places: Places, folder: Path) -> None:
 
 def _hooks_of_this_clone(places: Places, folder: Path) -> str:
     clone_hooks = places.common / "hooks"
-    quoted = shlex.quote(str(clone_hooks))
-    steps = [f"git config --local core.hooksPath {quoted}", "vmrag install"]
+    own = quoted(clone_hooks)
+    steps = [f"git config --local core.hooksPath {own}", "vmrag install"]
     if not clone_hooks.is_dir() or clone_hooks.is_symlink():
-        steps[:0] = [f"rm -f {quoted}", f"mkdir {quoted}"]
+        steps[:0] = [f"rm -f {own}", f"mkdir {own}"]
     elif hooks.list_shims(clone_hooks):
         steps[:0] = ["vmrag uninstall"]
     other_hooks = [] if clone_hooks.is_symlink() else list_other_hooks(clone_hooks)
     if names := [name for name in list_other_hooks(folder) if name not in other_hooks]:  # git would no longer run them
-        links = " ".join(shlex.quote(str(folder.resolve() / name)) for name in names)
-        steps.insert(-2, f"ln -s {links} {quoted}")
-    return " && ".join(steps)
+        links = " ".join(quoted(folder.resolve() / name) for name in names)
+        steps.insert(-2, f"ln -s {links} {own}")
+    return hints.run(" && ".join(steps), "use hooks of this clone")
 
 
 def _describe_folder(folder: Path) -> str:
@@ -215,7 +215,7 @@ def refuse_invalid_hook(slot: Path) -> None:
     if slot.exists() and not slot.is_file():
         raise HooksRefused(
             f"{slot} is {describe_file_type(slot)}, not a hook.",
-            hint=f"mv {shlex.quote(str(slot))} {shlex.quote(f'{slot}.before')}",
+            hint=f"run 'mv {quoted(slot)} {quoted(f'{slot}.before')}'",
             hook=slot.name,
         )
 
@@ -226,7 +226,7 @@ def refuse_second_hook(folder: Path, hook: str) -> None:
     if third and not is_rewritten_hook(slot, chained):
         raise HooksRefused(
             f"both {slot} and {chained.relative_to(folder)} next to it are hooks of other tools, and vmrag can only chain one.",
-            hint=f"Merge them into {slot.name}, then: rm {shlex.quote(str(chained))}",
+            hint=f"merge them into {slot.name}, then run 'rm {quoted(chained)}'",
             hook=hook,
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmrag_hooks import chaining, installer, routes, shims
 from vmrag_hooks.hook_runs import HOOK_RUNS
-from vmrag_link import __version__, proc
+from vmrag_link import __version__, hints, proc
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.file_access import read_recorded_path
 from vmrag_link.git import hook_config, pin_merge, plumbing
@@ -35,7 +35,7 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
     if installer.list_installed_hooks(ws.places, folder) or any(
         chaining.find_chained_hook(folder, hook).exists() for hook in HOOKS
     ):
-        install = _install_command(ws.places, folder)
+        install = _form_install_hint(ws.places, folder)
         chosen = hook_config.list_chosen_hooks(ws.places)
         needed = [hook for hook in chosen if hook in SYNCING] if ws.stores_nothing else chosen
         absent = [hook for hook in needed if not _is_installed(ws.places, folder, hook)]
@@ -53,7 +53,11 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
             "vmrag's git hooks are not installed, so the knowledge base is updated only by the next vmrag command."
         )
         missing = Finding(
-            "HOOKS_NOT_INSTALLED", "warning" if is_wanted else "note", message, "vmrag install", str(folder)
+            "HOOKS_NOT_INSTALLED",
+            "warning" if is_wanted else "note",
+            message,
+            "run 'vmrag install' to install the hooks",
+            str(folder),
         )
         to_config = routes.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
         yield (None if to_config else _hooks_path_finding(ws.places, folder)) or missing
@@ -71,15 +75,15 @@ def _list_shim_paths(places: Places, folder: Path) -> list[Path]:
     return placed + [places.shims / hook for hook in found.list_started_shims(places)]
 
 
-def _install_command(places: Places, folder: Path) -> str:
-    """Return the command that installs like the last time."""
+def _form_install_hint(places: Places, folder: Path) -> str:
+    """Return the hint to install like the last time."""
     words = [hook_config.format_install_command(places)]
     try:
         if not hook_config.list_configured_hooks(places):
             routes.find_routes(places, folder, HOOKS, force=False)
     except HooksRefused:
         words.append("--force")
-    return " ".join(words)
+    return hints.run(" ".join(words), "install the hooks")
 
 
 def _is_framework_configured(places: Places) -> bool:
@@ -100,11 +104,13 @@ def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
         return None
     if not folder.is_dir():
         message = f"core.hooksPath names {folder}, which does not exist, so git runs no hooks."
-        return Finding("HOOKS_PATH_MISSING", "warning", message, "vmrag install", str(folder))
+        return Finding(
+            "HOOKS_PATH_MISSING", "warning", message, "run 'vmrag install' to install the hooks", str(folder)
+        )
     clone_hooks = places.common / "hooks"
     if found.list_shims(clone_hooks):
         message = f"core.hooksPath names {folder}, so git does not run vmrag's hooks in {clone_hooks}."
-        return Finding("HOOKS_BYPASSED", "warning", message, "vmrag install", str(folder))
+        return Finding("HOOKS_BYPASSED", "warning", message, "run 'vmrag install' to install the hooks", str(folder))
     return None
 
 
@@ -135,7 +141,7 @@ def _check_texts(paths: Sequence[Path], places: Places, install: str) -> Iterato
     newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
         message = f"A newer version of vmrag-link wrote these hooks: {_list_hooks(newer)}."
-        fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
+        fix = f"run '{quoted(sys.executable)} -m pip install --upgrade vmrag-link' to upgrade it"
         yield Finding("HOOK_NEWER", "warning", message, fix, _join_hooks(newer))
     old = [path for path in paths if path not in newer and not _is_current(places, path, content[path])]
     if old:
@@ -165,7 +171,9 @@ def _check_executable(folder: Path, paths: Sequence[Path], install: str) -> Iter
         chained = chaining.find_chained_hook(folder, hook)
         if chained.exists() and not os.access(chained, os.X_OK):
             message = f"The {hook} hook before vmrag's is not executable, so it is skipped."
-            yield Finding("CHAINED_NOT_EXECUTABLE", "warning", message, f"chmod +x {quoted(chained)}", str(chained))
+            yield Finding(
+                "CHAINED_NOT_EXECUTABLE", "warning", message, f"run 'chmod +x {quoted(chained)}'", str(chained)
+            )
 
 
 def _join_hooks(paths: Sequence[Path]) -> str:
@@ -201,7 +209,7 @@ def check_interpreter(ws: Workspace) -> Iterator[Finding]:
     folder = found.find_hooks_folder(ws.places)
     if not installer.list_installed_hooks(ws.places, folder):
         return
-    install, python = _install_command(ws.places, folder), _recorded_interpreter(ws.places)
+    install, python = _form_install_hint(ws.places, folder), _recorded_interpreter(ws.places)
     if python is None:
         message = "No interpreter is recorded for the hooks: they take the python3 on PATH, if that has vmrag-link."
         yield Finding("INTERPRETER_MISSING", "warning", message, install, str(ws.places.interpreter))
@@ -247,7 +255,10 @@ def check_driver(ws: Workspace) -> Iterator[Finding]:
     """Check the merge driver, if there is a pin that it would merge."""
     if plumbing.read_pin_bytes(ws.places) is None:
         return
-    section, install = pin_merge.read_driver(ws.places), _install_command(ws.places, found.find_hooks_folder(ws.places))
+    section, install = (
+        pin_merge.read_driver(ws.places),
+        _form_install_hint(ws.places, found.find_hooks_folder(ws.places)),
+    )
     command = section.get("driver", "")
     if not section:
         message = "The merge driver of the pin is not registered: git merges it line by line, into conflicts."

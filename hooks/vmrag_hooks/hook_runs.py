@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_hooks import installer, routes, shims
+from vmrag_link import hints
 from vmrag_link.errors import HooksRefused
 from vmrag_link.git import hook_config
 from vmrag_link.git import hooks as found
@@ -71,9 +72,12 @@ def _find_silent_hooks(
         if hook_config.runs_at_event(places, hook, configured=hook in configured):
             continue
         if key := hook_config.find_disabling_key(places, hook):
-            message, fix = f"git does not run vmrag's {hook} hook: {key} disables it.", f"git config {key} true"
+            message, fix = f"git does not run vmrag's {hook} hook: {key} disables it.", f"run 'git config {key} true'"
         else:
-            message, fix = f"git does not run vmrag's {hook} hook.", hook_config.format_install_command(places)
+            message, fix = (
+                f"git does not run vmrag's {hook} hook.",
+                hints.run(hook_config.format_install_command(places), "install the hooks"),
+            )
         yield Finding("HOOK_SILENT", "warning", message, fix, hook)
 
 

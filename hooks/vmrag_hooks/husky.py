@@ -65,7 +65,7 @@ def require_writable(scripts: Path, hooks: Sequence[str]) -> None:
             path = shlex.quote(str(scripts / hook))
             raise HooksRefused(
                 f"{scripts / hook} is not a shell script, so vmrag cannot add its lines.",
-                hint=f'mv {path} {path}.program && printf \'#!/bin/sh\\n"$0.program" "$@"\\n\' >{path} && chmod +x {path}',
+                hint=f"run 'mv {path} {path}.program && printf '#!/bin/sh\\n\"$0.program\" \"$@\"\\n' >{path} && chmod +x {path}'",
                 hook=hook,
             )
 

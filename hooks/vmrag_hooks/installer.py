@@ -8,7 +8,6 @@ is used, because no other tool can replace hooks there.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
 from vmrag_hooks.routes import HookRoutes, choose_place, find_routes, refuse_obstacles
-from vmrag_link.errors import HooksRefused, UsageInvalid, nearest
+from vmrag_link.errors import HooksRefused, UsageInvalid, nearest, quoted
 from vmrag_link.file_access import write_atomically
 from vmrag_link.git import folder_modes, hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
@@ -88,7 +87,7 @@ def parse_hooks(text: str | None) -> tuple[str, ...]:
             similar = nearest(name, HOOKS)
             raise UsageInvalid(
                 f"no such hook: {name!r}." + (f" Did you mean {similar!r}?" if similar else ""),
-                hint=f"--hooks {similar or ','.join(HOOKS)}",
+                hint=f"use '--hooks {similar or ','.join(HOOKS)}'",
                 parameter="hooks",
                 value=name,
             )
@@ -259,11 +258,12 @@ def uninstall_hooks(
     if found.list_shims(folder) and not force and not chaining.is_inside(folder, places):
         raise HooksRefused(
             chaining.describe_outside(folder),
-            hint=f"ls {shlex.quote(str(folder))}   (vmrag uninstall … with --force removes the hooks from all repositories that use it)",
+            hint=f"run 'ls {quoted(str(folder))}' to see them, or run 'vmrag uninstall' with --force to remove "
+            "the hooks from all repositories that use it",
             folder=str(folder),
         )
     if worktree and existing and not hook_config.is_limited(places):
-        raise HooksRefused("the hooks act in all work trees of this repository.", hint="vmrag uninstall")
+        raise HooksRefused("the hooks act in all work trees of this repository.", hint="run 'vmrag uninstall'")
     with shim_files.readable_failures(folder):
         if worktree and hook_config.unmark_work_tree(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)

@@ -67,13 +67,13 @@ def require_writable(places: Places) -> None:
     if run_git(places, "ls-files", "--error-unmatch", "--", name).returncode == 0:
         raise HooksRefused(
             f"git tracks {name}, which is for one clone alone: colleagues would get a path of this machine.",
-            hint=f"git rm --cached {quoted(name)} && echo /{name} >> .gitignore",
+            hint=f"run 'git rm --cached {quoted(name)} && echo /{name} >> .gitignore'",
             file=name,
         )
     if _add_extension(places, path, before) is None:
         raise HooksRefused(
             f"{name} is written in a way in which vmrag's part cannot be added to it.",
-            hint=f"Add {format_lefthook_extension(places)} to its list `extends`; then: vmrag install",
+            hint=f"add {format_lefthook_extension(places)} to its list `extends`, then run 'vmrag install'",
             file=name,
         )
 

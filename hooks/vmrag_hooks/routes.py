@@ -48,12 +48,12 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
     if not runs:
         raise HooksRefused(
             f"hooks.place is config, but {gits[0] if gits else 'git'} runs no hooks from its configuration.",
-            hint="VMRAG_HOOKS_PLACE=files vmrag install",
+            hint="run 'VMRAG_HOOKS_PLACE=files vmrag install'",
         )
     if would_run_twice:
         raise HooksRefused(
             f"the hooks in {folder}, outside this repository, are also vmrag's, so they would run twice.",
-            hint="vmrag uninstall --force && vmrag install",
+            hint="run 'vmrag uninstall --force && vmrag install'",
         )
     return ChosenPlace(configured=True)
 
@@ -95,7 +95,7 @@ def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bo
         if not on_branch:
             raise HooksRefused(
                 f"the hooks in {folder} are husky's scripts, which belong to a branch, but HEAD is detached.",
-                hint="git switch BRANCH && vmrag install",
+                hint="run 'git switch BRANCH && vmrag install'",
                 folder=str(folder),
             )
         return HookRoutes((), tuple(hooks), scripts)

@@ -83,7 +83,8 @@ def readable_failures(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FileFailed(
-            f"cannot change the hooks in {folder}: {error.strerror} ({error.filename})", hint=f"ls -la '{folder}'"
+            f"cannot change the hooks in {folder}: {error.strerror} ({error.filename})",
+            hint=f"run 'ls -la \"{folder}\"' to check its permissions",
         ) from error
 
 
@@ -109,7 +110,8 @@ def write_template(folder: Path) -> TemplateReport:
     if others:
         raise HooksRefused(
             f"the template {folder} has hooks of other tools: {', '.join(others)}.",
-            hint=f"Use another template, or move them aside: mv '{hooks / others[0]}' '{hooks / others[0]}.vmrag-chained'",
+            hint=f'use another template, or run \'mv "{hooks / others[0]}" "{hooks / others[0]}.vmrag-chained"\' to move '
+            "it aside",
             folder=str(folder),
             hooks=others,
         )

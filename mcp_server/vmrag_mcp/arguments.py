@@ -440,9 +440,9 @@ def _without_none(hint: Any) -> Any:
 
 
 def format_usage(tool: str, declared: Sequence[Parameter]) -> str:
-    """Return what a tool accepts, in one line: `NAME accepts: a (required), b`."""
+    """Return the hint to call a tool: `call NAME with a (required), b`."""
     names = [f"{row.name}{' (required)' if row.required else ''}" for row in sorted(declared, key=_is_optional)]
-    return f"{tool} accepts: {', '.join(names)}" if names else f"{tool} accepts no parameters"
+    return f"call {tool} with {', '.join(names)}" if names else f"call {tool} without parameters"
 
 
 def _is_optional(parameter: Parameter) -> bool:

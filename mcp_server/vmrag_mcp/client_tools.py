@@ -20,7 +20,7 @@ HEADER = "X-MCP-Toolsets"
 PARAMETER = "toolsets"
 """Parameter of the address with the same meaning."""
 
-START_OPTION = "ask the user to add this to the server's arguments in the client's configuration:"
+START_OPTION = "ask the user to add '{}' to the server's arguments in the client's configuration"
 
 MOST_SESSIONS = 10_000
 """Maximum number of sessions, as in the SDK. The server forgets the oldest, because no one reports
@@ -56,7 +56,8 @@ class EnabledTools:
             names = self.selection.start_option(toolset).partition("=")[2]
             raise AccessDenied(
                 f"this client has no session, in which {toolset!r} could stay switched on.",
-                hint=f"set the header {HEADER}: {names} in the client's configuration, or the address /mcp?{PARAMETER}={names}",
+                hint=f"set the header '{HEADER}: {names}' in the client's configuration, or use the address "
+                f"/mcp?{PARAMETER}={names}",
                 toolset=toolset,
             )
         if not wider.list_tools_of(toolset) and not asks:
@@ -68,7 +69,7 @@ class EnabledTools:
         if not wider.list_tools_of(toolset):
             raise AccessDenied(
                 f"all tools of {toolset!r} use the network or delete, and the user has not confirmed them: {', '.join(asks)}.",
-                hint=f"{START_OPTION} {self.selection.start_option(toolset)}",
+                hint=START_OPTION.format(self.selection.start_option(toolset)),
                 toolset=toolset,
                 tools=asks,
                 enable_with=self.selection.start_option(toolset),

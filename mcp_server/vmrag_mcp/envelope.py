@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from vmrag_link import terminal_text
+from vmrag_link import hints, terminal_text
 from vmrag_link.errors import (
     InitializedElsewhere,
     KnowledgeElsewhere,
@@ -157,7 +157,7 @@ def _list_suggestions(error: VmragError, tools: ToolSelection | None) -> list[st
     """Return at least one suggestion: first the tools, then the error's own hint, a command."""
     hint = drop_destructive(error.hint)
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere) and "vmrag clone" not in hint:
-        hint = f"{hint}; then: vmrag clone"
+        hint = hints.then(hint, hints.run("vmrag clone"))
     candidates = [*_suggest_by_code(error), hint]
     fitting = filter(None, (tools.adapt_text(text) if tools else text for text in candidates))
     shown = (terminal_text.escape_controls(_cut_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting))
@@ -165,19 +165,17 @@ def _list_suggestions(error: VmragError, tools: ToolSelection | None) -> list[st
 
 
 _DISCARDS = re.compile(
-    r"\brm -|\bgit rm\b|\binit --new\b|--accept-loss|--delete\b|\b(?:push\b[^;]*|with )--force\b|reset --hard|branch -D"
+    r"\brm -|\bgit rm\b|\binit --new\b|--accept-loss|--delete\b|\b(?:push\b[^']*|add )--(?:force|discard-knowledge)\b"
+    r"|reset --hard|branch -D"
 )
 """A command that can delete a pin, a knowledge base or a ref. Only a person decides that."""
 
-_ASIDE = re.compile(r"\s*\([^()]*\)")
-
 
 def drop_destructive(hint: str) -> str:
-    """Return a hint without the commands that discard something; empty if there are no others."""
+    """Return a hint without the alternatives that discard something; empty without others."""
     if not _DISCARDS.search(hint):
         return hint
-    bare = _ASIDE.sub(lambda aside: "" if _DISCARDS.search(aside[0]) else aside[0], hint)
-    return "; ".join(way for way in re.split(r"; |, (?=or )", bare) if not _DISCARDS.search(way))
+    return ", or ".join(way for way in hints.list_alternatives(hint) if not _DISCARDS.search(way))
 
 
 def _suggest_by_code(error: VmragError) -> tuple[str, ...]:

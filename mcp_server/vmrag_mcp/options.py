@@ -136,7 +136,8 @@ class ToolSelection(Record, frozen=True):
             return info
         if info is None:
             name = shortened(name)
-            hint = nearest(name, self.tools) or "call tools/list for the names of the tools"
+            near = nearest(name, self.tools)
+            hint = f"call {near}" if near else "call tools/list for the names of the tools"
             raise ToolMissing(f"no such tool: {name!r}.", hint=hint, tool=name)
         if not info.is_available(read_only=self.choice.read_only):
             raise AccessDenied(
@@ -146,7 +147,7 @@ class ToolSelection(Record, frozen=True):
             )
         self._require_not_excluded(info.name, info.name)
         flag = self.start_option(info.toolsets[0])
-        advice = f"start the server with {flag}"
+        advice = f"start the server with '{flag}'"
         if self.has_tool(SWITCH):
             advice = f"call {self.choice.prefix}{SWITCH} with the toolset {info.toolsets[0]!r}, or {advice}"
         raise ToolDisabled(
@@ -197,7 +198,7 @@ class ToolSelection(Record, frozen=True):
             flag = f"--exclude-tools without {','.join(names)}"
             raise ToolDisabled(
                 f"{what} is excluded from this server{reason}.",
-                hint=f"start the server with {flag}",
+                hint=f"start the server with '{flag}'",
                 tool=tool,
                 toolset=load_catalogue()[tool].toolsets[0],
                 enable_with=flag,

@@ -44,7 +44,7 @@ def build_refusal(directory: Path) -> GitRepositoryMissing:
     """Return the error for a directory that is not a project."""
     return GitRepositoryMissing(
         f"{directory} is not a git repository, and no other repository is named.",
-        hint="start the server in a repository, or with --repo DIR (or VMRAG_REPO=DIR)",
+        hint="start the server in a repository, or with '--repo DIR'",
         path=str(directory),
     )
 

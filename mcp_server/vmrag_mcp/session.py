@@ -411,7 +411,10 @@ class Session:
                         progress.notes.clear()  # the answer reports what is missing
                 if ws.is_initialized or not (of_git or (of_files and ws.sources.configured)):
                     if of_files and not of_git and ws.stores_nothing:
-                        raise NotInitialized("this repository has nothing to search yet.", hint="vmrag init")
+                        raise NotInitialized(
+                            "this repository has nothing to search yet.",
+                            hint="run 'vmrag init' to set up this repository",
+                        )
                     if not of_git:
                         ws.engine  # noqa: B018
                     if ws.current_revision is None:

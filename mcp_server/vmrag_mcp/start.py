@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from vmrag_link import env, extras, toolset
+from vmrag_link import env, extras, hints, toolset
 from vmrag_link.errors import GitRepositoryMissing, McpExtraMissing, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.settings import EmbeddingModel
@@ -113,7 +113,7 @@ def require_extra() -> None:
         if importlib.util.find_spec(package) is None:
             raise McpExtraMissing(
                 f"the MCP server needs the package {package}, which is not installed.",
-                hint=extras.format_install_command("mcp"),
+                hint=hints.run(extras.format_install_command("mcp"), "install it"),
                 package=package,
                 extra="mcp",
             )
@@ -123,12 +123,12 @@ def _parse_listen_address(request: ServeRequest) -> tuple[ListenAddress | None, 
     """Return the address to listen on, and the token that clients need. None: not needed."""
     if request.http is None:
         if request.allow_remote or request.token_env or request.origins:
-            raise UsageInvalid("options for HTTP need '--http'.", hint="add --http [HOST:]PORT")
+            raise UsageInvalid("options for HTTP need '--http'.", hint="add '--http [HOST:]PORT'")
         return None, None
     token = env.read_variable(request.token_env or env.TOKEN)
     if request.token_env and not token:
         raise UsageInvalid(
-            f"the environment variable {request.token_env} is empty.", hint=f"export {request.token_env}=…"
+            f"the environment variable {request.token_env} is empty.", hint=f"run 'export {request.token_env}=…'"
         )
     address = parse_address(request.http)
     require_safe(address, allow_remote=request.allow_remote, token=token)

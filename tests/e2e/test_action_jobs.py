@@ -104,7 +104,7 @@ JOBS = {
         state=on.unpushed,
         passes=False,
         errors=("PIN_MISSING_REVISION",),
-        says=("vmrag push",),
+        says=("run 'vmrag push' to push the revision",),
         outputs={"in-sync": "false", "revision": ""},
     ),
     "push of an older pin": CiJob(
@@ -128,7 +128,7 @@ JOBS = {
         state=on.never_pinned,
         passes=False,
         errors=("NOT_INITIALIZED",),
-        says=("vmrag init",),
+        says=("run 'vmrag init' to set up this repository",),
         proven="test_action.py::test_invalid_pin_is_annotated_at_the_pin_with_a_hint",
     ),
     "push that removes the pin": CiJob(recipe=CHECK, state=on.unpinned, passes=False, errors=("PIN_REMOVED",)),
@@ -178,7 +178,7 @@ JOBS = {
         state=on.proposed_without_knowledge,
         passes=False,
         errors=("PIN_MISSING_REVISION",),
-        says=("vmrag push",),
+        says=("run 'vmrag push' to push the revision",),
     ),
     "pull request, main moves on before the job begins": CiJob(
         recipe=CHECK, state=on.overtaken, passes=True, outputs=WHOLE

@@ -263,7 +263,10 @@ def test_base_installation_keeps_documents_and_reports_missing_features(base: In
     result = base.vmrag("query", "anything", "--json", cwd=repo.top)
     assert (result.returncode, result.stdout) == (2, "")
     error = json.loads(result.stderr)["error"]
-    assert (error["code"], error["hint"]) == ("INDEX_EXTRA_MISSING", "pip install 'vmrag-link[index]'")
+    assert (error["code"], error["hint"]) == (
+        "INDEX_EXTRA_MISSING",
+        "run 'pip install \"vmrag-link[index]\"' to install it",
+    )
 
 
 @pytest.mark.long

@@ -74,7 +74,7 @@ def test_ours_theirs_and_an_editor_decide_in_turn(torn, resolve, tmp_path):
     screen.expect(PROMPT)
     screen.answer("o\n")
     assert screen.end() == 0
-    assert "hint: vmrag merge --continue" in screen.said
+    assert "hint: run 'vmrag merge --continue" in screen.said
     torn.vmrag("merge", "--continue")
     assert torn.texts() == {
         "setup.md": "# Setup\n\nInstall the program with pip.\n",
@@ -125,7 +125,7 @@ def test_resolve_asks_about_conflicts_that_are_still_open(torn, resolve):
     assert "(2 of 2)" in screen.expect(PROMPT)
     screen.answer("o\n")
     assert screen.end() == 0
-    assert "hint: git commit" in screen.said
+    assert "hint: run 'git commit" in screen.said
     torn.git("commit", "-q", "--no-edit")
     assert torn.texts()["uv.md"] == "Use pip."
 

@@ -69,9 +69,12 @@ def test_vmrag_clone_after_git_clone_fetches_and_prints_the_next_step(world):
     assert (result.code, result.err) == (0, COMING)
     assert result.out.splitlines() == [
         "Fetched the knowledge base from origin: main.",
-        "hint: vmrag install   (git then updates it with the code, and a push also pushes it)",
+        "hint: run 'vmrag install' to let git update and push it with the code",
     ]
-    assert bob.vmrag("clone", code=2).err.splitlines()[-1] == "hint: vmrag fetch   (or: vmrag pull)"
+    assert (
+        bob.vmrag("clone", code=2).err.splitlines()[-1]
+        == "hint: run 'vmrag fetch' to fetch the revision, or 'vmrag pull' to merge the newer revision"
+    )
     assert_alike(world.ada, bob)
 
 

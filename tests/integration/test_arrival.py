@@ -76,7 +76,7 @@ def test_install_and_status_suggest_only_working_commands(bob):
     out = bob.vmrag("install").out
     assert "cannot be reached" in out
     assert ANEW not in out
-    assert bob.status()["hint"] == "vmrag clone"
+    assert bob.status()["hint"] == "run 'vmrag clone' to fetch the knowledge base"
 
 
 def test_remote_that_answers_that_it_has_none_is_one(world):
@@ -189,7 +189,7 @@ def test_fetch_proposes_a_sync_only_if_that_would_move_something(world):
     ada.git("push", "-q", "--no-verify")
     bob.git("pull", "-q")
     ada.vmrag("push")
-    assert bob.vmrag("fetch").out.endswith("hint: vmrag sync\n")
+    assert bob.vmrag("fetch").out.endswith("hint: run 'vmrag sync' to sync to the pin\n")
 
 
 # -- files answer without the knowledge base

@@ -140,12 +140,16 @@ def test_missing_knowledge_base_hints_where_to_get_it(project):
     for command in [*looking, ("pin",), *WRITES]:
         error = refused(project, *command, code=2, error="NOT_INITIALIZED")
         assert f"{project.shared / 'kb'} is missing" in error["message"]
-        assert "start a new, empty one" in error["hint"] if command in looking else error["hint"] == "vmrag clone"
+        assert (
+            "start a new, empty one" in error["hint"]
+            if command in looking
+            else error["hint"] == "run 'vmrag clone' to fetch the knowledge base"
+        )
     error = refused(project, "query", "faq", code=2, error="NOT_INITIALIZED")
     assert "git remote add origin URL" in error["hint"]
     assert refused(project, "init", "--knowledge-base", code=2, error="ALREADY_INITIALIZED")["hint"] == error["hint"]
     assert project.status()["state"] == "not_initialized"
-    assert project.status()["hint"] == "vmrag clone"
+    assert project.status()["hint"] == "run 'vmrag clone' to fetch the knowledge base"
     assert project.run("switch", "-q", "feature").returncode == 0
     follow(project, error["hint"].partition("start a new, empty one: ")[2])
     assert project.status()["state"] == "in_sync"
@@ -231,7 +235,7 @@ def test_damaged_index_is_built_again_and_never_served(project, tmp_path, damage
         (project.top / ".dolt-version").write_text("garbage")
     else:
         report = project.status()
-        assert (report["state"], report["hint"]) == ("drift", "vmrag sync")
+        assert (report["state"], report["hint"]) == ("drift", "run 'vmrag sync' to sync to the pin")
     result = project.run_quietly(*command.split())
     assert result.code == int((pin, command) == ("malformed", "sync"))
     if pin == "malformed":
@@ -434,7 +438,7 @@ def test_commands_outside_a_repository_report_no_repository(tmp_path, monkeypatc
     (tmp_path / "nothing").mkdir()
     for command in EVERYTHING:
         error = refused(Project(tmp_path / "nothing"), *command, code=2, error="GIT_REPO_NOT_FOUND")
-        assert error["hint"] == "git init"
+        assert error["hint"] == "run 'git init' to create a repository"
         refused(Project(tmp_path / "absent"), *command, code=2, error="GIT_REPO_NOT_FOUND")
     assert list((tmp_path / "nothing").iterdir()) == []
 

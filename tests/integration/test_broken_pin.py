@@ -87,7 +87,7 @@ def test_broken_pin_in_a_merge_restores_the_conflict(project, added):
     project.write(".dolt-version", "<<<<<<< ours\n")
     if added:
         project.git("add", ".dolt-version")
-    hint_text = hint(project) if added else "vmrag resolve"
+    hint_text = hint(project) if added else "run 'vmrag resolve' to resolve the conflicts"
     assert "vmrag resolve" in hint_text
     assert "HEAD" not in hint_text
     obey(project, f"{hint_text} --ours")

@@ -272,7 +272,7 @@ def test_old_revision_never_passes_for_the_pinned_one(golden):
     golden.git("switch", "-q", "--discard-changes", "--orphan", "elsewhere")
     golden.write(FILE, QUERIES)
     refused = error(golden, "--update", code=1)
-    assert (refused["code"], refused["hint"]) == ("NO_PIN", "vmrag pin")
+    assert (refused["code"], refused["hint"]) == ("NO_PIN", "run 'vmrag pin' to write the pin")
 
 
 def test_check_without_a_knowledge_base_fails(golden):

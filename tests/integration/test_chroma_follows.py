@@ -217,7 +217,7 @@ def test_chroma_off_builds_no_store_and_path_reports_it(project, alone, monkeypa
     error = project.vmrag("path", "chroma", "--json", code=2).error
     assert (error["message"], error["hint"]) == (
         "Chroma's store is disabled (index.chroma: off).",
-        "git config vmrag.index.chroma follow",
+        "run 'git config vmrag.index.chroma follow'",
     )
     monkeypatch.delenv("VMRAG_INDEX_CHROMA")
     project.git(*error["hint"].split()[1:])

@@ -389,7 +389,7 @@ def test_gc_drops_only_unreachable_collections_of_its_repository(paid, database)
     before = set(database.collections())
     said = paid.vmrag("gc", "--server").out
     assert f"Would delete {gone} (old, 0 records)." in said
-    assert "hint: vmrag gc --server --apply" in said
+    assert "hint: run 'vmrag gc --server --apply'" in said
     assert set(database.collections()) == before
     paid.vmrag("gc", "--server", "--apply")
     assert set(database.collections()) == before - {gone, dead, abandoned}

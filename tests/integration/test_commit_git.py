@@ -147,7 +147,7 @@ def test_commit_refuses_if_head_moved_while_editor_was_open(project: Project, ma
     project.git("commit", "-q", "-a", "-m", "clean", "--allow-empty")
     failed = project.vmrag("commit", code=1, env=make_editor(f"git switch -q feature || exit 8\n{WRITE}")).err
     assert "error: HEAD moved to another branch while you wrote the message, so nothing was committed\n" in failed
-    assert "hint: git switch main && vmrag commit\n" in failed
+    assert "hint: run 'git switch main && vmrag commit\n" in failed
     assert read_drafts(project) == [f"{MESSAGE}\n"]
     project.git("switch", "-q", "main")
     assert project.marks()["uv.md"] == "added"
@@ -265,7 +265,7 @@ def test_commit_git_without_identity_names_command_that_finishes(project: Projec
     assert (project.pinned, project.marks()["uv.md"]) == (before, "added")
     failed = project.vmrag("commit", "--git", "-m", "Explain uv", "--author", "Grace <g@example.com>", code=3)
     assert "its pin is staged, but git commit failed" in failed.err
-    assert "hint: git commit -m 'Explain uv' --author='Grace <g@example.com>'" in failed.err
+    assert "hint: run 'git commit -m 'Explain uv' --author='Grace <g@example.com>'" in failed.err
     project.git("config", "--global", "user.email", "ada@example.com")
     run_hint(project, failed)
     assert project.git("log", "-1", "--format=%ae %ce") == "g@example.com ada@example.com"
@@ -283,14 +283,14 @@ def test_commit_git_names_both_commands_while_index_is_locked(project: Project) 
 def test_commit_git_refuses_without_auto_pin(project: Project) -> None:
     project.write(".vmrag.yaml", "auto_pin: false\nembedding:\n  model: hash\n")
     failed = project.vmrag("commit", "--git", "-m", "Explain uv", code=2).err
-    assert "hint: vmrag commit -m 'Explain uv' && vmrag pin && git commit -m 'Explain uv'" in failed
+    assert "hint: run 'vmrag commit -m 'Explain uv' && vmrag pin && git commit -m 'Explain uv'" in failed
     assert project.marks()["uv.md"] == "added"
 
 
 def test_commit_git_needs_changed_documents(project: Project) -> None:
     project.vmrag("commit", "--git", "-m", "first")
     failed = project.vmrag("commit", "--git", "-m", "again", "--json", code=1).error
-    assert failed["hint"] == "vmrag import DIR"
+    assert failed["hint"] == "run 'vmrag import DIR'"
     project.write("staged.txt", "staged\n")
     project.git("add", "staged.txt")
     failed = project.vmrag("commit", "--git", "-m", "again", "--json", code=1).error

@@ -284,7 +284,7 @@ def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(no
 def test_index_lock_error_explains_the_remaining_steps(noted):
     result = run_patched(noted, LOCKED, "commit", "-m", "note")
     assert result.code == 1
-    assert "hint: git add .dolt-version" in result.out
+    assert "hint: run 'git add .dolt-version'" in result.out
 
 
 def test_while_another_git_command_holds_the_index_nothing_is_committed_and_queries_are_answered(noted):
@@ -392,7 +392,7 @@ def test_commit_with_a_damaged_entry_is_drift_that_pin_repairs(noted):
     said = noted.vmrag("query", "zebra").err
     assert "'vmrag status' shows drift, and 'vmrag pin' finishes the commit" in said
     report = noted.status()
-    assert (report["state"], report["hint"]) == ("drift", "vmrag pin")
+    assert (report["state"], report["hint"]) == ("drift", "run 'vmrag pin' to write the pin")
     noted.vmrag("pin")
     assert noted.pinned != before
     assert noted.texts()["note.md"] == "A note about zebras."
@@ -418,7 +418,7 @@ def test_kill_with_auto_pin_off_needs_no_journal(noted):
     assert run_patched(noted, body, "commit", "-m", "note").code == -signal.SIGKILL
     assert noted.pinned == before
     report = noted.status()
-    assert (report["state"], report["hint"]) == ("drift", "vmrag pin")
+    assert (report["state"], report["hint"]) == ("drift", "run 'vmrag pin' to write the pin")
     noted.vmrag("pin")
     assert noted.texts()["note.md"] == "A note about zebras."
 

@@ -85,7 +85,7 @@ def obeyed(project: Project, fix: str) -> None:
     fix, _, remark = fix.partition("   (")
     assert not remark or remark.endswith(")")
     words = shlex.split(fix)
-    if fix == "vmrag trust":
+    if fix == "run 'vmrag trust' to trust the settings":
         words.append("--yes")  # it asks on a terminal
     if words[0] == "vmrag" and "&&" not in words:
         project.vmrag(*words[1:], code=None)
@@ -886,7 +886,7 @@ def test_conflict_in_the_pin_is_named_with_the_command_that_ends_it(project):
     project.git("commit", "-q", "-m", "rest")
     assert project.run("merge", "feature").returncode == 1
     result = findings(project)
-    assert result["PIN_IN_CONFLICT"]["fix"] == "vmrag resolve"
+    assert result["PIN_IN_CONFLICT"]["fix"] == "run 'vmrag resolve' to resolve the conflicts"
     project.vmrag("resolve", "--all-ours", code=None)
 
 
@@ -895,7 +895,7 @@ def test_missing_revision_is_named(project):
     result = findings(project)
     assert result["PIN_REVISION_MISSING"]["subject"] == "0" * 40
     assert result["PIN_REVISION_MISSING"]["level"] == "error"
-    assert result["PIN_REVISION_MISSING"]["fix"] == "vmrag fetch"
+    assert result["PIN_REVISION_MISSING"]["fix"] == "run 'vmrag fetch' to fetch the revision"
 
 
 # -- half of it broken

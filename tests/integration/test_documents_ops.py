@@ -249,7 +249,7 @@ def test_add_refuses_empty_text(project, text):
     before = project.texts()
     for arguments in (NOTE, ("add", "-", *NOTE[1:]), (*NOTE, "-m", text)):
         refused = project.vmrag(*arguments, code=2, stdin=text).err
-        assert "is empty, so nothing was written\nhint: vmrag add -m TEXT --collection notes --id uv" in refused
+        assert "is empty, so nothing was written\nhint: run 'vmrag add -m TEXT --collection notes --id uv" in refused
     assert project.texts() == before
 
 
@@ -275,7 +275,7 @@ def test_add_without_text_refuses_input_that_is_not_piped(project, stdin):
         )
     assert (result.returncode, result.stdout) == (2, "")
     assert "no text is given" in result.stderr
-    assert "hint: vmrag add -m TEXT --collection notes --id uv" in result.stderr
+    assert "hint: run 'vmrag add -m TEXT --collection notes --id uv" in result.stderr
     assert project.texts() == before
 
 
@@ -305,7 +305,7 @@ def test_add_replaces_a_document_and_prints_the_change(project):
     assert "handbook/setup.md: 1 document" in said or "no documents changed" in said
     said = project.vmrag("add", "-", "--collection", "handbook", "--id", "setup.md", stdin="Other.").out
     assert "handbook/setup.md: 1 document modified" in said
-    assert 'hint: vmrag commit -m "What changed in the knowledge"' in said
+    assert "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents" in said
     assert project.texts()["setup.md"] == "Other."
     assert (
         "handbook/new: 1 document added"
@@ -338,7 +338,7 @@ def test_rm_of_an_unknown_document_names_the_nearest_and_removes_nothing(project
 def test_rm_removes_several_documents_and_prints_the_next_step(project):
     said = project.vmrag("rm", "faq.md", "rest.md", "--collection", "handbook").out
     assert "handbook: 2 documents removed" in said
-    assert 'hint: vmrag commit -m "What changed in the knowledge"' in said
+    assert "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents" in said
     assert project.ask("commit", "-m", "less")["changes"] == {"added": 0, "modified": 0, "removed": 2}
     assert set(project.marks()) == {"setup.md", "deep/tls.txt"}
     assert project.consistent()
@@ -380,7 +380,7 @@ def test_empty_list_suggests_the_first_command(tmp_path, monkeypatch):
     assert project.vmrag("list").out == "No documents yet.\nhint: vmrag import PATH --collection NAME\n"
     assert project.ask("query", "x")["results"] == []
     error = project.vmrag("list", "--collection", "handbook", "--json", code=3).error
-    assert error["hint"] == "vmrag import DIR --collection NAME (creates the first one)"
+    assert error["hint"] == "run 'vmrag import DIR --collection NAME' to create the first one"
 
 
 def test_show_at_a_ref_prints_the_pinned_document(project):
@@ -404,7 +404,7 @@ def test_document_may_have_a_colon_and_slashes_in_its_name(project):
 def test_commit_without_changes_is_a_failed_check(project):
     result = project.vmrag("commit", "-m", "nothing", code=1)
     assert "no documents have changed since the last commit." in result.err
-    assert "hint: vmrag import" in result.err
+    assert "hint: run 'vmrag import" in result.err
 
 
 @pytest.mark.parametrize("message", ["One\n\nTwo lines, then\nthree.", "日本語, Grüße 🌍", "quote ' and \\ back", "-m"])
@@ -468,7 +468,7 @@ def test_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project):
     first = project.ask("log")["revisions"][1]["revision"]
     (project.top / ".git/index.lock").touch()
     result = project.vmrag("pin", first, code=1)
-    assert "hint: git add .dolt-version" in result.out
+    assert "hint: run 'git add .dolt-version'" in result.out
     assert project.pinned == first
     (project.top / ".git/index.lock").unlink()
     project.vmrag("sync")

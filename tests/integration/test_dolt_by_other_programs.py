@@ -243,7 +243,7 @@ def test_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
     assert column in refused["message"]
     assert "vmrag restore handbook/kettle.md" in refused["hint"]
     assert kettle.pinned == pinned
-    hint = "vmrag pin" if committed else "vmrag restore handbook/kettle.md"
+    hint = "run 'vmrag pin' to write the pin" if committed else "vmrag restore handbook/kettle.md"
     assert hint in kettle.vmrag("status", code=None).out
     error = kettle.vmrag("restore", "handbook/kettle.md", "--json", code=2).error
     assert error["code"] == "CONFIRMATION_REQUIRED"
@@ -310,7 +310,7 @@ def test_doctor_restores_root_branch_that_another_program_changed(kettle: Known,
         dolt.run(kb, "branch", "-D", "vmrag_root")
         refused = kettle.vmrag("push", "--json", code=None).error
         assert refused["code"] == "BRANCH_NOT_FOUND"
-        assert refused["hint"] == "vmrag doctor --fix"
+        assert refused["hint"] == "run 'vmrag doctor --fix' to repair it"
     assert "ROOT_MISPLACED" in kettle.vmrag("doctor", code=None).out
     kettle.vmrag("doctor", "--fix", code=None)
     assert "ROOT_MISPLACED" not in kettle.vmrag("doctor", code=None).out

@@ -38,7 +38,7 @@ def test_edit_stores_text_and_keeps_everything_else(project: Project, make_edito
     result = project.vmrag("edit", "handbook/rest.md", env=make_editor("printf 'Wake up.\\n' >> \"$1\""))
     assert result.out.splitlines() == [
         "handbook/rest.md: 1 document modified",
-        'hint: vmrag commit -m "What changed in the knowledge"',
+        "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents",
     ]
     after = read_row(project, "rest.md")
     changed = {name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name)}
@@ -125,7 +125,7 @@ def test_edit_refuses_document_that_another_process_changed(
 ) -> None:
     failed = project.vmrag("edit", "faq.md", code=1, env=make_editor(f'{other}\nprintf " Mine." >> "$1"')).err
     assert "error: handbook/faq.md was changed by another process, so nothing was stored\n" in failed
-    assert "hint: vmrag edit handbook/faq.md" in failed
+    assert "hint: run 'vmrag edit handbook/faq.md" in failed
     assert list_drafts(project) == {"faq.md": "A frequent question. Mine."}
     assert str(next((project.own / "drafts").glob("*/faq.md"))) in failed
     assert read_row(project, "faq.md").content in ("Theirs.", "A frequent question.")

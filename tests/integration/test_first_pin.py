@@ -79,7 +79,7 @@ def test_pin_uses_the_answering_revision_and_lists_alternatives(project):
         f"  instead: vmrag pin {first} (1 document, of commit {project.git('rev-parse', '--short=7', 'first')})",
         "  instead: vmrag pin --empty (no documents, to import this commit's own)",
         f"Pinned {second[:7]} in .dolt-version, which is staged with .gitattributes.",
-        'hint: git commit -m "…"',
+        "hint: run 'git commit -m \"…\"'",
     ]
     assert (project.pinned, staged(project)) == (second, [".dolt-version", ".gitattributes"])
     assert (project.top / ".gitattributes").read_text() == f"{LINE}\n"
@@ -140,12 +140,18 @@ def test_init_without_terminal_reports_an_error_and_changes_nothing(project):
     assert error["hint"].endswith(", or vmrag init --empty (no documents, to import this commit's own)")
     assert project.git("status", "--porcelain") == ""
     assert "hint: run 'vmrag add FILE" in project.vmrag("init", "--no-sources", "--empty").out
-    assert (project.texts(), project.vmrag("list").out) == ({}, "No documents yet.\nhint: vmrag init\n")
+    assert (project.texts(), project.vmrag("list").out) == (
+        {},
+        "No documents yet.\nhint: run 'vmrag init' to set up this repository\n",
+    )
 
 
 def test_fresh_clone_imports_only_chosen_revisions(clone, project):
     first = pinned(project, "first")
-    assert clone.vmrag("pin", "--json", code=2).error["hint"] == "vmrag init --knowledge-base"
+    assert (
+        clone.vmrag("pin", "--json", code=2).error["hint"]
+        == "run 'vmrag init --knowledge-base' to create a knowledge base"
+    )
     result = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1)
     assert f"vmrag pin {first} (1 document, of commit" in result.err
     error = clone.vmrag("pin", "--json", code=1).error

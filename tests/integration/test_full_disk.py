@@ -68,7 +68,7 @@ def test_query_uses_bound_index_and_notes_it_if_disk_is_full(project, full):
         assert "syncing to it failed" in answer["notes"][0]
         assert "uv.md" in {document["doc_id"] for document in project.ask("list")["documents"]}, "rows need no index"
         project.vmrag("rm", "uv.md", "--collection", "handbook")
-        assert error_of(project.run_quietly("sync", "--json"))["hint"].count("vmrag gc --apply")
+        assert error_of(project.run_quietly("sync", "--json"))["hint"].count("run 'vmrag gc --apply' to remove them")
         (project.shared / full / "filler").unlink()
         assert project.ask("query", "rest and sleep")["kb"]["in_sync"]
     assert project.consistent()

@@ -119,7 +119,7 @@ def test_gc_without_apply_only_prints_its_plan(project):
     said = project.vmrag("gc").out
     assert {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()} == before
     assert "Would remove" in said
-    assert "hint: vmrag gc --apply" in said
+    assert "hint: run 'vmrag gc --apply' to remove them" in said
     result = project.ask("gc", "--apply")
     assert result["applied"] is True
     assert result["leftovers"]["snapshots"] == report["leftovers"]["snapshots"]

@@ -52,7 +52,11 @@ def test_doctor_reports_the_hooks_file_that_stops_git(project, kind):
     damage(project, kind)
     report = project.vmrag("doctor", "--json", code=1).json
     [finding] = report["topics"][0]["findings"]
-    assert (finding["code"], finding["level"], finding["fix"]) == ("GIT_CONFIG_DAMAGED", "error", "vmrag doctor --fix")
+    assert (finding["code"], finding["level"], finding["fix"]) == (
+        "GIT_CONFIG_DAMAGED",
+        "error",
+        "run 'vmrag doctor --fix' to repair it",
+    )
     assert project.run("status").returncode == 128, "without --fix nothing is changed"
 
 

@@ -77,7 +77,7 @@ def test_scrubbed_variables_are_those_that_git_lists():
 def test_outside_of_a_repository_the_hint_is_git_init(tmp_path):
     with pytest.raises(GitRepositoryMissing) as raised:
         plumbing.locate_work_tree(tmp_path)
-    assert raised.value.hint == "git init"
+    assert raised.value.hint == "run 'git init' to create a repository"
 
 
 def test_bare_repository_is_refused_in_a_sentence(tmp_path):
@@ -107,7 +107,7 @@ def test_repository_of_another_owner_repeats_the_advice_of_git(repo, monkeypatch
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(GitFailed, match="dubious ownership") as raised:
         plumbing.locate_work_tree(repo.top)
-    assert raised.value.hint.startswith("git config --global --add safe.directory")
+    assert raised.value.hint.startswith("run 'git config --global --add safe.directory")
 
 
 def test_repository_that_git_cannot_read_is_not_called_missing(repo):

@@ -114,18 +114,15 @@ def test_hint_helps_in_the_state_that_printed_it(project: Project, state: Callab
 @pytest.mark.parametrize(
     ("hint", "expected"),
     [
-        ("vmrag pull origin; to leave it: vmrag sync", [["vmrag pull origin"], ["vmrag sync"]]),
-        (
-            "Resolve it, then: git add f && vmrag resolve --from-worktree",
-            [["git add f && vmrag resolve --from-worktree"]],
-        ),
-        ("Run 'vmrag sync --rebuild' to rebuild it.", [["vmrag sync --rebuild"]]),
-        ("Run 'vmrag sync' after git has finished.", [["vmrag sync"]]),
-        ("git config vmrag.remote NAME (or see what there is: git remote -v)", [["git remote -v"]]),
-        ("vmrag add 'a b' --collection x", [["vmrag add 'a b' --collection x"]]),
-        ("If no git runs: rm .git/index.lock", [["rm .git/index.lock"]]),
-        ("cd /a/b && mkdir -p c && vmrag check --update", [["cd /a/b && mkdir -p c && vmrag check --update"]]),
-        ("vmrag merge --abort, then vmrag sync", [["vmrag merge --abort", "vmrag sync"]]),
+        ("run 'vmrag pull origin', or 'vmrag sync' to leave it", [["vmrag pull origin"], ["vmrag sync"]]),
+        ("resolve it, then run 'git add f && vmrag resolve'", [["git add f && vmrag resolve"]]),
+        ("run 'vmrag sync' after git has finished", [["vmrag sync"]]),
+        ("run 'git config vmrag.remote NAME', or 'git remote -v' to list the remotes", [["git remote -v"]]),
+        ("run 'vmrag add \"a, or b\" --collection x'", [['vmrag add "a, or b" --collection x']]),
+        ("run 'rm .git/index.lock' if no git runs", [["rm .git/index.lock"]]),
+        ("run 'cd /a/b && mkdir -p c && vmrag check'", [["cd /a/b && mkdir -p c && vmrag check"]]),
+        ("run 'vmrag merge --abort', then 'vmrag sync'", [["vmrag merge --abort", "vmrag sync"]]),
+        ("write 'key: value', or pass '--base docs'", []),
     ],
 )
 def test_commands_of_a_hint_are_found_in_its_sentence(hint: str, expected: list[list[str]]):

@@ -104,7 +104,7 @@ def test_diff_can_be_of_one_collection_or_document(project):
     assert names("handbook") == ([], ["handbook/rest.md"])
     assert names("notes/rest.md") == ([], ["notes/rest.md"])
     error = project.vmrag("diff", "--only", "nothing", "--json", code=3).error
-    assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "vmrag list")
+    assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "run 'vmrag list' to list the collections")
     assert project.ask("diff", "main", "feature", "--only", "handbook/deep/tls.txt")["changes"]["removed"] == 1
 
 

@@ -341,7 +341,7 @@ def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_pa
     project.git(*finding["fix"].split()[1:])
     assert doctor(project) == {}
     project.git("config", "--unset", "include.path")
-    assert doctor(project)["HOOK_SILENT"]["fix"] == "vmrag install"
+    assert doctor(project)["HOOK_SILENT"]["fix"] == "run 'vmrag install' to install the hooks"
     project.vmrag("install")
     assert doctor(project) == {}
 

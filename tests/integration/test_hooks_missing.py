@@ -68,9 +68,7 @@ def test_first_query_after_clone_warns_about_missing_hooks(world: World) -> None
 
 def test_vmrag_clone_explains_the_use_of_installing(world: World) -> None:
     bob = world.join("bob")
-    assert (
-        "hint: vmrag install   (git then updates it with the code, and a push also pushes it)" in bob.vmrag("clone").out
-    )
+    assert "hint: run 'vmrag install' to let git update and push it with the code" in bob.vmrag("clone").out
 
 
 def test_agent_is_warned_in_first_answer_status_and_commit(world: World) -> None:

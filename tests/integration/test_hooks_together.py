@@ -164,7 +164,7 @@ def test_later_husky_hides_vmrag_hooks_until_reinstallation(repo, places, log, h
     said = Project(repo.top).vmrag("install").out
     assert "The existing post-checkout hook runs first." in said
     assert "husky's scripts start them: .husky/post-checkout, " in said
-    assert "hint: git add .husky/post-checkout " in said
+    assert "hint: run 'git add .husky/post-checkout " in said
     installer.install_hooks(places, python=str(log.recorder))
     assert short(run_all_events(repo, log)) == expect_each("husky", "vmrag")
     installer.uninstall_hooks(places)

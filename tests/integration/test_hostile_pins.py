@@ -346,7 +346,7 @@ def test_impossible_pin_is_reported_with_its_line(victim, what):
     assert SECRET not in said
     error = victim.fails("sync")
     assert error["code"] == "PIN_MALFORMED"
-    assert error["hint"].startswith("vmrag pin ")  # the committed pin is also unusable
+    assert error["hint"].startswith("run 'vmrag pin ")  # the committed pin is also unusable
     assert victim.status()["state"] == "malformed"
     victim.answers_from_before()
 

@@ -81,7 +81,7 @@ def test_import_skips_tracked_files_of_a_folder(project):
     project.write("docs/draft.md", "# Draft\n")
     result = project.vmrag("import", "docs", "--collection", "kb")
     assert "  docs/setup.md: is tracked by git\n" in result.out
-    assert "hint: vmrag sources add docs --collection kb   (to store a copy" in result.out
+    assert "hint: run 'vmrag sources add docs --collection kb'" in result.out
     assert stored(project) == {"kb/docs/manual.pdf", "kb/docs/draft.md", "kb/docs/table.csv"}
     again = project.ask("import", "docs", "--collection", "kb")
     assert (again["changes"]["modified"], again["unchanged"]) == (0, 3)
@@ -98,7 +98,7 @@ def test_import_refuses_an_untracked_file_of_a_source(project):
     project.vmrag("sources", "add", "docs")
     project.write("docs/new.md", "# New\n")
     error = project.vmrag("import", "docs/new.md", "--collection", "kb", "--json", code=2).error
-    assert error["hint"].startswith("git add docs/new.md   (")
+    assert error["hint"].startswith("run 'git add docs/new.md   (")
 
 
 def test_import_stores_tracked_files_that_no_source_reads(project):
@@ -187,13 +187,13 @@ def test_import_and_answers_run_no_program_of_the_repository(project, tmp_path):
 def test_import_without_a_path_names_the_replacement(project, options):
     result = project.vmrag("import", *options, code=2)
     assert "missing argument PATH" in result.err
-    assert "hint: vmrag import PATH --collection NAME" in result.err
+    assert "hint: run 'vmrag import PATH --collection NAME" in result.err
 
 
 def test_commit_all_names_the_replacement(project):
     result = project.vmrag("commit", "-a", "-m", "all", code=2)
     assert "'vmrag commit -a' was removed" in result.err
-    assert "hint: vmrag commit -m all" in result.err
+    assert "hint: run 'vmrag commit -m all" in result.err
 
 
 @pytest.mark.parametrize("place", ["file", "environment", "git"])

@@ -236,7 +236,7 @@ def test_doctor_finds_and_repairs_data_lost_by_the_disk(project):
         for finding in topic["findings"]
         if finding["level"] == "error"
     ]
-    assert (finding["code"], finding["fix"]) == ("INDEX_DAMAGED", "vmrag sync --rebuild")
+    assert (finding["code"], finding["fix"]) == ("INDEX_DAMAGED", "run 'vmrag sync --rebuild' to build the index again")
     assert project.answers() == before  # data known as damaged are no longer served
     damaged(project)
     project.vmrag("doctor", "--fix")

@@ -446,7 +446,7 @@ def test_archive_with_jj_store_contacts_no_remote(project, tmp_path, url, comman
     assert archive.programs_run() == ""
     if command == "fetch":
         assert "without .git" in ended.err
-        assert "hint: jj git colocation enable" in ended.err
+        assert "hint: run 'jj git colocation enable" in ended.err
 
 
 def test_archive_with_jj_store_answers(project, tmp_path):

@@ -459,7 +459,7 @@ def test_missing_and_bare_git_repositories_are_reported(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     (tmp_path / "plain").mkdir()
     plain = terminal.Project(tmp_path / "plain")
-    assert plain.vmrag("status", "--json", code=2).error["hint"] == "git init"
+    assert plain.vmrag("status", "--json", code=2).error["hint"] == "run 'git init' to create a repository"
     plain.git("init", "-q", "--bare", "bare.git")
     error = plain.vmrag("-C", "bare.git", "status", "--json", code=2).error
     assert error["code"] == "GIT_REPO_NOT_FOUND"

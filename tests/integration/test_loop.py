@@ -34,7 +34,7 @@ def test_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     assert "handbook: 1 document added, 0 unchanged" in said
     assert "Skipped 1 file" in said
     assert "logo.png: its type .png is not supported" in said
-    assert "hint: vmrag commit -m" in said
+    assert "hint: run 'vmrag commit -m" in said
 
     assert "uncommitted documents included" in project.vmrag("query", "install").out
 
@@ -42,7 +42,7 @@ def test_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     assert "[main " in said
     assert "] Setup guide" in said
     assert "1 document added" in said
-    assert "Pinned in .dolt-version, which is staged.\nhint: git commit" in said
+    assert "Pinned in .dolt-version, which is staged.\nhint: run 'git commit" in said
 
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "Knowledge")
@@ -219,7 +219,7 @@ def test_every_command_speaks_about_the_code_that_is_checked_out(project, comman
             assert project.ask("show", "handbook/uv.md")["content"] == "Use uv."
         case "status":
             status = project.status()
-            assert (status["state"], status["hint"]) == ("drift", "vmrag sync")
+            assert (status["state"], status["hint"]) == ("drift", "run 'vmrag sync' to sync to the pin")
             project.vmrag("sync")
             assert project.status()["state"] == "in_sync"
 

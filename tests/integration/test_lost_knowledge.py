@@ -124,7 +124,7 @@ def test_accept_loss_is_rejected_if_a_remote_has_the_revision(loss):
     loss.bob.vmrag("push")
     ada = loss.pulled()
     refused = ada.vmrag("pin", "--accept-loss", loss.good, "--json", code=1).error
-    assert (refused["code"], refused["hint"]) == ("NO_CHANGES", "vmrag sync")
+    assert (refused["code"], refused["hint"]) == ("NO_CHANGES", "run 'vmrag sync' to sync to the pin")
     assert ada.pinned == loss.lost
     assert "new.md" in ada.texts()
 

@@ -130,7 +130,7 @@ def test_model_that_fails_in_the_middle_of_a_write_leaves_nothing_half_done(worl
 
     def failing(model, texts):
         if any("delta" in text for text in texts):
-            raise EmbeddingFailed("The model fails.", hint="Call again.")
+            raise EmbeddingFailed("The model fails.", hint="call again")
         return real(model, texts)
 
     batch = {"ids": ["d", "e"], "documents": ["epsilon", "delta"]}
@@ -149,7 +149,7 @@ def test_document_is_stored_as_pending_if_the_index_fails(world, monkeypatch):
     tools = Tools(state.top)
 
     def failing(*_, **__):
-        raise IndexFailed("The index cannot be written.", hint="vmrag sync")
+        raise IndexFailed("The index cannot be written.", hint="run 'vmrag sync' to sync to the pin")
 
     with monkeypatch.context() as patch:
         patch.setattr(Draft, "add_documents", failing)

@@ -457,7 +457,12 @@ def test_commands_of_the_server_are_those_of_the_program():
 
 
 def test_each_error_names_commands_that_a_shell_finds(without_vmrag):
-    hints = ["vmrag doctor", "Run `vmrag clone`, then: vmrag -C . status", "pip install 'vmrag-link[pdf]'", ""]
+    hints = [
+        "run 'vmrag doctor' to find the problem",
+        "Run `vmrag clone`, then: vmrag -C . status",
+        "pip install 'vmrag-link[pdf]'",
+        "",
+    ]
     assert unresolved("vmrag doctor; pip install x", without_vmrag) != []
     for kind in error_classes():
         for hint in hints:

@@ -365,7 +365,7 @@ def test_commit_closes_a_resolved_merge_with_its_own_message_and_author(torn, tm
 def test_uncommitted_documents_are_not_mixed_into_a_merge(project):
     project.put("draft.md", "A draft.")
     error = refused(project, "merge", "feature")
-    assert (error["code"], error["hint"]) == ("UNCOMMITTED_CHANGES", "vmrag commit")
+    assert (error["code"], error["hint"]) == ("UNCOMMITTED_CHANGES", "run 'vmrag commit' to commit the documents")
     assert project.texts() == MAIN | {"draft.md": "A draft."}
 
 
@@ -535,10 +535,12 @@ def test_pin_is_rejected_during_a_conflict_with_a_hint_to_resolve(torn, driver):
     pin, stages = (torn.top / ".dolt-version").read_bytes(), torn.git("ls-files", "--unmerged")
     assert (b"<<<<<<<" in pin) == (not driver)
     status = torn.status()
-    assert driver or status["hint"].startswith("vmrag resolve")
+    assert driver or status["hint"].startswith("run 'vmrag resolve")
     for command in (["pin"], ["pin", before], ["pin", theirs], ["link", "--bidirectional"]):
         error = refused(torn, *command)
-        assert (error["code"], error["hint"]) == ("MERGE_CONFLICT", "vmrag resolve"), command
+        assert (error["code"], error["hint"]) == ("MERGE_CONFLICT", "run 'vmrag resolve' to resolve the conflicts"), (
+            command
+        )
         assert ((torn.top / ".dolt-version").read_bytes(), torn.git("ls-files", "--unmerged")) == (pin, stages)
     torn.vmrag("resolve", "--theirs")
     torn.git("commit", "-q", "--no-edit")
@@ -552,7 +554,7 @@ def test_pin_that_one_side_removed_is_gits_own_question(project):
     project.git("commit", "-q", "-m", "unpinned", env=OFF)
     project.git("switch", "-q", "main")
     project.git("merge", "unpinned", check=False)
-    assert refused(project, "pin")["hint"].startswith("git add .dolt-version")
+    assert refused(project, "pin")["hint"].startswith("run 'git add .dolt-version")
     project.git("add", ".dolt-version")
     project.git("commit", "-q", "--no-edit")
     assert project.texts() == MAIN

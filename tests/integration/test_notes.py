@@ -195,7 +195,7 @@ def test_no_notes_option_leaves_the_source_out(tmp_path, monkeypatch):
     commit(project, "begin", **{"docs/setup.md": "# Setup\n"})
     project.vmrag("init", "--no-notes")
     error = refused(project, "add", "-m", "First.")
-    assert error["hint"] == "vmrag sources add --write"
+    assert error["hint"] == "run 'vmrag sources add --write'"
     project.vmrag("sources", "add", "--write")
     project.vmrag("add", "-m", "First.")
     assert note(project, "first") == "First.\n"
@@ -205,12 +205,12 @@ def test_clone_writes_only_after_trust(project, tmp_path):
     subprocess.run(["git", "clone", "-q", project.top, tmp_path / "clone"], check=True)
     clone = Project(tmp_path / "clone")
     error = refused(clone, "add", "-m", "First.")
-    assert (error["code"], error["hint"]) == ("SOURCE_READ_ONLY", "vmrag trust")
+    assert (error["code"], error["hint"]) == ("SOURCE_READ_ONLY", "run 'vmrag trust' to trust the settings")
     assert "sources.notes.write: .vmrag/notes" in clone.vmrag("trust", code=1).out
     clone.vmrag("trust", "--yes")
     clone.vmrag("add", "-m", "First.")
     clone.write(".vmrag.yaml", SETTINGS.replace(".vmrag/notes/", "docs/"))
-    assert refused(clone, "add", "-m", "Second.")["hint"] == "vmrag trust"
+    assert refused(clone, "add", "-m", "Second.")["hint"] == "run 'vmrag trust' to trust the settings"
 
 
 def test_sources_add_write_takes_an_existing_folder(project):

@@ -362,7 +362,7 @@ def test_remember_in_an_untrusted_clone_names_trust(plain, tmp_path):
     assert tools("read", name="notes/decisions/login").text
     for name, arguments in (("remember", {"text": "A finding."}), ("forget", {"name": "notes/decisions/login"})):
         refused = tools.error("SOURCE_READ_ONLY", name, **arguments)
-        assert refused["suggestions"] == ["vmrag trust"]
+        assert refused["suggestions"] == ["run 'vmrag trust' to trust the settings"]
     assert clone.git("status", "--porcelain") == ""
 
 

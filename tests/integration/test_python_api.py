@@ -299,7 +299,7 @@ def test_add_writes_notes(sourced):
         assert kb.remove(note.name).names == (note.name,)
         with pytest.raises(SourceReadOnly) as raised:
             kb.remove("src/a.py")
-        assert raised.value.hint.startswith("git rm src/a.py")
+        assert raised.value.hint.startswith("run 'git rm src/a.py")
         with pytest.raises(CollectionMissing):
             kb.remove("lamps/a.py")
 
@@ -368,7 +368,7 @@ def test_traceback_shows_the_hint(sourced):
     assert result.returncode == 1
     message, hint = result.stderr.splitlines()[-2:]
     assert message.startswith("vmrag_link.errors.GitReferenceMissing:")
-    assert hint.startswith("hint: git fetch")
+    assert hint.startswith("hint: run 'git fetch")
 
 
 def test_open_raises_outside_of_a_repository(tmp_path):

@@ -157,7 +157,7 @@ def test_empty_query_is_a_mistake_of_the_call(project, text):
     assert (error["code"], error["message"], error["hint"]) == (
         "INVALID_PARAMETER",
         "the query is empty.",
-        "Write a question or some words.",
+        "write a question or some words",
     )
     assert (
         "query"

@@ -77,7 +77,7 @@ def test_rows_are_read_and_removed_without_index_modules(project, without_extra)
     }
     assert {row["chunks"] for row in listed["documents"]} == {None}
     assert shown["content"] == "A note about zebras."
-    assert (status["state"], status["hint"]) == ("drift", "vmrag sync")
+    assert (status["state"], status["hint"]) == ("drift", "run 'vmrag sync' to sync to the pin")
     assert logged["revisions"][0]["revision"] == project.pinned
     assert [row["doc_id"] for row in changed["documents"]] == ["note.md"]
     assert removed["removed"] == [{"collection": "handbook", "doc_id": "rest.md"}]
@@ -228,4 +228,4 @@ def test_doctor_suggests_pin_after_reading_without_index(project):
     project.git("commit", "-q", "-m", "Without the pin", env={"VMRAG": "0"})
     topics = project.run_quietly("doctor", "--json").json["topics"]
     (fix,) = [finding["fix"] for topic in topics for finding in topic["findings"] if finding["code"] == "PIN_NOT_THERE"]
-    assert fix == "vmrag pin"
+    assert fix == "run 'vmrag pin' to write the pin"

@@ -343,7 +343,7 @@ def test_merge_keeps_memory_of_changes_that_revision_contains(project, tmp_path)
     project.vmrag("list")
     (name,) = aside(project)
     assert "return when the pin goes back" in project.vmrag("gc").out
-    assert project.vmrag("uninstall", "--all", "--json", code=1).error["hint"].startswith("vmrag branch ")
+    assert project.vmrag("uninstall", "--all", "--json", code=1).error["hint"].startswith("run 'vmrag branch ")
     project.vmrag("merge", name)
     silently(project, "reset", "-q", "--hard", start)
     went_along(project, tmp_path, faq=None)

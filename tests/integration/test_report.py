@@ -159,7 +159,7 @@ def test_shallow_clone_cannot_find_the_merge_base(project):
     tips = project.git("rev-parse", "main", "feature")
     (project.top / ".git" / "shallow").write_text(f"{tips}\n")
     error = project.vmrag("report", "main", "feature", "--json", code=None).error
-    assert error["hint"].startswith("git fetch --unshallow")
+    assert error["hint"].startswith("run 'git fetch --unshallow")
 
 
 # -- documents

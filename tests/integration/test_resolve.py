@@ -372,7 +372,7 @@ def test_resolve_prints_word_differences_without_colours(waiting):
     assert "[-base text-]{+ours+}" in out
     assert "{+theirs+}" in out
     assert "\x1b" not in out
-    assert "hint: vmrag resolve COLLECTION/DOC --ours" in out
+    assert "hint: run 'vmrag resolve COLLECTION/DOC --ours" in out
 
 
 def test_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
@@ -541,7 +541,7 @@ def test_conflict_closed_by_git_add_is_still_open(parted, tmp_path, command):
     assert parted.git("ls-files", "--unmerged") == ""
     status = parted.status()
     assert said in status["reasons"]
-    assert status["hint"] == ("" if status["in_sync"] else "vmrag resolve")
+    assert status["hint"] == ("" if status["in_sync"] else "run 'vmrag resolve' to resolve the conflicts")
     if following == "git commit":
         refusal = parted.run("commit", "-q", "--no-edit")
         assert refusal.returncode
@@ -551,7 +551,7 @@ def test_conflict_closed_by_git_add_is_still_open(parted, tmp_path, command):
     assert (report["conflicts"], report["decided"], report["next"]) == ([], 1, following)
     assert said not in parted.status()["reasons"]
     if following == "git commit":
-        assert refused(parted, "resolve", "--ours")["hint"].startswith("git commit   (to abort")
+        assert refused(parted, "resolve", "--ours")["hint"].startswith("run 'git commit   (to abort")
     result = parted.run(*shlex.split(following)[1:])
     assert result.returncode == 0, result
     assert texts(parted, parted.pinned) == expected(
@@ -586,7 +586,7 @@ def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(pa
 def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):
     merging(parted)
     assert "vmrag resolve" in refused(parted, "merge", "--continue")["hint"]
-    assert refused(parted, "merge", "--abort", code=3)["hint"].startswith("git commit   (to abort")
+    assert refused(parted, "merge", "--abort", code=3)["hint"].startswith("run 'git commit   (to abort")
     assert refused(parted, "merge", "first", code=3)["code"] == "GIT_BUSY"
     assert refused(parted, "commit", "-m", "m", code=3)["code"] == "GIT_BUSY"
     assert any("vmrag resolve" in reason for reason in parted.status()["reasons"])

@@ -107,7 +107,7 @@ def test_documents_come_from_another_place_as_git_restore_takes_files(project):
     assert said.splitlines() == [
         f"2 documents restored from {at}",
         f"2 documents removed, which {at} does not have",
-        'hint: vmrag commit -m "What changed in the knowledge"',
+        "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents",
     ]
     assert project.marks() == {
         "deep/tls.txt": "removed",
@@ -178,7 +178,9 @@ def test_during_a_merge_one_document_can_be_restored_and_not_all(project):
 
 
 def test_single_document_is_removed_without_a_question(project):
-    assert project.vmrag("rm", "handbook/faq.md").out.startswith("handbook: 1 document removed\nhint: vmrag commit")
+    assert project.vmrag("rm", "handbook/faq.md").out.startswith(
+        "handbook: 1 document removed\nhint: run 'vmrag commit"
+    )
     assert project.vmrag("rm", "deep/tls.txt", "rest.md").out.startswith("handbook: 2 documents removed\n")
     assert set(texts(project)) == {"handbook/setup.md"}
 

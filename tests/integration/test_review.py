@@ -40,7 +40,11 @@ def test_damaged_manifest_of_equal_size_is_drift_that_the_hint_repairs(project):
             file.seek((root - 1) * page)
             file.write(b"\xff" * page)
     report = project.ask("status", code=1)
-    assert (report["state"], report["in_sync"], report["hint"]) == ("drift", False, "vmrag sync")
+    assert (report["state"], report["in_sync"], report["hint"]) == (
+        "drift",
+        False,
+        "run 'vmrag sync' to sync to the pin",
+    )
     assert report["reasons"]
     project.vmrag(*report["hint"].split()[1:])
     assert project.ask("status")["index"]["documents"] == 4

@@ -138,7 +138,7 @@ def test_only_a_full_hash_names_a_commit(repo, monkeypatch, name):
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", name)
     error = refused(repo)
     assert isinstance(error, ConfigInvalid)
-    assert error.hint.startswith("unset VMRAG_SETTINGS_FROM")
+    assert error.hint.startswith("run 'unset VMRAG_SETTINGS_FROM")
 
 
 def test_missing_settings_commit_is_an_error(repo, monkeypatch):

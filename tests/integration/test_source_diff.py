@@ -206,4 +206,4 @@ def test_log_reports_a_commit_that_pins_nothing(early):
     assert early.vmrag("log", "v0.1", "--json", code=1).error["code"] == "NO_PIN"
     early.write("Makefile", "all:\n")
     commit(early, "make")
-    assert "hint: git log -- Makefile" in early.vmrag("log", "Makefile", code=3).err
+    assert "hint: run 'git log -- Makefile" in early.vmrag("log", "Makefile", code=3).err

@@ -102,7 +102,7 @@ def test_path_means_the_file_if_a_stored_document_has_that_id(project):
 
 def test_graph_is_not_drawn_of_a_file(project):
     result = project.vmrag("log", "docs/docs/deep/page.md", "--graph", code=2)
-    assert "hint: git log --graph --oneline -- docs/deep/page.md" in result.err
+    assert "hint: run 'git log --graph --oneline -- docs/deep/page.md" in result.err
 
 
 def test_blame_names_the_commit_of_each_line_and_uncommitted_lines(project):

@@ -88,7 +88,7 @@ def test_sources_add_names_files_with_wildcards_in_their_names(project):
 
 def test_sources_add_leaves_unstaged_changes_to_the_user(project):
     project.write(".vmrag.yaml", SETTINGS + "retrieval.k: 3\n")
-    assert "hint: git add .vmrag.yaml" in project.vmrag("sources", "add", "docs").out
+    assert "hint: run 'git add .vmrag.yaml" in project.vmrag("sources", "add", "docs").out
     assert project.git("diff", "--cached", "--name-only") == ""
 
 
@@ -113,7 +113,7 @@ def test_sources_add_refuses_with_a_hint(project, arguments, message, hint):
 
 def test_sources_add_refuses_an_untracked_file(project):
     project.write("new.md", "# New\n")
-    assert "hint: git add new.md" in project.vmrag("sources", "add", "new.md", code=2).err
+    assert "hint: run 'git add new.md" in project.vmrag("sources", "add", "new.md", code=2).err
 
 
 def test_sources_add_refuses_files_that_the_source_excludes(project):

@@ -51,7 +51,7 @@ def test_twins_are_removed_and_committed_with_the_pin(project):
 
 
 def test_settings_that_name_the_sources_go_into_the_same_commit(project):
-    assert 'hint: git commit -m "…"' in project.vmrag("sources", "dedupe").out
+    assert "hint: run 'git commit -m \"…\"'" in project.vmrag("sources", "dedupe").out
 
 
 @pytest.mark.parametrize("tracked", [True, False])
@@ -62,7 +62,7 @@ def test_unstaged_settings_are_in_the_suggested_command(project, tracked):
         project.git("rm", "-q", "--cached", ".vmrag.yaml")
         project.git("commit", "-qm", "untracked")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
-    assert 'hint: git add .vmrag.yaml && git commit -m "…"' in project.vmrag("sources", "dedupe").out
+    assert 'hint: run \'git add .vmrag.yaml && git commit -m "…"' in project.vmrag("sources", "dedupe").out
 
 
 @pytest.mark.hooks("on")
@@ -316,7 +316,7 @@ def test_dedupe_keeps_names_of_a_collection_that_counts_from_the_root(project):
 def test_adopt_prints_its_replacement(project):
     result = project.vmrag("sources", "adopt", code=2)
     assert "'vmrag sources adopt' is now called 'vmrag sources dedupe'" in result.err
-    assert "hint: vmrag sources dedupe" in result.err
+    assert "hint: run 'vmrag sources dedupe' to remove the stored copies" in result.err
 
 
 def test_answer_reports_that_the_stored_collection_answers(project):

@@ -100,7 +100,7 @@ def test_stored_collection_of_same_name_is_reported(project):
     project.record("stored")
     configured(project)
     docs = by_name(project.ask("sources"))["docs"]
-    assert docs["hint"] == "vmrag sources dedupe"
+    assert docs["hint"] == "run 'vmrag sources dedupe' to remove the stored copies"
     assert "not read" in project.vmrag("sources").out
 
 
@@ -171,7 +171,7 @@ def test_source_that_cannot_be_read_is_named_in_an_answer(without_code):
 @pytest.mark.parametrize(("name", "why"), [("docs/docs/a.png", "it is .png"), ("docs/docs/none.md", "it is empty")])
 def test_show_explains_why_a_file_is_left_out(without_code, name, why):
     error = without_code.vmrag("show", name, "--json", code=3).error
-    assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "vmrag sources -v")
+    assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "run 'vmrag sources -v'")
     assert f"because {why}" in error["message"]
 
 
@@ -279,7 +279,10 @@ def test_init_without_readable_files_writes_settings_and_names_next_step(project
 def test_init_refuses_settings_file_with_sources(project):
     project.vmrag("init")
     error = project.vmrag("init", "--json", code=2).error
-    assert (error["code"], error["hint"]) == ("ALREADY_INITIALIZED", "vmrag sources")
+    assert (error["code"], error["hint"]) == (
+        "ALREADY_INITIALIZED",
+        "run 'vmrag sources' to list the files of the sources",
+    )
 
 
 def test_init_adds_sources_later_and_stages_file_that_it_wrote(project):
@@ -299,7 +302,7 @@ def test_init_with_pin_names_sync(project):
     project.vmrag("init", "--knowledge-base", "--no-sources")
     project.git("commit", "-qm", "pinned")
     assert "run 'vmrag sync'" in project.vmrag("init").out
-    assert project.vmrag("init", "--json", code=2).error["hint"] == "vmrag sync"
+    assert project.vmrag("init", "--json", code=2).error["hint"] == "run 'vmrag sync' to sync to the pin"
 
 
 def test_settings_of_a_persons_own_keep_every_byte_and_are_theirs_to_stage(project):

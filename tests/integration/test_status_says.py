@@ -22,7 +22,11 @@ def test_open_merge_is_not_in_sync(project):
     assert project.status()["state"] == "in_sync"
     project.vmrag("merge", "feature", code=1)
     report = project.status()
-    assert (report["state"], report["in_sync"], report["hint"]) == ("merging", False, "vmrag resolve")
+    assert (report["state"], report["in_sync"], report["hint"]) == (
+        "merging",
+        False,
+        "run 'vmrag resolve' to resolve the conflicts",
+    )
     assert project.vmrag("status", code=1).out.splitlines()[0] == "a merge is open"
     project.git("switch", "-q", "--detach", "first")  # where nothing is merged
     project.vmrag("sync")
@@ -32,7 +36,10 @@ def test_open_merge_is_not_in_sync(project):
     project.vmrag("merge", "--abort")
     assert project.status()["state"] == "in_sync"
     project.git("merge", "-q", "feature", check=False)  # git's own, in conflict
-    assert (project.status()["state"], project.status()["hint"]) == ("merging", "vmrag resolve")
+    assert (project.status()["state"], project.status()["hint"]) == (
+        "merging",
+        "run 'vmrag resolve' to resolve the conflicts",
+    )
     project.vmrag("resolve", "--theirs")
     report = project.status()
     assert report["state"] == "in_sync"
@@ -61,9 +68,9 @@ def test_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(project
     missing = "0123456789abcdef" * 2 + "01234567"
     pin = project.top / ".dolt-version"
     pin.write_text(pin.read_text().replace(project.pinned, missing))
-    assert project.status()["hint"] == "vmrag fetch"
+    assert project.status()["hint"] == "run 'vmrag fetch' to fetch the revision"
     job = background.get_sync_job(plumbing.locate_work_tree(project.top))
     with locks.hold_exclusive(job.lock, purpose="sync in the background", timeout=1):
         report = project.status()
-    assert (report["state"], report["hint"]) == ("missing", "vmrag sync")
+    assert (report["state"], report["hint"]) == ("missing", "run 'vmrag sync' to sync to the pin")
     assert any(reason.endswith("A sync in the background fetches it.") for reason in report["reasons"])

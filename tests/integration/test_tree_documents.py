@@ -423,7 +423,7 @@ def test_list_needs_no_index_extra(project, monkeypatch):
     shutil.rmtree(project.shared)
 
     def missing(*_: object, **__: object) -> None:
-        raise IndexExtraMissing("This needs a package.", hint="pip install 'vmrag-link[index]'")
+        raise IndexExtraMissing("This needs a package.", hint="run 'pip install \"vmrag-link[index]\"' to install it")
 
     monkeypatch.setattr("vmrag_link.sync.source_views.SourceIndexer.provide_view", missing)
     documents = project.ask("list")["documents"]

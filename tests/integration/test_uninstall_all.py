@@ -152,7 +152,10 @@ def test_while_git_has_the_pin_in_conflict_its_knowledge_is_not_removed(project:
     project.git("merge", "feature", check=False)
     before = (project.top / ".dolt-version").read_bytes()
     error = project.vmrag("uninstall", "--all", *["--discard-knowledge"] * discard, "--json", code=1).error
-    assert (error["code"], error["hint"].split(", ")[0]) == ("MERGE_CONFLICT", "vmrag resolve")
+    assert (error["code"], error["hint"].split(", ")[0]) == (
+        "MERGE_CONFLICT",
+        "run 'vmrag resolve' to resolve the conflicts",
+    )
     project.vmrag("resolve", "--theirs")
     assert (project.top / ".dolt-version").read_bytes() != before
 
@@ -282,7 +285,7 @@ def test_uninstall_all_refuses_unknown_remote_before_it_changes_anything(plain):
     plain.vmrag("commit", "-m", "a document")
     plain.vmrag("push")
     error = plain.vmrag("uninstall", "--all", "--remote", "nowhere", "--json", code=3).error
-    assert (error["code"], error["hint"]) == ("REMOTE_NOT_FOUND", "git remote -v")
+    assert (error["code"], error["hint"]) == ("REMOTE_NOT_FOUND", "run 'git remote -v' to list the remotes")
     assert (plain.top / ".git/vmrag/kb").is_dir()
 
 

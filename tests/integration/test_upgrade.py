@@ -49,7 +49,7 @@ WORKING = {
     "blame": (["blame", "handbook/rest.md"], 0, "sleep well"),
     "branch": (["branch"], 0, "topic"),
     "check": (["check"], 0, "1 query answered as expected"),
-    "clone": (["clone"], 2, "hint: vmrag fetch"),
+    "clone": (["clone"], 2, "hint: run 'vmrag fetch' to fetch the revision"),
     "commit": (["commit", "-m", "Owls"], 0, "1 document added"),
     "completion": (["completion", "bash"], 0, "_vmrag_completion"),
     "demo": (["demo", "--help"], 0, "Usage: vmrag demo"),
@@ -60,7 +60,7 @@ WORKING = {
     "export": (["export", "../out"], 0, "6 files written"),
     "fetch": (["fetch"], 0, "Nothing new at origin."),
     "fingerprint": (["fingerprint"], 0, ""),
-    "gc": (["gc"], 0, "vmrag gc --apply"),
+    "gc": (["gc"], 0, "run 'vmrag gc --apply' to remove them"),
     "grep": (["grep", "kettles"], 0, "web/kettles:1"),
     "help": (["help", "import"], 0, "--copy"),
     "import": (["import", "../shelf", "--collection", "web", "--base", "../shelf"], 0, "1 document added"),
@@ -73,12 +73,12 @@ WORKING = {
     "list": (["list"], 0, "handbook/tls.md"),
     "log": (["log"], 0, "The handbook"),
     "mcp": (["mcp", "install", "--client", "vscode"], 0, "vscode"),
-    "merge": (["merge", "topic"], 1, "hint: vmrag commit"),
+    "merge": (["merge", "topic"], 1, "hint: run 'vmrag commit' to commit the documents"),
     "migrate": (["migrate", "--to", "doltlite"], None, "doltlite"),
     "move": (["move", "web", "--to", "files"], 0, ".vmrag/web"),
     "path": (["path"], 0, "kb"),
     "pin": (["pin"], 0, "is already pinned"),
-    "pull": (["pull"], 1, "hint: vmrag commit"),
+    "pull": (["pull"], 1, "hint: run 'vmrag commit' to commit the documents"),
     "push": (["push"], 0, "origin has everything already"),
     "query": (["query", "kettles"], 0, "web/kettles"),
     "refresh": (["refresh", "web"], None, ""),
@@ -88,7 +88,7 @@ WORKING = {
     "restore": (["restore", "--yes"], 0, "1 document removed"),
     "rm": (["rm", "handbook/rest.md"], 0, "1 document removed"),
     "show": (["show", "handbook/rest.md"], 0, "Take a rest"),
-    "sources": (["sources"], 0, "vmrag init"),
+    "sources": (["sources"], 0, "run 'vmrag init' to set up this repository"),
     "status": (["status"], None, DEDUPE),
     "sync": (["sync"], 0, "Knowledge is at"),
     "trust": (["trust", "--yes"], 0, ""),
@@ -155,7 +155,7 @@ def test_copies_are_named_until_sources_replace_them(world: Formerly) -> None:
     assert "thirty seconds" in answer.out, "the copy does not follow the file"
     assert "3 stored copies of tracked files may be outdated: vmrag sources dedupe" in answer.out
     ada.vmrag("commit", "-m", "Owls")
-    assert "hint: vmrag sources dedupe" in ada.vmrag(*ADD_SOURCE.split()[1:]).out
+    assert "hint: run 'vmrag sources dedupe' to remove the stored copies" in ada.vmrag(*ADD_SOURCE.split()[1:]).out
     deduplication = ada.vmrag("sources", "dedupe").out
     assert "has 1 other document, so the source of that name is not read" in deduplication, "its file was moved"
     assert "vmrag rm handbook" in deduplication

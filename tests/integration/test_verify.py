@@ -577,7 +577,7 @@ def repaired(world: World) -> None:
         errors = [finding for finding in world.verified("base..HEAD")["findings"] if finding["level"] == "error"]
         if not errors:
             break
-        assert errors[0]["hint"].startswith("vmrag merge --repair ")
+        assert errors[0]["hint"].startswith("run 'vmrag merge --repair ")
         world.vmrag(*errors[0]["hint"].split()[1:])
         world.commit("repaired")
     report = world.verified("base..HEAD")
@@ -756,7 +756,7 @@ def test_repair_fixes_all_findings_of_a_random_history(world, seed):
         errors = [finding for finding in world.verified("HEAD")["findings"] if finding["level"] == "error"]
         if not errors:
             break
-        assert errors[0]["hint"].startswith("vmrag merge --repair ")
+        assert errors[0]["hint"].startswith("run 'vmrag merge --repair ")
         assert world.ask(*errors[0]["hint"].split()[1:])["result"] != "already_up_to_date"
         world.commit("repaired")
     assert not errors

@@ -120,7 +120,7 @@ def test_uncommitted_documents_follow_the_pin_there_and_back(project):
     pinned, head = project.pinned, project.git("rev-parse", "HEAD")
     project.git("reset", "-q", "--hard", "first")
     status = project.status()
-    assert (status["state"], status["hint"]) == ("drift", "vmrag sync")
+    assert (status["state"], status["hint"]) == ("drift", "run 'vmrag sync' to sync to the pin")
     assert any("Uncommitted documents of 'main'" in reason for reason in status["reasons"])
     assert "1 uncommitted document of 'main' moved to" in project.vmrag("sync").err
     assert (project.marks()["draft.md"], "faq.md" in project.marks()) == ("added", False)
@@ -201,7 +201,7 @@ def test_commit_that_was_not_pinned_is_not_taken_back(project):
     report = project.ask("commit", "-m", "more")
     assert (report["pin"], report["staged"]) == (None, False)
     status = project.status()
-    assert (status["state"], status["hint"]) == ("drift", "vmrag pin")
+    assert (status["state"], status["hint"]) == ("drift", "run 'vmrag pin' to write the pin")
     assert "more.md" not in project.marks()
     error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x.md", "--json", code=1, stdin="x").error
     assert (error["code"], error["hint"]) == ("KB_MOVED", status["hint"])
@@ -418,10 +418,17 @@ def test_state_not_initialized(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "new")
     report = project.ask("status")
-    assert (report["state"], report["hint"], report["pin"]) == ("files", "vmrag init", None)
+    assert (report["state"], report["hint"], report["pin"]) == (
+        "files",
+        "run 'vmrag init' to set up this repository",
+        None,
+    )
     for command in (["query", "x"], ["list"], ["sync"], ["log"], ["commit", "-m", "m"], ["branch"], ["pin"], ["gc"]):
         error = project.vmrag(*command, "--json", code=2).error
-        assert (error["code"], error["hint"]) == ("NOT_INITIALIZED", "vmrag init --knowledge-base"), command
+        assert (error["code"], error["hint"]) == (
+            "NOT_INITIALIZED",
+            "run 'vmrag init --knowledge-base' to create a knowledge base",
+        ), command
 
 
 def test_state_no_pin_keeps_the_knowledge_in_place(project):
@@ -429,7 +436,7 @@ def test_state_no_pin_keeps_the_knowledge_in_place(project):
     project.git("rm", "-q", ".dolt-version")
     project.git("commit", "-q", "-m", "no pin")
     report = project.ask("status", code=1)
-    assert (report["state"], report["pin"], report["hint"]) == ("no_pin", None, "vmrag pin")
+    assert (report["state"], report["pin"], report["hint"]) == ("no_pin", None, "run 'vmrag pin' to write the pin")
     answer = project.vmrag("query", "faq", "--json")
     assert answer.json["kb"]["in_sync"] is False
     assert "has no pin" in answer.err
@@ -456,7 +463,7 @@ def test_state_no_pin_without_earlier_binding_begins_with_init(project, tmp_path
     project.git("branch", "ancient", project.git("commit-tree", "-m", "ancient", project.git("mktree")))
     project.git("worktree", "add", "-q", str(tmp_path / "old"), "ancient")
     old = Project(tmp_path / "old")
-    assert old.ask("status", code=1)["hint"] == "vmrag init --knowledge-base"
+    assert old.ask("status", code=1)["hint"] == "run 'vmrag init --knowledge-base' to create a knowledge base"
     for command, *options in (("pin",), ("init", "--knowledge-base")):
         error = old.vmrag(command, *options, "--json", code=1).error
         assert (error["code"], error["hint"].partition(", or ")[2]) == (
@@ -500,7 +507,7 @@ def test_state_missing_names_possible_owners_and_the_old_revision_answers(projec
     project.write(".dolt-version", json.dumps(pin))
     report = project.ask("status", code=1)
     assert (report["state"], report["pin"]["dolt_commit"]) == ("missing", nowhere)
-    assert report["hint"] == "vmrag fetch"
+    assert report["hint"] == "run 'vmrag fetch' to fetch the revision"
     assert project.answers() == before
     assert project.ask("query", "faq")["kb"]["in_sync"] is False
     assert project.vmrag("sync", "--json", code=1).error["code"] == "PIN_MISSING_REVISION"
@@ -511,7 +518,7 @@ def test_state_drift_after_index_damage_is_repaired_by_sync(project):
     folder = Path(project.status()["index"]["path"])
     (segments_of(folder)[0] / "words-1.idx").unlink()
     report = project.ask("status", code=1)
-    assert (report["state"], report["hint"]) == ("drift", "vmrag sync")
+    assert (report["state"], report["hint"]) == ("drift", "run 'vmrag sync' to sync to the pin")
     assert "cannot be used" in report["reasons"][0]
     assert project.ask("sync")["snapshot"]["how"] in ("delta", "fresh")
     assert project.answers() == before
@@ -534,7 +541,7 @@ def test_clone_without_the_knowledge_base_suggests_a_command(project, tmp_path):
 def test_writes_on_a_detached_head_are_rejected(project):
     project.git("switch", "-q", "--detach")
     error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x", "--json", code=3, stdin="x").error
-    assert (error["code"], error["hint"]) == ("GIT_BUSY", "git switch -c NAME")
+    assert (error["code"], error["hint"]) == ("GIT_BUSY", "run 'git switch -c NAME'")
 
 
 def test_while_git_holds_its_index_the_applied_knowledge_answers_and_nothing_is_written(project):

@@ -18,22 +18,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from vmrag_link import hints
 from vmrag_link.cli.commands import COMMANDS
 
 ENABLED = os.environ.get("VMRAG_WALK_HINTS") == "1"
 
-_QUOTED = re.compile(r"'((?:vmrag|git) [^']+)'")
-_BARE = re.compile(
-    r"""\b((?:cd [^\s;,]+ && .*|(?:vmrag|git) [a-z-]+|(?:rm|mv) [^\s;,()]+)(?:\ +(?:&&|'[^']*'|"[^"]*"|[^\s;,()'"]+))*)"""
-)
-_PROSE = re.compile(
-    r" (?:and|or|then|if|when|where|once|has|have|again|which|shows|goes|to|as|in|on|of|there|is)\b.*|[.:]$"
-)
 _PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|…|<|\.\.\.")
-_GIT = (
+GIT = (
     "add branch checkout cherry-pick clone commit config diff fetch fsck gc grep log merge mv pull push rebase reflog "
     "remote repack reset restore revert rev-parse rm show stash status switch tag update-index worktree"
 ).split()
+_PROGRAMS = ("cd", "chmod", "cp", "mkdir", "mv", "rm")
 _FOR_A_PERSON = (
     "vmrag resolve",
     "vmrag mcp",
@@ -61,27 +56,21 @@ def list_ways(hint: str, typed: Callable[[str], str] = as_it_stands) -> list[lis
     `typed` turns a command into the typed one; the list is empty if another user must act.
     """
     result = []
-    for way in re.split(r"[;(]|,? or |\n|\. ", hint):
+    for way in hints.list_alternatives(hint):
         steps = []
-        for step in sorted(
-            [*_QUOTED.finditer(way), *_BARE.finditer(_QUOTED.sub(lambda it: " " * len(it[0]), way))],
-            key=lambda it: it.start(),
-        ):
-            command = _PROSE.sub("", step[1]).strip()
-            if not _is_command(command):
-                continue
-            if not (command := typed(command)) or _PLACEHOLDER.search(command):
+        for command in filter(_is_command, hints.list_commands(way)):
+            if not (step := typed(command)) or _PLACEHOLDER.search(step):
                 break
-            steps.append(command)
+            steps.append(step)
         result += [steps] if steps else []
     return result
 
 
 def _is_command(text: str) -> bool:
-    """Else it is a sentence about one: `git has finished`."""
+    """Return whether a text in quotes is a command. It can also be an argument or a setting."""
     program, _, rest = text.partition(" ")
-    value = {"git": _GIT, "vmrag": COMMANDS}.get(program)
-    return bool(rest) and (value is None or rest.split()[0] in value)
+    value = {"git": GIT, "vmrag": COMMANDS}.get(program)
+    return bool(rest) and (rest.split()[0] in value if value else program in _PROGRAMS)
 
 
 def is_destructive(command: str) -> bool:

@@ -91,7 +91,7 @@ def test_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(languages, "_read_version", lambda distribution: "" if distribution.endswith("-go") else "1")
     with pytest.raises(IndexExtraMissing) as missing:
         describe_cutter("go")
-    assert missing.value.hint == "pip install 'vmrag-link[code]'"
+    assert missing.value.hint == "run 'pip install \"vmrag-link[code]\"' to install it"
     assert describe_cutter("rust").startswith("rust 1 ")
 
 

@@ -348,7 +348,7 @@ def test_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line, p
 
 
 def test_conflict_error_names_the_command_that_keeps_both_sides():
-    assert refusal(CONFLICT.encode()).hint.startswith("vmrag resolve ")
+    assert refusal(CONFLICT.encode()).hint.startswith("run 'vmrag resolve ")
 
 
 def test_message_names_the_place_that_the_bytes_came_from():

@@ -316,7 +316,9 @@ class KnowledgeBase:
     def _written(self, write: Callable[[ApiSession], T]) -> T:
         """Write, and read the position again, so that later searches find the new text."""
         if not self._write:
-            raise UsageInvalid("the knowledge base is open for reading.", hint='vmrag.open(".", write=True)')
+            raise UsageInvalid(
+                "the knowledge base is open for reading.", hint="open it with 'vmrag.open(\".\", write=True)'"
+            )
         self.refresh()
         try:
             return write(self._here())

@@ -20,7 +20,7 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.provenance import KbBlock
 
 _MOST_VERSIONS = 10_000
-_LISTED = "vmrag list"
+_LISTED = "run 'vmrag list' to list the names"
 
 
 def position_of(kb: KbBlock) -> AnswerPosition:
@@ -70,7 +70,9 @@ def grep(
     from vmrag_link.workspace.documents import grep as operation
 
     if context < 0 or (limit is not None and limit < 0):
-        raise UsageInvalid("context and limit are numbers of lines, from 0.", hint="context=2, limit=50")
+        raise UsageInvalid(
+            "context and limit are numbers of lines, from 0.", hint="pass numbers, such as 'context=2, limit=50'"
+        )
     searched = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
     report = operation.grep_texts(
         ws, searched, context=context, limit=limit, collections=collections, ref=ref, path=path
@@ -110,7 +112,9 @@ def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *
     from vmrag_link.workspace.history.word_diff import Words
 
     if new is not None and old is None:
-        raise UsageInvalid("diff needs the place to compare with.", hint='kb.diff("main", "HEAD")')
+        raise UsageInvalid(
+            "diff needs the place to compare with.", hint='pass names, such as \'kb.diff("main", "HEAD")\''
+        )
     places = [place for place in (old, new) if place is not None]
     difference = compare.compare_places(ws, places, only=only, detail="text", code=code)
     report = difference.form_report()
@@ -148,7 +152,7 @@ def history(ws: Workspace, name: str, limit: int, ref: str | None) -> tuple[Docu
     from vmrag_link.workspace.history import file_history, named_places
 
     if not 0 < limit <= _MOST_VERSIONS:
-        raise UsageInvalid(f"limit must be 1 to {_MOST_VERSIONS:,}.", hint="limit=20")
+        raise UsageInvalid(f"limit must be 1 to {_MOST_VERSIONS:,}.", hint="pass a number, such as 'limit=20'")
     names = [ref, name] if ref is not None else [name]
     if file := file_history.file_history(ws, names, limit=limit):
         return tuple(

@@ -125,11 +125,17 @@ class ApiSession:
         settings = at.retrieval if at else self._ws.config.retrieval
         mode = question.mode or settings.mode
         if mode not in list(Mode):
-            raise UsageInvalid(f"mode must be one of {', '.join(Mode)}; found {mode!r}.", hint='mode="hybrid"')
+            raise UsageInvalid(
+                f"mode must be one of {', '.join(Mode)}; found {mode!r}.", hint="pass a mode, such as 'mode=\"hybrid\"'"
+            )
         if question.k is not None and not 0 < question.k <= _MOST_RESULTS:
-            raise UsageInvalid(f"k must be 1 to {_MOST_RESULTS}; found {question.k}.", hint="k=5")
+            raise UsageInvalid(
+                f"k must be 1 to {_MOST_RESULTS}; found {question.k}.", hint="pass a number, such as 'k=5'"
+            )
         if question.max_tokens is not None and not 0 < question.max_tokens <= MOST_BUDGET:
-            raise UsageInvalid(f"max_tokens must be 1 to {MOST_BUDGET}.", hint="max_tokens=2000")
+            raise UsageInvalid(
+                f"max_tokens must be 1 to {MOST_BUDGET}.", hint="pass a number, such as 'max_tokens=2000'"
+            )
         return Query(
             text=question.text,
             collections=question.collections or None,

@@ -33,14 +33,19 @@ def add(ws: Workspace, new: NewText) -> WrittenDocument:
     other errors of `add_note` and `put_documents`.
     """
     if not new.text.strip():
-        raise UsageInvalid("the text is empty, so nothing was written.", hint='kb.add("We chose …")')
+        raise UsageInvalid(
+            "the text is empty, so nothing was written.", hint="pass a text, such as 'kb.add(\"We chose …\")'"
+        )
     if new.existing not in (None, "refuse", "replace", "append"):
-        raise UsageInvalid("existing must be refuse, replace or append.", hint='existing="replace"')
+        raise UsageInvalid(
+            "existing must be refuse, replace or append.", hint="pass 'existing=\"replace\"' to replace the document"
+        )
     if source := ws.sources.find_writable(new.collection):
         return _add_note(ws, source, new)
     if new.collection is None:
         raise UsageInvalid(
-            "this repository has no source for notes, and no collection is given.", hint="vmrag sources add --write"
+            "this repository has no source for notes, and no collection is given.",
+            hint="run 'vmrag sources add --write'",
         )
     return _store(ws, new, new.collection)
 
@@ -71,9 +76,14 @@ def _store(ws: Workspace, new: NewText, collection: str) -> WrittenDocument:
     from vmrag_link.workspace.documents.put import PutRequest, put_documents
 
     if not new.doc_id:
-        raise UsageInvalid("a stored document needs an id.", hint=f'kb.add(text, collection={collection!r}, id="NAME")')
+        raise UsageInvalid(
+            "a stored document needs an id.",
+            hint=f"call 'kb.add(text, collection={collection!r}, id=\"NAME\")' to name it",
+        )
     if new.existing == "append" or new.commit:
-        raise UsageInvalid("existing='append' and commit=True are for notes.", hint="kb.commit(message)")
+        raise UsageInvalid(
+            "existing='append' and commit=True are for notes.", hint="call 'kb.commit(message)' to commit it"
+        )
     title = new.title or find_markdown_title(new.text) or new.doc_id
     document = text_document(new.doc_id, new.text, title=title, metadata=_metadata(new.metadata))
     result = put_documents(ws, PutRequest(collection, [document], new.existing or "replace", create=True))
@@ -105,7 +115,7 @@ def remove(ws: Workspace, names: Sequence[str], collection: str | None) -> Remov
     from vmrag_link.ops.stores import stores
 
     if not names:
-        raise UsageInvalid("remove needs a name.", hint='kb.remove("handbook/faq.md")')
+        raise UsageInvalid("remove needs a name.", hint="pass a name, such as 'kb.remove(\"handbook/faq.md\")'")
     store = stores.find_common_store(ws, [collection or name.partition("/")[0] for name in names])
     removed = remove_named(store, names, within=collection, confirmed=True).report
     return RemovedDocuments(names=tuple(map(str, removed.documents)), collections=removed.collections)

@@ -114,7 +114,7 @@ def find_unsupported() -> IndexExtraMissing | None:
         return None
     return IndexExtraMissing(
         f"Chroma's store needs {SUPPORTED}, but chromadb {version or 'of an unknown version'} is installed.",
-        hint=f"pip install '{SUPPORTED}'",
+        hint=f"run 'pip install \"{SUPPORTED}\"' to install it",
         installed=version,
     )
 
@@ -140,7 +140,7 @@ def _foreign_errors(folder: Path, action: str) -> Iterator[None]:
             raise no_space(folder) from error
         raise IndexFailed(
             f"Chroma failed to {action}: {error}",
-            hint="Run 'vmrag sync --rebuild' to build the index again.",
+            hint="run 'vmrag sync --rebuild' to build the index again",
             folder=str(folder),
             error=type(error).__name__,
         ) from error
@@ -164,7 +164,7 @@ class ChromaStore:
         except ImportError as error:
             raise IndexExtraMissing(
                 f"cannot import chromadb, which Chroma's store needs: {error}",
-                hint=f"pip install --force-reinstall '{SUPPORTED}'",
+                hint=f"run 'pip install --force-reinstall \"{SUPPORTED}\"' to install it again",
             ) from error
 
         self._folder = folder
@@ -308,7 +308,7 @@ def require_resources() -> None:
     if files != resource.RLIM_INFINITY and files - _count_open_files() < DESCRIPTORS:
         raise LimitTooLow(
             f"the vector index needs {DESCRIPTORS} free file descriptors, but this process may open only {files}.",
-            hint="ulimit -n 256",
+            hint="run 'ulimit -n 256'",
             limit="RLIMIT_NOFILE",
         )
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -320,7 +320,7 @@ def require_resources() -> None:
         raise LimitTooLow(
             f"the vector index needs {ADDRESS_SPACE >> 20} MB of free address space, but this process may have only "
             f"{space >> 20} MB.",
-            hint="ulimit -v unlimited",
+            hint="run 'ulimit -v unlimited'",
             limit="RLIMIT_AS",
         )
 

@@ -105,7 +105,7 @@ def _database_errors(folder: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if is_disk_full(error):
             raise no_space(folder) from error
-        raise IndexFailed(f"cannot build Chroma's store: {error}.", hint="Run 'vmrag sync --wait' again") from error
+        raise IndexFailed(f"cannot build Chroma's store: {error}.", hint="run 'vmrag sync --wait' again") from error
 
 
 # -- planning --------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class _Build(NamedTuple):
         if problem:
             raise IndexFailed(
                 f"Chroma's store {self.source.revision[:7]} differs from the index: {problem}.",
-                hint="Run 'vmrag sync --wait' again",
+                hint="run 'vmrag sync --wait' again",
             )
         _remove_dropped_folders(self.folder)
         self.stores.write_contents(self.folder, self._list_contents())

@@ -270,7 +270,7 @@ def _find_placeholder_problem(seal: Seal, stand_ins: Callable[[], Collection[str
 def _make_error(path: Path, problem: str) -> IndexFailed:
     return IndexFailed(
         f"Chroma's store {path.name} is damaged: {problem}.",
-        hint="Run 'vmrag sync --wait' to build it again",
+        hint="run 'vmrag sync --wait' to build it again",
         folder=str(path),
     )
 

@@ -100,7 +100,7 @@ class ChromaClient:
                 raise
             raise self.make_error(
                 f"has no database {self.address.database!r} of tenant {self.address.tenant!r}",
-                hint="Create it on the server, or choose another one: git config vmrag.chroma.database NAME",
+                hint="create it on the server, or run 'git config vmrag.chroma.database NAME' to use another one",
             ) from error
 
     def find_collection(self, name: str) -> RemoteCollection | None:
@@ -225,7 +225,7 @@ class ChromaClient:
         details = {"url": self.address.url} | ({} if status is None else {"status": status})
         return ChromaServerFailed(
             f"the Chroma server ({self.address.display_text}) {escape_line(reason).rstrip('.')}.",
-            hint=hint or "Check that the server runs, or do without it: git config vmrag.chroma.mode embedded",
+            hint=hint or "check that the server runs, or run 'git config vmrag.chroma.mode embedded' to do without it",
             **details,
         )
 
@@ -252,7 +252,7 @@ class ChromaClient:
         if address.flaw:
             raise self.make_error(
                 f"cannot be used: {address.flaw}",
-                hint="Set the key in the environment of this program: export NAME=KEY",
+                hint="run 'export NAME=KEY' to set the key in the environment of this program",
             )
         try:
             return endpoint.send_request(
@@ -272,7 +272,10 @@ class ChromaClient:
             ) from error
         except endpoint.NoAnswer as error:
             if error.status in endpoint.REFUSALS:
-                hint = "Set the address in git config (vmrag.chroma.url, https), and set CHROMA_API_KEY or CHROMA_CLIENT_AUTH_CREDENTIALS."
+                hint = (
+                    "set vmrag.chroma.url (https) in git config, and CHROMA_API_KEY or CHROMA_CLIENT_AUTH_CREDENTIALS in "
+                    "the environment"
+                )
                 raise self.make_error(error.reason, hint=hint, status=error.status) from error
             raise self.make_error(error.reason, status=error.status) from error
 
@@ -282,7 +285,7 @@ class ChromaClient:
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
             raise self.make_error(
                 f"returned an invalid answer ({error})",
-                hint="Check that vmrag.chroma.url is the address of a Chroma 1.x server.",
+                hint="check that vmrag.chroma.url is the address of a Chroma 1.x server",
             ) from error
 
     def _pack_vector(self, vector: list[float] | None, dimensions: int) -> bytes:

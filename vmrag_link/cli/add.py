@@ -89,7 +89,7 @@ def command(
     from vmrag_link.workspace.documents.note_writes import add_note
 
     if replace and append:
-        raise UsageInvalid("--replace and --append cannot be used together.", hint="vmrag add --append")
+        raise UsageInvalid("--replace and --append cannot be used together.", hint="run 'vmrag add --append'")
     request = _AddRequest(
         source,
         _read_given_text(source, message, collection, doc_id),
@@ -133,16 +133,16 @@ def _read_given_text(
     if message is None and source is not None and str(source) != "-":
         return None
     if message is not None and source is not None:
-        raise UsageInvalid("FILE and -m both give the text of the document", hint="Leave one of them out.")
+        raise UsageInvalid("FILE and -m both give the text of the document", hint="leave one of them out")
     options = f" --collection {quoted(collection)} --id {quoted(doc_id or 'NAME')}" if collection else ""
     if message is None and source is None and not has_piped_input():
         raise UsageInvalid(
-            "no text is given: neither a FILE, nor -m, nor piped input", hint=f"vmrag add -m TEXT{options}"
+            "no text is given: neither a FILE, nor -m, nor piped input", hint=f"run 'vmrag add -m TEXT{options}'"
         )
     text = read_standard_input() if message is None else message
     if not text.strip():
         origin = "standard input" if message is None else "the text of -m"
-        raise UsageInvalid(f"{origin} is empty, so nothing was written", hint=f"vmrag add -m TEXT{options}")
+        raise UsageInvalid(f"{origin} is empty, so nothing was written", hint=f"run 'vmrag add -m TEXT{options}'")
     return text
 
 
@@ -155,7 +155,9 @@ def _find_notes_source(ws: Workspace, collection: str | None) -> SourceSettings 
     if source is None and collection is None:
         raise UsageInvalid(
             "this repository has no source for notes, and no --collection is given.",
-            hint="vmrag sources add --write" if ws.places.config.exists() else "vmrag init",
+            hint="run 'vmrag sources add --write'"
+            if ws.places.config.exists()
+            else "run 'vmrag init' to set up this repository",
         )
     return source
 
@@ -164,7 +166,7 @@ def _refuse_note_options(**options: bool) -> None:
     option = next((name for name, value in options.items() if value), None)
     if option:
         option = f"--{option.replace('_', '-')}"
-        hint = "vmrag commit --git" if option == "commit" else f"Remove {option}"
+        hint = "run 'vmrag commit --git'" if option == "commit" else f"remove {option}"
         raise UsageInvalid(f"{option} is for notes, not for stored collections.", hint=hint)
 
 
@@ -200,9 +202,9 @@ def _note_lines(report: NoteReport) -> Iterator[str]:
     if report.commit:
         yield f"Committed as {report.commit[:7]}"
     else:
-        yield f"hint: git commit -m MESSAGE -- {quoted(report.path)}"
+        yield f"hint: run 'git commit -m MESSAGE -- {quoted(report.path)}'"
     if report.kept:
-        yield f"hint: vmrag restore --undo {quoted(name)}   (restores the text that was replaced)"
+        yield f"hint: run 'vmrag restore --undo {quoted(name)}' to restore the text that was replaced"
 
 
 # -- stored documents
@@ -221,7 +223,9 @@ def _store_document(
 
     if request.text is not None and request.doc_id is None:
         command = f"vmrag add {'-m TEXT' if request.file is None else '-'} --collection {quoted(collection)} --id NAME"
-        raise UsageInvalid("a stored document from a text or from standard input needs an id.", hint=command)
+        raise UsageInvalid(
+            "a stored document from a text or from standard input needs an id.", hint=f"run '{command}' to name it"
+        )
     with create_if_missing(ws):
         if request.text is None:
             file_request = FileRequest(request.doc_id, request.title or "", request.metadata)

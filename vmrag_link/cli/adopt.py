@@ -70,7 +70,7 @@ def _adopt_lines(report: AdoptReport) -> Iterator[str]:
         yield f"{report.commit[:7]} pins no new revisions."
     elif report.remote is None:
         yield "Nothing was pushed."
-        yield "hint: vmrag push   (with the hooks, git push also runs it)"
+        yield "hint: run 'vmrag push' to push it"
     elif report.pushed:
         yield f"{report.remote} has them now: {report.commit[:7]} can be merged."
     else:

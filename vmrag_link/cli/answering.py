@@ -168,8 +168,9 @@ def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str)
     """
     if not report.definitions:
         more = f"vmrag query --symbols {quoted(f'*{report.name}*')}"
-        hint = "" if "*" in report.name else f" With * for any letters: {more}"
-        yield f"No definition of {report.name!r} found.{hint}"
+        yield f"No definition of {report.name!r} found."
+        if "*" not in report.name:
+            yield f"hint: run '{more}' to find longer names"
     for row in report.definitions:
         place = _describe_place(invocation, report.kb, commit, row.path, row.line)
         changed = output.style_text(f"  ({row.uncommitted})", fg="yellow") if row.uncommitted else ""

@@ -36,7 +36,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _FROM_HERE = r"(?s)(?P<ref>[^:]+:)?(?P<path>\.{1,2}/.*)"
 
-NEXT_COMMIT = 'hint: vmrag commit -m "What changed in the knowledge"'
+NEXT_COMMIT = "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents"
 
 
 class Invocation(Record, frozen=True):
@@ -240,7 +240,7 @@ def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, limit: in
     names = [f"{number} {'*' if ending.startswith('.') else ''}{ending}" for ending, number in counts.items()]
     yield f"{first_of(names, limit)}: not covered"
     if needs_extra:
-        yield f"hint: to read the code among these files: {needs_extra}"
+        yield f"hint: run '{needs_extra}' to read the code among these files"
 
 
 def describe_rest(shown: int, total: int, offset: int) -> str:

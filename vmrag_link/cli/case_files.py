@@ -39,7 +39,7 @@ class CaseFiles(Record, frozen=True):
         Raises `UsageInvalid` and `FileFailed`.
         """
         if [*self.paths.values()].count(_STDOUT) + invocation.as_json > 1:
-            raise UsageInvalid("only one format can go to standard output.", hint="Use a file name instead of `-`.")
+            raise UsageInvalid("only one format can go to standard output.", hint="use a file name instead of `-`")
         if self.paths:
             from vmrag_link.ops.report.files import require_writable_path
 
@@ -70,7 +70,7 @@ class CaseFiles(Record, frozen=True):
 
 def _refuse_tap(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
     if value is not None:
-        raise UsageInvalid("'--tap' was removed.", hint="Use '--junit FILE', which test reporters also read.")
+        raise UsageInvalid("'--tap' was removed.", hint="use '--junit FILE', which test reporters also read")
 
 
 def case_options(function: Callable[..., Any]) -> Callable[..., Any]:

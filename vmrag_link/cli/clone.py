@@ -31,12 +31,15 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
         summary = "Uses the knowledge base on the server" if ws.engine.shared else "Fetched the knowledge base from"
         lines = [f"{summary} {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
         if report.revision and not report.here:
-            lines += [f"It does not have the pinned revision {report.revision[:7]}.", "hint: vmrag status"]
+            lines += [
+                f"It does not have the pinned revision {report.revision[:7]}.",
+                "hint: run 'vmrag status' to see the state",
+            ]
         elif report.here:
             try:
                 follow(ws)
             except IndexExtraMissing as missing:  # a base installation: searching can wait
                 lines.append(f"Made no index: {missing.sentence}")
-            lines.append("hint: vmrag install   (git then updates it with the code, and a push also pushes it)")
+            lines.append("hint: run 'vmrag install' to let git update and push it with the code")
     invocation.emit_report(report, lines)
     return FAILED_CHECK if report.revision and not report.here else 0

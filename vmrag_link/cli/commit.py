@@ -53,7 +53,8 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
     if all_files:
         raise UsageInvalid(
             "'vmrag commit -a' was removed: stored documents do not follow their files.",
-            hint=f"vmrag commit -m {quoted(message or 'MESSAGE')}   (to let files answer: vmrag sources add PATH)",
+            hint=f"run 'vmrag commit -m {quoted(message or 'MESSAGE')}', or 'vmrag sources add PATH' to let files "
+            "answer",
         )
     commit, hidden = None, invocation.as_json or invocation.verbosity < 0
     with contextlib.ExitStack() as drafts:
@@ -114,10 +115,10 @@ def _describe_pin(report: CommitReport, commit: str | None) -> Iterator[str]:
         yield f"Committed to git as {commit[:7]}, with the pin."
     elif report.pin is None:
         yield "Not pinned, because auto_pin is off."
-        yield "hint: vmrag pin"
+        yield "hint: run 'vmrag pin' to write the pin"
     elif report.staged:
         yield "Pinned in .dolt-version, which is staged."
-        yield 'hint: git commit -m "…"'
+        yield "hint: run 'git commit -m \"…\"'"
     else:
         yield "Pinned in .dolt-version, but another git command holds the index."
-        yield "hint: git add .dolt-version"
+        yield "hint: run 'git add .dolt-version'"

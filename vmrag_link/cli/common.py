@@ -32,7 +32,7 @@ def find_directory(context: click.Context, own_directory: Path | None = None) ->
     folder = Path().joinpath(*before, own_directory or context.params.get("directory") or Path()).resolve()
     if not folder.is_dir():
         number = f" For lines around a match, use --context {folder.name}." if folder.name.isdecimal() else ""
-        raise GitRepositoryMissing(f"no such folder: {folder}.{number}", hint="Use -C with an existing folder.")
+        raise GitRepositoryMissing(f"no such folder: {folder}.{number}", hint="use -C with an existing folder")
     return folder
 
 

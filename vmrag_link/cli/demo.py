@@ -77,11 +77,11 @@ def _open_repository(into: Path | None) -> Iterator[Path]:
 def _created(into: Path) -> Path:
     try:
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
-            raise UsageInvalid(f"{into} is not an empty folder.", hint="Use a new or an empty folder.", path=str(into))
+            raise UsageInvalid(f"{into} is not an empty folder.", hint="use a new or an empty folder", path=str(into))
         into.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileFailed(
-            f"cannot create {into}: {error.strerror}.", hint="Use another folder.", path=str(into)
+            f"cannot create {into}: {error.strerror}.", hint="use another folder", path=str(into)
         ) from error
     return into.resolve()
 

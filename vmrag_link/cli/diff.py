@@ -56,7 +56,7 @@ def command(
         if form or only or code:
             raise UsageInvalid(
                 "--queries shows answers; --stat, --name-only, --name-status, --files and --only are about documents.",
-                hint="vmrag diff --queries",
+                hint="run 'vmrag diff --queries'",
             )
         with invocation.workspace() as ws:
             old, new = ranges.split_range(ws, places)

@@ -47,7 +47,7 @@ def command(invocation: Invocation, *, name: str) -> None:
         store = stores.find_store(ws, name.partition("/")[0])
         document = operation.read_for_edit(store, name)
         shown = f"{document.collection}/{document.doc_id}"
-        instead = f"GIT_EDITOR=COMMAND vmrag edit {quoted(shown)}   (COMMAND changes the file that it gets)"
+        instead = f"run 'GIT_EDITOR=COMMAND vmrag edit {quoted(shown)}' with a command that changes the file"
         with editor.open_edited_text(ws.places, document.content, name=_file_name(document), instead=instead) as text:
             if text is None or text == f"{document.content}\n":  # editors add a missing line end
                 invocation.emit_report(
@@ -61,7 +61,7 @@ def command(invocation: Invocation, *, name: str) -> None:
     if result.branch:
         lines.append(NEXT_COMMIT)
     elif result.notes and result.notes.paths:
-        lines.append(f"hint: git commit -- {quoted(result.notes.paths[0])}")
+        lines.append(f"hint: run 'git commit -- {quoted(result.notes.paths[0])}'")
     changed = result.report.changes.total > 0
     invocation.emit_report(EditReport(*document.key, changed, result.branch, result.pending), lines)
 

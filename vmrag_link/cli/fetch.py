@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vmrag_link import hints
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.remote import describe_moves
@@ -33,17 +34,16 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
 
 
 def _fetch_lines(report: FetchReport) -> Iterator[str]:
-    from vmrag_link.workspace.follow.lazy_fetch import OR_PIN_WITHOUT_IT
+    from vmrag_link.workspace.follow.lazy_fetch import ASK_AUTHOR, OR_PIN_WITHOUT_IT
 
     yield from describe_moves(report.updates)
     if not report.updates:
         yield f"Nothing new at {report.remote}."
     if report.revision and not report.here:
-        yield (
-            f"It does not have the pinned revision {report.revision[:7]}: ask who pinned it to push it with `vmrag push` "
-            f"(git log -1 -- .dolt-version shows who); {OR_PIN_WITHOUT_IT}."
-        )
+        yield f"It does not have the pinned revision {report.revision[:7]}."
+        yield f"hint: {hints.either(ASK_AUTHOR, OR_PIN_WITHOUT_IT)}"
     elif report.arrived:
-        yield "hint: vmrag sync"
+        yield "hint: run 'vmrag sync' to sync to the pin"
     elif report.updates:
-        yield "The revision that HEAD pins was already in this clone. To get newer pins, run: git pull"
+        yield "The revision that HEAD pins was already in this clone."
+        yield "hint: run 'git pull' to get newer pins"

@@ -32,10 +32,10 @@ def command(invocation: Invocation, *, ref: str | None, working: bool, verify: b
     hash or from a file that this command wrote.
     """
     if verify and expected is not None:
-        raise UsageInvalid("--verify and --check cannot be combined.", hint="vmrag fingerprint --verify")
+        raise UsageInvalid("--verify and --check cannot be combined.", hint="run 'vmrag fingerprint --verify'")
     if working and (ref is not None or verify or expected is not None):
         raise UsageInvalid(
-            "--working cannot be combined with --at, --verify or --check.", hint="vmrag fingerprint --working"
+            "--working cannot be combined with --at, --verify or --check.", hint="run 'vmrag fingerprint --working'"
         )
     with invocation.workspace() as ws:
         if expected is not None:

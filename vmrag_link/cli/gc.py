@@ -47,7 +47,8 @@ def command(invocation: Invocation, *, apply: bool, remote: str | None, server: 
     """
     if (server and remote is not None) or (days is not None and not server):
         raise UsageInvalid(
-            "--days needs --server, and --server cannot be combined with --remote.", hint="vmrag gc --help"
+            "--days needs --server, and --server cannot be combined with --remote.",
+            hint="run 'vmrag gc --help' to see its options",
         )
     if server:
         with invocation.workspace() as ws:
@@ -98,7 +99,7 @@ def _format_report(report: GcReport) -> Iterator[str]:
             if sizes.before:
                 yield f"{label}: {_format_megabytes(sizes.before)} → {_format_megabytes(sizes.after)}."
     else:
-        yield "hint: vmrag gc --apply"
+        yield "hint: run 'vmrag gc --apply' to remove them"
 
 
 def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
@@ -112,7 +113,7 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
             yield "It has what it had at the last fetch of this clone, and what the code of this clone pins."
             yield "Users who pushed since then must run: vmrag push"
     else:
-        yield f"hint: vmrag gc --remote {quoted(report.remote)} --apply"
+        yield f"hint: run 'vmrag gc --remote {quoted(report.remote)} --apply'"
 
 
 def _server_lines(report: ServerGcReport) -> Iterator[str]:
@@ -123,7 +124,7 @@ def _server_lines(report: ServerGcReport) -> Iterator[str]:
     others = f" {plural(report.others, 'collection')} of other users stay." if report.others else ""
     yield f"{report.server}: {len(report.dropped)} to delete, {report.kept} needed or recent.{others}"
     if report.dropped and not report.applied:
-        yield "hint: vmrag gc --server --apply"
+        yield "hint: run 'vmrag gc --server --apply'"
 
 
 def _format_megabytes(size: int) -> str:

@@ -108,12 +108,12 @@ def command(
     if not sources:
         raise UsageInvalid(
             "missing argument PATH: 'vmrag import' no longer reads all known files again.",
-            hint="vmrag import PATH --collection NAME   (files that git tracks need no import: vmrag sources add PATH)",
+            hint="run 'vmrag import PATH --collection NAME', or 'vmrag sources add PATH' for files that git tracks",
         )
     urls = [source for source in sources if "://" in source]
     selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
     if max_pages is not None and not of_site:
-        raise UsageInvalid("--most means something with --sitemap only.", hint="Add --sitemap, or leave --most out.")
+        raise UsageInvalid("--most means something with --sitemap only.", hint="add --sitemap, or leave --most out")
     if library_name is not None or of_site or (urls and collection is None):
         others: dict[str, object] = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
         if of_site:
@@ -129,10 +129,10 @@ def command(
     if collection is None:
         raise UsageInvalid(
             "missing option '--collection'.",
-            hint="Use --collection NAME, or --library NAME for files that are identified by their paths.",
+            hint="add --collection NAME, or --library NAME for files that are identified by their paths",
         )
     if urls:
-        raise UsageInvalid("pages are stored in a library, not in another collection.", hint="Use --library NAME.")
+        raise UsageInvalid("pages are stored in a library, not in another collection.", hint="use --library NAME")
     _refuse_together({"--metadata": metadata}, "--collection")
     paths = [invocation.directory / source for source in sources]
     folder = None if base is None else invocation.directory / base
@@ -182,7 +182,7 @@ def _describe_documents(report: ImportReport) -> Iterator[str]:
 
 def _refuse_together(options: Mapping[str, object], other: str) -> None:
     if used_options := [name for name, value in options.items() if value]:
-        raise UsageInvalid(f"{used_options[0]} cannot be combined with {other}.", hint=f"Remove {used_options[0]}.")
+        raise UsageInvalid(f"{used_options[0]} cannot be combined with {other}.", hint=f"remove {used_options[0]}")
 
 
 def _call_toolset(invocation: Invocation, request: ImportRequest) -> int:
@@ -202,11 +202,11 @@ def _call_toolset(invocation: Invocation, request: ImportRequest) -> int:
             ability = "imports files into a library" if scheme == FILE else f"imports {scheme}: addresses"
             raise UsageInvalid(
                 f"no installed toolset {ability}: {shortened(source)}",
-                hint="Save the page as a file, then run: vmrag import FILE --collection NAME",
+                hint="save the page as a file, then run 'vmrag import FILE --collection NAME'",
             )
         handlers[importer.absolute(importer.imports[scheme])] = importer.load(importer.imports[scheme])
     if len(handlers) > 1:
-        raise UsageInvalid("different toolsets import these addresses.", hint="Import one kind of addresses at a time.")
+        raise UsageInvalid("different toolsets import these addresses.", hint="import one kind of addresses at a time")
     return next(iter(handlers.values()))(invocation, request)
 
 

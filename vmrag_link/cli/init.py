@@ -78,7 +78,7 @@ def command(
     driver.
     """
     if sources and no_sources:
-        raise UsageInvalid("--sources and --no-sources exclude each other.", hint="vmrag init --no-sources")
+        raise UsageInvalid("--sources and --no-sources exclude each other.", hint="run 'vmrag init --no-sources'")
     if template is not None:
         _write_template(invocation, template, no_hooks=no_hooks)
         return
@@ -93,7 +93,9 @@ def command(
             lines = [*_describe_base(base), *hook_lines, *new_knowledge_base.build_index(ws)]
         report = operation.init(ws, with_sources=not no_sources, with_notes=not (no_notes or no_sources))
         if base and not (base.written or base.cloned or has_new_hooks or report.written):
-            raise AlreadyInitialized("this repository already has a knowledge base.", hint="vmrag status")
+            raise AlreadyInitialized(
+                "this repository already has a knowledge base.", hint="run 'vmrag status' to see the state"
+            )
         if not base and not report.written:
             raise _nothing_to_do(ws, report)
         if not base and no_hooks:
@@ -154,18 +156,22 @@ def _describe_base(base: KnowledgeBaseReport) -> Iterator[str]:
 def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
     """Return the error for a repository that already has a settings file."""
     if plumbing.read_pin_bytes(ws.places) is not None:
-        return AlreadyInitialized(f"{CONFIG_NAME} and .dolt-version already exist.", hint="vmrag sync")
+        return AlreadyInitialized(
+            f"{CONFIG_NAME} and .dolt-version already exist.", hint="run 'vmrag sync' to sync to the pin"
+        )
     if any(not source.write for source in ws.config.sources):
-        return AlreadyInitialized(f"{CONFIG_NAME} already has sources.", hint="vmrag sources")
+        return AlreadyInitialized(
+            f"{CONFIG_NAME} already has sources.", hint="run 'vmrag sources' to list the files of the sources"
+        )
     if report.needs_extra:
         return AlreadyInitialized(
             f"{CONFIG_NAME} exists, and the extra 'code' is missing to read the files that git tracks.",
-            hint=f"{report.needs_extra}, then: vmrag init",
+            hint=f"run '{report.needs_extra}', then 'vmrag init'",
         )
     untracked = f"; {plural(report.untracked, 'untracked file')} can be documents" if report.untracked else ""
     return AlreadyInitialized(
         f"{CONFIG_NAME} exists, and git tracks no file that can be a document{untracked}.",
-        hint="git add FILE, then: vmrag init",
+        hint="run 'git add FILE', then 'vmrag init'",
     )
 
 
@@ -173,9 +179,7 @@ def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport |
     if base is None and plumbing.read_pin_bytes(ws.places) is not None:
         return "run 'vmrag sync' for the knowledge base that this commit pins"
     if report.sources or any(not source.write for source in ws.config.sources):
-        return (
-            f"""run 'git commit -m "Set up vmrag"'{"" if base else f" ({CONFIG_NAME} alone)"}, then 'vmrag query "…"'"""
-        )
+        return """run 'git commit -m "Set up vmrag"', then 'vmrag query "…"'"""
     first = (
         "'vmrag add -m TEXT' to write a note"
         if report.notes
@@ -203,10 +207,13 @@ def _choose_offer(invocation: Invocation, *, empty: bool) -> ChooseOffer:
 
 def _write_template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None:
     if no_hooks:
-        raise UsageInvalid("--template and --no-hooks exclude each other.", hint=f"vmrag init --template {template}")
+        raise UsageInvalid(
+            "--template and --no-hooks exclude each other.", hint=f"run 'vmrag init --template {template}'"
+        )
     report = shim_files.write_template(invocation.directory / template)
     lines = [f"Wrote {', '.join(report.written)} to {report.folder}" if report.written else "Nothing to write."]
     lines.append(
-        f"hint: git config --global init.templateDir '{report.folder}' (or git clone --template='{report.folder}' URL)"
+        f"hint: run 'git config --global init.templateDir \"{report.folder}\"', or 'git clone "
+        f'--template="{report.folder}" URL\' for one clone'
     )
     invocation.emit_report(report, lines)

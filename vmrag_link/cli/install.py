@@ -57,7 +57,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed and not files_only:
         lines.append("git does not use it yet, because .gitattributes does not name it.")
-        lines.append("hint: vmrag init --knowledge-base")
+        lines.append("hint: run 'vmrag init --knowledge-base' to create a knowledge base")
     invocation.emit_report(report, [*lines, *fetch_lines])
 
 
@@ -82,7 +82,7 @@ def _by_tools(report: installer.InstallReport) -> list[str]:
         files = " ".join(map(quoted, report.scripts))
         return [
             f"husky's scripts start them: {', '.join(report.scripts)}. In a clone without vmrag the new lines do nothing.",
-            f'hint: git add {files} && git commit -m "husky starts the hooks of vmrag"',
+            f"hint: run 'git add {files} && git commit -m \"husky starts the hooks of vmrag\"'",
         ]
     if report.husky and report.scripts is None:
         return [

@@ -49,6 +49,6 @@ def command(invocation: Invocation, *, repo: Path, git_commit: str, bidirectiona
     lines = [f"Linked {report.link.git_commit[:10]} to revision {report.link.dolt_commit[:7]}."]
     written = report.bidirectional
     if written.staged:
-        lines += [f"{written.link_file} names it and is staged.", 'hint: git commit -m "…"']
+        lines += [f"{written.link_file} names it and is staged.", "hint: run 'git commit -m \"…\"'"]
     invocation.emit_report(report, lines)
     return FAILED_CHECK if written.enabled and link_file and not written.staged and not report.warnings else 0

@@ -40,7 +40,7 @@ def command(invocation: Invocation, *, collection: str | None, outdated: bool) -
         for document in sorted(report.documents, key=lambda row: row.name)
     ]
     then = "vmrag init" if unnamed else "vmrag import PATH --collection NAME"
-    invocation.emit_report(report, lines or ["No documents yet.", f"hint: {then}"])
+    invocation.emit_report(report, lines or ["No documents yet.", f"hint: run '{then}'"])
 
 
 def _find_store(ws: Workspace, collection: str) -> DocumentStore:

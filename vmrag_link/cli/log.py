@@ -126,11 +126,11 @@ def _naming_files(ws: Workspace, places: tuple[str, ...]) -> Iterator[None]:
             yield
     except GitReferenceMissing as error:
         if named and (ws.places.top / named).is_file():
-            error.hint = f"git log -- {quoted(named)}   (no source has this file)"
+            error.hint = f"run 'git log -- {quoted(named)}' to see its commits, because no source has this file"
         raise
     except NotInitialized as error:
         if ws.stores_nothing and ws.sources.configured:
-            error.hint = f"vmrag log {f'{quoted(named)} ' if named else ''}DOC   (DOC is a file or a note)"
+            error.hint = f"run 'vmrag log {(f'{quoted(named)} ' if named else '')}DOC' with a file or a note as DOC"
         raise
 
 
@@ -138,7 +138,7 @@ def _refuse_graph(file: FileHistory, *, graph: bool) -> None:
     if graph:
         raise UsageInvalid(
             f"{file.name} is a tracked file, but --graph draws only the history of the knowledge base.",
-            hint=f"git log --graph --oneline -- {quoted(file.name.doc_id)}",
+            hint=f"run 'git log --graph --oneline -- {quoted(file.name.doc_id)}'",
         )
 
 

@@ -141,7 +141,11 @@ def _report_error(error: VmragError, *, as_json: bool) -> int:
 
 def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
     context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = f"{context.command_path} --help" if context else "vmrag --help"
+    hint = (
+        f"run '{context.command_path} --help' to see its options"
+        if context
+        else "run 'vmrag --help' to list the commands"
+    )
     if as_json:
         _print_json("INVALID_PARAMETER", error.format_message(), hint)
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):

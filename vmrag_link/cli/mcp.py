@@ -400,7 +400,7 @@ def _describe_installed(report: ClientInstallReport, flags: Flags) -> Iterator[s
     if report.kept:
         differs = f": {'; '.join(report.differs)}" if report.differs else ""
         yield f"{report.file} has a server {report.name!r} that differs from this one{differs}. It was not changed."
-        yield f"hint: to replace it: {_replacement_command(report, flags)}"
+        yield f"hint: run '{_replacement_command(report, flags)}' to replace it"
     elif not report.changed:
         yield f"{report.file} already has the server."
     elif report.shared:

@@ -36,7 +36,8 @@ def command(
     """
     if sum(map(bool, (source, proceed, abort, repair))) != 1 or (no_commit and not source):
         raise UsageInvalid(
-            "merge needs exactly one of a source, --continue, --abort and --repair.", hint="vmrag merge --help"
+            "merge needs exactly one of a source, --continue, --abort and --repair.",
+            hint="run 'vmrag merge --help' to see its options",
         )
     from vmrag_link.ops.merge import merge as operation
     from vmrag_link.ops.merge import repair as repairing
@@ -61,13 +62,15 @@ def describe_merge(report: MergeReport) -> list[str]:
             lines = [f"Aborted the merge of {report.source}."]
         case "conflict":
             lines = [f"{output.style_text('conflict', fg='red')}  {conflict}" for conflict in report.conflicts]
-            lines.append("hint: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
+            lines.append(
+                "hint: run 'vmrag resolve', then 'vmrag merge --continue', or 'vmrag merge --abort' to abort the merge"
+            )
         case "uncommitted":
             lines = [f"Merged {report.source}: {report.changes.text}, not committed yet."]
-            lines.append('hint: vmrag commit -m "What changed in the knowledge"')
+            lines.append("hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents")
         case _:
             lines = [f"Merged {report.source}: {report.changes.text}. Revision {revision} is pinned."]
-            lines.append('hint: git commit -m "…"' if report.staged else "hint: git add .dolt-version")
+            lines.append("hint: run 'git commit -m \"…\"'" if report.staged else "hint: run 'git add .dolt-version'")
     if report.code_behind and report.result in ("already_up_to_date", "fast_forward", "merge"):
         first = "For" if report.result == "already_up_to_date" else "Then, for"
         lines.append(f"{first} a pull request, also merge the code: git merge {quoted(report.source)}")

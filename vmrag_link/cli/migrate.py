@@ -31,7 +31,7 @@ def command(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool
     'vmrag gc --apply'.
     """
     if undo == (to is not None) or (undo and dry_run):
-        raise UsageInvalid("missing option '--to' or '--undo'", hint="vmrag migrate --to dolt --dry-run")
+        raise UsageInvalid("missing option '--to' or '--undo'", hint="run 'vmrag migrate --to dolt --dry-run'")
     from vmrag_link.ops.migrate import migrate as migrating
 
     with invocation.workspace() as ws:
@@ -52,14 +52,14 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
         yield f"{which} not in this clone, so the migration does not copy them{after}."
     if not report.applied:
         yield f"Would move {amount} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
-        yield f"hint: vmrag migrate --to {report.to}"
+        yield f"hint: run 'vmrag migrate --to {report.to}'"
         return
     yield f"Moved {amount} to {_NAMES[report.to]}; {report.made} were made by this run."
     yield from _file_lines(report.changed)
     if report.remote:
         yield f"The remote {report.remote} has the old knowledge base. Set another remote in .vmrag.yaml, then run: vmrag pin"
     if report.changed.written or report.changed.left:
-        yield f'hint: git commit -m "Store the knowledge with {report.to}", then vmrag push'
+        yield f"hint: run 'git commit -m \"Store the knowledge with {report.to}\"', then 'vmrag push'"
     else:
         yield "The pin already names the new revision, so there is nothing to commit."
     yield "To go back: vmrag migrate --undo"

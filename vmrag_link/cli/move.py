@@ -33,7 +33,7 @@ def command(invocation: Invocation, *, collection: str, target: Literal["files",
     """
     if target == "store":
         if folder:
-            raise UsageInvalid("--folder is for --to files.", hint=f"vmrag move {collection} --to store")
+            raise UsageInvalid("--folder is for --to files.", hint=f"run 'vmrag move {collection} --to store'")
         with open_for_writing(invocation) as ws:
             report = move_to_store(ws, collection)
     else:
@@ -49,5 +49,5 @@ def _describe_move(report: CollectionMove, target: Literal["files", "store"]) ->
     else:
         yield f"Stored {number} of {report.collection} and deleted the files in {report.folder}/"
     if not report.staged:
-        yield f"hint: git add -A -- {report.folder} {CONFIG_NAME}"
+        yield f"hint: run 'git add -A -- {report.folder} {CONFIG_NAME}'"
     yield "hint: run 'vmrag commit --git' to commit the knowledge base and the files"

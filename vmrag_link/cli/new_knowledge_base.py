@@ -28,7 +28,8 @@ def create_for_documents(ws: Workspace) -> Iterator[None]:
     """
     if any(True for _ in history_pins.read_pins(ws.places)):
         raise NotInitialized(
-            "this commit has no pin, but other commits pin a knowledge base.", hint="vmrag init --knowledge-base"
+            "this commit has no pin, but other commits pin a knowledge base.",
+            hint="run 'vmrag init --knowledge-base' to create a knowledge base",
         )
     trust.trust_own_settings(ws)
     with bootstrap.all_or_nothing(ws):

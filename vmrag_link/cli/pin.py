@@ -37,9 +37,9 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
     Reviewers and 'vmrag verify' see the record.
     """
     if offline and not accept_loss:
-        raise UsageInvalid("--offline needs --accept-loss.", hint="vmrag pin --help")
+        raise UsageInvalid("--offline needs --accept-loss.", hint="run 'vmrag pin --help' to see its options")
     if empty and (revision is not None or accept_loss):
-        raise UsageInvalid("--empty names a revision itself.", hint="Leave the revision or --empty out.")
+        raise UsageInvalid("--empty names a revision itself.", hint="leave the revision or --empty out")
     from vmrag_link.ops import pin as operation
 
     with invocation.workspace() as ws:
@@ -78,11 +78,11 @@ def _pin_lines(report: PinCommandReport) -> Iterator[str]:
             yield f"Wrote {ATTRIBUTES}, which has your unstaged changes. To stage all of them, run: git add {ATTRIBUTES}"
     if busy:
         yield "Another git command holds the index."
-        yield f"hint: git add {' '.join(busy)}"
+        yield f"hint: run 'git add {' '.join(busy)}'"
     elif report.changed:
         also = f" with {ATTRIBUTES}" if first and first.attributes.written and first.attributes.staged else ""
         yield f"Pinned {name} in {PIN_NAME}, which is staged{also}."
-        yield 'hint: git commit -m "…"'
+        yield "hint: run 'git commit -m \"…\"'"
     else:
         yield f"{name} is already pinned."
     if report.pending:

@@ -46,4 +46,4 @@ def _pull_lines(report: PullReport) -> Iterator[str]:
     yield from describe_merge(report.merge)
     if report.code_behind:
         then = "" if report.merge.result == "already_up_to_date" else "then "
-        yield f"hint: {then}git pull   ({report.merge.source} has commits that this branch lacks)"
+        yield f"hint: run '{then}git pull' to merge the commits of {report.merge.source}"

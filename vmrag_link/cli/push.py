@@ -47,7 +47,9 @@ def command(
     from vmrag_link.ops import push as operation
 
     if delete and (branches or every or force):
-        raise UsageInvalid("--delete pushes nothing.", hint="vmrag push --delete KB-BRANCH, and vmrag push on its own")
+        raise UsageInvalid(
+            "--delete pushes nothing.", hint="run 'vmrag push --delete KB-BRANCH' and 'vmrag push' separately"
+        )
     with invocation.workspace() as ws:
         report = (
             operation.delete_branches(ws, delete, remote)

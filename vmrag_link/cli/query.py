@@ -356,10 +356,14 @@ def _open_result(ws: Workspace, results: Sequence[PlacedPassage], number: int) -
     from vmrag_link.git import programs
 
     if number > len(results):
-        raise UsageInvalid(f"there is no result {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
+        raise UsageInvalid(
+            f"there is no result {number}, only {plural(len(results), 'answer')}.", hint="pass a number, such as '-k 5'"
+        )
     _, hit = group_by_kind(results)[number - 1]  # as the terminal numbers them
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a file of a commit can be deleted
-        raise UsageInvalid(f"{hit.name} is not a file in this work tree.", hint=f"vmrag show {quoted(hit.name)}")
+        raise UsageInvalid(
+            f"{hit.name} is not a file in this work tree.", hint=f"run 'vmrag show {quoted(hit.name)}' to see it"
+        )
     programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)
 
 

@@ -90,7 +90,7 @@ def command(
     written = html or summary or gitlab_note or invocation.as_json
     printed = summary == _STDOUT or (output.is_output_file() and not written)
     if printed and invocation.as_json:
-        raise UsageInvalid("only one format can go to standard output.", hint="Use a file name instead of `-`.")
+        raise UsageInvalid("only one format can go to standard output.", hint="use a file name instead of `-`")
     page_file, summary_file = (path and invocation.directory / path for path in (html, None if printed else summary))
     for file in filter(None, (page_file, summary_file)):
         require_writable_path(file, invocation.directory)

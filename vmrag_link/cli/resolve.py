@@ -101,10 +101,14 @@ def command(
         option, value = ("file", str(file)) if file else ("hunk", hunks[0])
         raise UsageInvalid(
             f"--{option} is for one document, which you must name.",
-            hint=f"vmrag resolve --list, then: vmrag resolve COLLECTION/DOC --{option} {quoted(value)}",
+            hint=f"run 'vmrag resolve --list' to list the conflicts, then 'vmrag resolve COLLECTION/DOC --{option} "
+            f"{quoted(value)}'",
         )
     if (accept_loss and conflicts) or (offline and not accept_loss):
-        raise UsageInvalid("--accept-loss is for whole sides, and --offline requires it.", hint="vmrag resolve --help")
+        raise UsageInvalid(
+            "--accept-loss is for whole sides, and --offline requires it.",
+            hint="run 'vmrag resolve --help' to see its options",
+        )
     with invocation.workspace() as ws:
         ids = operation.find_conflict_ids(ws, conflicts)
         match way:
@@ -130,18 +134,19 @@ def _choose_way(ways: Sequence[Way], conflicts: Sequence[str], *, attended: bool
     Raises `UsageInvalid` for several ways, or for conflicts that no user can decide.
     """
     if len(ways) > 1 and "list" in ways:
-        raise UsageInvalid("--list resolves nothing.", hint="vmrag resolve --list")
+        raise UsageInvalid("--list resolves nothing.", hint="run 'vmrag resolve --list' to list the conflicts")
     if len(ways) > 1:
         raise UsageInvalid(
             "--from-worktree, --tool and --accept-loss cannot be combined with other resolutions.",
-            hint="vmrag resolve --help",
+            hint="run 'vmrag resolve --help' to see its options",
         )
     if ways or attended:
         return ways[0] if ways else "ask"
     if conflicts:
         raise UsageInvalid(
             "no resolution given.",
-            hint=f"vmrag resolve {quoted(conflicts[0])} --ours (or --theirs, --union, --file, --field)",
+            hint=f"run 'vmrag resolve {quoted(conflicts[0])} --ours', or 'vmrag resolve --help' to see the other "
+            "options",
         )
     return "list"
 
@@ -157,7 +162,8 @@ def _parse_parts(values: tuple[str, ...], option: str, example: str) -> dict[str
         take = next((take for take in _TAKES if take == side), None)
         if take is None or not name:
             raise UsageInvalid(
-                f"--{option} {part} names no side.", hint=f"--{option} {name or example}=ours (or =theirs)"
+                f"--{option} {part} names no side.",
+                hint=f"pass 'ours' or 'theirs', such as '--{option} {name or example}=ours'",
             )
         parts[name] = take
     return parts
@@ -177,7 +183,7 @@ def _resolve_with_tool(ws: Workspace, report: ResolveReport, tool: str) -> Resol
     """
     rows = [conflict for conflict in report.conflicts if find_text_field(conflict.conflict)]
     if not rows:
-        raise UsageInvalid("no texts are in conflict.", hint="vmrag resolve --list")
+        raise UsageInvalid("no texts are in conflict.", hint="run 'vmrag resolve --list' to list the conflicts")
     for row in rows:
         merged = texts.merge_with_tool(ws, row.conflict, tool)
         if merged is not None:
@@ -199,11 +205,11 @@ def _format_report(report: ResolveReport, *, shown: bool) -> Iterator[str]:
             f"Ours is {report.labels.ours} at {report.ours[:7]}, theirs {report.labels.theirs} at {report.theirs[:7]}."
         )
         yield f"{plural(len(report.conflicts), 'conflict')} open{decided}. {sides}"
-        yield "hint: vmrag resolve COLLECTION/DOC --ours (or --theirs, --union, --hunk N=theirs, --file FILE)"
+        yield "hint: run 'vmrag resolve COLLECTION/DOC --ours', or 'vmrag resolve --help' to see the other options"
     elif report.pin:
         staged = ", which is staged" if report.staged else ""
         yield f"Pinned {report.pin.dolt_commit[:7]} in .dolt-version{staged}."
-        yield f"hint: {report.next}"
+        yield f"hint: run '{report.next}'"
     else:
         yield "All conflicts are resolved."
-        yield f"hint: {report.next}"
+        yield f"hint: run '{report.next}'"

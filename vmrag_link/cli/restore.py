@@ -77,7 +77,7 @@ def _restore_notes(
 ) -> RestoredNotes | None:
     """Restore notes. Return None if the names are those of stored documents."""
     if undo and (ref is not None or len(names) > 1):
-        raise UsageInvalid("--undo takes one name at most, and no --source.", hint="vmrag restore --undo")
+        raise UsageInvalid("--undo takes one name at most, and no --source.", hint="run 'vmrag restore --undo'")
     if not (undo or (names and ws.sources.find_writable())):
         return None
     from vmrag_link.ops.restore import note_restore
@@ -102,7 +102,7 @@ def _restored_note_lines(report: RestoredNotes) -> Iterator[str]:
     if report.written.pending:
         yield f"warning: {report.written.pending}"
     for name in report.written.kept:
-        yield f"hint: vmrag restore --undo {quoted(name)}"
+        yield f"hint: run 'vmrag restore --undo {quoted(name)}'"
 
 
 def _restored_lines(report: Restoration) -> Iterator[str]:

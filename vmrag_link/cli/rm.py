@@ -77,7 +77,7 @@ def _removal_lines(result: WriteResult[NamedRemoval], names: Sequence[str], with
         kept = set(result.notes.kept)
         for name in removed.documents:
             undo = "vmrag restore --undo" if name.doc_id in kept else "vmrag restore"
-            yield f"hint: {undo} {quoted(str(name))}"
+            yield f"hint: run '{undo} {quoted(str(name))}' to restore it"
     if removed.kept:
         yield describe_kept_revision(
             len(removed.unsaved), command_of("restore", names, within, source=removed.kept[:12])

@@ -44,7 +44,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
             if form:
                 raise UsageInvalid(
                     f"{shown_item.collection}/{shown_item.doc_id} is a document; --stat and --name-only are about a revision.",
-                    hint="vmrag log COLLECTION/DOC --stat",
+                    hint="run 'vmrag log COLLECTION/DOC --stat'",
                 )
             _show_document(invocation, ws, shown_item, raw=raw)
         elif invocation.as_json:

@@ -81,14 +81,17 @@ def command(
         },
     )
     if action == "adopt":
-        raise UsageInvalid("'vmrag sources adopt' is now called 'vmrag sources dedupe'.", hint="vmrag sources dedupe")
+        raise UsageInvalid(
+            "'vmrag sources adopt' is now called 'vmrag sources dedupe'.",
+            hint="run 'vmrag sources dedupe' to remove the stored copies",
+        )
     if write and (kind or len(paths) > 1):
         raise UsageInvalid(
             "--write needs exactly one folder, and cannot be combined with --kind.",
-            hint="vmrag sources add --write docs/adr/",
+            hint="run 'vmrag sources add --write docs/adr/'",
         )
     if action == "add" and not (paths or write):
-        raise UsageInvalid("missing argument PATH.", hint="vmrag sources add docs/")
+        raise UsageInvalid("missing argument PATH.", hint="run 'vmrag sources add docs/'")
     with invocation.workspace() as ws:
         if action == "add":
             addition = _add_source(invocation, ws, paths, collection=collection, kind=kind, write=write)
@@ -124,7 +127,10 @@ def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -
     """Raise `UsageInvalid` for options of another action."""
     for other, values in options.items():
         if other != action and (option := next((name for name, value in values.items() if value), None)):
-            raise UsageInvalid(f"'vmrag sources {action}' takes no {option}.", hint=f"vmrag sources {other} --help")
+            raise UsageInvalid(
+                f"'vmrag sources {action}' takes no {option}.",
+                hint=f"run 'vmrag sources {other} --help' to see its options",
+            )
 
 
 def _addition_lines(addition: SourceAddition) -> Iterator[str]:
@@ -142,11 +148,11 @@ def _addition_lines(addition: SourceAddition) -> Iterator[str]:
         yield f"warning: {name} cannot be read here: {addition.unavailable}"
     if addition.stored:
         yield f"The stored collection {name} answers until its copies are removed."
-        yield "hint: vmrag sources dedupe"
+        yield "hint: run 'vmrag sources dedupe' to remove the stored copies"
     elif not addition.staged:
-        yield f"hint: git add {CONFIG_NAME}"
+        yield f"hint: run 'git add {CONFIG_NAME}'"
     elif addition.paths:
-        yield 'hint: git commit -m "…"'
+        yield "hint: run 'git commit -m \"…\"'"
 
 
 def _format_report(report: SourcesReport, limit: int | None, ref: str | None) -> Iterator[str]:
@@ -172,9 +178,9 @@ def _format_report(report: SourcesReport, limit: int | None, ref: str | None) ->
     if report.missing:
         yield f"Not in this clone: {first_of(report.missing, NAMED)}"
         if any(path.endswith("/") for path in report.missing):
-            yield "hint: git submodule update --init --recursive"
+            yield "hint: run 'git submodule update --init --recursive' to fetch the submodules"
         else:
-            yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
+            yield "hint: run 'git fetch --refetch' in a partial clone, or 'git fetch --unshallow' in a shallow one"
     yield from _format_left_out(report.left_out, limit)
     yield from _describe_uncovered(report, limit)
     yield from _describe_folders(report, limit)
@@ -213,7 +219,7 @@ def _describe_next_step(report: SourcesReport) -> Iterator[str]:
     if report.proposed:
         yield "Nothing is set up yet: these are what 'vmrag init' would write into .vmrag.yaml:"
         yield from _indent_lines(report.proposal)
-        yield "hint: vmrag init"
+        yield "hint: run 'vmrag init' to set up this repository"
     elif report.unnamed:
         yield f"In no source: {first_of([f'{number} {ending}' for ending, number in report.unnamed.items()], NAMED)}"
         yield f"  to have them, in 'sources:' of {CONFIG_NAME}:"
@@ -268,7 +274,7 @@ def _format_proposal(report: SourcesReport) -> Iterator[str]:
         return
     yield "No sources. These files could be documents of each commit; in .vmrag.yaml:"
     yield from _indent_lines(report.proposal)
-    yield "hint: vmrag init   (writes these lines)"
+    yield "hint: run 'vmrag init' to write these lines"
 
 
 def _indent_lines(text: str) -> Iterator[str]:
@@ -309,7 +315,7 @@ def _dedupe_lines(report: Deduplication) -> Iterator[str]:
         if report.commit.pin:
             files = [] if report.commit.staged else [PIN_NAME]
             add = f"git add {' '.join([*files, *report.unstaged])} && " if files or report.unstaged else ""
-            yield f'hint: {add}git commit -m "…"'
+            yield f"hint: run '{add}git commit -m \"…\"'"
     elif report.uncommitted:
         yield NEXT_COMMIT
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 1.0
 """Seconds without a text on standard input before a note shows that the command waits."""
-_PIPE_HINT = "printf 'TEXT' | vmrag …   (or name a file)"
-_METADATA = """--metadata '{"team": "core", "year": 2024}'"""
+_PIPE_HINT = "run 'printf TEXT | vmrag … -', or name a file"
+_METADATA = """pass JSON, such as --metadata '{"team": "core", "year": 2024}'"""
 
 
 def merge_with_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
@@ -57,7 +57,7 @@ def read_given_text(directory: Path, text: str | None, file: Path | None) -> str
     Raises `UsageInvalid` and `FileFailed`.
     """
     if text is not None and file is not None:
-        raise UsageInvalid("--text and --file both give the text.", hint="Leave one of them out.")
+        raise UsageInvalid("--text and --file both give the text.", hint="leave one of them out")
     if file is None:
         return text
     return read_standard_input() if str(file) == "-" else export_paths.read_text(directory / file)

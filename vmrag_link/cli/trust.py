@@ -31,7 +31,10 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
     setting is untrusted.
     """
     if sum((yes, service is not None, listing, revoke)) > 1:
-        raise UsageInvalid("--yes, --service, --list and --revoke cannot be combined.", hint="vmrag trust --help")
+        raise UsageInvalid(
+            "--yes, --service, --list and --revoke cannot be combined.",
+            hint="run 'vmrag trust --help' to see its options",
+        )
     if listing:
         every = operation.list_agreements()
         invocation.emit_report(every, _agreement_lines(every))

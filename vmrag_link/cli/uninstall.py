@@ -62,13 +62,13 @@ def command(
     lost, and lists them. It keeps your own files, such as golden queries.
     """
     if worktree and hooks is not None:
-        raise UsageInvalid("--worktree and --hooks cannot be combined.", hint="vmrag uninstall --worktree")
+        raise UsageInvalid("--worktree and --hooks cannot be combined.", hint="run 'vmrag uninstall --worktree'")
     if everything and (worktree or hooks is not None):
-        raise UsageInvalid("--all cannot be combined with --worktree or --hooks.", hint="vmrag uninstall --all")
+        raise UsageInvalid("--all cannot be combined with --worktree or --hooks.", hint="run 'vmrag uninstall --all'")
     if discard and not everything:
-        raise UsageInvalid("--discard-knowledge needs --all.", hint="vmrag uninstall --all")
+        raise UsageInvalid("--discard-knowledge needs --all.", hint="run 'vmrag uninstall --all'")
     if remote is not None and not everything:
-        raise UsageInvalid("--remote needs --all.", hint="vmrag uninstall --all --remote REMOTE")
+        raise UsageInvalid("--remote needs --all.", hint="run 'vmrag uninstall --all --remote REMOTE'")
     names = installer.parse_hooks(hooks)
     if not everything:
         with invocation.workspace(warn=False) as ws:
@@ -136,7 +136,9 @@ def _ask_remote(ws: Workspace) -> str:
     """Ask for the name of the remote, because its documents are deleted for all users."""
     names = remotes.list_remotes(ws.places)
     if not names or not output.has_input_terminal():
-        raise UsageInvalid("--remote needs the name of a git remote.", hint="vmrag uninstall --all --remote origin")
+        raise UsageInvalid(
+            "--remote needs the name of a git remote.", hint="run 'vmrag uninstall --all --remote origin'"
+        )
     return output.ask_choice("Delete the knowledge for everybody on which git remote? Type its name", names)
 
 
@@ -165,7 +167,7 @@ def _uninstall_everything(hooks: installer.UninstallReport, report: RemovalRepor
     if changed:
         files = " ".join(map(quoted, changed))
         yield f"Removed from the work tree: {', '.join(changed)}"
-        yield f"hint: to remove vmrag for the team: git add -A -- {files} && git commit -m 'Remove vmrag'"
+        yield f"hint: run 'git add -A -- {files} && git commit -m \"Remove vmrag\"' to remove vmrag for the team"
         yield f"   or, to remove it only here: git stash push -- {files}"
     if SETTINGS in report.kept:
         yield f"{SETTINGS} stays: it has settings that were never committed."

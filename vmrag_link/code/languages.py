@@ -21,7 +21,7 @@ pieces have more information (`models.PIECES`).
 RULES_OF_LINES = 3
 """Version of splitting by lines."""
 
-EXTRA_HINT = "pip install 'vmrag-link[code]'"
+EXTRA_HINT = "run 'pip install \"vmrag-link[code]\"' to install it"
 
 _RUNTIME = "tree-sitter"
 

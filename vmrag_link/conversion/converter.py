@@ -98,7 +98,7 @@ class Converter:
         except ContentUnreadable as error:
             raise ConversionFailed(
                 f"{terminal_text.escape_line(name)} {error.reason}.",
-                hint=error.hint or "Check the file, or convert it to Markdown or text with another program first.",
+                hint=error.hint or "check the file, or convert it to Markdown or text with another program first",
                 reason=error.reason,
                 file_type=file_format.file_type,
             ) from None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from vmrag_link import extras
+from vmrag_link import extras, hints
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import FormatUnsupported, shortened
 from vmrag_link.models import Record
@@ -148,7 +148,7 @@ def detect_format(name: str, media_type: str = "") -> Format:
     if file_format is None:
         raise _make_unsupported_error(name, media_type)
     if missing := find_missing_extra(file_format):
-        hint = extras.format_install_command(file_format.extra)
+        hint = hints.run(extras.format_install_command(file_format.extra), "install it")
         raise FormatUnsupported(
             f"{escape_line(name)} {missing}.", hint=hint, reason=missing, file_type=file_format.file_type
         )
@@ -180,7 +180,7 @@ def _make_unsupported_error(name: str, media_type: str) -> FormatUnsupported:
     reason = f"is {escape_line(shortened(kind))}, which cannot be converted" if kind else "has no file type"
     return FormatUnsupported(
         f"{escape_line(name)} {reason}.",
-        hint=f"Convert it to one of these formats first: {', '.join(file_format.file_type for file_format in FORMATS)}.",
+        hint=f"convert it to one of these formats first: {', '.join(file_format.file_type for file_format in FORMATS)}",
         reason=reason,
     )
 

@@ -180,7 +180,7 @@ class Outline:
 
 def too_much_text(limit: int) -> ContentUnreadable:
     mib = limit >> 20
-    hint = f"git config vmrag.ingest.text-mb {2 * mib}"
+    hint = f"run 'git config vmrag.ingest.text-mb {2 * mib}'"
     return ContentUnreadable(f"would become a text of more than {mib} MiB", hint)
 
 

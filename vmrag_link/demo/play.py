@@ -183,7 +183,7 @@ class _Player:
         if absent := [name for name in needed if not (self._top / name).exists()]:
             raise FileFailed(
                 f"this Python lacks the source of its standard library ({', '.join(absent)}).",
-                hint="Run the demo with another Python, for example one from python.org or uv.",
+                hint="run the demo with another Python, for example one from python.org or uv",
             )
         work = f"Write the documentation of {self.pages} modules of Python's library into {folder}/"
         self._show(["", f"  {work}"])
@@ -212,7 +212,7 @@ class _Player:
         try:
             result = proc.run(argv, cwd=self._top, env=self._environment, show_stderr=bars)
         except FileNotFoundError as error:
-            raise GitFailed("no git on PATH.", hint="Install git (https://git-scm.com).") from error
+            raise GitFailed("no git on PATH.", hint="install git (https://git-scm.com)") from error
         if result.returncode != 0:
             message = "see above" if bars else result.error_text or result.text.strip() or result.failure
             raise DemoFailed(f"{command} failed: {message}", command=command)

@@ -152,7 +152,7 @@ def _make_limit_error(text: str, chunking: Chunking) -> LimitExceeded:
     return LimitExceeded(
         f"cannot index a document of {len(text):,} characters: chunks of {chunking.size:,} characters with an overlap of "
         f"{chunking.overlap:,} are too many.",
-        hint="Remove it (vmrag rm), or import it into a collection with larger chunks (chunking.size in .vmrag.yaml).",
+        hint="run 'vmrag rm' to remove it, or raise chunking.size in .vmrag.yaml and import it into a new collection",
         size=chunking.size,
         overlap=chunking.overlap,
     )
@@ -173,7 +173,7 @@ def require_valid_sizes(chunking: Chunking) -> None:
     if size < 1 or not 0 <= overlap < size:
         raise UsageInvalid(
             f"chunks of {size} characters cannot overlap by {overlap}: size must be >= 1, and 0 <= overlap < size.",
-            hint="Correct chunking.size and chunking.overlap in .vmrag.yaml.",
+            hint="correct chunking.size and chunking.overlap in .vmrag.yaml",
             size=size,
             overlap=overlap,
         )

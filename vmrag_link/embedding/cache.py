@@ -269,6 +269,6 @@ def _check_numbers(model: Model, vectors: Mapping[str, Vector]) -> None:
     if not all(math.isfinite(sum(array.array("f", vector))) for vector in vectors.values()):
         raise EmbeddingFailed(
             f"the embedding model {model.name!r} returned a vector with invalid numbers.",
-            hint="Run the command again. If it fails again, the model's files or its service are damaged.",
+            hint="run the command again, or check the model's files or its service if it fails again",
             model=model.fingerprint,
         )

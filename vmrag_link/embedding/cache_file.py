@@ -124,14 +124,14 @@ class CacheFile:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Busy(
                 f"the embedding cache {self._path} was in use for {BUSY_SECONDS:g} s.",
-                hint="Wait for the other command to finish and run this one again.",
+                hint="wait for the other command to finish and run this one again",
                 path=str(self._path),
             )
         if code == sqlite3.SQLITE_CANTOPEN and is_too_long(self._path):
             return path_too_long(self._path)
         return FileFailed(
             f"the embedding cache {self._path} failed: {error}.",
-            hint="Check free space and permissions of its folder. You can delete the file while no command runs.",
+            hint="check the free space and the permissions of its folder, or delete the file while no command runs",
             path=str(self._path),
         )
 

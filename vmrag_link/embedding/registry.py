@@ -109,7 +109,7 @@ def choose_model(name: str, settings: EmbeddingSettings, permission: Permission 
     near = nearest(name, MODEL_NAMES, cutoff=0.5)
     raise UsageInvalid(
         f"unknown embedding model {name!r}." + (f" Did you mean {near!r}?" if near else ""),
-        hint=f"Set embedding.model in .vmrag.yaml to one of: {', '.join(MODEL_NAMES)}.",
+        hint=f"set embedding.model in .vmrag.yaml to one of: {', '.join(MODEL_NAMES)}",
         name=name,
         valid=list(MODEL_NAMES),
     )
@@ -133,7 +133,7 @@ def choose_stored_model(
         raise EmbeddingMismatch(
             f"this version does not support the embedding model {collection.embedding_model!r} of collection "
             f"{collection.name!r}.",
-            hint="pip install --upgrade 'vmrag-link[index]'",
+            hint="run 'pip install --upgrade \"vmrag-link[index]\"' to upgrade vmrag-link",
             collection_name=collection.name,
         )
     return msgspec.structs.replace(choice, model=stored.model, dimensions=stored.dimensions)

@@ -157,7 +157,7 @@ class ServiceModel(Model):
             raise EmbeddingMismatch(
                 f"{self._title} returned vectors of {dimensions} dimensions, but existing vectors have {self._dimensions}: the "
                 "service has another model with the same name.",
-                hint=f"Set a server that has the earlier model: {self._format_setting('url')} URL",
+                hint=f"run '{self._format_setting('url')} URL' to set a server that has the earlier model",
                 **self._details,
             )
 
@@ -167,7 +167,7 @@ class ServiceModel(Model):
             raise ServiceNotTrusted(
                 f"{self._title} is not trusted to receive texts of this repository"
                 + (f" and to use the key in {self._service.key}." if self._service.key else "."),
-                hint=f"vmrag trust --service {self._name}",
+                hint=f"run 'vmrag trust --service {self._name}'",
                 **self._details,
             )
 
@@ -200,30 +200,34 @@ class ServiceModel(Model):
             reason = f"rejected the key in {variable}" if key else f"requires a key, but {variable} is not set"
             return self._make_error(reason, hint=_make_export_hint(variable), variable=variable, status=error.status)
         if error.status == NO_SUCH and self._name == "ollama":
-            reason, hint = f"does not have the model {self._model}", f"ollama pull {self._model}"
+            reason, hint = f"does not have the model {self._model}", f"run 'ollama pull {self._model}'"
         elif error.status and error.status < endpoint.SERVER_ERRORS and error.status != endpoint.TOO_MANY:
             reason = error.reason
             setting = self._format_setting("model")
-            hint = f"Check that it has the model {self._model}, or set another one for new collections: {setting} MODEL"
+            hint = (
+                f"check that it has the model {self._model}, or run '{setting} MODEL' to set another one for new "
+                "collections"
+            )
         else:
-            reason, hint = error.reason, "Run the command again later."
+            reason, hint = error.reason, "run the command again later"
             if self._name == "ollama":
-                hint = "Check that the service runs: ollama serve"
+                hint = "run 'ollama serve' to check that the service runs"
         return self._make_error(reason, hint=hint, status=error.status)
 
     def _make_withheld_key_error(self, variable: str, status: int | None) -> EmbeddingFailed:
         if not endpoint.is_private(self._url):
             reason = f"requires a key, but {variable} was not sent, because the connection is not encrypted"
-            hint = f"{self._format_setting('url')} https://…"
+            hint = f"run '{self._format_setting('url')} https://…' to set the address"
         else:
             reason = f"requires a key, but {variable} was not sent, because only {CONFIG_NAME} sets this address"
-            hint = f"{self._format_setting('url')} {quoted(self._configured_url)}"
+            hint = f"run '{self._format_setting('url')} {quoted(self._configured_url)}' to use that address"
         return self._make_error(reason, hint=hint, variable=variable, status=status)
 
     def _make_error(self, reason: str, *, hint: str = "", **details: Any) -> EmbeddingFailed:
         return EmbeddingFailed(
             f"{self._title} {reason.rstrip('.')}.",
-            hint=hint or f"Check that the address is that of a {self._name} service: {self._format_setting('url')}",
+            hint=hint
+            or f"run '{self._format_setting('url')}' to check that the address is that of a {self._name} service",
             **self._details,
             **{name: value for name, value in details.items() if value is not None},
         )
@@ -244,7 +248,7 @@ class ServiceModel(Model):
 
 
 def _make_export_hint(variable: str) -> str:
-    return f"Set the key in the environment of this program: export {variable}=KEY"
+    return f"run 'export {variable}=KEY' to set the key in the environment of this program"
 
 
 def _split_batches(texts: Sequence[str], limit: int) -> Iterator[list[str]]:

@@ -125,7 +125,9 @@ def read_root(engine: Engine) -> str:
 
 def missing_branch_error(name: str) -> BranchMissing:
     """Return the error for a branch that does not exist."""
-    hint = "vmrag doctor --fix" if name == ROOT_BRANCH else "vmrag branch"
+    hint = (
+        "run 'vmrag doctor --fix' to repair it" if name == ROOT_BRANCH else "run 'vmrag branch' to list the KB branches"
+    )
     return BranchMissing(f"the knowledge base has no branch {name!r}.", hint=hint, branch=name)
 
 

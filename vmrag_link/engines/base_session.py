@@ -250,7 +250,7 @@ class BaseSession(ABC, Generic[P]):
         if branch.head != expected:
             raise KnowledgeMoved(
                 f"branch {name!r} has moved from {expected[:12]} to {branch.head[:12]}; nothing was written.",
-                hint="see what changed: vmrag status; then run the command again",
+                hint="run 'vmrag status' to see what changed, then run the command again",
                 branch=name,
                 head=branch.head,
                 expected=expected,
@@ -284,7 +284,7 @@ class BaseSession(ABC, Generic[P]):
     def _require_clean(self, name: str, expected: str) -> None:
         if self.require_head(name, expected).dirty:
             raise Uncommitted(
-                f"branch {name!r} has uncommitted documents.", hint="commit them: vmrag commit", branch=name
+                f"branch {name!r} has uncommitted documents.", hint="run 'vmrag commit' to commit them", branch=name
             )
 
     # -- anchors

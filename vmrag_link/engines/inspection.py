@@ -33,10 +33,7 @@ _COMMIT = "[0-9a-f]{40}(?:[0-9a-f]{24})?"
 MOST_DOCUMENT_MB = 900
 """Maximum value of `limits.document_mb`: doltlite stores texts up to a gigabyte."""
 
-_HINT = (
-    "ask who pushed it; the local knowledge base still works. To push the state of your last fetch instead: "
-    "vmrag gc --remote --apply"
-)
+_HINT = "ask who pushed it, or run 'vmrag gc --remote --apply' to push the state of your last fetch instead"
 
 RowCheck = Callable[[Row], None]
 """A function that raises an `EngineError` for a row that must be refused."""
@@ -138,7 +135,8 @@ def long_text_error(where: str, limits: Limits) -> KnowledgeRefused:
     size = limits.text_bytes // MEGABYTE
     return KnowledgeRefused(
         f"refusing to fetch {where}: it holds a document of more than {size:,} MB.",
-        hint=f"if you expect such documents: git config vmrag.limits.document-mb {min(4 * size, MOST_DOCUMENT_MB)}",
+        hint=f"run 'git config vmrag.limits.document-mb {min(4 * size, MOST_DOCUMENT_MB)}' if you expect such "
+        "documents",
     )
 
 
@@ -150,7 +148,7 @@ def vetting_error(why: str, revision: str = "") -> KnowledgeRefused:
     what = f"revision {revision[:12]}" if revision else "the knowledge base"
     return KnowledgeRefused(
         f"refused {what}, nothing was imported: {_one_line(why)}.",
-        hint="ask who pushed it. To merge the code without these documents: git checkout BASE -- .dolt-version",
+        hint="ask who pushed it, or run 'git checkout BASE -- .dolt-version' to merge the code without these documents",
         **({"revision": revision} if revision else {}),
     )
 

@@ -35,7 +35,7 @@ def too_large_error(size: int, limit: int) -> KnowledgeRefused:
     """Return the error for a remote's knowledge base with more bytes than the limit."""
     return KnowledgeRefused(
         f"the remote's knowledge base has {size / MEGABYTE:,.1f} MB, above the limit of {limit / MEGABYTE:,.0f} MB; nothing was fetched.",
-        hint=f"if you expect this size: git config vmrag.limits.knowledge-mb {-(-size // MEGABYTE)}",
+        hint=f"run 'git config vmrag.limits.knowledge-mb {-(-size // MEGABYTE)}' if you expect this size",
         bytes=size,
     )
 
@@ -54,7 +54,7 @@ def continuation_message(origin: str) -> str:
 
 
 def already_exists_error(folder: Path) -> AlreadyInitialized:
-    return AlreadyInitialized(f"{folder} already holds a knowledge base.", hint="show its state: vmrag status")
+    return AlreadyInitialized(f"{folder} already holds a knowledge base.", hint="run 'vmrag status' to show its state")
 
 
 @contextlib.contextmanager
@@ -76,6 +76,6 @@ def require_parents(revision: str, actual: Sequence[str], expected: Sequence[str
         raise EngineFailed(
             f"the engine cannot create a revision with the parents {' and '.join(parent[:12] for parent in expected)}:"
             f" {revision[:12]} has {' and '.join(parent[:12] for parent in actual) or 'none'}.",
-            hint="vmrag doctor",
+            hint="run 'vmrag doctor' to find the problem",
             revision=revision,
         )

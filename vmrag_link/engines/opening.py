@@ -57,7 +57,9 @@ def open_engine(
     """
     name = detect_engine(folder)
     if name is None:
-        raise NotInitialized(f"no knowledge base found in {folder}.", hint="vmrag init --knowledge-base")
+        raise NotInitialized(
+            f"no knowledge base found in {folder}.", hint="run 'vmrag init --knowledge-base' to create a knowledge base"
+        )
     if name == "doltlite":
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 

@@ -142,7 +142,7 @@ def invalid_row_error(table: Table, key: Sequence[object], column: str, why: str
     shown, why = terminal_text.escape_line(name), terminal_text.escape_line(why)[:_MOST_SHOWN].rstrip(".")
     return RowsInvalid(
         f"invalid row {shown!r} in table {table.name}: its {column} {why}.",
-        hint=f"correct the row with the program that wrote it, or discard it: vmrag restore {quoted(name)}",
+        hint=f"correct the row with the program that wrote it, or run 'vmrag restore {quoted(name)}' to discard it",
         table=table.name,
         row=name,
         column=column,

@@ -339,7 +339,7 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
                 if not self.diff(kept, WorkingSet(branch)).is_empty:
                     raise Uncommitted(
                         f"revision {kept[:12]} does not hold all uncommitted documents of {branch!r}.",
-                        hint="commit them: vmrag commit",
+                        hint="run 'vmrag commit' to commit them",
                         branch=branch,
                     )
                 self._session.discard_changes(branch)
@@ -356,7 +356,7 @@ def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:
     if base is None:
         raise EngineFailed(
             f"revisions {revision[:12]} and {joining[:12]} have no common history.",
-            hint="they are from two knowledge bases; copy documents with: vmrag show, vmrag import",
+            hint="run 'vmrag show', then 'vmrag import', to copy documents from the other knowledge base",
             revisions=[revision, joining],
         )
     joined = engine.diff(base, joining)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.models import Collection, Document, Project, Record, Row
 
-ROWS_HINT = "ask who pushed it. Find a sound revision and pin it: vmrag log, vmrag pin REVISION"
+ROWS_HINT = "ask who pushed it, or run 'vmrag log' to find a sound revision, then 'vmrag pin REVISION'"
 """The hint for a pushed row that is not ours."""
 
 

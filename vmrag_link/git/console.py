@@ -54,4 +54,4 @@ def open_console(places: Places) -> Iterator[Console]:
         yield Console(places)
     except git.GitCommandError as error:
         said = str(error.stderr).strip()
-        raise GitFailed(f"git failed: {said}", hint="git fsck", said=said) from error
+        raise GitFailed(f"git failed: {said}", hint="run 'git fsck' to find damaged objects", said=said) from error

@@ -186,7 +186,7 @@ def blame_file(places: Places, path: str, commit: str | None) -> BlamedFile:
             raise
         raise HistoryMissing(
             f"this partial clone lacks earlier versions of {path}, so the commits of its lines are unknown.",
-            hint=f"git blame {shlex.join(arguments)}   (fetches the versions; then try again)",
+            hint=f"run 'git blame {shlex.join(arguments)}' to fetch the versions, then run the command again",
             path=path,
         ) from error
     facts: dict[str, dict[str, str]] = {}

@@ -340,7 +340,11 @@ def _run_history(places: Places, *arguments: str, lines: Iterable[str] | None = 
     finished = run_git(places, *arguments, stdin=stdin)
     if finished.returncode != 0:
         reason = finished.failure
-        raise GitFailed(f"cannot read the history of {PIN_NAME}: {reason}", hint="git fsck", said=reason)
+        raise GitFailed(
+            f"cannot read the history of {PIN_NAME}: {reason}",
+            hint="run 'git fsck' to find damaged objects",
+            said=reason,
+        )
     return finished
 
 
@@ -387,7 +391,10 @@ def _filter_small(places: Places, names: Iterable[str]) -> list[str]:
     for line in _read_objects(places, "--batch-check", dict.fromkeys(names)).decode().splitlines():
         name, kind, *size = line.split()
         if kind == "missing":
-            raise GitFailed(f"the object {name} of the history of {PIN_NAME} is missing.", hint="git fsck")
+            raise GitFailed(
+                f"the object {name} of the history of {PIN_NAME} is missing.",
+                hint="run 'git fsck' to find damaged objects",
+            )
         if int(size[0]) <= PIN_READ_LIMIT:
             small.append(name)
     return small

@@ -33,7 +33,7 @@ def read_identity(places: Places) -> str:
         return author
     arguments = ("var", "GIT_AUTHOR_IDENT")
     finished = run_git(places, *arguments)
-    hint = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
+    hint = "run 'git config --global user.name \"Your Name\" && git config --global user.email you@example.com'"
     if finished.returncode != 0:
         raise build_failure(arguments, finished, hint=hint)
     author = finished.text.rsplit(" ", 2)[0]  # without seconds and time zone

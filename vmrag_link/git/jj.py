@@ -41,7 +41,7 @@ _STATED = "checkout"
 """In our directory: a copy of the jj file `checkout` from when HEAD and index were written."""
 
 _BARE_REFUSED = "safe.bareRepository"
-_BARE_HINT = "jj git colocation enable   (in the workspace that has the repository: git finds its .git then)"
+_BARE_HINT = "run 'jj git colocation enable' in the workspace that has the repository"
 
 _OPERATION, _NAME = 2, 3  # of Checkout, in jj's local_working_copy.proto
 _VIEW_OF_OPERATION, _COMMITS_OF_VIEW = 1, 8  # in its simple_op_store.proto
@@ -68,7 +68,7 @@ def locate_workspace(start: Path) -> Places | None:
             f"{top} is a jj workspace whose git repository cannot be read ({why}).",
             hint=_BARE_HINT
             if _BARE_REFUSED in str(why)
-            else "jj git root   (then work in the jj workspace that has a .git)",
+            else "run 'jj git root', then work in the jj workspace that has a .git",
             path=str(top),
         ) from why
     return places
@@ -77,8 +77,8 @@ def locate_workspace(start: Path) -> Places | None:
 def main_folder_hint(places: Places, command: str) -> str:
     """Return the command for the folder that has the `.git`."""
     if places.common.name == ".git":
-        return f"cd {quoted(places.common.parent)} && {command}"
-    return f"jj git colocation enable   (in the workspace that has the repository, then: {command})"
+        return f"run 'cd {quoted(places.common.parent)} && {command}'"
+    return f"run 'jj git colocation enable' in the workspace that has the repository, then '{command}'"
 
 
 def _find_repo(top: Path) -> Path:

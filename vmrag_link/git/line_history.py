@@ -125,7 +125,7 @@ class LogReader:
         """
         self._size += len(part)
         if self._size > MOST_BYTES:
-            raise LimitExceeded(f"git log writes more than {MOST_BYTES:,} bytes.", hint="Name fewer files.")
+            raise LimitExceeded(f"git log writes more than {MOST_BYTES:,} bytes.", hint="name fewer files")
         end = part.rfind(b"\n") + 1
         if not end:
             self._rest += part
@@ -229,7 +229,10 @@ def read_diff(places: Places, start: str, end: str, *, seconds: float) -> dict[s
 
     arguments = ("diff", *_DIFF, "--end-of-options", start, end, "--")
     if not feed_output(places, *_SETTINGS, *arguments, take=take_part, seconds=seconds, extra={}):
-        raise LimitExceeded(f"git diff took more than {seconds:.0f} seconds.", hint=f"git diff --stat {start} {end}")
+        raise LimitExceeded(
+            f"git diff took more than {seconds:.0f} seconds.",
+            hint=f"run 'git diff --stat {start} {end}' to list the changed files",
+        )
     reader.finish_log()
     return reader.commits[end].changes.get(_ROOT, {})
 

@@ -159,7 +159,9 @@ def read_tree(places: Places, commit: str, *, deep: bool = False) -> dict[str, T
     options = ("-r", "-l", "-z") if deep else ("-l", "-z")
     finished = run_git(places, "ls-tree", *options, "--full-tree", f"{commit}^{{commit}}")
     if finished.returncode != 0:
-        raise RemoteDamaged(f"git cannot read {commit[:12]}: {finished.error_text}", hint="git fsck")
+        raise RemoteDamaged(
+            f"git cannot read {commit[:12]}: {finished.error_text}", hint="run 'git fsck' to find damaged objects"
+        )
     entries = {}
     for line in finished.stdout.decode(errors="replace").split("\0"):
         if not line:
@@ -192,7 +194,11 @@ def read_blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
                     position = start + int(size) + 1
                     yield answer[start : position - 1]
                 case _:
-                    raise RemoteDamaged(f"git does not have the object {name}.", hint="git fsck", object=name)
+                    raise RemoteDamaged(
+                        f"git does not have the object {name}.",
+                        hint="run 'git fsck' to find damaged objects",
+                        object=name,
+                    )
 
 
 _FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin")

@@ -137,11 +137,11 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
         fetch = f"git diff {commit} -- {quoted(paths[-1])}"
         raise HistoryMissing(
             f"this partial clone lacks the earlier text of {paths[-1]}.",
-            hint=f"{fetch}   (fetches it; then try again)",
+            hint=f"run '{fetch}' to fetch it, then run the command again",
             path=paths[-1],
         ) from error
     if not in_time:
-        raise LimitExceeded("git diff took too long.", hint=f"git diff --stat {commit}")
+        raise LimitExceeded("git diff took too long.", hint=f"run 'git diff --stat {commit}' to list the changed files")
     raw, _, patch = b"".join(parts).partition(b"\0\0")
     changes = list(_read_changes(raw.removesuffix(b"\0").split(b"\0") if raw else []))
     position = next((number for number, change in enumerate(changes) if change.path == paths[0]), None)

@@ -83,14 +83,14 @@ def restore_hint(places: Places) -> str:
     """
     entries = read_pin_entries(places)
     if entries.stages.keys() - {0}:
-        return "vmrag resolve"
+        return "run 'vmrag resolve' to resolve the conflicts"
     if _is_whole(places, entries.stages.get(0)):
-        return f"git checkout -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
+        return f"run 'git checkout -- {PIN_NAME} && vmrag sync', {_OR_FRESH}"
     if find_operation(places) and _read_resolved(places):  # `git add` staged the unreadable file and kept the versions
-        return f"git checkout -m -- {PIN_NAME} && vmrag resolve"
+        return f"run 'git checkout -m -- {PIN_NAME} && vmrag resolve'"
     if _is_whole(places, entries.head):
-        return f"git checkout HEAD -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
-    return f"vmrag pin   (writes a fresh one; earlier ones: git log -p -- {PIN_NAME})"
+        return f"run 'git checkout HEAD -- {PIN_NAME} && vmrag sync', {_OR_FRESH}"
+    return f"run 'vmrag pin' to write a fresh one, or 'git log -p -- {PIN_NAME}' to see earlier ones"
 
 
 def _is_whole(places: Places, blob: FoundObject | None) -> bool:
@@ -158,7 +158,7 @@ def list_branches_at(places: Places, commit: str) -> list[str]:
     return [ref.split("/", 2)[2] for ref in refs if not ref.endswith("/HEAD")]
 
 
-_OR_FRESH = "   (or `vmrag pin`, which writes a fresh one)"
+_OR_FRESH = "or 'vmrag pin' to write a fresh one"
 _STASH = "refs/stash"
 _BRANCHES = (BRANCHES, "refs/remotes/")
 _JJ_FOLDER = ".jjconflict"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from vmrag_link import hints
 from vmrag_link.errors import (
     GitConfigInvalid,
     GitFailed,
@@ -83,7 +84,7 @@ def locate_work_tree(start: Path, *, repair: bool = True) -> Places:
     git refuses.
     """
     if not start.is_dir():
-        raise GitRepositoryMissing(f"{start} is not a directory.", hint="Name a directory inside a git work tree.")
+        raise GitRepositoryMissing(f"{start} is not a directory.", hint="name a directory inside a git working tree")
     arguments = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
     finished = run_git_in(start, *arguments, "--git-path", "hooks")
     if _NO_HOOKS_PATH in finished.error_text:
@@ -91,7 +92,7 @@ def locate_work_tree(start: Path, *, repair: bool = True) -> Places:
     if finished.returncode == 0:
         lines = finished.stdout.removesuffix(b"\n").split(b"\n")
         if len(lines) not in (3, 4):  # without and with the hooks directory
-            raise GitFailed(f"the path {str(start)!r} has a line break in it.", hint="Rename the directory.")
+            raise GitFailed(f"the path {str(start)!r} has a line break in it.", hint="rename the directory")
         top, git_dir, common, *hooks = (Path(os.fsdecode(line)) for line in lines)
         return Places(top, git_dir, common, hooks=hooks[0] if hooks else None)
     complaint = finished.error_text
@@ -102,7 +103,7 @@ def locate_work_tree(start: Path, *, repair: bool = True) -> Places:
     if "must be run in a work tree" in complaint:
         return _locate_in_container(start)
     configure = re.search(r"git config --global --add safe\.directory .+", complaint)
-    raise build_failure(arguments, finished, hint=configure[0] if configure else "")
+    raise build_failure(arguments, finished, hint=hints.run(configure[0], "trust this repository") if configure else "")
 
 
 def _locate_without_git(start: Path) -> Places:
@@ -116,7 +117,9 @@ def _locate_without_git(start: Path) -> Places:
 
     if workspace := jj.locate_workspace(start):
         return workspace
-    raise GitRepositoryMissing(f"{start} is not in a git repository.", hint="git init", path=str(start))
+    raise GitRepositoryMissing(
+        f"{start} is not in a git repository.", hint="run 'git init' to create a repository", path=str(start)
+    )
 
 
 def _locate_in_container(start: Path) -> Places:
@@ -127,7 +130,7 @@ def _locate_in_container(start: Path) -> Places:
         return tree
     raise GitRepositoryMissing(
         f"{start} is in a git repository, but not in a work tree (the repository is bare, or this is inside .git).",
-        hint="Run the command in a work tree. To add one to a bare repository: git worktree add DIR BRANCH",
+        hint="run the command in a working tree, or run 'git worktree add DIR BRANCH' to add one to a bare repository",
         path=str(start),
     )
 
@@ -156,7 +159,7 @@ _BAD_CONFIG = (
 )
 
 
-_CORRECT_CONFIG = "correct .git/config, or the file in this message, in an editor, or restore it from a backup"
+_CORRECT_CONFIG = "correct .git/config or the file in this message in an editor, or restore it from a backup"
 
 
 def _repair_configuration(start: Path, complaint: str, *, repair: bool) -> bool:
@@ -167,7 +170,7 @@ def _repair_configuration(start: Path, complaint: str, *, repair: bool) -> bool:
     """
     if damaged := _find_damaged_hook_config(start, complaint):
         if not repair:
-            raise _build_configuration_error(complaint, hint="vmrag doctor --fix", repairable=True)
+            raise _build_configuration_error(complaint, hint="run 'vmrag doctor --fix' to repair it", repairable=True)
         from vmrag_link.git import hook_config
 
         hook_config.rebuild_config(damaged)
@@ -226,8 +229,8 @@ def _find_lost_link(start: Path) -> GitRepositoryMissing | None:
             return None
         before = os.fsdecode(link["repository"])
         return GitRepositoryMissing(
-            f"{folder} is a linked work tree of {before}, which was moved or does not list it.",
-            hint=f"git -C PATH_OF_THE_REPOSITORY worktree repair {quoted(folder)}",
+            f"{folder} is a linked worktree of {before}, which was moved or does not list it.",
+            hint=f"run 'git -C PATH_OF_THE_REPOSITORY worktree repair {quoted(folder)}' to link it again",
             path=str(folder),
         )
     return None
@@ -248,9 +251,9 @@ def read_blob(places: Places, spec: str, *, limit: int | None = None) -> bytes |
         return None
     name, kind, size = object_
     if kind != "blob":
-        raise GitFailed(f"{spec} is a {kind}, not a file.", hint=f"git rm -r --cached -- {path}", spec=spec)
+        raise GitFailed(f"{spec} is a {kind}, not a file.", hint=f"run 'git rm -r --cached -- {path}'", spec=spec)
     if limit is not None and size > limit:
-        raise GitFailed(f"{spec} has {size} bytes, more than {limit}.", hint=f"git show {spec}", spec=spec)
+        raise GitFailed(f"{spec} has {size} bytes, more than {limit}.", hint=f"run 'git show {spec}'", spec=spec)
     return check_git(places, "cat-file", "blob", name).stdout
 
 
@@ -336,7 +339,9 @@ def read_pin_bytes(places: Places) -> bytes | None:
     except OSError as error:
         if places.pin.is_symlink():
             raise _build_pin_error("a symbolic link") from error
-        raise GitFailed(f"cannot read {PIN_NAME}: {error.strerror}", hint=f"git checkout -- {PIN_NAME}") from error
+        raise GitFailed(
+            f"cannot read {PIN_NAME}: {error.strerror}", hint=f"run 'git checkout -- {PIN_NAME}'"
+        ) from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise _build_pin_error("not a regular file")
@@ -355,12 +360,12 @@ def _read_committed_pin(places: Places) -> bytes | None:
     if kind != "blob":
         raise _build_pin_error(f"a {kind}")
     if size > PIN_READ_LIMIT:
-        raise PinMalformed(f"{PIN_NAME} has {size} bytes, too many for a pin.", hint=f"git log -- {PIN_NAME}")
+        raise PinMalformed(f"{PIN_NAME} has {size} bytes, too many for a pin.", hint=f"run 'git log -- {PIN_NAME}'")
     return check_git(places, "cat-file", "blob", name).stdout
 
 
 def _build_pin_error(what: str) -> PinMalformed:
-    return PinMalformed(f"{PIN_NAME} is {what}; it must be a file.", hint=f"git log -- {PIN_NAME}")
+    return PinMalformed(f"{PIN_NAME} is {what}; it must be a file.", hint=f"run 'git log -- {PIN_NAME}'")
 
 
 def resolve_commit(places: Places, ref: str) -> str:
@@ -407,6 +412,6 @@ def _build_reference_error(ref: str) -> GitReferenceMissing:
     shown = shortened(repr(ref))
     return GitReferenceMissing(
         f"{shown} is not a branch, a tag or a commit of this repository.",
-        hint="git fetch   (to list branches: git branch -a)",
+        hint="run 'git fetch', or 'git branch -a' to list branches",
         ref=ref[:LONGEST_REF],
     )

@@ -14,7 +14,7 @@ from vmrag_link.errors import GitFailed, UsageInvalid
 from vmrag_link.git.run import check_git, run_git
 from vmrag_link.paths import Places
 
-_EDITOR_HINT = "git config --global core.editor nano   (or another editor, or GIT_EDITOR)"
+_EDITOR_HINT = "run 'git config --global core.editor nano' to set an editor, or set GIT_EDITOR"
 
 
 _PLUS = frozenset(("emacs", "emacsclient", "joe", "kak", "mcedit", "micro", "nano", "nvim", "vi", "vim"))
@@ -135,7 +135,7 @@ def merge_by_tool(places: Places, name: str, versions: Sequence[str], *, tool: s
             if code:
                 raise GitFailed(
                     f"git mergetool ended with exit code {code}.",
-                    hint="git mergetool --tool-help   (shows the tools)",
+                    hint="run 'git mergetool --tool-help' to show the tools",
                     exit_code=code,
                 )
             return None

@@ -152,7 +152,7 @@ def _read_limited(
     if reason:
         raise LimitExceeded(
             f"git {arguments[0]} lists more than {limit:,} names.",
-            hint="Name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`.",
+            hint="name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`",
             most=limit,
         )
     return b"".join(parts)
@@ -181,7 +181,7 @@ def _stream_output(
                 process = proc.start_piped(argv, cwd=places.top, env=environ, stderr=stderr)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise GitFailed(
-                f"git cannot be started in {places.top}.", hint="Check that git is on PATH and that the folder exists."
+                f"git cannot be started in {places.top}.", hint="check that git is on PATH and that the folder exists"
             ) from error
         from vmrag_link.thread_task import ThreadTask
 
@@ -240,7 +240,7 @@ def _build_environment(places: Places) -> dict[str, str]:
 def _build_timeout_error(what: str) -> LimitExceeded:
     return LimitExceeded(
         f"{what} exceeded the limit of {SECONDS:.0f} seconds for all git commands of this step.",
-        hint="Name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`.",
+        hint="name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`",
     )
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from vmrag_link import hints
 from vmrag_link.errors import GitFailed
 from vmrag_link.file_access import read_regular
 from vmrag_link.git.run import check_git, run_git
@@ -26,7 +27,6 @@ COMMIT_NAME = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _NAME = COMMIT_NAME.encode()
 _REFTABLE = b"ref: refs/heads/.invalid"  # content of HEAD if refs are not files
 
-_TO_ABORT = "   (to abort instead, see git status; aborting discards what was staged since)"
 _FINISH_COMMANDS = {
     "rebase": "git rebase --continue",
     "am": "git am --continue",
@@ -60,7 +60,7 @@ def read_head(places: Places) -> Head:
     try:
         content = (places.git_dir / "HEAD").read_bytes().rstrip()
     except OSError as error:
-        raise GitFailed(f"cannot read HEAD: {error}", hint="git fsck") from error
+        raise GitFailed(f"cannot read HEAD: {error}", hint="run 'git fsck' to find damaged objects") from error
     if re.fullmatch(_NAME, content):
         return Head(None, content.decode())
     symbolic = content.removeprefix(b"ref:").strip()
@@ -146,8 +146,8 @@ def finish_command(operation: str) -> str:
 
 
 def operation_hint(operation: str) -> str:
-    """Return the command that finishes an operation of `find_operation`, and how to abort it."""
-    return finish_command(operation) + ("" if operation == "bisect" else _TO_ABORT)
+    """Return the hint to finish an operation of `find_operation`."""
+    return hints.run(finish_command(operation), "finish it")
 
 
 REMOTES = "refs/remotes/"

@@ -150,7 +150,7 @@ def _read_preferred(places: Places) -> str | None:
     if chosen is not None and chosen not in list_remotes(places):
         raise RemoteInvalid(
             f"vmrag.remote in git config names {chosen[:80]!r}, which is not a git remote.",
-            hint="git config --unset vmrag.remote   (to list remotes: git remote -v)",
+            hint="run 'git config --unset vmrag.remote', or 'git remote -v' to list remotes",
         )
     return chosen
 
@@ -179,7 +179,9 @@ def read_push_urls(places: Places, name: str) -> list[str]:
 def _read_urls(places: Places, name: str) -> _Urls:
     urls = configuration.get_cached(places, _read_remotes).get(name)
     if not urls or not urls.fetch:
-        raise RemoteMissing(f"unknown git remote {name[:80]!r}.", hint="git remote -v", remote=name)
+        raise RemoteMissing(
+            f"unknown git remote {name[:80]!r}.", hint="run 'git remote -v' to list the remotes", remote=name
+        )
     return urls
 
 
@@ -256,14 +258,16 @@ _FORBIDDEN = r"transport '[^']*' not allowed|unable to find remote helper|remote
 _BY_KEY = r"(?i)publickey|host key verification failed"
 
 _KEY_ON_A_RUNNER = (
-    "Give actions/checkout a key that can read this repository: ssh-key, and ssh-known-hosts of its server"
+    "give actions/checkout a key that can read this repository: ssh-key, and ssh-known-hosts of its server"
 )
 
-_OR_A_BRANCH = ", or push to a branch instead: set remote: git:refs/heads/vmrag/data in .vmrag.yaml, then run vmrag pin"
+_OR_A_BRANCH = (
+    ", or set 'remote: git:refs/heads/vmrag/data' in .vmrag.yaml and run 'vmrag pin' to push to a branch instead"
+)
 
 _ON_A_RUNNER = (
-    "Let actions/checkout keep its token (persist-credentials: true), or set the step's input `token` to one that can "
-    "read this repository (permissions: contents: read, or write to push)"
+    "let actions/checkout keep its token (persist-credentials: true), or set the step's input 'token' to one that "
+    "can read this repository"
 )
 
 
@@ -278,25 +282,31 @@ def build_error(url: str, finished: proc.FinishedProcess) -> RemoteError:
     if re.search(_FORBIDDEN, complaint):
         return RemoteInvalid(
             f"git may not use that transport for {address}: {_select_reason(complaint)}",
-            hint="git remote -v",
+            hint="run 'git remote -v' to list the remotes",
             **details,
         )
     if re.search(_AUTHENTICATION, complaint):
-        hint = f"Check that git itself can authenticate: git ls-remote {quoted(address)}"
+        hint = f"run 'git ls-remote {quoted(address)}' to check that git itself can authenticate"
         if on_runner:
             hint = _KEY_ON_A_RUNNER if re.search(_BY_KEY, complaint) else _ON_A_RUNNER
         return AuthenticationFailed(f"{address} denied access: {_select_reason(complaint)}", hint=hint, **details)
     if re.search(_ABSENT, complaint):
-        hint = f"git remote -v   (if it is private: {_ON_A_RUNNER})" if on_runner else "git remote -v"
+        hint = (
+            f"run 'git remote -v' to check the address, or {_ON_A_RUNNER}"
+            if on_runner
+            else "run 'git remote -v' to list the remotes"
+        )
         return RemoteMissing(f"no git repository at {address}.", hint=hint, **details)
     if re.search(_DAMAGED, complaint):
         return RemoteDamaged(
             f"the knowledge base at {address} is damaged: {_select_reason(complaint)}. Nothing was fetched.",
-            hint="In an intact clone, run: vmrag gc --remote --apply   (it replaces the damaged one)",
+            hint="run 'vmrag gc --remote --apply' in an intact clone to replace it",
             **details,
         )
     return RemoteUnreachable(
-        f"{address} cannot be reached: {_select_reason(complaint)}", hint=f"git ls-remote {quoted(address)}", **details
+        f"{address} cannot be reached: {_select_reason(complaint)}",
+        hint=f"run 'git ls-remote {quoted(address)}' to check the address",
+        **details,
     )
 
 
@@ -313,7 +323,7 @@ def build_push_error(url: str, ref: str, finished: proc.FinishedProcess, content
     if re.search(_MOVED, verdict[1]) and not re.search(_NOT_WRITABLE, complaint):
         return RemoteMoved(
             f"{address} has newer {content}, so nothing was pushed.",
-            hint="vmrag push",
+            hint="run 'vmrag push' to push the revision",
             said=redact_url(verdict[1]),
             told=complaint,
         )
@@ -322,7 +332,7 @@ def build_push_error(url: str, ref: str, finished: proc.FinishedProcess, content
     )
     return RemoteRejected(
         f"{address} does not take {content}: {redact_url(verdict[1])} {remote_lines}".rstrip()[:_MOST_CHARACTERS],
-        hint=f"Ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA_REF else ''}.",
+        hint=f"ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA_REF else ''}",
         said=complaint,
         remote=address,
     )
@@ -333,7 +343,8 @@ def build_stuck_error(url: str, ref: str, complaint: str) -> RemoteRejected:
     address = redact_url(url)
     return RemoteRejected(
         f"{address} cannot change {ref}, although no one else pushes: {_select_reason(complaint)}"[:_MOST_CHARACTERS],
-        hint=f"Ask its administrator to remove what blocks {ref}: a lock of a killed git, or a ref with a part of that name.",
+        hint=f"ask its administrator to remove what blocks {ref}, such as a lock of a killed git or a ref with a "
+        "part of that name",
         said=complaint,
         remote=address,
     )

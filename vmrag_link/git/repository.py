@@ -34,7 +34,9 @@ def find_commit(path: Path, ref: str) -> CodeCommit:
     """
     bare = run_git_in(path, "rev-parse", "--is-bare-repository") if path.is_dir() else None
     if bare is None or bare.returncode:
-        raise GitRepositoryMissing(f"{path} is not a git repository.", hint="git init", path=str(path))
+        raise GitRepositoryMissing(
+            f"{path} is not a git repository.", hint="run 'git init' to create a repository", path=str(path)
+        )
     _require_own_configuration(path)
     places = None if bare.text.strip() == "true" else locate_work_tree(path)
     query = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
@@ -42,7 +44,7 @@ def find_commit(path: Path, ref: str) -> CodeCommit:
     if not commit:
         raise GitReferenceMissing(
             f"{shortened(repr(ref))} is not a commit of {path}.",
-            hint=f"git -C {quoted(path)} log --oneline --all",
+            hint=f"run 'git -C {quoted(path)} log --oneline --all'",
             ref=ref[:LONGEST_REF],
             path=str(path),
         )
@@ -65,7 +67,7 @@ def _require_own_configuration(path: Path) -> None:
         return
     raise AccessDenied(
         f"{folder} is a git repository among the files of another one, so its configuration is untrusted: it can start programs.",
-        hint=f"git clone {quoted(folder)} DIR   (then name DIR, if you trust its author)",
+        hint=f"run 'git clone {quoted(folder)} DIR' if you trust its author, then name DIR",
         path=str(path),
     )
 

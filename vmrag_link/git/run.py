@@ -84,18 +84,18 @@ def run_git_in(
             raise
         raise LimitExceeded(
             f"git took more than {MOST_SECONDS:.0f} seconds.",
-            hint="Name a branch, a tag or a full commit hash; otherwise run the git command yourself.",
+            hint="name a branch, a tag or a full commit hash, or run the git command yourself",
             arguments=list(arguments),
         ) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.is_dir():
-            raise GitFailed(f"{folder} is no longer a directory.", hint="Change to a directory that exists.") from error
+            raise GitFailed(f"{folder} is no longer a directory.", hint="change to a directory that exists") from error
         raise GitFailed(
             "git was not found on PATH. Relative folders and folders of the work tree are ignored.",
-            hint="Install git (https://git-scm.com) or add it to PATH.",
+            hint="install git (https://git-scm.com), or add it to PATH",
         ) from error
     if finished.killed_by:
-        raise GitFailed(f"{finished.failure}.", hint="Run the command again.", arguments=list(arguments))
+        raise GitFailed(f"{finished.failure}.", hint="run the command again", arguments=list(arguments))
     return finished
 
 
@@ -186,7 +186,7 @@ def build_failure(arguments: tuple[str, ...], finished: proc.FinishedProcess, *,
     reason = finished.failure
     return GitFailed(
         f"git {arguments[0]} failed: {reason}",
-        hint=hint or _find_unlock_hint(reason) or "To see the error, run: git " + " ".join(arguments),
+        hint=hint or _find_unlock_hint(reason) or f"run 'git {' '.join(arguments)}' to see the error",
         arguments=list(arguments),
         exit_code=finished.returncode,
         said=reason,
@@ -206,7 +206,4 @@ def unlock_hint(lock: str | Path) -> str:
     The hint names no process, because git closes the file while the user writes a message. Nothing
     shows whether the lock's owner is alive, so removing the lock is never proposed as a command.
     """
-    return (
-        f"Wait for the git command that holds it; to see it: pgrep -fl git   (remove {lock} only if that command died: "
-        "while it runs, removing the lock loses staged changes)"
-    )
+    return f"run 'pgrep -fl git' to find the git command that holds it, or remove {lock} if that command died"

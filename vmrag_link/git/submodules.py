@@ -99,7 +99,7 @@ def find_submodules(
         if len(submodules) > _MOST_SUBMODULES:
             raise LimitExceeded(
                 f"the sources name more than {_MOST_SUBMODULES} submodules.",
-                hint="Leave out folders with `exclude` in `sources` of .vmrag.yaml.",
+                hint="leave out folders with `exclude` in `sources` of .vmrag.yaml",
                 most=_MOST_SUBMODULES,
             )
     return submodules

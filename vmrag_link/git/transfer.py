@@ -218,7 +218,9 @@ def _push_once(places: Places, peer: Peer, commit: str, ref: str, *, expected: s
 
 def _run_remote(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.FinishedProcess:
     if peer.remote.startswith("-") or "::" in peer.remote.partition("://")[0]:
-        raise RemoteInvalid(f"{redact_url(peer.remote)[:80]!r} is not a remote.", hint="git remote -v")
+        raise RemoteInvalid(
+            f"{redact_url(peer.remote)[:80]!r} is not a remote.", hint="run 'git remote -v' to list the remotes"
+        )
     if places.is_jj_workspace:
         raise _build_jj_error(places.code_places or places, peer)
     patience = _PATIENT_SECONDS if peer.may_ask else credentials.SILENT_SECONDS
@@ -237,7 +239,7 @@ def _run_remote(places: Places, peer: Peer, *arguments: str, within: float | Non
         address = redact_url(peer.remote)
         raise RemoteUnreachable(
             f"git {arguments[0]} did not finish for {address} within {limit:,g} s.",
-            hint=f"git ls-remote {quoted(address)}",
+            hint=f"run 'git ls-remote {quoted(address)}' to check the address",
             remote=address,
         ) from error
 

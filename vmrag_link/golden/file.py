@@ -35,7 +35,7 @@ MAX_ID = 100
 
 T = TypeVar("T")
 
-_EXAMPLE = "Write a query like this: - {query: how do keys rotate?, expect: [handbook/keys.md]}"
+_EXAMPLE = "write a query such as '- {query: how do keys rotate?, expect: [handbook/keys.md]}'"
 _TOP = ("queries", "recorded")
 _FIELDS = (
     "query",
@@ -96,7 +96,7 @@ def _parse_recording(entry: MappingEntry) -> Recording:
     try:
         return msgspec.convert(convert_to_plain(entry.value), Recording)
     except msgspec.ValidationError as error:
-        hint = f"Delete the line, then run: {UPDATE}"
+        hint = f"delete the line, then run '{UPDATE}'"
         raise YamlRefused(f"`recorded` does not have vmrag's format: {error}", entry.key.line, hint) from None
 
 
@@ -139,7 +139,7 @@ def _require_findable(query: GoldenQuery) -> None:
                 f"{quote_untrusted(document)} is expected, but the query searches only {enumerated(query.collections)}"
             )
             raise YamlRefused(
-                reason, query.line, f"Write `collection: {collection}`, or omit it to search all collections."
+                reason, query.line, f"write 'collection: {collection}', or omit it to search all collections"
             )
 
 
@@ -152,7 +152,7 @@ def _parse_mode(entry: MappingEntry) -> Mode:
         raise YamlRefused(
             f"mode must be one of {', '.join(Mode)}; found {quote_untrusted(text)}",
             entry.value.line,
-            "Write `mode: hybrid`.",
+            "write 'mode: hybrid'",
         )
     return Mode(text)
 
@@ -187,7 +187,7 @@ def _parse_document(node: Node) -> str:
         raise YamlRefused(
             f"a document name must be COLLECTION/DOC; found {quote_untrusted(text)}",
             node.line,
-            "To list the names: vmrag list",
+            "run 'vmrag list' to list the names",
         )
     return text
 
@@ -200,7 +200,7 @@ def _parse_chunk(node: Node) -> RankedChunk:
     try:
         return msgspec.convert(value, RankedChunk)
     except msgspec.ValidationError as error:
-        raise YamlRefused(f"a place in a ranking: {error}", node.line, f"To record it again: {UPDATE}") from None
+        raise YamlRefused(f"a place in a ranking: {error}", node.line, f"run '{UPDATE}' to record it again") from None
 
 
 # -- node types
@@ -214,14 +214,14 @@ def _parse_fields(node: Node, allowed: Iterable[str], what: str) -> dict[str, Ma
         if name not in names:
             near = nearest(name, names)
             meant = f"; the nearest is {near}" if near else ""
-            hint = f"Write `{near}`, or delete the key." if near else f"Use one of: {', '.join(names)}."
+            hint = f"write '{near}', or delete the key" if near else f"use one of these keys: {', '.join(names)}"
             raise YamlRefused(f"unknown key {quote_untrusted(name)} in {what}{meant}", entry.key.line, hint)
     return node.entries
 
 
 def _parse_list(entry: MappingEntry, what: str) -> list[Node]:
     if not isinstance(entry.value, SequenceNode):
-        hint = f"Write `{what}: []`; to record it: {UPDATE}" if what in ("ranking", "order") else ""
+        hint = f"write '{what}: []', then run '{UPDATE}' to record it" if what in ("ranking", "order") else ""
         raise YamlRefused(f"{what} must be a list", entry.value.line, hint)
     return entry.value.items
 

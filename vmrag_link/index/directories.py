@@ -100,7 +100,7 @@ class Directories:
                 if not self.remove_if_unused(target):
                     raise IndexFailed(
                         f"cannot replace the damaged {self._kind} {target.name}: another process reads it.",
-                        hint="Run 'vmrag sync' again when the other process has finished.",
+                        hint="run 'vmrag sync' again when the other process has finished",
                         path=str(target),
                     ) from None
             else:
@@ -179,9 +179,9 @@ def copy_tree(source: Path, target: Path) -> None:
     if result.returncode:
         raise FileFailed(
             f"cannot copy {source.name}: {result.failure.splitlines()[0]}",
-            hint="Run the command again."
+            hint="run the command again"
             if result.killed_by
-            else f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare indexes).",
+            else f"make room on the disk of {target.parent}, or run 'vmrag gc --apply' to remove spare indexes",
         )
     permissions.apply_folder_mode(target)
 

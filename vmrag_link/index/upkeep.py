@@ -205,7 +205,9 @@ def _write_segment(revision_views: Views, folder: Path, used: UsedPieces, worn: 
     with contextlib.closing(SegmentWriter(folder)) as writer:
         for segment in sorted(worn):
             if problem := seal.find_mismatch(root / segment):
-                raise IndexFailed(f"the index segment {segment} is damaged: {problem}.", hint="vmrag sync")
+                raise IndexFailed(
+                    f"the index segment {segment} is damaged: {problem}.", hint="run 'vmrag sync' to build it again"
+                )
             for piece, reader in _open_pieces(root, segment, used[segment]):
                 label, new_slots = piece.label, moved.setdefault((segment, piece.piece.id), {})
                 for batch in reader.batch_documents(piece.definition.name):

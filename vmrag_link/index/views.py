@@ -201,7 +201,7 @@ class Views(Directories):
             except Busy as error:
                 raise Busy(
                     f"cannot replace the index of revision {revision[:7]}: another process reads it.",
-                    hint="Run 'vmrag sync --rebuild' again when the other process has finished.",
+                    hint="run 'vmrag sync --rebuild' again when the other process has finished",
                     path=str(target),
                     **{key: value for key, value in error.details.items() if key != "path"},
                 ) from None

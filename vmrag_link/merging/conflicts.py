@@ -247,12 +247,12 @@ def _list_named_parts(conflict: Conflict, name: str, take: Take) -> list[str]:
     if name not in names:
         raise UsageInvalid(
             f"the field {name!r} of {conflict.id} is not in conflict. Fields in conflict: {', '.join(names)}.",
-            hint=f"vmrag resolve {quoted(conflict.id)} --field {names[0]}=theirs",
+            hint=f"run 'vmrag resolve {quoted(conflict.id)} --field {names[0]}=theirs'",
         )
     if take == "union" and not (name == CONTENT and conflict.hunks):
         raise UsageInvalid(
             f"{name!r} of {conflict.id} is not a text, so a union of both versions is not possible.",
-            hint=f"vmrag resolve {quoted(conflict.id)} --field {quoted(name)}=theirs",
+            hint=f"run 'vmrag resolve {quoted(conflict.id)} --field {quoted(name)}=theirs'",
         )
     return [name]
 
@@ -261,7 +261,7 @@ def _get_hunk(conflict: Conflict, number: int) -> Hunk:
     if not 1 <= number <= len(conflict.hunks):
         raise UsageInvalid(
             f"the text of {conflict.id} has {plural(len(conflict.hunks), 'hunk')} in conflict, but not number {number}.",
-            hint=f"vmrag resolve --list {quoted(conflict.id)}",
+            hint=f"run 'vmrag resolve --list {quoted(conflict.id)}' to list the conflicts",
         )
     return conflict.hunks[number - 1]
 
@@ -273,7 +273,7 @@ def _text_part(conflict: Conflict, hunk: int | None) -> str:
     if field is None:
         raise UsageInvalid(
             f"the text of {conflict.id} is not in conflict. Fields in conflict: {', '.join(conflict.fields)}.",
-            hint=f"vmrag resolve {quoted(conflict.id)} --field {conflict.fields[0]}=theirs",
+            hint=f"run 'vmrag resolve {quoted(conflict.id)} --field {conflict.fields[0]}=theirs'",
         )
     return field
 
@@ -281,11 +281,13 @@ def _text_part(conflict: Conflict, hunk: int | None) -> str:
 def _check_text(conflict: Conflict, decision: Decision, labels: Labels) -> None:
     assert decision.text is not None  # noqa: S101  the caller checked it
     if "\0" in decision.text:
-        raise ContentRefused("the text contains a NUL character.", hint="Remove it: databases cannot store it exactly.")
+        raise ContentRefused(
+            "the text contains a NUL character.", hint="remove it, because databases cannot store it exactly"
+        )
     marker = build_markers(conflict, labels).find_marker(decision.text, middle=decision.edited)
     if marker:
         raise ContentRefused(
             f"line {marker[0]} of the text is still a conflict marker: {marker[1]}",
-            hint="Remove the lines with markers, and the lines between them that you do not want.",
+            hint="remove the lines with markers, and the lines between them that you do not want",
             line=marker[0],
         )

@@ -112,7 +112,7 @@ def finish_replay(engine: Engine, entry: ReplayEntry, *, derived: Derived = stor
 def _build_entry(engine: Engine, branch: KbBranch, to: str) -> ReplayEntry:
     if engine.find_branch(branch.name) != branch:
         raise KnowledgeMoved(
-            f"the KB branch {branch.name!r} was changed by another command.", hint="Run the command again."
+            f"the KB branch {branch.name!r} was changed by another command.", hint="run the command again"
         )
     return ReplayEntry(kb_branch=branch.name, head=branch.head, to=to, aside=_choose_stash_name(engine, branch.name))
 

@@ -117,7 +117,7 @@ def adopt(
     if pinned[0] in adopted.missing:
         raise PinRevisionMissing(
             f"commit {commit_hash[:12]} pins the revision {pinned[0][:12]}, which {remotes.redact_url(source)} does not have either.",
-            hint="vmrag push   (in the clone of the author of the commit)",
+            hint="run 'vmrag push' in the clone of the author of the commit",
             revision=pinned[0],
         )
     places = address.list_push_targets(ws.places, base) if push and base else []
@@ -167,8 +167,8 @@ def _find_base_repository(ws: Workspace, source: str, peer: Peer, *, push: bool)
         return None
     raise UsageInvalid(
         f"no git remote except {remotes.redact_url(source)[:80]!r} to push the knowledge to.",
-        hint="git remote add upstream URL   (of several, choose one: git config vmrag.remote NAME; to import without a "
-        f"push: vmrag adopt --no-push {quoted(remotes.redact_url(source))})",
+        hint=f"run 'git remote add upstream URL', or 'vmrag adopt --no-push {quoted(remotes.redact_url(source))}' "
+        "to import without a push",
     )
 
 
@@ -198,7 +198,7 @@ def _find_commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tupl
         source = remotes.redact_url(peer.remote)
         raise GitReferenceMissing(
             f"{name[:80]!r} is neither a commit of this repository nor a branch of {source}.",
-            hint=f"git ls-remote --heads {quoted(source)}",
+            hint=f"run 'git ls-remote --heads {quoted(source)}' to check the address",
             **missing.details,
         ) from missing
 
@@ -209,7 +209,7 @@ def _list_pins(ws: Workspace, repository: Places, commit: str, base: Address | N
     """
     own_pin = next(iter(history.collect_pins(repository, [commit])), None)
     if own_pin is None:
-        raise PinMissing(f"commit {commit[:12]} has no pin.", hint=f"git log --oneline -- {PIN_NAME}")
+        raise PinMissing(f"commit {commit[:12]} has no pin.", hint=f"run 'git log --oneline -- {PIN_NAME}'")
     without = remotes.list_tracked_commits(ws.places, base.text) if base and base.peer else []
     earlier = history.list_reachable_pins(repository, [commit, *(f"^{ref}" for ref in without)])
     pins = [
@@ -315,7 +315,7 @@ def _check_service(row: Collection, allowed: AbstractSet[str], expected: Abstrac
     raise KnowledgeRefused(
         f"the collection {row.name[:80]!a} would send its documents and queries to the paid service {row.embedding_function}, "
         "on the account of every reader. Nothing was imported.",
-        hint=f"vmrag adopt --allow-service {row.embedding_function} SOURCE COMMIT   (allows this)",
+        hint=f"run 'vmrag adopt --allow-service {row.embedding_function} SOURCE COMMIT' to allow this",
         collection=row.name,
         service=row.embedding_function,
     )

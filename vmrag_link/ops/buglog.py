@@ -52,5 +52,5 @@ def write_log(error: BaseException, argv: Sequence[str]) -> Path | None:
 def report_hint(path: Path | None) -> str:
     """Return what the user can do about a bug with this log."""
     if path is None:
-        return f"Run the command again where its log can be written: {WRITABLE_TMPDIR}"
-    return f"Please report it with this file: {path}"
+        return WRITABLE_TMPDIR
+    return f"report it with this file: {path}"

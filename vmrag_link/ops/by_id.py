@@ -145,7 +145,7 @@ def _require_one(matches: list[_Match], name: str, table: str | None) -> _Match:
     if not chosen:
         raise DocumentMissing(
             f"no such document {name!r}" + (f" in {table}." if table else "."),
-            hint="vmrag list",
+            hint="run 'vmrag list' to list the collections",
             doc_id=name,
             table=table,
         )
@@ -181,9 +181,9 @@ def _ambiguous_id(name: str, matches: list[_Match]) -> UsageInvalid:
     several = len(places) > 1
     return UsageInvalid(
         f"several documents have the id {name!r}, in {enumerated(places if several else collections)}.",
-        hint=f"Add the table: table={places[0]}"
+        hint=f"add 'table={places[0]}' to choose a table"
         if several
-        else "Use chroma_get_documents or chroma_delete_documents with the collection.",
+        else "use chroma_get_documents or chroma_delete_documents with the collection",
         parameter="doc_id",
         tables=places,
         collections=collections,

@@ -122,7 +122,7 @@ def modify_collection(
     """
     if new_name is None and metadata is None:
         raise UsageInvalid(
-            "the call has neither a new name nor new metadata.", hint="Pass new_name, new_metadata, or both."
+            "the call has neither a new name nor new metadata.", hint="pass new_name, new_metadata, or both"
         )
     if new_name is not None:
         collections.require_name(new_name)
@@ -185,14 +185,18 @@ def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResu
 
 
 def _collection_exists(name: str) -> CollectionExists:
-    return CollectionExists(f"the collection {name!r} already exists.", hint="vmrag list", collection_name=name)
+    return CollectionExists(
+        f"the collection {name!r} already exists.",
+        hint="run 'vmrag list' to list the collections",
+        collection_name=name,
+    )
 
 
 def _confirmation_missing(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
     suffix = f", {uncommitted} of them with an uncommitted text" if uncommitted else ", all of them committed"
     return ConfirmationMissing(
         f"this call would delete the collection {name!r} with {plural(count, 'document')}{suffix if count else ''}.",
-        hint="Use confirm=true to delete it",
+        hint="use confirm=true to delete it",
         collection_name=name,
         document_count=count,
         uncommitted_count=uncommitted,
@@ -219,7 +223,9 @@ def _read_chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
         converted = msgspec.convert(whole, type=_Chunking, strict=False)
     except msgspec.ValidationError as error:
         raise UsageInvalid(
-            f"invalid chunking: {error}.", hint='For example: {"size": 512, "overlap": 50}', parameter="chunking"
+            f"invalid chunking: {error}.",
+            hint='pass an object, such as \'{"size": 512, "overlap": 50}\'',
+            parameter="chunking",
         ) from None
     chunking = Chunking(converted.strategy, converted.size, converted.overlap)
     require_valid_sizes(chunking)
@@ -252,7 +258,7 @@ def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     try:
         given = parse_user_json(json.dumps(metadata))
     except ValueError as error:
-        raise ContentRefused(f"the metadata {error}.", hint="Use texts, numbers, true, false or null.") from None
+        raise ContentRefused(f"the metadata {error}.", hint="use texts, numbers, true, false or null") from None
     settings = given.pop("settings", {})
     if not isinstance(settings, dict):
         raise _invalid_metadata("settings", "an object", settings)
@@ -260,7 +266,7 @@ def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         if key in given and given[key] != value:
             raise ContentRefused(
                 f"{key!r} is {given[key]!r} in the metadata and {value!r} in its 'settings'.",
-                hint="Pass it once.",
+                hint="pass it once",
                 key=key,
             )
         given[key] = value

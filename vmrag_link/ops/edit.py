@@ -29,7 +29,7 @@ def read_for_edit(ws: DocumentStore, name: str) -> Document:
     """
     if isinstance(ws, Workspace) and (note := _find_note(ws, name)):
         return note
-    with leaving_out.explain_source_files(ws, [name], None, lambda path: f"Edit the file {quoted(path)}"):
+    with leaving_out.explain_source_files(ws, [name], None, lambda path: f"edit the file {quoted(path)}"):
         place = _find_place(ws)
         stored = document_names.find_in(ws.engine, place, name)
         document = ws.engine.find_document(place.at, *stored.key)
@@ -69,7 +69,7 @@ def store_edited(ws: DocumentStore, before: Document, text: str) -> WriteResult[
     """
     name = str(DocumentName(*before.key))
     if not text.strip():
-        raise UsageInvalid("the edited text is empty, so nothing was stored", hint=f"vmrag rm {quoted(name)}")
+        raise UsageInvalid("the edited text is empty, so nothing was stored", hint=f"run 'vmrag rm {quoted(name)}'")
     if isinstance(ws, Workspace) and (source := ws.sources.find_writable(before.collection)):
         return note_writes.replace_text(ws, source, before, text)
     document = ImportedDocument(

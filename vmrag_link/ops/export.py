@@ -63,10 +63,10 @@ def export_documents(
     if named := [name for name in requested if name in sources]:
         raise UsageInvalid(
             f"cannot export {enumerated(named)}: these documents are files of the repository.",
-            hint="vmrag sources",
+            hint="run 'vmrag sources' to list the files of the sources",
         )
     if folder.exists() and not folder.is_dir():
-        raise UsageInvalid(f"{folder} is not a folder.", hint=f"vmrag export {quoted(f'{folder}-2')}")
+        raise UsageInvalid(f"{folder} is not a folder.", hint=f"run 'vmrag export {quoted(f'{folder}-2')}'")
 
     def export_at(origin: AnswerOrigin) -> ExportReport:
         refuse_outdated(ws, origin.notes, strict=strict)
@@ -164,6 +164,7 @@ def _would_overwrite(folder: Path, changed: Sequence[str]) -> DocumentExists:
     )
     return DocumentExists(
         f"the export would overwrite {plural(len(changed), 'file')} in {folder}: {shown}. Nothing was written.",
-        hint=f"vmrag export {quoted(f'{folder}-2')}   (--force overwrites the files; git may not have them)",
+        hint=f"run 'vmrag export {quoted(f'{folder}-2')}', or add --force to overwrite the files, which git may "
+        "not have",
         files=list(changed),
     )

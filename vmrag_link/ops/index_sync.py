@@ -164,7 +164,10 @@ def _form_report(ws: Workspace, before: Holdings) -> SyncedAll:
 
 def _first_failure(unembedded: Mapping[str, str]) -> VmragError | None:
     for name, reason in sorted(unembedded.items()):
-        hint = "Run the command again when the service answers. Until then the collection is searched by words only."
+        hint = (
+            "run the command again when the service answers, because until then the collection is searched by "
+            "words only"
+        )
         return EmbeddingFailed(reason, hint=hint, collection_name=name)
     return None
 

@@ -224,7 +224,9 @@ def _conflict_error(source: str, statement: str, conflicts: tuple[Conflict, ...]
     kind = MergeConflict if merging else MergeRefused
     return kind(
         f"{statement}: {plural(len(listed), 'conflict')}.",
-        hint="vmrag resolve" if merging else f"vmrag merge {quoted(source)}",
+        hint="run 'vmrag resolve' to resolve the conflicts"
+        if merging
+        else f"run 'vmrag merge {quoted(source)}' to merge it",
         conflicts=listed,
         merge_in_progress=merging,
     )
@@ -281,7 +283,9 @@ def resolve_bulk(
     resolve.fetch_sides(ws)
     state = merge_state.recover_merge(ws)
     if state is None:
-        raise NothingSelected("no merge is open, so there are no conflicts.", hint="vmrag merge REF")
+        raise NothingSelected(
+            "no merge is open, so there are no conflicts.", hint="run 'vmrag merge REF' to start a merge"
+        )
     if state.kind != "git":
         writing.require_writable(ws)
     merged = merge_state.apply_decisions(ws, state)
@@ -296,7 +300,7 @@ def resolve_bulk(
         if commit:
             raise MergeConflict(
                 f"{plural(len(undecided), 'conflict')} without a decision; nothing was committed.",
-                hint="vmrag resolve",
+                hint="run 'vmrag resolve' to resolve the conflicts",
                 conflicts=conflict_rows.encode_rows(undecided),
             )
         return BulkReport(state.kind, len(chosen), undecided)
@@ -325,7 +329,7 @@ def _select_conflicts(
     if not matching and table not in _TABLES and not _is_collection(ws, state, table):
         raise TableMissing(
             f"no such table or collection: {table!r}.",
-            hint="vmrag resolve --list",
+            hint="run 'vmrag resolve --list' to list the conflicts",
             table=table,
             tables=list(_TABLES),
         )
@@ -334,7 +338,9 @@ def _select_conflicts(
     undecided = [conflict for conflict in merged.conflicts if conflict in matching]
     if not undecided:
         more = "" if merged.conflicts else "; commit to close the merge"
-        raise NothingSelected(f"{table!r} has no open conflicts{more}.", hint="vmrag resolve --list")
+        raise NothingSelected(
+            f"{table!r} has no open conflicts{more}.", hint="run 'vmrag resolve --list' to list the conflicts"
+        )
     return undecided
 
 
@@ -356,7 +362,7 @@ def _select_document(conflicts: Sequence[Conflict], doc_id: str, table: str) -> 
             return matching
     raise DocumentMissing(
         f"{doc_id!r} has no conflict in {table!r}.",
-        hint="vmrag resolve --list",
+        hint="run 'vmrag resolve --list' to list the conflicts",
         doc_id=doc_id,
         conflicts=[conflict.id for conflict in conflicts],
     )

@@ -116,7 +116,7 @@ def _source_for(ws: Workspace, name: str, folder: str) -> SourceSettings:
     path = f"{(folder or f'.vmrag/{name}').rstrip('/')}/"
     if present and (not present.write or (folder and present.folder != path.rstrip("/"))):
         raise UsageInvalid(
-            f"the source {name!r} has other files.", hint=f"vmrag sources   (shows the files of {quoted(name)})"
+            f"the source {name!r} has other files.", hint=f"run 'vmrag sources' to show the files of {quoted(name)}"
         )
     return present or SourceSettings(name, (path,), write=True)
 

@@ -99,15 +99,16 @@ def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) 
     """
     recovery.recover(ws)
     if pin_conflict.read_stages(ws.places):
-        raise MergeConflict(f"{PIN_NAME} is in conflict.", hint="vmrag resolve --accept-loss")
+        raise MergeConflict(f"{PIN_NAME} is in conflict.", hint="run 'vmrag resolve --accept-loss'")
     if reference is None:
         raise UsageInvalid(
-            "missing revision to continue from.", hint="vmrag log KB-BRANCH, then: vmrag pin --accept-loss REVISION"
+            "missing revision to continue from.",
+            hint="run 'vmrag log KB-BRANCH' to choose a revision, then 'vmrag pin --accept-loss REVISION'",
         )
     instead = _resolve_reference(ws, reference)
     _require_records(ws, instead)
     missing = losses.find_missing(ws, plumbing.read_head(ws.places).commit, ws.resolve_target().pin)
-    search = losses.search_remotes(ws, missing, offline=offline, hint="vmrag sync")
+    search = losses.search_remotes(ws, missing, offline=offline, hint="run 'vmrag sync' to sync to the pin")
     accepted = losses.accept_losses(ws, search, instead)
     report = go_to(ws, accepted.revision)
     return PinCommandReport(**asdict(report), losses=accepted)
@@ -135,7 +136,7 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
         if trigger and ws.read_trigger() != trigger:
             raise KnowledgeMoved(
                 f"HEAD or the pin moved, so revision {revision[:7]} is not pinned.",
-                hint=f"vmrag pin {revision}",
+                hint=f"run 'vmrag pin {revision}'",
                 revision=revision,
             )
         refuse_if_in_conflict(ws.places)
@@ -158,7 +159,9 @@ def refuse_if_in_conflict(places: Places) -> None:
         removed = stages.ours is None or stages.theirs is None
         raise MergeConflict(
             f"{PIN_NAME} is in conflict, and this command would lose one side.",
-            hint=f"git add {PIN_NAME} (keeps it), or git rm {PIN_NAME} && git commit" if removed else "vmrag resolve",
+            hint=f"run 'git add {PIN_NAME}' to keep it, or 'git rm {PIN_NAME} && git commit' to remove it"
+            if removed
+            else "run 'vmrag resolve' to resolve the conflicts",
         )
 
 
@@ -170,7 +173,7 @@ def _resolve_reference(ws: Workspace, reference: str) -> str:
         return branch.head
     raise BranchMissing(
         f"no such revision or KB branch: {reference!r}.",
-        hint="vmrag log (lists revisions; use the full hash), or vmrag branch (lists branches)",
+        hint="run 'vmrag log' to list the revisions, or 'vmrag branch' to list the KB branches",
         reference=reference,
         branches=[branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)],
     )

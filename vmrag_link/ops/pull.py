@@ -166,7 +166,7 @@ def _conflict_error(ws: Workspace, report: MergeReport) -> MergeConflict:
     listed = conflict_rows.encode_rows(open_merge.conflicts if open_merge else ())
     return MergeConflict(
         f"{report.source} conflicts with your knowledge base; the merge is open: {plural(len(report.conflicts), 'conflict')}.",
-        hint="vmrag resolve",
+        hint="run 'vmrag resolve' to resolve the conflicts",
         conflicts=listed,
     )
 
@@ -240,7 +240,9 @@ def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
     """
     branch = ws.read_trigger().branch
     if branch is None:
-        raise GitBusy("HEAD is detached, so it has no upstream branch.", hint="git switch BRANCH", operation="detached")
+        raise GitBusy(
+            "HEAD is detached, so it has no upstream branch.", hint="run 'git switch BRANCH'", operation="detached"
+        )
     name, refs = _list_upstream_refs(ws, branch, remote)
     for ref in refs:
         try:
@@ -250,13 +252,17 @@ def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
         name = name or ref.removeprefix("refs/remotes/")
         data = plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
         if data is None:
-            raise UpstreamMissing(f"{name} has no pin.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
+            raise UpstreamMissing(
+                f"{name} has no pin.",
+                hint=f"run 'git log {quoted(name)} -- {PIN_NAME}' to list the commits that changed the pin",
+                ref=name,
+            )
         return _Upstream(name, commit, migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}"))
     raise UpstreamMissing(
         f"{name} was not fetched yet." if name else f"the code branch {branch!r} has no upstream branch.",
-        hint="git fetch"
+        hint="run 'git fetch'"
         if name
-        else "git push -u REMOTE HEAD   (to merge a KB branch by its name: vmrag pull --branch NAME)",
+        else "run 'git push -u REMOTE HEAD', or 'vmrag pull --branch NAME' to merge a KB branch by its name",
         branch=branch,
     )
 

@@ -87,7 +87,8 @@ def push(
         name += f"--branch {quoted(error.details['branch'])}"
         raise RemoteDiverged(
             error.message,
-            hint=f"vmrag pull {name}   (to overwrite it for everyone instead: vmrag push {name} … with --force)",
+            hint=f"run 'vmrag pull {name}' to merge the newer revision, or add --force to "
+            "overwrite it for everyone instead",
             **error.details,
         ) from error
     if request.links:
@@ -141,7 +142,11 @@ def push_branch(
     name = branch or (branch_here.name if branch_here else target.pin.dolt_branch if target.pin else "")
     local = ws.engine.find_branch(branch) if branch else branch_here
     if not report.branches and not report.kept and not report.links:
-        raise NothingToPush(f"{report.remote} already has everything of {name!r}.", hint="vmrag commit", branch=name)
+        raise NothingToPush(
+            f"{report.remote} already has everything of {name!r}.",
+            hint="run 'vmrag commit' to commit the documents",
+            branch=name,
+        )
     moved = {move.branch: move for move in report.branches}
     sent = [*(move.new for move in moved.values()), *report.kept]
     after = ws.engine.remote_heads(address.key)
@@ -178,7 +183,9 @@ def delete_branches(ws: Workspace, names: Sequence[str], remote: str | None = No
     for name in names:
         if is_reserved(name):
             raise NameInvalid(
-                f"{name!r} is a reserved branch, which you cannot delete.", hint="vmrag push --help", branch=name
+                f"{name!r} is a reserved branch, which you cannot delete.",
+                hint="run 'vmrag push --help' to see its options",
+                branch=name,
             )
     addresses = destinations.list_push_addresses(ws, remote)
     for push_address in addresses:
@@ -259,7 +266,11 @@ def _select_heads(ws: Workspace, names: Sequence[str], branch: KbBranch | None, 
         return heads
     for name in names:
         if name not in heads:
-            raise BranchMissing(f"the knowledge base has no branch {name!r}.", hint="vmrag branch", branch=name)
+            raise BranchMissing(
+                f"the knowledge base has no branch {name!r}.",
+                hint="run 'vmrag branch' to list the KB branches",
+                branch=name,
+            )
     return {name: heads[name] for name in (names or ([branch.name] if branch else []))}
 
 

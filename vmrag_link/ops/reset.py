@@ -91,7 +91,7 @@ def build_uncommitted_error(ws: Workspace, branch: KbBranch) -> Uncommitted:
     subject = plural(total, "document") if total else "A change of collections"
     return Uncommitted(
         f"{subject} of {branch.name!r} {'are' if total > 1 else 'is'} not committed{named}.",
-        hint="vmrag commit",
+        hint="run 'vmrag commit' to commit the documents",
         branch=branch.name,
         local_changes=changes,
     )
@@ -136,7 +136,7 @@ def restore_aside(ws: Workspace, aside: str) -> None:
     if conflicts:
         raise MergeConflict(
             f"{plural(len(conflicts), 'uncommitted document')} cannot be restored because of conflicts. {_explain_restore(aside)}",
-            hint=f"vmrag merge {quoted(aside)}",
+            hint=f"run 'vmrag merge {quoted(aside)}' to merge it",
             stage="stash_restore",
             branch=aside,
             conflicts=conflict_rows.encode_rows(conflict_rows.list_conflict_rows(conflicts)),
@@ -174,7 +174,7 @@ def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
     if conflicts:
         raise MergeRefused(
             f"{plural(len(conflicts), 'uncommitted document')} of {branch.name!r} would conflict at the target; nothing was changed.",
-            hint="vmrag commit",
+            hint="run 'vmrag commit' to commit the documents",
             conflicts=conflict_rows.encode_rows(conflict_rows.list_conflict_rows(conflicts)),
             merge_in_progress=False,
         )
@@ -251,7 +251,7 @@ def _confirmation_error(ws: Workspace, merging: str) -> ConfirmationMissing:
         statements.append(f"The merge of {merging} is open.")
     return ConfirmationMissing(
         f"{' '.join(statements)} A reset discards this.",
-        hint="vmrag commit",
+        hint="run 'vmrag commit' to commit the documents",
         merge_in_progress=bool(merging),
         **(error.details if error else {}),
     )

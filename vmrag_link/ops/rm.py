@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vmrag_link import clock
+from vmrag_link import clock, hints
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.records import read_documents_by_key
 from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural, quoted
@@ -59,7 +59,7 @@ def remove_selected(ws: DocumentStore, name: str, selection: Selection) -> Write
     `writing.write_rows`. Nothing is removed then.
     """
     if not selection.ids and not selection.filtered:
-        raise NothingSelected("no documents are selected.", hint="Pass ids or a filter.")
+        raise NothingSelected("no documents are selected.", hint="pass ids or a filter")
     if isinstance(ws, Workspace) and (source := ws.sources.find_writable(name)):
         return _remove_notes(ws, source, selection)
 
@@ -145,8 +145,10 @@ def _remove_named_notes(
 
 
 def _suggest_git_rm(ws: DocumentStore, path: str) -> str:
-    """Return the command that removes a file, or an empty text if the file does not exist."""
-    return f"git rm {quoted(path)}   (the file is the document)" if (ws.places.top / path).is_file() else ""
+    """Return the hint to remove a file, or an empty text if the file does not exist."""
+    if not (ws.places.top / path).is_file():
+        return ""
+    return hints.run(f"git rm {quoted(path)}", "remove the file, which is the document")
 
 
 def _confirmation_missing(
@@ -159,7 +161,7 @@ def _confirmation_missing(
     never = f", {never_committed} of them never committed" if never_committed else ""
     return ConfirmationMissing(
         f"this would remove {subject}{never}.",
-        hint=f"{command} --yes (--dry-run lists them)",
+        hint=f"run '{command} --yes' to remove them, or '{command} --dry-run' to list them",
         documents=len(selected.documents),
         collections=list(selected.collections),
         uncommitted_count=never_committed,

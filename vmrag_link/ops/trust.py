@@ -117,7 +117,7 @@ def trust_settings(ws: Workspace, report: TrustReport) -> None:
     if commit := env.read_variable(env.SETTINGS_FROM):
         raise UsageInvalid(
             f"{env.SETTINGS_FROM} is set, so the settings of commit {commit[:12]} apply, whatever you trust.",
-            hint=f"unset {env.SETTINGS_FROM}",
+            hint=f"run 'unset {env.SETTINGS_FROM}'",
         )
     agreements.add_agreement(ws.places, {setting.name: setting.value for setting in report.stated})
     ws.reload_settings()
@@ -156,7 +156,7 @@ def trust_service(ws: Workspace, name: str) -> None:
     """
     if name not in SERVICES:
         raise UsageInvalid(
-            f"unknown embedding service {name[:80]!r}.", hint=f"vmrag trust --service {next(iter(SERVICES))}"
+            f"unknown embedding service {name[:80]!r}.", hint=f"run 'vmrag trust --service {next(iter(SERVICES))}'"
         )
     agreements.add_service(ws.places, name)
     ws.reload_settings()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link import config, env, locks, settings_docs
+from vmrag_link import config, env, hints, locks, settings_docs
 from vmrag_link import trust as agreements
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved, read_root
 from vmrag_link.errors import (
@@ -42,8 +42,9 @@ from vmrag_link.workspace.remotes import destinations
 
 RESERVED_REFS = "refs/vmrag/"
 
-DISCARD = "vmrag uninstall --all … with --discard-knowledge loses that for good"
-MOVE_HINT = "let system.versioned be true, then: vmrag learning move && vmrag commit -m 'What stayed here'"
+DISCARD = "add --discard-knowledge to lose that for good"
+_SHOW_BRANCHES = "run 'vmrag branch' to list the KB branches"
+MOVE_HINT = "set system.versioned to true, then run 'vmrag learning move && vmrag commit -m \"What stayed here\"'"
 
 
 class Losses(Record, frozen=True):
@@ -138,7 +139,9 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
         busy = plumbing.find_operation(ws.places)
         raise MergeConflict(
             f"{PIN_NAME} has a conflict, which cannot be resolved without the knowledge base.",
-            hint="vmrag resolve" + (f", then {plumbing.operation_hint(busy)}" if busy else ""),
+            hint=hints.then(
+                "run 'vmrag resolve' to resolve the conflicts", plumbing.operation_hint(busy) if busy else ""
+            ),
         )
     losses = _find_losses(ws)
     if losses.is_empty:
@@ -146,7 +149,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
     if not discard:
         raise KnowledgeNotPushed(
             f"nothing was removed, because only this machine has {'; '.join(_list_losses(losses))}.",
-            hint=f"{_form_save_command(ws, losses)} ({DISCARD})",
+            hint=hints.either(_form_save_hint(ws, losses), DISCARD),
             **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
         )
     return losses
@@ -197,7 +200,11 @@ def list_remote_refs(ws: Workspace, name: str) -> Mapping[str, str]:
     """
     names = remotes.list_remotes(ws.places)
     if name not in names:
-        raise RemoteMissing(f"no such git remote: {shortened(name)!r}.", hint="git remote -v", remotes=[*names])
+        raise RemoteMissing(
+            f"no such git remote: {shortened(name)!r}.",
+            hint="run 'git remote -v' to list the remotes",
+            remotes=[*names],
+        )
     return transfer.list_remote_refs(ws.places, Peer(name, may_ask=True), RESERVED_REFS)
 
 
@@ -286,17 +293,19 @@ def _list_losses(losses: Losses) -> Iterator[str]:
         yield "documents that are never pushed (system.versioned: false)"
 
 
-def _form_save_command(ws: Workspace, losses: Losses) -> str:
-    """Return the command that saves the first loss, or shows where it is."""
+def _form_save_hint(ws: Workspace, losses: Losses) -> str:
+    """Return the hint to save the first loss, or to see where it is."""
     if losses.merge:
-        return "vmrag resolve && vmrag commit -m 'Merge'"
+        return "run 'vmrag resolve && vmrag commit -m Merge' to commit the merge"
     if losses.uncommitted:
         branch = ws.find_kb_branch()
-        return "vmrag commit -m 'What changed'" if branch and branch.name in losses.uncommitted else "vmrag branch"
+        if branch and branch.name in losses.uncommitted:
+            return "run 'vmrag commit -m \"What changed\"' to commit the documents"
+        return _SHOW_BRANCHES
     if losses.set_aside:
         mergeable = [name for name in losses.set_aside if not is_memory_branch(name)]
-        return f"vmrag merge {quoted(mergeable[0])}" if mergeable else "vmrag branch"
-    return "vmrag push --all" if losses.commits else MOVE_HINT
+        return hints.run(f"vmrag merge {quoted(mergeable[0])}", "merge them") if mergeable else _SHOW_BRANCHES
+    return "run 'vmrag push --all' to push them" if losses.commits else MOVE_HINT
 
 
 # -- files
@@ -348,5 +357,5 @@ def _wait_for_jobs(ws: Workspace) -> None:
         if not background.wait_for_end(job, within=ws.lock_timeout):
             raise Busy(
                 "a background process of vmrag is running in this repository.",
-                hint="vmrag status   (when it has ended: vmrag uninstall --all)",
+                hint="run 'vmrag status' to see it, then 'vmrag uninstall --all' when it has ended",
             )

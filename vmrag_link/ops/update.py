@@ -104,7 +104,7 @@ def _update_notes(
     if any(change.embedding is not None for change in changes):
         raise UsageInvalid(
             f"the collection {source.collection!r} has files, which cannot hold embeddings.",
-            hint="Leave embeddings out, or use a stored collection",
+            hint="leave embeddings out, or use a stored collection",
             parameter="embeddings",
         )
     ids = _find_note_ids(ws, source, changes)
@@ -153,7 +153,7 @@ def _normalize_vector(ws: Workspace, collection: Collection, document: Document,
     if chunks > 1:
         raise UsageInvalid(
             f"{document.doc_id!r} has {chunks} chunks, but an embedding is for a document of one chunk.",
-            hint="Pass embeddings only for short documents; vmrag embeds each chunk of the others.",
+            hint="pass embeddings only for short documents, because vmrag embeds each chunk of the others",
             parameter="embeddings",
         )
     try:

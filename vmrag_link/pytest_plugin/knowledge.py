@@ -116,7 +116,9 @@ class Kb:
         from vmrag_link.workspace.follow.provenance import require_pinned
 
         if mode is not None and mode not in list(Mode):
-            raise UsageInvalid(f"mode must be one of {', '.join(Mode)}; found {mode!r}.", hint='mode="hybrid"')
+            raise UsageInvalid(
+                f"mode must be one of {', '.join(Mode)}; found {mode!r}.", hint="pass a mode, such as 'mode=\"hybrid\"'"
+            )
         at = self._place()
         settings = at.retrieval if at else self._ws.config.retrieval
         names = (collection,) if isinstance(collection, str) else tuple(collection or ())

@@ -41,7 +41,7 @@ def parse_filter(text: str) -> dict[str, Any]:
     try:
         value = parse_user_json(text)
     except ValueError as error:
-        raise FilterInvalid(f"the filter {error}.", hint=f"Write it as one JSON object, {EXAMPLE}.") from None
+        raise FilterInvalid(f"the filter {error}.", hint=f"write it as one JSON object, {EXAMPLE}") from None
     if not isinstance(value, dict):
         raise _make_error("is not an object", value)
     return value
@@ -67,7 +67,7 @@ def _require_few(normal: NormalFilter) -> NormalFilter:
     if conditions > MOST_CONDITIONS:
         raise FilterInvalid(
             f"the filter has {conditions:,} conditions, but the maximum is {MOST_CONDITIONS:,}.",
-            hint="Compare one key with many values by $in.",
+            hint="compare one key with many values by $in",
         )
     return normal
 
@@ -81,9 +81,7 @@ def _normalize(given: Any, leaf: Leaf, depth: int = 0) -> NormalFilter:
     if not isinstance(given, Mapping) or not given:
         raise _make_error("is not an object with keys", given)
     if depth > MAX_DEPTH:
-        raise FilterInvalid(
-            f"the filter is nested deeper than {MAX_DEPTH} levels.", hint="Join conditions in one $and."
-        )
+        raise FilterInvalid(f"the filter is nested deeper than {MAX_DEPTH} levels.", hint="join conditions in one $and")
     parts = [
         _normalize_junction(key, value, leaf, depth) if key in JUNCTIONS else leaf(key, value)
         for key, value in given.items()
@@ -141,7 +139,7 @@ def _normalize_text_match(key: str, value: Any) -> NormalFilter:
 
 def _make_error(problem: str, value: Any) -> FilterInvalid:
     return FilterInvalid(
-        f"the filter {problem}: {json.dumps(value, default=str)}.", hint=f"Write it as one JSON object, {EXAMPLE}."
+        f"the filter {problem}: {json.dumps(value, default=str)}.", hint=f"write it as one JSON object, {EXAMPLE}"
     )
 
 
@@ -219,7 +217,7 @@ def compile_pattern(pattern: str, *, place: str = " in the filter") -> TextTest:
     except ImportError as error:
         raise IndexExtraMissing(
             "filters by regular expressions need the package pydantic-core, which is not installed.",
-            hint="pip install 'vmrag-link[index]'",
+            hint="run 'pip install \"vmrag-link[index]\"' to install it",
         ) from error
     try:
         return SchemaValidator({"type": "str", "pattern": pattern, "regex_engine": "rust-regex"}).isinstance_python
@@ -227,7 +225,7 @@ def compile_pattern(pattern: str, *, place: str = " in the filter") -> TextTest:
         reason = str(error).replace("SchemaError: ", "error: ").rpartition("error: ")[2].rstrip(".")
         raise FilterInvalid(
             f"invalid regular expression{place}: {pattern!r} ({reason}).",
-            hint="Use the syntax of docs.rs/regex, which has no look-around and no backreferences.",
+            hint="use the syntax of docs.rs/regex, which has no look-around and no backreferences",
         ) from None
 
 

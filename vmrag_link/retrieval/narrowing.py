@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Literal
 
+from vmrag_link import hints
 from vmrag_link.errors import UsageInvalid, shortened
 from vmrag_link.models import Record
 
@@ -131,7 +132,7 @@ def parse_query(text: str) -> tuple[str, Narrowing | None]:
     try:
         narrowing = make_narrowing(**given)
     except UsageInvalid as error:
-        error.hint += "   (write it in quotes to search for the words)"
+        error.hint = hints.either(error.hint, "write it in quotes to search for the words")
         raise
     rest = " ".join(filter(None, (word.strip() for word in (*words, text[end:]))))
     return rest or (narrowing.words if narrowing else ""), narrowing
@@ -210,14 +211,14 @@ def _check_values(field: Field, values: Iterable[str], normalize: Callable[[str]
         if not value:
             raise UsageInvalid(
                 f"invalid value of {field!r}: {shortened(given)!r}.",
-                hint=f"For example {_EXAMPLES[field]}",
+                hint=f"write it as in: {_EXAMPLES[field]}",
                 parameter=field,
             )
         checked.append(value)
     if len(distinct := tuple(dict.fromkeys(checked))) > MOST_VALUES:
         raise UsageInvalid(
             f"the query has {len(distinct):,} values of {field!r}, but the maximum is {MOST_VALUES}.",
-            hint="Use a folder or a pattern to match many values.",
+            hint="use a folder or a pattern to match many values",
             parameter=field,
         )
     return distinct

@@ -71,7 +71,7 @@ def _make_error(field: Literal["lang", "kind"], what: str, given: str, valid: Se
     near = nearest(given.lower(), valid)
     return UsageInvalid(
         f"unknown {what} {given!r}." + (f" Did you mean {near!r}?" if near else ""),
-        hint=f"Use one of: {', '.join(valid)}.",
+        hint=f"use one of: {', '.join(valid)}",
         parameter=field,
         value=shortened(given),
     )

@@ -229,7 +229,7 @@ class QueryVectors:
             model.embed([name])
             raise IndexFailed(
                 f"the documents of collection {name!r} could not be embedded when the index was built.",
-                hint="vmrag sync --rebuild",
+                hint="run 'vmrag sync --rebuild' to build the index again",
                 collection_name=name,
             )
 
@@ -239,7 +239,7 @@ class QueryVectors:
             raise EmbeddingMismatch(
                 f"collection {indexed.collection.name!r} was embedded with {indexed.collection.embedding_model}, "
                 f"but the installed model is {model.fingerprint}.",
-                hint="Install the version of vmrag-link that created the collection, or import it into a new collection.",
+                hint="install the version of vmrag-link that created the collection, or import it into a new collection",
             )
         return model
 
@@ -260,7 +260,7 @@ def restore_vectors(
         raise IndexFailed(
             f"the index lacks {len(hashes)} vectors of collection {indexed.collection.name!r} that the embedding service "
             f"{model.name} computed.",
-            hint="vmrag sync --rebuild",
+            hint="run 'vmrag sync --rebuild' to build the index again",
             collection_name=indexed.collection.name,
         )
     if hashes:

@@ -287,7 +287,7 @@ class Searcher:
         """
         if query.k < 1:
             raise UsageInvalid(
-                f"the number of results must be at least 1, not {query.k}.", hint="vmrag query TEXT -k 5"
+                f"the number of results must be at least 1, not {query.k}.", hint="run 'vmrag query TEXT -k 5'"
             )
         collections = self._select_collections(query)
         documents = [indexed for indexed in collections if not indexed.collection.is_code]

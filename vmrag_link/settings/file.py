@@ -18,7 +18,7 @@ from vmrag_link.settings.entries import MAX_BYTES, SettingEntry
 from vmrag_link.yaml_tree import MERGE_KEY, YamlRefused, decode_text, is_blank
 
 _CONFLICT_MARKER = rb"(?m)^(?:<{7} |={7}\r?$|>{7} )"
-_HINT = "Write the settings as plain `key: value` lines; sections are indented by two spaces."
+_HINT = "write the settings as plain 'key: value' lines, with sections indented by two spaces"
 
 
 def read_entries(data: bytes, label: str) -> list[SettingEntry]:
@@ -34,7 +34,7 @@ def read_entries(data: bytes, label: str) -> list[SettingEntry]:
                 "has a conflict marker of a git merge",
                 label=label,
                 line=data.count(b"\n", 0, marker.start()) + 1,
-                hint=f"Edit the file, remove the markers, then run: git add {CONFIG_NAME}",
+                hint=f"edit the file, remove the markers, then run 'git add {CONFIG_NAME}'",
             ) from None
         raise invalid_setting(flaw.reason, label=label, line=flaw.line, hint=flaw.hint or _HINT) from None
 
@@ -74,7 +74,7 @@ def _read_mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterato
         if event.value == MERGE_KEY:
             raise YamlRefused("merge keys (<<) are not allowed", line)
         if key in seen:
-            raise YamlRefused(f"{quote_untrusted(key)} occurs twice", line, "Delete one of the two.")
+            raise YamlRefused(f"{quote_untrusted(key)} occurs twice", line, "delete one of the two")
         seen.add(key)
         value = next(events)
         if isinstance(value, yaml.ScalarEvent):

@@ -130,7 +130,7 @@ def _list_keys(struct: type[Record], prefix: str = "") -> dict[str, SettingKey]:
 
 
 REMOVED = {
-    "import.on_stale": "Stored copies do not follow their files. Remove copies of tracked files: vmrag sources dedupe",
+    "import.on_stale": "run 'vmrag sources dedupe' to remove stored copies of tracked files",
 }
 """Settings of earlier versions, each with its replacement."""
 

@@ -134,7 +134,7 @@ def require_few_bytes(size: int) -> None:
 def _build_limit_error(what: str) -> LimitExceeded:
     return LimitExceeded(
         f"the {FILE_NAME} files of the repository have {what}.",
-        hint=f"git ls-files '*{FILE_NAME}'   (remove those that are not needed)",
+        hint=f"run 'git ls-files \"*{FILE_NAME}\"' to list them, then remove those that are not needed",
     )
 
 

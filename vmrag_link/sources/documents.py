@@ -96,7 +96,7 @@ def _read_from_disk(disk: Disk, file: TreeFile) -> bytes:
 
 
 def _build_changed_error(file: TreeFile) -> FileFailed:
-    return FileFailed(f"{file.path} changed while it was read.", hint="Run the command again.", path=file.path)
+    return FileFailed(f"{file.path} changed while it was read.", hint="run the command again", path=file.path)
 
 
 def _split_batches(files: Sequence[TreeFile]) -> Iterator[Sequence[TreeFile]]:

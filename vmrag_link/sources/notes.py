@@ -218,7 +218,7 @@ def render_note(source: SourceSettings, path: str, doc_id: str, metadata: Mappin
     if ID_KEY in metadata:
         raise ContentRefused(
             f"the metadata of the note {doc_id!r} has the key {ID_KEY!r}, which is reserved for the id in front matter.",
-            hint="Use another key, or a stored collection: vmrag add --collection NAME",
+            hint="use another key, or run 'vmrag add --collection NAME' to use a stored collection",
             doc_id=doc_id,
             key=ID_KEY,
         )
@@ -239,6 +239,6 @@ def render_note(source: SourceSettings, path: str, doc_id: str, metadata: Mappin
 def _build_inexact_error(doc_id: str, why: str) -> ContentRefused:
     return ContentRefused(
         f"the note {doc_id!r} cannot be a file: {why}.",
-        hint="Store the document in a stored collection: vmrag add --collection NAME",
+        hint="run 'vmrag add --collection NAME' to store the document in a stored collection",
         doc_id=doc_id,
     )

@@ -148,7 +148,7 @@ def _build_file(candidate: Candidate, size: int, values: Mapping[str, Value]) ->
 def build_too_many_error(number: int) -> LimitExceeded:
     return LimitExceeded(
         f"the sources name {number:,} files, more than {MOST_FILES:,}.",
-        hint="Name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`.",
+        hint="name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`",
         number=number,
         most=MOST_FILES,
     )
@@ -160,7 +160,7 @@ def require_few_bytes(total: int) -> None:
         return
     raise LimitExceeded(
         f"the files of the sources have more than {_MOST_BYTES:,} bytes together.",
-        hint="Leave out folders with `exclude` in `sources` of .vmrag.yaml, or large files with `sources_max_bytes`.",
+        hint="leave out folders with `exclude` in `sources` of .vmrag.yaml, or large files with `sources_max_bytes`",
         most=_MOST_BYTES,
     )
 
@@ -240,7 +240,7 @@ def readable_tree(places: Places, commit: str) -> Iterator[None]:
             raise _build_commit_error(commit) from error
         raise HistoryMissing(
             f"the tree of {commit[:12]} cannot be read: {error.message}",
-            hint=f"git fetch --refetch --filter=blob:none   (to find damage: git fsck {commit[:12]})",
+            hint=f"run 'git fetch --refetch --filter=blob:none', or 'git fsck {commit[:12]}' to find damage",
             commit=commit,
         ) from error
 
@@ -256,7 +256,7 @@ def get_empty_tree(name: str) -> str:
 def _build_commit_error(commit: str) -> GitReferenceMissing:
     return GitReferenceMissing(
         f"{commit[:64]!r} is not a commit of this repository.",
-        hint="git fetch   (to list branches: git branch -a)",
+        hint="run 'git fetch', or 'git branch -a' to list branches",
         ref=commit,
     )
 

@@ -33,11 +33,11 @@ ABSENT = "is not in the work tree"
 POINTER = "is a pointer to a file in Git LFS"
 MISSING = "is not in this partial clone"
 HINTS = {
-    ABSENT: "Read it at a commit: ref=HEAD, or vmrag show HEAD:PATH",
-    MISSING: "git fetch --refetch   (or git show REF:PATH, which fetches this file alone)",
-    POINTER: "git lfs pull",
+    ABSENT: "pass 'ref=HEAD', or run 'vmrag show HEAD:PATH', to read it at a commit",
+    MISSING: "run 'git fetch --refetch', or 'git show REF:PATH' to fetch this file alone",
+    POINTER: "run 'git lfs pull'",
 }
-OTHERWISE = "Open it with another program. `history` lists its commits."
+OTHERWISE = "open it with another program, or use history to list its commits"
 _EXPECTED = (NOT_TEXT, ABSENT, POINTER, attributes.BINARY)
 _BATCH_BYTES = 32_000_000
 _BATCH_FILES = 2_000

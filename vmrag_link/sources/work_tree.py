@@ -81,7 +81,7 @@ def list_in_work_tree(
                 raise
         return listing
     raise GitBusy(
-        "git keeps writing the index while the files of the sources are listed.", hint="Run the command again."
+        "git keeps writing the index while the files of the sources are listed.", hint="run the command again"
     )
 
 

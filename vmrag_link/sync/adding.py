@@ -135,7 +135,7 @@ def check_model(model: Model, collection: Collection) -> Model:
         raise EmbeddingMismatch(
             f"collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
             f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
-            hint="pip install --upgrade 'vmrag-link[index]'",
+            hint="run 'pip install --upgrade \"vmrag-link[index]\"' to upgrade vmrag-link",
             collection_name=collection.name,
         )
     return model

@@ -148,7 +148,9 @@ def _take_lease(context: SyncContext, target: Target) -> bool:
         except BranchInUse:
             return False  # another work tree was faster, so this one only reads the documents
     if not context.places.git_dir.is_dir():  # the first lock in it would create it again
-        raise GitRepositoryMissing("the work tree was removed during the command.", hint="git worktree list")
+        raise GitRepositoryMissing(
+            "the work tree was removed during the command.", hint="run 'git worktree list' to list the worktrees"
+        )
     return True
 
 
@@ -294,7 +296,7 @@ def _describe_staying_documents(context: SyncContext, target: Target) -> tuple[s
 
 def _build_unstable_error(action: str) -> GitBusy:
     return GitBusy(
-        f"HEAD or the pin moved {ATTEMPTS} times while {action}.", hint="Run 'vmrag sync' after git has finished."
+        f"HEAD or the pin moved {ATTEMPTS} times while {action}.", hint="run 'vmrag sync' after git has finished"
     )
 
 
@@ -355,6 +357,6 @@ def distrust_view(context: SyncContext, revision: str) -> None:
     if not context.views.find_problem(revision) and not context.views.remove_if_unused(path):
         raise Busy(
             f"the index of {revision[:7]} cannot be rebuilt now, because another process reads it.",
-            hint="Run 'vmrag sync --rebuild' again after that process has finished.",
+            hint="run 'vmrag sync --rebuild' again after that process has finished",
             path=str(path),
         )

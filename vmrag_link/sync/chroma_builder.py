@@ -172,7 +172,7 @@ def require_chroma(chroma: ChromaStores) -> None:
     elif chroma.setting == "off":
         raise UsageInvalid(
             "Chroma's store is disabled (index.chroma: off).",
-            hint="git config vmrag.index.chroma follow",
+            hint="run 'git config vmrag.index.chroma follow'",
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from vmrag_link import hints
 from vmrag_link.errors import Busy, FileSystemError, VmragError, file_failures
 from vmrag_link.file_access import write_atomically
 from vmrag_link.index.views import Views
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from vmrag_link.chroma_server.server import ServerAddress
     from vmrag_link.engines.base import Engine
 
-RETRY = "vmrag sync --wait"
+RETRY = "run 'vmrag sync --wait' to build it again"
 ELSEWHERE_SECONDS = 600.0
 """Time for which the background process waits for another client that builds a collection."""
 
@@ -164,9 +165,7 @@ def share_bound_views(
             share_revision(sharing, revision, publisher, progress=progress, log=log)
         except VmragError as error:
             log(f"not shared: {error.message}")
-            sharing.record_result(
-                revision, NotShared(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY)
-            )
+            sharing.record_result(revision, NotShared(error.message, hints.then(error.hint, RETRY)))
 
 
 def share_revision(

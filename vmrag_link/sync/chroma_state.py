@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from vmrag_link import env, permissions, proc
+from vmrag_link import env, hints, permissions, proc
 from vmrag_link.chroma.stores import REVISION_SEPARATOR, Stores
 from vmrag_link.errors import FileSystemError, VmragError, file_failures
 from vmrag_link.file_access import remove_stale_temporaries, write_atomically
@@ -39,7 +39,7 @@ BUILDER = "vmrag_hooks.chroma"
 ATTEMPTS = 3
 """Number of times that a store is started if a kill ends each attempt."""
 
-RETRY = "vmrag sync --wait"
+RETRY = "run 'vmrag sync --wait' to build it again"
 
 
 class ChromaState(Record, frozen=True):
@@ -345,9 +345,9 @@ class ChromaStores(NamedTuple):
         from vmrag_link.chroma.bindings import find_unsupported
 
         if error := find_unsupported():
-            return error.message, f"{error.hint}; then: {RETRY}"
+            return error.message, hints.then(error.hint, RETRY)
         if not os.access(self.places.shared, os.W_OK):
-            return f"{self.places.shared} is not writable.", f"Make it writable, then: {RETRY}"
+            return f"{self.places.shared} is not writable.", hints.then("make it writable", RETRY)
         return None
 
     # -- failures ----------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class ChromaStores(NamedTuple):
 
     def note_failure(self, name: str, error: VmragError) -> None:
         """Record why a store was not built. The next request for it tries again."""
-        self._write_failure(name, Failure(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
+        self._write_failure(name, Failure(error.message, hints.then(error.hint, RETRY)))
 
     def forget_failure(self, name: str) -> None:
         """Forget the failure of a store, because it was built or must be tried again."""

@@ -87,7 +87,7 @@ def build_in_use_error(other: Path, symbolic: str) -> BranchInUse:
     folder = find_work_tree(other)
     return BranchInUse(
         f"the documents of {branch!r} are written in another work tree, {folder}, so they are read-only in this one.",
-        hint=f"Work there: cd {quoted(folder)}; or write on a new branch: git switch -c NAME",
+        hint=f"run 'cd {quoted(folder)}' to work there, or 'git switch -c NAME' to write on a new branch",
         branch=branch,
         holder=str(folder),
     )

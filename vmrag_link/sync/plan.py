@@ -95,7 +95,7 @@ def refuse_mass_deletion(plan: Plan, documents: int) -> None:
         raise MassDeletion(
             f"this would remove {plan.changes.removed} of {documents} documents from the index, "
             "and the history of the knowledge base does not explain it.",
-            hint="Check the state: vmrag status. To rebuild the index from the knowledge base: vmrag sync --rebuild",
+            hint="run 'vmrag status' to see the state, or 'vmrag sync --rebuild' to build the index again",
             removed=plan.changes.removed,
             documents=documents,
         )

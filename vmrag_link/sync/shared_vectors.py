@@ -213,7 +213,7 @@ class SharedVectors:
         ):  # new vectors replace cached ones
             raise self._client.make_error(
                 f"serves other vectors in {remote.name} than those that the knowledge base vouches for",
-                hint="In a clone that has the vectors, run: vmrag doctor --fix",
+                hint="run 'vmrag doctor --fix' in a clone that has the vectors",
             )
         self._cache.store_vectors(lookup.model.fingerprint, vectors)
         number = f"{plural(len(vectors), 'vector')} of {lookup.collection.name!r}"

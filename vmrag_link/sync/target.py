@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from vmrag_link import hints
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed, quoted
@@ -165,7 +166,7 @@ def describe_left_behind(target: Target) -> tuple[str, ...]:
         if target.attachment == "held"
         else describe_unpinned(branch, target.revision)
     )
-    return (f"{what} To move the pin there: {restore_command(branch)} (and back: vmrag pin {target.revision})",)
+    return (hints.append_to(what, form_pin_hint(branch)),)
 
 
 def describe_held(branch: KbBranch, pinned: str) -> str:
@@ -178,19 +179,19 @@ def describe_unpinned(branch: KbBranch, pinned: str) -> str:
     return f"KB branch {branch.name!r} is at {branch.head[:7]}, while the pin names {pinned[:7]}."
 
 
-def restore_command(branch: KbBranch) -> str:
-    """Return the command that moves the pin to the branch's head."""
-    return f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin"
+def form_pin_hint(branch: KbBranch) -> str:
+    """Return the hint to move the pin to the branch's head."""
+    return hints.run(f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin", "move the pin there")
 
 
 def describe_left_revision(branch: KbBranch) -> str:
     """Return the note about a left revision: a pin undoes a reset, a merge restores documents that
     a rebase dropped.
     """
-    commands = f"To go back: vmrag pin {branch.head}; to merge its documents: vmrag merge {branch.head}"
-    return f"{branch.name!r} left revision {branch.head[:7]}, which is kept. {commands}"
+    back = f"run 'vmrag pin {branch.head}' to go back, or 'vmrag merge {branch.head}' to merge its documents"
+    return f"{branch.name!r} left revision {branch.head[:7]}, which is kept; {back}"
 
 
 def describe_stay(code_branch: str) -> str:
     """Return the note about uncommitted documents that stay with a code branch."""
-    return f"uncommitted documents stay with {code_branch!r}; to get them back: git switch {quoted(code_branch)}"
+    return f"uncommitted documents stay with {code_branch!r}; run 'git switch {quoted(code_branch)}' to get them back"

@@ -78,9 +78,9 @@ def _list_addresses(places: Places, names: list[str], *, ref: str, ask: bool) ->
     if remotes.list_remotes(places):
         raise RemoteMissing(
             "cannot choose one of several git remotes for the knowledge base.",
-            hint="list them: git remote -v; then choose one: git config vmrag.remote NAME",
+            hint="run 'git remote -v' to list them, then 'git config vmrag.remote NAME' to choose one",
         )
-    raise RemoteEmpty("this repository has no git remote.", hint="add one: git remote add origin URL")
+    raise RemoteEmpty("this repository has no git remote.", hint="run 'git remote add origin URL' to add one")
 
 
 def remote_address(places: Places, name: str, *, ref: str = DATA_REF, ask: bool = False) -> Address:
@@ -114,7 +114,7 @@ def parse_url(text: str, *, engine: EngineName = "doltlite", ask: bool = False) 
     Raises `RemoteInvalid` for anything else, and for addresses that only another engine can reach.
     """
     if flaw := find_remote_flaw(text):
-        raise RemoteInvalid(f"invalid remote: it {flaw}", hint="vmrag remote")
+        raise RemoteInvalid(f"invalid remote: it {flaw}", hint="run 'vmrag remote' to list the remotes")
     scheme = _parse_scheme(text)
     shown = remotes.redact_url(text)
     if scheme in _GIT_SCHEMES:
@@ -125,7 +125,7 @@ def parse_url(text: str, *, engine: EngineName = "doltlite", ask: bool = False) 
         return Address(f"url-{_short_hash(text)}", shown, url=f"file://{_url_path(text)}" if scheme == "file" else text)
     raise RemoteInvalid(
         f"{quote_untrusted(text)} needs the engine dolt; the embedded engine supports git:, git+https|ssh|file://, file:// and http://.",
-        hint='set remote: "git:" in .vmrag.yaml, then: vmrag trust',
+        hint="set 'remote: \"git:\"' in .vmrag.yaml, then run 'vmrag trust'",
         remote=text,
     )
 
@@ -164,7 +164,9 @@ def parse_remote(
     if name := remotes.find_name(places, text):
         return [remote_address(places, name, ref=ref or data, ask=ask)]
     if "://" not in text and "/" not in text:
-        raise RemoteMissing(f"no such git remote: {text[:80]!r}.", hint="git remote -v", remote=text)
+        raise RemoteMissing(
+            f"no such git remote: {text[:80]!r}.", hint="run 'git remote -v' to list the remotes", remote=text
+        )
     return [parse_url(text, engine=engine, ask=ask)]
 
 
@@ -199,7 +201,7 @@ def require_trusted(places: Places, remote: str, *, accepted: Callable[[], str |
     if remote != accepted():
         raise RemoteNotTrusted(
             f"did not contact the untrusted remote {quote_untrusted(remote)}.",
-            hint=f"{_trust_command(remote)}   (only if you know its owner)",
+            hint=f"run '{_trust_command(remote)}' if you know its owner",
             remote=remote,
         )
     require_below_root(places, remote)
@@ -220,7 +222,7 @@ def require_trusted_for_agent(
     if remote not in agreed and remote != accepted():
         raise RemoteNotTrusted(
             f"did not contact {quote_untrusted(remote)}: it is not a remote of this repository, and you have not trusted it.",
-            hint=f"{_trust_command(remote)}   (only if you know its owner)",
+            hint=f"run '{_trust_command(remote)}' if you know its owner",
             remote=remote,
             ask=True,
         )
@@ -241,8 +243,8 @@ def require_below_root(places: Places, remote: str) -> None:
     if folder is not None and not is_below_root(places, folder):
         raise RemoteNotTrusted(
             f"did not open the remote {quote_untrusted(remote)}: it is outside of the allowed folders.",
-            hint=f"{_trust_command(remote)}   (or allow its parent folder: "
-            f"git config --add {ROOTS_KEY} {quoted(_resolve_path(folder).parent)})",
+            hint=f"run '{_trust_command(remote)}', or 'git config --add {ROOTS_KEY} "
+            f"{quoted(_resolve_path(folder).parent)}' to allow its parent folder",
             remote=remote,
         )
 

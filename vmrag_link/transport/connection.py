@@ -76,8 +76,8 @@ def open_git_transport(places: Places, engine: Engine, address: Address, *, time
     if address.peer is None:
         raise RemoteInvalid(
             f"cannot rewrite {address.text}: vmrag only rewrites remotes that git transfers.",
-            hint="a server's administrator collects its garbage. For a folder, push to a new one, and set it as the"
-            " setting remote: vmrag push file:///NEW/FOLDER",
+            hint="run 'vmrag push file:///NEW/FOLDER' to push to a new folder, or ask the server's administrator to "
+            "collect its garbage",
             remote=address.text,
         )
     with _remote_lock(places, address, f"talk to {address.text}", timeout):

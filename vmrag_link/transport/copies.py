@@ -317,7 +317,10 @@ class DoltCopy:
     def store_commit(self, before: str | None) -> str:
         noted, unchanged = self._read_note().files, self._unchanged_blobs()
         if before and not noted:
-            raise RemoteDamaged("the pushed data does not build on the content of the remote.", hint="vmrag push")
+            raise RemoteDamaged(
+                "the pushed data does not build on the content of the remote.",
+                hint="run 'vmrag push' to push the revision",
+            )
         writer = objects.ObjectWriter(self._git)
         blobs_by_file = {
             path.name: unchanged.get(path.name) or tuple(map(writer.write_blob, _read_parts(path)))
@@ -355,7 +358,9 @@ class DoltCopy:
             raise _foreign_content_error() from error
         paths = [path for name in names or () if (path := files.find_table_file(self._folder, name))]
         if names is None or len(paths) < len(names):
-            raise RemoteDamaged("the copy of the remote lacks a file in its manifest.", hint="vmrag push")
+            raise RemoteDamaged(
+                "the copy of the remote lacks a file in its manifest.", hint="run 'vmrag push' to push the revision"
+            )
         return paths
 
     def _unchanged_blobs(self) -> dict[str, tuple[str, ...]]:
@@ -449,5 +454,5 @@ def _is_unchanged(path: Path, noted: _File) -> bool:
 def _foreign_content_error() -> RemoteDamaged:
     return RemoteDamaged(
         "the ref on the remote does not hold a Dolt knowledge base; nothing was fetched.",
-        hint="replace it from a sound clone: vmrag gc --remote --apply",
+        hint="run 'vmrag gc --remote --apply' in a sound clone to replace it",
     )

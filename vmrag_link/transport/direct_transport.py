@@ -80,5 +80,6 @@ def _is_ours(engine: Engine, heads: Mapping[str, str]) -> bool:
 def _unrelated_error(engine: Engine) -> RemoteRejected:
     return RemoteRejected(
         "the remote holds another knowledge base, without common history with this one; nothing was fetched.",
-        hint=f"check the address: vmrag remote; to use the remote's knowledge base instead: {replacement_command(engine)}",
+        hint=f"run 'vmrag remote' to check the address, or '{replacement_command(engine)}' to use the remote's "
+        "knowledge base instead",
     )

@@ -188,7 +188,7 @@ class GitTransport:
         return self._rebuild_and_retry(self._advertised_commit) == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
-        with self._moved_if_damaged("vmrag push"):
+        with self._moved_if_damaged("run 'vmrag push' to push again"):
             return self._push_once(write)
 
     @contextlib.contextmanager
@@ -238,7 +238,7 @@ class GitTransport:
         `write` gets the short name and the URL of that place. Raises `RemoteMoved` unless the
         remote is unchanged since it was last fetched, or proved damaged.
         """
-        with self._moved_if_damaged("vmrag gc --remote --apply"):
+        with self._moved_if_damaged("run 'vmrag gc --remote --apply' to try again"):
             remote_commit = self._read_replaceable_commit()
             self._settle_copy()  # a fetch of damaged data may have left the engine at any state
             key, new_copy = f"{self._key}-new", self._copy.create_empty()
@@ -261,7 +261,7 @@ class GitTransport:
         if remote_commit and self._tip is None and self._peer.ref not in (DATA_REF, DOLT_DATA_REF):
             raise RemoteInvalid(
                 f"did not replace {self._peer.ref}: this repository never fetched a knowledge base from it.",
-                hint="set another branch in .vmrag.yaml (remote: git:refs/heads/vmrag/data), then: vmrag pin",
+                hint="set another branch in .vmrag.yaml, such as 'remote: git:refs/heads/vmrag/data', then run 'vmrag pin'",
             )
         if remote_commit == self._tip or (rejected and remote_commit == rejected.commit):
             return remote_commit
@@ -270,7 +270,7 @@ class GitTransport:
                 transfer.fetch(arrivals, self._peer, self._peer.ref, DATA_REF)
         except RemoteDamaged:
             return remote_commit
-        raise RemoteMoved("another clone pushed in the meantime; nothing was changed.", hint="vmrag gc --remote")
+        raise RemoteMoved("another clone pushed in the meantime; nothing was changed.", hint="run 'vmrag gc --remote'")
 
     def measure_size(self) -> tuple[int, int]:
         """Return the bytes and the number of commits of the remote at the last fetch."""

@@ -94,11 +94,15 @@ def _check_direct(address: Address) -> None:
     parts = urlsplit(address.url)
     if parts.scheme == "file":
         if not Path(address.url.partition("://")[2]).exists():
-            raise RemoteMissing(f"nothing found at {address.text}.", hint="vmrag remote", remote=address.text)
+            raise RemoteMissing(
+                f"nothing found at {address.text}.", hint="run 'vmrag remote' to list the remotes", remote=address.text
+            )
         return
     why = _connection_error(parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80))
     if why:
-        raise RemoteUnreachable(f"cannot reach {address.text}: {why}", hint="vmrag remote", remote=address.text)
+        raise RemoteUnreachable(
+            f"cannot reach {address.text}: {why}", hint="run 'vmrag remote' to list the remotes", remote=address.text
+        )
 
 
 def _connection_error(host: str, port: int) -> str:

@@ -107,7 +107,7 @@ def publish(engine: Engine, key: str, transport: Transport, request: PublishRequ
                 raise
     raise RemoteMoved(
         f"nothing was pushed: other pushes changed the remote during all {ATTEMPTS} attempts. Its message: {message}",
-        hint="vmrag push",
+        hint="run 'vmrag push' to push the revision",
         said=message,
     )
 
@@ -132,7 +132,7 @@ def _plan_push(engine: Engine, heads: Mapping[str, str], request: PublishRequest
         else:
             raise RemoteDiverged(
                 f"the remote's KB branch {name!r} has revisions that yours lacks: {old[:12]} is not in {head[:12]}.",
-                hint=f"vmrag pull --branch {quoted(name)}",
+                hint=f"run 'vmrag pull --branch {quoted(name)}' to merge the newer revision",
                 branch=name,
                 remote_head=old,
             )
@@ -159,11 +159,11 @@ def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[L
         try:
             require_valid_link(link)
         except ValueError as error:
-            raise ContentRefused(f"invalid link: {error}.", hint="vmrag links list") from error
+            raise ContentRefused(f"invalid link: {error}.", hint="run 'vmrag links list'") from error
     if len({link.git_commit for link in (*remote_links, *new)}) > MOST_LINKS:
         raise ContentRefused(
             f"too many links: a remote holds at most {MOST_LINKS:,}.",
-            hint="push without links: git config vmrag.link.share false, then: vmrag push",
+            hint="run 'git config vmrag.link.share false && vmrag push' to push without links",
         )
     return new
 

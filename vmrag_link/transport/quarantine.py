@@ -54,7 +54,7 @@ class Quarantine(NamedTuple):
         if commit is None:
             raise RemoteMissing(
                 f"{where} has no knowledge base.",
-                hint="ask its owner to push it: vmrag push (with hooks installed, git push also does)",
+                hint="ask its owner to run 'vmrag push'",
                 remote=where,
             )
         copy = copies.open_copy(engine, self.folder / "copy", self.places)
@@ -62,7 +62,7 @@ class Quarantine(NamedTuple):
         if size > limit:
             raise KnowledgeRefused(
                 f"the knowledge base of {where} has {size / MEGABYTE:,.1f} MB, above the limit of {limit / MEGABYTE:,.0f} MB.",
-                hint=f"if you expect this size, add: --max-mb {-(-size // MEGABYTE)}",
+                hint=f"add '--max-mb {-(-size // MEGABYTE)}' if you expect this size",
                 remote=where,
                 bytes=size,
             )

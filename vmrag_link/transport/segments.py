@@ -69,13 +69,19 @@ def store_file(places: Places, file: Path, parent: str | None, *, segment_size: 
         for number, segment in enumerate(_read_pieces(source, length)):
             digest = _sha256(segment)
             if stored and not _is_kept(stored.manifest, number, segment, digest):
-                raise RemoteDamaged(f"the local copy {file} is damaged; nothing was pushed.", hint="vmrag push")
+                raise RemoteDamaged(
+                    f"the local copy {file} is damaged; nothing was pushed.",
+                    hint="run 'vmrag push' to push the revision",
+                )
             if digest not in blobs:
                 blobs[digest] = writer.write_blob(segment)
             digests.append(digest)
             size += len(segment)
     if stored and size < stored.manifest.size:
-        raise RemoteDamaged(f"the end of the local copy {file} is missing; nothing was pushed.", hint="vmrag push")
+        raise RemoteDamaged(
+            f"the end of the local copy {file} is missing; nothing was pushed.",
+            hint="run 'vmrag push' to push the revision",
+        )
     manifest = SegmentManifest(FORMAT, size, length, tuple(digests))
     if stored and manifest == stored.manifest and parent:
         return parent
@@ -194,7 +200,7 @@ def _parse_manifest(data: bytes) -> SegmentManifest:
         if header.format > FORMAT:
             raise RemoteTooNew(
                 f"the remote's knowledge base has format {header.format}; this program supports {FORMAT}. Nothing was fetched.",
-                hint="install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+                hint="run 'python -m pip install --upgrade vmrag-link' to install a newer vmrag-link",
             )
         manifest = msgspec.json.decode(data, type=SegmentManifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -236,12 +242,12 @@ def _segment_name(number: int) -> str:
 def _implausible_error(why: str) -> KnowledgeRefused:
     return KnowledgeRefused(
         f"refused the knowledge base on the remote: {why}. Nothing was fetched.",
-        hint="ask who pushed it, or replace it from a sound clone: vmrag gc --remote --apply",
+        hint="ask who pushed it, or run 'vmrag gc --remote --apply' in a sound clone to replace it",
     )
 
 
 def _damage_error(why: str) -> RemoteDamaged:
     return RemoteDamaged(
         f"the knowledge base on the remote is damaged: {why}. Nothing was fetched.",
-        hint="replace it from a sound clone: vmrag gc --remote --apply",
+        hint="run 'vmrag gc --remote --apply' in a sound clone to replace it",
     )

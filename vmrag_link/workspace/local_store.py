@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from vmrag_link import hints
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, read_root
 from vmrag_link.errors import (
@@ -123,8 +124,8 @@ class LocalStore(StoreBesideWorkTree):
 
     @property
     def remedy(self) -> str:
-        """The command for damaged rows: it moves them aside, for an empty store."""
-        return f"{set_aside(self.places.local_kb)}   (there is no other copy of these documents)"
+        """The hint for damaged rows: to move them aside, for an empty store."""
+        return hints.run(set_aside(self.places.local_kb), "start without these documents")
 
     @property
     def engine(self) -> Engine:
@@ -147,7 +148,7 @@ class LocalStore(StoreBesideWorkTree):
         if opening.is_lost(folder):
             raise EngineFailed(
                 f"the documents that stay on this machine were in {folder}, and their file is missing.",
-                hint=f"restore the file from a backup; or, to start without them: {self.remedy}",
+                hint=hints.either("restore the file from a backup", self.remedy),
                 path=str(folder),
             )
         if not self.exists:
@@ -163,7 +164,7 @@ class LocalStore(StoreBesideWorkTree):
             raise
         except EngineFailed as error:
             # No remote has a copy. A truncated file may still contain many documents.
-            error.hint = f"{self.remedy}; or: {error.hint}" if "expected" in error.details else self.remedy
+            error.hint = hints.either(self.remedy, error.hint) if "expected" in error.details else self.remedy
             raise
         try:
             if engine.find_branch(BRANCH) is None:
@@ -225,7 +226,7 @@ class LocalReader:
             is_updated = True
         raise Busy(
             f"other processes damaged or removed the index {ATTEMPTS} times while it was to be read.",
-            hint="Run the command again when they have finished.",
+            hint="run the command again when they have finished",
         )
 
     def _update_index_to_rows(self, folder: Path, *, whole: bool) -> None:

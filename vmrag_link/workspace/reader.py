@@ -348,5 +348,5 @@ def _select_movable(target: Target) -> tuple[object, ...]:
 def _build_unstable_error(what: str) -> Busy:
     return Busy(
         f"other processes changed the index of {what} {ATTEMPTS} times while it was to be read.",
-        hint="Run the command again when they have finished.",
+        hint="run the command again when they have finished",
     )

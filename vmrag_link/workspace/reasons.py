@@ -4,6 +4,7 @@ the command that fixes it.
 
 from __future__ import annotations
 
+from vmrag_link import hints
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import detect_engine
@@ -37,17 +38,20 @@ def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotIni
     if opening.is_lost(ws.places.kb):
         return _explain_lost_store(ws)
     if plumbing.read_pin_bytes(ws.places) is None:
-        return NotInitialized("this repository has no knowledge base.", hint="vmrag init --knowledge-base")
+        return NotInitialized(
+            "this repository has no knowledge base.",
+            hint="run 'vmrag init --knowledge-base' to create a knowledge base",
+        )
     statement = f"this repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
     why = why or _explain_untrusted(ws)
     if why is None:
-        return KnowledgeElsewhere(statement, hint="vmrag clone", path=str(ws.places.kb))
-    then = "then: vmrag clone"
+        return KnowledgeElsewhere(
+            statement, hint="run 'vmrag clone' to fetch the knowledge base", path=str(ws.places.kb)
+        )
+    hint = hints.then(why.hint, hints.run("vmrag clone"))
     if isinstance(why, RemoteEmpty):
-        then = f"or start a new, empty one: {_format_start_over(ws)}"
-    hint = f"{why.hint}; {then}"
-    if isinstance(why, RemoteEmpty) and _may_be_on_server(ws):
-        hint = f"If a Dolt server has it: git config vmrag.dolt.server HOST:PORT && vmrag clone. {hint}"
+        on_server = "run 'git config vmrag.dolt.server HOST:PORT && vmrag clone' if a Dolt server has it"
+        hint = hints.either(on_server if _may_be_on_server(ws) else why.hint, _form_start_over(ws))
     return KnowledgeElsewhere(_add_reason(statement, why), hint=hint, path=str(ws.places.kb), cause=why.cause)
 
 
@@ -59,18 +63,21 @@ def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
     return KnowledgeLost(
         f"the knowledge base was in {kb}, and its file is missing. Uncommitted documents, and revisions "
         "that were not pushed, were only in that file.",
-        hint="restore the file from a backup; or, without these documents: "
-        + ("vmrag clone" if pushed else _format_start_over(ws)),
+        hint=hints.either(
+            "restore the file from a backup",
+            hints.run("vmrag clone", "continue without these documents") if pushed else _form_start_over(ws),
+        ),
         path=str(kb),
     )
 
 
-def _format_start_over(ws: WorkTree) -> str:
+def _form_start_over(ws: WorkTree) -> str:
     pin = ws.places.pin.name
-    return (
-        f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' "
+    command = (
+        f'rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m "Start a new knowledge base" '
         "&& vmrag init --new"
     )
+    return hints.run(command, "start a new one")
 
 
 def _may_be_on_server(ws: WorkTree) -> bool:
@@ -95,17 +102,23 @@ def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
         why = ws.unreached or explain_other_engine(ws, target.revision) or _explain_untrusted(ws)
         if why is None and background.is_running(background.get_sync_job(ws.places)):
             return PinRevisionMissing(
-                f"{missing} A sync in the background fetches it.", hint="vmrag sync", revision=target.revision
+                f"{missing} A sync in the background fetches it.",
+                hint="run 'vmrag sync' to wait for it",
+                revision=target.revision,
             )
         if isinstance(why, RemoteNotTrusted):
             return RemoteNotTrusted(_add_reason(missing, why), hint=why.hint, revision=target.revision, **why.details)
         return explain_missing_revision(missing, target.revision, why)
     if target.state == "pinned":  # the pin was not followed yet, as in a fresh clone
-        return KnowledgeMoved("this work tree is not at the pinned revision yet.", hint="vmrag sync")
+        return KnowledgeMoved(
+            "this working tree is not at the pinned revision yet.", hint="run 'vmrag sync' to sync to the pin"
+        )
     # `vmrag pin` pins the current revision. Without one, a knowledge base must be created.
     return PinMissing(
         "this code commit has no pin.",
-        hint="vmrag pin" if ws.current_revision else "vmrag init --knowledge-base",
+        hint="run 'vmrag pin' to write the pin"
+        if ws.current_revision
+        else "run 'vmrag init --knowledge-base' to create a knowledge base",
     )
 
 
@@ -120,7 +133,7 @@ def explain_other_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | No
         return None
     return PinRevisionMissing(
         f"it was made with the engine {made_by}, but the knowledge base in this clone still uses {engine}.",
-        hint=f"vmrag migrate --to {made_by}",
+        hint=f"run 'vmrag migrate --to {made_by}'",
         engine=made_by,
     )
 
@@ -130,8 +143,8 @@ def explain_missing_revision(missing: str, revision: str, why: VmragError | None
     fetched.
     """
     if why is None:
-        return PinRevisionMissing(missing, hint="vmrag fetch", revision=revision)
-    hint = why.hint if "vmrag " in why.hint else "; then: ".join(filter(None, (why.hint, "vmrag fetch")))
+        return PinRevisionMissing(missing, hint="run 'vmrag fetch' to fetch the revision", revision=revision)
+    hint = why.hint if "vmrag " in why.hint else hints.then(why.hint, hints.run("vmrag fetch"))
     return PinRevisionMissing(_add_reason(missing, why), hint=hint, revision=revision, cause=why.cause)
 
 

@@ -99,7 +99,7 @@ class SourceIndex:
                 damaged = True
         raise Busy(
             f"files of sources changed {ATTEMPTS} times while they were read.",
-            hint="Run the command again when no other program writes them.",
+            hint="run the command again when no other program writes them",
         )
 
     def _provide_current(self, config: Config, stored: Collection[str], *, damaged: bool) -> OpenSources:
@@ -288,7 +288,7 @@ class SourceIndex:
                     return
         raise Busy(
             f"other processes removed the index of sources {ATTEMPTS} times while it was opened.",
-            hint="Run the command again.",
+            hint="run the command again",
         )
 
     def read_contents_at(self, commit: str, config: Config) -> SourceContents:
@@ -411,32 +411,32 @@ def require_complete(
         if why != STORED:
             raise SourcesIncomplete(
                 f"the collection {name!r} is unavailable: {why}.",
-                hint="vmrag sources   (shows how to fix it)",
+                hint="run 'vmrag sources' to show how to fix it",
                 collection_name=name,
             )
     if submodules := [path for path in missing if path.endswith("/")]:
         raise SourcesIncomplete(
             f"{plural(len(submodules), 'submodule')} cannot be read in this clone: {first_of(submodules, 3)}.",
-            hint="git submodule update --init --recursive",
+            hint="run 'git submodule update --init --recursive' to fetch the submodules",
             missing=list(missing[:100]),
         )
     if missing:
         raise SourcesIncomplete(
             f"{plural(len(missing), 'file')} of sources cannot be read, because this clone is incomplete: "
             f"{first_of(missing, 3)}.",
-            hint="git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)",
+            hint="run 'git fetch --refetch' in a partial clone, or 'git fetch --unshallow' in a shallow one",
             missing=list(missing[:100]),
         )
     if failed:
         raise SourcesIncomplete(
             f"{plural(len(failed), 'file')} of sources could not be cut on this machine: {first_of(failed, 3)}.",
-            hint="vmrag sources   (shows the reasons)",
+            hint="run 'vmrag sources' to show the reasons",
             failed=list(failed[:100]),
         )
     if indexed < 100:  # noqa: PLR2004  percent
         raise SourcesIncomplete(
             f"{indexed} % of the files of sources are indexed.",
-            hint="Run the command again: it continues.",
+            hint="run the command again to continue",
             indexed=indexed,
         )
 

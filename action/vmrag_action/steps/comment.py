@@ -90,7 +90,7 @@ def unpack_artifact(content: bytes) -> bytes:
     except (ValueError, RuntimeError, EOFError, OSError, zipfile.BadZipFile, zlib.error, struct.error) as error:
         flaw = str(error) or type(error).__name__
     raise UsageInvalid(
-        f"could not unpack the artifact: {flaw}.", hint="Use the same version in both workflows: uses: …@SHA"
+        f"could not unpack the artifact: {flaw}.", hint="use the same version in both workflows, such as 'uses: …@SHA'"
     )
 
 

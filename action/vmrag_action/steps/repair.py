@@ -13,7 +13,7 @@ from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.github_api import GitHub, Proposal
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link import markdown_text
+from vmrag_link import hints, markdown_text
 from vmrag_link.errors import VmragError, enumerated, first_of, plural, quoted
 from vmrag_link.git import objects, transfer
 from vmrag_link.ops.pull_requests.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
@@ -171,7 +171,11 @@ def _list_findings(report: BranchRepair, offer: _Offer | None) -> Iterator[Actio
         waits = (
             f"{report.branch} refused it, so the repair is on {report.offered_on}. Answer of the host: {report.refusal}"
         )
-        hint = f"Merge pull request #{offer.number}: {offer.page}" if offer.number else offer.command
+        hint = (
+            f"merge pull request #{offer.number}: {offer.page}"
+            if offer.number
+            else hints.run(offer.command, "open the pull request")
+        )
         for drop in report.dropped:
             severity: Severity = "information" if offer.number else "error"
             yield ActionFinding(severity, drop.code, drop.commit[:12], f"{drop.message} {waits}", hint)

@@ -126,7 +126,7 @@ def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, error: Vm
     """Report a private fork, which no token of this repository can read. The job passes."""
     sentence = f"The documents of {about.head[:12]} are in a fork that this job cannot read, so they are not compared. {error.message}"
     fork = about.fork.url if about.fork else "FORK"
-    hint = f"With access to the fork: git fetch origin {about.head} && vmrag adopt {quoted(fork)} {about.head}"
+    hint = f"run 'git fetch origin {about.head} && vmrag adopt {quoted(fork)} {about.head}' if you can read the fork"
     runner.annotate("notice", sentence, hint=hint, title=TITLE, at=PIN)
     runner.append_summary(markdown_text.format_facts(TITLE, [("Result", sentence), ("Fix", hint)]))
     _store_comment_data(runner, job, lambda number: build_without_report(number, about.head, "NOT_ON_REMOTE"))

@@ -104,7 +104,8 @@ def _list_requests(job: WorkflowJob) -> list[PullRequest]:
         if requests := github.list_pull_requests(head=branch):
             return requests
         raise UsageInvalid(
-            f"the branch {branch} has no open pull request.", hint="with: branch: the branch of an open pull request"
+            f"the branch {branch} has no open pull request.",
+            hint="set the input 'branch' to the branch of an open pull request",
         )
     return github.list_pull_requests(base=job.ref.removeprefix(BRANCHES))
 

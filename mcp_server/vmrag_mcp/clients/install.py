@@ -92,9 +92,9 @@ def locate_installation(places: Places, name: str, scope: Scope | None, flags: F
         reason = "project file" if scope == "project" else "personal file"
         raise UsageInvalid(
             f"{client.title} has no {reason} that other programs can write.",
-            hint="claude mcp add --scope user vmrag -- vmrag-mcp --default-toolsets essential"
+            hint="run 'claude mcp add --scope user vmrag -- vmrag-mcp --default-toolsets essential'"
             if name == "claude-code"
-            else f"vmrag mcp install --client {name}",
+            else f"run 'vmrag mcp install --client {name}'",
             client=name,
         )
     paths = client.personal.list_paths()
@@ -206,7 +206,7 @@ def install_server(
     if not installation.file.top and not is_installed(installation.client):
         raise UsageInvalid(
             f"{installation.client.title} has not created {installation.file.label} yet.",
-            hint=f"start it once, or print the settings: vmrag mcp install --client {name} --print",
+            hint=f"start it once, or run 'vmrag mcp install --client {name} --print' to print the settings",
             client=name,
             file=installation.file.label,
         )
@@ -238,7 +238,7 @@ def install_all(
     if not names:
         raise UsageInvalid(
             "no known MCP client found on this computer.",
-            hint=f"run vmrag mcp install --client NAME with one of {', '.join(CLIENTS)}",
+            hint=f"run 'vmrag mcp install --client NAME' with one of {', '.join(CLIENTS)}",
         )
     reports, refused = for_each(
         names, lambda name: install_server(directory, name, flags, scope, replace=replace, rules=rules)

@@ -210,6 +210,6 @@ def _report_refusals(label: str) -> Iterator[None]:
     except TextRefused as refused:
         raise UsageInvalid(
             f"cannot edit {label}: {refused.reason}",
-            hint=f"edit {label} yourself: vmrag mcp install --rules --print",
+            hint=f"run 'vmrag mcp install --rules --print', then edit {label} yourself",
             file=label,
         ) from refused

@@ -146,7 +146,7 @@ def get_diff(
         if table not in kinds and stores.is_made_of_files(ws, table):
             raise TableMissing(
                 f"collection {table!r} contains files of this repository, which git compares.",
-                hint="vmrag diff   (shows files and stored documents)",
+                hint="run 'vmrag diff' to show files and stored documents",
                 table=table,
                 tables=list(TABLES),
                 collections=sorted(kinds),

@@ -41,6 +41,6 @@ def _describe_missing(toolset: str, asks: list[str], now: ToolSelection) -> Iter
     """Yield the tools of a toolset that stay off, and why."""
     if asks:
         yield f"off: {', '.join(asks)}: they use the network or delete, and the user has not confirmed them"
-        yield f"hint: {START_OPTION} {now.start_option(toolset)}"
+        yield f"hint: {START_OPTION.format(now.start_option(toolset))}"
     if ruled_out := now.list_ruled_out(toolset):
         yield f"off: {', '.join(ruled_out)}: the server was started without them"

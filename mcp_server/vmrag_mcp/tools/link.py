@@ -65,6 +65,6 @@ def _require_allowed(call: Call, git_repo_path: str) -> Path:
         return path
     raise AccessDenied(
         f"{git_repo_path!r} is outside the work tree.",
-        hint=f"git config --add {address.ROOTS_KEY} {quoted(real)}   (allows agents to use this folder)",
+        hint=f"run 'git config --add {address.ROOTS_KEY} {quoted(real)}' to allow agents to use this folder",
         path=str(path),
     )

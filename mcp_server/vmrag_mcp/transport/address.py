@@ -40,7 +40,7 @@ def parse_address(text: str) -> ListenAddress:
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     bare = ":" in host and not text.startswith("[")
     if bare or not (port.isascii() and port.isdecimal() and int(port) <= 65535):  # noqa: PLR2004  the last port
-        raise UsageInvalid(f"invalid listen address: {text!r}.", hint="use --http 8765 or --http 127.0.0.1:8765")
+        raise UsageInvalid(f"invalid listen address: {text!r}.", hint="use '--http 8765' or '--http 127.0.0.1:8765'")
     return ListenAddress(host or "127.0.0.1", int(port))
 
 
@@ -53,7 +53,7 @@ def parse_origin(text: str) -> str:
     Raises `UsageInvalid`.
     """
     if not _ORIGIN.fullmatch(text.lower()):
-        raise UsageInvalid(f"invalid origin of a page: {text!r}.", hint="use --allow-origin http://localhost:6274")
+        raise UsageInvalid(f"invalid origin of a page: {text!r}.", hint="use '--allow-origin http://localhost:6274'")
     return text.lower()
 
 
@@ -66,10 +66,11 @@ def require_safe(address: ListenAddress, *, allow_remote: bool, token: str | Non
     if not allow_remote:
         raise UsageInvalid(
             f"other computers could reach {address.host}.",
-            hint=f"use --http {address.port} for this computer only, or add --allow-remote and a token",
+            hint=f"use '--http {address.port}' for this computer only, or add --allow-remote and a token",
         )
     if not token:
         raise UsageInvalid(
             "a server for other computers needs a token.",
-            hint="export VMRAG_MCP_TOKEN=$(openssl rand -hex 32), or use the variable NAME with --token-env NAME",
+            hint="run 'export VMRAG_MCP_TOKEN=$(openssl rand -hex 32)', or use another variable with '--token-env "
+            "NAME'",
         )

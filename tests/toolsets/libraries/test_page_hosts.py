@@ -96,7 +96,7 @@ def test_agent_sends_nothing_to_an_untrusted_host(project, internet):
 def test_command_that_the_refusal_names_is_the_way(project, internet):
     tools = Tools(project.top)
     refused = tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)
-    [command] = [suggestion for suggestion in refused["suggestions"] if suggestion.startswith("git config")]
+    [command] = [suggestion for suggestion in refused["suggestions"] if suggestion.startswith("run 'git config")]
     project.git(*shlex.split(command.partition("   ")[0])[1:])
     assert tools("ingest_url", url=SECRET)["status"] == "indexed"
     assert tools("ingest_url", url="http://COLLECTOR.example.:80/?d=secret")["status"] == "skipped"

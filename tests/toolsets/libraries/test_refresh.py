@@ -149,8 +149,8 @@ def test_libraries_documents_and_urls_can_be_named(project, site):
     assert {page.library for page in refreshed(project, owls.url.replace("http", "HTTP")).pages} == {"web", "other"}
     assert [page.url for page in refreshed(project, f"web/{owls.doc_id}", owls.url).pages] == [owls.url, owls.url]
     for names, code, hint in (
-        (["nothing"], "COLLECTION_NOT_FOUND", "vmrag list"),
-        (["notes"], "INVALID_PARAMETER", "vmrag list"),
+        (["nothing"], "COLLECTION_NOT_FOUND", "run 'vmrag list' to list the collections"),
+        (["notes"], "INVALID_PARAMETER", "run 'vmrag list' to list the collections"),
         (["web/none"], "DOCUMENT_NOT_FOUND", "vmrag list --collection web"),
         (["http://else.example/"], "DOCUMENT_NOT_FOUND", "vmrag import http://else.example/ --library NAME"),
     ):

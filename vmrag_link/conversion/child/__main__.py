@@ -142,12 +142,15 @@ def _convert_task(task: tuple[ConversionTask, bytes], limits: ConversionLimits) 
         return ConversionAnswer(failed=error.reason, hint=error.hint, last=is_memory_exhausted(limits))
     except MemoryError:
         mib = limits.max_memory >> 20
-        hint = f"git config vmrag.ingest.convert-mb {2 * mib}"
+        hint = f"run 'git config vmrag.ingest.convert-mb {2 * mib}'"
         return ConversionAnswer(failed=f"needs more than {mib:,} MiB of memory to be converted", hint=hint, last=True)
     except RecursionError:
         return ConversionAnswer(failed="nests too deeply to be converted", last=is_memory_exhausted(limits))
     except ImportError as error:  # it is installed, because the parent has checked that
-        hint = "pip install --force-reinstall 'vmrag-link[convert]'; if memory is short: git config vmrag.ingest.convert-mb NUMBER"
+        hint = (
+            "run 'pip install --force-reinstall \"vmrag-link[convert]\"', or 'git config vmrag.ingest.convert-mb "
+            "NUMBER' if memory is short"
+        )
         failed = f"cannot be converted, because its converter does not start ({_format_error(error)})"
         return ConversionAnswer(failed=failed, hint=hint, last=True)
     except Exception as error:  # noqa: BLE001  the outermost boundary of this process

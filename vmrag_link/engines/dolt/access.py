@@ -49,7 +49,7 @@ def parse_address(server: str) -> tuple[str, int]:
     if not match or not 0 < int(match["port"]) < _PORTS:
         raise ConfigInvalid(
             f"invalid server {shortened(server)!r}: use HOST:PORT.",
-            hint="git config vmrag.dolt.server HOST:PORT",
+            hint="run 'git config vmrag.dolt.server HOST:PORT' to set the server",
             setting="dolt.server",
         )
     return match["name"] or match["number"], int(match["port"])
@@ -71,13 +71,13 @@ def require_private(access: DoltAccess) -> None:
     if access.password and not access.named_by_user:
         raise ConfigInvalid(
             f"VMRAG_DOLT_PASSWORD was not sent, because only .vmrag.yaml contains the Dolt server {access.server}.",
-            hint=f"if it is the password of that server: git config vmrag.dolt.server {access.server}",
+            hint=f"run 'git config vmrag.dolt.server {access.server}' if it is the password of that server",
             setting="dolt.server",
         )
     if not access.tls and not is_local(access):
         raise ConfigInvalid(
             f"the connection to the Dolt server {access.server} would not be encrypted.",
-            hint="encrypt it: git config vmrag.dolt.tls true",
+            hint="run 'git config vmrag.dolt.tls true' to encrypt it",
             setting="dolt.tls",
         )
 
@@ -90,6 +90,7 @@ def require_server(access: DoltAccess, what: str) -> None:
     if not access.server:
         raise ConfigInvalid(
             f"{what}, and no trusted setting has its address.",
-            hint="if .vmrag.yaml contains dolt.server: vmrag trust; otherwise: git config vmrag.dolt.server HOST:PORT",
+            hint="run 'vmrag trust' if .vmrag.yaml contains dolt.server, or 'git config vmrag.dolt.server HOST:PORT' "
+            "otherwise",
             setting="dolt.server",
         )

@@ -50,7 +50,7 @@ _REMEDIES = {
     "no space left on device": _MAKE_ROOM,
     "disk quota exceeded": _MAKE_ROOM,
     "read-only file system": "mount that file system writable, or use a copy of the repository on another one",
-    "permission denied": "let your user write there (ls -l shows whose it is), then run the command again",
+    "permission denied": "let your user write there, then run the command again",
 }
 """The hint for each message with which Dolt reports that it cannot write."""
 

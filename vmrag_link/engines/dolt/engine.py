@@ -104,7 +104,10 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         base, `DoltMissing`, and `ConfigInvalid` if it is on a server that `access` does not name.
         """
         if not cls.exists(folder):
-            raise NotInitialized(f"no knowledge base found in {folder}.", hint="vmrag init --knowledge-base")
+            raise NotInitialized(
+                f"no knowledge base found in {folder}.",
+                hint="run 'vmrag init --knowledge-base' to create a knowledge base",
+            )
         longest = max_answer_bytes(limits)
         connection: SqlConnection
         if server_database.is_on_server(folder):

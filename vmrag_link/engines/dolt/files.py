@@ -102,7 +102,9 @@ def _tables_in(folder: Path) -> dict[Path, str]:
         return {}
     files = {find_table_file(folder, name): count for name, count in (counts or {}).items() if name != JOURNAL}
     if counts is None or None in files:
-        raise EngineFailed(f"the manifest in {folder} refers to missing files.", hint="vmrag doctor")
+        raise EngineFailed(
+            f"the manifest in {folder} refers to missing files.", hint="run 'vmrag doctor' to find the problem"
+        )
     return {path: count for path, count in files.items() if path}
 
 

@@ -65,7 +65,7 @@ def require_revisions(connection: SqlConnection, *revisions: str) -> None:
         if revision not in existing:
             raise RevisionMissing(
                 f"the knowledge base has no revision {revision[:60]!r}.",
-                hint="list the revisions: vmrag log",
+                hint="run 'vmrag log' to list the revisions",
                 revision=revision,
             )
 

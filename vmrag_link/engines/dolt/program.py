@@ -77,7 +77,7 @@ def locate_program(binary: str = "") -> str:
     if not path:
         raise DoltMissing(
             "the knowledge base needs the program dolt, which is not on PATH.",
-            hint=f"install it: {_HOW_TO_INSTALL}; or configure its path: {_CONFIGURE}",
+            hint=f"install it ({_HOW_TO_INSTALL}), or run '{_CONFIGURE}' to configure its path",
         )
     try:
         Path(path).stat()
@@ -172,7 +172,7 @@ def dolt_error(message: str, arguments: Sequence[str], *, exit_code: int = 1) ->
     shown = terminal_text.indent_continuation(message.strip()) or f"it ended with exit code {exit_code}"
     hint = find_remedy(shown)
     kind = EngineUnwritable if hint else EngineFailed
-    hint = hint or f"run it directly to see the whole output: dolt {' '.join(map(quoted, arguments))}"
+    hint = hint or f"run 'dolt {' '.join(map(quoted, arguments))}' to see the whole output"
     return kind(f"dolt {arguments[0]} failed: {shown}", hint=hint, arguments=list(arguments), said=shown)
 
 
@@ -183,7 +183,9 @@ def _start_error(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMis
 
 
 def _not_runnable_error(path: str, error: OSError) -> DoltMissing:
-    return DoltMissing(f"cannot run {path}: {error.strerror}.", hint=f"configure its path: {_CONFIGURE}", path=path)
+    return DoltMissing(
+        f"cannot run {path}: {error.strerror}.", hint=f"run '{_CONFIGURE}' to configure its path", path=path
+    )
 
 
 def _decode_output(output: bytes, arguments: Sequence[str]) -> str:
@@ -213,7 +215,7 @@ def _ask_version(path: str) -> str:
     if not match:
         raise DoltMissing(
             f"{path} is not the database Dolt: 'dolt version' prints {shortened(terminal_text.escape_line(first))!r}.",
-            hint=f"install Dolt ({_HOW_TO_INSTALL}), then configure its path: {_CONFIGURE}",
+            hint=f"install Dolt ({_HOW_TO_INSTALL}), then run '{_CONFIGURE}' to configure its path",
             path=path,
         )
     return match[1]
@@ -233,7 +235,7 @@ def require_recent_version(path: str, version: str) -> None:
     if tuple(map(int, re.findall(r"\d+", version)[:3])) < OLDEST_VERSION:
         raise DoltMissing(
             f"{path} is Dolt {version}; vmrag needs {'.'.join(map(str, OLDEST_VERSION))} or newer.",
-            hint=f"install a newer version: {_HOW_TO_INSTALL}",
+            hint=f"install a newer version ({_HOW_TO_INSTALL})",
             path=path,
             version=version,
         )

@@ -217,7 +217,9 @@ def require_remote_exists(url: str) -> None:
     """Raise `RemoteMissing` for a folder without a remote, because Dolt would create one."""
     folder = parse_folder(url)
     if folder is not None and not (folder / _MANIFEST).exists():
-        raise RemoteMissing(f"no knowledge base found at {url}.", hint="vmrag remote", remote=url)
+        raise RemoteMissing(
+            f"no knowledge base found at {url}.", hint="run 'vmrag remote' to list the remotes", remote=url
+        )
 
 
 def parse_folder(url: str) -> Path | None:
@@ -268,7 +270,7 @@ def _dolt_url(folder: Path, url: str) -> str:
     if _UNOPENABLE.intersection(path):
         raise RemoteInvalid(
             f"Dolt cannot open {path}: the path has one of the characters {' '.join(sorted(_UNOPENABLE))}.",
-            hint="use a folder of the server without these characters: vmrag push file:///PATH",
+            hint="run 'vmrag push file:///PATH' to use a folder of the server without these characters",
             remote=url,
         )
     return url
@@ -298,7 +300,11 @@ def translate_error(error: EngineFailed, url: str) -> VmragError:
     if not message or (isinstance(error, EngineUnwritable) and not served):
         return error
     if contains(_MOVED):
-        return RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", **details)
+        return RemoteMoved(
+            f"{url} has changed since the last fetch; nothing was pushed.",
+            hint="run 'vmrag pull' to merge the newer revision",
+            **details,
+        )
     if served:
         return _server_error(contains, message, url, details)
     if contains(_REJECTED):
@@ -309,7 +315,7 @@ def translate_error(error: EngineFailed, url: str) -> VmragError:
 def damaged_error(url: str, *, said: str = "") -> RemoteDamaged:
     return RemoteDamaged(
         f"{url} does not hold a readable knowledge base; nothing was fetched.",
-        hint="check the address: vmrag remote",
+        hint="run 'vmrag remote' to check the address",
         remote=url,
         said=said,
     )
@@ -321,14 +327,16 @@ def _server_error(
     if contains(_LOGIN_REFUSED):
         return AuthenticationFailed(
             f"{url} refused the login: {message}.",
-            hint="set the password: DOLT_REMOTE_PASSWORD=… vmrag fetch; the user: git config vmrag.dolt.user NAME; on DoltHub: dolt login",
+            hint="run 'DOLT_REMOTE_PASSWORD=… vmrag fetch' with your password, or 'dolt login' for DoltHub",
             **details,
         )
     if contains(_MISSING):
-        return RemoteMissing(f"no knowledge base found at {url}.", hint="vmrag remote", **details)
+        return RemoteMissing(
+            f"no knowledge base found at {url}.", hint="run 'vmrag remote' to list the remotes", **details
+        )
     if contains(_UNREACHABLE):
         where = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
-        hint = f"check the server: curl -sS {where}" if where else "check the address: vmrag remote"
+        hint = f"run 'curl -sS {where}' to check the server" if where else "run 'vmrag remote' to check the address"
         return RemoteUnreachable(f"cannot reach {url}: {message}.", hint=hint, **details)
     return RemoteRejected(
         f"{url} rejected the request: {message}.", hint="ask its administrator what may be pushed there", **details

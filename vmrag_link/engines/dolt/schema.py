@@ -143,7 +143,7 @@ def inspect_schema(
         if version > SCHEMA_VERSION:
             raise SchemaTooNew(
                 f"the knowledge base has schema version {version}; this program supports versions up to {SCHEMA_VERSION}.",
-                hint="install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+                hint="run 'python -m pip install --upgrade vmrag-link' to install a newer vmrag-link",
                 found=version,
                 known=SCHEMA_VERSION,
             )
@@ -182,7 +182,8 @@ def require_no_conflict(connection: SqlConnection, at: str) -> None:
         table = terminal_text.escape_line(str(rows[0]["v"]))
         raise RowsInvalid(
             f"branch {at!r} has an unfinished merge of another program, with conflicts in the table {table!r}.",
-            hint=f"resolve the conflicts with Dolt, or discard that merge: {connection.format_command(_ABORT, at)}",
+            hint=f"resolve the conflicts with Dolt, or run '{connection.format_command(_ABORT, at)}' to discard that "
+            "merge",
         )
 
 
@@ -247,7 +248,7 @@ def parse_author(author: str) -> re.Match[str]:
     if match is None:
         raise EngineFailed(
             f"invalid author {author[:80]!r}: use 'Name <email>'.",
-            hint="set your name: git config user.name NAME; and your address: git config user.email ADDRESS",
+            hint="run 'git config user.name NAME && git config user.email ADDRESS' to set your name and address",
         )
     return match
 

@@ -209,7 +209,8 @@ class ServerConnection(SqlConnection):
         return Busy(
             f"cannot {purpose}: {who} has locked the knowledge base {self._access.database} on"
             f" {self._access.server} for {timeout:g} s.",
-            hint=f"wait for it to finish, then run the command again. To end a hanging session on the server: KILL {number}",
+            hint=f"wait for it to finish and run the command again, or run 'KILL {number}' on the server to end a "
+            "hanging session",
             holder=who,
         )
 
@@ -254,6 +255,6 @@ def _require_not_silent(note: Path, access: DoltAccess) -> None:
     if silence.server == access.server and 0 <= ago < RETRY_SECONDS:
         raise ServerUnreachable(
             f"{silence.message} That was {ago:.0f} s ago. vmrag contacts it again {RETRY_SECONDS:.0f} s after a failure.",
-            hint=f"check that the server is running. To retry at once: rm -f {quoted(note)}, then run the command again",
+            hint=f"check that the server is running, or run 'rm -f {quoted(note)}' to try again at once",
             server=access.server,
         )

@@ -60,7 +60,7 @@ def resolve_access(folder: Path, access: DoltAccess) -> DoltAccess:
     if access.database and access.database.lower() != database.lower():
         raise ConfigInvalid(
             f"the knowledge base in {folder} is the database {database!r}, but dolt.database is {access.database!r}.",
-            hint=f"git config vmrag.dolt.database {quoted(database)}",
+            hint=f"run 'git config vmrag.dolt.database {quoted(database)}' to set the database",
             setting="dolt.database",
         )
     return msgspec.structs.replace(access, database=database)
@@ -74,7 +74,8 @@ def require_reachable(access: DoltAccess, url: str) -> None:
     if url.startswith("file://") and not is_local(access):
         raise RemoteInvalid(
             f"the Dolt server {access.server} itself fetches and pushes, and cannot reach a folder of this machine.",
-            hint="use a remote that the server can reach, for example https://HOST/DATABASE or organisation/repository: vmrag remote",
+            hint="run 'vmrag remote' to check the remote, which must be an address that the server can reach, such as "
+            "https://HOST/DATABASE",
             remote=url,
         )
 
@@ -95,7 +96,7 @@ def create_database(folder: Path, *, author: str, date: str, access: DoltAccess,
             elif _has_other_branches(server, access.database):
                 raise AlreadyInitialized(
                     f"the server {access.server} already has a knowledge base in the database {access.database!r}.",
-                    hint="use it: vmrag clone; or use another database: git config vmrag.dolt.database NAME",
+                    hint="run 'vmrag clone' to use it, or 'git config vmrag.dolt.database NAME' to use another database",
                     database=access.database,
                 )
             schema.require_known_schema(server, ROOT_BRANCH, f"the database {access.database!r}")
@@ -117,7 +118,7 @@ def join_database(folder: Path, access: DoltAccess) -> None:
         if _count_revisions(server) == 1:
             raise KnowledgeMissing(
                 f"the creation of the knowledge base {access.database!r} on {access.server} was not finished.",
-                hint="vmrag init --knowledge-base",
+                hint="run 'vmrag init --knowledge-base' to create a knowledge base",
             )
         schema.require_known_schema(server, ROOT_BRANCH, f"the database {access.database!r}")
 
@@ -161,11 +162,13 @@ def _read_note(path: Path) -> _Note:
     except (OSError, ValueError) as error:
         raise EngineFailed(
             f"cannot read the name of the database from {path}.",
-            hint=f"remove the file and connect again: rm {quoted(path)}; vmrag clone",
+            hint=f"run 'rm {quoted(path)} && vmrag clone' to remove the file and connect again",
         ) from error
     if note.format != _FORMAT:
         raise FormatTooNew(
-            f"a newer version of vmrag wrote {path}.", hint="python -m pip install --upgrade vmrag-link", path=str(path)
+            f"a newer version of vmrag wrote {path}.",
+            hint="run 'python -m pip install --upgrade vmrag-link' to upgrade vmrag-link",
+            path=str(path),
         )
     _require_name(note.database)
     return note
@@ -174,7 +177,9 @@ def _read_note(path: Path) -> _Note:
 def _require_name(database: str) -> None:
     if not re.fullmatch(_NAME, database):
         what = f"invalid database name {shortened(database)!r}" if database else "the setting dolt.database is missing"
-        raise ConfigInvalid(f"{what}.", hint="git config vmrag.dolt.database NAME", setting="dolt.database")
+        raise ConfigInvalid(
+            f"{what}.", hint="run 'git config vmrag.dolt.database NAME' to set the database", setting="dolt.database"
+        )
 
 
 def _open_server(access: DoltAccess) -> ServerConnection:
@@ -199,7 +204,7 @@ def _prepare_database(server: ServerConnection, access: DoltAccess) -> None:
         if len(branches) > 1 or branches[0]["dirty"] or not _is_empty(server, first):
             raise AlreadyInitialized(
                 f"the server {access.server} already has a database {database!r} with other content.",
-                hint="use another database: git config vmrag.dolt.database NAME",
+                hint="run 'git config vmrag.dolt.database NAME' to use another database",
                 database=database,
             ) from error
         server.call("dolt_branch", ROOT_BRANCH, first, at=first)
@@ -212,8 +217,8 @@ def _make_database(server: ServerConnection, access: DoltAccess) -> None:
         raise KnowledgeMissing(
             f"the user {shortened(access.user)!r} cannot see or create the database {access.database!r}"
             f" on the server {access.server}.",
-            hint=f"ask the administrator for: CREATE DATABASE {quote_identifier(access.database)}, and for its rights"
-            " (docs/sharing.md#a-team-on-one-server). To use another name: git config vmrag.dolt.database NAME",
+            hint=f"ask the administrator to run 'CREATE DATABASE {quote_identifier(access.database)}' and to grant its "
+            "rights, or run 'git config vmrag.dolt.database NAME' to use another one",
             server=access.server,
             database=access.database,
         ) from error

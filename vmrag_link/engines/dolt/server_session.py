@@ -139,8 +139,8 @@ class ServerSession:
         except OSError as error:
             raise ConfigInvalid(
                 f"cannot read certificates from {self._access.authorities}: {error.strerror or error}.",
-                hint="use a PEM file with the certificate of the authority that signed the server's:"
-                " git config vmrag.dolt.authorities /PATH/TO/ca.pem",
+                hint="run 'git config vmrag.dolt.authorities /PATH/TO/ca.pem' with a PEM file of the authority that "
+                "signed the server's certificate",
                 setting="dolt.authorities",
             ) from error
 
@@ -254,6 +254,6 @@ def import_pymysql() -> Any:
     except ImportError as error:
         raise EngineFailed(
             "a Dolt server needs PyMySQL, which is not installed.",
-            hint="python -m pip install 'vmrag-link[dolt]'",
+            hint="run 'python -m pip install \"vmrag-link[dolt]\"'",
         ) from error
     return pymysql

@@ -39,13 +39,13 @@ _SESSION_ENDED_WORDS = ("this connection can no longer be used",)
 """The message after a garbage collection that ends sessions."""
 
 _ENCRYPTION_HINTS = {
-    "insecure connections": "encrypt the connection: git config vmrag.dolt.tls true",
-    "mismatch": "use a host name that the server's certificate has: git config vmrag.dolt.server HOST:PORT",
+    "insecure connections": "run 'git config vmrag.dolt.tls true' to encrypt the connection",
+    "mismatch": "run 'git config vmrag.dolt.server HOST:PORT' with a host name that the server's certificate has",
     "has expired": "ask the server's administrator to renew its certificate",
-    "certificate verify failed": "name the certificate of the authority that signed the server's:"
-    " git config vmrag.dolt.authorities /PATH/TO/ca.pem",
-    "ssl is required": "ask the server's administrator to set listener.tls_cert and listener.tls_key; a server on this"
-    " machine also works without: git config vmrag.dolt.tls false",
+    "certificate verify failed": "run 'git config vmrag.dolt.authorities /PATH/TO/ca.pem' with the authority that signed the server's "
+    "certificate",
+    "ssl is required": "ask the server's administrator to set listener.tls_cert and listener.tls_key, or run 'git config "
+    "vmrag.dolt.tls false' for a server on this machine",
 }
 """The hint for each message of a failed encryption. The first that matches applies."""
 
@@ -78,10 +78,10 @@ def translate_error(access: DoltAccess, code: int, words: str, *, gone: bool, st
 def _permission_hint(access: DoltAccess, code: int, words: str, statement: str) -> str:
     """Return a hint with the right that allows the statement which the server denied."""
     if code in _READ_ONLY or "read only" in words or "read-only" in words:
-        return "the server is read-only; name one that can be written: git config vmrag.dolt.server HOST:PORT"
+        return "run 'git config vmrag.dolt.server HOST:PORT' to use a server that can be written"
     procedure = re.match(r"CALL (dolt_\w+)\(", statement)
     right = f"EXECUTE ON PROCEDURE {access.database}.{procedure[1]}" if procedure else f"ALL ON {access.database}.*"
-    return f"ask its administrator for this right: GRANT {right} TO '{shortened(access.user)}'@'%'"
+    return f'ask its administrator to run \'GRANT {right} TO "{shortened(access.user)}"@"%"\''
 
 
 def unreachable_error(access: DoltAccess, why: str) -> ServerUnreachable:
@@ -96,7 +96,7 @@ def _reach_hint(why: str) -> str:
     for words, hint in _ENCRYPTION_HINTS.items():
         if words in why:
             return hint
-    return "check that it is running, then run the command again. To change the address: git config vmrag.dolt.server HOST:PORT"
+    return "check that it is running, or run 'git config vmrag.dolt.server HOST:PORT' to change the address"
 
 
 class ServerSilent(ServerUnreachable):
@@ -120,7 +120,7 @@ def lost_session_error(access: DoltAccess) -> ServerUnreachable:
 def other_program_error(access: DoltAccess) -> ServerUnreachable:
     return ServerUnreachable(
         f"the program at {access.server} is not a Dolt sql-server.",
-        hint="correct the address: git config vmrag.dolt.server HOST:PORT",
+        hint="run 'git config vmrag.dolt.server HOST:PORT' to correct the address",
         server=access.server,
     )
 
@@ -129,7 +129,7 @@ def login_refused_error(access: DoltAccess) -> LoginRefused:
     how = "with the password" if access.password else "without a password"
     return LoginRefused(
         f"the server {access.server} refused the login of {shortened(access.user)!r} {how}.",
-        hint="set VMRAG_DOLT_PASSWORD in the environment, and the user: git config vmrag.dolt.user NAME",
+        hint="set VMRAG_DOLT_PASSWORD in the environment, and run 'git config vmrag.dolt.user NAME' to set the user",
         server=access.server,
         user=access.user,
     )
@@ -139,7 +139,7 @@ def missing_database_error(access: DoltAccess) -> KnowledgeMissing:
     return KnowledgeMissing(
         f"the server {access.server} has no knowledge base in a database {access.database!r},"
         f" or the user {shortened(access.user)!r} may not see it.",
-        hint="ask its administrator for the name, then: git config vmrag.dolt.database NAME",
+        hint="ask its administrator for the name, then run 'git config vmrag.dolt.database NAME'",
         server=access.server,
         database=access.database,
     )
@@ -148,7 +148,7 @@ def missing_database_error(access: DoltAccess) -> KnowledgeMissing:
 def cleartext_error(access: DoltAccess) -> ServerUnreachable:
     return ServerUnreachable(
         f"the server {access.server} requests the password unencrypted; it was not sent.",
-        hint="encrypt the connection: git config vmrag.dolt.tls true",
+        hint="run 'git config vmrag.dolt.tls true' to encrypt the connection",
         server=access.server,
     )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link import hints
 from vmrag_link.engines import inspection
 from vmrag_link.engines.base import (
     KEEP_BRANCH,
@@ -115,7 +116,7 @@ class DoltSession(BaseSession[str]):
         if branch.dirty and not schema.inspect_schema(self.connection, branch.head)[0]:
             return KnowledgeRefused(
                 f"refusing to use branch {at!r}: {foreign.text} (uncommitted).",
-                hint=self.connection.format_command(foreign.removal, at),
+                hint=hints.run(self.connection.format_command(foreign.removal, at), "remove it"),
             )
         return inspection.foreign_place_error(f"branch {at!r}", foreign.text)
 

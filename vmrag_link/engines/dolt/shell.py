@@ -150,7 +150,7 @@ class ShellConnection(SqlConnection):
         except FileNotFoundError as error:
             raise EngineFailed(
                 f"{self._folder} is not a Dolt database: its manifest is missing.",
-                hint="move the folder away (it has the only copy of unpushed revisions), then: vmrag clone",
+                hint="move the folder away, because it has the only copy of unpushed revisions, then run 'vmrag clone'",
                 path=str(self._folder),
             ) from error
 
@@ -250,5 +250,5 @@ class ShellConnection(SqlConnection):
                 time.sleep(_PAUSE)
         raise Busy(
             f"another program has had the knowledge base in {self._folder} open for {self._timeout:g} seconds.",
-            hint="find the program: pgrep -a dolt",
+            hint="run 'pgrep -a dolt' to find the program",
         )

@@ -47,7 +47,7 @@ def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access
             if ROOT_BRANCH not in heads:
                 raise RemoteDamaged(
                     f"{url} does not hold a vmrag knowledge base: it has no branch {ROOT_BRANCH!r}.",
-                    hint="check the address: vmrag remote",
+                    hint="run 'vmrag remote' to check the address",
                     remote=url,
                 )
             connection.call("dolt_reset", "--hard", heads[ROOT_BRANCH], at=ROOT_BRANCH)
@@ -127,7 +127,11 @@ def _require_unmoved(
     _fetch_locked(session, access, remote, url, user=user)
     now = remotes.read_heads(session.folder, remote)
     if any(before.get(branch) != now.get(branch) for branch in branches):
-        raise RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", remote=url)
+        raise RemoteMoved(
+            f"{url} has changed since the last fetch; nothing was pushed.",
+            hint="run 'vmrag pull' to merge the newer revision",
+            remote=url,
+        )
 
 
 def _require_not_foreign(session: DoltSession, remote: str, url: str, targets: Mapping[str, str]) -> None:
@@ -136,7 +140,8 @@ def _require_not_foreign(session: DoltSession, remote: str, url: str, targets: M
         if head != foreign_heads.get(branch, head):
             raise KnowledgeRefused(
                 f"nothing was pushed: the branch {branch!r} at {url} has tables of another program.",
-                hint="ask who pushed that branch to rename it, or commit on a code branch with another name: git switch -c NAME",
+                hint="ask who pushed that branch to rename it, or run 'git switch -c NAME' to commit on another code "
+                "branch",
                 branch=branch,
             )
 
@@ -208,7 +213,7 @@ def _require_valid_chunks(folder: Path, access: DoltAccess) -> None:
     except EngineFailed as error:
         raise KnowledgeRefused(
             "revisions on the remote do not match their hashes (damaged or forged); nothing was fetched.",
-            hint="ask who pushed last, and check for local damage: vmrag doctor",
+            hint="ask who pushed last, or run 'vmrag doctor' to check for local damage",
         ) from error
 
 

@@ -208,7 +208,7 @@ class Connection:
                 except UnicodeEncodeError as error:
                     raise ContentRefused(
                         f"a text is not UTF-8: {value[:40]!a}.",
-                        hint="convert it to UTF-8, and check the encoding of your terminal: locale",
+                        hint="convert it to UTF-8, or run 'locale' to check the encoding of your terminal",
                     ) from error
                 code = self._lib.bind_text(statement, index, text, len(text), TRANSIENT)
             elif value is None:
@@ -274,7 +274,7 @@ class Connection:
         if code & 0xFF == INTERRUPTED:
             return StatementGivenUp(
                 f"a statement on the knowledge base {self.path} was aborted after {self._longest_step:g} s; nothing changed.",
-                hint="check whether the machine is overloaded. If not, check the knowledge base: vmrag doctor",
+                hint="check whether the machine is overloaded, or run 'vmrag doctor' to check the knowledge base",
                 sqlite_code=code,
                 sqlite_message=message,
                 path=str(self.path),

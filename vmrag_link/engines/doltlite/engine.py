@@ -78,7 +78,10 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         """
         path = folder / DOLTLITE_FILE
         if not cls.exists(folder):
-            raise NotInitialized(f"no knowledge base found in {folder}.", hint="vmrag init --knowledge-base")
+            raise NotInitialized(
+                f"no knowledge base found in {folder}.",
+                hint="run 'vmrag init --knowledge-base' to create a knowledge base",
+            )
         extent.require_whole(path)
         return cls(folder, lock_timeout=lock_timeout, limits=limits)
 

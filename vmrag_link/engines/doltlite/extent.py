@@ -72,8 +72,8 @@ def require_whole(file: Path) -> None:
         return quoted(path.with_name(f"{path.name}.cut"))
 
     recovery = (
-        f"cp {quoted(file)} {quote_cut_name(file)} && mv {quoted(path)} {quote_cut_name(path)}   (continues with the rest; vmrag fetch "
-        "restores what was pushed. A backup of the file may be complete)"
+        f"restore the file from a backup, or run 'cp {quoted(file)} {quote_cut_name(file)} && "
+        f"mv {quoted(path)} {quote_cut_name(path)}' to continue with the rest"
     )
     raise EngineFailed(
         f"the end of {file} is missing: it has {size:,} of {noted.size:,} bytes. The data stored last is lost, "

@@ -74,7 +74,7 @@ def require_revisions(connection: Connection, *revisions: str) -> None:
         if not revision_exists(connection, revision):
             raise RevisionMissing(
                 f"the knowledge base has no revision {revision[:60]!r}.",
-                hint="list the revisions: vmrag log",
+                hint="run 'vmrag log' to list the revisions",
                 revision=revision,
             )
 

@@ -46,7 +46,7 @@ TRANSIENT = ctypes.c_void_p(-1)
 """SQLite copies a bound value before the call returns."""
 
 
-_REINSTALL = f"reinstall the engine: python -m pip install --force-reinstall doltlite=={VERSION}"
+_REINSTALL = f"run 'python -m pip install --force-reinstall doltlite=={VERSION}' to reinstall the engine"
 
 _MADE_FOR = "Linux with glibc (x86-64 and arm64) and macOS on Apple silicon"
 
@@ -143,8 +143,8 @@ def locate_library() -> Path:
     if not has_wheel_for(sys.platform, os.uname().machine, glibc=_has_glibc()):
         raise EngineFailed(
             f"the embedded engine, doltlite, is made for {_MADE_FOR} only.",
-            hint=f"use Dolt instead: {extras.format_install_command('dolt')}, then: vmrag init --engine dolt; "
-            "to move an existing knowledge base, run on a supported machine: vmrag migrate --to dolt",
+            hint=f"run '{extras.format_install_command('dolt')}', then 'vmrag init --engine dolt', or 'vmrag migrate "
+            "--to dolt' on a supported machine",
         )
     if folder is None:
         raise EngineFailed("the embedded engine is not installed: the package doltlite is missing.", hint=_REINSTALL)
@@ -170,7 +170,7 @@ def _has_glibc() -> bool:
 
 
 READ_ONLY, FULL, CANNOT_OPEN = 8, 13, 14
-FETCH_AGAIN = "move the file away (it has the only copy of unpushed revisions), then: vmrag clone"
+FETCH_AGAIN = "move the file away, because it has the only copy of unpushed revisions, then run 'vmrag clone'"
 
 _SENTENCES = {
     READ_ONLY: (
@@ -179,12 +179,12 @@ _SENTENCES = {
     ),
     10: (
         "the file system failed while reading or writing the knowledge base {path}.",
-        "check the free space, the quota and the health of that disk; nothing was stored",
+        "check the free space, the quota and the health of that disk",
     ),
     11: ("the knowledge base {path} is damaged.", FETCH_AGAIN),
     FULL: (
         "the disk is full: cannot write to the knowledge base {path}; nothing was stored.",
-        "make room on that disk ('vmrag gc --apply' deletes data that can be rebuilt), then run the command again",
+        "make room on that disk, or run 'vmrag gc --apply' to delete data that can be rebuilt",
     ),
     CANNOT_OPEN: (
         "cannot open the knowledge base {path}.",
@@ -192,7 +192,7 @@ _SENTENCES = {
     ),
     TOO_BIG: (
         "a document is larger than limits.document_mb, which also limits reading.",
-        "split the document, or raise the limit: git config vmrag.limits.document-mb 500",
+        "split the document, or run 'git config vmrag.limits.document-mb 500' to raise the limit",
     ),
     26: ("{path} is not a knowledge base.", FETCH_AGAIN),
 }

@@ -109,7 +109,11 @@ def _require_unmoved(connection: Connection, remote: str, url: str, branch: str,
     known_head = read_heads(connection, remote).get(branch)
     refresh()
     if read_heads(connection, remote).get(branch) != known_head:
-        raise RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", remote=url)
+        raise RemoteMoved(
+            f"{url} has changed since the last fetch; nothing was pushed.",
+            hint="run 'vmrag pull' to merge the newer revision",
+            remote=url,
+        )
 
 
 def _register_remote(connection: Connection, remote: str, url: str) -> None:
@@ -149,8 +153,8 @@ def require_file(url: str) -> None:
     if parse_file(url) is None:
         raise RemoteInvalid(
             f"vmrag cannot push to a doltlite server, only fetch from it: {url}.",
-            hint='vmrag push git:   (to also pin this remote: set remote: "git:" in .vmrag.yaml, '
-            "then vmrag trust && vmrag pin && git commit -am MESSAGE)",
+            hint="run 'vmrag push git:' to push it there, or set 'remote: \"git:\"' in .vmrag.yaml to also pin this "
+            "remote",
             remote=url,
         )
 
@@ -221,19 +225,25 @@ def _translate_error(error: EngineFailed, url: str) -> VmragError:
     message = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SHOWN]
     details = {"remote": url, "said": message}
     if code == _UNAUTHORIZED:
-        hint = "give the server's administrator the public half of your key: ls ~/.doltlite/creds"
+        hint = "run 'ls ~/.doltlite/creds' to find your key, and give its public half to the server's administrator"
         return AuthenticationFailed(f"{url} refused the login: {message}.", hint=hint, **details)
     if code == _CONSTRAINT and "fast-forward" in message:
-        return RemoteMoved(f"{url} has changed since the last fetch; nothing was pushed.", hint="vmrag pull", **details)
+        return RemoteMoved(
+            f"{url} has changed since the last fetch; nothing was pushed.",
+            hint="run 'vmrag pull' to merge the newer revision",
+            **details,
+        )
     if code == _CONSTRAINT:
         return _rejected_error(url, message, details)
     if (code == _ERROR and "not found" in message) or not _may_exist(url):
-        return RemoteMissing(f"no knowledge base found at {url}.", hint="vmrag remote", **details)
+        return RemoteMissing(
+            f"no knowledge base found at {url}.", hint="run 'vmrag remote' to list the remotes", **details
+        )
     served = url.startswith("http")
     if code in _DAMAGED or (not served and code == _CANTOPEN):
         return RemoteDamaged(
             f"{url} does not hold a readable knowledge base; nothing was fetched.",
-            hint="check the address: vmrag remote",
+            hint="run 'vmrag remote' to check the address",
             **details,
         )
     return _server_error(message, url, details) if served else error
@@ -249,14 +259,16 @@ def _server_error(message: str, url: str, details: Mapping[str, str]) -> VmragEr
         return RemoteInvalid(
             f"invalid address of a knowledge base: {url}.", hint="use the form http://HOST:PORT/NAME", **details
         )
-    return RemoteUnreachable(f"cannot reach {url}: {message}.", hint=f"check the server: curl -sS {url}", **details)
+    return RemoteUnreachable(
+        f"cannot reach {url}: {message}.", hint=f"run 'curl -sS {url}' to check the server", **details
+    )
 
 
 def _rejected_error(url: str, message: str, details: Mapping[str, str]) -> RemoteRejected:
     if "default branch" in message:
         return RemoteRejected(
             f"cannot delete the KB branch {_DEFAULT!r} of a remote; it can only be moved.",
-            hint=f"move it: vmrag push --branch {_DEFAULT}   (with --force, it loses revisions that only the remote has)",
+            hint=f"run 'vmrag push --branch {_DEFAULT}' to move it",
             **details,
         )
     return RemoteRejected(

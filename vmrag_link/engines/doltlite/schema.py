@@ -103,7 +103,7 @@ def _stored_version(connection: Connection) -> int:
     if version > SCHEMA_VERSION:
         raise SchemaTooNew(
             f"the knowledge base has schema version {version}; this program supports versions up to {SCHEMA_VERSION}.",
-            hint="install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+            hint="run 'python -m pip install --upgrade vmrag-link' to install a newer vmrag-link",
             found=version,
             known=SCHEMA_VERSION,
         )

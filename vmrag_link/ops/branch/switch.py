@@ -68,7 +68,9 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     code = trigger.branch or ""
     branch = ws.engine.find_branch(name)
     if branch is None and not ws.engine.has_revision(name):
-        raise BranchMissing(f"no such KB branch or revision: {name!r}.", hint="vmrag branch", branch=name)
+        raise BranchMissing(
+            f"no such KB branch or revision: {name!r}.", hint="run 'vmrag branch' to list the KB branches", branch=name
+        )
     # All work trees on the code branch share its mapping.
     lease.take_lease(ws.places, trigger.symbolic or "", timeout=ws.lock_timeout)
     former = ws.find_kb_branch()
@@ -92,7 +94,11 @@ def require_free_branch(ws: Workspace, kb_branch: str, code: str) -> None:
     Raises `BranchInUse` if another code branch uses it, and `NameInvalid` for a reserved name.
     """
     if is_reserved(kb_branch):
-        hint = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
+        hint = (
+            f"run 'vmrag merge {quoted(kb_branch)}' to merge it"
+            if kb_branch.startswith(ASIDE_PREFIX)
+            else "run 'vmrag branch' to list the KB branches"
+        )
         raise NameInvalid(
             f"{kb_branch!r} is a reserved branch, which you cannot write on.", hint=hint, branch=kb_branch
         )
@@ -100,7 +106,7 @@ def require_free_branch(ws: Workspace, kb_branch: str, code: str) -> None:
     if owner != code:
         raise BranchInUse(
             f"the code branch {owner!r} uses the KB branch {kb_branch!r}.",
-            hint=f"git switch {quoted(owner)}   (to only pin its revision: vmrag pin {quoted(kb_branch)})",
+            hint=f"run 'git switch {quoted(owner)}', or 'vmrag pin {quoted(kb_branch)}' to only pin its revision",
             branch=kb_branch,
             holder=owner,
         )
@@ -233,7 +239,7 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPos
     if not force and ws.engine.find_unreachable([branch.head], heads=revparse.list_visible_heads(ws, without=name)):
         raise BranchUnmerged(
             f"no other branch, here or on a remote as last fetched, contains {name!r} at {branch.head[:7]}.",
-            hint=f"vmrag merge {quoted(name)}",
+            hint=f"run 'vmrag merge {quoted(name)}' to merge it",
             branch=name,
         )
     if branch.dirty:
@@ -245,14 +251,18 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPos
 def _require_unused(ws: Workspace, branch: KbBranch) -> None:
     name = branch.name
     if is_reserved(name):
-        raise NameInvalid(f"{name!r} is a reserved branch, which you cannot delete.", hint="vmrag branch", branch=name)
+        raise NameInvalid(
+            f"{name!r} is a reserved branch, which you cannot delete.",
+            hint="run 'vmrag branch' to list the KB branches",
+            branch=name,
+        )
     with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="free a KB branch", timeout=ws.lock_timeout):
         owner = _find_owner(ws, name)
     if owner is not None:
         is_current = owner == ws.read_trigger().branch
         raise BranchInUse(
             f"the code branch {owner!r} uses the KB branch {name!r}.",
-            hint="vmrag branch --switch NAME" if is_current else f"git branch -d {quoted(owner)}",
+            hint="run 'vmrag branch --switch NAME'" if is_current else f"run 'git branch -d {quoted(owner)}'",
             branch=name,
             holder=owner,
         )

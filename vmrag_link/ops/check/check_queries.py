@@ -156,7 +156,7 @@ def check_queries(
     def check_view(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock, GoldenNames]:
         require_pinned(ws, view.notes)
         if view.files_note:
-            raise SourcesIncomplete(view.files_note, hint="vmrag sources")
+            raise SourcesIncomplete(view.files_note, hint="run 'vmrag sources' to list the files of the sources")
         if view.sources:
             opened = view.sources
             require_complete(opened.unavailable, opened.missing, opened.failed, opened.indexed)
@@ -209,7 +209,7 @@ def has_nothing_to_ask(ws: Workspace) -> bool:
 
 def _select_query(golden: GoldenFile, number: int) -> GoldenFile:
     if number >= len(golden.queries):
-        raise QueriesInvalid(f"{QUERIES_NAME} changed while vmrag asked its queries.", hint="vmrag check")
+        raise QueriesInvalid(f"{QUERIES_NAME} changed while vmrag asked its queries.", hint="run 'vmrag check'")
     return msgspec.structs.replace(golden, queries=golden.queries[number : number + 1])
 
 
@@ -231,7 +231,7 @@ def _require_expectations(golden: GoldenFile) -> None:
         first, others = lacking[0], f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise QueriesInvalid(
             f"{QUERIES_NAME}, line {first.line}: the query {shortened(first.text)!r}{others} has no expectation.",
-            hint=f"Add `expect:` or `first:`, or record its ranking: {UPDATE}",
+            hint=f"add 'expect:' or 'first:', or run '{UPDATE}' to record its ranking",
             file=QUERIES_NAME,
             line=first.line,
         )

@@ -99,7 +99,7 @@ class Thresholds(Record, frozen=True):
             if metrics is None:
                 raise QueriesInvalid(
                     f"no query in {QUERIES_NAME} has expected documents, so {name} cannot be computed.",
-                    hint="Add `expect:` or `first:` to a query.",
+                    hint="add `expect:` or `first:` to a query",
                     file=QUERIES_NAME,
                 )
             yield ThresholdResult("mrr" if name == "mrr" else "recall", limit, getattr(metrics, name))

@@ -34,7 +34,7 @@ def write_trec(report: GoldenReport, folder: Path) -> TrecFiles:
     if not judged:
         raise QueriesInvalid(
             f"no query in {QUERIES_NAME} names the documents that answer it.",
-            hint="Add `expect:` or `first:` to a query.",
+            hint="add `expect:` or `first:` to a query",
             file=QUERIES_NAME,
         )
     ids = [_quote_name(query.name) for query in judged]

@@ -126,13 +126,16 @@ def commit(
     moved at the same moment; a switch back to the branch completes the commit.
     """
     if not message.strip():
-        raise MessageMissing("a commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
+        raise MessageMissing(
+            "a commit needs a message.",
+            hint="run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents",
+        )
     target = writing.require_writable(ws)
     if planned and target.trigger.symbolic != planned.symbolic:
         code = (planned.symbolic or "").removeprefix(BRANCHES)
         raise KnowledgeMoved(
             "HEAD moved to another branch while you wrote the message, so nothing was committed",
-            hint=f"git switch {quoted(code)} && vmrag commit",
+            hint=f"run 'git switch {quoted(code)} && vmrag commit'",
         )
     author_identity = resolve_author(ws, author)
     merge_open = merge_state.recover_merge(ws)
@@ -145,7 +148,8 @@ def commit(
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.read_trigger() != target.trigger:
             raise KnowledgeMoved(
-                "HEAD moved while the commit waited for a lock, so nothing was committed.", hint="vmrag status"
+                "HEAD moved while the commit waited for a lock, so nothing was committed.",
+                hint="run 'vmrag status' to see the state",
             )
         report = _commit_and_pin(ws, target, message, author_identity)
     if defers_index:
@@ -175,7 +179,7 @@ def _no_changes_error(ws: Workspace, target: Target) -> NoChanges:
     others = f" Other branches have uncommitted documents: {', '.join(map(repr, elsewhere))}." if elsewhere else ""
     return NoChanges(
         f"no documents have changed since the last commit.{others}",
-        hint="vmrag branch" if elsewhere else "vmrag import DIR",
+        hint="run 'vmrag branch' to list the KB branches" if elsewhere else "run 'vmrag import DIR'",
     )
 
 
@@ -209,7 +213,7 @@ def resolve_author(ws: Workspace, author: str | None) -> str:
         line = f"{line} <{identity.read_identity(ws.places).rpartition('<')[2]}"
     if not AUTHOR.fullmatch(line):
         raise UsageInvalid(
-            f"invalid author {author!r}.", hint="--author 'Name <email>'", author=author, parameter="author"
+            f"invalid author {author!r}.", hint="pass '--author \"Name <email>\"'", author=author, parameter="author"
         )
     return line
 
@@ -275,7 +279,7 @@ def _write_pin(ws: Workspace, target: Target, revision: str, branch: str) -> Pin
 def _unpinned_error(target: Target, revision: str, branch: str, reason: str) -> RevisionUnpinned:
     return RevisionUnpinned(
         f"revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {reason}.",
-        hint=f"git switch {quoted(target.trigger.branch or '')} && vmrag pin {revision}",
+        hint=f"run 'git switch {quoted(target.trigger.branch or '')} && vmrag pin {revision}'",
         revision=revision,
         branch=branch,
     )

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from vmrag_link import hints
 from vmrag_link.errors import GitFailed, NoChanges, UsageInvalid, quoted
 from vmrag_link.git import plumbing, programs, versions
 from vmrag_link.ops.commit.commit import CommitReport
@@ -29,13 +30,13 @@ def prepare_git_commit(ws: Workspace, message: str | None) -> Iterator[None]:
     if not ws.config.auto_pin:
         raise UsageInvalid(
             "'--git' commits the pin, and the setting auto_pin is off",
-            hint=f"vmrag commit{option} && vmrag pin && git commit{option}",
+            hint=f"run 'vmrag commit{option} && vmrag pin && git commit{option}'",
         )
     try:
         yield
     except NoChanges as error:
         if versions.has_staged_changes(ws.places):
-            error.hint = f"git commit{option}   (for the staged files)"
+            error.hint = f"run 'git commit{option}' to commit the staged files"
         raise
 
 
@@ -53,7 +54,7 @@ def commit_to_git(
     if not report.staged:
         raise GitFailed(
             f"{stored}, but another git command has locked the index, so no git commit was made",
-            hint=f"git add :/{PIN_NAME} && {finish}",
+            hint=f"run 'git add :/{PIN_NAME} && {finish}'",
             revision=report.revision,
         )
     try:
@@ -61,7 +62,7 @@ def commit_to_git(
     except GitFailed as error:
         raise GitFailed(
             f"{stored} and its pin is staged, but git commit failed: {error.message}",
-            hint=finish,
+            hint=hints.run(finish, "finish it"),
             revision=report.revision,
             **error.details,
         ) from error

@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from vmrag_link import config, toolset
+from vmrag_link import config, hints, toolset
 from vmrag_link.config import TRUST_COMMAND
 from vmrag_link.errors import ConfigInvalid, PinMalformed
 from vmrag_link.file_access import describe_file_type
@@ -39,23 +39,35 @@ def _check_pin(ws: Workspace) -> Iterator[Finding]:
     if data is not None:
         yield from _check_pin_file(ws, data)
         if is_empty:
-            yield Finding("PIN_EMPTY", "note", empty_pin.MESSAGE, empty_pin.REMOVE_PIN, PIN_NAME)
+            yield Finding(
+                "PIN_EMPTY", "note", empty_pin.MESSAGE, hints.run(empty_pin.REMOVE_PIN, "remove it"), PIN_NAME
+            )
     elif is_empty:
-        yield Finding("PIN_EMPTY", "note", empty_pin.MESSAGE, empty_pin.describe_uninstall(ws), PIN_NAME)
+        yield Finding(
+            "PIN_EMPTY", "note", empty_pin.MESSAGE, hints.run(empty_pin.form_uninstall(ws), "remove it"), PIN_NAME
+        )
     elif ws.is_initialized:
         message = "This code commit has no pin, so the knowledge base stays at its revision."
         yield Finding(
             "PIN_NOT_THERE",
             "warning",
             message,
-            "vmrag pin" if ws.current_revision else "vmrag init --knowledge-base",
+            "run 'vmrag pin' to write the pin"
+            if ws.current_revision
+            else "run 'vmrag init --knowledge-base' to create a knowledge base",
             PIN_NAME,
         )
 
 
 def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
     if pin_conflict.read_stages(ws.places):
-        yield Finding("PIN_IN_CONFLICT", "error", "The pin has a merge conflict.", "vmrag resolve", PIN_NAME)
+        yield Finding(
+            "PIN_IN_CONFLICT",
+            "error",
+            "The pin has a merge conflict.",
+            "run 'vmrag resolve' to resolve the conflicts",
+            PIN_NAME,
+        )
         return
     try:
         pin = read_own_pin(ws.places, data)
@@ -64,7 +76,7 @@ def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
         return
     if data != pin_merge.read_staged_pin(ws.places):
         message = "The pin of this work tree is not staged, so the next commit will not contain it."
-        yield Finding("PIN_NOT_STAGED", "warning", message, f"git add --force {PIN_NAME}", PIN_NAME)
+        yield Finding("PIN_NOT_STAGED", "warning", message, f"run 'git add --force {PIN_NAME}'", PIN_NAME)
     if ws.is_initialized and not ws.engine.has_revision(pin.dolt_commit):
         missing = lazy_fetch.unusable_pin(ws, ws.resolve_target())
         yield Finding("PIN_REVISION_MISSING", "error", missing.message, missing.hint, pin.dolt_commit)
@@ -80,26 +92,32 @@ def _check_attributes(ws: Workspace) -> Iterator[Finding]:
         message = f"{ATTRIBUTES} does not name vmrag's merge driver for the pin, so git merges it line by line, with conflicts."
         if pin_merge.is_attributed(ws.places):
             message = f"Only this clone uses vmrag's merge driver for the pin, because {ATTRIBUTES} does not name it."
-        yield Finding("ATTRIBUTES_MISSING", "warning", message, "vmrag init --knowledge-base", str(path))
+        yield Finding(
+            "ATTRIBUTES_MISSING",
+            "warning",
+            message,
+            "run 'vmrag init --knowledge-base' to create a knowledge base",
+            str(path),
+        )
     elif not pin_merge.is_attributed(ws.places):
         message = f"{ATTRIBUTES} names vmrag's merge driver, but another line or file overrides that."
-        yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _explain_override(ws), str(path))
+        yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _form_override_hint(ws), str(path))
     elif not pin_merge.names_driver(plumbing.read_blob(ws.places, f":{ATTRIBUTES}") or b""):
         ignored = run_git(ws.places, "check-ignore", "--quiet", "--", ATTRIBUTES).returncode == 0
         message = f"The line of {ATTRIBUTES} that names vmrag's merge driver is not staged{', and ignored' * ignored}."
-        yield Finding("ATTRIBUTES_NOT_STAGED", "warning", message, f"git add --force {ATTRIBUTES}", str(path))
+        yield Finding("ATTRIBUTES_NOT_STAGED", "warning", message, f"run 'git add --force {ATTRIBUTES}'", str(path))
 
 
-def _explain_override(ws: Workspace) -> str:
+def _form_override_hint(ws: Workspace) -> str:
     own_file = ws.places.common / "info" / "attributes"
     files = f"{own_file} and {ATTRIBUTES}" if own_file.exists() else ATTRIBUTES
-    return f"Delete the later line in {files} that matches {PIN_NAME} and sets merge."
+    return f"delete the later line in {files} that matches {PIN_NAME} and sets merge"
 
 
 def _check_settings(ws: Workspace) -> Iterator[Finding]:
     """Report ignored settings. Invalid settings stop every command."""
     for warning in ws.settings.loaded.warnings:
-        yield Finding("CONFIG_IGNORED", "warning", warning, _form_fix(ws, warning))
+        yield Finding("CONFIG_IGNORED", "warning", warning, _form_settings_hint(ws, warning))
     yield from _check_requirement(config.read_settings_file(ws.places.config) or b"")
 
 
@@ -117,25 +135,25 @@ def _check_requirement(text: bytes) -> Iterator[Finding]:
         f"{place}: versions before {SOURCES_VERSION} do not support this value of {new.key}, and fail in every command."
     )
     line = f'requires: "{SOURCES_VERSION}"'
-    fix = f"Write {line} in line {stated.line}." if stated else f"printf '\\n{line}\\n' >> {CONFIG_NAME}"
+    fix = f"write {line} in line {stated.line}" if stated else f"run 'printf '\\n{line}\\n' >> {CONFIG_NAME}'"
     yield Finding("VERSION_NOT_REQUIRED", "warning", message, fix, new.key)
 
 
-def _form_fix(ws: Workspace, warning: str) -> str:
+def _form_settings_hint(ws: Workspace, warning: str) -> str:
     removed = ws.settings.loaded.removed.values()
     if place := next((setting.place for setting in removed if warning.startswith(setting.place)), ""):
-        return f"Delete the setting: {place}"
+        return f"delete the setting {place}"
     if misspelled := _MISSPELLED.search(warning):
         name, right_name = misspelled.groups()
-        return f'git config {right_name} "$(git config {name})" && git config --unset-all {name}'
-    return TRUST_COMMAND
+        return f"run 'git config {right_name} \"$(git config {name})\" && git config --unset-all {name}' to rename it"
+    return f"run '{TRUST_COMMAND}' to trust the settings"
 
 
 def _check_toolsets(ws: Workspace) -> Iterator[Finding]:
     """Find toolsets that cannot be used, and settings that no toolset reads."""
     toolsets = toolset.installed()
     for problem in toolsets.problems:
-        yield Finding("TOOLSET_BROKEN", "warning", problem, "Reinstall its package, or install another version.")
+        yield Finding("TOOLSET_BROKEN", "warning", problem, "reinstall its package, or install another version")
     read_sections = {section for installed in toolsets.toolsets.values() for section in installed.settings}
     for section, line in config.list_foreign_sections(config.read_settings_file(ws.places.config), CONFIG_NAME).items():
         if section not in read_sections:
@@ -144,7 +162,7 @@ def _check_toolsets(ws: Workspace) -> Iterator[Finding]:
                 "SECTION_UNREAD",
                 "warning",
                 message,
-                "Install the toolset of this section, or delete the section.",
+                "install the toolset of this section, or delete the section",
                 section,
             )
 

@@ -11,7 +11,7 @@ from vmrag_link.workspace import Workspace
 
 Level = Literal["ok", "note", "warning", "error"]
 
-DOCTOR = "vmrag doctor --fix"
+DOCTOR = "run 'vmrag doctor --fix' to repair it"
 """The `fix` of a finding that no other command repairs."""
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_link import locks
+from vmrag_link import hints, locks
 from vmrag_link.chroma import DATABASE_FILE, check
 from vmrag_link.chroma.bindings import find_unsupported
 from vmrag_link.chroma.check import OpenIndex
@@ -32,7 +32,7 @@ from vmrag_link.sync.chroma_state import RETRY, ChromaStores, find_problem
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.follow.sync import sync_to_pin, wait_for_server
 
-_COMMAND = "vmrag sync"
+_COMMAND = "run 'vmrag sync'"
 
 
 def check_sync(ws: Workspace) -> Iterator[Finding]:
@@ -72,18 +72,29 @@ def check_views(ws: Workspace) -> Iterator[Finding]:
             continue
         if is_bound:
             message = f"The bound index is damaged: {problem}."
-            yield Finding("INDEX_DAMAGED", "error", message, "vmrag sync --rebuild", str(revision_view.path))
+            yield Finding(
+                "INDEX_DAMAGED",
+                "error",
+                message,
+                "run 'vmrag sync --rebuild' to build the index again",
+                str(revision_view.path),
+            )
         else:
             message = f"The spare index of {revision_view.revision[:7]} cannot be used: {problem}."
             yield Finding(
-                "SNAPSHOT_DAMAGED", "warning", message, f"rm -r {quoted(revision_view.path)}", str(revision_view.path)
+                "SNAPSHOT_DAMAGED",
+                "warning",
+                message,
+                f"run 'rm -r {quoted(revision_view.path)}'",
+                str(revision_view.path),
             )
 
 
 def _drop_view(ws: Workspace, finding: Finding) -> str:
     if not ws.views.remove_if_unused(Path(finding.subject)):
         raise Busy(
-            "another process is reading this index.", hint="vmrag doctor --fix   (when the other process has finished)"
+            "another process is reading this index.",
+            hint="run 'vmrag doctor --fix' to repair it when the other process has finished",
         )
     return "Removed it. It will be rebuilt when it is needed."
 
@@ -128,7 +139,8 @@ def _check_sources(ws: Workspace) -> Iterator[Finding]:
 def _drop_sources(ws: Workspace, finding: Finding) -> str:
     if not ws.source_index.views.remove_if_unused(Path(finding.subject)):
         raise Busy(
-            "another process is reading this index.", hint="vmrag doctor --fix   (when the other process has finished)"
+            "another process is reading this index.",
+            hint="run 'vmrag doctor --fix' to repair it when the other process has finished",
         )
     ws.views.segments.collect_garbage(ws.places.view_folders)
     return "Removed it. The next query will rebuild it."
@@ -185,7 +197,7 @@ def _check_notes(ws: Workspace) -> Iterator[Finding]:
             message = (
                 f"{source.collection} has {len(files):,} notes with {size / 1_000_000:,.0f} MB, which slow git down."
             )
-            move = f"vmrag move {quoted(source.collection)} --to store"
+            move = hints.run(f"vmrag move {quoted(source.collection)} --to store", "store them")
             yield Finding("NOTES_MANY", "note", message, move, source.collection)
 
 
@@ -248,7 +260,8 @@ def _find_damage(chroma: ChromaStores, path: Path) -> str:
 def _drop_store(ws: Workspace, finding: Finding) -> str:
     if not ws.chroma.local.stores.remove_if_unused(Path(finding.subject)):
         raise Busy(
-            "another process is reading this store.", hint="vmrag doctor --fix   (when the other process has finished)"
+            "another process is reading this store.",
+            hint="run 'vmrag doctor --fix' to repair it when the other process has finished",
         )
     ws.chroma.local.start_following()
     return "Removed it. It will be rebuilt when it is needed."
@@ -291,7 +304,7 @@ def _share_again(ws: Workspace, finding: Finding) -> str:
     if ws.config.chroma.share == "off":
         raise UsageInvalid(
             "this machine does not write to the Chroma server (chroma.share: off).",
-            hint="git config vmrag.chroma.share follow",
+            hint="run 'git config vmrag.chroma.share follow'",
         )
     if ws.chroma.server and contents.is_sealed_name(finding.subject):
         client = ChromaClient(ws.chroma.server)

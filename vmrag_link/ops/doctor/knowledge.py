@@ -9,11 +9,10 @@ revision of this knowledge base, and not of another one that was fetched from a 
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_link import locks, permissions
+from vmrag_link import hints, locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME, find_correct_root
 from vmrag_link.errors import KnowledgeLost, PinError, RemoteError, quoted, set_aside
 from vmrag_link.git import plumbing, refs, remotes, sidecar_repo, transfer
@@ -48,7 +47,7 @@ def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
         return
     damage = ws.engine.find_damage()
     if damage:
-        yield Finding("KB_DAMAGED", "error", damage, _form_fetch_command(ws.engine.folder), str(ws.engine.folder))
+        yield Finding("KB_DAMAGED", "error", damage, _form_fetch_hint(ws.engine.folder), str(ws.engine.folder))
     yield from _check_root_branch(ws)
     yield from _check_uncommitted_note(ws)
     if not damage:
@@ -82,10 +81,12 @@ def _repair_root_branch(ws: Workspace, finding: Finding) -> str:
     return f"Put {ROOT_BRANCH!r} at revision {root[:12]}."
 
 
-def _form_fetch_command(folder: Path) -> str:
+def _form_fetch_hint(folder: Path) -> str:
     if (folder / SERVER_FILE).exists():
-        return "dolt fsck   (on the server, in the folder of the database)"
-    return f"{set_aside(folder)} && vmrag clone   (only the renamed folder has what was not pushed)"
+        return "run 'dolt fsck' on the server, in the folder of the database"
+    return hints.run(
+        f"{set_aside(folder)} && vmrag clone", "fetch it again, and keep the old one for what was not pushed"
+    )
 
 
 def _check_uncommitted_note(ws: Workspace) -> Iterator[Finding]:
@@ -121,14 +122,14 @@ def _check_journal(ws: Workspace) -> Iterator[Finding]:
         problem = recovery.find_flaw(ws, entry)
         if problem or entry is None:
             message = f"The entry {path.name} of the journal {problem}."
-            yield Finding("JOURNAL_DAMAGED", "warning", message, "vmrag sync", str(path))
+            yield Finding("JOURNAL_DAMAGED", "warning", message, "run 'vmrag sync' to finish it", str(path))
         elif isinstance(entry, CommitEntry):
             yield from _check_commit(ws, path, entry)
         else:
             yield from _check_replay(ws, path, entry)
     for path in sorted(ws.places.journal.glob("*.damaged")):
         message = f"An unreadable journal entry was renamed: {path.name}."
-        yield Finding("JOURNAL_SET_ASIDE", "note", message, f"rm {quoted(path)}", str(path))
+        yield Finding("JOURNAL_SET_ASIDE", "note", message, f"run 'rm {quoted(path)}'", str(path))
 
 
 def _check_commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
@@ -139,10 +140,10 @@ def _check_commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Fin
     tree, branch = lease.find_work_tree(git_dir), entry.symbolic.removeprefix(BRANCHES)
     message = f"A commit on {branch!r} in {tree} was interrupted before its revision was pinned."
     if recovery.is_on_branch(ws, entry):
-        yield Finding("COMMIT_UNFINISHED", "warning", message, "vmrag sync", str(path))
+        yield Finding("COMMIT_UNFINISHED", "warning", message, "run 'vmrag sync' to finish it", str(path))
         return
     folder = tree if tree.is_dir() else ws.places.top
-    fix = f"cd {quoted(folder)} && git switch {quoted(branch)} && vmrag sync"
+    fix = f"run 'cd {quoted(folder)} && git switch {quoted(branch)} && vmrag sync'"
     yield Finding("COMMIT_UNFINISHED_ELSEWHERE", "warning", message, fix, str(path))
 
 
@@ -152,9 +153,9 @@ def _check_replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Fin
     code = plumbing.read_kb_owners(ws.places).get(entry.kb_branch)
     message = f"The move of uncommitted documents of {entry.kb_branch!r} to {entry.to[:7]} was interrupted."
     if code in (None, ws.read_trigger().branch):
-        yield Finding("REPLAY_UNFINISHED", "warning", message, "vmrag sync", str(path))
+        yield Finding("REPLAY_UNFINISHED", "warning", message, "run 'vmrag sync' to finish it", str(path))
     else:
-        fix = f"git switch {shlex.quote(code or '')} && vmrag sync"
+        fix = f"run 'git switch {quoted(code or '')} && vmrag sync'"
         yield Finding("REPLAY_UNFINISHED_ELSEWHERE", "warning", message, fix, str(path))
 
 
@@ -173,7 +174,7 @@ def _check_links(ws: Workspace) -> Iterator[Finding]:
         return
     if size > QUEUE_BYTES and ws.is_initialized:
         message = f"The queue of links has {size / 1000:.0f} kB, from thousands of commits since it was last processed."
-        yield Finding("LINKS_WAITING", "note", message, "vmrag links", str(ws.places.link_queue))
+        yield Finding("LINKS_WAITING", "note", message, "run 'vmrag links'", str(ws.places.link_queue))
 
 
 def _flush_links(ws: Workspace, _: Finding) -> str:
@@ -188,7 +189,7 @@ def _check_local(ws: Workspace) -> Iterator[Finding]:
     if ws.local.exists and (damage := ws.local.engine.find_damage()):
         yield Finding("LOCAL_DAMAGED", "error", damage, ws.local.remedy, str(folder))
     if ws.is_initialized and (sentence := misplaced.describe_misplaced(ws, committed=True)):
-        yield Finding("SYSTEM_MISPLACED", "note", sentence, misplaced.MOVE_COMMAND, str(folder))
+        yield Finding("SYSTEM_MISPLACED", "note", sentence, hints.run(misplaced.MOVE_COMMAND, "move them"), str(folder))
 
 
 def _check_copies(ws: Workspace) -> Iterator[Finding]:
@@ -252,7 +253,7 @@ def _check_root(ws: Workspace) -> Iterator[Finding]:
             "PIN_FOREIGN",
             "error",
             message,
-            f"To use that knowledge base: {direct_transport.replacement_command(ws.engine)}",
+            f"run '{direct_transport.replacement_command(ws.engine)}' to use that knowledge base",
         )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import sys
 import time
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from vmrag_link import __version__, locks, proc
+from vmrag_link import __version__, hints, locks, proc
 from vmrag_link.chroma import bindings
 from vmrag_link.conversion.child import serving
 from vmrag_link.engines import opening
@@ -54,7 +53,7 @@ def _check_git(ws: Workspace) -> Iterator[Finding]:
     if match and (int(match[1]), int(match[2])) < GIT_NEEDED:
         needed = ".".join(map(str, GIT_NEEDED))
         message = f"git has the version {match[0]}, but vmrag needs {needed}."
-        yield Finding("GIT_TOO_OLD", "error", message, f"Install git {needed} or newer: https://git-scm.com", "git")
+        yield Finding("GIT_TOO_OLD", "error", message, f"install git {needed} or newer (https://git-scm.com)", "git")
 
 
 def _check_engine(ws: Workspace) -> Iterator[Finding]:
@@ -69,7 +68,7 @@ def _check_engine(ws: Workspace) -> Iterator[Finding]:
 
         message = "doltcli is not installed, so vmrag runs Dolt's program without it."
         install = program.how_to_install_doltcli(sys.version_info[:2])
-        yield Finding("DOLTCLI_MISSING", "note", message, f"{shlex.quote(sys.executable)} -m {install}")
+        yield Finding("DOLTCLI_MISSING", "note", message, f"run '{quoted(sys.executable)} -m {install}' to install it")
 
 
 def _check_chroma(ws: Workspace) -> Iterator[Finding]:
@@ -78,7 +77,7 @@ def _check_chroma(ws: Workspace) -> Iterator[Finding]:
     """
     if not ws.chroma.local.is_set or (error := bindings.find_unsupported()) is None:
         return
-    fix = f"{shlex.quote(sys.executable)} -m {error.hint}" if error.hint.startswith("pip ") else error.hint
+    fix = error.hint.replace("run 'pip ", f"run '{quoted(sys.executable)} -m pip ")
     message = f"{error.message} The setting index.chroma enables this store."
     yield Finding(error.code, "warning", message, fix, "chroma")
 
@@ -90,14 +89,14 @@ def _check_path() -> Iterator[Finding]:
     if path is None:
         message = "There is no vmrag on PATH, so you cannot run the commands in vmrag's messages unchanged."
         yield Finding(
-            "PATH_WITHOUT_VMRAG", "note", message, f'export PATH={shlex.quote(str(own_program.parent))}:"$PATH"'
+            "PATH_WITHOUT_VMRAG", "note", message, f"run 'export PATH={quoted(str(own_program.parent))}:\"$PATH\"'"
         )
     elif not (own_program.exists() and own_program.samefile(path)):
         words = proc.run([path, "--version"]).text.split() if path == proc.find_program("vmrag") else []
         if __version__ not in words:
             version = next(iter(words[2:]), "unknown")  # vmrag, version 0.2.0
             message = f"The vmrag on PATH, {path}, has the version {version}; this one is {__version__}."
-            fix = f'export PATH={shlex.quote(str(own_program.parent))}:"$PATH"'
+            fix = f"run 'export PATH={quoted(str(own_program.parent))}:\"$PATH\"'"
             yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
 
 
@@ -107,7 +106,7 @@ def _check_conversion() -> Iterator[Finding]:
             f"Files are converted without {' and without '.join(missing)}, which this system does not have. "
             "A malicious file that exploits a C library could access your files and run programs."
         )
-        fix = "Import untrusted PDF and Office files on Linux 5.13 or newer, on x86_64 or aarch64."
+        fix = "import untrusted PDF and Office files on Linux 5.13 or newer, on x86_64 or aarch64"
         yield Finding("CONVERSION_LESS_CONFINED", "note", message, fix)
 
 
@@ -137,7 +136,7 @@ def _check_rights(ws: Workspace) -> Iterator[Finding]:
             f"{folder_modes.SHARED_KEY} shares this repository, but other users cannot use {folder}: "
             "its permissions were changed, or it is older than the setting."
         )
-        fix = f"chmod -R g+rwX {quoted(folder)} && find {quoted(folder)} -type d -exec chmod g+s {{}} +"
+        fix = f"run 'chmod -R g+rwX {quoted(folder)} && find {quoted(folder)} -type d -exec chmod g+s {{}} +'"
         yield Finding("NOT_SHARED", "note", message, fix, str(folder))
 
 
@@ -156,12 +155,12 @@ def _check_writable(ws: Workspace) -> Iterator[Finding]:
         message = (
             f"The file system of {places.git_dir} is read-only, so vmrag can answer queries, but cannot store anything."
         )
-        yield Finding("READ_ONLY", "error", message, f"df {quoted(places.git_dir)}", str(places.git_dir))
+        yield Finding("READ_ONLY", "error", message, f"run 'df {quoted(places.git_dir)}'", str(places.git_dir))
         return
     for path in paths:
         if path.exists() and not os.access(path, os.W_OK):
             message = f"{path} cannot be written, so vmrag cannot store anything in it."
-            yield Finding("READ_ONLY", "error", message, f"chmod u+w {quoted(path)}", str(path))
+            yield Finding("READ_ONLY", "error", message, f"run 'chmod u+w {quoted(path)}'", str(path))
 
 
 def _check_room(ws: Workspace) -> Iterator[Finding]:
@@ -177,7 +176,7 @@ def _check_room(ws: Workspace) -> Iterator[Finding]:
     if free < enough:
         level: Level = "error" if free < garbage.CROWDED_BYTES else "warning"
         message = f"{free / MEGABYTE:.0f} MB are free, but a rebuild of the index may need {enough / MEGABYTE:.0f} MB."
-        yield Finding("DISK_FULL", level, message, "vmrag gc --apply", str(folder))
+        yield Finding("DISK_FULL", level, message, "run 'vmrag gc --apply' to remove them", str(folder))
 
 
 PROGRAMS = Topic("programs", _check_programs)
@@ -214,12 +213,12 @@ def _check_holder(path: Path, seconds: float) -> Iterator[Finding]:
     if not locks.is_held(lock):
         if path.exists():
             message = f"{path.name} names a process that no longer holds a lock."
-            yield Finding("HOLDER_STALE", "note", message, f"rm -f {quoted(path)}", str(lock))
+            yield Finding("HOLDER_STALE", "note", message, f"run 'rm -f {quoted(path)}'", str(lock))
     elif seconds >= BRIEF_SECONDS:
         pid, purpose = locks.read_holder(lock) or (None, "do something unnamed")
         label = f"Process {pid}" if pid else "A process"
         message = f"{label} has held {lock.name} for {seconds:.0f} s, to {purpose}."
-        look = f"ps -fp {pid}" if pid else f"fuser -v {quoted(lock)}"
+        look = hints.run(f"ps -fp {pid}" if pid else f"fuser -v {quoted(lock)}", "see the process")
         yield Finding("LOCK_HELD", "note" if seconds < LONG_SECONDS else "warning", message, look, str(lock))
 
 
@@ -250,7 +249,7 @@ def check_leftovers(ws: Workspace) -> Iterator[Finding]:
             size = sum(map(measure_size, files))
             names = ", ".join(path.name for path in files[:3]) + " …" * (len(files) > 3)  # noqa: PLR2004
             message = f"Killed processes left {len(files)} files or folders ({size / 1_000_000:.1f} MB): {names}"
-            yield Finding("LEFTOVERS", "note", message, "vmrag gc --apply", str(ws.places.shared))
+            yield Finding("LEFTOVERS", "note", message, "run 'vmrag gc --apply' to remove them", str(ws.places.shared))
 
 
 def _remove_leftovers(ws: Workspace, _: Finding) -> str:
@@ -265,7 +264,7 @@ def _check_work_trees(places: Places) -> Iterator[Finding]:
         tree = lease.find_work_tree(git_dir)
         if not tree.is_dir() and not (git_dir / "locked").exists():
             message = f"The work tree {tree} was deleted, but git still lists it, so its index is kept."
-            yield Finding("WORK_TREE_GONE", "note", message, "git worktree prune", str(git_dir))
+            yield Finding("WORK_TREE_GONE", "note", message, "run 'git worktree prune' to remove it", str(git_dir))
 
 
 def _check_leases(places: Places) -> Iterator[Finding]:
@@ -273,10 +272,10 @@ def _check_leases(places: Places) -> Iterator[Finding]:
         git_dir = read_recorded_path(path)
         if git_dir is None:
             message = "A file that reserves a branch's documents for a work tree is damaged."
-            yield Finding("LEASE_STALE", "note", message, "vmrag sync", str(path))
+            yield Finding("LEASE_STALE", "note", message, "run 'vmrag sync' to sync to the pin", str(path))
         elif not os.path.isdir(git_dir) or not lease.find_work_tree(git_dir).is_dir():  # noqa: PTH112  no error for any path
             message = f"A branch's documents are reserved for a deleted work tree ({shortened(str(git_dir))})."
-            yield Finding("LEASE_STALE", "note", message, "vmrag sync", str(path))
+            yield Finding("LEASE_STALE", "note", message, "run 'vmrag sync' to sync to the pin", str(path))
 
 
 def _remove_leases(ws: Workspace, _: Finding) -> str:

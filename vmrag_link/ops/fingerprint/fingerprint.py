@@ -149,7 +149,7 @@ def read_expected(given: str, directory: Path) -> ExpectedFingerprint:
     except OSError as error:
         raise FileFailed(
             f"{given} is neither a fingerprint nor a readable file: {error.strerror}.",
-            hint=f"Create one: vmrag fingerprint --json > {quoted(given)}",
+            hint=f"run 'vmrag fingerprint --json > {quoted(given)}' to create one",
             path=str(path),
         ) from error
     text = content.decode(errors="replace").strip()
@@ -162,7 +162,7 @@ def read_expected(given: str, directory: Path) -> ExpectedFingerprint:
     if not _HASH.fullmatch(expected.fingerprint):
         raise UsageInvalid(
             f"{given} has no fingerprint (64 hexadecimal digits, or the output of 'vmrag fingerprint --json').",
-            hint="Create one: vmrag fingerprint --json > fingerprint.json",
+            hint="run 'vmrag fingerprint --json > fingerprint.json' to create one",
             path=str(path),
         )
     return expected

@@ -120,7 +120,7 @@ def _compare_working(ws: Workspace) -> _Comparison:
             comparison = _compare_index(ws, view.folder, view.at, fix=REBUILD)
         if not comparison.problems or ws.engine.read_stamp() == stamp:
             return comparison
-    raise Busy("other processes kept writing documents during the check.", hint="Run the command again.")
+    raise Busy("other processes kept writing documents during the check.", hint="run the command again")
 
 
 def _verify_at(ws: Workspace, place: RankedRevision, *, files: bool) -> Iterator[_Comparison]:

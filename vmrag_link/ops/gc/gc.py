@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
-from vmrag_link import locks
+from vmrag_link import hints, locks
 from vmrag_link.embedding.cache import Excess
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import (
@@ -19,6 +18,7 @@ from vmrag_link.errors import (
     KnowledgeMoved,
     Uncommitted,
     file_failures,
+    quoted,
 )
 from vmrag_link.file_access import measure_size
 from vmrag_link.git import plumbing
@@ -212,7 +212,11 @@ def _classify_branches(ws: Workspace) -> _Branches:
         if is_memory_branch(branch.name):
             keep.append(KeptBranch(branch.name, branch.head, "remembered", "vmrag branch"))
         elif branch.name.startswith(ASIDE_PREFIX):
-            keep.append(KeptBranch(branch.name, branch.head, "set_aside", f"vmrag merge {shlex.quote(branch.name)}"))
+            keep.append(
+                KeptBranch(
+                    branch.name, branch.head, "set_aside", hints.run(f"vmrag merge {quoted(branch.name)}", "merge it")
+                )
+            )
         elif is_reserved(branch.name) or branch.name in in_use or (ws.engine.shared and branch.name not in deleted):
             continue
         elif branch.dirty:

@@ -146,7 +146,7 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = KEEP_DAYS) -> S
     """
     if ws.chroma.server is None:
         raise UsageInvalid(
-            "no Chroma server is configured (chroma.mode: embedded).", hint="git config vmrag.chroma.mode http"
+            "no Chroma server is configured (chroma.mode: embedded).", hint="run 'git config vmrag.chroma.mode http'"
         )
     client = ChromaClient(ws.chroma.server)
     owner = contents.make_owner_mark(read_root(ws.engine))
@@ -205,7 +205,7 @@ def _list_revisions(ws: Workspace) -> Iterator[str]:
         raise RevisionMissing(
             f"this knowledge base lacks {plural(len(missing), 'pinned revision')}, such as {missing[0][:12]}, so their collections "
             "are unknown. Nothing was deleted.",
-            hint="vmrag fetch",
+            hint="run 'vmrag fetch' to fetch the revision",
             revision=missing[0],
         )
     yield from (revision for revision in list_needed(ws) if ws.engine.has_revision(revision))

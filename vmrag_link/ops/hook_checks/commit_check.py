@@ -97,7 +97,7 @@ def _check_pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Co
         pin = migrated.read_pin(ws.places.kb, staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
         is_valid = worktree_pin and migrated.try_read_pin(ws.places.kb, worktree_pin)
-        hint = f"git add --force {PIN_NAME}" if is_valid else pin_conflict.restore_hint(ws.places)
+        hint = f"run 'git add --force {PIN_NAME}'" if is_valid else pin_conflict.restore_hint(ws.places)
         return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, hint)]
     findings = [] if unchanged or worktree_pin == staged or partial else [_build_unstaged(blocks=True)]
     if not ws.is_initialized:
@@ -111,7 +111,7 @@ def _check_pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Co
         return findings + drops
     if not inherited:  # an inherited pin may be a colleague's, whose revision was not fetched yet
         message = f"The pin names the revision {pin.dolt_commit[:12]}, which this knowledge base does not have."
-        findings.append(CommitFinding("PIN_REVISION_MISSING", message, "vmrag pin"))
+        findings.append(CommitFinding("PIN_REVISION_MISSING", message, "run 'vmrag pin' to write the pin"))
     return findings
 
 
@@ -120,7 +120,7 @@ def _build_unstaged(*, blocks: bool) -> CommitFinding:
     warning for a commit of code.
     """
     message = f"The {PIN_NAME} of this work tree differs from the staged one."
-    return CommitFinding("PIN_NOT_STAGED", message, f"git add {PIN_NAME}", blocks)
+    return CommitFinding("PIN_NOT_STAGED", message, f"run 'git add {PIN_NAME}'", blocks)
 
 
 def _find_dropped_sides(
@@ -133,12 +133,12 @@ def _find_dropped_sides(
     sides = [side for side in sides if not revisions.accepts_loss(ws.engine, pin.dolt_commit, side)]
     base_revisions = {revision for data in bases if (revision := _read_revision(ws, data))}
     undecided = pin_conflict.find_undecided(ws.places)
-    repair = "git commit --no-edit --no-verify && vmrag merge --repair HEAD"
+    repair = "run 'git commit --no-edit --no-verify && vmrag merge --repair HEAD' to merge the documents"
     return [
         CommitFinding(
             "KNOWLEDGE_DROPPED",
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
-            "vmrag resolve" if undecided else repair,
+            "run 'vmrag resolve' to resolve the conflicts" if undecided else repair,
         )
         for side in pinning.find_dropped(ws.engine, pin.dolt_commit, bases=base_revisions, sides=sides)
     ]
@@ -163,7 +163,7 @@ def _find_dropped_concurrent(ws: Workspace, pin: Pin, parent_pins: list[bytes | 
         f"This commit drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {sides[0][:12]}, which the work tree "
         f"{lease.find_work_tree(other_worktree)} committed on {branch!r}."
     )
-    return [CommitFinding("KNOWLEDGE_DROPPED", message, f"vmrag merge {quoted(branch)}")]
+    return [CommitFinding("KNOWLEDGE_DROPPED", message, f"run 'vmrag merge {quoted(branch)}' to merge it")]
 
 
 def _read_revision(ws: Workspace, data: bytes | None) -> str | None:
@@ -186,7 +186,7 @@ def _check_uncommitted(ws: Workspace) -> list[CommitFinding]:
     message = f"Documents of {branch.name!r} are not committed, so this commit does not pin them."
     if blocks:
         message = f"This commit was stopped because documents of {branch.name!r} are not committed and hooks.on_dirty is block."
-    hint = 'vmrag commit -m "What changed in the knowledge"'
+    hint = "run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents"
     return [CommitFinding("UNCOMMITTED_CHANGES", message, hint, blocks)]
 
 
@@ -217,7 +217,7 @@ def _check_unstaged_sources(ws: Workspace, pin: bytes | None) -> list[CommitFind
         CommitFinding(
             "SOURCES_NOT_STAGED",
             f"This commit drops {documents}, but {CONFIG_NAME} is not staged.",
-            f"git add {CONFIG_NAME} && git commit --amend --no-edit",
+            f"run 'git add {CONFIG_NAME} && git commit --amend --no-edit'",
             blocks=False,
         )
     ]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from vmrag_link import hints
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.engines.migrated import try_read_pin
@@ -137,7 +138,10 @@ def _check_new_pin(ws: Workspace, data: bytes, commit: str, last: Collection[byt
         return None
     message = f"Commit {commit[:12]} pins the revision {revision[:12]}, which this knowledge base does not have."
     return CommitFinding(
-        "PIN_REVISION_MISSING", message, "vmrag fetch   (to push anyway: git push --no-verify)", blocks
+        "PIN_REVISION_MISSING",
+        message,
+        "run 'vmrag fetch' to fetch the revision, or 'git push --no-verify' to push anyway",
+        blocks,
     )
 
 
@@ -173,12 +177,12 @@ def _check_deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
         return []
     remote = quoted(remotes.redact_url(push.remote or "origin"))
     is_configured = remotes.is_mirror(ws.places, push.remote or "")
-    unset = f"git config --unset remote.{remote}.mirror; " if is_configured else ""
+    unset = f"git config --unset remote.{remote}.mirror && " if is_configured else ""
     return [
         CommitFinding(
             "KNOWLEDGE_DELETED",
             f"This push would delete knowledge from {remotes.redact_url(push.remote or '')}: it deletes {data}, or moves it back.",
-            f"{unset}git push {remote} --all && git push {remote} --tags",
+            hints.run(f"{unset}git push {remote} --all && git push {remote} --tags", "push branches and tags only"),
         )
     ]
 
@@ -314,6 +318,6 @@ def _build_push_finding(ws: Workspace, error: RemoteError | LockError, *, last: 
     is_unreachable = isinstance(error, RemoteUnreachable | LockError)
     is_untrusted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
     message = f"The knowledge that these commits pin was not pushed: {error.message}"
-    hint = f"{error.hint.rstrip('.')}; or push only the code: " if error.hint else "to push only the code: "
+    hint = hints.either(error.hint, hints.run("git push --no-verify", "push only the code"))
     blocks = last if is_untrusted else not is_unreachable or ws.config.hooks.on_unreachable == "block"
-    return CommitFinding("KNOWLEDGE_NOT_PUSHED", message, f"{hint}git push --no-verify", blocks)
+    return CommitFinding("KNOWLEDGE_NOT_PUSHED", message, hint, blocks)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vmrag_link import terminal_text
+from vmrag_link import hints, terminal_text
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
@@ -80,11 +80,11 @@ def describe_base(base: ImportBase) -> str:
 def _check_given_base(ws: Workspace, at: At, collection: Collection, question: _Question, given: Path) -> ImportBase:
     if not given.is_dir():
         raise UsageInvalid(
-            f"--base {given} is not a folder.", hint="Use the folder that ids are relative to: --base docs"
+            f"--base {given} is not a folder.", hint="use the folder that ids are relative to, such as '--base docs'"
         )
     base = import_base.make_base(import_base.locate_path(given), question.top)
     if problem := import_base.find_base_problem(base.recorded):
-        raise UsageInvalid(f"the path of --base {base.recorded!r} {problem}.", hint="Use another folder.")
+        raise UsageInvalid(f"the path of --base {base.recorded!r} {problem}.", hint="use another folder")
     # Sources inside the repository are relative to its root, sources outside to the base. The two
     # kinds could be confused.
     if (base.recorded == OUTSIDE) != (collection.import_base == OUTSIDE) and any(
@@ -232,7 +232,7 @@ class _Question(Record, frozen=True):
 
     def form_error(self, message: str, command: str, **details: object) -> VmragError:
         return UsageInvalid(
-            message, hint=self.request.alternative or command, collection_name=self.collection, **details
+            message, hint=hints.run(self.request.alternative or command), collection_name=self.collection, **details
         )
 
     def _form_command(self, collection: str, base: Path) -> str:

@@ -184,7 +184,7 @@ def _store_files(
         if request.given is None and now.import_base not in (row.import_base, base.recorded):
             raise KnowledgeMoved(
                 f"another process changed the import base of collection {collection!r}; nothing was stored.",
-                hint="Run the command again.",
+                hint="run the command again",
             )
         stored = placing.list_file_documents(ws, at, collection, base)
         placed = placing.place_documents(collection, files.documents, base, stored, followed, copy=request.copy)

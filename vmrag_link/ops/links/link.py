@@ -127,7 +127,7 @@ def _resolve_link_file(places: Places, link_file: str) -> Path:
     if not existing_parent.is_dir():
         raise FileFailed(
             f"{existing_parent} is a file, so it cannot contain the link file.",
-            hint=f"--link-file {PIN_NAME}",
+            hint=f"use '--link-file {PIN_NAME}'",
             path=str(existing_parent),
         )
     return path
@@ -157,7 +157,7 @@ def _is_replaceable(path: Path, *, empty: bool) -> bool:
 
 
 def _link_file_error(reason: str, link_file: str) -> UsageInvalid:
-    hint = f"--link-file {PIN_NAME}   (or a name that ends with it: --link-file docs/kb{PIN_NAME})"
+    hint = f"use '--link-file {PIN_NAME}', or a name that ends with it, such as '--link-file docs/kb{PIN_NAME}'"
     return UsageInvalid(f"invalid link file: {reason}.", hint=hint, parameter="link_file", value=link_file)
 
 

@@ -95,7 +95,7 @@ def show_link(ws: Workspace, ref: str) -> Link:
         return rows[0]
     data = plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}")
     if data is None:
-        raise LinkMissing(f"no link for {ref}.", hint=f"vmrag link --git-commit {quoted(ref)}", ref=ref)
+        raise LinkMissing(f"no link for {ref}.", hint=f"run 'vmrag link --git-commit {quoted(ref)}'", ref=ref)
     pin = migrated.read_pin(ws.places.kb, data, source=f"{ref}:{PIN_NAME}")
     row = rows[0] if rows else Link(commit, "", "")  # the row may be from another clone
     return replace(row, dolt_commit=pin.dolt_commit, dolt_branch=pin.dolt_branch, linked_at=pin.linked_at)

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from vmrag_link import hints
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, plural, quoted
 from vmrag_link.git import plumbing, staging
@@ -108,7 +109,9 @@ def find_aside_branch(ws: Workspace, source: str) -> KbBranch | None:
     branch = ws.engine.find_branch(source) if is_reserved(source) else None
     if branch and not source.startswith(ASIDE_PREFIX):
         raise NameInvalid(
-            f"{source!r} is a reserved branch without documents to merge.", hint="vmrag branch", branch=source
+            f"{source!r} is a reserved branch without documents to merge.",
+            hint="run 'vmrag branch' to list the KB branches",
+            branch=source,
         )
     return branch
 
@@ -161,7 +164,7 @@ def merge_revision(
     if target.kb_branch and target.kb_branch.dirty:
         raise Uncommitted(
             "there are uncommitted documents, which a merge would mix with its result.",
-            hint="vmrag commit",
+            hint="run 'vmrag commit' to commit the documents",
             local_changes=count_local_changes(ws.engine, target.kb_branch),
         )
     ours = target.revision
@@ -188,13 +191,15 @@ def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeRe
         busy = plumbing.find_operation(ws.places)
         raise MergeConflict(
             "git's own merge is open, and .dolt-version has a conflict.",
-            hint="vmrag resolve" + (f", then {plumbing.operation_hint(busy)}" if busy else ""),
+            hint=hints.then(
+                "run 'vmrag resolve' to resolve the conflicts", plumbing.operation_hint(busy) if busy else ""
+            ),
         )
     report = _advance(ws, writing.require_writable(ws), state, signature)
     if report.result == "conflict":
         raise MergeConflict(
             f"{plural(len(report.conflicts), 'conflict')} without a decision: {', '.join(report.conflicts[:3])}",
-            hint="vmrag resolve",
+            hint="run 'vmrag resolve' to resolve the conflicts",
             conflicts=list(report.conflicts),
         )
     return report
@@ -211,7 +216,7 @@ def abort_merge(ws: Workspace) -> MergeReport:
         busy = plumbing.find_operation(ws.places)
         raise GitBusy(
             "the open merge is git's own.",
-            hint=plumbing.operation_hint(busy) if busy else "git checkout HEAD -- .dolt-version",
+            hint=plumbing.operation_hint(busy) if busy else "run 'git checkout HEAD -- .dolt-version'",
         )
     report = _build_report(state, "aborted", state.ours)
     name = plumbing.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))
@@ -269,7 +274,7 @@ def _compute_result(ws: Workspace, target: Target, state: MergeState, signature:
     if working is None and not _merge_into(ws, state, state.ours).is_empty:
         raise MergeConflict(
             f"the uncommitted result of the merge of {state.source} no longer exists.",
-            hint="vmrag merge --abort   (then merge again; 'vmrag status' lists stashed documents)",
+            hint="run 'vmrag merge --abort', then merge again",
         )
     rows = [convert_to_rows(ws.engine.diff(state.ours, working))] if working else []
     message_signature = signature or Signature.from_inputs(
@@ -303,7 +308,8 @@ def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
         merged = _merge_into(ws, state, at)
         if merged.conflicts:
             raise MergeConflict(
-                "the documents changed while the merge waited for a lock, and conflict now.", hint="vmrag resolve"
+                "the documents changed while the merge waited for a lock, and conflict now.",
+                hint="run 'vmrag resolve' to resolve the conflicts",
             )
         return Planned(None if merged.is_empty else merged.rows, None)
 

@@ -71,7 +71,7 @@ def carry_revisions(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, 
             if rows_by_revision[first].apply_step(new_steps.read_step(parents[0], copy)) != rows_by_revision[revision]:
                 raise EngineFailed(
                     f"revision {revision[:12]} became {copy[:12]}, whose contents differ. Your knowledge base was not changed.",
-                    hint="vmrag doctor --bug",
+                    hint="run 'vmrag doctor --bug'",
                     revision=revision,
                 )
             entries[revision] = MigratedRevision(copy, rows_by_revision[revision].fingerprint)
@@ -241,7 +241,7 @@ def _require_descent(revisions: set[str], parents: Mapping[str, tuple[str, ...]]
         if not parents[revision] or any(parent not in carried for parent in parents[revision]):
             raise KnowledgeRefused(
                 f"revision {revision[:12]} does not descend from the first revision of this knowledge base.",
-                hint="vmrag branch   (another program made the revision; delete the branch that reaches it, then migrate again)",
+                hint="run 'vmrag branch' to find the branch that reaches it, delete that branch, then migrate again",
                 revision=revision,
             )
 
@@ -249,6 +249,6 @@ def _require_descent(revisions: set[str], parents: Mapping[str, tuple[str, ...]]
 def _uncommitted_error(branch: str) -> Uncommitted:
     return Uncommitted(
         f"the branch {branch!r} has uncommitted documents; nothing was migrated.",
-        hint="vmrag commit   (on their code branch; to discard them: vmrag restore .)",
+        hint="run 'vmrag commit' on their code branch, or 'vmrag restore .' to discard them",
         branch=branch,
     )

@@ -72,7 +72,7 @@ def read_state(places: Places) -> MigrationState | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileFailed(
             f"cannot read the file of a migration, {path}.",
-            hint=f"{set_aside(path)}   (the migration can then no longer be undone)",
+            hint=f"run '{set_aside(path)}' to migrate again, which makes the earlier migration final",
             path=str(path),
         ) from error
 

@@ -98,7 +98,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
                 return msgspec.structs.replace(report, remote=_find_unshared_remote(ws))
             raise AlreadyInitialized(
                 f"the engine of the knowledge base is already {to}.",
-                hint="vmrag status",
+                hint="run 'vmrag status' to see the state",
                 engine=to,
             )
         references.require_nothing_open(ws)
@@ -142,7 +142,7 @@ def undo_migration(ws: Workspace) -> UndoReport:
         ):
             raise AlreadyInitialized(
                 "no migration to undo: the former knowledge base does not exist.",
-                hint="vmrag migrate --to doltlite   (or dolt; this moves the present knowledge base)",
+                hint="run 'vmrag migrate --to doltlite', or 'vmrag migrate --to dolt', to move the present knowledge base",
             )
         references.require_nothing_open(ws)
         state = msgspec.structs.replace(former.state, stage="undoing")
@@ -180,7 +180,9 @@ def _carry_and_exchange(
                         shutil.rmtree(exchange.replaced_kb(ws.places))
                 _exchange_and_note(ws, state)
                 return CarriedRevisions(copies.entries, made), state
-    raise Busy("another process keeps committing to the knowledge base, so it was not migrated.", hint="vmrag migrate")
+    raise Busy(
+        "another process keeps committing to the knowledge base, so it was not migrated.", hint="run 'vmrag migrate'"
+    )
 
 
 def _open_new(ws: Workspace, to: EngineName, plan: MigrationPlan, folder: Path) -> Engine:
@@ -202,7 +204,7 @@ def _open_new(ws: Workspace, to: EngineName, plan: MigrationPlan, folder: Path) 
         shutil.rmtree(folder)
         raise AlreadyInitialized(
             f"the server {access.server} has another knowledge base in the database {access.database!r}.",
-            hint="git config vmrag.dolt.database NAME",
+            hint="run 'git config vmrag.dolt.database NAME' to set the database",
             database=access.database,
         )
     return new
@@ -212,8 +214,8 @@ def _require_embedded(engine: Engine) -> None:
     if engine.shared:
         raise EngineFailed(
             "the knowledge base is on a shared Dolt server, from which it cannot be migrated.",
-            hint="vmrag push --all REMOTE   (then, in a clone without the setting dolt.server:"
-            " vmrag clone REMOTE && vmrag migrate --to doltlite)",
+            hint="run 'vmrag push --all REMOTE', then 'vmrag clone REMOTE && vmrag migrate --to doltlite' in a clone "
+            "without the setting dolt.server",
         )
 
 

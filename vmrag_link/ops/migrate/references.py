@@ -63,7 +63,7 @@ def require_nothing_new(engine: Engine) -> None:
         if branch.dirty:
             raise Uncommitted(
                 f"the branch {branch.name!r} has uncommitted documents, which the former knowledge base does not have.",
-                hint="vmrag restore . && vmrag migrate --undo   (discards them)",
+                hint="run 'vmrag restore . && vmrag migrate --undo' to discard them",
                 branch=branch.name,
             )
         if is_carried(branch.name) or branch.name == KEEP_BRANCH:
@@ -77,7 +77,7 @@ def require_nothing_new(engine: Engine) -> None:
         raise KnowledgeMoved(
             f"the undo would lose {plural(len(new), 'revision')} that {'was' if len(new) == 1 else 'were'} made since the"
             f" migration ({new[0][:12]}{', …' * (len(new) > 1)}).",
-            hint="vmrag migrate --help   (to move to another engine with them)",
+            hint="run 'vmrag migrate --help' to see how to move to another engine with them",
             revisions=new[:10],
         )
 
@@ -181,10 +181,10 @@ def require_nothing_open(ws: Workspace) -> None:
         if folder != ws.places.git_dir and (folder / "vmrag" / ws.places.merge.name).exists():
             raise MergeConflict(
                 f"a merge is not finished in another work tree, of {folder}.",
-                hint="vmrag merge --continue   (in that work tree)",
+                hint="run 'vmrag merge --continue' in that worktree",
             )
     if next(iter(ws.journal.list_entries()), None):
         raise Busy(
             "an interrupted commit is not finished.",
-            hint="vmrag status   (on the branch or in the work tree of the commit)",
+            hint="run 'vmrag status' on the branch or in the worktree of the commit",
         )

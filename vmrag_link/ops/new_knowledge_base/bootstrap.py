@@ -116,7 +116,7 @@ def start_and_pin(
     `GitBusy`, and the errors of `start_knowledge_base`.
     """
     if not message.strip():
-        raise MessageMissing("a commit needs a message.", hint="commit_message='Import the store'")
+        raise MessageMissing("a commit needs a message.", hint="pass 'commit_message=\"Import the store\"'")
     with _lock_start(ws):
         setting = _resolve_setting(ws, url, allow) if url else ""
         imported = _read_store(ws, store) if store else ForeignRows()
@@ -218,7 +218,7 @@ def _find_commit(ws: Workspace, source: str, heads: Collection[str], name: str) 
         return matching[0]
     raise RevisionMissing(
         f"{source} has {'several commits' if matching else 'no commit'} with the hash prefix {name[:80]!r}.",
-        hint="vmrag log   (after a clone without a commit)",
+        hint="run 'vmrag log' to list the revisions after a clone without a commit",
         revision=name,
         candidates=matching[:CANDIDATES],
     )
@@ -246,7 +246,7 @@ def _remove_unused(ws: Workspace) -> None:
         ws.close()
         shutil.rmtree(ws.places.kb)
     if ws.is_initialized and pinned:
-        raise AlreadyInitialized("the knowledge base already exists.", hint="vmrag status")
+        raise AlreadyInitialized("the knowledge base already exists.", hint="run 'vmrag status' to see the state")
 
 
 def _is_unused(ws: Workspace) -> bool:

@@ -66,7 +66,7 @@ def read_store(folder: Path, *, model: Model, chunking: Chunking) -> ForeignRows
 def _unreadable_error(folder: Path, reason: str) -> IndexFailed:
     return IndexFailed(
         f"{folder} has no readable Chroma store: {reason}",
-        hint="import_existing=false   (starts without the store)",
+        hint="pass 'import_existing=false' to start without the store",
         folder=str(folder),
     )
 

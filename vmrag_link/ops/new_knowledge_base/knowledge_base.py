@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from vmrag_link import clock, locks
+from vmrag_link import clock, hints, locks
 from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import EngineName, Write, detect_engine, read_root
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
@@ -124,7 +124,7 @@ def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
     if engine and existing and existing != engine:
         raise AlreadyInitialized(
             f"the engine of this knowledge base is already {existing}.",
-            hint=f"vmrag migrate --to {engine}",
+            hint=f"run 'vmrag migrate --to {engine}'",
             engine=existing,
         )
 
@@ -206,10 +206,11 @@ def _clone(ws: Workspace) -> str:
         elsewhere = reasons.explain_uninitialized(ws, error)
         if isinstance(elsewhere, KnowledgeElsewhere):
             raise InitializedElsewhere(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
-        next_step = "or, to start another one, which cannot be merged with it: vmrag init --new"
+        start = hints.run("vmrag init --new", "start another one, which cannot be merged with it")
+        again = hints.then(error.hint, hints.run("vmrag init --knowledge-base"))
         raise AlreadyInitialized(
             f"other branches of this repository pin a knowledge base, which could not be fetched: {error.message}",
-            hint=f"{error.hint}; {next_step if isinstance(error, RemoteEmpty) else 'then: vmrag init --knowledge-base'}",
+            hint=hints.either(error.hint, start) if isinstance(error, RemoteEmpty) else again,
         ) from error
 
 

@@ -220,7 +220,8 @@ def _offer_repair(ws: Workspace, branch: HostedBranch, repair: BranchRepair, com
         if not is_ours:
             raise RemoteRejected(
                 f"{repair.refusal} The branch {name} already exists on the host, with commits that do not repair it.",
-                hint=f"git push {quoted(branch.peer.remote)} --delete {quoted(name)}   (if you do not need it; then run the job again)",
+                hint=f"run 'git push {quoted(branch.peer.remote)} --delete {quoted(name)}' if you do not need it, then run "
+                "the job again",
             )
     update_branch.push_branch(ws.places, branch.peer, commit, name, expected=existing)
     return repair

@@ -101,7 +101,7 @@ def list_related(
     symbol = parsed.symbols[0] if parsed else ""
     if not re.search(r"\w", symbol):
         raise UsageInvalid(
-            f"invalid symbol {name!r}.", hint=f"vmrag query --{relation} Session.refresh", parameter=relation
+            f"invalid symbol {name!r}.", hint=f"run 'vmrag query --{relation} Session.refresh'", parameter=relation
         )
 
     def find_related(searcher: Searcher, view: View) -> RelationReport:
@@ -127,9 +127,9 @@ def list_related(
 def _undefined_name(name: str, relation: Relation, similar: Sequence[str]) -> UsageInvalid:
     option = relation
     hint = (
-        f"Closest: {', '.join(similar)}   (vmrag query --{option} {quoted(similar[0])})"
+        f"run 'vmrag query --{option} {quoted(similar[0])}', or use one of these names: {', '.join(similar)}"
         if similar
-        else f"vmrag grep {quoted(name)}"
+        else f"run 'vmrag grep {quoted(name)}'"
     )
     return UsageInvalid(f"no code here defines {name!r}", hint=hint, parameter=relation, value=name)
 

@@ -208,7 +208,7 @@ def parse_comment_data(content: bytes) -> CommentData:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             flaw = str(error)
     raise UsageInvalid(
-        f"invalid data of a comment: {flaw}.", hint="Use the same version in both workflows: uses: …@SHA"
+        f"invalid data of a comment: {flaw}.", hint="use the same version in both workflows, such as 'uses: …@SHA'"
     )
 
 

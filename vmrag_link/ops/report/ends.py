@@ -106,7 +106,7 @@ def find_places(ws: Workspace, base: NamedEnd, head: NamedEnd) -> ComparedPlaces
     if not any(place.revision or place.names_sources for place in (base_place, head_place, start)):
         raise PinMissing(
             f"neither {base_place.name} nor {head_place.name} has a pin or sources, so there is nothing to compare.",
-            hint="vmrag init --knowledge-base   (in a repository that has one: vmrag pin)",
+            hint="run 'vmrag init --knowledge-base', or 'vmrag pin' in a repository that has one",
         )
     return ComparedPlaces(base_place, start, head_place)
 
@@ -116,7 +116,7 @@ def _find_place(ws: Workspace, end: NamedEnd) -> ComparedPlace:
     if end.name == WORKING:
         raise UsageInvalid(
             "a report compares commits, and cannot include uncommitted documents.",
-            hint='vmrag diff   (or commit first: vmrag commit -m "…")',
+            hint="run 'vmrag diff', or 'vmrag commit -m \"…\"' to commit first",
         )
     try:
         commit = plumbing.resolve_commit(ws.places, end.name)
@@ -135,12 +135,12 @@ def _find_start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> Comp
     if merge_bases is None:
         raise HistoryMissing(
             f"no common ancestor of {head.name} and {base.name} found, because this clone is too shallow.",
-            hint="git fetch --unshallow   (in a workflow, use 'fetch-depth: 0' for actions/checkout)",
+            hint="run 'git fetch --unshallow', or set 'fetch-depth: 0' for actions/checkout in a workflow",
         )
     if not merge_bases:
         raise UsageInvalid(
             f"the histories of {base.name} and {head.name} have no common commit.",
-            hint=f"vmrag diff {quoted(base.name)} {quoted(head.name)}",
+            hint=f"run 'vmrag diff {quoted(base.name)} {quoted(head.name)}'",
         )
     if base.commit in merge_bases:
         return base

@@ -25,7 +25,9 @@ def _require_folder(path: Path) -> None:
     if path.is_dir():
         raise FileFailed(f"{path} is a folder.", hint="name a file in the folder", path=str(path))
     if not path.parent.is_dir():
-        raise FileFailed(f"no such folder: {path.parent}.", hint=f"mkdir -p {quoted(path.parent)}", path=str(path))
+        raise FileFailed(
+            f"no such folder: {path.parent}.", hint=f"run 'mkdir -p {quoted(path.parent)}'", path=str(path)
+        )
 
 
 def write_text(path: Path, pieces: Iterable[str]) -> None:

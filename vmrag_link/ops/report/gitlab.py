@@ -97,7 +97,7 @@ class MergeRequest(NamedTuple):
         if not (project.isdecimal() and number.isdecimal() and endpoint.is_private(api)):
             raise UsageInvalid(
                 "this is not a job of a GitLab merge request with an https API.",
-                hint='add to the job: rules: - if: $CI_PIPELINE_SOURCE == "merge_request_event"',
+                hint="add to the job: 'rules: - if: $CI_PIPELINE_SOURCE == \"merge_request_event\"'",
             )
         if not token or not token.isascii() or not token.isprintable():
             raise UsageInvalid("the variable GITLAB_TOKEN has no token.", hint=_ALLOWED)
@@ -169,7 +169,7 @@ class MergeRequest(NamedTuple):
         if refused.code in endpoint.REFUSALS:
             return AuthenticationFailed(message, hint=_ALLOWED)
         hint = (
-            f"check the permissions (GitLab also answers so without access): {_ALLOWED}"
+            f"check the permissions, because GitLab also answers so without access, and {_ALLOWED}"
             if refused.code == _NOT_FOUND
             else _ALLOWED
         )

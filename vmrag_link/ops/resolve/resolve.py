@@ -119,10 +119,10 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
     recovery.recover(ws)
     undecided = pin_conflict.find_undecided(ws.places)
     if undecided is None:
-        raise MergeConflict("git's pin has no conflict.", hint="vmrag pin --accept-loss REVISION")
+        raise MergeConflict("git's pin has no conflict.", hint="run 'vmrag pin --accept-loss REVISION'")
     pins = (migrated.try_read_pin(ws.places.kb, stage) for stage in undecided.stages)
     missing = {pin.dolt_commit: pin for pin in pins if pin and not ws.engine.has_revision(pin.dolt_commit)}
-    search = losses.search_remotes(ws, missing, offline=offline, hint="vmrag resolve")
+    search = losses.search_remotes(ws, missing, offline=offline, hint="run 'vmrag resolve' to resolve the conflicts")
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = msgspec.structs.replace(merge_state.require_merge(ws), given_up=search.lost, asked=search.asked)
         merge_state.save_merge(ws, state)
@@ -175,7 +175,7 @@ def _select_conflicts(merged: MergeResult, ids: Sequence[str]) -> list[Conflict]
         if identifier not in conflicts_by_id:
             raise DocumentMissing(
                 f"{identifier} has no conflict.",
-                hint="vmrag resolve --list",
+                hint="run 'vmrag resolve --list' to list the conflicts",
                 id=identifier,
                 conflicts=sorted(conflicts_by_id),
             )
@@ -190,7 +190,9 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
     undecided = pin_conflict.find_undecided(ws.places)
     stages = undecided.stages if undecided else None
     if stages is None or stages.ours is None or stages.theirs is None:
-        raise MergeConflict("git's conflict in .dolt-version is already resolved.", hint="git status")
+        raise MergeConflict(
+            "git's conflict in .dolt-version is already resolved.", hint="run 'git status' to see the state"
+        )
     joins = pin_merge.is_merge(ws.places)
     accepted = None
     if survivor := find_surviving_side(ws.engine, state.base, state.ours, state.theirs):
@@ -229,7 +231,7 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
         report,
         pin=pinning.form_block(migrated.read_pin(ws.places.kb, data)),
         staged=staged,
-        next=next_command if staged else "git add .dolt-version",
+        next=next_command if staged else "run 'git add .dolt-version'",
         losses=accepted if state.given_up else None,
     )
 

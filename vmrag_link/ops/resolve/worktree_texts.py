@@ -39,7 +39,7 @@ def read_worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
     if not files:
         raise UsageInvalid(
             "no conflicting document came from a file of this work tree.",
-            hint="vmrag resolve COLLECTION/DOC --file FILE",
+            hint="run 'vmrag resolve COLLECTION/DOC --file FILE'",
         )
     _require_merged(ws, files.values())
     conflicts = {row.id: row.conflict for row in report.conflicts}
@@ -74,7 +74,7 @@ def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
     if unmerged := sorted({*filter(None, output.split("\0"))}):
         raise UsageInvalid(
             f"git has not merged {unmerged[0]} yet.",
-            hint=f"git add {quoted(unmerged[0])} && vmrag resolve --from-worktree   (after you resolved it)",
+            hint=f"run 'git add {quoted(unmerged[0])} && vmrag resolve --from-worktree' after you resolved it",
             files=unmerged,
         )
 
@@ -82,12 +82,14 @@ def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
 def _read_text(file: SourceFile, conflict: Conflict, converter: Converter) -> str:
     result = importing.read_file(file, converter)
     if isinstance(result, SkippedFile):
-        raise ContentRefused(f"{file.source} {result.reason}.", hint=f"vmrag resolve {quoted(conflict.id)} --ours")
+        raise ContentRefused(
+            f"{file.source} {result.reason}.", hint=f"run 'vmrag resolve {quoted(conflict.id)} --ours'"
+        )
     marked_before = sum(count_git_conflicts(read_text(row)) for row in (conflict.ours, conflict.theirs))
     if count_git_conflicts(result.content) > marked_before:
         raise ContentRefused(
             f"{file.source} contains git's conflict markers.",
-            hint=f"git add {quoted(file.source)} && vmrag resolve --from-worktree   (after you resolved it)",
+            hint=f"run 'git add {quoted(file.source)} && vmrag resolve --from-worktree' after you resolved it",
             file=file.source,
         )
     return result.content

@@ -121,7 +121,7 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
     subject = f" of {name!r}" if name else ""
     raise DocumentMissing(
         f"no replaced or deleted text{subject} is available. vmrag keeps only texts that git does not have.",
-        hint="vmrag restore NAME   (as HEAD has it)",
+        hint="run 'vmrag restore NAME' to restore it from HEAD",
         doc_id=name or "",
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmrag_link import clock
+from vmrag_link import clock, hints
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
 from vmrag_link.errors import ConfirmationMissing, RowsInvalid, plural, quoted
@@ -126,10 +126,10 @@ def _suggest_git_restore(ws: Workspace, path: str) -> str:
     file = ws.places.top / path
     if file.is_file() and not file.is_symlink() and file.read_bytes() == committed:
         name = quoted(path)
-        return f"git log {name}   (it equals the committed one; for another commit: git restore --source COMMIT {name})"
+        return f"run 'git restore --source COMMIT {name}' to restore another one than HEAD's, or 'git log {name}' to choose it"
     if not file.exists():
-        return f"git restore --staged --worktree {quoted(path)}   (the file is the document)"
-    return f"git stash push -- {quoted(path)}   (the file is the document; git stash pop restores the edit)"
+        return hints.run(f"git restore --staged --worktree {quoted(path)}", "restore the file, which is the document")
+    return hints.run(f"git stash push -- {quoted(path)}", "restore the file and stash its edit")
 
 
 def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirmed: bool) -> None:
@@ -151,7 +151,7 @@ def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirm
         if not confirmed:
             raise ConfirmationMissing(
                 f"{invalid.message} You cannot get the row back after it is replaced.",
-                hint=f"vmrag restore {quoted(str(invalid.details['row']))} OPTION, where OPTION is --yes",
+                hint=f"run 'vmrag restore {quoted(str(invalid.details['row']))} OPTION' with --yes as OPTION",
                 **invalid.details,
             )
         rows = _restore_row(ws, target.revision, table, key)
@@ -220,6 +220,6 @@ def _confirmation_error(unsaved: Difference, command: str) -> ConfirmationMissin
     )
     return ConfirmationMissing(
         f"this would discard uncommitted changes of {contents}{', …' if len(names) > _MAX_NAMED else ''}.",
-        hint=f"{command} --yes   (a revision keeps them)",
+        hint=f"run '{command} --yes' to discard them from here, because a revision keeps them",
         uncommitted_count=len(names),
     )

@@ -111,7 +111,7 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
     spec = _form_pathspec(ws, folder, path)
     place = ws.places.top / spec
     if set(spec) & set(_WILDCARDS) or (os.path.lexists(place) and not place.is_dir()):
-        raise UsageInvalid(f"{path} is not a folder.", hint=f"vmrag sources add --write {quoted(NOTES_FOLDER)}")
+        raise UsageInvalid(f"{path} is not a folder.", hint=f"run 'vmrag sources add --write {quoted(NOTES_FOLDER)}'")
     source = SourceSettings(collection, (f"{spec.rstrip('/')}/",), write=True)
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
         ws.reload_settings()
@@ -120,12 +120,12 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
         if present and (present.folder, present.write) != (source.folder, True):
             raise UsageInvalid(
                 f"the source {collection!r} exists with other files.",
-                hint=f"vmrag sources add --write {quoted(path)} --collection NAME",
+                hint=f"run 'vmrag sources add --write {quoted(path)} --collection NAME'",
             )
         if collection in ws.list_stored_collections():
             raise UsageInvalid(
                 f"the knowledge base stores the collection {collection!r}.",
-                hint=f"vmrag move {quoted(collection)} --to files",
+                hint=f"run 'vmrag move {quoted(collection)} --to files'",
             )
         staged = not versions.has_unstaged_changes(ws.places, CONFIG_NAME) if present else write_source(ws, source)
     trust.trust_source(ws, source)
@@ -152,7 +152,7 @@ def _require_editable(ws: Workspace) -> None:
     if "sources" in ws.settings.loaded.machine:
         raise ConfigInvalid(
             f"the environment or git config sets the sources, so the sources in {CONFIG_NAME} have no effect.",
-            hint="unset VMRAG_SOURCES; git config --unset vmrag.sources",
+            hint="run 'unset VMRAG_SOURCES && git config --unset vmrag.sources'",
         )
 
 
@@ -170,7 +170,7 @@ def _find_target(ws: Workspace, collection: str | None, kind: Kind | None) -> So
     if target and kind and target.kind != kind:
         raise UsageInvalid(
             f"the source {collection!r} has files of the kind {target.kind!r}.",
-            hint=f"vmrag sources add PATH --kind {kind} --collection {quoted(f'{collection}-{kind}')}",
+            hint=f"run 'vmrag sources add PATH --kind {kind} --collection {quoted(f'{collection}-{kind}')}'",
         )
     return target or SourceSettings(collection, (), (), kind or "document")
 
@@ -187,7 +187,7 @@ def _is_stored(ws: Workspace, name: str) -> bool:
         if row and row.kind in (*WITHOUT_FILES, SYSTEM):
             raise UsageInvalid(
                 f"the collection {name!r} cannot be a source: it is stored as {row.kind}.",
-                hint=f"vmrag sources add PATH --collection {quoted(f'{name}-files')}",
+                hint=f"run 'vmrag sources add PATH --collection {quoted(f'{name}-files')}'",
             )
         return row is not None
     return False
@@ -203,7 +203,7 @@ def _form_pathspec(ws: Workspace, folder: Path, typed: str) -> str:
     if not full.is_relative_to(top):
         raise UsageInvalid(
             f"{typed} is outside the repository.",
-            hint=f"vmrag import {quoted(typed)} --collection NAME --base {quoted(Path(typed).parent)}",
+            hint=f"run 'vmrag import {quoted(typed)} --collection NAME --base {quoted(Path(typed).parent)}'",
         )
     spec = full.relative_to(top).as_posix()
     if exists and set(spec) & set(_WILDCARDS):
@@ -215,7 +215,7 @@ def _form_pathspec(ws: Workspace, folder: Path, typed: str) -> str:
     elif exists and full.is_dir():
         spec += "/"
     if flaw := pathspec_flaw(spec):
-        raise UsageInvalid(f"{spec} {flaw}.", hint="vmrag sources add docs/")
+        raise UsageInvalid(f"{spec} {flaw}.", hint="run 'vmrag sources add docs/'")
     return spec
 
 
@@ -227,7 +227,7 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
         return []
     if not named:
         exists = (ws.places.top / pathspec).exists()
-        hint = f"git add {quoted(typed)}" if exists else "check the path, and put a pattern in quotes"
+        hint = f"run 'git add {quoted(typed)}'" if exists else "check the path, and put a pattern in quotes"
         raise UsageInvalid(f"git tracks no file that {pathspec} names.", hint=hint)
     flaws = {
         path: rules.find_name_flaw(path) or rules.find_kind_flaw(path, target.kind, is_handwritten=False)
@@ -237,9 +237,9 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
     if not readable:
         code = target.kind == "document" and any(formats.find_by_suffix(path) is None for path in named)
         hint = (
-            f"vmrag sources add {quoted(typed)} --kind code"
+            f"run 'vmrag sources add {quoted(typed)} --kind code'"
             if code
-            else f"vmrag import {quoted(typed)} --collection NAME"
+            else f"run 'vmrag import {quoted(typed)} --collection NAME'"
         )
         raise UsageInvalid(
             f"no source of the kind {target.kind!r} can read {named[0]}: it {flaws[named[0]]}.", hint=hint
@@ -248,7 +248,8 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
     if not files:
         raise UsageInvalid(
             f"the source {target.collection!r} excludes {readable[0]}.",
-            hint=f"Delete the pattern from `exclude` of {target.collection!r} in {CONFIG_NAME}, or choose another --collection",
+            hint=f"delete the pattern from `exclude` of {target.collection!r} in {CONFIG_NAME}, or choose another "
+            "--collection",
         )
     return files
 
@@ -264,11 +265,11 @@ def write_source(ws: Workspace, source: SourceSettings) -> bool:
     if len(written) > MAX_BYTES:
         raise ConfigInvalid(
             f"{CONFIG_NAME} would have more than {MAX_BYTES} bytes.",
-            hint="vmrag sources add DIR   (a folder instead of its files)",
+            hint="run 'vmrag sources add DIR' with a folder instead of its files",
         )
     stated = next(entry for entry in settings_file.read_entries(written, CONFIG_NAME) if entry.key == "sources")
     if flaw := sources_flaw(msgspec.json.decode(stated.text or "[]")):
-        raise UsageInvalid(f"sources {flaw}.", hint="vmrag sources add DIR   (a folder instead of its files)")
+        raise UsageInvalid(f"sources {flaw}.", hint="run 'vmrag sources add DIR' with a folder instead of its files")
     stageable = before is None or not versions.has_unstaged_changes(ws.places, CONFIG_NAME)
     write_atomically(ws.places.config, written)
     ws.reload_settings()

@@ -66,7 +66,7 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
     target = writing.require_writable(ws)
     merge_state.refuse_if_open(ws)
     if not ws.sources.configured:
-        raise UsageInvalid("no sources are configured, so no file is a document.", hint="vmrag sources add PATH")
+        raise UsageInvalid("no sources are configured, so no file is a document.", hint="run 'vmrag sources add PATH'")
     clean = not (target.kb_branch and target.kb_branch.dirty)
     renamed = not dry_run and _rename_in_queries(ws, _find_copies(ws, target.at))
 

@@ -361,7 +361,9 @@ def _form_row(
         documents=len(files),
         uncommitted=opened.uncommitted.get(name, {}),
         unavailable=reason,
-        hint=("vmrag sources dedupe" if name in stored else languages.EXTRA_HINT) if reason else "",
+        hint=("run 'vmrag sources dedupe' to remove the stored copies" if name in stored else languages.EXTRA_HINT)
+        if reason
+        else "",
         write=source.write,
         trusted=source.write and ws.settings.loaded.may_write(source),
         disputed=_find_disputed(ws, source) if source.write and not reason else {},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from vmrag_link import env
+from vmrag_link import env, hints
 from vmrag_link.errors import DOLTLITE_PATH_BYTES, FileFailed, VmragError, first_of, is_too_long, path_too_long, plural
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
@@ -30,11 +30,10 @@ class Caution(Record, frozen=True):
     code: Literal["HOOKS_MISSING", "KNOWLEDGE_NOT_PUSHED"]
     message: str
     hint: str
-    """A command."""
 
     @property
     def sentence(self) -> str:
-        return f"{self.message} Next: {self.hint}"
+        return hints.append_to(self.message, self.hint)
 
 
 def list_cautions(ws: Workspace) -> tuple[Caution, ...]:
@@ -80,7 +79,7 @@ def find_missing_hooks(ws: Workspace) -> Caution | None:
     missing = hooks.find_missing_hooks(ws.places)
     if missing is None:
         return None
-    return Caution("HOOKS_MISSING", f"{_describe(missing)}{_describe_effect(missing)}", _form_command(ws, missing))
+    return Caution("HOOKS_MISSING", f"{_describe(missing)}{_describe_effect(missing)}", _form_hint(ws, missing))
 
 
 def needs_hooks_for_files(ws: Workspace) -> bool:
@@ -127,15 +126,17 @@ def _describe_effect(missing: MissingHooks) -> str:
     return f": {', and '.join(effects)}." if effects else "."
 
 
-def _form_command(ws: Workspace, missing: MissingHooks) -> str:
+def _form_hint(ws: Workspace, missing: MissingHooks) -> str:
     from vmrag_link.git import hook_config
 
     if missing.why == "elsewhere":
-        return "vmrag install --worktree"
+        return hints.run("vmrag install --worktree", "install them here")
     is_ours = missing.why == "older" or missing.folder == str(ws.places.common / "hooks")
     can_install = is_ours or missing.tool in ("husky", "lefthook", "pre-commit")
     # An installation may refuse another folder in core.hooksPath. The doctor explains what to do.
-    return hook_config.format_install_command(ws.places) if can_install else "vmrag doctor"
+    if not can_install:
+        return hints.run("vmrag doctor", "find out why")
+    return hints.run(hook_config.format_install_command(ws.places), "install them")
 
 
 def build_not_pushed(ws: Workspace, unpushed: tuple[UnpushedPin, ...]) -> Caution | None:
@@ -151,5 +152,5 @@ def build_not_pushed(ws: Workspace, unpushed: tuple[UnpushedPin, ...]) -> Cautio
         "KNOWLEDGE_NOT_PUSHED",
         f"{names}: the pushed code pins {label} of the knowledge base, which was not pushed to "
         f"{' and '.join(dict.fromkeys(revisions.values()))}.",
-        "vmrag push" if only_branch else "vmrag push --all",
+        "run 'vmrag push' to push the revision" if only_branch else "run 'vmrag push --all'",
     )

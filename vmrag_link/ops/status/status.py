@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from vmrag_link import locks
+from vmrag_link import hints, locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import IndexFailed, PinMalformed, PinRevisionMissing, RowsInvalid, VmragError, enumerated, quoted
@@ -20,7 +20,7 @@ from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, collect
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import background, lease
 from vmrag_link.sync.chroma_state import ChromaState, SharingState
-from vmrag_link.sync.target import Target, describe_held, describe_unpinned, restore_command
+from vmrag_link.sync.target import Target, describe_held, describe_unpinned, form_pin_hint
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import copies
 from vmrag_link.workspace.documents.misplaced import describe_misplaced
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 State = Literal["in_sync", "merging", "drift", "missing", "no_pin", "malformed", "dropped", "not_initialized", "files"]
 """`files`: the repository has no knowledge base and no pin, so that only its files answer."""
 
-RESOLVE = "vmrag resolve"
+RESOLVE = "run 'vmrag resolve' to resolve the conflicts"
 
 
 class GitBlock(Record, frozen=True):
@@ -127,7 +127,9 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     if state == "in_sync" and (drops := _find_open_drops(ws, git.head)):
         state, hint = "dropped", drops[0].hint
         reasons += [
-            f"{drop.message} To restore it: {drop.hint}; to accept the loss: {_form_accept_command(drop)}"
+            hints.append_to(
+                drop.message, hints.either(drop.hint, hints.run(_form_accept_command(drop), "accept the loss"))
+            )
             for drop in drops
         ]
     reasons += (
@@ -202,12 +204,15 @@ def _find_open_drops(ws: Workspace, head: str | None) -> tuple[PinFinding, ...]:
 
 
 def _form_accept_command(finding: PinFinding) -> str:
-    return f"git commit --allow-empty -m 'Accept the loss' -m '{history.ACCEPT_DROP}: {finding.commit}'"
+    return f'git commit --allow-empty -m "Accept the loss" -m "{history.ACCEPT_DROP}: {finding.commit}"'
 
 
 def _status_of_files(ws: Workspace, git: GitBlock, files: SourcesStatus | None) -> StatusReport:
     """Return the status of a repository that stores no documents."""
-    reasons, hint = _list_warnings(ws), "" if ws.sources.configured and not ws.sources.is_proposed else "vmrag init"
+    reasons, hint = (
+        _list_warnings(ws),
+        "" if ws.sources.configured and not ws.sources.is_proposed else "run 'vmrag init' to set up this repository",
+    )
     in_sync = not (files and files.problem)
     return StatusReport(
         "files",
@@ -232,7 +237,7 @@ def _read_chroma_state(ws: Workspace) -> ChromaState | None:
 
 def _list_warnings(ws: Workspace) -> list[str]:
     error = check_path_length(ws)
-    too_long = [f"warning: {error.message} {error.hint}"] if error else []
+    too_long = [f"warning: {error.sentence}"] if error else []
     return [f"warning: {warning}" for warning in ws.settings.loaded.warnings] + too_long
 
 
@@ -296,7 +301,11 @@ def _find_state(ws: Workspace, target: Target, damage: str) -> tuple[State, list
 
         reason = "This code commit has no pin, so the knowledge base stays at its revision."
         is_empty = empty_pin.is_empty(ws)
-        hint = empty_pin.describe_uninstall(ws) if is_empty else lazy_fetch.unusable_pin(ws, target).hint
+        hint = (
+            hints.run(empty_pin.form_uninstall(ws), "remove it")
+            if is_empty
+            else lazy_fetch.unusable_pin(ws, target).hint
+        )
         return "no_pin", [reason, *([empty_pin.MESSAGE] if is_empty else [])], hint
     if target.problem and target.state in ("malformed", "missing"):
         return target.state, [target.problem.message], target.problem.hint
@@ -309,7 +318,11 @@ def _find_state(ws: Workspace, target: Target, damage: str) -> tuple[State, list
     if not reasons:
         return "in_sync", [], ""
     is_held = target.attachment in ("held", "behind") and ws.position.is_followed
-    return "drift", reasons, restore_command(target.kb_branch) if target.kb_branch and is_held else "vmrag sync"
+    return (
+        "drift",
+        reasons,
+        form_pin_hint(target.kb_branch) if target.kb_branch and is_held else "run 'vmrag sync' to sync to the pin",
+    )
 
 
 def _explain_drift(ws: Workspace, target: Target) -> list[str]:
@@ -347,7 +360,7 @@ def _list_waiting(ws: Workspace, target: Target, merge: MergeState | None) -> li
     """Return tasks for the user that do not count as drift."""
     sentences = []
     if merge:
-        sentences.append(f"The merge of {merge.source} is open: {_name_finish_command(merge)}")
+        sentences.append(hints.append_to(f"The merge of {merge.source} is open", _name_finish_command(merge)))
     if target.in_use_by:
         branch_name = target.kb_branch.name if target.has_own_branch and target.kb_branch else ""
         sentences.append(lease.describe_shared(target.in_use_by, target.trigger.branch or "", branch_name))
@@ -364,7 +377,9 @@ def _list_waiting(ws: Workspace, target: Target, merge: MergeState | None) -> li
 
 
 def _name_finish_command(merge: MergeState | None) -> str:
-    return "vmrag commit, or vmrag merge --abort" if merge and merge.written else RESOLVE
+    return (
+        "run 'vmrag commit' to finish it, or 'vmrag merge --abort' to abort it" if merge and merge.written else RESOLVE
+    )
 
 
 def is_pinned(ws: Workspace, target: Target) -> bool:

@@ -209,13 +209,13 @@ def find_landing_drop(ws: Workspace, landed: str, proposed: str) -> PinFinding |
             f"pins {landed_pin.dolt_commit[:12]}. These cannot be compared, because one of the revisions is missing."
         )
         return PinFinding(
-            "PIN_REVISION_MISSING", "error", landed, message, "vmrag push   (in the clone that pinned it)"
+            "PIN_REVISION_MISSING", "error", landed, message, "run 'vmrag push' in the clone that pinned it"
         )
     elif ws.engine.is_ancestor(revision, landed_pin.dolt_commit):
         return None
     else:
         message += f"pins {landed_pin.dolt_commit[:12]}, which does not contain it."
-    return PinFinding("KNOWLEDGE_DROPPED", "error", landed, message, f"vmrag merge {revision}")
+    return PinFinding("KNOWLEDGE_DROPPED", "error", landed, message, f"run 'vmrag merge {revision}' to merge it")
 
 
 def find_knowledge_remote(ws: Workspace, head: str) -> str:
@@ -234,7 +234,7 @@ def _refuse_removed_settings(ws: Workspace) -> None:
     if removed and removed.value == "fail":
         raise ConfigInvalid(
             f"{removed.place}: import.on_stale was removed, and 'vmrag verify' no longer compares files with copies.",
-            hint=f"Delete the setting: {removed.place}   (to remove copies of tracked files: vmrag sources dedupe)",
+            hint=f"delete the setting {removed.place}, or run 'vmrag sources dedupe' to remove copies of tracked files",
             key="import.on_stale",
         )
 
@@ -341,7 +341,7 @@ def _parse_scope(
         if revisions:
             raise UsageInvalid(
                 "a range and '--pull-request' exclude each other.",
-                hint=f"vmrag verify --pull-request {quoted(base)} {quoted(head)}",
+                hint=f"run 'vmrag verify --pull-request {quoted(base)} {quoted(head)}'",
             )
         return _build_range(ws, base, head, resolve)._replace(base=base)
     if revisions is None:
@@ -350,7 +350,7 @@ def _parse_scope(
         first, _, second = revisions.partition("...")
         raise UsageInvalid(
             f"{revisions} compares two tips, but 'vmrag verify' checks the commits of one range.",
-            hint=f"vmrag verify --pull-request {quoted(first or 'HEAD')} {quoted(second or 'HEAD')}",
+            hint=f"run 'vmrag verify --pull-request {quoted(first or 'HEAD')} {quoted(second or 'HEAD')}'",
         )
     if ".." in revisions:
         first, _, second = revisions.partition("..")
@@ -427,7 +427,7 @@ def _mark_accepted(ws: Workspace, scope: VerifyScope, findings: Sequence[PinFind
     if scope.base and scope.without:
         for commit, by in history.read_accepted_drops(ws.places, scope.tip, without=scope.without).items():
             message = f"Commit {by[:12]} accepts that commit {commit[:12]} drops knowledge."
-            marked.append(PinFinding("LOSS_ACCEPTED", "information", by, message, f"git show {by[:12]}"))
+            marked.append(PinFinding("LOSS_ACCEPTED", "information", by, message, f"run 'git show {by[:12]}'"))
     return marked
 
 

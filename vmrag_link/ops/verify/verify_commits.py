@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from vmrag_link import hints
 from vmrag_link.errors import PinMalformed, quoted
 from vmrag_link.git.history import PinChange
 from vmrag_link.merging import revisions
@@ -76,7 +77,10 @@ class ConflictedCommit(NamedTuple):
             f"The jj commit {_shorten(self.commit)} contains conflicts, and pins only {_shorten(self.sides[0])}; "
             f"its sides pin {' and '.join(map(_shorten, dict.fromkeys(self.sides)))}."
         )
-        hint = f"jj new {_shorten(self.commit)}   (then resolve its conflicts, with 'vmrag resolve' for the pin, and run: jj squash)"
+        hint = (
+            f"run 'jj new {_shorten(self.commit)}', resolve its conflicts ('vmrag resolve' for the pin), then run "
+            "'jj squash'"
+        )
         return Flaw(PinFinding("KNOWLEDGE_DROPPED", "error", self.commit, message, hint), changed)
 
 
@@ -141,7 +145,7 @@ class Examination:
         if verdict == "dropped":
             return self._build_drop(change, f"its pin {_shorten(pin)} does not contain", lost)
         message = f"Commit {_shorten(change.commit)} moves the pin back from {_shorten(lost[0])} to {_shorten(pin)}."
-        hint = f"{_form_repair_command(change.commit)}   (only if this was not intended)"
+        hint = _form_repair_hint(change.commit)
         return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
 
     def _check_removal(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
@@ -163,7 +167,7 @@ class Examination:
         named = " and ".join(map(_shorten, lost))
         message = f"The {kind} {_shorten(change.commit)} drops knowledge: {reason} {named}, which {clause}."
         return Flaw(
-            PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _form_repair_command(change.commit)),
+            PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _form_repair_hint(change.commit)),
             tuple(lost),
         )
 
@@ -180,7 +184,7 @@ class Examination:
         message = (
             f"Commit {_shorten(commit)} pins the revision {_shorten(pin)}, which this knowledge base does not have."
         )
-        return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _form_fetch_command(commit))
+        return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _form_fetch_hint(commit))
 
     def _check_unknown_side(self, change: PinChange, revision: str) -> Flaw | None:
         """Report a missing revision that a pin must be compared with, once for each revision."""
@@ -196,26 +200,25 @@ class Examination:
             for parent, entry in zip(change.parents, change.before, strict=True)
             if self._pins.find_revision(entry) == revision
         )
-        finding = PinFinding(
-            "PIN_REVISION_MISSING", "error", change.commit, message, _form_fetch_command(parent_commit)
-        )
+        finding = PinFinding("PIN_REVISION_MISSING", "error", change.commit, message, _form_fetch_hint(parent_commit))
         return Flaw(finding, (revision,))
 
     def _build_broken(self, code: Code, change: PinChange, message: str, sides: Sequence[str]) -> Flaw:
-        finding = PinFinding(code, "error", change.commit, message, self._form_restore_command(change))
+        finding = PinFinding(code, "error", change.commit, message, self._form_restore_hint(change))
         return Flaw(finding, self._list_needs(change, sides))
 
-    def _form_restore_command(self, change: PinChange) -> str:
-        """Return the command that restores the knowledge.
+    def _form_restore_hint(self, change: PinChange) -> str:
+        """Return the hint to restore the documents.
 
         It is a merge into the tip's pin, or an earlier pin if the tip has none.
         """
         if self._tip_revision is not None:
-            return _form_repair_command(change.commit)
+            return _form_repair_hint(change.commit)
         for parent, entry in zip(change.parents, change.before, strict=True):
             if (revision := self._pins.find_revision(entry)) and self._ancestry.has_revision(revision):
-                return f"git checkout {_shorten(parent)} -- {PIN_NAME} && git commit -m 'Restore the pin'"
-        return "vmrag pin && git commit -m 'Pin the knowledge'"
+                command = f'git checkout {_shorten(parent)} -- {PIN_NAME} && git commit -m "Restore the pin"'
+                return hints.run(command, "restore the pin")
+        return "run 'vmrag pin && git commit -m \"Pin the knowledge\"' to write a pin"
 
     @cached_property
     def _tip_revision(self) -> str | None:
@@ -272,7 +275,7 @@ class Examination:
             f"{name} has moved its pin to {_shorten(tip)} since this branch started, and {_shorten(head)}, which this branch pins, "
             "does not contain that revision. A merge would drop one of them."
         )
-        hint = f"git merge {quoted(name)}   (or: git rebase {quoted(name)})"
+        hint = f"run 'git merge {quoted(name)}', or 'git rebase {quoted(name)}'"
         return PinFinding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
 
     def list_accepted_losses(self, base: str | None) -> Iterator[PinFinding]:
@@ -298,7 +301,10 @@ class Examination:
                 f"Revision {_shorten(info.revision)} by {info.author} accepts the loss of {', '.join(map(_shorten, lost))}: "
                 f"documents that only these revisions contain are lost for good.{note}"
             )
-            hint = f"vmrag log {_shorten(info.revision)}   (lists its pins; 'vmrag push' in a clone that has a lost revision restores it)"
+            hint = (
+                f"run 'vmrag log {_shorten(info.revision)}' to list its pins, or 'vmrag push' in a clone that has a "
+                "lost revision to restore it"
+            )
             yield PinFinding("LOSS_ACCEPTED", "information", self._tip, message, hint)
 
     def list_unreached(
@@ -326,10 +332,16 @@ class Examination:
 
     def _build_not_on_remote(self, commit: str, pin: str) -> PinFinding:
         message = f"Commit {_shorten(commit)} pins revision {_shorten(pin)}, which the remote does not have."
-        hint = f"vmrag push   (in the clone that made it; for a fork, a maintainer runs: vmrag adopt FORK {_shorten(commit)})"
+        hint = (
+            f"run 'vmrag push' in the clone that made it, or 'vmrag adopt FORK {_shorten(commit)}' as a "
+            "maintainer if a fork made it"
+        )
         if self._fork:
             fetched = f"git fetch origin {quoted(self._fork.ref)}"
-            hint = f"{fetched} && vmrag adopt {quoted(self._fork.url)} {_shorten(commit)}   (a maintainer, in a clone)"
+            hint = (
+                f"run '{fetched} && vmrag adopt {quoted(self._fork.url)} {_shorten(commit)}' in a clone, as a "
+                "maintainer"
+            )
         return PinFinding("NOT_ON_REMOTE", "error", commit, message, hint)
 
     def make_needs_test(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
@@ -355,9 +367,7 @@ def build_not_comparable(tip: str, shown: str) -> PinFinding:
     range.
     """
     message = f"{shown} cannot be checked for dropped knowledge, because this clone is too shallow."
-    hint = (
-        "git fetch --unshallow   (in a workflow, use 'fetch-depth: 0' for actions/checkout, or 'vmrag verify --deepen')"
-    )
+    hint = "run 'git fetch --unshallow', or set 'fetch-depth: 0' for actions/checkout in a workflow"
     return PinFinding("NOT_COMPARABLE", "error", tip, message, hint)
 
 
@@ -365,9 +375,9 @@ def _shorten(name: str) -> str:
     return name[:12]
 
 
-def _form_repair_command(commit: str) -> str:
-    return f"vmrag merge --repair {_shorten(commit)}"
+def _form_repair_hint(commit: str) -> str:
+    return hints.run(f"vmrag merge --repair {_shorten(commit)}", "restore the documents")
 
 
-def _form_fetch_command(commit: str) -> str:
-    return f"vmrag fetch   (if that does not help, ask the author to push it: git show --no-patch {_shorten(commit)})"
+def _form_fetch_hint(commit: str) -> str:
+    return f"run 'vmrag fetch' to fetch it, or 'git show --no-patch {_shorten(commit)}' to see who can push it"

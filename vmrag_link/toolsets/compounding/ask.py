@@ -199,7 +199,7 @@ def find_file(project: DocsProject, path: str) -> FilePlace:
     if not os.path.lexists(folder / place.doc_id):
         raise DocumentMissing(
             f"There is no file {shown_path(project.external if place.external else project.docs, place.doc_id)}.",
-            hint="Take a path that semantic_search shows, or write the file first.",
+            hint="pass a path that semantic_search shows, or write the file first",
             path=place.doc_id,
         )
     return place
@@ -223,7 +223,7 @@ def _build_refusal(project: DocsProject, path: str) -> UsageInvalid:
     name = terminal_text.escape_line(repr(path[:200]))
     return UsageInvalid(
         f"{name} is not a Markdown file below {shown_path(project.docs, '')}",
-        hint=f"For example: {shown_path(project.docs, 'problems/what-went-wrong.md')}",
+        hint=f"pass a path, such as {shown_path(project.docs, 'problems/what-went-wrong.md')}",
         parameter="path",
         value=path[:200],
     )

@@ -46,7 +46,7 @@ def command(
     if (external and not config) or (config and collection):
         raise UsageInvalid(
             "--external needs --project, and --project goes without --collection.",
-            hint="vmrag ask QUESTION --project FOLDER/config.json --external",
+            hint="run 'vmrag ask QUESTION --project FOLDER/config.json --external'",
         )
     with invocation.workspace() as ws:
         if config:

@@ -65,7 +65,7 @@ def promote_document(ws: Workspace, active: ActiveProject, project: DocsProject,
             written = with_key(source.data, KEY, level)
         except NotEditable as error:
             raise FileFailed(
-                f"{doc_id} {error.reason}.", hint=f"Write into it by hand: {KEY}: {level}", path=doc_id
+                f"{doc_id} {error.reason}.", hint=f"write into it by hand: {KEY}: {level}", path=doc_id
             ) from None
         _replace_content(path, source.data, written)
         try:
@@ -86,14 +86,16 @@ def _replace_content(path: Path, before: bytes, after: bytes) -> None:
     try:
         if path.read_bytes() != before:
             raise FileFailed(
-                f"{path} changed during the call, so vmrag did not write it.", hint="Call again.", path=str(path)
+                f"{path} changed during the call, so vmrag did not write it.", hint="call again", path=str(path)
             )
         for leftover in list_stale_temporaries(path.parent, name=path.name):
             leftover.unlink(missing_ok=True)  # of a killed call
         write_atomically(path, after, mode=stat.S_IMODE(path.stat().st_mode))
     except OSError as error:
         raise FileFailed(
-            f"{path} cannot be written: {error.strerror}.", hint=f"ls -la {quoted(path)}", path=str(path)
+            f"{path} cannot be written: {error.strerror}.",
+            hint=f"run 'ls -la {quoted(path)}' to check its permissions",
+            path=str(path),
         ) from error
 
 
@@ -196,7 +198,8 @@ def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bo
     if not any(mirror.mirror_of(ws, place.at, name) for place in places):
         raise DocumentMissing(
             f"No local branch has documents of a project {name!r}.",
-            hint="activate_project names the project; chroma_list_collections shows compounding_…",
+            hint="call activate_project with the name of the project, or chroma_list_collections to list the "
+            "collections compounding_…",
             project_name=name,
         )
     rows = [

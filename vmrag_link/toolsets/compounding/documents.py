@@ -83,7 +83,7 @@ def read_source(ws: Workspace, folder: Path, doc_id: str) -> SourceContent:
     """
     path = folder / doc_id
     if os.path.realpath(path) != str(path):
-        raise FileFailed(f"{path} is behind a symbolic link.", hint="Put the file itself there.", path=str(path))
+        raise FileFailed(f"{path} is behind a symbolic link.", hint="put the file itself there", path=str(path))
     return files.read_file(ws, NamedFile(path, path))
 
 
@@ -102,7 +102,8 @@ def project_document(project: DocsProject, doc_id: str, source: SourceContent) -
     if type_ is None:
         raise DocTypeInvalid(
             f"{doc_id} has no type: its front matter has no doc_type, and its folder belongs to no type.",
-            hint=f"move it to one of the folders {', '.join(doc_type.folder for doc_type in project.types)}, or state doc_type.",
+            hint=f"move it to one of the folders {', '.join(doc_type.folder for doc_type in project.types)}, or "
+            "state doc_type",
             doc_types=[doc_type.name for doc_type in project.types],
         )
     strict = project.config.strict_front_matter
@@ -144,7 +145,7 @@ def _split_front_matter(doc_id: str, source: SourceContent) -> tuple[dict[str, A
     try:
         stated, text = front_matter.split_front_matter(formats.decode_text(source.data))
     except ContentUnreadable as error:
-        raise ContentRefused(f"{doc_id} {error.reason}.", hint="Save it as UTF-8 text.", path=doc_id) from None
+        raise ContentRefused(f"{doc_id} {error.reason}.", hint="save it as UTF-8 text", path=doc_id) from None
     refuse_reserved(stated, doc_id)
     return stated, text
 
@@ -174,7 +175,7 @@ def _build_invalid(doc_id: str, wrong: list[str]) -> FrontMatterInvalid:
     more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
     return FrontMatterInvalid(
         f"The front matter of {doc_id} is not as its type wants it: {wrong[0]}{more}.",
-        hint="Correct it between the two lines of --- at the top of the file.",
+        hint="correct it between the two lines of --- at the top of the file",
         path=doc_id,
         errors=wrong,
     )

@@ -90,7 +90,7 @@ class ExternalDocs(NamedTuple):
         """Return a document. Raises `FileFailed` if the file has changed since it was listed."""
         read = _read_document(self.ws, self.project, self.collection.name, doc_id)
         if read.header != self.found[doc_id]:
-            raise FileFailed(f"{doc_id} changed while it was read.", hint="Call again.", path=doc_id)
+            raise FileFailed(f"{doc_id} changed while it was read.", hint="call again", path=doc_id)
         return read
 
     def count_documents(self, _at: At, *, collection: str | None = None) -> int:
@@ -162,13 +162,13 @@ def require_configured(project: DocsProject) -> None:
     if not project.external:
         raise ExternalDocsMissing(
             f"The project {project.name!r} names no other documentation.",
-            hint=f'Add to {project.config_path}: "external_docs": {{"path": "./docs"}}',
+            hint=f'add \'"external_docs": {{"path": "./docs"}}\' to {project.config_path}',
             config_path=project.config_path,
         )
     if not project.external_folder.is_dir():
         raise FileFailed(
             f"There is no folder {project.external_folder}.",
-            hint=f"Correct external_docs.path in {project.config_path}, or make the folder.",
+            hint=f"correct external_docs.path in {project.config_path}, or create the folder",
             path=str(project.external_folder),
         )
 
@@ -209,7 +209,7 @@ def index_file(ws: Workspace, active: ActiveProject, project: DocsProject, doc_i
         why = next((skipped.reason for skipped in docs.skipped if skipped.path == doc_id), "the patterns leave it out")
         raise DocumentMissing(
             f"{doc_id} is not part of the external documentation: {why}.",
-            hint="external_docs.include_patterns in the project's configuration",
+            hint="correct external_docs.include_patterns in the project's configuration",
             path=doc_id,
         )
     document = _read_document(ws, project, docs.collection.name, doc_id)

@@ -20,7 +20,7 @@ from vmrag_link.git.listing import build_ignored_error
 from vmrag_link.models import Record
 
 MOST_FILES = 20_000
-_TRACK = "Name another folder in the project's configuration; what is to be shared is tracked: git add --force FILE"
+_TRACK = "name another folder in the project's configuration, or run 'git add --force FILE' to share the file"
 SUFFIX = ".md"
 
 
@@ -90,7 +90,7 @@ def scan_folder(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Pa
         if len(stamps) + len(skipped) > MOST_FILES:
             raise LimitExceeded(
                 f"{folder} holds more than {MOST_FILES:,} documents.",
-                hint="Move some elsewhere, or leave them out: external_docs.exclude_patterns",
+                hint="move some elsewhere, or leave them out with external_docs.exclude_patterns",
                 path=str(folder),
             )
     hidden = ignored([folder, *(folder / path for path in stamps)]) if stamps else set()
@@ -115,7 +115,7 @@ def _list_entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
         except OSError as error:
             raise FileFailed(
                 f"{folder / current} cannot be read: {error.strerror}.",
-                hint=f"ls -la {quoted(folder / current)}",
+                hint=f"run 'ls -la {quoted(folder / current)}' to check its permissions",
                 path=str(folder / current),
             ) from error
         for entry in entries:

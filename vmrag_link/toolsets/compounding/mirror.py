@@ -195,7 +195,7 @@ def mirror_of(ws: Workspace, at: At, name: str) -> Collection | None:
     if collection and collection.kind != COMPOUNDING:
         raise CollectionExists(
             f"There is a collection {collection_name!r} already, and it mirrors no project.",
-            hint="Rename it (chroma_modify_collection), or give the project another project_name.",
+            hint="call chroma_modify_collection to rename it, or give the project another project_name",
             collection_name=collection_name,
             kind=collection.kind,
         )
@@ -216,7 +216,7 @@ def index_file(
     and the errors of `write_rows`; then nothing is stored.
     """
     path = docs_project.docs_folder / doc_id
-    refuse_ignored(ws.places, [path], hint=f"If it is to be shared: git add --force {quoted(path)}")
+    refuse_ignored(ws.places, [path], hint=f"run 'git add --force {quoted(path)}' to share it")
     with active.lock:
         active.forget_file(doc_id)
 

@@ -129,7 +129,7 @@ def build_invalid(path: Path, why: str) -> UsageInvalid:
     name = terminal_text.escape_line(str(path))
     return UsageInvalid(
         f"{name} is not a valid project configuration: {terminal_text.escape_line(why)}.",
-        hint='It needs at least: {"project_name": "my-project"}',
+        hint='write at least \'{"project_name": "my-project"}\'',
         parameter="config_path",
         path=name,
     )
@@ -137,7 +137,9 @@ def build_invalid(path: Path, why: str) -> UsageInvalid:
 
 def _build_unreadable(path: Path, why: str) -> FileFailed:
     name = terminal_text.escape_line(str(path))
-    return FileFailed(f"{name} cannot be read: {why}.", hint=f"ls -la {quoted(path)}", path=name)
+    return FileFailed(
+        f"{name} cannot be read: {why}.", hint=f"run 'ls -la {quoted(path)}' to check its permissions", path=name
+    )
 
 
 def _list_unknown(values: Mapping[str, Any], record: type[Record], where: str) -> Iterator[str]:
@@ -222,7 +224,7 @@ def unknown_type(types: Sequence[DocType], name: str) -> DocTypeInvalid:
     shown = terminal_text.escape_line(repr(name[:80]))
     return DocTypeInvalid(
         f"The project has no documents of the type {shown}.",
-        hint=f"There are: {', '.join(names)}. Others come from custom_doc_types in the project's configuration.",
+        hint=f"use one of {', '.join(names)}, or add it to custom_doc_types in the project's configuration",
         doc_type=name[:80],
         doc_types=names,
     )
@@ -248,7 +250,7 @@ def _locate_config(places: Places, given: str) -> Path:
     if not path.is_absolute():
         raise UsageInvalid(
             "config_path is the absolute path of a project's configuration.",
-            hint=f"For example: {places.top / CONFIG}",
+            hint=f"pass a path, such as {places.top / CONFIG}",
             parameter="config_path",
         )
     real = Path(os.path.realpath(path.parent), path.name)
@@ -256,7 +258,7 @@ def _locate_config(places: Places, given: str) -> Path:
     if git or not real.parent.parent.is_relative_to(top) or real.parent == Path(top):
         raise AccessDenied(
             f"{terminal_text.escape_line(str(path))} was not read: a project's configuration must be in a folder of the work tree.",
-            hint=f"For example: {places.top / CONFIG}",
+            hint=f"pass a path, such as {places.top / CONFIG}",
             path=terminal_text.escape_line(str(path)),
         )
     return real

@@ -242,7 +242,7 @@ def update_promotion_level(
     if place.external:
         raise ExternalDocsNotPromotable(
             f"{document_path} belongs to the other documentation, which has no levels.",
-            hint="Write a document of the project that refers to it, and promote that.",
+            hint="write a document of the project that refers to it, and promote that",
             path=document_path,
         )
     result = changes.promote_document(call.ws, active, project, place.doc_id, promotion_level)
@@ -274,7 +274,7 @@ def _require_active(call: Call) -> ActiveProject:
     if not isinstance(active, ActiveProject):
         raise ProjectInactive(
             "No project is active in this server.",
-            hint=f"activate_project with config_path={call.ws.places.top / CONFIG} and branch_name",
+            hint=f"call activate_project with config_path={call.ws.places.top / CONFIG} and branch_name",
         )
     return active
 

@@ -191,7 +191,7 @@ def _line_log(
             raise
         raise UsageInvalid(
             f"the commit has no lines {lines[0]} to {lines[1]} of {target.path}.",
-            hint=f"name={target.path}",
+            hint=f"pass name={target.path}",
             parameter="name",
             value=target.name,
         ) from None

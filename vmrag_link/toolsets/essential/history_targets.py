@@ -7,7 +7,7 @@ import difflib
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 
-from vmrag_link import terminal_text
+from vmrag_link import hints, terminal_text
 from vmrag_link.errors import (
     CollectionMissing,
     DocumentAmbiguous,
@@ -178,7 +178,7 @@ def _read_lines(numbers: str) -> Lines | None:
     lines = (int(first), int(last or first))
     if not 0 < lines[0] <= lines[1]:
         raise UsageInvalid(
-            f"invalid lines {numbers!r}.", hint="name=src/auth.py:10-42", parameter="name", value=numbers
+            f"invalid lines {numbers!r}.", hint="pass 'name=src/auth.py:10-42'", parameter="name", value=numbers
         )
     return lines
 
@@ -228,7 +228,7 @@ def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
         if len(same) > 1:
             raise DocumentAmbiguous(
                 f"{name!r} is ambiguous: {len(same)} files have that name.",
-                hint=f"name is one of: {_join_names(same[:CLOSEST])}",
+                hint=f"pass one of these as name: {_join_names(same[:CLOSEST])}",
                 name=name,
                 candidates=same[:10],
             )
@@ -290,11 +290,12 @@ def _build_unknown(call: Call, name: str, tracked: list[str], reason: VmragError
     closest = _find_closest(name, [*tracked, *_stored_names(call)])
     if reason:
         reason.message = f"no file has or had the name {shortened(repr(name))}. {reason.message}"
-        reason.hint = f"closest names: {_join_names(closest)}; {reason.hint}" if closest else reason.hint
+        if closest:
+            reason.hint = hints.either(f"use one of the closest names: {_join_names(closest)}", reason.hint)
         return reason
     return DocumentMissing(
         f"no file, folder, document or collection has or had the name {shortened(repr(name))}.",
-        hint=f"closest names: {_join_names(closest)}" if closest else FIND,
+        hint=f"use one of the closest names: {_join_names(closest)}" if closest else FIND,
         doc_id=name,
     )
 

@@ -45,7 +45,7 @@ CLOSEST = 3
 _SIMILAR = 0.4
 """Minimum similarity of a listed ref. It is low, because refs are short."""
 
-FIND = "search finds a text by its meaning, grep by its words"
+FIND = "use search to find a text by its meaning, or grep to find it by its words"
 """The hint for an unknown name."""
 
 _ANCHOR = re.compile(r"#L(?P<first>\d{1,9})(?:C\d{1,9})?(?:-L?(?P<last>\d{1,9})(?:C\d{1,9})?)?\Z")
@@ -136,7 +136,9 @@ def unknown_ref(ws: Workspace, ref: str) -> GitReferenceMissing:
     shown = ", ".join([*dict.fromkeys(near)][:CLOSEST])
     return GitReferenceMissing(
         f"{shortened(repr(ref))} is not a branch, a tag or a commit.",
-        hint=f"closest names: {terminal_text.escape_line(shown)}" if shown else "history without since lists commits",
+        hint=f"use one of the closest names: {terminal_text.escape_line(shown)}"
+        if shown
+        else "use history without since to list commits",
         ref=ref,
     )
 
@@ -205,13 +207,14 @@ def _build_missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], err
         place, _ = document_names.split_ref(ws, f"{ref}:{name}" if ref else name)
         stored = ["/".join(header.key) for header in ws.engine.read_headers(place.at)]
     near = closest(name, [*paths, *stored])
-    hint = f"Closest: {', '.join(map(terminal_text.escape_line, near))}. " if near else ""
-    hint += f"symbol={name} reads a class or function. " if _SYMBOL.fullmatch(name) and not near else ""
+    hint = f"pass 'symbol={name}' to read a class or function" if _SYMBOL.fullmatch(name) else FIND
+    if near:
+        hint = f"use one of the closest names: {', '.join(map(terminal_text.escape_line, near))}"
     at = f"at {ref}; history lists when it changed" if ref else "here"
     message = f"no tracked file and no document {name!r} {at}."
     if isinstance(error, DocumentMissing) and not ref:  # it may have been removed
         message = error.message
-    return DocumentMissing(message, hint=f"{hint}{FIND}", doc_id=name)
+    return DocumentMissing(message, hint=hint, doc_id=name)
 
 
 def _build_file_text(ws: Workspace, file: TrackedFile) -> Text:
@@ -250,7 +253,7 @@ def lines_of(text: Text, selection: str, max_characters: int) -> TextLines:
     if selection and not (0 < first <= min(last, total)):
         raise UsageInvalid(
             f"{text.name} has no lines {selection}: it has 1 to {total}.",
-            hint=f"lines=1-{total}, or leave lines out",
+            hint=f"pass 'lines=1-{total}', or leave lines out",
             parameter="lines",
             value=selection,
         )
@@ -271,7 +274,10 @@ def _parse_lines(lines: str) -> tuple[int, int]:
     match = _LINES.fullmatch(lines.strip())
     if not match:
         raise UsageInvalid(
-            f"invalid lines: {lines!r:.80}.", hint="lines=10-42, or lines=10", parameter="lines", value=lines[:80]
+            f"invalid lines: {lines!r:.80}.",
+            hint="pass 'lines=10-42' or 'lines=10'",
+            parameter="lines",
+            value=lines[:80],
         )
     first = int(match["first"])
     if match["last"] is None:

@@ -165,14 +165,14 @@ def _answer_relation(call: Call, question: NarrowedQuestion, relation: str) -> T
     if wanted_relation is None:
         raise UsageInvalid(
             f"there is no relation {relation!r}",
-            hint="relation=callers or relation=callees",
+            hint="pass 'relation=callers' or 'relation=callees'",
             parameter="relation",
             value=relation,
         )
     if not question.symbol:
         raise UsageInvalid(
             "relation needs symbol, and no query.",
-            hint=f"search symbol=Session.refresh relation={relation}",
+            hint=f"pass a symbol, such as 'symbol=Session.refresh relation={relation}'",
             parameter="relation",
             value=relation,
         )
@@ -252,7 +252,9 @@ def read(
     folder or collection. The last line names the next page.
     """
     if not name and not symbol:
-        raise UsageInvalid("no name and no symbol are given.", hint="name=docs/setup.md, or symbol=Session.refresh")
+        raise UsageInvalid(
+            "no name and no symbol are given.", hint="pass 'name=docs/setup.md' or 'symbol=Session.refresh'"
+        )
     place = texts.normalize_place(call.ws, name)
     if not symbol and re.fullmatch(r"[^:]+\.\w+::[\w.:]+", place):  # as pytest writes it
         symbol, place = place, ""
@@ -311,7 +313,7 @@ def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
     if not report.definitions:
         raise UsageInvalid(
             f"no code here defines {symbol!r}{f' in {path}' if path else ''}.",
-            hint=f"symbol=*{symbol}* finds longer names. search and grep find where it is used.",
+            hint=f"pass 'symbol=*{symbol}*' to find longer names, or use search or grep to find where it is used",
             parameter="symbol",
             value=symbol,
         )

@@ -73,7 +73,9 @@ def remember(
     reason, a finding. mode=replace or mode=append changes an existing note.
     """
     if not text.strip():
-        raise UsageInvalid("the text is empty.", hint="text=We chose Pagefind, because …", parameter="text")
+        raise UsageInvalid(
+            "the text is empty.", hint="pass a text, such as 'text=We chose Pagefind, because …'", parameter="text"
+        )
     document = _document_name(call, name or notes.make_slug(find_markdown_title(text) or notes.first_line(text)))
     source = call.ws.sources.find_writable(document.collection)
     if source is None:
@@ -151,7 +153,7 @@ def _require_commit_allowed(call: Call, name: DocumentName) -> None:
     if allowed == "ask" and key not in call.agreed:
         raise AccessDenied(
             f"an agent may commit the note {name} only if the user agrees.",
-            hint="call again without commit, then ask the user to run: git commit",
+            hint="call again without commit, then ask the user to run 'git commit'",
             ask=True,
             commit=key,
             otherwise={"commit": False},
@@ -159,7 +161,7 @@ def _require_commit_allowed(call: Call, name: DocumentName) -> None:
     if allowed == "off":
         raise AccessDenied(
             "agents may not make git commits here (mcp.commit: off).",
-            hint="Call again without commit, then ask the user to run: git commit",
+            hint="call again without commit, then ask the user to run 'git commit'",
             otherwise={"commit": False},
         )
 
@@ -178,7 +180,9 @@ def _commit_note(call: Call, path: str, name: DocumentName) -> str:
 def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) -> StateText:
     ws = call.ws
     if ws.stores_nothing and not ws.places.config.exists():
-        raise NotInitialized("this repository has no place for notes yet.", hint="vmrag init")
+        raise NotInitialized(
+            "this repository has no place for notes yet.", hint="run 'vmrag init' to set up this repository"
+        )
     at = call.find_origin().at
     stores.require_versioned(ws, target.collection, [target.doc_id])
     present = ws.engine.find_document(at, target.collection, target.doc_id)
@@ -191,7 +195,7 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
     if mode == "add" and present.content != text:
         raise NoteExists(
             f"the document {target} exists. Its text is:\n{quoted_text(present.content[:SHOWN])}",
-            hint="mode=replace, mode=append, or another name",
+            hint="pass 'mode=replace' or 'mode=append', or use another name",
             ids=[target.doc_id],
             name=str(target),
             text=present.content[:SHOWN],
@@ -282,7 +286,11 @@ def _document_name(call: Call, name: str) -> DocumentName:
     else in the stored collection `notes`. Raises `SourceReadOnly` for a file of another source.
     """
     if name.strip("/") != name or not name.strip():
-        raise UsageInvalid(f"{name!r:.80} names no document.", hint="name=decisions/retry-policy", parameter="name")
+        raise UsageInvalid(
+            f"{name!r:.80} names no document.",
+            hint="pass a name, such as 'name=decisions/retry-policy'",
+            parameter="name",
+        )
     ws = call.ws
     configured = ws.sources.configured
     for source in configured:

@@ -121,7 +121,7 @@ def _require_new_type(ws: Workspace, at: At, fields: Mapping[str, Any]) -> None:
         if existing_type == kind:
             raise DocumentExists(
                 f"Project {project!r} has a log of type {kind} for issue {number} already.",
-                hint=f"vmrag issue edit {quoted(f'{project}#{number}:{kind}')}",
+                hint=f"run 'vmrag issue edit {quoted(f'{project}#{number}:{kind}')}'",
                 log_id=log_id,
                 table=TABLE,
             )

@@ -69,7 +69,7 @@ def update_document(ws: Workspace, doc_id: str, change: DocChange) -> WriteResul
     if change == DocChange():
         raise UsageInvalid(
             "no changes are given.",
-            hint="Give content, title, category, tool_name, tool_version or metadata.",
+            hint="pass content, title, category, tool_name, tool_version or metadata",
             parameter="content",
         )
     if change.content is not None:

@@ -163,14 +163,14 @@ def _check_value(key: str, value: Any) -> Any:
         case _:
             raise FilterInvalid(
                 f"issue logs cannot be filtered by {key!r}.",
-                hint=f"It takes {', '.join(KEYS)}.",
+                hint=f"use these keys: {', '.join(KEYS)}",
                 key=key,
                 allowed=list(KEYS),
             )
     expected = {"issue_number": "a whole number", "log_type": f"one of {', '.join(LOG_TYPES)}"}.get(key, "a text")
     raise FilterInvalid(
         f"{key} in the filter must be {expected}, not {json.dumps(value)[:80]}.",
-        hint='For example: {"issue_number": 42, "log_type": "resolution", "since": "2026-01-31"}',
+        hint='pass an object, such as \'{"issue_number": 42, "log_type": "resolution", "since": "2026-01-31"}\'',
         key=key,
     )
 
@@ -181,7 +181,7 @@ def _parse_time(key: str, value: Any) -> str:
     except (TypeError, ValueError):
         raise FilterInvalid(
             f"{key} in the filter must be a time in ISO 8601, not {json.dumps(value)[:80]}.",
-            hint="For example: 2026-01-31, or 2026-01-31T12:00:00Z",
+            hint="write a date, such as 2026-01-31 or 2026-01-31T12:00:00Z",
             key=key,
         ) from None
 
@@ -208,7 +208,7 @@ FEWEST = 4
 
 _ISSUE = re.compile(r"(?:(?P<project>.+)#)?(?P<number>[0-9]{1,10})(?::(?P<type>[a-z]+))?", re.DOTALL)
 
-_EXAMPLE = "For example: my-project#42"
+_EXAMPLE = "name an issue, such as my-project#42"
 
 
 def issue_named(ws: Workspace, name: str) -> tuple[str, int]:
@@ -241,13 +241,15 @@ def id_of_log(ws: Workspace, name: str) -> str:
         lacking = f" of type {kind}" if kind else ""
         raise DocumentMissing(
             f"Issue {number} of project {project!r} has no log{lacking}.",
-            hint=f"vmrag issue add {quoted(f'{project}#{number}')}",
+            hint=f"run 'vmrag issue add {quoted(f'{project}#{number}')}'",
             table=TABLE,
         )
     types = [log_type for log_type in LOG_TYPES if any(log_type == log[0] for log in logs)]
     raise UsageInvalid(
         f"Issue {number} of project {project!r} has {plural(len(logs), 'log')}: {', '.join(types)}.",
-        hint=f"Name one: {quoted(f'{project}#{number}:{types[0]}')}" if types else "vmrag issue list",
+        hint=f"name one type, such as {quoted(f'{project}#{number}:{types[0]}')}"
+        if types
+        else "run 'vmrag issue list'",
     )
 
 
@@ -266,7 +268,7 @@ def _require_one(name: str, kind: str, ids: list[str]) -> str:
     if not ids:
         raise DocumentMissing(f"There is no {what} {name!r}.", hint=command, table=TABLE_OF_KIND[kind])
     if len(ids) > 1:
-        raise UsageInvalid(f"{plural(len(ids), 'id')} begin with {name!r}.", hint=f"{command}   (shows the ids)")
+        raise UsageInvalid(f"{plural(len(ids), 'id')} begin with {name!r}.", hint=f"run '{command}' to list the ids")
     return ids[0]
 
 
@@ -289,4 +291,6 @@ def _require_only_project(ws: Workspace, name: str) -> str:
         return projects[0]
     why = f"there are several: {', '.join(projects[:5])}" if projects else "there is none yet"
     project = projects[0] if projects else ws.places.top.name
-    raise UsageInvalid(f"{name} has no project, and {why}.", hint=f"For example: {quoted(f'{project}#{name}')}")
+    raise UsageInvalid(
+        f"{name} has no project, and {why}.", hint=f"name an issue, such as {quoted(f'{project}#{name}')}"
+    )

@@ -37,7 +37,7 @@ WHAT = {"issue_logs": "issue log", "knowledge_docs": "document about a tool"}
 """The word for a row, by table."""
 
 _KINDS = {table: kind for kind, table in TABLE_OF_KIND.items()}
-_COMMANDS = {"issue_logs": "vmrag issue list", "knowledge_docs": "vmrag doc list"}
+_COMMANDS = {"issue_logs": "run 'vmrag issue list' to list them", "knowledge_docs": "run 'vmrag doc list' to list them"}
 
 
 # -- fields
@@ -49,7 +49,7 @@ def checked_name(parameter: str, value: str) -> str:
     if not value.strip() or value != value.strip():
         problem = "is empty, or begins or ends with a blank"
     if problem:
-        raise UsageInvalid(f"{parameter} {problem}.", hint="For example: my-project", parameter=parameter)
+        raise UsageInvalid(f"{parameter} {problem}.", hint="use a name, such as my-project", parameter=parameter)
     return value
 
 
@@ -67,7 +67,7 @@ def checked_metadata(given: Mapping[str, Any], table: DocumentTable) -> dict[str
         if key in columns:
             raise ContentRefused(
                 f"{key!r} is a field of each {WHAT[table]}, and no key of its metadata.",
-                hint="Leave it out of the metadata.",
+                hint="leave it out of the metadata",
                 key=key,
             )
     return storable_metadata(given, WHAT[table])
@@ -178,8 +178,7 @@ def _find_collection(ws: Workspace, at: At, row: Document) -> tuple[Collection, 
     if existing.kind != kind:
         raise CollectionExists(
             f"{row.collection!r} is a collection of other documents already, where this {WHAT[row.table]} belongs.",
-            hint="Give that collection another name, with the tool chroma_modify_collection; or take another "
-            f"{logical.IMPLIED_BY[kind]}.",
+            hint=f"call chroma_modify_collection to rename that collection, or use another {logical.IMPLIED_BY[kind]}",
             collection_name=row.collection,
             kind=existing.kind,
         )

@@ -99,7 +99,7 @@ def _relative_scope(ws: Workspace, path: Path) -> str:
     if not real.is_relative_to(top):
         raise UsageInvalid(
             f"{terminal_text.escape_line(str(path))} is not in the working tree {top}.",
-            hint="Name files and folders of the repository, or --all.",
+            hint="name files and folders of the repository, or add --all",
             path=str(path),
         )
     return "" if real == Path(top) else real.relative_to(top).as_posix()
@@ -114,7 +114,7 @@ def _build_unknown_path(path: Path) -> UsageInvalid:
     shown = terminal_text.escape_line(str(path))
     return UsageInvalid(
         f"git tracks no file at {shown}, and none was indexed.",
-        hint=f"git add {quoted(path)}, if it exists",
+        hint=f"run 'git add {quoted(path)}' if it exists",
         path=shown,
     )
 

@@ -88,7 +88,7 @@ def promote(invocation: Invocation, *, words: str, description: str, tags: str, 
     if bool(words) == bool(description):
         raise UsageInvalid(
             "A learning has one description.",
-            hint='For example: vmrag learning promote-learning "Ask before you delete"',
+            hint="run it with a text, such as 'vmrag learning promote-learning \"Ask before you delete\"'",
         )
     request = promotion.PromotionRequest(description=words or description, tags=[tags], **given)
     with invocation.workspace() as ws:
@@ -291,7 +291,7 @@ def index(
     if bool(paths) == everything:
         raise UsageInvalid(
             "Name files and folders, or --all, not both." if paths else "no files are given.",
-            hint="For example: vmrag learning index src",
+            hint="run it with a folder, such as 'vmrag learning index src'",
         )
     at = replace(invocation, directory=invocation.directory / (repo_root or ""))
     with at.workspace() as ws:

@@ -179,7 +179,7 @@ def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evide
         shown = ", ".join(map(repr, missing[:3])) + (" …" if missing[3:] else "")
         raise DocumentMissing(
             f"There is no evidence with the id {shown}.",
-            hint=f"vmrag list --collection {EVIDENCE} shows what there is; so does --collection {TEST_RESULTS}.",
+            hint=f"run 'vmrag list --collection {EVIDENCE}', or 'vmrag list --collection {TEST_RESULTS}', to list the ids",
             ids=missing,
         )
     return evidence_by_id

@@ -102,14 +102,14 @@ def _find_validation(store: DocumentStore, at: At, request: PromotionRequest) ->
     elif request.require_validation:
         raise ValidationMissing(
             "A validation is required, and neither evidence nor a score is given.",
-            hint="vmrag learning validate-evidence gives an id for --validation-evidence-id.",
+            hint="run 'vmrag learning validate-evidence' to get an id for --validation-evidence-id",
         )
     else:
         return None
     if request.require_validation and not validation.meets_threshold:
         raise ValidationTooLow(
             f"The validation's score is {validation.score:g}, and {threshold:g} is required.",
-            hint="Gather more evidence, or promote without --require-validation.",
+            hint="gather more evidence, or promote without --require-validation",
             score=validation.score,
             threshold=threshold,
         )
@@ -123,7 +123,7 @@ def _find_chat(store: DocumentStore, at: At, request: PromotionRequest) -> Docum
     if chat is None:
         raise DocumentMissing(
             f"There is no chat {request.source_chat_id!r} in collection {request.chat_collection_name!r}.",
-            hint=f"vmrag list --collection {stores.CHATS}",
+            hint=f"run 'vmrag list --collection {stores.CHATS}' to list its documents",
             doc_id=request.source_chat_id,
             collection_name=request.chat_collection_name,
         )

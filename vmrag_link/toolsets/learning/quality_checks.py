@@ -218,7 +218,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
     if metric == COVERAGE != tool:
         raise UsageInvalid(
             f"{request.tool} does not measure coverage.",
-            hint="--tool coverage takes the output of `coverage report`, `coverage json` and `coverage xml`.",
+            hint="use the output of 'coverage report', 'coverage json' or 'coverage xml' for --tool coverage",
             parameter="metric_type",
             value=metric,
         )
@@ -261,7 +261,7 @@ def _read_measure(ws: Workspace, tool: str, metric: Metric, file: NamedFile, par
     except OutputUnreadable as why:
         raise UsageInvalid(
             f"{source.name} {why}.",
-            hint=f"Name a file with what {tool} printed.",
+            hint=f"name a file with the output of {tool}",
             parameter=parameter,
             value=source.key,
         ) from None

@@ -236,7 +236,7 @@ def _parse_file(ws: Workspace, file: NamedFile, parameter: str) -> dict[str, Sta
     except OutputUnreadable as why:
         raise UsageInvalid(
             f"{source.name} {why}.",
-            hint="Let the test runner write JUnit XML, for example: pytest --junitxml=results.xml",
+            hint="let the test runner write JUnit XML, such as 'pytest --junitxml=results.xml'",
             parameter=parameter,
             value=source.key,
         ) from None

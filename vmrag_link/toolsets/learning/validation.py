@@ -101,7 +101,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
     if not ids and request.evidence_file is None:
         raise NothingSelected(
             "no evidence is given.",
-            hint="Name the ids that log-test-results, log-error and log-quality-check gave, or a file of evidence.",
+            hint="name the ids that log-test-results, log-error and log-quality-check printed, or a file of evidence",
         )
     of_file = _parse_file(ws, request.evidence_file) if request.evidence_file else Evidence()
     doc_id = evidence.new_id()
@@ -143,7 +143,7 @@ def _parse_file(ws: Workspace, file: NamedFile) -> Evidence:
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
             f"{source.name} is not a valid file of evidence: {error}.",
-            hint="docs/toolsets.md shows one.",
+            hint="see the example in docs/toolsets.md",
             parameter="evidence_file",
             value=source.key,
         ) from None
@@ -209,5 +209,8 @@ def _is_result(path: Path) -> bool:
 
 def _build_refusal(path: str, why: str) -> UsageInvalid:
     return UsageInvalid(
-        f"{path!r} is not written: {why}.", hint=f"For example: {ENDING}", parameter="output_file", value=path
+        f"{path!r} is not written: {why}.",
+        hint=f"use a file with evidence, such as {ENDING}",
+        parameter="output_file",
+        value=path,
     )

@@ -236,12 +236,12 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
 
 def _import_site(invocation: Invocation, request: ImportRequest, name: str) -> int:
     if len(request.sources) != 1:
-        raise UsageInvalid("--sitemap takes one sitemap at a time.", hint="Name one URL.")
+        raise UsageInvalid("--sitemap takes one sitemap at a time.", hint="name one URL")
     max_pages = request.max_pages or MOST_PAGES
     if max_pages > MOST_LOCATIONS:
         raise UsageInvalid(
             f"--most is {max_pages:,}, and sitemaps are read for {MOST_LOCATIONS:,} pages.",
-            hint=f"--most {MOST_LOCATIONS}",
+            hint=f"use '--most {MOST_LOCATIONS}'",
         )
     with open_for_writing(invocation) as ws:
         report = take_site(ws, name, request.sources[0], max_pages=max_pages, metadata=request.metadata)

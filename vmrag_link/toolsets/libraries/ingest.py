@@ -60,7 +60,7 @@ def find_library(ws: Workspace, at: At, name: str) -> Collection | None:
     if collection and collection.kind != LIBRARY:
         raise LibraryRefused(
             f"collection {name!r} exists and is not a library.",
-            hint=f"use another library, for example: --library {quoted(collections.similar_name(f'{name}-library'))}",
+            hint=f"use another library, such as '--library {quoted(collections.similar_name(f'{name}-library'))}'",
             collection_name=name,
             kind=collection.kind,
         )
@@ -94,7 +94,7 @@ def open_converter(ws: Workspace) -> Iterator[Convert]:
             if not converted.text.strip():
                 raise ConversionFailed(
                     f"{source.name} holds no text.",
-                    hint="The file may be a picture of a text: convert it to text first, and import the result.",
+                    hint="convert it to text first if it is a picture of a text, then import the result",
                     reason="holds no text",
                 )
             return converted
@@ -263,7 +263,7 @@ def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     if import_base.KEY in metadata:
         raise ContentRefused(
             f"The metadata of {name!r} uses {import_base.KEY!r}, where a library notes what it made a document of.",
-            hint="Use another key.",
+            hint="use another key",
             key=import_base.KEY,
         )
     try:

@@ -57,7 +57,7 @@ def admit_stored(ws: Workspace) -> Admit:
         if not _is_trusted(ws, page, PAGES_KEY) and not _is_trusted(ws, page, TRUSTED_KEY):
             raise RemoteNotTrusted(
                 f"did not fetch {page}: no page of {page.site} was ever imported on this machine, and the knowledge base may be untrusted.",
-                hint=f"git config --add {PAGES_KEY} {quoted(page.site)}   (only if you know whose it is)",
+                hint=f"run 'git config --add {PAGES_KEY} {quoted(page.site)}' if you know whose it is",
                 host=page.site,
                 url=page.text,
             )
@@ -76,7 +76,7 @@ def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
         if page.site not in agreed and not _is_trusted(ws, page, TRUSTED_KEY):
             raise RemoteNotTrusted(
                 f"did not fetch a page of {page.site}: the user has not trusted it for agents.",
-                hint=f"git config --add {TRUSTED_KEY} {quoted(page.site)}   (only if you know whose it is)",
+                hint=f"run 'git config --add {TRUSTED_KEY} {quoted(page.site)}' if you know whose it is",
                 host=page.site,
                 url=page.text,
                 ask=True,

@@ -107,7 +107,9 @@ def _resolve_name(
         matches = [(library, url) for library, pages in pages_by_library.items() if url in pages.values()]
         if not matches:
             raise DocumentMissing(
-                f"No library has a document from {url}.", hint=f"vmrag import {quoted(url)} --library NAME", source=url
+                f"No library has a document from {url}.",
+                hint=f"run 'vmrag import {quoted(url)} --library NAME'",
+                source=url,
             )
         return matches
     if name.rstrip("/") in pages_by_library:
@@ -122,7 +124,7 @@ def _resolve_name(
     if not url:
         raise UsageInvalid(
             f"{document} came from a file, not from a URL.",
-            hint=f"vmrag import FILE --library {quoted(document.collection)}",
+            hint=f"run 'vmrag import FILE --library {quoted(document.collection)}'",
             doc_id=document.doc_id,
         )
     return [(document.collection, url)]
@@ -132,10 +134,12 @@ def _build_no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | U
     if any(collection.name == name for collection in ws.engine.list_collections(at)):
         return UsageInvalid(
             f"collection {name!r} is not a library: its documents did not come from URLs.",
-            hint="vmrag list",
+            hint="run 'vmrag list' to list the collections",
             collection_name=name,
         )
-    return CollectionMissing(f"There is no library {name!r}.", hint="vmrag list", collection_name=name)
+    return CollectionMissing(
+        f"There is no library {name!r}.", hint="run 'vmrag list' to list the collections", collection_name=name
+    )
 
 
 def _make_pace(ws: Workspace, urls: Sequence[str], admit: Admit) -> Pace:

@@ -100,13 +100,13 @@ def _check_value(key: str, value: Any) -> str | int:
     if key not in KEYS:
         raise FilterInvalid(
             f"searches cannot be filtered by {key!r}.",
-            hint=f"It takes {', '.join(sorted(KEYS))}.",
+            hint=f"use these keys: {', '.join(sorted(KEYS))}",
             key=key,
         )
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise FilterInvalid(
             f"The filter compares {key!r} with {json.dumps(value)}, which is neither a text nor a whole number.",
-            hint='For example: {"file_type": "pdf"}',
+            hint='pass an object, such as \'{"file_type": "pdf"}\'',
             key=key,
         )
     if key in _NUMBERS and isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value):

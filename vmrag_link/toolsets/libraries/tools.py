@@ -51,7 +51,7 @@ def file(
     """
     path_found = named_files.find_file(ws, path)
     command = f"vmrag import {quoted(path)} --library {quoted(name)}"
-    hint = f"only the user can import it: {command}"
+    hint = f"ask the user to run '{command}'"
     refuse_ignored(ws.places, path_found, hint=hint, accepted=agreed, may_ask=True)
     return _ingest_one(ws, name, named_files.read_file(ws, path_found), metadata)
 

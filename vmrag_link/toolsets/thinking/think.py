@@ -179,7 +179,7 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
     if why := find_id_problem(doc_id):
         raise UsageInvalid(
             f"The thought's id {doc_id[:80]!r} {why}.",
-            hint="Take a shorter session_id and branch_id, or leave them out.",
+            hint="use a shorter session_id and branch_id, or leave them out",
             parameter="session_id",
         )
 
@@ -242,7 +242,7 @@ def _find_branch_start(session: Sequence[Thought], new: NewThought, branch: str)
     if new.branch_from_thought and start not in (0, new.branch_from_thought):
         raise UsageInvalid(
             f"Branch {branch!r} begins at thought {start}, not at {new.branch_from_thought}.",
-            hint="Leave branch_from_thought out, or take another branch_id.",
+            hint="leave branch_from_thought out, or use another branch_id",
             parameter="branch_from_thought",
             value=new.branch_from_thought,
         )
@@ -250,7 +250,7 @@ def _find_branch_start(session: Sequence[Thought], new: NewThought, branch: str)
     if new.branch_from_thought and new.branch_from_thought not in trunk:
         raise UsageInvalid(
             f"There is no thought {new.branch_from_thought} in the session from which a branch could begin.",
-            hint="store that thought first; chroma_get_session_summary shows the stored thoughts",
+            hint="store that thought first, or call chroma_get_session_summary to list the stored thoughts",
             parameter="branch_from_thought",
             value=new.branch_from_thought,
         )
@@ -280,6 +280,6 @@ def _is_same(was: Thought, now: Thought) -> bool:
 def _place_taken(doc_id: str, was: Thought) -> UsageInvalid:
     return UsageInvalid(
         f"session {was.place.session_id!r} already has a thought with the id {doc_id!r}.",
-        hint="Take another session_id or branch_id.",
+        hint="use another session_id or branch_id",
         parameter="session_id",
     )

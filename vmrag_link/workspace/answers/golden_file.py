@@ -56,7 +56,7 @@ def store_queries(ws: Workspace, before: StoredQueries, data: bytes) -> GoldenFi
     if _read(ws) != before.data:
         raise QueriesInvalid(
             f"{QUERIES_NAME} changed while vmrag asked its queries, so vmrag did not write it.",
-            hint=UPDATE,
+            hint=f"run '{UPDATE}' to record the results",
             file=QUERIES_NAME,
         )
     write_atomically(ws.places.queries, data)
@@ -71,7 +71,7 @@ def _read(ws: Workspace) -> bytes:
     except FileNotFoundError:
         raise QueriesMissing(
             f"no golden queries: {QUERIES_NAME} is missing in {ws.places.top}.",
-            hint=f"cd {quoted(ws.places.top)} && {_MAKE_ONE}",
+            hint=f"run 'cd {quoted(ws.places.top)} && {_MAKE_ONE}'",
             file=QUERIES_NAME,
         ) from None
     except OSError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from vmrag_link import permissions
+from vmrag_link import hints, permissions
 from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, EmbeddingFailed, IndexFailed, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.index.view import require_verification
@@ -35,7 +35,7 @@ MOST_UNTRACKED = 1_000
 packages, none is read.
 """
 
-NOT_SET_UP = "There is no .vmrag.yaml, so vmrag searched the files that 'vmrag init' would choose. To commit this choice, run: vmrag init"
+NOT_SET_UP = "run 'vmrag init' to write .vmrag.yaml, because vmrag chose the searched files itself"
 
 
 class QueryReport(Record, frozen=True):
@@ -55,11 +55,11 @@ def require_query(text: str) -> None:
     Raises `UsageInvalid`.
     """
     if not text.strip():
-        raise UsageInvalid("the query is empty.", hint="Write a question or some words.", parameter="query")
+        raise UsageInvalid("the query is empty.", hint="write a question or some words", parameter="query")
     if len(text) > LONGEST_QUERY:
         raise UsageInvalid(
             f"the query has {len(text):,} characters; at most {LONGEST_QUERY:,} are accepted.",
-            hint="Shorten the query.",
+            hint="shorten the query",
             parameter="query",
             value=len(text),
             maximum=LONGEST_QUERY,
@@ -82,7 +82,7 @@ def answer_from_index(ws: ReadableStore, searcher: Searcher, view: View, query: 
     try:
         results = searcher.search(query)
     except EmbeddingFailed as error:
-        error.hint += "   (or, by words alone: vmrag query --mode keyword)"
+        error.hint = hints.either(error.hint, hints.run("vmrag query --mode keyword", "search by words alone"))
         raise
     except CollectionMissing as error:
         require_readable(view, error.details["collection_name"], error.details["collections"])

@@ -18,7 +18,7 @@ from vmrag_link.git.remotes import Peer
 from vmrag_link.paths import Places
 from vmrag_link.workspace.commits.ancestry import is_comparable
 
-HINT = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout)"
+HINT = "run 'git fetch --unshallow', or set 'fetch-depth: 0' for actions/checkout in a workflow"
 
 # 50, 200, 800 commits, all. Blobs are left out, because only the pins of old commits are read. git
 # fetches those together when they are needed.
@@ -61,7 +61,7 @@ def make_comparable(places: Places, base: str | None, head: str) -> None:
         raise HistoryMissing(
             f"cannot compare {' and '.join(end[:12] for end in ends)}: {find_code_remote(places).remote} itself has no more "
             "of their history.",
-            hint="git fetch --unshallow   (in the repository that it was cloned from)",
+            hint="run 'git fetch --unshallow' in the repository that it was cloned from",
         )
 
 

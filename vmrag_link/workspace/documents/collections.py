@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from vmrag_link import clock
+from vmrag_link import clock, hints
 from vmrag_link.documents.import_base import MAX_ID, ROOT, find_id_problem
 from vmrag_link.engines import logical
 from vmrag_link.errors import (
@@ -71,7 +71,7 @@ def require_table(table: str) -> DocumentTable:
     """Return the name of a table with documents. Raises `TableMissing`."""
     if table not in TABLES:
         raise TableMissing(
-            f"no such table with documents: {table!r}.", hint=f"Use one of {enumerated(TABLES)}.", table=table
+            f"no such table with documents: {table!r}.", hint=f"use one of {enumerated(TABLES)}", table=table
         )
     return table  # type: ignore[return-value]  # one of these
 
@@ -123,7 +123,7 @@ def unreadable_source(name: str, reason: str, readable: Sequence[str]) -> Collec
 
     return CollectionMissing(
         f"cannot read the source {name!r} (files of this repository) here: {reason}.",
-        hint=EXTRA_HINT if EXTRA_HINT in reason else "vmrag sources   (lists the readable sources)",
+        hint=EXTRA_HINT if EXTRA_HINT in reason else "run 'vmrag sources' to list the readable sources",
         collection_name=name,
         collections=[*readable],
     )
@@ -140,7 +140,9 @@ def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
     subject = f"{collection}/{path}" if path else f"the collection {collection!r}"
     return SourceReadOnly(
         f"{subject} is not stored, because it comes from files of this repository (`sources` in .vmrag.yaml).",
-        hint=f"Edit the file {path}" if path else "Edit the files: vmrag list --collection " + quoted(collection),
+        hint=f"edit the file {path}"
+        if path
+        else hints.run(f"vmrag list --collection {quoted(collection)}", "list the files to edit"),
         collection_name=collection,
         path=path,
     )
@@ -170,7 +172,7 @@ def _missing_collection(
         if any(bare in names for bare in _strip_branches(name, [code, row.name])):
             return CollectionMissing(
                 f"{name!r} belongs to branch {code!r}, but {branch or 'no branch'!r} is checked out.",
-                hint=f"git switch {quoted(code)}",
+                hint=f"run 'git switch {quoted(code)}'",
                 collection_name=name,
                 branch=branch,
                 collections=stored,
@@ -197,14 +199,15 @@ def require_open(collection: Collection) -> None:
     if collection.kind == COMPOUNDING:
         raise UsageInvalid(
             f"the collection {collection.name!r} mirrors a project's files; the next sync would delete anything else.",
-            hint="Write a file into the project's folder, and index it with index_document.",
+            hint="write a file into the project's folder, then call index_document",
             collection_name=collection.name,
         )
     require_plain(collection)
     if collection.kind == LIBRARY:
         raise UsageInvalid(
             f"the collection {collection.name!r} is a library, whose documents come from files and pages.",
-            hint=f"vmrag import FILE --library {quoted(collection.name)}; tools: ingest_file, ingest_url",
+            hint=f"run 'vmrag import FILE --library {quoted(collection.name)}', or call the tools ingest_file and "
+            "ingest_url",
             collection_name=collection.name,
         )
 
@@ -216,9 +219,15 @@ def require_plain(collection: Collection) -> None:
     collection's name.
     """
     if collection.kind == ISSUES:
-        content, hint = "the issue logs of a project", "vmrag issue --help; tools: add_issue_log, update_issue_log"
+        content, hint = (
+            "the issue logs of a project",
+            "run 'vmrag issue --help', or call the tools add_issue_log and update_issue_log",
+        )
     elif collection.kind == KNOWLEDGE:
-        content, hint = "documents about a tool", "vmrag doc --help; tools: add_knowledge_doc, update_knowledge_doc"
+        content, hint = (
+            "documents about a tool",
+            "run 'vmrag doc --help', or call the tools add_knowledge_doc and update_knowledge_doc",
+        )
     else:
         return
     raise UsageInvalid(
@@ -261,7 +270,7 @@ def require_name(collection: str, *, option: str = "--collection") -> None:
         raise NameInvalid(
             f"invalid collection name {collection!r}: use 2 to 255 letters, digits, '.', '_' or '-', "
             "with a letter or digit at both ends.",
-            hint=f"For example: {option} {similar_name(collection)}",
+            hint=f"use a name such as '{option} {similar_name(collection)}'",
             collection_name=collection,
         )
 
@@ -277,6 +286,6 @@ def require_document_id(doc_id: str) -> None:
     if not doc_id or find_id_problem(doc_id):
         raise NameInvalid(
             f"invalid document id {doc_id!r}: use 1 to {MAX_ID} characters without control characters.",
-            hint="For example: --id guide/setup.md",
+            hint="use a name such as '--id guide/setup.md'",
             doc_id=doc_id,
         )

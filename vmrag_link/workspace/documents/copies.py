@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
 CODE = "STORED_COPIES"
-REMOVE = "vmrag sources dedupe"
+REMOVE = "run 'vmrag sources dedupe' to remove the stored copies"
 
 
 class StoredCopy(Record, frozen=True):

@@ -92,7 +92,7 @@ def refuse_reserved(metadata: Mapping[str, Any], doc_id: str) -> None:
         if key in RESERVED_METADATA:
             raise ContentRefused(
                 f"the metadata of {doc_id!r} has the reserved key {key!r}.",
-                hint=f"Use another key. Reserved keys: {', '.join(sorted(RESERVED_METADATA))}",
+                hint=f"use another key than the reserved ones: {', '.join(sorted(RESERVED_METADATA))}",
                 doc_id=doc_id,
                 key=key,
             )
@@ -108,7 +108,7 @@ def storable_metadata(metadata: Mapping[str, Any], doc_id: str) -> dict[str, Any
         storable: dict[str, Any] = parse_user_json(json.dumps(metadata))
     except ValueError as error:
         raise ContentRefused(
-            f"the metadata of {doc_id!r} {error}.", hint="Use values that JSON allows.", doc_id=doc_id
+            f"the metadata of {doc_id!r} {error}.", hint="use values that JSON allows", doc_id=doc_id
         ) from None
     return storable
 
@@ -119,7 +119,7 @@ def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
         if isinstance(value, dict | list):
             raise ContentRefused(
                 f"{key!r} in the metadata of {doc_id!r} is not a text, a number, true, false or null.",
-                hint="Write it as one text, for example as JSON.",
+                hint="write it as one text, for example as JSON",
                 doc_id=doc_id,
                 key=key,
             )

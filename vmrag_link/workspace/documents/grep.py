@@ -79,7 +79,7 @@ class Pattern(Record, frozen=True):
             return compile_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{text}", place="")
         except FilterInvalid as error:
             raise UsageInvalid(
-                error.message, hint="fixed=true finds the text itself, as it is.", parameter="pattern"
+                error.message, hint="pass 'fixed=true' to find the text itself", parameter="pattern"
             ) from None
 
     def _compile_pattern(self) -> re.Pattern[str]:
@@ -91,7 +91,7 @@ class Pattern(Record, frozen=True):
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageInvalid(
                 f"invalid regular expression {self.text!r}: {error}.",
-                hint=f"vmrag grep -F -- {quoted(self.text)}   (finds the text itself)",
+                hint=f"run 'vmrag grep -F -- {quoted(self.text)}' to find the text itself",
                 parameter="pattern",
             ) from None
 

@@ -129,7 +129,8 @@ def _parse_patterns(lines: Sequence[str]) -> GitIgnoreSpec:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError as error:
         raise UsageInvalid(
-            f"--exclude: {terminal_text.escape_line(str(error))}", hint="--exclude 'drafts/' --exclude '*.tmp.md'"
+            f"--exclude: {terminal_text.escape_line(str(error))}",
+            hint="write patterns, such as '--exclude drafts/ --exclude \"*.tmp.md\"'",
         ) from None
 
 
@@ -228,7 +229,7 @@ def _missing_in_source(
         if path:
             return DocumentMissing(
                 f"the source {source.collection!r} (files of this repository) has no document {path!r}.",
-                hint=f"vmrag list --collection {quoted(source.collection)}",
+                hint=f"run 'vmrag list --collection {quoted(source.collection)}' to list its documents",
                 collection_name=source.collection,
                 doc_id=path,
             )

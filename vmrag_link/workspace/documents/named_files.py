@@ -77,7 +77,7 @@ def find_file(ws: Workspace, path: str) -> NamedFile:
     and for files in git folders.
     """
     if "\0" in path:
-        raise _read_error(Path(path), "its name has a NUL character", hint="Check the path.")
+        raise _read_error(Path(path), "its name has a NUL character", hint="check the path")
     directory = _working_directory()
     roots = _allowed_roots(ws, directory)
     given = Path(os.path.expanduser(path))  # noqa: PTH111  never raises
@@ -106,7 +106,9 @@ def read_file(ws: Workspace, file: NamedFile) -> SourceContent:
             return SourceContent(
                 key, file.path.name, hash_of(data), data, last_modified=clock.format_file_time(int(modified))
             )
-    raise _read_error(file.path, "it changed while it was read", hint="Try again when what writes it has finished.")
+    raise _read_error(
+        file.path, "it changed while it was read", hint="try again when the program that writes it has finished"
+    )
 
 
 def key_of(places: Places, file: NamedFile) -> str:
@@ -119,7 +121,7 @@ def key_of(places: Places, file: NamedFile) -> str:
     try:
         key.encode()
     except UnicodeEncodeError:
-        raise _read_error(file.path, "its path is not UTF-8, and cannot be stored", hint="Rename it.") from None
+        raise _read_error(file.path, "its path is not UTF-8, and cannot be stored", hint="rename it") from None
     return key
 
 
@@ -170,7 +172,7 @@ def _require_regular(path: Path, status: os.stat_result, max_bytes: int) -> None
     """Require a regular file of allowed size. Raises `FileFailed`."""
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a file")
-        raise _read_error(path, f"it is {kind}", hint=f"ls -la {quoted(path)}")
+        raise _read_error(path, f"it is {kind}", hint=f"run 'ls -la {quoted(path)}' to check its permissions")
     if status.st_size > max_bytes:
         raise _size_error(path, max_bytes)
 
@@ -193,14 +195,18 @@ def _open_error(path: Path, error: OSError) -> FileFailed:
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
     except OSError:
         kind = None
-    return _read_error(path, f"it is {kind}" if kind else (error.strerror or str(error)), hint=f"ls -la {quoted(path)}")
+    return _read_error(
+        path,
+        f"it is {kind}" if kind else (error.strerror or str(error)),
+        hint=f"run 'ls -la {quoted(path)}' to check its permissions",
+    )
 
 
 def _size_error(path: Path, max_bytes: int) -> FileFailed:
     return _read_error(
         path,
         f"it has more than {max_bytes:,} bytes",
-        hint="Set a larger limit, if the machine has enough memory: git config vmrag.ingest.max-bytes NUMBER",
+        hint="run 'git config vmrag.ingest.max-bytes NUMBER' to set a larger limit, if the machine has enough memory",
     )
 
 
@@ -213,7 +219,8 @@ def _access_error(path: Path, roots: Sequence[Path]) -> AccessDenied:
     name = terminal_text.escape_line(str(path))
     return AccessDenied(
         f"{name} was not read, because it is outside of the allowed folders or in a git folder.",
-        hint="Use a file in the work tree. Only the user can allow more: git config vmrag.ingest.allowed-roots FOLDER,FOLDER",
+        hint="use a file in the working tree, or let the user run 'git config vmrag.ingest.allowed-roots "
+        "FOLDER,FOLDER'",
         path=name,
         allowed=[str(root) for root in roots],
     )

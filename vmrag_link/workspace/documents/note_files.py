@@ -108,7 +108,7 @@ class NoteFolder:
     ) -> NoteChange:
         """Return the change to this text. Raises `ContentRefused`."""
         if not content.strip():
-            raise ContentRefused(f"the note {doc_id!r} has no text.", hint="Write some text", doc_id=doc_id)
+            raise ContentRefused(f"the note {doc_id!r} has no text.", hint="write some text", doc_id=doc_id)
         path = before.path if before else self._free_path(doc_id)
         if before and before.text.metadata == metadata and before.text.block:
             text = before.text.block + content  # front matter stays as the user wrote it
@@ -118,7 +118,7 @@ class NoteFolder:
         if len(after) > max_bytes:
             raise ContentRefused(
                 f"the note {doc_id!r} has {len(after):,} bytes. At most {max_bytes:,} are read.",
-                hint="split the note, or store it: vmrag add --collection NAME",
+                hint="split the note, or run 'vmrag add --collection NAME' to store it",
                 doc_id=doc_id,
             )
         return NoteChange(doc_id, path, before.data if before else None, after)
@@ -153,7 +153,7 @@ class NoteFolder:
         except OSError as error:
             raise FileFailed(
                 f"cannot write {change.path}: {error.strerror}.",
-                hint=f"Check that {posixpath.dirname(change.path)} is a folder that you may write",
+                hint=f"check that {posixpath.dirname(change.path)} is a folder that you may write",
                 path=change.path,
             ) from error
 
@@ -176,7 +176,7 @@ class NoteFolder:
             return NoteFile(doc_id, path, data, notes.parse_note(whole, doc_id))
         except ContentUnreadable as error:
             raise FileFailed(
-                f"cannot read the note {path}: it {error}.", hint=f"Edit the file {quoted(path)}", path=path
+                f"cannot read the note {path}: it {error}.", hint=f"edit the file {quoted(path)}", path=path
             ) from None
 
     def _claimed_ids(self) -> dict[str, str]:
@@ -299,7 +299,7 @@ def require_trust(ws: Workspace, source: SourceSettings) -> None:
     if not ws.settings.loaded.may_write(source):
         raise SourceReadOnly(
             f"the source {source.collection!r} may write files to {source.folder}/, which you have not trusted.",
-            hint="vmrag trust",
+            hint="run 'vmrag trust' to trust the settings",
             collection_name=source.collection,
         )
 
@@ -310,7 +310,7 @@ def _require_unchanged(folder: NoteFolder, changes: Sequence[NoteChange]) -> Non
         if folder.read_file(change.path) != change.before:
             raise KnowledgeMoved(
                 f"another program changed {change.path}, so nothing was written.",
-                hint="Run the command again",
+                hint="run the command again",
             )
 
 
@@ -325,7 +325,7 @@ def _refuse_git_operation(ws: Workspace) -> None:
     if unmerged := note_index.list_unmerged_files(ws.places):
         raise GitBusy(
             f"git's index has unmerged files, such as {unmerged[0]}, so vmrag cannot write notes now.",
-            hint="git status",
+            hint="run 'git status' to see the state",
             operation="merge",
         )
 
@@ -357,7 +357,7 @@ def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[
 
 def _refuse_other_repositories(ws: Workspace, paths: Sequence[str]) -> None:
     """Raise `SourceReadOnly` for files in git's own folder, a submodule or a repository below."""
-    hint = f"Name another folder in `sources` of {CONFIG_NAME}"
+    hint = f"name another folder in `sources` of {CONFIG_NAME}"
     for path in paths:
         folders = posixpath.dirname(path).split("/")
         if any(map(is_git_folder, folders)):
@@ -415,4 +415,6 @@ def _link_in_the_way(path: str) -> SourceReadOnly:
 
 
 def _read_failure(path: str, error: OSError) -> FileFailed:
-    return FileFailed(f"cannot read {path}: {error.strerror}.", hint=f"ls -l {quoted(path)}", path=path)
+    return FileFailed(
+        f"cannot read {path}: {error.strerror}.", hint=f"run 'ls -l {quoted(path)}' to check its permissions", path=path
+    )

@@ -134,7 +134,7 @@ def replace_text(ws: Workspace, source: SourceSettings, before: Document, text: 
             name = f"{source.collection}/{before.doc_id}"
             raise KnowledgeMoved(
                 f"another process changed or deleted the note {name}, so nothing was written.",
-                hint=f"vmrag show {quoted(name)}",
+                hint=f"run 'vmrag show {quoted(name)}' to see it",
             )
         return [folder.plan_change(note.doc_id, note.text.metadata, text, note)]
 
@@ -205,7 +205,7 @@ def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> lis
     similar = nearest(doc_id, [key[1] for key in tree.files if key[0] == name] if tree else [])
     raise DocumentMissing(
         f"no note {doc_id!r} in {name!r}." + (f" Did you mean {similar!r}?" if similar else ""),
-        hint=f"vmrag list --collection {quoted(name)}",
+        hint=f"run 'vmrag list --collection {quoted(name)}' to list its documents",
         collection_name=name,
         doc_id=doc_id,
         ids=missing,
@@ -223,7 +223,7 @@ def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
     name = f"{source.collection}/{note.doc_id}"
     return NoteExists(
         f"the note {name} exists. Its text is:\n{quoted_text(text[:SHOWN_TEXT])}{more}",
-        hint="Use --replace (mode=replace), --append (mode=append), or another name",
+        hint="use --replace (mode=replace) or --append (mode=append), or choose another name",
         ids=[note.doc_id],
         name=name,
         text=text[:SHOWN_TEXT],

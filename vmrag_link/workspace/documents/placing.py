@@ -133,7 +133,7 @@ def _same_id_error(
     paths = [str(base.origin / document.source) for document in (one, other)]
     return UsageInvalid(
         f"{paths[0]} and {paths[1]} have the same document id {one.doc_id!r}.",
-        hint=f"vmrag import {quoted(paths[1])} --collection {collection}-2{' --copy' * copy}",
+        hint=f"run 'vmrag import {quoted(paths[1])} --collection {collection}-2{' --copy' * copy}'",
         doc_id=one.doc_id,
         paths=paths,
     )

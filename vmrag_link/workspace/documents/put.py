@@ -177,10 +177,10 @@ def _require_expected(
         if stored and (version_of(stored) == version or _is_same(stored, new[doc_id])):
             continue
         name = f"{collection}/{doc_id}"
-        again = f"vmrag edit {quoted(name)}   (then copy your changes into the present text)"
+        again = f"run 'vmrag edit {quoted(name)}' to copy your changes into the present text"
         raise KnowledgeMoved(
             f"{name} was {'changed' if stored else 'removed'} by another process, so nothing was stored",
-            hint=again if stored else f"vmrag add FILE --collection {quoted(collection)} --id {quoted(doc_id)}",
+            hint=again if stored else f"run 'vmrag add FILE --collection {quoted(collection)} --id {quoted(doc_id)}'",
             collection_name=collection,
             doc_id=doc_id,
         )
@@ -275,6 +275,6 @@ def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> 
     number = plural(len(overwritten), "document")
     return DocumentExists(
         f"{number} of collection {collection!r} would be overwritten by another file's text: {shown}{more}.",
-        hint="Use another --collection or --base, or add --replace to store the new text.",
+        hint="use another --collection or --base, or add --replace to store the new text",
         documents=[{"doc_id": row.doc_id, "source": row.source, "file": row.file} for row in overwritten],
     )

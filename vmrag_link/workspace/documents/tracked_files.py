@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+from vmrag_link import hints
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
 from vmrag_link.errors import LimitExceeded, SourceReadOnly, first_of, quoted
@@ -15,7 +16,7 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.import_reports import command_here, path_from_here
 
-COPY = "to store a copy that does not follow the file: --copy"
+COPY = "add --copy to store a copy that does not follow the file"
 _MOST = 5
 """Number of paths that a hint names."""
 
@@ -39,21 +40,21 @@ class TrackedFiles:
 
     @property
     def hint(self) -> str:
-        """Return the command that makes the refused files documents; empty if there are none."""
+        """Return the hint to make the refused files documents; empty if there are none."""
         if not self._reasons:
             return ""
         refused = [self._path_from_top(path) or "" for path in self._reasons]
         if all(self._source_of(path) for path in refused):
             some = "the files" if refused[1:] else f"the file {quoted(refused[0])}"
             untracked = [path_from_here(self._ws, self._path_from_top(path) or "") for path in self._untracked]
-            command = f"git add {' '.join(sorted(untracked)[:_MOST])}" if untracked else f"Edit {some}"
-            return f"{command}   ({COPY})"
+            step = hints.run(f"git add {' '.join(sorted(untracked)[:_MOST])}") if untracked else f"edit {some}"
+            return hints.either(step, COPY)
         named = [
             path_from_here(self._ws, str(path)) for path in self._named[:_MOST] if self._path_from_top(path) is not None
         ]
         kind = ["--kind", "code"] if all(formats.find_by_suffix(path) is None for path in refused) else []
         into = ["--collection", quoted(self._collection)] if self._collection else []
-        return f"{command_here(self._ws, 'sources add', [*named, *into, *kind])}   ({COPY})"
+        return hints.either(hints.run(command_here(self._ws, "sources add", [*named, *into, *kind])), COPY)
 
     def form_refusal(self) -> SourceReadOnly:
         """Return the error for the files that were refused, if nothing else can be stored."""

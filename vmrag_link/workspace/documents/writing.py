@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from vmrag_link import locks
+from vmrag_link import hints, locks
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.errors import (
     INDEXING_FAILURES,
@@ -24,7 +24,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import folder_modes, plumbing
 from vmrag_link.models import At, KbBranch, WorkingSet
 from vmrag_link.sync import lease
-from vmrag_link.sync.target import Target, describe_held, describe_unpinned, restore_command
+from vmrag_link.sync.target import Target, describe_held, describe_unpinned, form_pin_hint
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.follow.follow_pin import follow
 
@@ -83,13 +83,11 @@ def require_writable(ws: Workspace, *, index: bool = True) -> Target:
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(
             describe_held(target.kb_branch, target.revision),
-            hint=restore_command(target.kb_branch),
+            hint=form_pin_hint(target.kb_branch),
             local_changes=count_local_changes(ws.engine, target.kb_branch),
         )
     if target.kb_branch and target.attachment == "behind":
-        raise KnowledgeMoved(
-            describe_unpinned(target.kb_branch, target.revision), hint=restore_command(target.kb_branch)
-        )
+        raise KnowledgeMoved(describe_unpinned(target.kb_branch, target.revision), hint=form_pin_hint(target.kb_branch))
     return target
 
 
@@ -146,7 +144,10 @@ def refuse_if_busy(ws: Workspace) -> None:
     refuse_git_operation(ws)
     apply.wait_for_git(ws.sync_context)
     if pin_conflict.read_stages(ws.places):
-        raise MergeConflict("the pin is in conflict, and a write would choose one side.", hint="vmrag resolve")
+        raise MergeConflict(
+            "the pin is in conflict, and a write would choose one side.",
+            hint="run 'vmrag resolve' to resolve the conflicts",
+        )
 
 
 def refuse_git_operation(ws: Workspace) -> None:
@@ -161,7 +162,7 @@ def refuse_git_operation(ws: Workspace) -> None:
         command = plumbing.operation_hint(operation)
         raise GitBusy(
             f"a {operation} is in progress in this work tree, so vmrag cannot write documents now.",
-            hint=f"vmrag resolve, then: {command}" if pin_conflict.find_undecided(ws.places) else command,
+            hint=hints.then(hints.run("vmrag resolve"), command) if pin_conflict.find_undecided(ws.places) else command,
             operation=operation,
         )
     if ws.read_trigger().branch is None:
@@ -171,7 +172,7 @@ def refuse_git_operation(ws: Workspace) -> None:
             "HEAD is detached, but documents are written on a branch.",
             hint=jj.main_folder_hint(ws.places, "git switch -c NAME")
             if ws.places.is_jj_workspace
-            else "git switch -c NAME",
+            else "run 'git switch -c NAME'",
             operation="detached",
         )
 
@@ -215,7 +216,7 @@ def write_rows(
                 lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
             change = _Change(plan, planned, stamp, name, target.revision)
             return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
-    raise KnowledgeMoved("HEAD moved several times, so nothing was written.", hint="Run the command again.")
+    raise KnowledgeMoved("HEAD moved several times, so nothing was written.", hint="run the command again")
 
 
 def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:

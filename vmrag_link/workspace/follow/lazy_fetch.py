@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import pin_values
+from vmrag_link import hints, pin_values
 from vmrag_link.engines import migrated, opening
 from vmrag_link.errors import (
     FileSystemError,
@@ -37,13 +37,12 @@ from vmrag_link.pin import Pin
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, reasons
 
-OR_RESOLVE_WITHOUT_IT = "if no one has it: vmrag resolve --accept-loss (continues with the other side)"
+OR_RESOLVE_WITHOUT_IT = "run 'vmrag resolve --accept-loss' to continue with the other side if no one has it"
 """The hint if a merged pin names a lost revision."""
 
-OR_PIN_WITHOUT_IT = (
-    "if no one has it: vmrag pin --accept-loss REVISION "
-    "(continues from that revision, without the documents of the lost one)"
-)
+OR_PIN_WITHOUT_IT = "run 'vmrag pin --accept-loss REVISION' to continue from that revision if no one has it"
+
+ASK_AUTHOR = "ask its author to run 'vmrag push', and run 'git log -1 -- .dolt-version' to see who that is"
 
 ACCEPTED_KEY = "vmrag.acceptedLoss"
 """Key in git's configuration: revisions whose loss the user accepted on this machine."""
@@ -193,7 +192,11 @@ def require_sides(
     for problem in problems:
         if not is_given_up(ws, problem, others):
             raise PinRevisionMissing(
-                problem.message, hint=problem.hint.replace(OR_PIN_WITHOUT_IT, OR_RESOLVE_WITHOUT_IT), **problem.details
+                problem.message,
+                hint=problem.hint.replace(
+                    OR_PIN_WITHOUT_IT.removeprefix("run "), OR_RESOLVE_WITHOUT_IT.removeprefix("run ")
+                ),
+                **problem.details,
             )
 
 
@@ -214,7 +217,7 @@ def is_given_up(ws: Workspace, missing: PinRevisionMissing, others: Iterable[str
         return True
     raise PinRevisionMissing(
         f"{missing.message} A record accepts its loss, but it applies only after all remotes answered that they do not have it.",
-        hint=f"{missing.hint.rstrip('.')}; if no remote has it: git config --add {ACCEPTED_KEY} {revision}",
+        hint=hints.either(missing.hint, f"run 'git config --add {ACCEPTED_KEY} {revision}' if no remote has it"),
         **missing.details,
     )
 
@@ -245,14 +248,18 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
     name = shown or ref
     data = plumbing.read_blob(ws.places, f"{plumbing.resolve_commit(ws.places, ref)}:{PIN_NAME}", limit=limit)
     if data is None:
-        raise PinMissing(f"{name} has no pin.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
+        raise PinMissing(
+            f"{name} has no pin.",
+            hint=f"run 'git log {quoted(name)} -- {PIN_NAME}' to list the commits that changed the pin",
+            ref=name,
+        )
     return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}")
 
 
 def _fetch_revision(ws: Workspace, pin: Pin) -> VmragError | None:
     """Fetch the revision. Return why it is still missing, or None."""
     from vmrag_link.workspace.remotes import destinations, revision_map
-    from vmrag_link.workspace.remotes.fetch import SYNCED_FORK_HINT, fetch_in_turn
+    from vmrag_link.workspace.remotes.fetch import fetch_in_turn
 
     if other_engine := reasons.explain_other_engine(ws, pin.dolt_commit):
         return other_engine
@@ -274,12 +281,11 @@ def _fetch_revision(ws: Workspace, pin: Pin) -> VmragError | None:
     if failure is None and pin_values.engine_of_revision(current) != ws.engine.name:
         return PinRevisionMissing(
             "it was created before the knowledge base was migrated, and was not migrated with it.",
-            hint=f"In a clone that still has it, run: vmrag migrate --to {ws.engine.name} && vmrag push",
+            hint=f"run 'vmrag migrate --to {ws.engine.name} && vmrag push' in a clone that still has it",
         )
     return failure or RemoteUnreachable(
         "the remote does not have it either.",
-        hint="Ask its author (git log -1 -- .dolt-version) to run 'vmrag push', then: vmrag sync; "
-        f"{SYNCED_FORK_HINT}; if only a fork has it, a maintainer runs: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
+        hint=hints.either(ASK_AUTHOR, OR_PIN_WITHOUT_IT),
         cause=PinRevisionMissing.code,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from vmrag_link import clock
+from vmrag_link import clock, hints
 from vmrag_link.engines import migrated
 from vmrag_link.errors import NoChanges, RemoteEmpty, RemoteError, RemoteUnreachable, plural
 from vmrag_link.git import configuration, history, identity, remotes
@@ -23,7 +23,7 @@ from vmrag_link.workspace.pins import history_pins
 if TYPE_CHECKING:
     from vmrag_link.transport.address import Address
 
-OFFLINE = "--offline (contacts no remote, so it may give up a revision that a remote has)"
+OFFLINE = "add --offline if that remote no longer exists"
 MOST_COMMITS = 10
 """Maximum number of code commits that a message lists for each lost revision."""
 
@@ -138,7 +138,7 @@ def _list_addresses(ws: Workspace, pins: Iterable[Pin]) -> list[Address]:
 def _form_unknown(error: RemoteError) -> RemoteUnreachable:
     return RemoteUnreachable(
         f"cannot check if the revision is lost: {error.message}",
-        hint=f"{error.hint.rstrip('.')}; or, if that remote no longer exists: {OFFLINE}",
+        hint=hints.either(error.hint, OFFLINE),
         cause=error.cause,
     )
 

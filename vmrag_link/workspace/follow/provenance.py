@@ -238,7 +238,10 @@ def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
     if ws.unbuilt:
         raise ws.unbuilt
     is_behind = tuple(notes) == describe_left_behind(target)  # these notes have the commands
-    raise KnowledgeMoved(" ".join(notes), hint="vmrag status" if is_behind else "vmrag sync")
+    raise KnowledgeMoved(
+        " ".join(notes),
+        hint="run 'vmrag status' to see the state" if is_behind else "run 'vmrag sync' to sync to the pin",
+    )
 
 
 def refuse_outdated(ws: Workspace, notes: Sequence[str], *, strict: bool) -> None:

@@ -142,7 +142,7 @@ def _read_documents(reader: TextReader, headers: Sequence[DocumentHeader]) -> Ma
     for collection, doc_id in (header.key for header in headers):
         if (collection, doc_id) not in documents:
             raise KnowledgeMoved(
-                f"another process removed {collection}/{doc_id}.", hint="Run the command again.", doc_id=doc_id
+                f"another process removed {collection}/{doc_id}.", hint="run the command again", doc_id=doc_id
             )
     return documents
 

@@ -28,7 +28,7 @@ _MOST_SLASHES = 16
 """Maximum number of slashes that are tried as the end of a collection's name. The history is read
 for each.
 """
-_EXAMPLE = "vmrag log v1.0..v2.0 guide/faq.md"
+_EXAMPLE = "write a range, such as 'vmrag log v1.0..v2.0 guide/faq.md'"
 
 
 class LogStep(Record, frozen=True):

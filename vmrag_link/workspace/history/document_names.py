@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from collections.abc import Collection as Several
 from typing import TYPE_CHECKING, Protocol
 
+from vmrag_link import hints
 from vmrag_link.errors import (
     CollectionMissing,
     DocumentAmbiguous,
@@ -167,7 +168,9 @@ def find_in(rows: NamedRows, place: DocumentPlace, name: str) -> DocumentName:
         if not removed:
             raise
         message = f"{removed[0]} was removed here; the removal is not committed."
-        raise DocumentMissing(message, hint=command_of("restore", [str(removed[0])]), **error.details) from None
+        raise DocumentMissing(
+            message, hint=hints.run(command_of("restore", [str(removed[0])]), "restore it"), **error.details
+        ) from None
 
 
 def split_ref(ws: Workspace, name: str) -> tuple[DocumentPlace, str]:
@@ -361,7 +364,8 @@ def missing_document(rows: NamedRows, at: At, name: str, *, within: str | None =
         return no_document(rows, at, collection, name.removeprefix(f"{collection}/"))
     if name.rstrip("/") in collections:
         return UsageInvalid(
-            f"{name!r} is a collection, not a document.", hint=f"vmrag list --collection {quoted(name.rstrip('/'))}"
+            f"{name!r} is a collection, not a document.",
+            hint=f"run 'vmrag list --collection {quoted(name.rstrip('/'))}' to list its documents",
         )
     similar = _find_closest(rows, at, name)
     if "/" not in name:
@@ -379,7 +383,8 @@ def missing_document(rows: NamedRows, at: At, name: str, *, within: str | None =
 
 
 def _add_closest(command: str, names: Sequence[str]) -> str:
-    return f"{command}   (closest: {', '.join(map(quoted, names))})" if names[1:] else command
+    names_in_hint = f"use one of the closest names: {', '.join(map(quoted, names))}" if names[1:] else ""
+    return hints.either(names_in_hint, hints.run(command, "list the names"))
 
 
 def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
@@ -412,7 +417,7 @@ def _ambiguous_name(name: str, names: Sequence[str]) -> DocumentAmbiguous:
     more = f" … ({len(names)} in all)" if len(names) > _LISTED else ""
     return DocumentAmbiguous(
         f"{name!r} is ambiguous: {len(names)} documents match.",
-        hint=f"Use one of these names: {', '.join(map(quoted, names[:_LISTED]))}{more}",
+        hint=f"use one of these names: {', '.join(map(quoted, names[:_LISTED]))}{more}",
         name=name,
         candidates=list(names),
     )

@@ -160,7 +160,7 @@ def require_own_file(tree: SourceTree, path: str, command: str) -> None:
         inner = path.removeprefix(f"{submodule.path}/")
         raise UsageInvalid(
             f"{path} is a file of the submodule {submodule.path}, whose history is not in this repository.",
-            hint=f"git -C {quoted(submodule.path)} {command} -- {quoted(inner)}",
+            hint=f"run 'git -C {quoted(submodule.path)} {command} -- {quoted(inner)}'",
         )
 
 

@@ -236,7 +236,7 @@ def _form_left_out_error(ws: Workspace, tree: SourceTree, name: str) -> Collecti
         if source and path in reasons and rules.is_named(source, path):
             return DocumentMissing(
                 f"the source {collection!r} leaves out the file {path}, because {reasons[path]}.",
-                hint="vmrag sources -v",
+                hint="run 'vmrag sources -v'",
                 collection_name=collection,
                 doc_id=path,
             )
@@ -250,7 +250,7 @@ def unavailable_source(ws: Workspace, collection: str) -> CollectionMissing | No
         return None
     return CollectionMissing(
         f"cannot read the source {collection!r} (files of this repository) here: {reasons[collection]}",
-        hint="vmrag sources   (lists the readable sources)",
+        hint="run 'vmrag sources' to list the readable sources",
         collection_name=collection,
     )
 
@@ -359,9 +359,9 @@ def _find_merge_base(ws: Workspace, old: str, new: str, named_range: ranges.Name
     if bases is None:
         raise HistoryMissing(
             f"the merge base of {named_range.old} and {named_range.new} is not in this shallow clone.",
-            hint="git fetch --unshallow",
+            hint="run 'git fetch --unshallow' to fetch the missing commits",
         )
     raise UsageInvalid(
         f"the histories of {named_range.old} and {named_range.new} have no common commit.",
-        hint=f"vmrag diff {quoted(named_range.old)} {quoted(named_range.new)}",
+        hint=f"run 'vmrag diff {quoted(named_range.old)} {quoted(named_range.new)}'",
     )

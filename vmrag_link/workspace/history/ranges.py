@@ -28,7 +28,7 @@ from vmrag_link.workspace.history.revparse import HEAD, WORKING, resolve_at, res
 _RANGE = re.compile(r"(?P<old>(?:[^{}]|\{[^{}]*\})*?)(?P<dots>\.{2,3})(?P<new>.*)", re.DOTALL)
 """Braces contain a git expression, such as `HEAD^{/a..b}`."""
 
-_EXAMPLES = "vmrag diff OLD NEW, vmrag diff OLD..NEW, or vmrag diff OLD...NEW"
+_EXAMPLES = "write 'vmrag diff OLD NEW', 'vmrag diff OLD..NEW' or 'vmrag diff OLD...NEW'"
 _MOST = 2
 
 _BasesByCommits = dict[tuple[str, ...], str]
@@ -188,7 +188,7 @@ def _find_bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] 
     if engine_base is None:
         raise EngineFailed(
             f"the revisions {ours[:7]} and {theirs[:7]} have no common history.",
-            hint="vmrag log",
+            hint="run 'vmrag log' to list the revisions",
             revisions=[ours, theirs],
         )
     return engine_base, {}

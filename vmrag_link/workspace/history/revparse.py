@@ -89,7 +89,7 @@ def resolve_rev(ws: Workspace, name: str) -> str:
     except GitReferenceMissing as error:
         raise GitReferenceMissing(
             f"{name!r} is neither a git ref nor a revision or branch of the knowledge base.",
-            hint="git branch -a, vmrag branch, vmrag log",
+            hint="run 'vmrag branch' to list the KB branches, or 'vmrag log' to list the revisions",
             ref=name,
         ) from error
 
@@ -130,7 +130,7 @@ def resolve_tool_rev(ws: Workspace, name: str, origin: AnswerOrigin | None = Non
     except PinMissing as error:
         if base == HEAD:
             raise
-        raise RevisionMissing(error.message, hint="vmrag log", revision=name) from None
+        raise RevisionMissing(error.message, hint="run 'vmrag log' to list the revisions", revision=name) from None
     for step in re.findall(r"[~^](\d*)", match["steps"]) if match else ():
         revision = _find_ancestor(ws, revision, int(step or 1), name)
     return revision
@@ -186,7 +186,7 @@ def no_branch(ws: Workspace, name: str) -> BranchMissing:
     similar = nearest(name, names)
     return BranchMissing(
         f"no such KB branch {name[:80]!r}." + (f" Did you mean {similar!r}?" if similar else ""),
-        hint="vmrag branch   (lists them)",
+        hint="run 'vmrag branch' to list them",
         branch=name,
         branches=names,
     )
@@ -205,7 +205,7 @@ def _read_local_pin(ws: Workspace, name: str) -> str:
         if not ws.engine.has_revision(revision):
             raise RevisionMissing(
                 f"{name} pins revision {revision}, which is not in this knowledge base.",
-                hint="vmrag fetch",
+                hint="run 'vmrag fetch' to fetch the revision",
                 revision=revision,
             )
         return revision
@@ -233,7 +233,9 @@ def _find_ancestor(ws: Workspace, start: str, steps: int, name: str) -> str:
 
 
 def _no_commit(name: str) -> RevisionMissing:
-    return RevisionMissing(f"the knowledge base has no commit {name[:80]!r}.", hint="vmrag log", revision=name)
+    return RevisionMissing(
+        f"the knowledge base has no commit {name[:80]!r}.", hint="run 'vmrag log' to list the revisions", revision=name
+    )
 
 
 # -- both
@@ -343,7 +345,7 @@ def _find_by_prefix(ws: Workspace, name: str) -> str | None:
         if len(matches) > 1:
             raise RevisionAmbiguous(
                 f"{len(matches)} revisions begin with {name!r}.",
-                hint="Use more characters of the hash.",
+                hint="use more characters of the hash",
                 revision=name,
                 candidates=matches[:CANDIDATES],
             )

@@ -73,7 +73,8 @@ def find_base_revision(engine: Engine, base_pin: Pin | None, our_pin: Pin, their
     if base is None:
         raise EngineFailed(
             "the two sides pin knowledge bases without a common history.",
-            hint="git checkout --ours .dolt-version && git add .dolt-version   (or --theirs, to keep the other one)",
+            hint="run 'git checkout --ours .dolt-version && git add .dolt-version', or the same with --theirs to keep "
+            "the other one",
         )
     return base
 
@@ -90,7 +91,7 @@ def find_surviving_side(engine: Engine, base: str, ours: str, theirs: str) -> st
     if survivor is None:
         raise EngineFailed(
             "this knowledge base lacks the revisions of both sides and of their base.",
-            hint="git status   (end git's merge, then run: vmrag pin --accept-loss REVISION)",
+            hint="run 'git status' and end git's merge, then run 'vmrag pin --accept-loss REVISION'",
         )
     return survivor
 
@@ -110,7 +111,7 @@ def _merge_revisions(
         conflict_text = f"{number} conflicts" if number > 1 else f"a conflict in {outcome.conflicts[0].id}"
         raise PinConflict(
             f"the knowledge bases of the two sides have {conflict_text}.",
-            hint="vmrag resolve",
+            hint="run 'vmrag resolve' to resolve the conflicts",
             conflicts=[conflict.id for conflict in outcome.conflicts],
         )
     return outcome.revision
@@ -129,7 +130,7 @@ def _merge_remote(base_pin: Pin | None, our_pin: Pin, their_pin: Pin, *, preferr
         return preferred
     raise PinConflict(
         f"both sides changed dolt_remote: {sides[0]!r} and {sides[1]!r}.",
-        hint="Set `remote` in .vmrag.yaml to one of them, then run: vmrag trust && vmrag resolve",
+        hint="set `remote` in .vmrag.yaml to one of them, then run 'vmrag trust && vmrag resolve'",
     )
 
 

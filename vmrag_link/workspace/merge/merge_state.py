@@ -127,7 +127,11 @@ def require_merge(ws: Workspace) -> MergeState:
     state = recover_merge(ws)
     if state is None:
         operation = plumbing.find_operation(ws.places)
-        hint = plumbing.operation_hint(operation) if operation and operation != "bisect" else "vmrag merge REF"
+        hint = (
+            plumbing.operation_hint(operation)
+            if operation and operation != "bisect"
+            else "run 'vmrag merge REF' to start a merge"
+        )
         raise MergeConflict("no merge is open.", hint=hint)
     return state
 
@@ -140,7 +144,7 @@ def refuse_if_open(ws: Workspace) -> None:
     ):  # a stash, for which `git add` took one side
         raise MergeConflict(
             f"the merge of {state.source} is not finished.",
-            hint="vmrag resolve && vmrag merge --continue   (or: vmrag merge --abort)",
+            hint="run 'vmrag resolve && vmrag merge --continue', or 'vmrag merge --abort' to abort the merge",
         )
 
 
@@ -203,7 +207,8 @@ def find_our_side(ws: Workspace, state: MergeState) -> At:
         switch = f"git switch {quoted(state.symbolic.removeprefix(BRANCHES))}"
         raise KnowledgeMoved(
             f"HEAD or the pin has moved since the merge of {state.source} began on {state.ours[:7]}.",
-            hint=f"{switch}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}   (or: vmrag merge --abort)",
+            hint=f"run '{switch}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}', or 'vmrag merge --abort' "
+            "to abort the merge",
         )
     return ws.locate_documents()
 
@@ -237,7 +242,10 @@ def _read_side(ws: Workspace, name: str, data: bytes | None) -> Pin | None:
         return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}") if data else None
     except PinMalformed as error:
         other_side = "theirs" if name == "ours" else "ours"
-        hint = f"git checkout --{other_side} -- {PIN_NAME} && git add {PIN_NAME} && git commit   (continues from that side's pin)"
+        hint = (
+            f"run 'git checkout --{other_side} -- {PIN_NAME} && git add {PIN_NAME} && git commit' to continue "
+            "from that side's pin"
+        )
         raise PinMalformed(error.message, hint=hint, **error.details) from None
 
 
@@ -280,6 +288,6 @@ def _read_file(path: Path) -> MergeState | None:
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise FileFailed(
             f"cannot read the file of the open merge: {error}",
-            hint=f"{set_aside(path)}   (aborts the merge)",
+            hint=f"run '{set_aside(path)}' to abort the merge",
             path=str(path),
         ) from error

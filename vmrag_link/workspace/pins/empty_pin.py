@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 
-from vmrag_link import permissions
+from vmrag_link import hints, permissions
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.pins import history_pins
 
 MESSAGE = "The knowledge base of this repository has no documents, so it needs no pin."
 UNINSTALL = "vmrag uninstall --all"
-REMOVE_PIN = f"{UNINSTALL} && git checkout -- {CONFIG_NAME} && git commit -am 'Remove the empty pin'"
+REMOVE_PIN = f'{UNINSTALL} && git checkout -- {CONFIG_NAME} && git commit -am "Remove the empty pin"'
 
 _MARKER = "empty-pin"
 """Name of a file in `.git/vmrag`: this clone was checked."""
@@ -29,16 +29,16 @@ def is_empty(ws: Workspace) -> bool:
 
 
 def describe_once(ws: Workspace) -> str:
-    """Return how to remove an empty pin.
+    """Return the hint to remove an empty pin.
 
     The text is empty for other pins, and after the first call in a clone.
     """
     is_new = ws.is_initialized and bool(ws.sources.configured) and mark_clone(ws)
-    return f"{MESSAGE} To remove it: {REMOVE_PIN}" if is_new and is_empty(ws) else ""
+    return hints.run(REMOVE_PIN, "remove the pin, which has no documents") if is_new and is_empty(ws) else ""
 
 
-def describe_uninstall(ws: Workspace) -> str:
-    """Return what removes an empty knowledge base from a clone whose HEAD has no pin."""
+def form_uninstall(ws: Workspace) -> str:
+    """Return the command that removes an empty knowledge base, if HEAD has no pin."""
     return f"{UNINSTALL} && git checkout -- {CONFIG_NAME}" if ws.places.config.exists() else UNINSTALL
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from vmrag_link import hints
 from vmrag_link.engines.base import read_root
 from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import PinMissing, enumerated, plural
@@ -18,7 +19,7 @@ from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
-NO_DOCUMENTS = "no documents, to import this commit's own"
+NO_DOCUMENTS = "begin without documents"
 _SHOWN_BRANCHES = 3
 """Number of branches that a text names."""
 
@@ -127,7 +128,7 @@ def undecided_pin(choices: Sequence[Offer], *, empty: str) -> PinMissing:
     """
     return PinMissing(
         "this code commit has no pin but others do, so vmrag cannot choose a revision.",
-        hint=f"{', '.join(f'{offer.command} ({offer.described})' for offer in choices)}, or {empty} ({NO_DOCUMENTS})",
+        hint=hints.either(hints.run(choices[0].command, f"use {choices[0].described}"), hints.run(empty, NO_DOCUMENTS)),
         offers=[{"revision": offer.revision, "documents": offer.documents} for offer in choices],
     )
 

@@ -100,18 +100,20 @@ def require_new(ws: Workspace, name: str) -> None:
             else "it looks like a hash or a ref, or has characters that are not allowed"
         )
         raise NameInvalid(
-            f"invalid name of a KB branch {name[:80]!r}: {reason}.", hint="Choose another name.", branch=name
+            f"invalid name of a KB branch {name[:80]!r}: {reason}.", hint="choose another name", branch=name
         )
     for branch in ws.engine.list_branches():
         if branch.name.lower() == name.lower():
             raise BranchExists(
-                f"the KB branch {branch.name!r} already exists.", hint="vmrag branch", branch=branch.name
+                f"the KB branch {branch.name!r} already exists.",
+                hint="run 'vmrag branch' to list the KB branches",
+                branch=branch.name,
             )
     for kb, code in plumbing.read_kb_owners(ws.places).items():
         if kb.lower() == name.lower() and code != ws.read_trigger().branch:
             raise BranchInUse(
                 f"the name {kb!r} is reserved for the code branch {code!r}.",
-                hint="Choose another name.",
+                hint="choose another name",
                 branch=kb,
                 holder=code,
             )

@@ -66,7 +66,10 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
 
 
 def _exists_error() -> AlreadyInitialized:
-    return AlreadyInitialized("the knowledge base already exists.", hint="vmrag fetch   (or: vmrag pull)")
+    return AlreadyInitialized(
+        "the knowledge base already exists.",
+        hint="run 'vmrag fetch' to fetch the revision, or 'vmrag pull' to merge the newer revision",
+    )
 
 
 def _join_server(ws: Workspace, *, automatic: bool) -> CloneReport:

@@ -154,7 +154,7 @@ def trust_remote(ws: Workspace, text: str) -> None:
     Raises `RemoteInvalid`.
     """
     if flaw := find_remote_flaw(text):
-        raise RemoteInvalid(f"a remote {flaw}", hint="vmrag remote")
+        raise RemoteInvalid(f"a remote {flaw}", hint="run 'vmrag remote' to list the remotes")
     if text not in configuration.read_config_values(ws.places, address.TRUSTED_KEY):
         configuration.add_value(ws.places, address.TRUSTED_KEY, text)
 
@@ -166,7 +166,7 @@ def distrust_remote(ws: Workspace, text: str) -> None:
     if not configuration.remove_value(ws.places, address.TRUSTED_KEY, text):
         raise RemoteInvalid(
             f"the git configuration of this repository does not name {text[:80]!r}.",
-            hint=f"git config --show-origin --get-all {address.TRUSTED_KEY}",
+            hint=f"run 'git config --show-origin --get-all {address.TRUSTED_KEY}'",
         )
 
 

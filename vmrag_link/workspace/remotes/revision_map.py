@@ -34,8 +34,7 @@ _FINGERPRINT = "[0-9a-f]{64}"
 _BATCH = 1000
 _SECONDS = len("2026-01-31T12:00:00")
 _REPAIR = (
-    "vmrag push --force   (in the clone that ran 'vmrag migrate' or fetched the map before; "
-    "this loses entries that only the remote's map has)"
+    "run 'vmrag push --force' in the clone that ran 'vmrag migrate', although it loses entries that only the remote has"
 )
 
 

@@ -148,7 +148,7 @@ class Resolver(Record, frozen=True):
         allowed = ",".join((*sorted(self.private_hosts), host))
         return AccessDenied(
             f"Pages of this machine and of private networks are not fetched: {host} {how}.",
-            hint=f"If that is meant: git config vmrag.ingest.allow-private-urls {quoted(allowed)}",
+            hint=f"run 'git config vmrag.ingest.allow-private-urls {quoted(allowed)}' if you want to read that address",
             host=host,
             setting="ingest.allow_private_urls",
         )
@@ -157,7 +157,7 @@ class Resolver(Record, frozen=True):
 def _build_unreachable(host: str) -> FetchFailed:
     return FetchFailed(
         f"There is no host {host}: its name leads to no address.",
-        hint="Check the spelling of the host, and that this machine is online.",
+        hint="check the spelling of the host, and that this machine is online",
         host=host,
     )
 

@@ -53,7 +53,8 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
     if not host or parts.scheme not in ("http", "https"):
         raise FetchFailed(
             f"The proxy {shown_url(text)} of the environment cannot be used for {url}: it is not an http:// or https:// proxy.",
-            hint=f"Name an HTTP proxy in {url.scheme}_proxy, or none for this host: export no_proxy={url.host}",
+            hint=f"set {url.scheme}_proxy to an HTTP proxy, or run 'export no_proxy={url.host}' to use none for this "
+            "host",
         )
     where = httpcore.URL(scheme=parts.scheme, host=host, port=port, target="/")
     auth = (unquote_to_bytes(parts.username), unquote_to_bytes(parts.password or "")) if parts.username else None
@@ -129,7 +130,7 @@ class _TimedStream(NetworkStream):
 
 _COMPLETE = (200, 203)
 
-_AGAIN = "try it in a browser; if it works there, try again later"
+_AGAIN = "try it in a browser, and try again later if it works there"
 _HEADERS = {
     "User-Agent": read.USER_AGENT,
     "Accept": "text/markdown, text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8",
@@ -166,13 +167,13 @@ def send_request(page: PageUrl, conditions: dict[str, str], limits: FetchLimits,
     except (TimeoutError, httpcore.TimeoutException) as error:
         raise FetchFailed(
             f"{page} was not there after {limits.timeout_s:g} s (ingest.timeout_s).",
-            hint=f"git config vmrag.ingest.timeout-s {max(60, int(limits.timeout_s) * 6)}",
+            hint=f"run 'git config vmrag.ingest.timeout-s {max(60, int(limits.timeout_s) * 6)}'",
             url=page.text,
         ) from error
     except BodyTooLarge as error:
         raise FetchFailed(
             f"{page} is larger than {limits.max_bytes:,} bytes (ingest.max_bytes).",
-            hint=f"git config vmrag.ingest.max-bytes {limits.max_bytes * 10}",
+            hint=f"run 'git config vmrag.ingest.max-bytes {limits.max_bytes * 10}'",
             url=page.text,
         ) from error
     except BodyDamaged as error:
@@ -231,10 +232,10 @@ def _build_unreachable(page: PageUrl, error: Exception) -> FetchFailed:
     hint = _AGAIN
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         reason = "its certificate has no signature that this machine trusts, or belongs to another host"
-        hint = "If the authority is your own: export SSL_CERT_FILE=/PATH/TO/authority.pem"
+        hint = "run 'export SSL_CERT_FILE=/PATH/TO/authority.pem' if the authority is your own"
     elif isinstance(error, httpcore.ProxyError):
         reason = f"the proxy of the environment answered {reason}"
-        hint = f"Check {page.scheme}_proxy, or ask the host directly: export no_proxy={page.host}"
+        hint = f"check {page.scheme}_proxy, or run 'export no_proxy={page.host}' to ask the host directly"
     return FetchFailed(f"{page} cannot be fetched: {reason}.", hint=hint, url=page.text)
 
 

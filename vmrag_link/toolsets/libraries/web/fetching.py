@@ -121,11 +121,11 @@ def _build_refusal(page: PageUrl, answer: Response) -> FetchFailed:
         phrase = str(answer.status)
     wait = read.retry_after_of(answer.headers)
     if answer.status in _LOGIN:
-        hint = "If it wants a login, save it in a browser and take in the file."
+        hint = "save it in a browser and import the file if it needs a login"
     elif answer.status in _GONE:
-        hint = "Look in a browser where the page is now."
+        hint = "look in a browser where the page is now"
     else:
-        hint = f"Try again in {wait} s." if wait else "Try again later."
+        hint = f"try again in {wait} s" if wait else "try again later"
     return FetchFailed(
         f"{page} cannot be fetched: its server answered {phrase}.",
         hint=hint,

@@ -84,9 +84,9 @@ class _Walk:
             named = self._robots.list_sitemaps(sitemap)
             raise FetchFailed(
                 _describe_failure(sitemap, error),
-                hint=f"Its host names this one: {shown_url(named[0])}"
+                hint=f"use the sitemap that its host names: {shown_url(named[0])}"
                 if named
-                else f"{sitemap.site} names none in its robots.txt; name its pages instead.",
+                else f"name the pages instead, because {sitemap.site} names no sitemap in its robots.txt",
                 url=sitemap.text,
             ) from error
 

@@ -139,7 +139,7 @@ def _encode_credentials(user: str | None, password: str | None) -> str:
 def _build_invalid(text: str, reason: str) -> UsageInvalid:
     return UsageInvalid(
         f"{shown_url(text)!r} {reason}.",
-        hint="Give the whole address of a page, such as https://docs.example.org/guide.html",
+        hint="pass the whole address of a page, such as https://docs.example.org/guide.html",
         parameter="url",
     )
 

@@ -1,0 +1,64 @@
+"""The form of a hint: what the user does next.
+
+A hint is an imperative sentence in lower case without a full stop. Commands are in single quotes,
+and it has at most two alternatives: `run 'git fetch' to fetch it, or 'vmrag pin' to write a pin`.
+`tests/unit/test_hint_form.py` checks all hints of the code.
+"""
+
+from __future__ import annotations
+
+import re
+
+_COMMAND = re.compile(r"""(?<![\w'])'((?:[^'"]|"[^"]*"|(?<=[ =])'[^']*')+)'(?![\w'])""")
+"""A command in single quotes.
+
+Its words can be in double quotes or, after a space, in single ones.
+"""
+
+_OR = ", or "
+_RUN = "run "
+
+
+def run(command: str, purpose: str = "") -> str:
+    """Return the hint to run a command. `purpose` is a verb in its base form with its object."""
+    return f"{_RUN}'{command}'" + (f" to {purpose}" if purpose else "")
+
+
+def either(first: str, second: str) -> str:
+    """Return a hint with two alternatives, the first one of each hint."""
+    return _join_hints(_OR, first, second)
+
+
+def then(first: str, second: str) -> str:
+    """Return a hint with two steps, the first alternative of each hint."""
+    return _join_hints(", then ", first, second)
+
+
+def append_to(statement: str, hint: str) -> str:
+    """Return a statement and its hint as one sentence, for lists of warnings."""
+    return f"{statement.rstrip('.')}; {hint}" if hint else statement
+
+
+def list_commands(hint: str) -> list[str]:
+    """Return the commands of a hint, without their quotes."""
+    return _COMMAND.findall(hint)
+
+
+def list_alternatives(hint: str) -> list[str]:
+    """Return the alternatives of a hint, each as a hint."""
+    commands = [match.span() for match in _COMMAND.finditer(hint)]
+    splits = [
+        place
+        for place in (match.start() for match in re.finditer(_OR, hint))
+        if not any(start < place < end for start, end in commands)
+    ]
+    ends = zip([0, *(place + len(_OR) for place in splits)], [*splits, len(hint)], strict=True)
+    parts = [hint[start:end] for start, end in ends if start < end]
+    return [f"{_RUN}{part}" if part.startswith("'") else part for part in parts]
+
+
+def _join_hints(separator: str, *given: str) -> str:
+    first, *others = [list_alternatives(hint)[0] for hint in given if hint] or [""]
+    is_short = first.startswith(f"{_RUN}'")
+    rest = [hint.removeprefix(_RUN) if is_short and hint.startswith(f"{_RUN}'") else hint for hint in others]
+    return separator.join([first, *rest])
