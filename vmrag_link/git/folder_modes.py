@@ -1,5 +1,7 @@
-"""The modes of vmrag's folders. They follow the rules of git for `core.sharedRepository`, and files
-follow the folders around them (`permissions`).
+"""Modes of the folders that vmrag makes.
+
+They follow the rules of git for `core.sharedRepository`, and files follow the folders around them
+(`permissions`).
 """
 
 from __future__ import annotations
