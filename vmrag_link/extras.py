@@ -58,7 +58,7 @@ def _is_importable(module: str) -> bool:
 def missing_extra_error(extra: str, message: str, **details: str) -> IndexExtraMissing:
     """Return the error for a missing extra. `message` is a whole sentence."""
     return IndexExtraMissing(
-        message, hint=hints.run(format_install_command(extra), "install it"), extra=extra, **details
+        message, hint=hints.suggest_command(format_install_command(extra), "install it"), extra=extra, **details
     )
 
 

@@ -19,17 +19,17 @@ _OR = ", or "
 _RUN = "run "
 
 
-def run(command: str, purpose: str = "") -> str:
+def suggest_command(command: str, purpose: str = "") -> str:
     """Return the hint to run a command. `purpose` is a verb in its base form with its object."""
     return f"{_RUN}'{command}'" + (f" to {purpose}" if purpose else "")
 
 
-def either(first: str, second: str) -> str:
+def join_alternatives(first: str, second: str) -> str:
     """Return a hint with two alternatives, the first one of each hint."""
     return _join_hints(_OR, first, second)
 
 
-def then(first: str, second: str) -> str:
+def join_steps(first: str, second: str) -> str:
     """Return a hint with two steps, the first alternative of each hint."""
     return _join_hints(", then ", first, second)
 

@@ -179,17 +179,17 @@ def refuse_shared_folder(places: Places, folder: Path) -> None:
 
 def _hooks_of_this_clone(places: Places, folder: Path) -> str:
     clone_hooks = places.common / "hooks"
-    own = quoted(clone_hooks)
-    steps = [f"git config --local core.hooksPath {own}", "vmrag install"]
+    quoted_folder = quoted(clone_hooks)
+    steps = [f"git config --local core.hooksPath {quoted_folder}", "vmrag install"]
     if not clone_hooks.is_dir() or clone_hooks.is_symlink():
-        steps[:0] = [f"rm -f {own}", f"mkdir {own}"]
+        steps[:0] = [f"rm -f {quoted_folder}", f"mkdir {quoted_folder}"]
     elif hooks.list_shims(clone_hooks):
         steps[:0] = ["vmrag uninstall"]
     other_hooks = [] if clone_hooks.is_symlink() else list_other_hooks(clone_hooks)
     if names := [name for name in list_other_hooks(folder) if name not in other_hooks]:  # git would no longer run them
         links = " ".join(quoted(folder.resolve() / name) for name in names)
-        steps.insert(-2, f"ln -s {links} {own}")
-    return hints.run(" && ".join(steps), "use hooks of this clone")
+        steps.insert(-2, f"ln -s {links} {quoted_folder}")
+    return hints.suggest_command(" && ".join(steps), "use hooks of this clone")
 
 
 def _describe_folder(folder: Path) -> str:

@@ -83,7 +83,7 @@ def _form_install_hint(places: Places, folder: Path) -> str:
             routes.find_routes(places, folder, HOOKS, force=False)
     except HooksRefused:
         words.append("--force")
-    return hints.run(" ".join(words), "install the hooks")
+    return hints.suggest_command(" ".join(words), "install the hooks")
 
 
 def _is_framework_configured(places: Places) -> bool:

@@ -76,7 +76,7 @@ def _find_silent_hooks(
         else:
             message, fix = (
                 f"git does not run vmrag's {hook} hook.",
-                hints.run(hook_config.format_install_command(places), "install the hooks"),
+                hints.suggest_command(hook_config.format_install_command(places), "install the hooks"),
             )
         yield Finding("HOOK_SILENT", "warning", message, fix, hook)
 

@@ -157,7 +157,7 @@ def _list_suggestions(error: VmragError, tools: ToolSelection | None) -> list[st
     """Return at least one suggestion: first the tools, then the error's own hint, a command."""
     hint = drop_destructive(error.hint)
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere) and "vmrag clone" not in hint:
-        hint = hints.then(hint, hints.run("vmrag clone"))
+        hint = hints.join_steps(hint, hints.suggest_command("vmrag clone"))
     candidates = [*_suggest_by_code(error), hint]
     fitting = filter(None, (tools.adapt_text(text) if tools else text for text in candidates))
     shown = (terminal_text.escape_controls(_cut_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting))

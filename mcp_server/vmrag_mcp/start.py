@@ -113,7 +113,7 @@ def require_extra() -> None:
         if importlib.util.find_spec(package) is None:
             raise McpExtraMissing(
                 f"the MCP server needs the package {package}, which is not installed.",
-                hint=hints.run(extras.format_install_command("mcp"), "install it"),
+                hint=hints.suggest_command(extras.format_install_command("mcp"), "install it"),
                 package=package,
                 extra="mcp",
             )

@@ -69,7 +69,9 @@ def _list_texts(node: ast.expr) -> Iterator[ast.expr]:
         case ast.BoolOp(values=values):
             for value in values:
                 yield from _list_texts(value)
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="hints"), attr="either" | "then"), args=args):
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="hints"), attr="join_alternatives" | "join_steps"), args=args
+        ):
             for value in args:
                 yield from _list_texts(value)
 
@@ -110,8 +112,8 @@ def _list_hints() -> Iterator[tuple[str, ast.expr]]:
                 if not isinstance(node, ast.Name):
                     yield f"{path}:{node.lineno}", node
                 elif node.id.isupper():
-                    own = path if node.id in modules[path] else None
-                    constants |= {(other, node.id) for other in ([own] if own else modules)}
+                    places = [path] if node.id in modules[path] else modules
+                    constants |= {(place, node.id) for place in places}
     for path, name in constants:
         value = modules[path].get(name)
         yield from ((f"{path}:{part.lineno}", part) for part in (_list_texts(value) if value else ()))
@@ -140,7 +142,7 @@ def find_flaw(hint: str) -> str:
         return "has more than two alternatives"
     if len(hint) > MOST:
         return f"has {len(hint)} characters"
-    bare = [found for found in UNQUOTED.findall(outside) if found not in NOT_A_COMMAND]
+    bare = [command for command in UNQUOTED.findall(outside) if command not in NOT_A_COMMAND]
     return f"has the command {bare[0]!r} without quotes" if bare else ""
 
 
@@ -166,19 +168,22 @@ def test_all_hints_have_one_form():
     ],
 )
 def test_other_forms_are_found(hint: str, flaw: str):
-    found = find_flaw(hint)
-    assert flaw in found
-    assert bool(flaw) == bool(found)
+    flaw_of_hint = find_flaw(hint)
+    assert flaw in flaw_of_hint
+    assert bool(flaw) == bool(flaw_of_hint)
 
 
 def test_hints_are_joined_as_alternatives_and_steps():
-    one, two = hints.run("git fetch", "fetch it"), hints.run("vmrag pin", "write a pin")
-    assert hints.either(one, two) == "run 'git fetch' to fetch it, or 'vmrag pin' to write a pin"
-    assert hints.then(one, two) == "run 'git fetch' to fetch it, then 'vmrag pin' to write a pin"
-    assert hints.either(hints.either(one, two), "add --copy") == "run 'git fetch' to fetch it, or add --copy"
-    assert hints.then(hints.either(one, "add --copy"), two) == hints.then(one, two)
-    assert hints.either("", two) == hints.then("", two) == two
-    assert hints.either(one, "") == one
+    one, two = hints.suggest_command("git fetch", "fetch it"), hints.suggest_command("vmrag pin", "write a pin")
+    assert hints.join_alternatives(one, two) == "run 'git fetch' to fetch it, or 'vmrag pin' to write a pin"
+    assert hints.join_steps(one, two) == "run 'git fetch' to fetch it, then 'vmrag pin' to write a pin"
+    assert (
+        hints.join_alternatives(hints.join_alternatives(one, two), "add --copy")
+        == "run 'git fetch' to fetch it, or add --copy"
+    )
+    assert hints.join_steps(hints.join_alternatives(one, "add --copy"), two) == hints.join_steps(one, two)
+    assert hints.join_alternatives("", two) == hints.join_steps("", two) == two
+    assert hints.join_alternatives(one, "") == one
     assert hints.append_to("no pin.", one) == "no pin; run 'git fetch' to fetch it"
 
 

@@ -41,7 +41,7 @@ def _fetch_lines(report: FetchReport) -> Iterator[str]:
         yield f"Nothing new at {report.remote}."
     if report.revision and not report.here:
         yield f"It does not have the pinned revision {report.revision[:7]}."
-        yield f"hint: {hints.either(ASK_AUTHOR, OR_PIN_WITHOUT_IT)}"
+        yield f"hint: {hints.join_alternatives(ASK_AUTHOR, OR_PIN_WITHOUT_IT)}"
     elif report.arrived:
         yield "hint: run 'vmrag sync' to sync to the pin"
     elif report.updates:

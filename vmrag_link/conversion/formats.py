@@ -148,7 +148,7 @@ def detect_format(name: str, media_type: str = "") -> Format:
     if file_format is None:
         raise _make_unsupported_error(name, media_type)
     if missing := find_missing_extra(file_format):
-        hint = hints.run(extras.format_install_command(file_format.extra), "install it")
+        hint = hints.suggest_command(extras.format_install_command(file_format.extra), "install it")
         raise FormatUnsupported(
             f"{escape_line(name)} {missing}.", hint=hint, reason=missing, file_type=file_format.file_type
         )

@@ -103,7 +103,9 @@ def locate_work_tree(start: Path, *, repair: bool = True) -> Places:
     if "must be run in a work tree" in complaint:
         return _locate_in_container(start)
     configure = re.search(r"git config --global --add safe\.directory .+", complaint)
-    raise build_failure(arguments, finished, hint=hints.run(configure[0], "trust this repository") if configure else "")
+    raise build_failure(
+        arguments, finished, hint=hints.suggest_command(configure[0], "trust this repository") if configure else ""
+    )
 
 
 def _locate_without_git(start: Path) -> Places:

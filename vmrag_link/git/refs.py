@@ -147,7 +147,7 @@ def finish_command(operation: str) -> str:
 
 def operation_hint(operation: str) -> str:
     """Return the hint to finish an operation of `find_operation`."""
-    return hints.run(finish_command(operation), "finish it")
+    return hints.suggest_command(finish_command(operation), "finish it")
 
 
 REMOTES = "refs/remotes/"

@@ -148,7 +148,7 @@ def _suggest_git_rm(ws: DocumentStore, path: str) -> str:
     """Return the hint to remove a file, or an empty text if the file does not exist."""
     if not (ws.places.top / path).is_file():
         return ""
-    return hints.run(f"git rm {quoted(path)}", "remove the file, which is the document")
+    return hints.suggest_command(f"git rm {quoted(path)}", "remove the file, which is the document")
 
 
 def _confirmation_missing(

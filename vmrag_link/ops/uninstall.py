@@ -139,7 +139,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
         busy = plumbing.find_operation(ws.places)
         raise MergeConflict(
             f"{PIN_NAME} has a conflict, which cannot be resolved without the knowledge base.",
-            hint=hints.then(
+            hint=hints.join_steps(
                 "run 'vmrag resolve' to resolve the conflicts", plumbing.operation_hint(busy) if busy else ""
             ),
         )
@@ -149,7 +149,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
     if not discard:
         raise KnowledgeNotPushed(
             f"nothing was removed, because only this machine has {'; '.join(_list_losses(losses))}.",
-            hint=hints.either(_form_save_hint(ws, losses), DISCARD),
+            hint=hints.join_alternatives(_form_save_hint(ws, losses), DISCARD),
             **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
         )
     return losses
@@ -304,7 +304,9 @@ def _form_save_hint(ws: Workspace, losses: Losses) -> str:
         return _SHOW_BRANCHES
     if losses.set_aside:
         mergeable = [name for name in losses.set_aside if not is_memory_branch(name)]
-        return hints.run(f"vmrag merge {quoted(mergeable[0])}", "merge them") if mergeable else _SHOW_BRANCHES
+        return (
+            hints.suggest_command(f"vmrag merge {quoted(mergeable[0])}", "merge them") if mergeable else _SHOW_BRANCHES
+        )
     return "run 'vmrag push --all' to push them" if losses.commits else MOVE_HINT
 
 

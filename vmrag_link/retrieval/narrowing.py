@@ -132,7 +132,7 @@ def parse_query(text: str) -> tuple[str, Narrowing | None]:
     try:
         narrowing = make_narrowing(**given)
     except UsageInvalid as error:
-        error.hint = hints.either(error.hint, "write it in quotes to search for the words")
+        error.hint = hints.join_alternatives(error.hint, "write it in quotes to search for the words")
         raise
     rest = " ".join(filter(None, (word.strip() for word in (*words, text[end:]))))
     return rest or (narrowing.words if narrowing else ""), narrowing

@@ -165,7 +165,7 @@ def share_bound_views(
             share_revision(sharing, revision, publisher, progress=progress, log=log)
         except VmragError as error:
             log(f"not shared: {error.message}")
-            sharing.record_result(revision, NotShared(error.message, hints.then(error.hint, RETRY)))
+            sharing.record_result(revision, NotShared(error.message, hints.join_steps(error.hint, RETRY)))
 
 
 def share_revision(

@@ -345,9 +345,9 @@ class ChromaStores(NamedTuple):
         from vmrag_link.chroma.bindings import find_unsupported
 
         if error := find_unsupported():
-            return error.message, hints.then(error.hint, RETRY)
+            return error.message, hints.join_steps(error.hint, RETRY)
         if not os.access(self.places.shared, os.W_OK):
-            return f"{self.places.shared} is not writable.", hints.then("make it writable", RETRY)
+            return f"{self.places.shared} is not writable.", hints.join_steps("make it writable", RETRY)
         return None
 
     # -- failures ----------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class ChromaStores(NamedTuple):
 
     def note_failure(self, name: str, error: VmragError) -> None:
         """Record why a store was not built. The next request for it tries again."""
-        self._write_failure(name, Failure(error.message, hints.then(error.hint, RETRY)))
+        self._write_failure(name, Failure(error.message, hints.join_steps(error.hint, RETRY)))
 
     def forget_failure(self, name: str) -> None:
         """Forget the failure of a store, because it was built or must be tried again."""

@@ -181,7 +181,7 @@ def describe_unpinned(branch: KbBranch, pinned: str) -> str:
 
 def form_pin_hint(branch: KbBranch) -> str:
     """Return the hint to move the pin to the branch's head."""
-    return hints.run(f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin", "move the pin there")
+    return hints.suggest_command(f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin", "move the pin there")
 
 
 def describe_left_revision(branch: KbBranch) -> str:

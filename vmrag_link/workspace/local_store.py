@@ -125,7 +125,7 @@ class LocalStore(StoreBesideWorkTree):
     @property
     def remedy(self) -> str:
         """The hint for damaged rows: to move them aside, for an empty store."""
-        return hints.run(set_aside(self.places.local_kb), "start without these documents")
+        return hints.suggest_command(set_aside(self.places.local_kb), "start without these documents")
 
     @property
     def engine(self) -> Engine:
@@ -148,7 +148,7 @@ class LocalStore(StoreBesideWorkTree):
         if opening.is_lost(folder):
             raise EngineFailed(
                 f"the documents that stay on this machine were in {folder}, and their file is missing.",
-                hint=hints.either("restore the file from a backup", self.remedy),
+                hint=hints.join_alternatives("restore the file from a backup", self.remedy),
                 path=str(folder),
             )
         if not self.exists:
@@ -164,7 +164,9 @@ class LocalStore(StoreBesideWorkTree):
             raise
         except EngineFailed as error:
             # No remote has a copy. A truncated file may still contain many documents.
-            error.hint = hints.either(self.remedy, error.hint) if "expected" in error.details else self.remedy
+            error.hint = (
+                hints.join_alternatives(self.remedy, error.hint) if "expected" in error.details else self.remedy
+            )
             raise
         try:
             if engine.find_branch(BRANCH) is None:

@@ -48,10 +48,10 @@ def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotIni
         return KnowledgeElsewhere(
             statement, hint="run 'vmrag clone' to fetch the knowledge base", path=str(ws.places.kb)
         )
-    hint = hints.then(why.hint, hints.run("vmrag clone"))
+    hint = hints.join_steps(why.hint, hints.suggest_command("vmrag clone"))
     if isinstance(why, RemoteEmpty):
         on_server = "run 'git config vmrag.dolt.server HOST:PORT && vmrag clone' if a Dolt server has it"
-        hint = hints.either(on_server if _may_be_on_server(ws) else why.hint, _form_start_over(ws))
+        hint = hints.join_alternatives(on_server if _may_be_on_server(ws) else why.hint, _form_start_over(ws))
     return KnowledgeElsewhere(_add_reason(statement, why), hint=hint, path=str(ws.places.kb), cause=why.cause)
 
 
@@ -63,9 +63,11 @@ def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
     return KnowledgeLost(
         f"the knowledge base was in {kb}, and its file is missing. Uncommitted documents, and revisions "
         "that were not pushed, were only in that file.",
-        hint=hints.either(
+        hint=hints.join_alternatives(
             "restore the file from a backup",
-            hints.run("vmrag clone", "continue without these documents") if pushed else _form_start_over(ws),
+            hints.suggest_command("vmrag clone", "continue without these documents")
+            if pushed
+            else _form_start_over(ws),
         ),
         path=str(kb),
     )
@@ -77,7 +79,7 @@ def _form_start_over(ws: WorkTree) -> str:
         f'rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m "Start a new knowledge base" '
         "&& vmrag init --new"
     )
-    return hints.run(command, "start a new one")
+    return hints.suggest_command(command, "start a new one")
 
 
 def _may_be_on_server(ws: WorkTree) -> bool:
@@ -144,7 +146,7 @@ def explain_missing_revision(missing: str, revision: str, why: VmragError | None
     """
     if why is None:
         return PinRevisionMissing(missing, hint="run 'vmrag fetch' to fetch the revision", revision=revision)
-    hint = why.hint if "vmrag " in why.hint else hints.then(why.hint, hints.run("vmrag fetch"))
+    hint = why.hint if "vmrag " in why.hint else hints.join_steps(why.hint, hints.suggest_command("vmrag fetch"))
     return PinRevisionMissing(_add_reason(missing, why), hint=hint, revision=revision, cause=why.cause)
 
 

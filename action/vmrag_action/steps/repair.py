@@ -174,7 +174,7 @@ def _list_findings(report: BranchRepair, offer: _Offer | None) -> Iterator[Actio
         hint = (
             f"merge pull request #{offer.number}: {offer.page}"
             if offer.number
-            else hints.run(offer.command, "open the pull request")
+            else hints.suggest_command(offer.command, "open the pull request")
         )
         for drop in report.dropped:
             severity: Severity = "information" if offer.number else "error"

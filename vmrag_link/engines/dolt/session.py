@@ -116,7 +116,7 @@ class DoltSession(BaseSession[str]):
         if branch.dirty and not schema.inspect_schema(self.connection, branch.head)[0]:
             return KnowledgeRefused(
                 f"refusing to use branch {at!r}: {foreign.text} (uncommitted).",
-                hint=hints.run(self.connection.format_command(foreign.removal, at), "remove it"),
+                hint=hints.suggest_command(self.connection.format_command(foreign.removal, at), "remove it"),
             )
         return inspection.foreign_place_error(f"branch {at!r}", foreign.text)
 

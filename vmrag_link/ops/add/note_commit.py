@@ -37,7 +37,8 @@ def commit_notes(ws: Workspace, paths: Sequence[str], message: str) -> NoteCommi
     result = run_git(ws.places, "--literal-pathspecs", "commit", "--quiet", "-m", message, "--only", "--", *paths)
     if result.returncode != 0:
         raise GitFailed(
-            f"the note is written, but not committed: {result.failure}", hint=hints.run(command, "commit it")
+            f"the note is written, but not committed: {result.failure}",
+            hint=hints.suggest_command(command, "commit it"),
         )
     commit = plumbing.read_head(ws.places).commit or ""
     return NoteCommit(commit, message, tuple(paths))

@@ -62,7 +62,7 @@ def commit_to_git(
     except GitFailed as error:
         raise GitFailed(
             f"{stored} and its pin is staged, but git commit failed: {error.message}",
-            hint=hints.run(finish, "finish it"),
+            hint=hints.suggest_command(finish, "finish it"),
             revision=report.revision,
             **error.details,
         ) from error

@@ -40,11 +40,19 @@ def _check_pin(ws: Workspace) -> Iterator[Finding]:
         yield from _check_pin_file(ws, data)
         if is_empty:
             yield Finding(
-                "PIN_EMPTY", "note", empty_pin.MESSAGE, hints.run(empty_pin.REMOVE_PIN, "remove it"), PIN_NAME
+                "PIN_EMPTY",
+                "note",
+                empty_pin.MESSAGE,
+                hints.suggest_command(empty_pin.REMOVE_PIN, "remove it"),
+                PIN_NAME,
             )
     elif is_empty:
         yield Finding(
-            "PIN_EMPTY", "note", empty_pin.MESSAGE, hints.run(empty_pin.form_uninstall(ws), "remove it"), PIN_NAME
+            "PIN_EMPTY",
+            "note",
+            empty_pin.MESSAGE,
+            hints.suggest_command(empty_pin.form_uninstall(ws), "remove it"),
+            PIN_NAME,
         )
     elif ws.is_initialized:
         message = "This code commit has no pin, so the knowledge base stays at its revision."

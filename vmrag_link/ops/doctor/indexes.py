@@ -197,7 +197,7 @@ def _check_notes(ws: Workspace) -> Iterator[Finding]:
             message = (
                 f"{source.collection} has {len(files):,} notes with {size / 1_000_000:,.0f} MB, which slow git down."
             )
-            move = hints.run(f"vmrag move {quoted(source.collection)} --to store", "store them")
+            move = hints.suggest_command(f"vmrag move {quoted(source.collection)} --to store", "store them")
             yield Finding("NOTES_MANY", "note", message, move, source.collection)
 
 

@@ -84,7 +84,7 @@ def _repair_root_branch(ws: Workspace, finding: Finding) -> str:
 def _form_fetch_hint(folder: Path) -> str:
     if (folder / SERVER_FILE).exists():
         return "run 'dolt fsck' on the server, in the folder of the database"
-    return hints.run(
+    return hints.suggest_command(
         f"{set_aside(folder)} && vmrag clone", "fetch it again, and keep the old one for what was not pushed"
     )
 
@@ -189,7 +189,13 @@ def _check_local(ws: Workspace) -> Iterator[Finding]:
     if ws.local.exists and (damage := ws.local.engine.find_damage()):
         yield Finding("LOCAL_DAMAGED", "error", damage, ws.local.remedy, str(folder))
     if ws.is_initialized and (sentence := misplaced.describe_misplaced(ws, committed=True)):
-        yield Finding("SYSTEM_MISPLACED", "note", sentence, hints.run(misplaced.MOVE_COMMAND, "move them"), str(folder))
+        yield Finding(
+            "SYSTEM_MISPLACED",
+            "note",
+            sentence,
+            hints.suggest_command(misplaced.MOVE_COMMAND, "move them"),
+            str(folder),
+        )
 
 
 def _check_copies(ws: Workspace) -> Iterator[Finding]:

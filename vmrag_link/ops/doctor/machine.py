@@ -218,7 +218,7 @@ def _check_holder(path: Path, seconds: float) -> Iterator[Finding]:
         pid, purpose = locks.read_holder(lock) or (None, "do something unnamed")
         label = f"Process {pid}" if pid else "A process"
         message = f"{label} has held {lock.name} for {seconds:.0f} s, to {purpose}."
-        look = hints.run(f"ps -fp {pid}" if pid else f"fuser -v {quoted(lock)}", "see the process")
+        look = hints.suggest_command(f"ps -fp {pid}" if pid else f"fuser -v {quoted(lock)}", "see the process")
         yield Finding("LOCK_HELD", "note" if seconds < LONG_SECONDS else "warning", message, look, str(lock))
 
 

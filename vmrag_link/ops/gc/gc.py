@@ -214,7 +214,10 @@ def _classify_branches(ws: Workspace) -> _Branches:
         elif branch.name.startswith(ASIDE_PREFIX):
             keep.append(
                 KeptBranch(
-                    branch.name, branch.head, "set_aside", hints.run(f"vmrag merge {quoted(branch.name)}", "merge it")
+                    branch.name,
+                    branch.head,
+                    "set_aside",
+                    hints.suggest_command(f"vmrag merge {quoted(branch.name)}", "merge it"),
                 )
             )
         elif is_reserved(branch.name) or branch.name in in_use or (ws.engine.shared and branch.name not in deleted):

@@ -182,7 +182,9 @@ def _check_deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
         CommitFinding(
             "KNOWLEDGE_DELETED",
             f"This push would delete knowledge from {remotes.redact_url(push.remote or '')}: it deletes {data}, or moves it back.",
-            hints.run(f"{unset}git push {remote} --all && git push {remote} --tags", "push branches and tags only"),
+            hints.suggest_command(
+                f"{unset}git push {remote} --all && git push {remote} --tags", "push branches and tags only"
+            ),
         )
     ]
 
@@ -318,6 +320,6 @@ def _build_push_finding(ws: Workspace, error: RemoteError | LockError, *, last: 
     is_unreachable = isinstance(error, RemoteUnreachable | LockError)
     is_untrusted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
     message = f"The knowledge that these commits pin was not pushed: {error.message}"
-    hint = hints.either(error.hint, hints.run("git push --no-verify", "push only the code"))
+    hint = hints.join_alternatives(error.hint, hints.suggest_command("git push --no-verify", "push only the code"))
     blocks = last if is_untrusted else not is_unreachable or ws.config.hooks.on_unreachable == "block"
     return CommitFinding("KNOWLEDGE_NOT_PUSHED", message, hint, blocks)

@@ -232,7 +232,10 @@ class _Question(Record, frozen=True):
 
     def form_error(self, message: str, command: str, **details: object) -> VmragError:
         return UsageInvalid(
-            message, hint=hints.run(self.request.alternative or command), collection_name=self.collection, **details
+            message,
+            hint=hints.suggest_command(self.request.alternative or command),
+            collection_name=self.collection,
+            **details,
         )
 
     def _form_command(self, collection: str, base: Path) -> str:

@@ -191,7 +191,7 @@ def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeRe
         busy = plumbing.find_operation(ws.places)
         raise MergeConflict(
             "git's own merge is open, and .dolt-version has a conflict.",
-            hint=hints.then(
+            hint=hints.join_steps(
                 "run 'vmrag resolve' to resolve the conflicts", plumbing.operation_hint(busy) if busy else ""
             ),
         )

@@ -206,11 +206,11 @@ def _clone(ws: Workspace) -> str:
         elsewhere = reasons.explain_uninitialized(ws, error)
         if isinstance(elsewhere, KnowledgeElsewhere):
             raise InitializedElsewhere(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
-        start = hints.run("vmrag init --new", "start another one, which cannot be merged with it")
-        again = hints.then(error.hint, hints.run("vmrag init --knowledge-base"))
+        start = hints.suggest_command("vmrag init --new", "start another one, which cannot be merged with it")
+        again = hints.join_steps(error.hint, hints.suggest_command("vmrag init --knowledge-base"))
         raise AlreadyInitialized(
             f"other branches of this repository pin a knowledge base, which could not be fetched: {error.message}",
-            hint=hints.either(error.hint, start) if isinstance(error, RemoteEmpty) else again,
+            hint=hints.join_alternatives(error.hint, start) if isinstance(error, RemoteEmpty) else again,
         ) from error
 
 

@@ -128,8 +128,10 @@ def _suggest_git_restore(ws: Workspace, path: str) -> str:
         name = quoted(path)
         return f"run 'git restore --source COMMIT {name}' to restore another one than HEAD's, or 'git log {name}' to choose it"
     if not file.exists():
-        return hints.run(f"git restore --staged --worktree {quoted(path)}", "restore the file, which is the document")
-    return hints.run(f"git stash push -- {quoted(path)}", "restore the file and stash its edit")
+        return hints.suggest_command(
+            f"git restore --staged --worktree {quoted(path)}", "restore the file, which is the document"
+        )
+    return hints.suggest_command(f"git stash push -- {quoted(path)}", "restore the file and stash its edit")
 
 
 def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirmed: bool) -> None:

@@ -130,13 +130,13 @@ def _form_hint(ws: Workspace, missing: MissingHooks) -> str:
     from vmrag_link.git import hook_config
 
     if missing.why == "elsewhere":
-        return hints.run("vmrag install --worktree", "install them here")
+        return hints.suggest_command("vmrag install --worktree", "install them here")
     is_ours = missing.why == "older" or missing.folder == str(ws.places.common / "hooks")
     can_install = is_ours or missing.tool in ("husky", "lefthook", "pre-commit")
     # An installation may refuse another folder in core.hooksPath. The doctor explains what to do.
     if not can_install:
-        return hints.run("vmrag doctor", "find out why")
-    return hints.run(hook_config.format_install_command(ws.places), "install them")
+        return hints.suggest_command("vmrag doctor", "find out why")
+    return hints.suggest_command(hook_config.format_install_command(ws.places), "install them")
 
 
 def build_not_pushed(ws: Workspace, unpushed: tuple[UnpushedPin, ...]) -> Caution | None:

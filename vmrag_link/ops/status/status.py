@@ -128,7 +128,10 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         state, hint = "dropped", drops[0].hint
         reasons += [
             hints.append_to(
-                drop.message, hints.either(drop.hint, hints.run(_form_accept_command(drop), "accept the loss"))
+                drop.message,
+                hints.join_alternatives(
+                    drop.hint, hints.suggest_command(_form_accept_command(drop), "accept the loss")
+                ),
             )
             for drop in drops
         ]
@@ -302,7 +305,7 @@ def _find_state(ws: Workspace, target: Target, damage: str) -> tuple[State, list
         reason = "This code commit has no pin, so the knowledge base stays at its revision."
         is_empty = empty_pin.is_empty(ws)
         hint = (
-            hints.run(empty_pin.form_uninstall(ws), "remove it")
+            hints.suggest_command(empty_pin.form_uninstall(ws), "remove it")
             if is_empty
             else lazy_fetch.unusable_pin(ws, target).hint
         )

@@ -217,7 +217,7 @@ class Examination:
         for parent, entry in zip(change.parents, change.before, strict=True):
             if (revision := self._pins.find_revision(entry)) and self._ancestry.has_revision(revision):
                 command = f'git checkout {_shorten(parent)} -- {PIN_NAME} && git commit -m "Restore the pin"'
-                return hints.run(command, "restore the pin")
+                return hints.suggest_command(command, "restore the pin")
         return "run 'vmrag pin && git commit -m \"Pin the knowledge\"' to write a pin"
 
     @cached_property
@@ -376,7 +376,7 @@ def _shorten(name: str) -> str:
 
 
 def _form_repair_hint(commit: str) -> str:
-    return hints.run(f"vmrag merge --repair {_shorten(commit)}", "restore the documents")
+    return hints.suggest_command(f"vmrag merge --repair {_shorten(commit)}", "restore the documents")
 
 
 def _form_fetch_hint(commit: str) -> str:

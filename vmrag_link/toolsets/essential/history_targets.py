@@ -291,7 +291,7 @@ def _build_unknown(call: Call, name: str, tracked: list[str], reason: VmragError
     if reason:
         reason.message = f"no file has or had the name {shortened(repr(name))}. {reason.message}"
         if closest:
-            reason.hint = hints.either(f"use one of the closest names: {_join_names(closest)}", reason.hint)
+            reason.hint = hints.join_alternatives(f"use one of the closest names: {_join_names(closest)}", reason.hint)
         return reason
     return DocumentMissing(
         f"no file, folder, document or collection has or had the name {shortened(repr(name))}.",

@@ -82,7 +82,9 @@ def answer_from_index(ws: ReadableStore, searcher: Searcher, view: View, query: 
     try:
         results = searcher.search(query)
     except EmbeddingFailed as error:
-        error.hint = hints.either(error.hint, hints.run("vmrag query --mode keyword", "search by words alone"))
+        error.hint = hints.join_alternatives(
+            error.hint, hints.suggest_command("vmrag query --mode keyword", "search by words alone")
+        )
         raise
     except CollectionMissing as error:
         require_readable(view, error.details["collection_name"], error.details["collections"])

@@ -142,7 +142,7 @@ def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
         f"{subject} is not stored, because it comes from files of this repository (`sources` in .vmrag.yaml).",
         hint=f"edit the file {path}"
         if path
-        else hints.run(f"vmrag list --collection {quoted(collection)}", "list the files to edit"),
+        else hints.suggest_command(f"vmrag list --collection {quoted(collection)}", "list the files to edit"),
         collection_name=collection,
         path=path,
     )

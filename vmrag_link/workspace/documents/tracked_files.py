@@ -47,14 +47,18 @@ class TrackedFiles:
         if all(self._source_of(path) for path in refused):
             some = "the files" if refused[1:] else f"the file {quoted(refused[0])}"
             untracked = [path_from_here(self._ws, self._path_from_top(path) or "") for path in self._untracked]
-            step = hints.run(f"git add {' '.join(sorted(untracked)[:_MOST])}") if untracked else f"edit {some}"
-            return hints.either(step, COPY)
+            step = (
+                hints.suggest_command(f"git add {' '.join(sorted(untracked)[:_MOST])}") if untracked else f"edit {some}"
+            )
+            return hints.join_alternatives(step, COPY)
         named = [
             path_from_here(self._ws, str(path)) for path in self._named[:_MOST] if self._path_from_top(path) is not None
         ]
         kind = ["--kind", "code"] if all(formats.find_by_suffix(path) is None for path in refused) else []
         into = ["--collection", quoted(self._collection)] if self._collection else []
-        return hints.either(hints.run(command_here(self._ws, "sources add", [*named, *into, *kind])), COPY)
+        return hints.join_alternatives(
+            hints.suggest_command(command_here(self._ws, "sources add", [*named, *into, *kind])), COPY
+        )
 
     def form_refusal(self) -> SourceReadOnly:
         """Return the error for the files that were refused, if nothing else can be stored."""

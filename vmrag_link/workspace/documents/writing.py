@@ -162,7 +162,9 @@ def refuse_git_operation(ws: Workspace) -> None:
         command = plumbing.operation_hint(operation)
         raise GitBusy(
             f"a {operation} is in progress in this work tree, so vmrag cannot write documents now.",
-            hint=hints.then(hints.run("vmrag resolve"), command) if pin_conflict.find_undecided(ws.places) else command,
+            hint=hints.join_steps(hints.suggest_command("vmrag resolve"), command)
+            if pin_conflict.find_undecided(ws.places)
+            else command,
             operation=operation,
         )
     if ws.read_trigger().branch is None:

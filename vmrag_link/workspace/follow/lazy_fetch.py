@@ -217,7 +217,9 @@ def is_given_up(ws: Workspace, missing: PinRevisionMissing, others: Iterable[str
         return True
     raise PinRevisionMissing(
         f"{missing.message} A record accepts its loss, but it applies only after all remotes answered that they do not have it.",
-        hint=hints.either(missing.hint, f"run 'git config --add {ACCEPTED_KEY} {revision}' if no remote has it"),
+        hint=hints.join_alternatives(
+            missing.hint, f"run 'git config --add {ACCEPTED_KEY} {revision}' if no remote has it"
+        ),
         **missing.details,
     )
 
@@ -285,7 +287,7 @@ def _fetch_revision(ws: Workspace, pin: Pin) -> VmragError | None:
         )
     return failure or RemoteUnreachable(
         "the remote does not have it either.",
-        hint=hints.either(ASK_AUTHOR, OR_PIN_WITHOUT_IT),
+        hint=hints.join_alternatives(ASK_AUTHOR, OR_PIN_WITHOUT_IT),
         cause=PinRevisionMissing.code,
     )
 

@@ -138,7 +138,7 @@ def _list_addresses(ws: Workspace, pins: Iterable[Pin]) -> list[Address]:
 def _form_unknown(error: RemoteError) -> RemoteUnreachable:
     return RemoteUnreachable(
         f"cannot check if the revision is lost: {error.message}",
-        hint=hints.either(error.hint, OFFLINE),
+        hint=hints.join_alternatives(error.hint, OFFLINE),
         cause=error.cause,
     )
 

@@ -169,7 +169,7 @@ def find_in(rows: NamedRows, place: DocumentPlace, name: str) -> DocumentName:
             raise
         message = f"{removed[0]} was removed here; the removal is not committed."
         raise DocumentMissing(
-            message, hint=hints.run(command_of("restore", [str(removed[0])]), "restore it"), **error.details
+            message, hint=hints.suggest_command(command_of("restore", [str(removed[0])]), "restore it"), **error.details
         ) from None
 
 
@@ -384,7 +384,7 @@ def missing_document(rows: NamedRows, at: At, name: str, *, within: str | None =
 
 def _add_closest(command: str, names: Sequence[str]) -> str:
     names_in_hint = f"use one of the closest names: {', '.join(map(quoted, names))}" if names[1:] else ""
-    return hints.either(names_in_hint, hints.run(command, "list the names"))
+    return hints.join_alternatives(names_in_hint, hints.suggest_command(command, "list the names"))
 
 
 def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:

@@ -34,7 +34,9 @@ def describe_once(ws: Workspace) -> str:
     The text is empty for other pins, and after the first call in a clone.
     """
     is_new = ws.is_initialized and bool(ws.sources.configured) and mark_clone(ws)
-    return hints.run(REMOVE_PIN, "remove the pin, which has no documents") if is_new and is_empty(ws) else ""
+    return (
+        hints.suggest_command(REMOVE_PIN, "remove the pin, which has no documents") if is_new and is_empty(ws) else ""
+    )
 
 
 def form_uninstall(ws: Workspace) -> str:

@@ -128,7 +128,10 @@ def undecided_pin(choices: Sequence[Offer], *, empty: str) -> PinMissing:
     """
     return PinMissing(
         "this code commit has no pin but others do, so vmrag cannot choose a revision.",
-        hint=hints.either(hints.run(choices[0].command, f"use {choices[0].described}"), hints.run(empty, NO_DOCUMENTS)),
+        hint=hints.join_alternatives(
+            hints.suggest_command(choices[0].command, f"use {choices[0].described}"),
+            hints.suggest_command(empty, NO_DOCUMENTS),
+        ),
         offers=[{"revision": offer.revision, "documents": offer.documents} for offer in choices],
     )
 

@@ -217,7 +217,7 @@ def build_branch_missing(remote: str, name: str, names_there: Iterable[str]) -> 
 def build_remote_empty(address: Address) -> RemoteEmpty:
     return RemoteEmpty(
         f"{address.text} has no knowledge base yet.",
-        hint=hints.either("run 'vmrag push' in a clone that has one", IN_A_FORK),
+        hint=hints.join_alternatives("run 'vmrag push' in a clone that has one", IN_A_FORK),
         remote=address.text,
     )
 
