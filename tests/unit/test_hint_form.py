@@ -46,7 +46,9 @@ NOT_A_COMMAND = ("git config", "git remote")
 @cache
 def _list_trees() -> dict[Path, ast.Module]:
     files = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-    return {path.relative_to(ROOT): ast.parse(path.read_text()) for path in files}
+    texts = {path.relative_to(ROOT): path.read_text() for path in files}
+    with_hints = re.compile(f"(?i)hint|remedy|fix|{'|'.join(POSITIONS)}")
+    return {path: ast.parse(text) for path, text in texts.items() if with_hints.search(text)}
 
 
 def _list_constants(tree: ast.Module) -> dict[str, ast.expr]:
