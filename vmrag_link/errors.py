@@ -599,7 +599,7 @@ class SourcesIncomplete(VectorIndexError):
 class LimitTooLow(VectorIndexError):
     """The vector store needs more open files or more memory than the process may have.
 
-    The details have the `limit`.
+    The details name the limit.
     """
 
 

@@ -174,7 +174,7 @@ class Collection(Record, frozen=True):
 
 
 class IndexedPiece(Record, frozen=True, array_like=True):
-    """A piece of code in the index. The other fields are those of `code.pieces.CodePiece`."""
+    """A piece of code in the index. The other fields are those of `code.languages.CodePiece`."""
 
     start: int
     """Offset of the first character."""

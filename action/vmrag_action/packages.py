@@ -3,8 +3,8 @@
 The module uses only the standard library, because nothing is installed yet. The exact versions are
 next to the Action. `pyproject.toml` has the requirements of each extra, and `constraints.txt` the
 packages that require another one (`# via`). A mode needs everything that its extras lead to. Of
-actions-toolkit, the steps import only `core`, which has no requirements, so its list is written
-without PyGithub, requests and their requirements.
+actions-toolkit, the steps import only the module core, which has no requirements, so its list is
+written without PyGithub, requests and their requirements.
 
 A key ends with the run, because an entry cannot be written twice: a better cache can then follow a
 bad one. The other keys are beginnings of keys, and the newest match is used.

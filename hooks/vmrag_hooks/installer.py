@@ -225,7 +225,7 @@ def list_installed_hooks(places: Places, folder: Path) -> tuple[str, ...]:
 
 
 def list_shared_files(places: Places) -> tuple[str, ...]:
-    """Return the files of other tools that `uninstall_hooks` with `everything` changes or
+    """Return the files of other tools that a complete `uninstall_hooks` changes or
     deletes.
     """
     names = lefthook.list_own_files(places)

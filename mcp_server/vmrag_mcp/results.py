@@ -43,7 +43,7 @@ R = TypeVar("R", bound=Record)
 class DerivedRecord(Record, frozen=True):
     """A part of an answer whose fields are attributes of an operation's report.
 
-    `rename` maps them to the keys for clients.
+    The parameter `rename` of msgspec maps them to the keys for clients.
     """
 
     @classmethod

@@ -50,7 +50,7 @@ class FoundPassage(Result, frozen=True, kw_only=True):
     rank: int
     """The rank of its best chunk, from 1."""
     name: str
-    """The path of a file, or `COLLECTION/ID`; `get` takes it."""
+    """The path of a file, or `COLLECTION/ID`, for `KnowledgeBase.get`."""
     text: str
     score: float
     """The score of its best chunk; higher is better. The scale depends on the mode."""
@@ -110,7 +110,7 @@ class SearchResults(Result, frozen=True, kw_only=True):
     weak: bool = False
     """True if no passage is likely to help."""
     left_out: int = 0
-    """The number of chunks that exceeded `max_tokens`."""
+    """The number of chunks that exceeded the limit of tokens."""
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -179,7 +179,7 @@ class LineMatches(Result, frozen=True, kw_only=True):
 
     lines: tuple[MatchingLine, ...]
     count: int
-    """The number of matching lines, including those beyond `limit`."""
+    """The number of matching lines, including those beyond the limit."""
     position: AnswerPosition
     notes: tuple[str, ...] = ()
 
@@ -280,7 +280,7 @@ class WrittenDocument(Result, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name that `get` and `remove` take."""
+        """The name for `KnowledgeBase.get` and `KnowledgeBase.remove`."""
         return f"{self.collection}/{self.doc_id}"
 
     def __str__(self) -> str:

@@ -35,7 +35,7 @@ _LEAST_COLUMNS, _MOST_COLUMNS = 20, 100
 
 
 def style_text(text: str, **look: Any) -> str:
-    """Return the text with a style of `click.style` (`fg`, `bold`, …), for the functions below."""
+    """Return the text with a style of `click.style`, for the functions below."""
     before, after = (half.replace("\x1b", _MARK) for half in click.style("|", **look).split("|"))
     return f"{before}{text}{after}"
 

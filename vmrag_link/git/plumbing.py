@@ -373,8 +373,8 @@ def _build_pin_error(what: str) -> PinMalformed:
 def resolve_commit(places: Places, ref: str) -> str:
     """Return the full hash of the commit that a branch, tag or other revision names.
 
-    Raises `GitReferenceMissing` and `LimitExceeded`. In a block of `answering_agent`, a search in
-    messages also raises `GitReferenceMissing`.
+    Raises `GitReferenceMissing` and `LimitExceeded`. In a block of `run.answering_agent`, a search
+    in messages also raises `GitReferenceMissing`.
     """
     if not can_name_commit(ref):
         raise _build_reference_error(ref)

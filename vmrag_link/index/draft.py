@@ -190,7 +190,7 @@ class Draft:
 
     def redefine_collection(self, collection: Collection) -> None:
         """Replace the definition of a collection by one that indexes equally
-        (`indexes_equally`).
+        (`view.indexes_equally`).
         """
         indexed = self._collections[collection.name]
         self._collections[collection.name] = msgspec.structs.replace(indexed, collection=collection)

@@ -126,7 +126,7 @@ def rebuild_index(ws: Workspace) -> SyncedAll:
     """Build the index from nothing.
 
     The present index answers until then, and stays if this fails. The index of files is checked as
-    a whole when it is next read. Raises the errors of `sync_to_pin` and of models.
+    a whole when it is next read. Raises the errors of `sync.sync_to_pin` and of models.
     """
     ws.source_index.distrust_view()
     follow_the_pin(ws, rebuild=True)

@@ -66,7 +66,7 @@ class BranchMerge(Record, frozen=True):
     commits: int
     """Number of commits of the source that the target lacked."""
     conflicts: tuple[Conflict, ...]
-    """The conflicts of the merge, also those that `on_conflict` decided."""
+    """The conflicts of the merge, also those that this merge decided."""
 
 
 def merge_branch(

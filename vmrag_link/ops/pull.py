@@ -117,7 +117,7 @@ def pull_and_clear(
 
     This also merges what the remote's KB branch of the same name has beyond the upstream's pin. For
     a code branch without an upstream, it merges only that branch. Raises `MergeConflict` with an
-    open merge, and the errors of `pull` and `uncommitted.clean_branch`.
+    open merge, and the errors of `pull` and `reset.clean_branch`.
     """
     merge.require_mergeable(ws)
     addresses = destinations.list_fetch_addresses(ws, remote)

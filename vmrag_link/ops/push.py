@@ -214,8 +214,8 @@ def _build_report(addresses: Sequence[Address], results: Sequence[Published], *,
 
 
 def push_unpushed(ws: Workspace, unpushed: Sequence[UnpushedPin]) -> None:
-    """Push the pins that `list_unpushed` found to the remote of their code, like the hook would
-    have done.
+    """Push the pins that `unpushed.list_unpushed` found to the remote of their code, like the hook
+    would have done.
 
     KB branches are moved forward if possible, and git does not ask for a password. Raises the
     errors of `push`.

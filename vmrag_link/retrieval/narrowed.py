@@ -73,7 +73,7 @@ _KEPT_TYPES = frozenset({str, float, bool, type(None)})
 class MetadataColumns:
     """Builds columns of metadata for some keys.
 
-    The values are those of `build_document_metadata` and `build_chunk_metadata`.
+    The values are those of `metadata.build_document_metadata` and `metadata.build_chunk_metadata`.
     """
 
     def __init__(self, keys: Iterable[str]) -> None:

@@ -42,9 +42,7 @@ def needs_trust(
 
     Such a setting names a host, a program, a file outside the repository or a secret, or decides
     what is written, shown or published. `narrower` returns how far the value applies before that.
-    By default, it does not apply. The values in `free` need no trust. With `adds_up`, the setting
-    restricts something, and no source of settings can remove the restriction of another one.
-    `keys.SettingKey` explains the others.
+    By default, it does not apply. `keys.SettingKey` explains further properties.
     """
     return Meta(description=description, ge=ge, le=le, extra={"needs_trust": True, "narrower": narrower, **more})
 

@@ -95,11 +95,12 @@ class Workspace:
     ) -> Workspace:
         """Open the work tree around a directory.
 
-        `patience`: seconds to wait for locks, instead of `lock_timeout_s`. `answer_seconds`: time
-        limit of each answer of a Dolt server, 0 for the default. `index_file`: the index of the git
-        commit whose hook this is. git waits for the hook, so its lock is not waited for. `models`:
-        a cache of loaded models, for callers that open several work trees. `repair`: see
-        `plumbing.locate_work_tree`. Raises `GitRepositoryMissing`, `GitConfigInvalid`.
+        `patience`: seconds to wait for locks, instead of the setting `lock_timeout_s`.
+        `answer_seconds`: time limit of each answer of a Dolt server, 0 for the default.
+        `index_file`: the index of the git commit whose hook this is. git waits for the hook, so its
+        lock is not waited for. `models`: a cache of loaded models, for callers that open several
+        work trees. `repair`: see `plumbing.locate_work_tree`. Raises `GitRepositoryMissing`,
+        `GitConfigInvalid`.
         """
         return cls(
             plumbing.locate_work_tree(start, repair=repair),

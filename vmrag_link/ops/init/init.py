@@ -1,7 +1,7 @@
 """`vmrag init`: make files of the repository documents of each commit.
 
 It writes the settings file and stages it. It does not create a pin, a knowledge base, a hook or a
-ref. `start_knowledge_base` creates those.
+ref. `knowledge_base.start_knowledge_base` creates those.
 """
 
 from __future__ import annotations

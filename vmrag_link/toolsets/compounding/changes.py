@@ -191,8 +191,8 @@ def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bo
     """Delete the rows of a project on all local branches, or on one.
 
     Raises `DocumentMissing` for an unknown project, `Uncommitted` if another branch has uncommitted
-    documents, `BranchInUse` if another work tree writes to it, and the errors of `write_rows`. Then
-    nothing is deleted.
+    documents, `BranchInUse` if another work tree writes to it, and the errors of
+    `writing.write_rows`. Then nothing is deleted.
     """
     places = _list_places(ws)
     if not any(mirror.mirror_of(ws, place.at, name) for place in places):

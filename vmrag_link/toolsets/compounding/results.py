@@ -110,7 +110,7 @@ class SemanticHit(ExternalHit, frozen=True):
 class SemanticSearchResult(ToolResult, frozen=True):
     """One entry for each document, best first.
 
-    `total_matches` also counts matches above `limit`.
+    `total_matches` also counts the matches that are left out.
     """
 
     results: list[SemanticHit]
@@ -120,7 +120,7 @@ class SemanticSearchResult(ToolResult, frozen=True):
 class SearchExternalDocsResult(ToolResult, frozen=True):
     """One entry for each document, best first.
 
-    `total_matches` also counts matches above `limit`.
+    `total_matches` also counts the matches that are left out.
     """
 
     results: list[ExternalHit]

@@ -210,7 +210,7 @@ class QualityReport(Record, frozen=True):
 def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[QualityReport]:
     """Store a check, even without an improvement.
 
-    Raises `UsageInvalid` for an unreadable output, and the errors of `read_file` and
+    Raises `UsageInvalid` for an unreadable output, and the errors of `named_files.read_file` and
     `evidence_records.write_down`.
     """
     tool = request.tool.strip().lower()

@@ -184,7 +184,7 @@ class RunReport(Record, frozen=True):
 def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunReport]:
     """Store a run, and each test that failed before and passes now.
 
-    Raises `UsageInvalid` for invalid JUnit XML, and the errors of `read_file` and
+    Raises `UsageInvalid` for invalid JUnit XML, and the errors of `named_files.read_file` and
     `evidence_records.write_down`.
     """
     after = _parse_file(ws, request.xml, "xml_path")

@@ -94,7 +94,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
     """Score evidence, and store the score, with which a learning can be promoted.
 
     Raises `NothingSelected`, `DocumentMissing`, `JsonInvalid` for the file, `FileFailed` if the
-    result cannot be written, and the errors of `read_file`, `stores.prepare_write` and
+    result cannot be written, and the errors of `named_files.read_file`, `stores.prepare_write` and
     `write_rows`.
     """
     ids = split_names([*request.test_transitions, *request.runtime_errors, *request.code_quality])

@@ -234,7 +234,7 @@ class SearchedFiles:
 
     @classmethod
     def open(cls, ws: Workspace, ref: str | None, collections: Sequence[str] = ()) -> Self:
-        """Open the files of a place. `ref`: as for `read_at`."""
+        """Open the files of a place. `ref`: as for `reading.read_at`."""
         commit = ""
         if ref is not None and ref != revparse.WORKING and not (commit := named_places.git_commit(ws, ref)):
             if not ws.is_initialized:

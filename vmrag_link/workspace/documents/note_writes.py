@@ -1,6 +1,6 @@
 """Add, change and delete documents of a writable source.
 
-These are the counterparts of `put`, `update` and `remove` for notes.
+These are the counterparts of `put` and `rm` for notes.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
     Without REF, or with `WORKING`, the place is the work tree. REF is any name for
     `revparse.resolve_rev`, and ends as in `revparse.separate_ref`. The name of a document may also
     contain colons: `WORKING:NAME` is for a name that looks like a REF. A document without versions
-    has no REF and no revision. Raises the errors of `find_document` and `resolve_rev`.
+    has no REF and no revision. Raises the errors of `find_document` and `revparse.resolve_rev`.
     """
     if not isinstance(ws, Workspace):
         return DocumentPlace(local_store.AT, ""), find_document(ws.engine, [local_store.AT], name)
