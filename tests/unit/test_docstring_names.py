@@ -99,9 +99,9 @@ class Module:
                 if isinstance(node.ctx, ast.Store):
                     self.declared.add(name)
             case ast.alias(name=name, asname=other):
-                found = {*name.split("."), other or name}
-                names |= found
-                self.declared |= found
+                imported = {*name.split("."), other or name}
+                names |= imported
+                self.declared |= imported
             case ast.ImportFrom(module=str() as name):
                 names |= {*name.split(".")}
             case ast.Constant(value=str() as text):
@@ -152,8 +152,8 @@ def list_common_words() -> set[str]:
 
 
 def is_known(word: str, docstring: Docstring, module: Module) -> bool:
-    known = word in list_common_words() or word in module.declared or word in docstring.names
-    return known or keyword.iskeyword(word) or hasattr(builtins, word)
+    is_named = word in list_common_words() or word in module.declared or word in docstring.names
+    return is_named or keyword.iskeyword(word) or hasattr(builtins, word)
 
 
 @functools.cache

@@ -159,14 +159,14 @@ def _format_misses(report: GoldenReport, query: CheckedQuery) -> Iterator[str]:
     for miss in query.misses:
         yield f"{INDENT}{miss.kind}: {miss.message}"
         lines = (
-            format_rankings(query.ranking or (), query.found, report.names) if miss.kind == "ranking" else miss.sides
+            format_rankings(query.ranking or (), query.chunks, report.names) if miss.kind == "ranking" else miss.sides
         )
         yield from (f"{INDENT}{INDENT if miss.kind != 'ranking' else ''}{line}" for line in lines)
 
 
 def _format_recorded(report: GoldenReport, query: CheckedQuery) -> Iterator[str]:
     yield _format_headline(report, query, "recorded", "green")
-    yield from (f"{INDENT}{line}" for line in format_rankings(query.ranking or (), query.found, report.names))
+    yield from (f"{INDENT}{line}" for line in format_rankings(query.ranking or (), query.chunks, report.names))
 
 
 def _format_headline(report: GoldenReport, query: CheckedQuery, label: str, colour: str) -> str:

@@ -30,16 +30,16 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
         report = operation.clone(ws, remote)
         summary = "Uses the knowledge base on the server" if ws.engine.shared else "Fetched the knowledge base from"
         lines = [f"{summary} {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
-        if report.revision and not report.here:
+        if report.revision and not report.has_revision:
             lines += [
                 f"It does not have the pinned revision {report.revision[:7]}.",
                 "hint: run 'vmrag status' to see the state",
             ]
-        elif report.here:
+        elif report.has_revision:
             try:
                 follow(ws)
             except IndexExtraMissing as missing:  # a base installation: searching can wait
                 lines.append(f"Made no index: {missing.sentence}")
             lines.append("hint: run 'vmrag install' to let git update and push it with the code")
     invocation.emit_report(report, lines)
-    return FAILED_CHECK if report.revision and not report.here else 0
+    return FAILED_CHECK if report.revision and not report.has_revision else 0

@@ -30,7 +30,7 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
     with invocation.workspace() as ws:
         report = operation.fetch(ws, remote)
     invocation.emit_report(report, _fetch_lines(report))
-    return FAILED_CHECK if report.revision and not report.here else 0
+    return FAILED_CHECK if report.revision and not report.has_revision else 0
 
 
 def _fetch_lines(report: FetchReport) -> Iterator[str]:
@@ -39,7 +39,7 @@ def _fetch_lines(report: FetchReport) -> Iterator[str]:
     yield from describe_moves(report.updates)
     if not report.updates:
         yield f"Nothing new at {report.remote}."
-    if report.revision and not report.here:
+    if report.revision and not report.has_revision:
         yield f"It does not have the pinned revision {report.revision[:7]}."
         yield f"hint: {hints.join_alternatives(ASK_AUTHOR, OR_PIN_WITHOUT_IT)}"
     elif report.arrived:

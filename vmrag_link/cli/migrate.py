@@ -58,7 +58,7 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
     yield from _file_lines(report.changed)
     if report.remote:
         yield f"The remote {report.remote} has the old knowledge base. Set another remote in .vmrag.yaml, then run: vmrag pin"
-    if report.changed.written or report.changed.left:
+    if report.changed.written or report.changed.skipped:
         yield f"hint: run 'git commit -m \"Store the knowledge with {report.to}\"', then 'vmrag push'"
     else:
         yield "The pin already names the new revision, so there is nothing to commit."
@@ -76,5 +76,5 @@ def _file_lines(changed: ChangedFiles) -> Iterator[str]:
         yield f"Changed and staged: {', '.join(staged)}."
     if changed.unstaged:
         yield f"Changed, but not staged: git add {' '.join(map(quoted, changed.unstaged))}"
-    if changed.left:
-        yield f"Left as they are, because they were changed since: {', '.join(changed.left)}."
+    if changed.skipped:
+        yield f"Left as they are, because they were changed since: {', '.join(changed.skipped)}."

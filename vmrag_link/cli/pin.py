@@ -58,7 +58,7 @@ def describe_losses(loss: AcceptedLoss) -> Iterator[str]:
 
     for lost in loss.lost:
         yield from losses.describe_loss(lost)
-    yield f"Not found at {', '.join(loss.asked)}." if loss.asked else "Did not contact any remote."
+    yield f"Not found at {', '.join(loss.checked_remotes)}." if loss.checked_remotes else "Did not contact any remote."
     yield f"Revision {loss.revision[:7]} continues from {loss.instead[:7]}, and records the loss."
 
 

@@ -62,7 +62,7 @@ def _describe_chroma(chroma: ChromaState) -> str:
     if chroma.state == "failed":
         return f"{at}, failed: {chroma.error} ({chroma.hint})"
     if chroma.state == "following":
-        return f"{at}, following{f': {chroma.done} of {chroma.total} chunks' if chroma.total else ''}"
+        return f"{at}, following{f': {chroma.completed} of {chroma.total} chunks' if chroma.total else ''}"
     return f"{at}, {chroma.state}"
 
 

@@ -213,7 +213,7 @@ KEY = "origin"
 """The reserved key of metadata."""
 
 
-class Origin(Record, frozen=True, omit_defaults=True):
+class Origin(Record, frozen=True, omit_defaults=True, rename={"file_keys": "own"}):
     """The bytes from which a document of a library was created."""
 
     hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -225,7 +225,7 @@ class Origin(Record, frozen=True, omit_defaults=True):
     media_type: str = ""
     """The media type that the server sent."""
 
-    own: tuple[str, ...] = ()
+    file_keys: tuple[str, ...] = ()
     """Keys of the metadata that the bytes contained, such as front matter. A person gave the other
     keys.
     """
@@ -263,7 +263,7 @@ def remove_origin(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def read_given_metadata(document: Document) -> dict[str, Any]:
     """Return the part of the metadata that a person gave."""
     document_origin = read_origin(document)
-    keys_of_bytes = document_origin.own if document_origin else ()
+    keys_of_bytes = document_origin.file_keys if document_origin else ()
     return {key: value for key, value in read_visible_metadata(document).items() if key not in keys_of_bytes}
 
 

@@ -222,7 +222,7 @@ class BytePairTokenizer:
     def _join_few(self, symbols: list[str]) -> list[str]:
         """Search all pairs for each merge. For a word, this is faster than a queue."""
         rank_of = self._ranks.get
-        ranks = [rank_of(f"{left} {right}", _NO_RANK) for left, right in pairwise(symbols)]
+        ranks = [rank_of(f"{head} {tail}", _NO_RANK) for head, tail in pairwise(symbols)]
         while ranks and (first := min(ranks)) < _NO_RANK:
             at = ranks.index(first)
             symbols[at] += symbols.pop(at + 1)
@@ -240,18 +240,18 @@ class BytePairTokenizer:
         end = len(symbols)
         after, before = list(range(1, end + 1)), list(range(-1, end - 1))
         queue = [
-            (rank, at, f"{left}{right}")
-            for at, (left, right) in enumerate(pairwise(symbols))
-            if (rank := ranks.get(f"{left} {right}")) is not None
+            (rank, at, f"{head}{tail}")
+            for at, (head, tail) in enumerate(pairwise(symbols))
+            if (rank := ranks.get(f"{head} {tail}")) is not None
         ]
         heapq.heapify(queue)
         while queue:
             _, at, token = heapq.heappop(queue)
-            left, following = symbols[at], after[at]
-            if left is None or following == end:
+            head, following = symbols[at], after[at]
+            if head is None or following == end:
                 continue
-            right = symbols[following]
-            if f"{left}{right}" != token or f"{left} {right}" not in ranks:
+            tail = symbols[following]
+            if f"{head}{tail}" != token or f"{head} {tail}" not in ranks:
                 continue
             symbols[at], symbols[following] = token, None
             after[at] = following = after[following]

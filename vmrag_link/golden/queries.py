@@ -124,24 +124,24 @@ class GoldenFile(Record, frozen=True):
     recorded: Recording | None = None
 
 
-class Miss(Record, frozen=True):
+class Miss(Record, frozen=True, rename={"expected": "wanted"}):
     """An unmet expectation.
 
     `expect`, `first`: the expectation of that name, about `document`. `order`, `ranking`: the
-    answer has another one. `asked`: the query failed. `wanted` and `got`: texts to compare, from
+    answer has another one. `asked`: the query failed. `expected` and `got`: texts to compare, from
     the first rank that differs.
     """
 
     kind: Literal["expect", "first", "order", "ranking", "asked"]
     message: str
     document: str | None = None
-    wanted: str = ""
+    expected: str = ""
     got: str = ""
 
     @property
     def sides(self) -> list[str]:
         """Lines that compare the expected and the actual answer."""
-        return [f"wanted: {self.wanted}", f"got:    {self.got}"] if self.wanted else []
+        return [f"wanted: {self.expected}", f"got:    {self.got}"] if self.expected else []
 
 
 def name_queries(queries: Iterable[GoldenQuery]) -> list[str]:

@@ -92,7 +92,7 @@ def answer_twice(
 def diff_answers(query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer) -> QueryDiff:
     """Compare the answers to a query at two places."""
     change = _classify_change(before, after)
-    return QueryDiff(query.text, query.line, change, before.found, after.found, before.problem, after.problem)
+    return QueryDiff(query.text, query.line, change, before.chunks, after.chunks, before.problem, after.problem)
 
 
 def _find_committed_place(ws: Workspace) -> RankedRevision:
@@ -130,10 +130,10 @@ def _answer_at(ws: Workspace, golden: GoldenFile, place: RankedRevision | None) 
 
 
 def _classify_change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "scores", "ranking"]:
-    if (before.found, before.problem) == (after.found, after.problem):
+    if (before.chunks, before.problem) == (after.chunks, after.problem):
         return "none"
     chunks_before, chunks_after = (
-        [(chunk.document, chunk.chunk) for chunk in answer.found] for answer in (before, after)
+        [(chunk.document, chunk.chunk) for chunk in answer.chunks] for answer in (before, after)
     )
     return "scores" if chunks_before == chunks_after and before.problem == after.problem else "ranking"
 

@@ -256,7 +256,7 @@ class BulkReport(Record, frozen=True):
     kind: Kind
     decided: int
     """Number of conflicts that this call decided."""
-    left: tuple[OpenConflict, ...]
+    open_conflicts: tuple[OpenConflict, ...]
     """Conflicts without a decision."""
     revision: str | None = None
     """The committed revision."""

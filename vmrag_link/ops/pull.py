@@ -102,7 +102,7 @@ class ClearedPull(Record, frozen=True):
     report: PullReport
     commits: int
     """Number of merged commits."""
-    left: str | None
+    left_branch: str | None
     """The remote's KB branch with the name of HEAD's KB branch, if it is at a revision that the
     code once pinned and has left.
 

@@ -102,5 +102,5 @@ class _Missed(Exception):
 def _lines(query: CheckedQuery) -> Iterator[str]:
     for miss in query.misses:
         yield escape_line(f"{miss.kind}: {miss.message}")
-        changes = compare_rankings(query.ranking or (), query.found) if miss.kind == "ranking" else miss.sides
+        changes = compare_rankings(query.ranking or (), query.chunks) if miss.kind == "ranking" else miss.sides
         yield from (escape_line(f"    {change}") for change in changes)

@@ -71,15 +71,15 @@ def get_index_job(places: Places, commit: str = "") -> Job:
     return Job(places.work_tree_folder, f"index-{commit[:_HASH]}" if commit else "index")
 
 
-class JobReport(Record, frozen=True):
-    """State of a job: `done` of `total` steps.
+class JobReport(Record, frozen=True, rename={"completed": "done"}):
+    """State of a job: `completed` of `total` steps.
 
     After the process has ended: `error` is the reason of a failure, and `code` its code.
     """
 
     pid: int
     doing: str = ""
-    done: int = 0
+    completed: int = 0
     total: int = 0
     error: str = ""
     code: str = ""
@@ -189,13 +189,13 @@ class WatchedProgress:
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Task]:
         before = self._report
-        self._report = msgspec.structs.replace(before, doing=description, done=0, total=total)
+        self._report = msgspec.structs.replace(before, doing=description, completed=0, total=total)
         self._write_report()
         yield self
         self._report = msgspec.structs.replace(before, unsaid=self._report.unsaid)
 
     def advance(self, steps: int = 1) -> None:
-        self._report = msgspec.structs.replace(self._report, done=self._report.done + steps)
+        self._report = msgspec.structs.replace(self._report, completed=self._report.completed + steps)
         if time.monotonic() >= self._written + WRITE_SECONDS:
             self._write_report()
 

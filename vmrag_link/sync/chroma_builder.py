@@ -155,10 +155,10 @@ def _watch_builder(chroma: ChromaStores, target: WantedStore, progress: Progress
             shown = 0
             while report and background.is_running(chroma.job) and not chroma.is_usable(target):
                 now = background.read_report(chroma.job)
-                if now is None or now.total != report.total or now.done < shown:
+                if now is None or now.total != report.total or now.completed < shown:
                     break  # other work has begun
-                task.advance(now.done - shown)
-                shown = now.done
+                task.advance(now.completed - shown)
+                shown = now.completed
                 time.sleep(POLL_SECONDS)
         time.sleep(POLL_SECONDS)
 

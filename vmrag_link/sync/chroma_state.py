@@ -42,11 +42,11 @@ ATTEMPTS = 3
 RETRY = "run 'vmrag sync --wait' to build it again"
 
 
-class ChromaState(Record, frozen=True):
+class ChromaState(Record, frozen=True, rename={"completed": "done"}):
     """State of Chroma's store of the bound index. It does not affect answers.
 
-    `done` of `total` chunks while it is being built. `error` and `hint`: why it `failed`, and the
-    command to run.
+    `completed` of `total` chunks while it is being built. `error` and `hint`: why it `failed`, and
+    the command to run.
     """
 
     state: State
@@ -56,7 +56,7 @@ class ChromaState(Record, frozen=True):
     """The git commit whose files are in the store."""
     path: str | None = None
     """The store's directory, if it is `ready`."""
-    done: int = 0
+    completed: int = 0
     total: int = 0
     error: str = ""
     hint: str = ""
@@ -337,8 +337,8 @@ class ChromaStores(NamedTuple):
         report = background.read_report(self.job)
         if report and report.error and not running:  # it ended before it started a store
             return ChromaState("failed", revision, commit, error=report.error, hint=RETRY)
-        steps, total = (report.done, report.total) if report else (0, 0)
-        return ChromaState("following", revision, commit, done=steps, total=total)
+        steps, total = (report.completed, report.total) if report else (0, 0)
+        return ChromaState("following", revision, commit, completed=steps, total=total)
 
     def _find_hindrance(self) -> tuple[str, str] | None:
         """Return why no store can be built at all, and the command to run. Otherwise None."""

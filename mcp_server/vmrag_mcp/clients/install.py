@@ -61,18 +61,18 @@ class Installation(NamedTuple):
     key: str
     client: McpClient
     file: SettingsFile
-    wanted: ServerEntry
+    entry: ServerEntry
 
     def build_refusal(self, reason: str) -> UsageInvalid:
-        settings = {self.client.section: {self.wanted.name: self.wanted.value}}
+        settings = {self.client.section: {self.entry.name: self.entry.value}}
         text = json.dumps(settings, ensure_ascii=False)
         if self.client.format in ("toml", "yaml"):
-            text = render_file(self.client.format, self.client.section, self.wanted.name, self.wanted.value)
+            text = render_file(self.client.format, self.client.section, self.entry.name, self.entry.value)
         return UsageInvalid(
             f"cannot edit {self.file.label}: {reason}.",
             hint=f"add this to the file yourself: {text.strip()}",
             file=self.file.label,
-            wanted=self.wanted.value,
+            wanted=self.entry.value,
         )
 
 

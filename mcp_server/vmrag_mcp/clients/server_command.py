@@ -61,7 +61,7 @@ class ServerEntry(NamedTuple):
 def for_project(client: McpClient, file: ProjectFile, places: Places, flags: Flags) -> ServerEntry:
     """Return the entry for everyone who works in the project."""
     command = _find_shared(file, places)
-    repository: tuple[str, ...] = (_REPO, file.here) if file.told and file.here else ()
+    repository: tuple[str, ...] = (_REPO, file.folder_variable) if file.passes_folder and file.folder_variable else ()
     return _build_entry(client.shape, SERVER, command, (*repository, *format_options(flags)))
 
 
@@ -153,8 +153,8 @@ def _find_shared(file: ProjectFile, places: Places) -> ServerCommand:
     program = Path(command.program)
     if script and os.path.realpath(script) == os.path.realpath(program):
         return ServerCommand(SCRIPT)
-    if file.here and program.is_relative_to(places.top):
-        return ServerCommand(f"{file.here}/{program.relative_to(places.top).as_posix()}", command.arguments)
+    if file.folder_variable and program.is_relative_to(places.top):
+        return ServerCommand(f"{file.folder_variable}/{program.relative_to(places.top).as_posix()}", command.arguments)
     return command
 
 

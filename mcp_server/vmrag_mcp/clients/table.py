@@ -30,9 +30,9 @@ class ProjectFile(Record, frozen=True):
 
     names: tuple[str, ...]
     """The first existing file is used, or else the first of all."""
-    here: str | None = None
+    folder_variable: str | None = None
     """The client's variable for the project's folder; None: it starts servers in that folder."""
-    told: bool = False
+    passes_folder: bool = False
     """The server gets the folder as an argument, because the client does not start it there."""
 
 
@@ -86,7 +86,7 @@ CLIENTS: dict[str, McpClient] = {
         "https://code.claude.com/docs/en/mcp (project scope; the user scope is ~/.claude.json, which the program itself rewrites)",
         "mcpServers",
         shape=_TYPED,
-        project=ProjectFile((".mcp.json",), here="${CLAUDE_PROJECT_DIR:-.}"),
+        project=ProjectFile((".mcp.json",), folder_variable="${CLAUDE_PROJECT_DIR:-.}"),
         programs=("claude",),
         folders=("~/.claude",),
         next_step="Claude Code asks once whether the server may be started",
@@ -109,7 +109,7 @@ CLIENTS: dict[str, McpClient] = {
         "mcpServers",
         format="jsonc",
         shape=_TYPED,
-        project=ProjectFile((".cursor/mcp.json",), here="${workspaceFolder}", told=True),
+        project=ProjectFile((".cursor/mcp.json",), folder_variable="${workspaceFolder}", passes_folder=True),
         personal=PersonalFile(("~/.cursor/mcp.json",), finds=True),
         programs=("cursor", "cursor-agent"),
         folders=("~/.cursor",),
@@ -121,7 +121,7 @@ CLIENTS: dict[str, McpClient] = {
         "servers",
         format="jsonc",
         shape=_TYPED,
-        project=ProjectFile((".vscode/mcp.json",), here="${workspaceFolder}", told=True),
+        project=ProjectFile((".vscode/mcp.json",), folder_variable="${workspaceFolder}", passes_folder=True),
         personal=PersonalFile(
             ("{config}/Code/User/mcp.json",), mac=("~/Library/Application Support/Code/User/mcp.json",), finds=True
         ),

@@ -99,7 +99,7 @@ def _uninstall_server(
     except TextRefused as refused:
         raise UsageInvalid(
             f"cannot edit {installation.file.label}: {refused.reason}.",
-            hint=f"delete {installation.wanted.name!r} below {installation.client.section!r} in the file",
+            hint=f"delete {installation.entry.name!r} below {installation.client.section!r} in the file",
             file=installation.file.label,
         ) from refused
 

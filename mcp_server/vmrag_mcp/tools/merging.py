@@ -135,8 +135,8 @@ def resolve_conflicts(
         table=table,
         strategy=strategy,
         resolved=report.decided,
-        remaining=len(report.left),
-        conflicts=list(report.left),
+        remaining=len(report.open_conflicts),
+        conflicts=list(report.open_conflicts),
         commit=CommitWithParent.from_report(log.read_info(call.ws.engine, report.revision))
         if report.revision
         else None,
@@ -145,8 +145,8 @@ def resolve_conflicts(
 
 
 def _describe_resolution(call: Call, report: BulkReport) -> str:
-    if report.left:
-        return f"Resolved {report.decided}; {len(report.left)} are still in conflict."
+    if report.open_conflicts:
+        return f"Resolved {report.decided}; {len(report.open_conflicts)} are still in conflict."
     if report.next:
         return f"All conflicts are resolved, and the pin is staged. Next: {report.next}"
     if report.kind == "aside":

@@ -260,14 +260,14 @@ def dolt_pull(
     )
     merged, source = result.report.merge, result.report.remote
     outcome.warn_unfinished(call, pending=merged.pending, staged=merged.staged)
-    if result.left:
+    if result.left_branch:
         call.warn(
             "NOTE",
-            f"{result.left} is at a revision that this code pinned earlier and has left; it was not merged. "
+            f"{result.left_branch} is at a revision that this code pinned earlier and has left; it was not merged. "
             "To merge it, call again with branch.",
         )
     commit = result.cleared.commit
-    nothing = f"{source} has nothing new{' that this code has not left' if result.left else ''}."
+    nothing = f"{source} has nothing new{' that this code has not left' if result.left_branch else ''}."
     return DoltPullResult(
         action_taken=PullAction(
             result.cleared.handling,  # type: ignore[arg-type]  # nothing is carried into a pull

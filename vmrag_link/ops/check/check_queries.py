@@ -68,7 +68,7 @@ _MAX_COMPARED = 5000
 """Maximum number of names that are compared letter by letter, which takes 0.1 ms each."""
 
 
-class CheckedQuery(Record, frozen=True):
+class CheckedQuery(Record, frozen=True, rename={"chunks": "found"}):
     """A golden query, its answer, and what the answer lacks."""
 
     query: str
@@ -79,7 +79,7 @@ class CheckedQuery(Record, frozen=True):
     first: str | None
     ranking: tuple[RankedChunk, ...] | None
     """The recorded ranking before `update`."""
-    found: tuple[RankedChunk, ...]
+    chunks: tuple[RankedChunk, ...]
     misses: tuple[Miss, ...] = ()
     order: tuple[str, ...] | None = None
     """The recorded order before `update`."""
@@ -165,7 +165,7 @@ def check_queries(
         checked = []
         for query, name, answer in zip(golden.queries, name_queries(golden.queries), query_answers, strict=True):
             parameters = query.build_query(settings)
-            missed = find_misses(query, answer.found, parameters.k, answer.names, comparable=comparable)
+            missed = find_misses(query, answer.chunks, parameters.k, answer.names, comparable=comparable)
             explained_misses = [documents.explain_miss(miss, parameters) for miss in missed]
             expected = tuple(sorted(list_relevant(answer.names.resolve_query(query))))
             checked.append(
@@ -176,7 +176,7 @@ def check_queries(
     queries, kb, names = search_index(ws, check_view, at=place)
     if update:
         queries = _record_answers(ws, stored, queries, now, as_order=as_order)
-    metrics = measure_answers((frozenset(query.relevant), query.found) for query in queries)
+    metrics = measure_answers((frozenset(query.relevant), query.chunks) for query in queries)
     missing = {query.name for query in queries if query.misses}
     if thresholds.base is not None:
         base_report = check_queries(ws, ref=thresholds.base)
@@ -253,7 +253,7 @@ def _build_checked(query: GoldenQuery, name: str, answer: GoldenAnswer, missed: 
         query.expect,
         query.first,
         query.ranking,
-        answer.found,
+        answer.chunks,
         lacking,
         query.order,
     )
@@ -269,12 +269,12 @@ def _record_answers(
 ) -> tuple[CheckedQuery, ...]:
     """Write the answers that are to be recorded. Recorded answers that did not change stay."""
     orders = {
-        number: list_documents(query.found)[: len(query.order) if query.order else None]
+        number: list_documents(query.chunks)[: len(query.order) if query.order else None]
         for number, query in _list_answered(checked)
         if query.order is not None or (as_order and not stored.golden.queries[number].expects)
     }
     rankings = {
-        number: query.found
+        number: query.chunks
         for number, query in _list_answered(checked)
         if query.ranking is not None or (number not in orders and not stored.golden.queries[number].expects)
     }

@@ -60,24 +60,24 @@ class QualityHistory(Record, frozen=True):
     """True if older commits may be missing, because the clone is shallow."""
 
 
-class ThresholdResult(Record, frozen=True):
-    """A threshold and the measured value. `found` must be at least `limit` or, for regressions, at
-    most `limit`.
+class ThresholdResult(Record, frozen=True, rename={"measured": "found"}):
+    """A threshold and the measured value. `measured` must be at least `limit` or, for regressions,
+    at most `limit`.
     """
 
     name: Literal["mrr", "recall", "regressions"]
     limit: float
-    found: float
+    measured: float
 
     @property
     def holds(self) -> bool:
-        return self.found <= self.limit if self.name == "regressions" else self.found >= self.limit
+        return self.measured <= self.limit if self.name == "regressions" else self.measured >= self.limit
 
     @property
     def sentence(self) -> str:
         if self.name == "regressions":
-            return f"{plural(int(self.found), 'regression')}; at most {self.limit:g} allowed"
-        return f"{self.name} {self.found:.4f}; at least {self.limit:g} required"
+            return f"{plural(int(self.measured), 'regression')}; at most {self.limit:g} allowed"
+        return f"{self.name} {self.measured:.4f}; at least {self.limit:g} required"
 
 
 class Thresholds(Record, frozen=True):

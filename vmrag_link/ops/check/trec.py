@@ -62,6 +62,6 @@ def _list_returned(query: CheckedQuery, name: str) -> Iterator[str]:
     """Yield the lines of a run. The score is the reversed rank, because readers sort documents by
     score.
     """
-    documents = list_documents(query.found)
+    documents = list_documents(query.chunks)
     for rank, document in enumerate(documents, start=1):
         yield f"{name} Q0 {_quote_name(document)} {rank} {len(documents) - rank + 1} {_TAG}"

@@ -64,11 +64,11 @@ class TopicReport(Record, frozen=True):
     findings: tuple[Finding, ...]
 
 
-class RepairedFinding(Record, frozen=True):
+class RepairedFinding(Record, frozen=True, rename={"repair": "done"}):
     """A finding that no longer exists, and what was done about it."""
 
     finding: Finding
-    done: str
+    repair: str
 
 
 class DoctorReport(Record, frozen=True):

@@ -147,18 +147,18 @@ def _select_columns(link: Link) -> tuple[str, ...]:
 class TakenQueue(NamedTuple):
     """A queue that no shim opens any longer.
 
-    The name of its file contains `since` and `done`.
+    The name of its file contains `since` and `processed`.
     """
 
     queue: Path
     since: int
     """The time of the rename, in nanoseconds."""
-    done: int
+    processed: int
     """Number of processed bytes."""
 
     @property
     def path(self) -> Path:
-        return self.queue.with_name(f"{self.queue.name}.{self.since}.{self.done}")
+        return self.queue.with_name(f"{self.queue.name}.{self.since}.{self.processed}")
 
     @property
     def is_old(self) -> bool:
@@ -166,18 +166,18 @@ class TakenQueue(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        return self.is_old or self.path.stat().st_size > self.done
+        return self.is_old or self.path.stat().st_size > self.processed
 
     def read_unread(self) -> bytes:
         """Return the complete lines that were not processed yet."""
-        rest = self.path.read_bytes()[self.done :]
+        rest = self.path.read_bytes()[self.processed :]
         return rest[: rest.rfind(b"\n") + 1]
 
     def mark_read(self, read: int) -> None:
         if self.is_old:
             self.path.unlink()
         elif read:
-            self.path.rename(self._replace(done=self.done + read).path)
+            self.path.rename(self._replace(processed=self.processed + read).path)
 
 
 def flush_queue(ws: Workspace) -> int:

@@ -106,13 +106,13 @@ def _merge_entries(old: Engine, new: Engine, entries_by_name: CarriedEntries) ->
     return {name: entry for name, entry in earlier.items() if name not in existing} | entries_by_name
 
 
-class ChangedFiles(Record, frozen=True):
+class ChangedFiles(Record, frozen=True, rename={"skipped": "left"}):
     """Files of the work tree that a migration changed."""
 
     written: tuple[str, ...] = ()
     unstaged: tuple[str, ...] = ()
     """Written files that are not staged, because of the user's changes or because git was busy."""
-    left: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     """Files that were not written, because they changed since."""
 
 
@@ -156,7 +156,7 @@ def _replace_file(ws: Workspace, name: str, old: bytes, new: bytes) -> ChangedFi
     require_files(path)
     contents = path.read_bytes() if path.exists() else b""
     if contents not in (old, new):
-        return ChangedFiles(left=(name,))
+        return ChangedFiles(skipped=(name,))
     if contents == old:
         write_atomically(path, new)
     # The user's own changes are not staged.
@@ -166,7 +166,9 @@ def _replace_file(ws: Workspace, name: str, old: bytes, new: bytes) -> ChangedFi
 
 
 def _join_changes(first: ChangedFiles, second: ChangedFiles) -> ChangedFiles:
-    return ChangedFiles(first.written + second.written, first.unstaged + second.unstaged, first.left + second.left)
+    return ChangedFiles(
+        first.written + second.written, first.unstaged + second.unstaged, first.skipped + second.skipped
+    )
 
 
 def require_nothing_open(ws: Workspace) -> None:

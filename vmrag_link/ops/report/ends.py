@@ -267,7 +267,7 @@ def _load_golden_before(ws: Workspace, places: ComparedPlaces) -> GoldenFile | N
 
 def _list_titles(answers: Iterable[GoldenAnswer]) -> dict[str, str]:
     pairs = (
-        (hit.document, title) for answer in answers for hit, title in zip(answer.found, answer.titles, strict=True)
+        (hit.document, title) for answer in answers for hit, title in zip(answer.chunks, answer.titles, strict=True)
     )
     return {name: title for name, title in pairs if title and OPAQUE.search(name)}
 
@@ -282,7 +282,7 @@ def _list_misses(
     golden: GoldenFile, query: GoldenQuery, answer: GoldenAnswer, settings: RetrievalSettings
 ) -> list[Miss]:
     comparable = not list_ranking_changes(golden, settings)
-    return find_misses(query, answer.found, query.build_query(settings).k, answer.names, comparable=comparable)
+    return find_misses(query, answer.chunks, query.build_query(settings).k, answer.names, comparable=comparable)
 
 
 def _form_sentences(missed: Sequence[Miss]) -> tuple[str, ...]:
@@ -322,7 +322,7 @@ def _has_different_text(before: AnswerText | None, after: AnswerText | None) -> 
 
 def _list_chunks(answer: GoldenAnswer) -> Iterator[AnswerText]:
     return (
-        AnswerText(ranked_chunk.document, text) for ranked_chunk, text in zip(answer.found, answer.texts, strict=True)
+        AnswerText(ranked_chunk.document, text) for ranked_chunk, text in zip(answer.chunks, answer.texts, strict=True)
     )
 
 

@@ -61,7 +61,7 @@ def _list_runs(commits: Sequence[CommitQuality]) -> Iterator[list[tuple[int, Gol
 def _draw_band(run: Sequence[tuple[int, GoldenMetrics]], count: int) -> str:
     above = [(_place_across(at, count), _place_down(metrics.ndcg_interval[1])) for at, metrics in run]
     below = [(_place_across(at, count), _place_down(metrics.ndcg_interval[0])) for at, metrics in reversed(run)]
-    corners = " ".join(f"{left},{top}" for left, top in above + below)
+    corners = " ".join(f"{x},{y}" for x, y in above + below)
     return f'<polygon class="band" points="{corners}"/>'
 
 

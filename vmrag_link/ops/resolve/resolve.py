@@ -124,7 +124,9 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
     missing = {pin.dolt_commit: pin for pin in pins if pin and not ws.engine.has_revision(pin.dolt_commit)}
     search = losses.search_remotes(ws, missing, offline=offline, hint="run 'vmrag resolve' to resolve the conflicts")
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
-        state = msgspec.structs.replace(merge_state.require_merge(ws), given_up=search.lost, asked=search.asked)
+        state = msgspec.structs.replace(
+            merge_state.require_merge(ws), given_up=search.lost, asked=search.checked_remotes
+        )
         merge_state.save_merge(ws, state)
     return _resolve(ws, (), None)
 
@@ -196,7 +198,7 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
     joins = pin_merge.is_merge(ws.places)
     accepted = None
     if survivor := find_surviving_side(ws.engine, state.base, state.ours, state.theirs):
-        accepted = losses.accept_losses(ws, LossSearch(state.given_up, state.asked), survivor)
+        accepted = losses.accept_losses(ws, LossSearch(state.given_up, state.checked_remotes), survivor)
         revision = accepted.revision
     else:
         outcome = merge_revisions(

@@ -427,7 +427,7 @@ def _describe_background(ws: Workspace, report: background.JobReport) -> list[st
         return list(report.unsaid)
     if report.error:
         return [f"The background sync failed: {report.error} (log: {background.get_sync_job(ws.places).log})"]
-    progress = f": {report.doing}, {report.done} of {report.total}" if report.total else ""
+    progress = f": {report.doing}, {report.completed} of {report.total}" if report.total else ""
     return [f"A sync runs in the background{progress} (process {report.pid})."]
 
 

@@ -34,7 +34,7 @@ class Answered(NamedTuple):
     """
 
     answer: ComposedAnswer
-    found: Found
+    result: Found
 
 
 def answer_question(ws: Workspace, project: DocsProject, request: AnswerRequest) -> Answered:
@@ -123,9 +123,9 @@ def build_report(answered: Answered, *notes: str) -> AskReport:
             document.match.excerpt,
             document.file,
         )
-        for number, document in enumerate(answered.found.documents, start=1)
+        for number, document in enumerate(answered.result.documents, start=1)
     ]
-    origin = answered.found.origin
+    origin = answered.result.origin
     said = [*origin.notes, answered.answer.failure, *notes]
     return AskReport(
         answered.answer.text,
@@ -153,17 +153,17 @@ def ask_project(
     return build_report(answered, mirrored.unwritten, mirrored.pending)
 
 
-def _build_answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage] = ()) -> Answered:
-    if not found.documents or not found.collection:
-        return Answered(answer.nothing_found(found.best, found.min_score), found)
-    sources = found.documents
+def _build_answered(ws: Workspace, query: str, result: Found, linked: Sequence[Passage] = ()) -> Answered:
+    if not result.documents or not result.collection:
+        return Answered(answer.nothing_found(result.best, result.min_score), result)
+    sources = result.documents
     passages = [
         Passage(source.file or source.path, source.document.title, source.document.content) for source in sources
     ]
     files = [source.file for source in sources if source.file]
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
-    chat, model = chat_model(ws), ws.models.load_for(found.collection)
-    return Answered(answer.compose_answer(query, passages, linked, model, chat, refused=refused), found)
+    chat, model = chat_model(ws), ws.models.load_for(result.collection)
+    return Answered(answer.compose_answer(query, passages, linked, model, chat, refused=refused), result)
 
 
 def chat_model(ws: Workspace) -> ChatModel | None:

@@ -63,13 +63,13 @@ class ExternalDocs(NamedTuple):
     ws: Workspace
     project: DocsProject
     collection: Collection
-    found: dict[str, DocumentHeader]
+    headers: dict[str, DocumentHeader]
     skipped: tuple[SkippedDoc, ...]
 
     @property
     def contents(self) -> str:
         """A hash that is equal for equal documents with equal index settings."""
-        what = encode_canonical_json([self.collection, [*self.found.values()]])
+        what = encode_canonical_json([self.collection, [*self.headers.values()]])
         return hashlib.sha256(what.encode()).hexdigest()[:40]
 
     def list_collections(self, _at: At) -> list[Collection]:
@@ -78,7 +78,7 @@ class ExternalDocs(NamedTuple):
     def read_headers(
         self, _at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
-        yield from self.found.values() if collection in (None, self.collection.name) and ids is None else ()
+        yield from self.headers.values() if collection in (None, self.collection.name) and ids is None else ()
 
     def read_documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
@@ -89,12 +89,12 @@ class ExternalDocs(NamedTuple):
     def find_document(self, _at: At, _collection: str, doc_id: str) -> Document | None:
         """Return a document. Raises `FileFailed` if the file has changed since it was listed."""
         read = _read_document(self.ws, self.project, self.collection.name, doc_id)
-        if read.header != self.found[doc_id]:
+        if read.header != self.headers[doc_id]:
             raise FileFailed(f"{doc_id} changed while it was read.", hint="call again", path=doc_id)
         return read
 
     def count_documents(self, _at: At, *, collection: str | None = None) -> int:
-        return len(self.found) if collection in (None, self.collection.name) else 0
+        return len(self.headers) if collection in (None, self.collection.name) else 0
 
     def diff(self, old: At, new: At) -> Difference:
         raise NotImplementedError  # an index of files is compared with all of them
@@ -136,9 +136,9 @@ def find_nearest(
                 _read_document(ws, project, docs.collection.name, match.doc_id),
                 match,
             )
-            for match in matches.found[:limit]
+            for match in matches.ranked[:limit]
         ]
-        total = len(matches.found)
+        total = len(matches.ranked)
         return Found(docs.collection, tuple(rows), total, matches.best, matches.min_score, find_origin(ws))
     raise AssertionError  # the second attempt returns or raises
 
@@ -205,7 +205,7 @@ def index_file(ws: Workspace, active: ActiveProject, project: DocsProject, doc_i
     before = active.external.find_header(doc_id)
     active.external.forget_file(doc_id)
     docs = ensure_index(ws, active, project)
-    if doc_id not in docs.found:
+    if doc_id not in docs.headers:
         why = next((skipped.reason for skipped in docs.skipped if skipped.path == doc_id), "the patterns leave it out")
         raise DocumentMissing(
             f"{doc_id} is not part of the external documentation: {why}.",
@@ -298,16 +298,16 @@ def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activ
     return Activated(project, mirrored, types, total, origin, _explain_difference(ws, branch), tuple(notes))
 
 
-def count_documents(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
+def count_documents(ws: Workspace, at: At, project: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
     """Return the number of documents of each type, including empty types, and of all documents."""
-    mirrored = mirror.mirror_of(ws, at, found.name)
+    mirrored = mirror.mirror_of(ws, at, project.name)
     headers = [*ws.engine.read_headers(at, collection=mirrored.name)] if mirrored else []
     held = Counter(str(parse_metadata(header).get("doc_type")) for header in headers)
     types = (
         TypeCount(
             doc_type.name, doc_type.description, doc_type.folder, doc_type.shown, held[doc_type.name], doc_type.custom
         )
-        for doc_type in found.types
+        for doc_type in project.types
     )
     return tuple(types), len(headers)
 

@@ -109,8 +109,8 @@ class ActiveProject:
         self._looked = None
 
 
-def _read_document(ws: Workspace, found: DocsProject, doc_id: str) -> Document:
-    return documents.project_document(found, doc_id, documents.read_source(ws, found.docs_folder, doc_id))
+def _read_document(ws: Workspace, project: DocsProject, doc_id: str) -> Document:
+    return documents.project_document(project, doc_id, documents.read_source(ws, project.docs_folder, doc_id))
 
 
 def mirror_changes(ws: Workspace, active: ActiveProject, docs_project: DocsProject, *, now: bool = False) -> Mirrored:

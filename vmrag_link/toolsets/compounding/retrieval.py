@@ -97,10 +97,10 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
                 match,
                 headings=search.place_of(ws, collection, row, match.chunk),
             )
-            for match in near.found[:limit]
+            for match in near.ranked[:limit]
             if collection and (row := ws.engine.find_document(view.at, project.collection, match.doc_id))
         ]
-        return Found(collection, tuple(shown), len(near.found), near.best, near.min_score, find_view_origin(ws, view))
+        return Found(collection, tuple(shown), len(near.ranked), near.best, near.min_score, find_view_origin(ws, view))
 
     return search_index(ws, look, files=False)
 
@@ -124,10 +124,10 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
                 searcher, project.collection, request.query, from_, search.filter_of(types, levels)
             )
 
-        critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).found if request.include_critical else ()
+        critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).ranked if request.include_critical else ()
         first = critical[: config.max_critical_docs]
         matches = near(levels, min_score)
-        others = [match for match in matches.found if match not in first][:limit]
+        others = [match for match in matches.ranked if match not in first][:limit]
         chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in first]
         chosen += [(match, "match") for match in others]
         sources = [
@@ -182,7 +182,7 @@ def search_collections(
             for name in names or held
         ]
         ranked = sorted(
-            ((name, match) for name, matches in matches_by_name for match in matches.found),
+            ((name, match) for name, matches in matches_by_name for match in matches.ranked),
             key=lambda pair: (-pair[1].score, pair[0], pair[1].doc_id),
         )
         files = IndexedRows(view.sources.folder) if view.sources else None

@@ -86,7 +86,7 @@ def shown_path(folder: str, doc_id: str) -> str:
 class Matches(Record, frozen=True):
     """The matches of a search."""
 
-    found: tuple[Match, ...]
+    ranked: tuple[Match, ...]
     best: float | None
     """The highest score; None without any."""
     min_score: float

@@ -66,7 +66,7 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
     """
     project = _load_project(call)
     answered = ask.answer_question(call.ws, project, request)
-    call.set_origin(answered.found.origin)
+    call.set_origin(answered.result.origin)
     _warn_answer(call, answered)
     return results.RagQueryResult(
         answer=answered.answer.text,
@@ -78,7 +78,7 @@ def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
                 len(linked.document.content),
                 search.shown_path(project.docs, linked.linked_from),
             )
-            for linked in answered.found.linked
+            for linked in answered.result.linked
         ],
         synthesis=answered.answer.synthesis,
         model=answered.answer.model,
@@ -184,7 +184,7 @@ def rag_query_external(
     """Answer a question from the project's external documentation, with citations."""
     active, project = _update_active(call)
     answered = ask.ask_external(call.ws, active, project, query, sources=max_sources, min_score=min_relevance_score)
-    call.set_origin(answered.found.origin)
+    call.set_origin(answered.result.origin)
     _warn_answer(call, answered)
     return results.RagQueryExternalResult(
         answer=answered.answer.text,
@@ -300,13 +300,13 @@ def _list_sources(answered: Answered) -> list[results.AnswerSource]:
             excerpt=document.match.excerpt,
             included_as=document.included_as,
         )
-        for number, document in enumerate(answered.found.documents, start=1)
+        for number, document in enumerate(answered.result.documents, start=1)
     ]
 
 
 def _warn_answer(call: Call, answered: Answered) -> None:
     if answered.answer.synthesis == "none":
-        _warn_below(call, answered.found.best, answered.found.min_score)
+        _warn_below(call, answered.result.best, answered.result.min_score)
     elif answered.answer.failure:
         call.warn("LLM_ERROR", answered.answer.failure)
     elif answered.answer.synthesis == "extractive":
@@ -325,5 +325,5 @@ def _count_documents(call: Call, total: int, best: float | None, min_score: floa
 
 
 def _describe_answer(answered: Answered) -> str:
-    count = len(answered.found.documents)
+    count = len(answered.result.documents)
     return f"Answered from {plural(count, 'document')}." if count else "No document is near enough."

@@ -38,10 +38,12 @@ _COMPLEX = re.compile(r"C901|PLR09\d\d|R09\d\d|R1260")
 
 
 class Measure(NamedTuple):
-    """A number. If `known` is false, the output was not understood, and its lines were counted."""
+    """A number. If `is_understood` is false, the output was not understood, and its lines were
+    counted.
+    """
 
     value: float
-    known: bool = True
+    is_understood: bool = True
 
 
 def parse_measure(tool: str, metric: Metric, text: str) -> Measure:
@@ -53,7 +55,7 @@ def parse_measure(tool: str, metric: Metric, text: str) -> Measure:
     if tool == COVERAGE:
         return Measure(_parse_coverage(text))
     if tool not in _MESSAGES:
-        return Measure(sum(1 for line in text.splitlines() if line.strip()), known=False)
+        return Measure(sum(1 for line in text.splitlines() if line.strip()), is_understood=False)
     rules = list(_parse_json(tool, text) if text.lstrip()[:1] in ("[", "{") else _MESSAGES[tool](text))
     if not rules and text.strip() and not _reports_nothing(tool, text):
         raise OutputUnreadable(f"is not output of {tool}")
@@ -224,7 +226,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
         )
     after = _read_measure(ws, tool, metric, request.after, "after_output")
     before = _read_measure(ws, tool, metric, request.before, "before_output") if request.before else None
-    if not after.known:
+    if not after.is_understood:
         ws.progress.note(f"The output of {request.tool} is not known here; its lines were counted.")
     points = higher_is_better(tool)
     better = None if before is None else evidence.compute_improvement(before.value, after.value, points=points)

@@ -80,14 +80,14 @@ def _read(ws: Workspace) -> bytes:
         raise
 
 
-class GoldenAnswer(Record, frozen=True):
+class GoldenAnswer(Record, frozen=True, rename={"chunks": "found"}):
     """The answer to a golden query."""
 
-    found: tuple[RankedChunk, ...]
+    chunks: tuple[RankedChunk, ...]
     problem: str = ""
     """Why the query failed; empty if it did not."""
     texts: tuple[str, ...] = ()
-    """The texts of the chunks in `found`."""
+    """The texts of the chunks in `chunks`."""
     titles: tuple[str, ...] = ()
     """The titles of the documents of the chunks; empty for a document without a title."""
     names: GoldenNames = NO_NAMES

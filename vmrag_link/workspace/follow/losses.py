@@ -48,22 +48,22 @@ class LostRevision(Record, frozen=True):
     """Code commits that only the table of links has."""
 
 
-class AcceptedLoss(Record, frozen=True):
+class AcceptedLoss(Record, frozen=True, rename={"checked_remotes": "asked"}):
     """The record of a loss."""
 
     revision: str
     """The revision that records the loss. It has the documents of `instead`."""
     instead: str
     lost: tuple[LostRevision, ...]
-    asked: tuple[str, ...]
+    checked_remotes: tuple[str, ...]
     """The remotes that have none of the lost revisions."""
 
 
-class LossSearch(Record, frozen=True):
+class LossSearch(Record, frozen=True, rename={"checked_remotes": "asked"}):
     """The revisions that no remote has, and the remotes that answered."""
 
     lost: tuple[str, ...]
-    asked: tuple[str, ...]
+    checked_remotes: tuple[str, ...]
 
 
 def find_missing(ws: Workspace, code: str | None, pin: Pin | None) -> dict[str, Pin]:
@@ -171,14 +171,14 @@ def accept_losses(ws: Workspace, search: LossSearch, instead: str) -> AcceptedLo
     new = [loss for loss in described if not revisions.accepts_loss(ws.engine, instead, loss.revision)]
     revision_made = instead
     if new:
-        message = "\n".join(_form_message(new, search.asked))
+        message = "\n".join(_form_message(new, search.checked_remotes))
         author, now = identity.read_identity(ws.places), clock.now()
         revision_made = revisions.record_loss(ws.engine, instead, message=message, author=author, date=now)
     accepted = configuration.read_config_values(ws.places, lazy_fetch.ACCEPTED_KEY)
     for revision in search.lost:
         if revision not in accepted:
             configuration.add_value(ws.places, lazy_fetch.ACCEPTED_KEY, revision)
-    return AcceptedLoss(revision_made, instead, described, search.asked)
+    return AcceptedLoss(revision_made, instead, described, search.checked_remotes)
 
 
 def _form_message(lost: Sequence[LostRevision], remotes_asked: Sequence[str]) -> Iterator[str]:

@@ -38,7 +38,7 @@ FORMAT = 2
 Kind = Literal["merge", "aside", "git"]
 
 
-class MergeState(Record, frozen=True):
+class MergeState(Record, frozen=True, rename={"checked_remotes": "asked"}):
     """An open merge. `base`, `ours` and `theirs` are revisions."""
 
     kind: Kind
@@ -67,7 +67,7 @@ class MergeState(Record, frozen=True):
     """For `git`, True if `git add` took one side before all conflicts were decided."""
     given_up: tuple[str, ...] = ()
     """For `git`, the lost revisions of its pins whose loss the user accepted."""
-    asked: tuple[str, ...] = ()
+    checked_remotes: tuple[str, ...] = ()
     """For `git`, the remotes that were checked for the lost revisions."""
     format: int = FORMAT
 

@@ -20,7 +20,7 @@ from vmrag_link.workspace.remotes import destinations, fetch, revision_map
 from vmrag_link.workspace.remotes.fetch import build_remote_empty, fetch_revision, import_map
 
 
-class CloneReport(Record, frozen=True):
+class CloneReport(Record, frozen=True, rename={"has_revision": "here"}):
     """The result of a clone."""
 
     remote: str
@@ -30,7 +30,7 @@ class CloneReport(Record, frozen=True):
     """The KB branches of the remote."""
     revision: str | None
     """The revision that the checked-out code pins; None without a pin."""
-    here: bool
+    has_revision: bool
     """True if the knowledge base has that revision."""
 
 

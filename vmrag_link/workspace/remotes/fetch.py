@@ -36,7 +36,7 @@ IN_A_FORK = "run 'git remote add upstream URL && vmrag sync' in a fork"
 _MAX_NAMED = 3
 
 
-class FetchReport(Record, frozen=True):
+class FetchReport(Record, frozen=True, rename={"has_revision": "here"}):
     """The result of a fetch."""
 
     remote: str
@@ -45,7 +45,7 @@ class FetchReport(Record, frozen=True):
     """The KB branches of the remote that moved or are new."""
     revision: str | None
     """The revision that HEAD pins; None without a readable pin."""
-    here: bool
+    has_revision: bool
     """True if the knowledge base has that revision now."""
     arrived: bool
     """True if the knowledge base did not have it before."""
