@@ -263,7 +263,7 @@ def pin(**changed: str) -> str:
     ],
     ids=["missing", "command", "program", "newline", "endless"],
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_invalid_pin_is_annotated_at_the_pin_with_a_hint(ci, content, title, said):
     broken(content)(ci)
     run = ci.on_push()

@@ -55,7 +55,7 @@ def test_ten_findings_are_ten_annotations_also_of_a_repair_that_cannot_judge_the
 
 
 @pytest.mark.parametrize("mode", ["sync", "verify", "repair"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_unreachable_remote_is_not_annotated_at_the_pin(ci, mode):
     gone = lambda repo: repo.git("remote", "set-url", "origin", "http://127.0.0.1:1/them/project.git")  # noqa: E731
     run = ci.on_push(mode=mode, first=gone, fail_on="never")

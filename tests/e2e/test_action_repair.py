@@ -240,7 +240,7 @@ def killing(folder: Path) -> Path:
         ("push", "refs/heads/main", {"repair_branches": "release, next"}, "names release and next"),
     ],
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_repair_does_nothing_and_explains_on_other_events(ci, event, ref, given, said):
     landed = dropping.squash(ci.ada)
     if event == "pull_request":

@@ -155,7 +155,7 @@ def test_switched_off_hooks_do_nothing_and_the_next_query_catches_up(project, ho
     ],
     ids=["malformed", "conflict", "missing"],
 )  # fmt: skip
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_pin_that_cannot_be_followed_never_stops_git(project, pin, words):
     project.git("switch", "-q", "-c", "broken")
     project.write(".dolt-version", pin)

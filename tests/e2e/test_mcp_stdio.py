@@ -264,7 +264,7 @@ def test_signal_ends_it_while_the_sdk_is_loaded(project):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_signals_end_it_cleanly_with_a_call_running(waiting, silent, number, code):
     with serve(waiting.top) as server:
         server.start(LIST)

@@ -82,7 +82,7 @@ def test_push_ignores_pull_requests_among_tracking_refs(world):
         ({"remote.pushDefault": "fork", "vmrag.remote": "upstream"}, "upstream"),
     ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_manual_push_goes_to_the_push_remote_of_git(world, settings, expected):
     ada = world.ada
     for name in ("fork", "upstream"):

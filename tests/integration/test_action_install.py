@@ -161,6 +161,7 @@ def test_runners_uv_installs_by_hash(machine: Machine, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("text", ["exit 1", "[ $1 = --version ] && echo uv 99.0.0 || exit 1", "echo uv 0.4.30"])
+@pytest.mark.sample(1)
 def test_pip_installs_with_a_warning_if_uv_does_not_work(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd, text: str
 ) -> None:
@@ -205,6 +206,7 @@ def test_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine: 
 
 
 @pytest.mark.parametrize("marker", [None, "", "0" * 64 + " \n"])
+@pytest.mark.sample(1)
 def test_library_that_is_broken_or_of_other_packages_is_made_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, marker: str | None
 ) -> None:

@@ -245,7 +245,7 @@ def test_adopt_without_news_still_requires_a_fork(world):
 
 
 @pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_fork_is_named_as_git_fetch_takes_it(world, named):
     world.opens(world.eve.record("one"))
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
@@ -588,7 +588,7 @@ def test_vet_rejects_files_other_than_knowledge_bases(strangers):
 @pytest.mark.parametrize(
     "flaw", ["a trigger", "a view", "another version", "a text that is not UTF-8", "a hash of something else"]
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rejected_revisions_leave_nothing(world, flaw):
     bad = world.evil((SCHEMAS | ROWS)[flaw])
     world.opens(bad)
@@ -641,7 +641,7 @@ def test_revision_on_top_of_an_anchor_is_refused(world):
 
 
 @pytest.mark.parametrize("kind", TAMPERED)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_tampered_file_is_refused(world, kind):
     world.opens(world.eve.record("one"))
     data = Data.of(world.fork)
@@ -708,7 +708,7 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("moment", sorted(DEATHS))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
     revision = world.eve.record("one")
     world.opens(revision)
@@ -750,7 +750,7 @@ def test_two_at_once_take_turns(world):
 
 
 @pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--filter=tree:0"]])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_maintainers_clone_may_lack_history_or_contents(world, options):
     world.pair.hub.git("config", "uploadpack.allowFilter", "true")
     world.ada.repo.commit("later")

@@ -120,6 +120,7 @@ def vmrag(*arguments: str) -> str:
     ],
     ids=["text", "metadata", "title"],
 )  # fmt: skip
+@pytest.mark.sample(1)
 def test_edit_refuses_document_that_another_process_changed(
     project: Project, make_editor: MakeEditor, other: str
 ) -> None:

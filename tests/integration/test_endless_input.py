@@ -99,6 +99,7 @@ GREEDY = "HEAD^{/(((a{1,255}){1,255}){1,255}}"
 
 
 @pytest.mark.parametrize("name", [":" * 300, "a:" * 150, "HEAD:" * 60, "{:}" * 100, "{" * 1000 + ":x"])
+@pytest.mark.sample(2)
 def test_names_of_many_colons_start_few_git_processes(project: Project, git_log: Path, name: str) -> None:
     tools = Tools(project.top)
     for ask in (

@@ -288,7 +288,7 @@ def test_kb_branch_that_a_copied_code_branch_names_stays(project):
     ],
     ids=["deleted", "deleted and made again", "its entry in git's configuration stayed"],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_uncommitted_documents_of_a_deleted_branch_stay_restorable(project, how, made_again):
     project.git("switch", "-q", "feature")
     project.put("draft.md", "A draft.")

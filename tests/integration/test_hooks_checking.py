@@ -430,7 +430,7 @@ def test_all_shells_read_a_push_alike(stage, remote, shell, lines, asks):
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("number", [63, 64, 65, 200])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_push_of_many_refs_starts_python_if_the_last_one_has_a_new_pin(stage, remote, shell, number):
     twin, side = (stage.repo.git("rev-parse", name) for name in ("twin", "side"))
     old = [f"refs/heads/b{index} {twin} refs/heads/b{index} {twin}\n" for index in range(number)]
@@ -445,7 +445,7 @@ def test_push_of_many_refs_starts_python_if_the_last_one_has_a_new_pin(stage, re
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_chained_pre_push_and_vmrag_get_arguments_and_lines(stage, remote, shell, reads, tmp_path):
     folder = stage.repo.top / ".git" / "hooks"
     chained = hooks.add_foreign_hook(folder, tmp_path, "pre-push.vmrag-chained")

@@ -150,6 +150,7 @@ GONE = {
 
 
 @pytest.mark.parametrize("breaks", GONE, ids=lambda function: function.__name__)
+@pytest.mark.sample(2)
 def test_lost_hooks_are_reported_and_restored_by_printed_command(project: Project, breaks) -> None:
     breaks(project)
     [sentence] = said(project)

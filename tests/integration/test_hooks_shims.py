@@ -35,6 +35,7 @@ OTHER_BRANCH = [["checkout", "-b", "new"], ["switch", "twin"], ["checkout", "--d
 @pytest.mark.parametrize(
     ("command", "uncommitted"), [*((case, False) for case in OTHER_PIN), *((case, True) for case in OTHER_BRANCH)]
 )
+@pytest.mark.sample(2)
 def test_other_pin_or_branch_with_uncommitted_documents_starts_python_once(stage, command, uncommitted):
     if uncommitted:
         dirty(stage)

@@ -150,7 +150,7 @@ OTHER_TYPES = {
 
 
 @pytest.mark.parametrize("rows", OTHER_TYPES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rows_with_something_else_than_texts_are_not_fetched(rows, pair):
     before, heads = pair.bob.state(), pair.bob.heads()
     of_ada(pair, *OTHER_TYPES[rows])
@@ -194,7 +194,7 @@ NO_RECORDS = {
 
 
 @pytest.mark.parametrize("rows", NO_RECORDS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_rows_that_we_could_not_have_written_are_not_fetched(rows, pair):
     before, heads = pair.bob.state(), pair.bob.heads()
     bad = of_ada(pair, NO_RECORDS[rows])
@@ -211,7 +211,7 @@ def stored(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("schema", HOSTILE)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schema, pair):
     before, heads, size = pair.bob.state(), pair.bob.heads(), stored(pair.bob.places.shared)
     bad = of_ada(pair, *HOSTILE[schema])

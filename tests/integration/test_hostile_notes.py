@@ -158,6 +158,7 @@ def test_valid_notes_work_next_to_hostile_files(project: Project, put: Callable[
 
 
 @pytest.mark.parametrize("name", ["link", "relative", "loop", "folder/secret", "folder/new", "inner", "pipe"])
+@pytest.mark.sample(3)
 def test_note_is_never_written_through_a_link_or_pipe(project, name):
     put_links(project)
     os.mkfifo(project.top / FOLDER / "pipe.md")

@@ -564,7 +564,7 @@ def test_remote_of_the_settings_that_were_agreed_to_is_contacted(victim, scene):
 @pytest.mark.parametrize(
     "what", ["a database", "a database through a link", "a repository", "a repository through a link"]
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed_root(victim, scene, what):
     accept(victim, scene.filled(UNTRUSTED[what]))
     victim.check_out("missing", what)

@@ -61,6 +61,7 @@ def stored(project: Project) -> set[str]:
         ("import notes --collection kb --prune", "sources add notes --collection kb"),
     ],
 )
+@pytest.mark.sample(5)
 def test_import_refuses_tracked_files_with_a_hint_that_works(project, command, command_of_hint):
     error = project.vmrag(*command.split(), "--json", code=2).error
     assert error["code"] == "SOURCE_READ_ONLY"
@@ -198,6 +199,7 @@ def test_commit_all_names_the_replacement(project):
 
 @pytest.mark.parametrize("place", ["file", "environment", "git"])
 @pytest.mark.parametrize("value", ["warn", "fail"])
+@pytest.mark.sample(2)
 def test_on_stale_setting_names_its_replacement_and_fails_verify(project, place, value):
     env = {}
     if place == "file":

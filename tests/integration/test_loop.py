@@ -151,7 +151,7 @@ HOOKED: dict[str, Callable[[Project], object]] = {
 
 
 @pytest.mark.parametrize("move", HOOKED.values(), ids=HOOKED)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_hooks_move_the_knowledge_with_the_code(project, move):
     move(project)
     status = project.status()
@@ -192,7 +192,7 @@ HOOKLESS: dict[str, Callable[[Project], object]] = {
 
 
 @pytest.mark.parametrize("move", HOOKLESS.values(), ids=HOOKLESS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_query_follows_moves_without_hooks(project, move):
     move(project)
     answer = project.ask("query", "uv")["kb"]

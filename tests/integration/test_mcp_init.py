@@ -148,7 +148,7 @@ def test_knowledge_base_with_documents_is_pinned_and_kept(bare, tools):
         ("file:///srv/kb", "file:///srv/kb"),
     ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_remote_is_stored_in_settings_and_pin_without_contact(bare, tools, given, url):
     made = tools("dolt_init", remote_url=given)
     assert made["remote"] == {"configured": True, "name": "origin", "url": url}

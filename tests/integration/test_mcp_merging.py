@@ -258,7 +258,7 @@ def test_resolve_rejects_names_without_conflict(notes, tools):
 
 @pytest.mark.parametrize("table", ["all", "documents", "notes"])
 @pytest.mark.parametrize("strategy", ["ours", "--theirs"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_last_decision_suggests_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
     ours, theirs = make_conflict(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")

@@ -305,6 +305,7 @@ def test_listener_of_the_stateless_era_hears_of_a_write(project):
 @pytest.mark.filterwarnings("ignore:resources/.* is removed")
 @both_eras
 @pytest.mark.parametrize("change", ["stored document", "source file", "new source file", "checkout"])
+@pytest.mark.sample(3)
 def test_subscriber_hears_of_a_change_right_after_the_subscription(project, era, change):
     project.write(".vmrag.yaml", "embedding.model: hash\nsources:\n- collection: manual\n  paths: [manual/*.md]\n")
     project.write("manual/a.md", "# A\n\nFirst.\n")
@@ -495,6 +496,7 @@ async def read_or_error(request: Awaitable[Any]) -> str:
 
 
 @pytest.mark.parametrize("state", ["committed", "uncommitted", "no_pin", "broken_pin", "no_knowledge_base"])
+@pytest.mark.sample(2)
 def test_each_answer_names_commands_that_a_shell_finds(project, without_vmrag, state):
     make_state(project, state)
     tools = Tools(project.top, chosen=ToolChoice(toolsets="default,essential"))

@@ -183,6 +183,7 @@ def copied(template_folder: Path, top: Path) -> Story:
 @pytest.mark.parametrize(
     "command", [("rebase", "main"), ("rebase", "--apply", "main"), ("pull", "-q", "--rebase", ".", "main")], ids=str
 )
+@pytest.mark.sample(1)
 def test_replayed_revision_keeps_message_author_and_date_of_the_one_it_replays(story, command):
     story.quiet("switch", "-qc", "topic", "base")
     said = {}
@@ -557,7 +558,7 @@ def test_merge_is_reverted_and_the_revert_is_reverted(story):
 
 
 @pytest.mark.parametrize("options", [(), ("--apply",), ("--merge",), ("--force-rebase",)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rebase_replays_the_changes_of_each_commit(story, options):
     story.quiet("switch", "-q", "side")
     story.does("rebase", "-q", *options, "main")
@@ -582,6 +583,7 @@ TODO = {
 
 
 @pytest.mark.parametrize(("editor", "expected"), TODO.values(), ids=TODO)
+@pytest.mark.sample(1)
 def test_interactive_rebase(story, editor, expected):
     story.quiet("switch", "-q", "side")
     story.does("-c", f"sequence.editor={editor}", "rebase", "-q", "-i", "main")

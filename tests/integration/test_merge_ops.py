@@ -804,7 +804,7 @@ def dies(project: Project, body: str, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize(("step", "resolved"), [*((die, True) for die in DIES), ("before the pin is staged", False)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path, step, resolved):
     if resolved:
         project.record("often", rest=OFTEN)
@@ -820,7 +820,7 @@ def test_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path,
 
 
 @pytest.mark.parametrize("step", [*DIES][1:3] + [*DIES][-1:])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_killed_merge_commit_keeps_written_documents(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     project.vmrag("merge", "feature", "--no-commit")
@@ -841,7 +841,7 @@ WRITING = {
 
 
 @pytest.mark.parametrize("step", WRITING)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_killed_merge_without_commit_continues(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     dies(project, WRITING[step], "merge", "feature", "--no-commit")
@@ -858,7 +858,7 @@ ABORTING = {
 
 
 @pytest.mark.parametrize("step", ABORTING)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_giving_up_killed_at_any_step_loses_no_document(project, tmp_path, step):
     project.vmrag("merge", "feature", "--no-commit")
     project.put("more.md", "More.")

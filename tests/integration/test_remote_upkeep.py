@@ -211,6 +211,7 @@ def test_pinned_revision_missing_on_remote_is_found_until_pushed(project, bare):
 
 
 @pytest.mark.parametrize("scope", [(), ("HEAD..HEAD",), ("HEAD~1..HEAD",)], ids=["alone", "nothing new", "no new pin"])
+@pytest.mark.sample(1)
 def test_last_commit_of_the_default_branch_is_checked_on_the_remote(project, bare, scope):
     project.vmrag("push")
     project.record("more", more="More.")

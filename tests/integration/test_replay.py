@@ -153,7 +153,7 @@ MOVES: dict[str, Callable[[Project], object]] = {
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_uncommitted_documents_follow_each_move_of_the_pin(edited, tmp_path, move):
     before = edited.pinned
     move(edited)
@@ -583,7 +583,7 @@ CONFLICTS = (edit_edit, delete_edit, edit_delete, both_added, different_settings
 
 
 @pytest.mark.parametrize("make", CONFLICTS, ids=lambda function: function.__name__)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_conflict_leaves_a_clean_branch_and_names_the_stash(project, tmp_path, make):
     if make is not removed_under_edits:
         project.put("draft.md", "A draft.")
@@ -797,7 +797,7 @@ def dies(project: Project, number: int, *arguments: str) -> bool:
 
 
 @pytest.mark.parametrize("number", range(1, ALONG + 1))
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_kill_at_any_step_leaves_the_documents_uncommitted_on_the_new_pin(edited, tmp_path, number):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
@@ -829,7 +829,7 @@ def test_these_are_all_the_steps_of_a_conflict(project):
 
 
 @pytest.mark.parametrize("number", range(2, ALONG + 1, 3))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_killed_and_reverted_move_keeps_the_documents(edited, tmp_path, number):
     result = edited.git("rev-parse", "HEAD")
     silently(edited, "reset", "-q", "--hard", "feature")

@@ -224,7 +224,7 @@ def test_settings_of_a_collection(project, tmp_path, side):
 
 
 @pytest.mark.parametrize(("removing", "side"), crossed(["ours", "theirs"], ["ours", "theirs"]))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_path, removing, side):
     row = msgspec.structs.replace(collections(project, project.pinned)["handbook"], name=NOTES)
     old, new = (msgspec.structs.replace(document(name), collection=NOTES) for name in ("old", "new"))
@@ -267,7 +267,7 @@ def decisions(project: Project) -> dict:
     [b"", "Grüße\n".encode(), b"a\r\nb\r\n", b"\xef\xbb\xbfwith a mark"],
     ids=["empty", "umlauts", "CRLF", "byte order mark"],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiting, tmp_path, data):
     path = tmp_path / "text.md"
     path.write_bytes(data)
@@ -479,7 +479,7 @@ def expected(project: Project, base: str, ours: str, theirs: str, **decided: str
     ("command", "decision"),
     [*((command, "by hand") for command in GIT), ("revert", "ours")],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_git_conflict_in_the_pin_is_resolved_and_its_command_continues(parted, tmp_path, command, decision):
     begin, following, ours, theirs = GIT[command]
     begin(parted)
@@ -522,7 +522,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("command", [command for command in GIT if command != "checkout -m"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.hooks("on")
 def test_conflict_closed_by_git_add_is_still_open(parted, tmp_path, command):
     """Users commonly type `git add --all`.
@@ -643,7 +643,7 @@ def test_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(parte
     ],
     ids=["before the revision", "before the pin", "before it is staged", "before merge.json goes"],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body):
     merging(parted)
     assert run_patched(parted, body, "resolve", "--theirs").code == -signal.SIGKILL

@@ -112,7 +112,7 @@ def test_only_hunks_are_in_conflict_and_the_rest_is_merged(two_hunks):
         (["handbook/page.md", "--ours", "--hunk", "2=union"], "2 ours", "4 ours\n4 theirs"),
     ],
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_each_hunk_is_decided_and_clean_edits_stay(two_hunks, arguments, second, fourth):
     two_hunks.vmrag("resolve", *arguments)
     two_hunks.git("commit", "-q", "--no-edit")

@@ -281,6 +281,7 @@ def test_neither_does_one_where_no_tie_brings_more_chunks_than_were_looked_for(k
 
 
 @pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.sample(1)
 def test_change_in_one_collection_keeps_ranking_of_others(kb, mode):
     dice = random.Random(23)
     rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]

@@ -178,6 +178,7 @@ def early(tmp_path, monkeypatch) -> Project:
 
 
 @pytest.mark.parametrize("place", ["v0.1", "v0.1..HEAD", "v0.1...HEAD"])
+@pytest.mark.sample(1)
 def test_diff_compares_files_with_a_commit_before_the_settings(early, place):
     assert names(early, place) == ["M\tdocs/page.md", "A\tnotes/note.md"]
     assert names(early, place, "docs/page.md") == ["M\tdocs/page.md"]

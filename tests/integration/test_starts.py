@@ -137,6 +137,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("line", FILES)
+@pytest.mark.sample(2)
 def test_command_loads_no_part_of_chroma_in_a_repository_of_files(tmp_path, monkeypatch, line):
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.delenv("VMRAG_INDEX_CHROMA")

@@ -80,6 +80,7 @@ def test_damaged_lease_lets_the_main_work_tree_write(project, tmp_path, damage):
 
 @pytest.mark.hooks("on")
 @pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.sample(2)
 def test_doctor_records_the_interpreter_again_if_its_file_is_damaged(project, damage):
     project.vmrag("install")
     (project.shared / "interpreter").write_bytes(DAMAGE[damage])

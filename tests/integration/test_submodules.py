@@ -205,6 +205,7 @@ def test_reading_a_submodule_starts_no_program_that_it_names(project, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["elsewhere", "pipe", "link", "index", "folder"])
+@pytest.mark.sample(2)
 def test_strange_submodule_is_named_and_not_followed(project, library, kind):
     git_file, folder = project.top / "vendor/lib/.git", project.top / ".git/modules/vendor/lib"
     if kind == "index":

@@ -143,7 +143,7 @@ def config(project: Project) -> Path:
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_killed_call_is_atomic_and_can_be_repeated(project, config, tmp_path, step):
     for path in DATA_FOLDER.glob("pytest-*.xml"):
         project.write(f"out/{path.name}", path.read_text())
@@ -212,7 +212,7 @@ DELETING = {
 
 
 @pytest.mark.parametrize("step", DELETING)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_killed_deletion_of_a_project_is_complete_or_absent_per_branch(project, config, tmp_path, step):
     for branch in ("shelf", "topic"):
         project.git("switch", "-q", "-c", branch, env=ON)

@@ -178,7 +178,7 @@ def dies(clone: Clone, arm: Callable[[], None], action: Callable[[], object]) ->
 
 
 @pytest.mark.parametrize("step", PUSH_STEPS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -> None:
     pair.ada.record("next")
     pair.ada.record("side", branch="side")
@@ -199,7 +199,7 @@ def test_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -> 
 
 
 @pytest.mark.parametrize("step", FETCH_STEPS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
     pair.ada.record("long", travel.LONG[::-1])
     pair.ada.push()
@@ -213,7 +213,7 @@ def test_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("step", CLONE_STEPS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> None:
     fresh = git_clone(pair.hub.top, pair.folder / "fresh")
     dies(fresh, CLONE_STEPS[step], fresh.clone_knowledge)
@@ -273,7 +273,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_wrong_tracking_state_does_not_harm_a_push(name: str, pair: Pair) -> None:
     if name != "the engine knows nothing of the remote":
         pair.bob.close()

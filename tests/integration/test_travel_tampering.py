@@ -311,6 +311,7 @@ EVERY_RUN = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in EVERY_RUN else pytest.mark.long) for name in TAMPERING]
 )
+@pytest.mark.sample(4)
 def test_tampered_data_is_rejected_and_next_sound_state_is_fetched(name: str, pair: Pair) -> None:
     good, before, heads = pair.tip, pair.bob.state(), pair.bob.heads()
     data = Data.of(pair.hub)
@@ -331,7 +332,7 @@ def test_tampered_data_is_rejected_and_next_sound_state_is_fetched(name: str, pa
 @pytest.mark.parametrize(
     "change", [a_byte_differs, the_tree_is_empty, a_byte_differs_and_the_manifest_says_so, it_is_a_text, it_is_zeroes]
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it_is_sound(change, pair: Pair) -> None:
     good = pair.tip
     data = Data.of(pair.hub)
@@ -409,7 +410,7 @@ def test_rewritten_history_with_equal_knowledge_is_followed(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("kind", ["blob", "tree", "tag of a commit", "tag of a blob"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: Pair) -> None:
     good, heads = pair.tip, pair.bob.heads()
     objects = {"blob": f"{DATA_REF}:000000", "tree": f"{DATA_REF}^{{tree}}", "commit": DATA_REF}
@@ -531,7 +532,7 @@ def another(pair: Pair, kind: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["git", "file", "http"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rejected_knowledge_base_leaves_nothing(kind: str, pair: Pair) -> None:
     before, heads = pair.bob.state(), pair.bob.heads()
     with another(pair, kind) as (where, revision):

@@ -110,7 +110,7 @@ def assert_secret(*texts: object) -> None:
 
 
 @pytest.mark.parametrize("way", ["helper", "header", "url"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_http_server_that_requires_credentials_is_used(
     way: str, pair: Pair, guarded: travel.GitServer, home: Path
 ) -> None:
@@ -148,7 +148,7 @@ def test_git_options_of_a_push_apply_in_its_hook(pair: Pair, guarded: travel.Git
 
 
 @pytest.mark.parametrize("way", ["helper", "url", "nothing"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_wrong_credentials_are_reported_without_revealing_them(way: str, pair: Pair, home: Path) -> None:
     with git_server(pair.folder, user="ada", password="another") as server:
         url = f"{server.url}/hub.git"
@@ -448,7 +448,7 @@ CONFIGURED = {
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_git_configuration_for_code_does_not_affect_knowledge(name: str, pair: Pair) -> None:
     configure(pair.ada.repo, *CONFIGURED[name])
     pair.ada.repo.git("-c", "tag.gpgSign=false", "tag", "-a", "-m", "x", "v1")
@@ -511,7 +511,7 @@ def test_url_rewrites_are_followed(pair: Pair, home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["team/größe", "a.b", "x=y"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_remotes_with_unusual_names(name: str, pair: Pair) -> None:
     pair.ada.repo.git("remote", "rename", "origin", name)
     configure(pair.ada.repo, (f"remote.{name}.mirror", "true"))
@@ -542,7 +542,7 @@ def test_repositories_with_sha256(pair: Pair, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("options", [("--depth=1",), ("--filter=blob:none",), ("--filter=tree:0", "--no-checkout")])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_clones_that_lack_a_part_of_the_code(options: tuple[str, ...], pair: Pair) -> None:
     configure(pair.hub, ("uploadpack.allowFilter", "true"))
     pair.ada.repo.commit("more code", file="text")

@@ -124,6 +124,7 @@ def test_git_rm_stash_and_sparse_checkouts_take_documents_away(project):
 
 
 @pytest.mark.parametrize("seed", range(examples(9)))
+@pytest.mark.sample(1)
 def test_documents_equal_the_files_after_any_git_operation(project, seed):
     chance = random.Random(seed)
     git = project.git

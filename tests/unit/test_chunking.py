@@ -80,6 +80,7 @@ def test_sizes_that_cannot_be_are_refused(size: int, overlap: int) -> None:
 
 
 @pytest.mark.parametrize("unit", ["x", " ", "\n", "." * 7 + " ", "A sentence of words. ", "\n \t\r"])
+@pytest.mark.sample(2)
 def test_five_million_characters_are_cut_in_a_moment(unit: str) -> None:
     text = unit * (5_000_000 // len(unit))
     start = time.process_time()

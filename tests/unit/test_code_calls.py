@@ -149,6 +149,7 @@ def test_imports_are_read_in_each_language(language, text, expected):
 
 
 @pytest.mark.parametrize("language", ["python", "javascript", "go", "rust", "ruby", "php", "c", "bash"])
+@pytest.mark.sample(17)
 @pytest.mark.parametrize(
     "text",
     [
