@@ -302,6 +302,7 @@ def test_clone_without_its_knowledge_base_answers_from_files_in_every_tool(cut_o
             assert not DELETES.search(str(error["suggestions"])), (name, error)
 
 
+@pytest.mark.sample(2)
 def test_resources_of_a_clone_without_its_knowledge_base_show_files(cut_off):
     with cut_off._here(), connected(KnowledgeServer(Session(cut_off.top, Behaviour()), select_tools(ALL))) as client:
         (listed,) = client.read_resource("vmrag://collections").contents
@@ -310,6 +311,7 @@ def test_resources_of_a_clone_without_its_knowledge_base_show_files(cut_off):
         assert "read at noon" in page.text
 
 
+@pytest.mark.sample(2)
 def test_commands_in_a_clone_without_its_knowledge_base_answer_from_files(cut_off):
     bound = is_bound(cut_off)
     for command, expected in {

@@ -227,7 +227,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("pin", ["sound", "malformed"])
 @pytest.mark.parametrize("command", ["query faq", "sync"])
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.sample(16)
+@pytest.mark.sample(6)
 def test_damaged_index_is_built_again_and_never_served(project, tmp_path, damage, command, pin):
     DAMAGES[damage](view_of(project))
     pinned = (project.top / ".dolt-version").read_bytes()
@@ -247,6 +247,7 @@ def test_damaged_index_is_built_again_and_never_served(project, tmp_path, damage
 
 @pytest.mark.parametrize("name", ["words-1.idx", "seal.json", "manifest.sqlite", "*"])
 @pytest.mark.parametrize("of", ["a segment", "the view"])
+@pytest.mark.sample(4)
 def test_index_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, of, name):
     if of == "a segment":
         [folder] = segments_of(view_of(project))

@@ -140,6 +140,7 @@ def _limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("sent", [dripping_headers, dripping_body, dripping_without_a_length, continuing])
 @pytest.mark.parametrize("ask", ASKING)
+@pytest.mark.sample(4)
 def test_answer_that_drips_is_given_up_when_its_time_is_over(ask, sent):
     started = time.monotonic()
     with serving(sent) as url:

@@ -229,6 +229,7 @@ def installed(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("version", ["0.6.3", "1.5.3", "1.5.39", "1.5.4", "1.5.10", "1.50.4", "1.6.0", "2.0.0"])
+@pytest.mark.sample(3)
 def test_store_opens_with_exactly_the_versions_that_the_package_requires(tmp_path, monkeypatch, version):
     installed(tmp_path, version, monkeypatch)
     required = SpecifierSet(NEEDED.removeprefix("chromadb")).contains(version)

@@ -166,6 +166,7 @@ def build_here(project: Project) -> list[str]:
 
 
 @pytest.mark.parametrize("sources", ["documents", "all"])
+@pytest.mark.sample(2)
 def test_client_reads_query_results_after_git_operations(project, client, sources):
     project.git("config", "vmrag.index.chroma", "follow")
     project.git("config", "vmrag.chroma.sources", sources)
@@ -474,6 +475,7 @@ def test_doctor_finds_and_repairs_a_damaged_store_of_files(project, client, star
 
 
 @pytest.mark.parametrize("meanwhile", ["removed", "moved"])
+@pytest.mark.sample(2)
 def test_store_is_built_if_files_are_removed_or_moved_during_the_build(
     project, client, started, monkeypatch, meanwhile
 ):
@@ -501,6 +503,7 @@ def test_store_is_built_if_files_are_removed_or_moved_during_the_build(
 
 
 @pytest.mark.parametrize("part", [view.VIEW_FILE, "seal.json"])
+@pytest.mark.sample(2)
 def test_damaged_view_of_files_is_built_again(project, client, started, part):
     project.git("config", "vmrag.index.chroma", "follow")
     with opened(project) as ws:
@@ -548,7 +551,7 @@ def kill(project: Project, patch: str) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_killed_build_is_finished_by_the_next_process(project, client, started, step):
     project.git("config", "vmrag.index.chroma", "follow")
     project.git("switch", "-q", "--detach", "first", env={"VMRAG": "0"})

@@ -514,6 +514,7 @@ def test_build_of_unbound_store_is_dropped_between_batches(project, alone, monke
 
 
 @pytest.mark.parametrize("meanwhile", [["gc", "--apply"], ["sync", "--rebuild"], ["doctor", "--fix"]])
+@pytest.mark.sample(1)
 def test_removal_and_rebuilding_during_a_build_do_no_harm(project, alone, monkeypatch, client, meanwhile):
     project.vmrag("query", "rest")
     real, calls = chroma_builder.build_store, []

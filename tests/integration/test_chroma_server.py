@@ -336,6 +336,7 @@ def test_missing_database_is_reported_and_not_treated_as_empty(paid, database):
 
 
 @pytest.mark.parametrize("what", ["text", "vector", "record", "collection"])
+@pytest.mark.sample(2)
 def test_doctor_finds_and_repairs_foreign_changes_on_the_server(paid, database, what):
     share(paid)
     name = next(

@@ -120,6 +120,7 @@ def only_sealed(rule: Callable[[Request], Fault | None]) -> Callable[[Request], 
 
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("what", FAULTS)
+@pytest.mark.sample(4)
 def test_server_fault_leads_to_local_embedding_with_a_warning(paid, shared, network, services, what):
     network.database.use(shared, network.url)
     shared.git("config", "vmrag.chroma.timeout-s", "1")
@@ -231,7 +232,7 @@ def test_sync_waits_for_another_client_that_uploads(shared, network, services, m
 @pytest.mark.parametrize(
     "fault", [Fault(lost=True), Fault(unanswered=True), Fault(cut=1)], ids=["lost", "unanswered", "cut"]
 )
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, method, ending, fault):
     database = network.database
     hit: list[Request] = []

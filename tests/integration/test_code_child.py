@@ -259,7 +259,7 @@ def hostile(size: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("language", sorted(GRAMMARS))
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_cutter_bounds_time_for_hostile_code(cutter: CodeCutter, language: str) -> None:
     """Some of it took a minute and 8 GB, in 50,000 characters, before operations were counted."""
     texts = list(hostile(20_000))

@@ -146,6 +146,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.sample(2)
 def test_comment_names_the_questions_that_are_answered_otherwise_and_no_other(seed, corpus, tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = Project(templates.copy_tree(corpus / "project", tmp_path / "project"))

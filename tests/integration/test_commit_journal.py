@@ -94,6 +94,7 @@ def settled(project: Project) -> None:
 
 
 @pytest.mark.parametrize(("step", "then"), crossed(COMMITTED, NEXT))
+@pytest.mark.sample(4)
 def test_next_command_finishes_a_killed_commit(noted, tmp_path, step, then):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
@@ -117,6 +118,7 @@ def test_next_command_finishes_a_killed_commit(noted, tmp_path, step, then):
 @pytest.mark.parametrize(
     ("step", "then"), crossed([step for step in STEPS if step not in COMMITTED], ["sync", "query", "list", "commit"])
 )
+@pytest.mark.sample(2)
 def test_kill_before_the_knowledge_base_is_committed_leaves_the_documents_uncommitted(noted, tmp_path, step, then):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()

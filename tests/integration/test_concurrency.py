@@ -466,6 +466,7 @@ BROKEN = [
     ("command", "broken"),
     crossed([("switch", "-q", "edited"), ("merge", "-q", "edited"), ("rebase", "-q", "edited")], BROKEN),
 )
+@pytest.mark.sample(3)
 def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broken, command, tmp_path):
     broken(stocked)
     if command[0] != "switch":

@@ -42,6 +42,7 @@ def obey(project: Project, hint: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.99, 0.75, 0.3, 0.001, 0])
+@pytest.mark.sample(2)
 def test_cut_knowledge_base_is_an_error_that_names_the_way_out(project, share):
     project.put("draft.md", "A draft that is nowhere else.\n" * 50)
     file = project.shared / "kb" / "kb.doltlite"
@@ -100,6 +101,7 @@ def test_store_changed_by_other_means_is_accepted_as_whole(project, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [0.2, 0.4, 0.5, 0.6, 0.7])
+@pytest.mark.sample(2)
 def test_kill_at_any_moment_records_no_excessive_length(project, seconds):
     for number in range(60):
         project.write(f"docs/page-{number}.md", f"Page {number}.\n" * 400)

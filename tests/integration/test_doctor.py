@@ -723,6 +723,7 @@ def test_doctor_finds_broken_states_and_prints_the_repair(project, tmp_path, bro
 
 
 @pytest.mark.parametrize("broken", one_of_each(BROKEN, lambda case: case.code if case.fixed else case.level), ids=every)
+@pytest.mark.sample(15)
 def test_fix_repairs_safe_problems_and_leaves_the_rest(project, broken):
     broken.breaks(project)
     before = findings(project)
@@ -756,7 +757,7 @@ RISKY = (
 
 
 @pytest.mark.parametrize("breaks", RISKY, ids=lambda breaks: breaks.__name__)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_fix_loses_no_uncommitted_document(project, tmp_path, breaks):
     project.put("precious.md", "Written nowhere else.")
     breaks(project)

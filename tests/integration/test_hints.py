@@ -103,6 +103,7 @@ STATES: list[tuple[Callable[[Project], None], str]] = [
 
 
 @pytest.mark.parametrize(("state", "command"), STATES, ids=[f"{state.__name__}: {line}" for state, line in STATES])
+@pytest.mark.sample(18)
 def test_hint_helps_in_the_state_that_printed_it(project: Project, state: Callable[[Project], None], command: str):
     state(project)
     words = command.split()

@@ -99,7 +99,7 @@ def desk(request: pytest.FixtureRequest, first: Project, tmp_path: Path) -> Desk
     return Desk(first)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_answers_about_notes_agree_with_status(desk):
     project, name = desk.project, "notes/decisions/uv"
     assert desk.pending() == []
@@ -148,7 +148,7 @@ def test_command_of_an_answer_restores_a_note(desk, mode, state):
     assert path.read_text() == before
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_command_of_an_answer_restores_a_note_that_the_call_committed(desk):
     desk.project.git("config", "vmrag.mcp.commit", "allow")
     path = desk.project.top / FOLDER / "decisions/login.md"

@@ -432,6 +432,7 @@ def test_resources_and_completions_name_notes(project):
 
 
 @pytest.mark.parametrize("change_note", ["edit", "add", "untracked", "rm"])
+@pytest.mark.sample(2)
 def test_subscriber_hears_of_a_changed_note(plain, change_note):
     uri = "vmrag://collections/notes"
     changes = {

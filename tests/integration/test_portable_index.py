@@ -82,7 +82,7 @@ def test_forged_vectors_are_found_and_the_index_is_built_again_without_them(worl
 
 
 @pytest.mark.parametrize("spoil", poison.LEFT_OUT, ids=lambda function: function.__name__)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_unusable_portable_vectors_are_ignored(world, folder, spoil):
     spoil(folder)
     bob = world.join("bob")

@@ -57,6 +57,7 @@ COMMANDS = (("status",), ("log",), ("query", "zebras"), ("doctor",), ("diff", "H
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.sample(1)
 def test_programs_of_the_clone_are_not_started(project, started, tmp_path, monkeypatch, way):
     monkeypatch.setenv("PATH", f"{folder_on_path(project, tmp_path, way)}:{os.environ['PATH']}")
     for command in COMMANDS:

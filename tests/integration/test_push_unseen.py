@@ -34,6 +34,7 @@ WAYS = [typo, no_knowledge_base, cut, broken_interpreter]
 
 
 @pytest.mark.parametrize("damage", WAYS)
+@pytest.mark.sample(2)
 def test_unreadable_new_pins_stop_the_push_and_the_hint_works(world: World, damage):
     ada = world.ada
     ada.write_document("faq.md", "More.\n", message="more")
@@ -49,6 +50,7 @@ def test_unreadable_new_pins_stop_the_push_and_the_hint_works(world: World, dama
 
 
 @pytest.mark.parametrize("damage", WAYS)
+@pytest.mark.sample(2)
 def test_push_without_a_new_pin_is_not_stopped(world: World, damage):
     ada = world.ada
     damage(ada.top, ada.shared)

@@ -119,6 +119,7 @@ def cached(project: Project) -> dict[str, list[tuple]]:
 
 
 @pytest.mark.parametrize("spares", [0, 1, 2])
+@pytest.mark.sample(1)
 def test_limit_of_spares_holds_after_every_query_and_the_bound_view_stays(project, workspace, monkeypatch, spares):
     keep(monkeypatch, spares)
     bound = path_of(workspace, "main")

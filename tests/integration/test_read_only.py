@@ -178,6 +178,7 @@ def test_refused_write_names_a_folder_that_exists(project):
 
 
 @pytest.mark.parametrize("state", ["nothing set up", "no knowledge base here", "no index", "no working copy"])
+@pytest.mark.sample(2)
 def test_query_answers_in_an_incomplete_read_only_repository(project, state):
     text = "otters"
     if state == "nothing set up":

@@ -251,6 +251,7 @@ def test_starting_a_knowledge_base_in_a_clone_agrees_to_nothing(tmp_path, monkey
 @pytest.mark.parametrize(
     "way", ["bare clone", "pull", "pull request", "no remote any more", "a tag before its removal"]
 )
+@pytest.mark.sample(2)
 def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(tmp_path, monkeypatch, way):
     terminal.isolate(monkeypatch, tmp_path / "home")
     theirs, mine = make_repo(tmp_path / "theirs"), tmp_path / "mine"

@@ -331,6 +331,7 @@ def test_uninstall_all_asks_for_the_remote_at_a_terminal(plain):
 
 @pytest.mark.parametrize("damage", ["file", "git config", "agreement"])
 @pytest.mark.parametrize("arguments", [(), ("--all",)], ids=["hooks", "all"])
+@pytest.mark.sample(3)
 def test_uninstall_works_with_invalid_settings(plain, tmp_path, damage, arguments):
     with_knowledge(plain)
     plain.vmrag("commit", "-m", "a document")

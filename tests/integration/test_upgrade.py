@@ -188,6 +188,7 @@ def test_version_0_1_prints_the_upgrade_after_a_colleague_adds_sources(
     "setting", ["chroma:\n  sources: all\n", "sources_untracked: ask\n", "sources_submodules: true\n", NOTES]
 )
 @pytest.mark.parametrize("stated", ["", 'requires: "0.1"\n'], ids=["none", "0.1"])
+@pytest.mark.sample(3)
 def test_doctor_finds_new_settings_that_require_no_version(setting: str, stated: str, world: Formerly) -> None:
     dan = world.person("dan")
     dan.write(".vmrag.yaml", f"embedding:\n  model: hash\n{stated}{setting}")
@@ -220,6 +221,7 @@ def read_ours(project: Project, *arguments: str) -> list[str]:
 
 @pytest.mark.parametrize("renewed", [False, True], ids=["as they were", "renewed"])
 @pytest.mark.parametrize("name", ["ada", "ben", "cleo"])
+@pytest.mark.sample(2)
 def test_old_hooks_move_and_push_the_knowledge(name: str, renewed: bool, world: Formerly) -> None:
     project = world.person(name)
     branch = project.git("branch", "--show-current")

@@ -119,6 +119,7 @@ def test_tool_brings_them_back_as_the_command_does(project, tmp_path):
 
 @pytest.mark.parametrize("hooks", [{}, ON], ids=["without hooks", "with hooks"])
 @pytest.mark.parametrize("draft", [False, True])
+@pytest.mark.sample(2)
 def test_revision_that_no_commit_pinned_is_pinned_by_the_next_work_tree(project, tmp_path, hooks, draft):
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     tree.put("memo.md", "A memory.")

@@ -219,6 +219,7 @@ def compare_mark(history: History, last: str, citation: Citation, mark: ChangedC
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.sample(3)
 def test_mark_agrees_with_git_log_in_random_history(tmp_path: Path, monkeypatch, seed: int):
     isolate(monkeypatch, tmp_path / "home")
     seen = Counter[str]()

@@ -65,7 +65,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Merging:
 
 
 @pytest.mark.parametrize("kind", RUN)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_pin_of_git_and_the_driver_matches_set_operations(world, kind):
     draw, run = RUN[kind]
     dice = random.Random(kind)

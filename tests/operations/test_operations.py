@@ -58,6 +58,7 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     one_of_each(OPERATIONS, lambda operation: operation.hooks, outcome, refused),
     ids=lambda operation: operation.name,
 )
+@pytest.mark.sample(11)
 def test_git_does_as_without_hooks_and_the_knowledge_follows(
     operation: Operation, prepared: World, tmp_path: Path
 ) -> None:

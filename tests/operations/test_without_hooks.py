@@ -66,6 +66,7 @@ def kinds(operation: Operation) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     "operation", one_of_each(operations(libgit2.BY_NAME), kinds, refused), ids=lambda operation: operation.name
 )
+@pytest.mark.sample(4)
 def test_next_command_and_call_are_right_after_libgit2(operation, prepared, tmp_path):
     are_right(operation, prepared, tmp_path, by_libgit2)
 
@@ -74,6 +75,7 @@ def test_next_command_and_call_are_right_after_libgit2(operation, prepared, tmp_
 @pytest.mark.parametrize(
     "operation", one_of_each(operations(jj.BY_NAME), kinds, refused), ids=lambda operation: operation.name
 )
+@pytest.mark.sample(4)
 def test_next_command_and_call_are_right_after_jj(operation, prepared, tmp_path):
     are_right(operation, prepared, tmp_path, by_jj)
 

@@ -258,6 +258,7 @@ def run_restore(project: Project, answer: str) -> None:
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("auto_commit", ["off", "write"])
 @pytest.mark.parametrize("change", ["forget", "replace", "append"])
+@pytest.mark.sample(4)
 def test_command_of_an_answer_restores_a_stored_document(tools, project, change, auto_commit, committed):
     name = "decisions/retry-policy"
     if not committed:

@@ -117,6 +117,7 @@ def test_history_lists_the_commits_of_a_file_with_the_newest_reason(tools, proje
         ("v0.1:docs/page.md", ["Spell a number", "Begin (added)"]),
     ],
 )
+@pytest.mark.sample(6)
 def test_history_answers_for_each_kind_of_name(tools, project, name, expected):
     pin = project.git("rev-parse", "--short=7", "v1.0")
     assert subjects(tools("history", name=name)) == [line.format(pin=pin) for line in expected]
