@@ -96,9 +96,8 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
     """Format a command. `inside` are the options that subcommands of a group share."""
     group, _, below = name.partition(" ")
     is_tool = bool(below) and group in _SAME_AS_TOOLS
-    sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z'(-])", " ".join((command.help or "").split()))
     usage = f"`{_format_usage(name, command, specific if is_tool else [])}`"
-    parts = [f"{usage}: {' '.join(sentences[:_MOST_SENTENCES])}"]
+    parts = [f"{usage}: {_summarize(command)}"]
     if not below:
         parts.insert(0, f"## vmrag {name}")
         if toolset := _SAME_AS_TOOLS.get(group):
@@ -111,6 +110,12 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
     if not below and (rest := [option for option in inside if option not in specific]):
         parts += ["Several of these commands have the options:", _format_list(rest)]
     return "\n\n".join(parts) + "\n"
+
+
+def _summarize(command: click.Command) -> str:
+    """Return the first sentences of the help."""
+    sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z'(-])", " ".join((command.help or "").split()))
+    return " ".join(sentences[:_MOST_SENTENCES])
 
 
 def _format_usage(name: str, command: click.Command, options: _Rows) -> str:
@@ -148,8 +153,9 @@ def _format_parameter(parameter: click.Parameter) -> str:
         return ", ".join(parameter.opts) + ("" if parameter.is_flag else f" {value}")
     if not isinstance(parameter.type, click.Choice):
         value = parameter.metavar or (parameter.name or "").upper()
-    value += "..." if parameter.nargs == -1 else ""
-    bracketed = value.startswith("[") and value.endswith("]")
+    if parameter.nargs == -1 and not value.endswith("..."):
+        value += "..."
+    bracketed = value.startswith("[") and value.endswith(("]", "]..."))
     return value if parameter.required or bracketed else f"[{value}]"
 
 
