@@ -90,26 +90,17 @@ git config vmrag.embedding.model ollama && ollama pull bge-m3
 ## Trust settings of a clone
 
 `.vmrag.yaml` comes with the clone, and a pull request can change it. So settings with `*` apply only after you trust them on your
-machine, or set them in the environment or in git config:
-
-```console
-$ vmrag trust
-.vmrag.yaml has settings that need trust, and not all of them are in effect:
-  line 2: hooks.on_dirty: commit   (now: warn)
-      If documents are uncommitted, `git commit` prints a warning, refuses, or commits and pins them.
-Trust these settings in this repository? (yes, no):
-```
+machine, or set them in the environment or in git config. `vmrag trust` shows each of them, for example
+`line 2: hooks.on_dirty: commit   (now: warn)`, and asks you.
 
 * `vmrag trust --yes` does not ask, `--list` shows what you trust, and `--revoke` forgets it. The answers are in
   `$XDG_DATA_HOME/vmrag/trust` (default: `~/.local/share`), for this repository and these values.
 * If the values change, the former ones still apply, with a warning, until you run `vmrag trust` again. On a branch with an
-  older file, only its stricter values apply. Worktrees share the trust. For one worktree, run `git config
-  extensions.worktreeConfig true` and, for example, `git config --worktree vmrag.hooks.on-dirty warn`.
+  older file, only its stricter values apply.
 * Stricter values need no trust, for example `mcp.read_only: true`, `mcp.exclude_tools`, `hooks.on_dirty: block` or `auto_fetch:
   false`. Restrictions of all places apply together.
 * In CI, `{settings_from}=HASH` names a commit whose `.vmrag.yaml` is trusted, such as the base of a pull request. The
-  checked-out file can only be stricter. If the commit is missing, the command fails. `{no_services}=1` disables embedding
-  services.
+  checked-out file can only be stricter. `{no_services}=1` disables embedding services.
 
 Next: [commands](commands.md), [security](security.md), [search](search.md).
 """

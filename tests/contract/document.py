@@ -16,6 +16,9 @@ SHOWN = ("history", "status", "remember")
 """Tools whose answer the page shows. Those of the other tools with text are alike."""
 
 FIRST = "essential"
+NAMED = ("chroma_variants",)
+"""Toolsets whose tools have no description on the page."""
+
 MANY = 2
 """A parameter of so many tools is described once."""
 
@@ -60,8 +63,13 @@ def _lines() -> Iterator[str]:
         usual = " (default)" if toolset in CORE else ""
         yield f"## {toolset}\n\n{info.about[0].upper()}{info.about[1:]}{usual}.\n"
         tools = [tool for tool in load_catalogue().values() if toolset in tool.toolsets]
-        for tool in tools:
-            if tool.toolsets[0] == toolset:
+        own_tools = [tool for tool in tools if tool.toolsets[0] == toolset]
+        if toolset in NAMED:
+            yield "The names of these tools describe them. If `limit` is 0, you get all documents:\n"
+            yield from (f"* {_signature(tool, TOOLS[tool.name])}" for tool in own_tools)
+            yield ""
+        else:
+            for tool in own_tools:
                 yield from _tool(tool, TOOLS[tool.name])
         if shared := [f"[`{tool.name}`](#{tool.name})" for tool in tools if tool.toolsets[0] != toolset]:
             yield f"Also here: {', '.join(shared)}.\n"
@@ -75,6 +83,16 @@ def _meanings(what: str, codes: dict[str, str]) -> Iterator[str]:
     for code, when in sorted(codes.items()):
         yield f"| `{code}` | {when} |"
     yield ""
+
+
+def _signature(tool: ToolInfo, contract: dict[str, Any]) -> str:
+    """Return name, parameters and effects of a tool."""
+    parameters = []
+    for name in tool.schema["properties"]:
+        facts = _facts(name, tool, contract)
+        parameters.append(_shown(name, tool) + (_differing(name, facts) if name in common_parameters() else facts))
+    effects = ", ".join(EFFECTS[letter] for letter in tool.effect if letter != "R")
+    return f"`{tool.name}`: {', '.join(parameters)}{f' *{effects}*' if effects else ''}"
 
 
 def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:

@@ -97,7 +97,7 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
     group, _, below = name.partition(" ")
     is_tool = bool(below) and group in _SAME_AS_TOOLS
     usage = f"`{_format_usage(name, command, specific if is_tool else [])}`"
-    parts = [f"{usage}: {_summarize(command)}"]
+    parts = [f"{usage}: {_first_sentences(command, 1 if is_tool else _MOST_SENTENCES)}"]
     if not below:
         parts.insert(0, f"## vmrag {name}")
         if toolset := _SAME_AS_TOOLS.get(group):
@@ -112,10 +112,10 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
     return "\n\n".join(parts) + "\n"
 
 
-def _summarize(command: click.Command) -> str:
+def _first_sentences(command: click.Command, most: int) -> str:
     """Return the first sentences of the help."""
     sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z'(-])", " ".join((command.help or "").split()))
-    return " ".join(sentences[:_MOST_SENTENCES])
+    return " ".join(sentences[:most])
 
 
 def _format_usage(name: str, command: click.Command, options: _Rows) -> str:
