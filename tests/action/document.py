@@ -6,6 +6,7 @@ docs/action.md.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import yaml
@@ -30,10 +31,10 @@ def at_the_top() -> str:
 def tables() -> str:
     definition = yaml.safe_load(SOURCE.read_text())
     inputs = [
-        f"| `{name}` | {_default(str(value.get('default', '')))} | {value['description'].strip()} |"
+        f"| `{name}` | {_default(str(value.get('default', '')))} | {_summarize(value['description'])} |"
         for name, value in definition["inputs"].items()
     ]
-    outputs = [f"| `{name}` | {output['description'].strip()} |" for name, output in definition["outputs"].items()]
+    outputs = [f"| `{name}` | {_summarize(output['description'])} |" for name, output in definition["outputs"].items()]
     return "\n".join(
         [
             "| input | default | description |",
@@ -50,6 +51,14 @@ def tables() -> str:
 def page() -> str:
     """Return docs/action.md with the current tables."""
     return pages.fill_page(PAGE, {"tables": tables()})
+
+
+def _summarize(description: str) -> str:
+    """Return the first sentence, and the default that is not a value. action.yml has the others."""
+    first, *others = re.split(r"(?<=\.)\s+(?=[A-Z`])", " ".join(description.split()))
+    if first.startswith("Modes,"):
+        return "Modes, separated by commas."
+    return " ".join([first, *(sentence for sentence in others if sentence.startswith("Default:"))])
 
 
 def _default(text: str) -> str:
