@@ -16,8 +16,12 @@ SHOWN = ("history", "status", "remember")
 """Tools whose answer the page shows. Those of the other tools with text are alike."""
 
 FIRST = "essential"
-NAMED = ("chroma_variants",)
-"""Toolsets whose tools have no description on the page."""
+NAMED = {
+    "chroma_variants": "The names of these tools describe them. If `limit` is 0, you get all documents:",
+    "vcs_aliases": "These tools do the same as those of `dolt`. `delete_branch` deletes a merged local branch, "
+    "and with `force` also an unmerged one with its uncommitted documents:",
+}
+"""Toolsets whose tools share a description on the page."""
 
 MANY = 2
 """A parameter of so many tools is described once."""
@@ -65,7 +69,7 @@ def _lines() -> Iterator[str]:
         tools = [tool for tool in load_catalogue().values() if toolset in tool.toolsets]
         own_tools = [tool for tool in tools if tool.toolsets[0] == toolset]
         if toolset in NAMED:
-            yield "The names of these tools describe them. If `limit` is 0, you get all documents:\n"
+            yield f"{NAMED[toolset]}\n"
             yield from (f"* {_signature(tool, TOOLS[tool.name])}" for tool in own_tools)
             yield ""
         else:
@@ -92,7 +96,7 @@ def _signature(tool: ToolInfo, contract: dict[str, Any]) -> str:
         facts = _facts(name, tool, contract)
         parameters.append(_shown(name, tool) + (_differing(name, facts) if name in common_parameters() else facts))
     effects = ", ".join(EFFECTS[letter] for letter in tool.effect if letter != "R")
-    return f"`{tool.name}`: {', '.join(parameters)}{f' *{effects}*' if effects else ''}"
+    return f"`{tool.name}`{': ' * bool(parameters)}{', '.join(parameters)}{f' *{effects}*' if effects else ''}"
 
 
 def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
