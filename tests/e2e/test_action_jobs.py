@@ -116,7 +116,7 @@ JOBS = {
         state=on.squashed,
         passes=False,
         errors=("KNOWLEDGE_DROPPED",),
-        says=("vmrag merge --repair",),
+        says=("run 'vmrag merge --repair' to merge it",),
         outputs=LOST,
         proven="test_action.py::test_push_is_compared_with_the_previous_head",
     ),

@@ -96,7 +96,7 @@ def test_output_is_plain_without_a_terminal_and_errors_go_to_stderr(project):
     assert (failed.code, failed.out) == (3, "")
     assert failed.err.splitlines() == [
         "error: no document 'setpu.md' in collection 'handbook'. Did you mean 'setup.md'?",
-        "hint: vmrag list --collection handbook   (closest: setup.md, rest.md)",
+        "hint: use one of the closest names: setup.md, rest.md, or run 'vmrag list --collection handbook' to list the names",
     ]
 
 

@@ -430,7 +430,7 @@ def test_commit_of_a_job_is_a_hash(built, sha):
 
 
 def test_comparison_outside_of_a_job_raises_an_error(built):
-    assert refused(built, {}, GITHUB_EVENT_NAME="").hint.endswith("vmrag verify --pull-request BASE HEAD")
+    assert refused(built, {}, GITHUB_EVENT_NAME="").hint.endswith("run 'vmrag verify --pull-request BASE HEAD'")
 
 
 @pytest.mark.parametrize("server", ["https://x.example/$(id)", "javascript:alert(1)", "https://user:pw@x.example"])

@@ -90,7 +90,7 @@ def test_pull_request_that_omits_new_knowledge_of_its_base_drops_it(upstream):
     world = upstream.world
     report = upstream.pull_request(upstream.tip("side"), world.revision("side"), source=OWN)
     assert told(report) == [("error", "KNOWLEDGE_DROPPED")]
-    assert report.findings[0].hint == "git merge origin/main   (or: git rebase origin/main)"
+    assert report.findings[0].hint == "run 'git merge origin/main', or 'git rebase origin/main'"
     assert (report.commits, report.shallow) == (2, False)
     both = world.on(world.revision("main"), joining=world.revision("side"))
     world.git("switch", "-q", "-c", "joined", "side")
@@ -111,7 +111,7 @@ def test_revision_of_a_fork_is_imported_by_the_suggested_command(upstream, way):
     assert told(report) == [("error", "NOT_ON_REMOTE")]
     hint = report.findings[0].hint.partition("   ")[0]
     assert hint == (
-        f"git fetch origin refs/pull/7/head && vmrag adopt https://github.example/me/project {report.findings[0].commit[:12]}"
+        f"run 'git fetch origin refs/pull/7/head && vmrag adopt https://github.example/me/project {report.findings[0].commit[:12]}'"
     )
     with_knowledge = Workspace.open(upstream.checkout.top, QUIET)
     assert not with_knowledge.engine.has_revision(revision)

@@ -41,7 +41,7 @@ def bob(world: World) -> User:
 @pytest.mark.parametrize("command", ["query certificates", "list", "sync", "init --knowledge-base"])
 def test_unreachable_remote_hint_suggests_clone_not_restart(bob, command):
     error = refused(bob, *command.split())
-    assert error["hint"] == "git ls-remote origin; then: vmrag clone"
+    assert error["hint"] == "run 'git ls-remote origin' to check the address, then 'vmrag clone'"
 
 
 def test_inaccessible_or_missing_remote_hint_does_not_suggest_a_restart(world, bob):
@@ -117,7 +117,7 @@ def test_ambiguous_remote_hint_suggests_setting_not_restart(world):
 
 def test_init_next_to_unfetchable_pins_starts_nothing(bob):
     bob.git("switch", "-q", "--orphan", "empty")
-    assert refused(bob, "init", "--knowledge-base")["hint"] == "git ls-remote origin; then: vmrag init --knowledge-base"
+    assert refused(bob, "init", "--knowledge-base")["hint"] == "run 'git ls-remote origin' to check the address, then 'vmrag init --knowledge-base'"
 
 
 # -- asking again

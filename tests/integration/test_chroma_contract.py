@@ -245,7 +245,7 @@ def test_error_for_another_version_names_it_and_the_command_that_installs_a_good
     with pytest.raises(IndexExtraMissing) as caught:
         open_store(tmp_path)
     assert caught.value.message == f"Chroma's store needs {NEEDED}, but {named} is installed."
-    assert caught.value.hint == f"pip install '{NEEDED}'"
+    assert caught.value.hint == f"run 'pip install \"{NEEDED}\"' to install it"
 
 
 def test_bindings_that_cannot_be_imported_are_an_error_that_names_them(tmp_path, monkeypatch):

@@ -294,7 +294,7 @@ def test_commit_git_needs_changed_documents(project: Project) -> None:
     project.write("staged.txt", "staged\n")
     project.git("add", "staged.txt")
     failed = project.vmrag("commit", "--git", "-m", "again", "--json", code=1).error
-    assert failed["hint"] == "git commit -m again   (for the staged files)"
+    assert failed["hint"] == "run 'git commit -m again' to commit the staged files"
 
 
 KILLS = {

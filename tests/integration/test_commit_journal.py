@@ -328,7 +328,7 @@ def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_
     result = run_patched(noted, body[moment], "commit", "-m", "note", "--json")
     error = error_of(result)
     assert (result.code, error["code"]) == (1, "UNPINNED_REVISION")
-    assert error["hint"] == f"git switch main && vmrag pin {error['details']['revision']}"
+    assert error["hint"] == f"run 'git switch main && vmrag pin {error['details']['revision']}'"
     assert noted.git("status", "--porcelain") == ("M  .dolt-version" if moment == "with the pin" else "")
     subprocess.run(
         error["hint"],

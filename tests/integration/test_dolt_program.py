@@ -167,7 +167,7 @@ def test_its_complaint_is_made_safe(dolt, adapter, tmp_path, capfd, caplog):
     with pytest.raises(EngineFailed) as raised:
         program.run_dolt(["push", "a b"], cwd=tmp_path)
     assert raised.value.message == "dolt push failed: no such \\x1b]0;remote\n    ::error::x"
-    assert raised.value.hint == "run it directly to see the whole output: dolt push 'a b'"
+    assert raised.value.hint == "run 'dolt push \"a b\"' to see the whole output"
     assert capfd.readouterr() == ("", ""), "doltcli logs what Dolt says"
 
 

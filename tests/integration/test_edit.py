@@ -160,7 +160,7 @@ def test_edit_refuses_document_of_source(project: Project, make_editor: MakeEdit
     project.write(".vmrag.yaml", "embedding:\n  model: hash\nsources:\n- collection: files\n  paths: [guide/]\n")
     project.commit("sources", **{"guide/setup.md": "# Guide\n"})
     failed = project.vmrag("edit", name, "--json", code=2, env=make_editor("exit 9")).error
-    assert (failed["code"], failed["hint"]) == ("SOURCE_READ_ONLY", "Edit the file guide/setup.md")
+    assert (failed["code"], failed["hint"]) == ("SOURCE_READ_ONLY", "edit the file guide/setup.md")
     assert project.vmrag("edit", "files", "--json", code=2).error["code"] == "SOURCE_READ_ONLY"
 
 

@@ -165,7 +165,7 @@ def test_missing_model_is_reported_when_the_collection_is_made(project, services
     error = Tools(project.top).error(
         "EMBEDDING_SERVICE_ERROR", "chroma_create_collection", collection_name="api", embedding_function="ollama"
     )
-    assert error["suggestions"][0] == "ollama pull bge-m3"
+    assert error["suggestions"][0] == "run 'ollama pull bge-m3'"
 
 
 def test_model_of_sentence_transformers_is_minilm_by_another_name(project, services):
@@ -327,7 +327,7 @@ def test_collection_of_a_service_spends_nothing_before_this_machines_person_agre
         assert "Only the user can trust a service" in error["suggestions"][0], (
             "an agent with a shell could type what follows"
         )
-        assert error["suggestions"][1] == "vmrag trust --service openai"
+        assert error["suggestions"][1] == "run 'vmrag trust --service openai'"
         tools.error(
             "SERVICE_NOT_TRUSTED", "chroma_create_collection", collection_name="more", embedding_function="cohere"
         )

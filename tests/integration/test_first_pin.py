@@ -155,7 +155,7 @@ def test_fresh_clone_imports_only_chosen_revisions(clone, project):
     result = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1)
     assert f"vmrag pin {first} (1 document, of commit" in result.err
     error = clone.vmrag("pin", "--json", code=1).error
-    assert error["hint"].startswith(f"vmrag pin {first} (1 document, of commit")
+    assert error["hint"].startswith(f"run 'vmrag pin {first} (1 document, of commit'")
     assert f", vmrag pin {pinned(project, 'main')} (2 documents" in error["hint"]
     assert error["hint"].endswith("or vmrag pin --empty (no documents, to import this commit's own)")
     assert not (clone.top / ".dolt-version").exists()

@@ -329,6 +329,6 @@ def test_repository_that_requires_a_newer_program_is_left_alone(world: Formerly)
         error = bob.vmrag(*command, "--json", code=2).error
         assert (error["code"], error["hint"]) == (
             "SCHEMA_TOO_NEW",
-            "python -m pip install --upgrade 'vmrag-link>=99.1'",
+            "run 'python -m pip install --upgrade \"vmrag-link>=99.1\"' to upgrade vmrag-link",
         )
     assert (bob.shared / "kb" / "kb.doltlite").read_bytes() == before

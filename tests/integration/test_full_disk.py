@@ -76,7 +76,7 @@ def test_query_uses_bound_index_and_notes_it_if_disk_is_full(project, full):
 
 @needs_chroma
 @pytest.mark.parametrize(
-    ("limit", "most", "hint"), [("NOFILE", 20, "ulimit -n 256"), ("AS", 400 << 20, "ulimit -v unlimited")]
+    ("limit", "most", "hint"), [("NOFILE", 20, "run 'ulimit -n 256'"), ("AS", 400 << 20, "run 'ulimit -v unlimited'")]
 )
 def test_index_answers_below_the_limits_of_chroma_and_names_them(project, monkeypatch, limit, most, hint):
     project.forget_indexes()

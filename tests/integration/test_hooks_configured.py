@@ -336,7 +336,7 @@ def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_pa
     project.git("config", "hook.vmrag-pre-push.enabled", "false")
     finding = doctor(project)["HOOK_SILENT"]
     assert (finding["subject"], finding["level"]) == ("pre-push", "warning")
-    assert finding["fix"] == "git config hook.vmrag-pre-push.enabled true"
+    assert finding["fix"] == "run 'git config hook.vmrag-pre-push.enabled true'"
     assert "git does not run these vmrag hooks: pre-push" in project.vmrag("status").out
     project.git(*finding["fix"].split()[1:])
     assert doctor(project) == {}

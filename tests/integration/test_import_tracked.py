@@ -92,7 +92,7 @@ def test_import_rejects_a_source_file_with_a_hint_to_edit_it(project):
     project.vmrag("sources", "add", "docs")
     error = project.vmrag("import", "docs/setup.md", "--collection", "kb", "--json", code=2).error
     assert error["message"] == "docs/setup.md is not stored: it is a document of the source 'docs'."
-    assert error["hint"].startswith("Edit the file docs/setup.md   (to store a copy")
+    assert error["hint"].startswith("edit the file docs/setup.md, or add --copy")
 
 
 def test_import_refuses_an_untracked_file_of_a_source(project):

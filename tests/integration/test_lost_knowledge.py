@@ -418,7 +418,7 @@ def test_status_and_verify_report_drop_until_it_is_repaired(dropping):
     for _ in range(2):
         status = status_of(dropping)
         assert (status["state"], status["in_sync"]) == ("dropped", False)
-        assert status["hint"] == f"vmrag merge --repair {merge[:12]}"
+        assert status["hint"] == f"run 'vmrag merge --repair {merge[:12]}' to restore the documents"
         assert merge[:12] in status["reasons"][0]
         assert DROPPED in verified(dropping, code=1)
     dropping.vmrag(*status["hint"].split()[1:])

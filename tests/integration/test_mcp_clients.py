@@ -225,7 +225,7 @@ def test_install_names_differences_of_an_entry_that_it_did_not_write(project, cl
     assert "already has the server" not in result.out
     assert "Wrote" not in result.out
     assert path.read_bytes() == before
-    hint = f"vmrag mcp install --client {client} --replace"
+    hint = f"run 'vmrag mcp install --client {client} --replace'"
     assert hint in result.out
     assert project.ask(*hint.split()[1:])["changed"]
     assert content(project, client) == {SECTIONS[client]: {"vmrag": expected}, "other": 1}
@@ -338,7 +338,7 @@ def test_missing_extra_error_suggests_the_installation(project, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "mcp" else real(name, *rest))
     for arguments in (("mcp",), ("mcp", "install", "--client", "cursor")):
         error = project.vmrag(*arguments, "--json", code=2).error
-        assert (error["code"], error["hint"]) == ("MCP_EXTRA_MISSING", "pip install 'vmrag-link[mcp]'")
+        assert (error["code"], error["hint"]) == ("MCP_EXTRA_MISSING", "run 'pip install \"vmrag-link[mcp]\"' to install it")
 
 
 def test_outside_of_a_repository_nothing_is_written(tmp_path, monkeypatch):

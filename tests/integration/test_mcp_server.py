@@ -461,7 +461,7 @@ def test_each_error_names_commands_that_a_shell_finds(without_vmrag):
     hints = [
         "run 'vmrag doctor' to find the problem",
         "Run `vmrag clone`, then: vmrag -C . status",
-        "pip install 'vmrag-link[pdf]'",
+        "run 'pip install \"vmrag-link[pdf]\"' to install it",
         "",
     ]
     assert unresolved("vmrag doctor; pip install x", without_vmrag) != []

@@ -315,7 +315,7 @@ def test_tool_that_would_write_one_refuses_and_names_the_file(tools, project, na
     before = (project.git("status", "--porcelain"), stored(project))
     refused = tools.error("SOURCE_READ_ONLY", name, collection_name="docs", **arguments)
     assert refused["details"]["path"] == path
-    assert refused["suggestions"][-1].startswith(f"Edit the file {path}" if path else "Edit the files: vmrag list")
+    assert refused["suggestions"][-1].startswith(f"edit the file {path}" if path else "Edit the files: vmrag list")
     assert (project.git("status", "--porcelain"), stored(project)) == before
 
 
@@ -326,7 +326,7 @@ def test_name_with_a_branch_suffix_is_also_rejected(tools):
 
 def test_document_that_is_a_file_is_not_deleted_by_its_path(tools, project):
     refused = tools.error("SOURCE_READ_ONLY", "delete_document", doc_id="docs/deploy.md")
-    assert refused["suggestions"][-1] == "Edit the file docs/deploy.md"
+    assert refused["suggestions"][-1] == "edit the file docs/deploy.md"
     assert (project.top / "docs/deploy.md").exists()
 
 

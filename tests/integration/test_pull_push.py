@@ -70,7 +70,7 @@ def test_pull_merges_the_upstream_pin_and_reports_missing_code(ada, bob):
     bob.git("fetch", "-q")
     result = bob.vmrag("pull")
     assert documents(bob) == {*FIRST, "new.md", "mine.md"}
-    assert result.out.splitlines()[-1] == "hint: then git pull   (origin/main has commits that this branch lacks)"
+    assert result.out.splitlines()[-1] == "hint: run 'git pull' to merge the commits of origin/main"
     bob.git("commit", "-q", "-m", "theirs, too")
     assert bob.vmrag("pull").out.splitlines() == [
         f"Nothing to merge: {bob.pinned[:7]} already contains origin/main.",
@@ -302,7 +302,7 @@ def test_rejected_push_hints_at_pull_and_force(world, ada, bob):
     error = ada.vmrag("push", "--json", code=1).error
     assert (error["code"], error["details"]["remote_head"]) == ("REMOTE_REJECTED", theirs)
     assert error["hint"] == (
-        "vmrag pull --branch fix   (to overwrite it for everyone instead: vmrag push --branch fix … with --force)"
+        "run 'vmrag pull --branch fix' to merge the newer revision, or add --force to overwrite it for everyone instead"
     )
     assert (
         "vmrag push origin --branch fix … with --force" in ada.vmrag("push", "origin", "--json", code=1).error["hint"]

@@ -126,7 +126,7 @@ def test_collections_are_searched_together_or_by_name(library):
     assert error["code"] == "COLLECTION_NOT_FOUND"
     assert error["details"]["collections"] == ["handbook", "notes"]
     assert "Did you mean 'notes'?" in error["message"]
-    assert error["hint"] == "Collections: handbook, notes."
+    assert error["hint"] == "use one of these collections: handbook, notes"
 
 
 def test_k_limits_the_answer(library):

@@ -138,10 +138,10 @@ def test_side_without_a_pin_has_no_documents(project):
 @pytest.mark.parametrize(
     ("name", "code", "hint"),
     [
-        ("nowhere", "GIT_COMMIT_NOT_FOUND", "vmrag branch"),
-        ("WORKING", "INVALID_PARAMETER", "vmrag commit"),
+        ("nowhere", "GIT_COMMIT_NOT_FOUND", "run 'vmrag branch' to list the KB branches"),
+        ("WORKING", "INVALID_PARAMETER", "run 'vmrag commit' to commit the documents"),
         ("elsewhere", "PIN_MISSING_REVISION", ""),
-        ("apart", "INVALID_PARAMETER", "vmrag diff main apart"),
+        ("apart", "INVALID_PARAMETER", "run 'vmrag diff main apart'"),
     ],
 )
 def test_incomparable_ref_is_an_error_with_the_reason(project, name: str, code: str, hint: str):

@@ -47,7 +47,7 @@ def test_commands_that_write_sources_require_the_version_that_knows_them(project
         error = project.vmrag(*words, "--json", code=2).error
         assert (error["code"], error["hint"]) == (
             "SCHEMA_TOO_NEW",
-            "python -m pip install --upgrade 'vmrag-link>=0.2.0'",
+            "run 'python -m pip install --upgrade \"vmrag-link>=0.2.0\"' to upgrade vmrag-link",
         )
 
 
@@ -97,11 +97,11 @@ def test_sources_add_leaves_unstaged_changes_to_the_user(project):
     [
         (["nothing"], "git tracks no file that nothing names.", "check the path"),
         (["../outside"], "../outside is outside the repository.", "vmrag import ../outside"),
-        (["src"], "no source of the kind 'document' can read src/a.py", "vmrag sources add src --kind code"),
+        (["src"], "no source of the kind 'document' can read src/a.py", "run 'vmrag sources add src --kind code'"),
         (["manual.pdf"], "no source of the kind 'document' can read manual.pdf", "vmrag import manual.pdf"),
         (["docs", "--collection", "a/b"], "invalid collection name 'a/b'", "--collection a-b"),
-        ([], "missing argument PATH.", "vmrag sources add docs/"),
-        (["docs", "--dry-run"], "'vmrag sources add' takes no --dry-run.", "vmrag sources dedupe"),
+        ([], "missing argument PATH.", "run 'vmrag sources add docs/'"),
+        (["docs", "--dry-run"], "'vmrag sources add' takes no --dry-run.", "run 'vmrag sources dedupe' to remove the stored copies"),
     ],
 )
 def test_sources_add_refuses_with_a_hint(project, arguments, message, hint):

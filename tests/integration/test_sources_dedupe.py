@@ -195,13 +195,13 @@ def test_file_that_a_source_leaves_out_can_be_imported(project):
 @pytest.mark.parametrize(
     ("command", "hint"),
     [
-        ("import docs/setup.md --collection notes", "Edit the file docs/setup.md"),
-        ("add docs/setup.md --collection notes", "Edit the file docs/setup.md"),
+        ("import docs/setup.md --collection notes", "edit the file docs/setup.md"),
+        ("add docs/setup.md --collection notes", "edit the file docs/setup.md"),
         ("rm files/docs/setup.md", "git rm docs/setup.md"),
         ("rm docs/setup.md", "git rm docs/setup.md"),
         ("restore files/docs/setup.md", "git log docs/setup.md"),
-        ("import notes --collection files", "vmrag list --collection files"),
-        ("rm files", "vmrag list --collection files"),
+        ("import notes --collection files", "run 'vmrag list --collection files' to list its documents"),
+        ("rm files", "run 'vmrag list --collection files' to list its documents"),
     ],
 )
 def test_writes_to_source_files_are_rejected_with_hint(project, command, hint):
@@ -222,7 +222,7 @@ def test_name_that_no_file_has_is_missing_as_ever(project):
     error = project.vmrag("rm", "files/docs/none.md", "--json", code=3).error
     assert error["code"] == "DOCUMENT_NOT_FOUND"
     assert error["message"] == "the source 'files' (files of this repository) has no document 'docs/none.md'."
-    assert error["hint"] == "vmrag list --collection files"
+    assert error["hint"] == "run 'vmrag list --collection files' to list its documents"
 
 
 def test_status_and_doctor_report_copies_until_they_are_removed(project):

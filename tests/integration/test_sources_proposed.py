@@ -132,22 +132,22 @@ def test_code_that_lines_cut_is_read_without_grammars(project, monkeypatch):
     assert answer["results"][0]["doc_id"] == "lib/crane.lua"
     assert "unavailable" not in answer["kb"]["sources"]
     report = project.ask("init")["files"]
-    assert (report["uncovered"][".py"], report["needs_extra"]) == (1, languages.EXTRA_HINT)
+    assert (report["uncovered"][".py"], report["needs_extra"]) == (1, languages.INSTALL_COMMAND)
     assert files_of(report)["code"][".lua"] == 1
     project.git("commit", "-qm", "set up")
     shown = project.ask("sources")
-    assert (shown["uncovered"][".py"], shown["needs_extra"]) == (1, languages.EXTRA_HINT)
+    assert (shown["uncovered"][".py"], shown["needs_extra"]) == (1, languages.INSTALL_COMMAND)
     assert [row["unavailable"] for row in shown["sources"]] == ["", "", ""]
-    assert languages.EXTRA_HINT in project.vmrag("sources").out
+    assert languages.INSTALL_COMMAND in project.vmrag("sources").out
 
 
 def test_init_names_the_missing_extra_if_nothing_else_can_be_read(project, monkeypatch):
     project.git("rm", "-qr", ".")
     project.commit("python", **{"lib/owl.py": "def hoot(): ...\n"})
     monkeypatch.setattr(languages, "find_language_problem", lambda: "no grammar is installed")
-    assert f"1 *.py: not covered\nhint: to read the code among these files: {languages.EXTRA_HINT}\n" in (
+    assert f"hint: run '{languages.INSTALL_COMMAND}' to read the code among these files\n" in (
         project.vmrag("init").out
     )
     error = project.vmrag("init", "--json", code=2).error
-    assert (error["code"], error["hint"]) == ("ALREADY_INITIALIZED", f"{languages.EXTRA_HINT}, then: vmrag init")
+    assert (error["code"], error["hint"]) == ("ALREADY_INITIALIZED", f"run '{languages.INSTALL_COMMAND}', then 'vmrag init'")
     assert "needs_extra" in project.ask("sources")

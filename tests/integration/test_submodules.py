@@ -230,7 +230,7 @@ def test_strange_submodule_is_named_and_not_followed(project, library, kind):
 @pytest.mark.parametrize("command", ["log", "blame"])
 def test_history_names_the_repository_of_the_submodule(project, command):
     failed = project.vmrag(command, PAGE, "--json", code=2).error
-    assert (failed["code"], failed["hint"]) == ("INVALID_PARAMETER", f"git -C vendor/lib {command} -- docs/a.md")
+    assert (failed["code"], failed["hint"]) == ("INVALID_PARAMETER", f"run 'git -C vendor/lib {command} -- docs/a.md'")
 
 
 @pytest.mark.parametrize("ref", ["", "HEAD"])

@@ -109,14 +109,14 @@ def test_own_branch_changes_nothing(project, tmp_path):
 @pytest.mark.parametrize(
     ("name", "code", "error", "hint"),
     [
-        ("feature", 3, "BRANCH_IN_USE", "git switch feature"),
-        ("nowhere", 3, "BRANCH_NOT_FOUND", "vmrag branch"),
-        ("", 3, "BRANCH_NOT_FOUND", "vmrag branch"),
-        ("--all", 3, "BRANCH_NOT_FOUND", "vmrag branch"),
-        ("0" * 40, 3, "BRANCH_NOT_FOUND", "vmrag branch"),
-        ("first", 3, "BRANCH_NOT_FOUND", "vmrag branch"),
-        ("vmrag_root", 2, "INVALID_NAME", "vmrag branch"),
-        ("vmrag/wip/main", 2, "INVALID_NAME", "vmrag merge vmrag/wip/main"),
+        ("feature", 3, "BRANCH_IN_USE", "run 'git switch feature'"),
+        ("nowhere", 3, "BRANCH_NOT_FOUND", "run 'vmrag branch' to list the KB branches"),
+        ("", 3, "BRANCH_NOT_FOUND", "run 'vmrag branch' to list the KB branches"),
+        ("--all", 3, "BRANCH_NOT_FOUND", "run 'vmrag branch' to list the KB branches"),
+        ("0" * 40, 3, "BRANCH_NOT_FOUND", "run 'vmrag branch' to list the KB branches"),
+        ("first", 3, "BRANCH_NOT_FOUND", "run 'vmrag branch' to list the KB branches"),
+        ("vmrag_root", 2, "INVALID_NAME", "run 'vmrag branch' to list the KB branches"),
+        ("vmrag/wip/main", 2, "INVALID_NAME", "run 'vmrag merge vmrag/wip/main' to merge it"),
     ],
 )
 @pytest.mark.sample(4)

@@ -173,11 +173,11 @@ def test_uninstall_all_keeps_lines_of_others(project: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["--all", "--worktree"], "vmrag uninstall --all"),
-        (["--all", "--hooks", "pre-push"], "vmrag uninstall --all"),
-        (["--discard-knowledge"], "vmrag uninstall --all"),
-        (["--remote", "origin"], "vmrag uninstall --all --remote REMOTE"),
-        (["--all", "--remote"], "vmrag uninstall --all --remote origin"),
+        (["--all", "--worktree"], "run 'vmrag uninstall --all'"),
+        (["--all", "--hooks", "pre-push"], "run 'vmrag uninstall --all'"),
+        (["--discard-knowledge"], "run 'vmrag uninstall --all'"),
+        (["--remote", "origin"], "run 'vmrag uninstall --all --remote REMOTE'"),
+        (["--all", "--remote"], "run 'vmrag uninstall --all --remote origin'"),
     ],
 )
 def test_contradicting_options_are_rejected(project: Project, arguments, hint) -> None:

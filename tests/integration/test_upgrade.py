@@ -117,16 +117,16 @@ def test_command_works_in_a_repository_of_version_0_1(name: str, world: Formerly
 @pytest.mark.parametrize(
     ("arguments", "replacement"),
     [
-        (["import"], "vmrag sources add PATH"),
-        (["import", "--prune"], "vmrag sources add PATH"),
+        (["import"], "run 'vmrag sources add PATH'"),
+        (["import", "--prune"], "run 'vmrag sources add PATH'"),
         (["import", "docs", "--collection", "handbook", "--base", "docs"], ADD_SOURCE),
         (["import", "docs/rest.md", "--collection", "handbook"], "vmrag sources add docs/rest.md"),
         (["add", "docs/rest.md", "--collection", "handbook"], "vmrag sources add docs/rest.md"),
         (["commit", "-a", "-m", "all"], "vmrag commit -m all"),
         (["commit", "-am", "all"], "vmrag commit -m all"),
         (["sources", "adopt"], DEDUPE),
-        (["verify"], "Delete the setting: .vmrag.yaml, line 6"),
-        (["report", "v1"], "Delete the setting: .vmrag.yaml, line 6"),
+        (["verify"], "delete the setting .vmrag.yaml, line 6"),
+        (["report", "v1"], "delete the setting .vmrag.yaml, line 6"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -195,7 +195,7 @@ def test_doctor_finds_new_settings_that_require_no_version(setting: str, stated:
     topics = dan.ask("doctor", code=None)["topics"]
     (fix,) = [row["fix"] for topic in topics for row in topic["findings"] if row["code"] == "VERSION_NOT_REQUIRED"]
     if stated:
-        assert fix == 'Write requires: "0.2.0" in line 3.'
+        assert fix == "write requires: \"0.2.0\" in line 3"
         return
     subprocess.run(fix, shell=True, cwd=dan.top, check=True)
     assert "VERSION_NOT_REQUIRED" not in dan.vmrag("doctor", code=None).out

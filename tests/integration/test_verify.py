@@ -72,7 +72,7 @@ def test_pin_that_goes_aside_drops_knowledge(world, r):
     finding = world.only(aside)
     assert (finding["level"], finding["code"], finding["commit"]) == (*DROPPED, aside)
     assert r.a[:12] in finding["message"]
-    assert finding["hint"] == f"vmrag merge --repair {aside[:12]}"
+    assert finding["hint"] == f"run 'vmrag merge --repair {aside[:12]}' to restore the documents"
     assert finding["mended_by"] is None
 
 
@@ -191,7 +191,7 @@ def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
 
 def test_root_with_an_unreadable_pin_suggests_a_new_one(world):
     finding = world.only(world.code(b"nothing"))
-    assert (finding["code"], finding["hint"]) == ("PIN_MALFORMED", "vmrag pin && git commit -m 'Pin the knowledge'")
+    assert (finding["code"], finding["hint"]) == ("PIN_MALFORMED", "run 'vmrag pin && git commit -m \"Pin the knowledge\"' to write a pin")
 
 
 def test_pin_may_be_executable(world, r):
@@ -375,7 +375,7 @@ def test_pull_request_must_contain_new_knowledge_of_its_base(forked):
     report = forked.verified("--pull-request", "main", "side")
     (finding,) = report["findings"]
     assert (finding["level"], finding["code"], finding["commit"]) == (*DROPPED, forked.git("rev-parse", "side"))
-    assert finding["hint"] == "git merge main   (or: git rebase main)"
+    assert finding["hint"] == "run 'git merge main', or 'git rebase main'"
     assert (report["range"], report["commits"], report["pins"]) == ("main..side", 2, 2)
     checked_out(forked, "merge", "-q", "--no-edit", "main", branch="side")
     assert forked.found("--pull-request", "main", "side") == []

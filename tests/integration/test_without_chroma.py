@@ -147,12 +147,12 @@ def test_store_follows_automatically_once_the_extra_is_installed(project, monkey
 def test_another_version_of_chromadb_disables_the_store(project, hide, monkeypatch):
     hide()
     other = bindings.IndexExtraMissing(
-        "Chroma's store needs another chromadb.", hint="pip install 'chromadb>=1.5.4,<1.6'"
+        "Chroma's store needs another chromadb.", hint="run 'pip install \"chromadb>=1.5.4,<1.6\"' to install it"
     )
     monkeypatch.setattr("vmrag_link.chroma.bindings.find_unsupported", lambda: other)
     assert project.ask("sync")["chroma"]["state"] == "off"
     error = project.vmrag("path", "chroma", "--json", code=2).error
-    assert error["hint"] == "pip install 'chromadb>=1.5.4,<1.6'"
+    assert error["hint"] == "run 'pip install \"chromadb>=1.5.4,<1.6\"' to install it"
 
 
 @needs_chroma

@@ -45,5 +45,4 @@ def _pull_lines(report: PullReport) -> Iterator[str]:
     yield from describe_moves(report.updates)
     yield from describe_merge(report.merge)
     if report.code_behind:
-        then = "" if report.merge.result == "already_up_to_date" else "then "
-        yield f"hint: run '{then}git pull' to merge the commits of {report.merge.source}"
+        yield f"hint: run 'git pull' to merge the commits of {report.merge.source}"

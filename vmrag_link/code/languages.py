@@ -21,7 +21,8 @@ pieces have more information (`models.PIECES`).
 RULES_OF_LINES = 3
 """Version of splitting by lines."""
 
-EXTRA_HINT = "run 'pip install \"vmrag-link[code]\"' to install it"
+INSTALL_COMMAND = 'pip install "vmrag-link[code]"'
+EXTRA_HINT = f"run '{INSTALL_COMMAND}' to install it"
 
 _RUNTIME = "tree-sitter"
 
@@ -213,7 +214,7 @@ def find_language_problem() -> str:
 
     others = len(missing) - 1
     which = f"{missing[0]} and {plural(others, 'more package')} are" if others else f"{missing[0]} is"
-    return f"source code needs tree-sitter, but {which} not installed: {EXTRA_HINT}"
+    return f"source code needs tree-sitter, but {which} not installed; {EXTRA_HINT}"
 
 
 def find_source_problem(paths: Iterable[str]) -> str:

@@ -291,9 +291,9 @@ def test_files_are_not_written_and_the_answer_names_the_file(tools, project):
     for name in ("docs/timeouts.md", "docs/docs/timeouts.md", "docs/new.md", "code/src/new.py"):
         refused = tools.error("SOURCE_READ_ONLY", "remember", name=name, text="x")
         assert "Edit the file" in refused["suggestions"][0]
-    assert refused["suggestions"][0] == "Edit the file src/new.py"
+    assert refused["suggestions"][0] == "edit the file src/new.py"
     refused = tools.error("SOURCE_READ_ONLY", "remember", name="docs/timeouts.md", text="x")
-    assert refused["suggestions"][0] == "Edit the file docs/timeouts.md"
+    assert refused["suggestions"][0] == "edit the file docs/timeouts.md"
     tools.error("SOURCE_READ_ONLY", "forget", name="src/session.py")
     assert project.git("status", "--porcelain") == ""
 
@@ -525,7 +525,7 @@ def test_unknown_refs_list_the_closest_ones(tools, project):
         "history": {"since": "1.0"},
     }.items():
         refused = tools.error("GIT_COMMIT_NOT_FOUND", name, **arguments)
-        assert refused["suggestions"][0] == "closest names: v1.0, v1.0.1"
+        assert refused["suggestions"][0] == "use one of the closest names: v1.0, v1.0.1"
 
 
 # -- limits of untrusted arguments
@@ -642,4 +642,4 @@ def test_files_answer_without_a_knowledge_base(tmp_path, monkeypatch):
     tools.error("DOCUMENT_NOT_FOUND", "forget", name="x")
     for name, argument in (("search", "query"), ("grep", "pattern")):
         refused = tools.error("COLLECTION_NOT_FOUND", name, **{argument: "x"}, collection="nope")
-        assert refused["suggestions"][0] == "Collections: code, docs."
+        assert refused["suggestions"][0] == "use one of these collections: code, docs"

@@ -155,7 +155,7 @@ def test_history_of_lines_lists_the_commits_that_changed_them(tools, project, fo
 
 def test_history_lists_the_closest_names_for_an_unknown_name(tools):
     refused = tools.error("DOCUMENT_NOT_FOUND", "history", name="docs/pages.md")
-    assert refused["suggestions"][0].startswith("closest names: docs/page.md")
+    assert refused["suggestions"][0].startswith("use one of the closest names: docs/page.md")
     assert (
         "decisions/retry-policy" in tools.error("DOCUMENT_NOT_FOUND", "history", name="retry-polcy")["suggestions"][0]
     )

@@ -289,7 +289,7 @@ def find_extra(uncovered: Iterable[str]) -> str:
     missing = languages.find_language_problem() and any(
         languages.detect_language(path) in languages.GRAMMARS for path in uncovered
     )
-    return languages.EXTRA_HINT if missing else ""
+    return languages.INSTALL_COMMAND if missing else ""
 
 
 def propose_sources(ws: Workspace) -> tuple[SourceSettings, ...]:
