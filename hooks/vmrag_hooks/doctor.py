@@ -45,7 +45,7 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
         yield from _check_texts([*paths, *configured], ws.places, install)
         yield from _check_executable(folder, paths, install)
         if not hook_config.is_active(ws.places):
-            message = "The hooks act only in other work trees. Here, the next vmrag command updates the knowledge base."
+            message = "The hooks act only in other worktrees. Here, the next vmrag command updates the knowledge base."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
     elif plumbing.read_pin_bytes(ws.places) is not None and not _is_framework_configured(ws.places):
         is_wanted = bool(hook_config.list_chosen_hooks(ws.places))

@@ -111,7 +111,7 @@ def _hand_over(workspace: Workspace) -> list[str]:
 def _sync_index(workspace: Workspace) -> list[str]:
     report = follow_or_raise(workspace)
     if report is not None and report.from_ != report.to and not workspace.config.hooks.quiet:
-        return [f"knowledge is at {(report.to or '')[:7]}{_format_counts(report.plan)}"]
+        return [f"the knowledge base is now at {(report.to or '')[:7]}{_format_counts(report.plan)}"]
     return []
 
 

@@ -328,7 +328,7 @@ def test_merge_group_that_drops_knowledge_fails_from_a_shallow_checkout(ci):
     [error] = [annotation for annotation in result.annotations if annotation.level == "error"]
     assert (error.file, error.title) == (".dolt-version", "KNOWLEDGE_DROPPED")
     assert "vmrag merge --repair" in error.message
-    assert "drops knowledge" in result.summary
+    assert "drops documents" in result.summary
     assert result.step("sync").outcome == "skipped"
 
 

@@ -409,7 +409,7 @@ JOBS = {
         recipe=NIGHT,
         state=on.dropped_long_ago,
         passes=False,
-        says=("drops knowledge",),
+        says=("drops documents",),
         saves=1,
         proven="test_ci_recipes.py::test_nightly_job_checks_the_whole_history",
     ),

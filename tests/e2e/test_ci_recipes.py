@@ -93,7 +93,7 @@ def test_recipe_checks_pushed_commits_and_stops_at_a_missed_query(world: World, 
     ada.git("push", "-q", "origin", "main", env=ON)
     code, said = run(world, service, "main")
     assert code == 1, said
-    assert "Looked at 1 commit " in said, said
+    assert "Checked 1 commit " in said, said
     assert "1 of 1 query not answered as expected" in said
 
 
@@ -105,7 +105,7 @@ def test_recipe_stops_if_the_knowledge_is_unavailable(world: World, service: str
     ada.git("push", "-q", "origin", "main")  # its hook, which takes the knowledge along, is off
     code, said = run(world, service, "main")
     assert code != 0
-    assert "Looked at" not in said
+    assert "Checked" not in said
 
 
 def test_nightly_job_checks_the_whole_history(ci: Ci) -> None:
@@ -131,4 +131,4 @@ def test_nightly_job_checks_the_whole_history(ci: Ci) -> None:
         ["bash", "-e", "-c", last["run"]], cwd=ci.workspace, env=environ, capture_output=True, text=True, check=False
     )
     assert looked.returncode == 1
-    assert f"The commit {squashed[:12]} drops knowledge" in looked.stdout
+    assert f"The commit {squashed[:12]} drops documents" in looked.stdout

@@ -195,7 +195,9 @@ def test_demo_shows_commands_changes_and_next_steps_in_a_hundred_columns(tmp_pat
         "git checkout next-release",
     ):
         assert f"\n  $ {line}\n" in text
-    assert re.search(r"vmrag: knowledge is at [0-9a-v]{7} \(\+2 ~5 -3 documents\)  \(\d+\.\d\d s\)\n", text)
+    assert re.search(
+        r"vmrag: the knowledge base is now at [0-9a-v]{7} \(\+2 ~5 -3 documents\)  \(\d+\.\d\d s\)\n", text
+    )
     assert "\n    - getopt, optparse\n" in text
     assert "\n    + ratelimit" in text
     assert "Every answer came from the revision that the checked-out code pins (" in text

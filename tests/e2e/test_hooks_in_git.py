@@ -26,9 +26,9 @@ def said(project: Project, *arguments: str, env: dict[str, str] | None = None) -
 @pytest.mark.parametrize("command", [["checkout", "feature"], ["switch", "feature"], ["checkout", "-f", "feature"]])
 def test_checkout_that_moves_the_knowledge_prints_one_line(project, command):
     lines = said(project, *command)
-    assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -2 documents)"]
+    assert lines == [f"vmrag: the knowledge base is now at {project.pinned[:7]} (+1 ~1 -2 documents)"]
     assert said(project, "checkout", "-q", "main") == [
-        f"vmrag: knowledge is at {project.pinned[:7]} (+2 ~1 -1 documents)"
+        f"vmrag: the knowledge base is now at {project.pinned[:7]} (+2 ~1 -1 documents)"
     ]
 
 
@@ -61,7 +61,7 @@ def test_rebase_of_many_commits_prints_at_most_one_line(project):
     for number in range(6):
         project.commit(f"code {number}", **{f"code{number}.py": "1"})
     lines = said(project, "rebase", "feature")
-    assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -1 documents)"]
+    assert lines == [f"vmrag: the knowledge base is now at {project.pinned[:7]} (+1 ~1 -1 documents)"]
     assert project.status()["state"] == "in_sync"
 
 
@@ -69,9 +69,11 @@ def test_new_worktree_is_at_its_pin_before_the_first_query(project, tmp_path):
     lines = said(project, "worktree", "add", "-q", str(tmp_path / "side"), "feature")
     side = Project(tmp_path / "side")
     assert len(lines) == 1
-    assert f"knowledge is at {side.pinned[:7]}" in lines[0]
+    assert f"the knowledge base is now at {side.pinned[:7]}" in lines[0]
     assert side.status()["state"] == "in_sync"
-    assert said(side, "switch", "-q", "--detach", "main")[0].startswith(f"vmrag: knowledge is at {side.pinned[:7]}")
+    assert said(side, "switch", "-q", "--detach", "main")[0].startswith(
+        f"vmrag: the knowledge base is now at {side.pinned[:7]}"
+    )
     assert project.status()["state"] == "in_sync"
 
 
@@ -86,7 +88,7 @@ def test_moved_uncommitted_documents_are_named_in_the_line(project):
 
 def test_merge_of_knowledge_prints_one_line_and_holds_both_sides(project):
     lines = said(project, "merge", "--no-edit", "feature")
-    assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -1 documents)"]
+    assert lines == [f"vmrag: the knowledge base is now at {project.pinned[:7]} (+1 ~1 -1 documents)"]
     assert project.marks().keys() == {"setup.md", "rest.md", "faq.md", "uv.md"}
 
 
@@ -197,7 +199,7 @@ def test_uninstall_restores_the_previous_hook(project, monkeypatch):
     assert "The existing post-checkout hook runs first." in project.vmrag("install").out
     both = project.run("switch", "-q", "main").stderr.splitlines()
     assert both[0] == "mine"
-    assert both[1].startswith("vmrag: knowledge is at")
+    assert both[1].startswith("vmrag: the knowledge base is now at")
     assert "Restored the earlier post-checkout hook." in project.vmrag("uninstall").out
     assert (hooks / "post-checkout").read_text() == "#!/bin/sh\necho mine >&2\n"
     assert project.run("switch", "-q", "feature").stderr.splitlines() == ["mine"]
@@ -213,7 +215,7 @@ def test_git_run_from_a_hook_moves_the_right_repository(project, tmp_path):
         check=False,
     )
     assert result.returncode == 0
-    assert f"vmrag: knowledge is at {project.pinned[:7]}" in result.stderr
+    assert f"vmrag: the knowledge base is now at {project.pinned[:7]}" in result.stderr
     assert project.status()["state"] == "in_sync"
 
 
@@ -231,9 +233,9 @@ def test_lines_are_in_colour_only_on_a_terminal(project, monkeypatch):
         os.close(main)
         return said
 
-    assert shown("feature").startswith("\x1b[36mvmrag:\x1b[0m knowledge is at")
-    assert shown("main", NO_COLOR="1").startswith("vmrag: knowledge is at")
-    assert said(project, "switch", "feature")[0].startswith("vmrag: knowledge is at")
+    assert shown("feature").startswith("\x1b[36mvmrag:\x1b[0m the knowledge base is now at")
+    assert shown("main", NO_COLOR="1").startswith("vmrag: the knowledge base is now at")
+    assert said(project, "switch", "feature")[0].startswith("vmrag: the knowledge base is now at")
 
 
 NOTHING = """repos:

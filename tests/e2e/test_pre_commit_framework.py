@@ -230,7 +230,7 @@ def test_merge_that_drops_knowledge_is_refused(stage):
     stage.install("pre-commit")
     result = stage.git("merge", "--no-edit", "-s", "ours", "feature")
     assert result.code == 1
-    assert "drops knowledge" in said(result, times=1)[0]
+    assert "drops documents" in said(result, times=1)[0]
     stage.project.git("merge", "--abort")
     installer.install_hooks(stage.places, hooks=())  # the merge driver, and no shim
     assert stage.git("merge", "--no-edit", "feature").code == 0
@@ -260,7 +260,9 @@ def test_knowledge_follows_the_code_by_the_recorded_interpreter(stage, manager):
     installer.install_hooks(stage.places, python=str(stage.interpreter), hooks=())
     result = stage.git("switch", "feature")
     assert (result.code, stage.started()) == (0, ["post-checkout"])
-    assert said(result, times=1) == [f"vmrag: knowledge is at {stage.project.pinned[:7]} (+1 ~1 -2 documents)"]
+    assert said(result, times=1) == [
+        f"vmrag: the knowledge base is now at {stage.project.pinned[:7]} (+1 ~1 -2 documents)"
+    ]
     assert stage.project.status()["state"] == "in_sync"
     assert stage.git("switch", "-q", "-c", "work", "first").code == 0
     assert stage.started() == ["post-checkout"]
@@ -325,7 +327,7 @@ def test_together_each_check_runs_once(both, tmp_path):
 
     result = both.git("merge", "--no-edit", "-s", "ours", "feature")
     assert (result.code, both.started()) == (1, ["pre-merge-commit"])
-    assert "drops knowledge" in said(result, times=1)[0]
+    assert "drops documents" in said(result, times=1)[0]
     project.git("merge", "--abort")
 
     result = both.git("switch", "feature")

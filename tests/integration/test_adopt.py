@@ -259,7 +259,9 @@ def test_adopt_rejects_unknown_commit_or_branch(world, name):
     error = world.refuses(name)
     assert error["code"] == "GIT_COMMIT_NOT_FOUND"
     assert repr(name) in error["message"]
-    assert error["message"].endswith("nor a branch of " + error["hint"].removeprefix("run 'git ls-remote --heads ' to check the address") + ".")
+    assert error["message"].endswith(
+        "nor a branch of " + error["hint"].removeprefix("run 'git ls-remote --heads ' to check the address") + "."
+    )
 
 
 def test_adopt_path_is_relative_to_the_current_directory(world):

@@ -117,7 +117,10 @@ def test_ambiguous_remote_hint_suggests_setting_not_restart(world):
 
 def test_init_next_to_unfetchable_pins_starts_nothing(bob):
     bob.git("switch", "-q", "--orphan", "empty")
-    assert refused(bob, "init", "--knowledge-base")["hint"] == "run 'git ls-remote origin' to check the address, then 'vmrag init --knowledge-base'"
+    assert (
+        refused(bob, "init", "--knowledge-base")["hint"]
+        == "run 'git ls-remote origin' to check the address, then 'vmrag init --knowledge-base'"
+    )
 
 
 # -- asking again

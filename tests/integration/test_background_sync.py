@@ -91,7 +91,9 @@ def test_pipe_around_git_does_not_wait_for_the_sync(project):
 
 
 def test_auto_lets_git_wait_for_small_changes_only(project):
-    assert switched(project, "feature") == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -2 documents)"]
+    assert switched(project, "feature") == [
+        f"vmrag: the knowledge base is now at {project.pinned[:7]} (+1 ~1 -2 documents)"
+    ]
     project.forget_indexes()
     for number in range(60):
         project.write(f"many/{number}.md", f"# Page {number}\n\nText of the page {number}.\n")
@@ -104,9 +106,13 @@ def test_auto_lets_git_wait_for_small_changes_only(project):
     assert switched(project, "feature") == [LINE], "sixty texts have to be embedded"
     ended(project)
     assert bound(project) == project.pinned
-    assert switched(project, "main") == [f"vmrag: knowledge is at {project.pinned[:7]} (+2 ~1 -61 documents)"]
+    assert switched(project, "main") == [
+        f"vmrag: the knowledge base is now at {project.pinned[:7]} (+2 ~1 -61 documents)"
+    ]
     project.forget_indexes()
-    assert switched(project, "feature", VMRAG_HOOKS_SYNC="foreground")[0].startswith("vmrag: knowledge is at")
+    assert switched(project, "feature", VMRAG_HOOKS_SYNC="foreground")[0].startswith(
+        "vmrag: the knowledge base is now at"
+    )
     assert bound(project) == project.pinned
 
 

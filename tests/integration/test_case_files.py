@@ -208,7 +208,7 @@ def test_verify_has_a_case_for_each_rule_in_every_run(forked):
     tests = outcomes_of(junit)
     assert [*tests] == [*whole]
     failed = [name for name, outcome in tests.items() if outcome is not None and outcome.tag == "failure"]
-    assert failed == ["no commit drops knowledge (KNOWLEDGE_DROPPED)"]
+    assert failed == ["no commit drops documents (KNOWLEDGE_DROPPED)"]
     skipped = [name for name, outcome in tests.items() if outcome is not None and outcome.tag == "skipped"]
     assert len(skipped) == 1
     (result,), (entry,) = results_of(sarif), entries_of(code_quality)

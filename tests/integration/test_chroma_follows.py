@@ -237,7 +237,7 @@ def test_hook_prints_the_position_although_the_store_fails(project):
     (project.shared / "chroma").write_text("in the way")
     environ = {"VMRAG_HOOKS_SYNC": "foreground", "VMRAG_INDEX_CHROMA": "wait"}
     result = project.run("switch", "-q", "feature", env=environ)
-    assert f"knowledge is at {project.pinned[:7]}" in result.stderr
+    assert f"the knowledge base is now at {project.pinned[:7]}" in result.stderr
     assert "cannot build a store of Chroma" in result.stderr
 
 

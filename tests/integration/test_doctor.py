@@ -117,7 +117,7 @@ def test_repository_in_use_has_no_finding(project):
     assert findings(linked) == {}
     project.git("switch", "-q", "main")
     assert findings(project) == {}
-    assert project.vmrag("doctor").out.endswith(f"Looked at {len(TOPICS)} topics: 1 finding.\n")
+    assert project.vmrag("doctor").out.endswith(f"Checked {len(TOPICS)} topics: 1 finding.\n")
     assert project.vmrag("doctor", "-v").out.count("ok ") == len(TOPICS) - 1
 
 
@@ -780,10 +780,10 @@ def test_several_problems_are_found_and_repaired_at_once(project):
     result = project.vmrag("doctor", code=1)
     assert "post-merge" in result.out
     assert "/gone/bin/python" in result.out
-    assert result.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 7 findings."
+    assert result.out.splitlines()[-1] == f"Checked {len(TOPICS)} topics: 7 findings."
     result = project.vmrag("doctor", "--fix")
     assert result.out.count("fixed  ") == 6
-    assert result.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 1 finding."
+    assert result.out.splitlines()[-1] == f"Checked {len(TOPICS)} topics: 1 finding."
     assert project.status()["state"] == "in_sync"
     assert not project.vmrag("doctor", "--quiet").out
 

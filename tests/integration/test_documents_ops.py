@@ -329,7 +329,10 @@ def test_rm_of_an_unknown_document_names_the_nearest_and_removes_nothing(project
     error = project.vmrag("rm", "faq.md", "setpu.md", "--collection", "handbook", "--json", code=3).error
     assert error["code"] == "DOCUMENT_NOT_FOUND"
     assert "Did you mean 'setup.md'?" in error["message"]
-    assert error["hint"] == "use one of the closest names: setup.md, rest.md, or run 'vmrag list --collection handbook' to list the names"
+    assert (
+        error["hint"]
+        == "use one of the closest names: setup.md, rest.md, or run 'vmrag list --collection handbook' to list the names"
+    )
     assert set(project.marks().values()) == {None}
     error = project.vmrag("rm", "faq.md", "--collection", "handbok", "--json", code=3).error
     assert "Did you mean 'handbook'?" in error["message"]

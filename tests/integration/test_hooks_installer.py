@@ -545,15 +545,15 @@ def test_commands_print_their_changes(repo, linked):
     assert "'post-checkout'" in project.vmrag("install", "--hooks", "post-chekout", code=2).err
     said = project.vmrag("install", "--worktree", "--hooks", "post-checkout").out
     assert "/hooks: post-checkout\n" in said
-    assert "They act only in work trees in which `vmrag install --worktree` was run" in said
+    assert "They act only in worktrees in which `vmrag install --worktree` was run" in said
     assert project.ask("install", "--worktree")["limited"] is True
     linked_project.vmrag("install", "--worktree")
-    assert "Other work trees still use them." in project.vmrag("uninstall", "--worktree").out
+    assert "Other worktrees still use them." in project.vmrag("uninstall", "--worktree").out
     project.vmrag("uninstall", "--worktree", "--hooks", "post-merge", code=2)
     assert "Removed from" in linked_project.vmrag("uninstall", "--worktree").out
     assert "Nothing to remove." in linked_project.vmrag("uninstall", "--worktree").out
     project.vmrag("install")
-    assert "They still act in all work trees." in project.vmrag("install", "--worktree").out
+    assert "They still act in all worktrees." in project.vmrag("install", "--worktree").out
     assert project.vmrag("uninstall", "--worktree", code=3).err
     assert "Removed from" in project.vmrag("uninstall").out
 

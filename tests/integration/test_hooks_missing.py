@@ -145,7 +145,7 @@ GONE = {
     deleted: f"git does not run these vmrag hooks: pre-push: 'git push' does not push the knowledge base. {INSTALL}",
     not_executable: f"git does not run these vmrag hooks: post-merge. {INSTALL}",
     elsewhere: f"git now uses the hooks in .hooks, without vmrag's hooks: {EFFECT} Next: vmrag doctor",
-    in_another_work_tree: f"vmrag's git hooks only run in other work trees: {EFFECT} {INSTALL} --worktree",
+    in_another_work_tree: f"vmrag's git hooks only run in other worktrees: {EFFECT} {INSTALL} --worktree",
 }
 
 

@@ -63,7 +63,7 @@ def test_hooks_outside_are_not_reported_as_active(project: Project, tmp_path: Pa
     other.write(".gitattributes", "")
     other.git("add", "-A")
     assert (
-        "The git hooks act only in other work trees. To also use them in this one: vmrag install --worktree"
+        "The git hooks act only in other worktrees. To also use them in this one: vmrag install --worktree"
         in other.vmrag("init", "--knowledge-base", "--no-sources").out
     )
 

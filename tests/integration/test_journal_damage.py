@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import opened
+from vmrag_link import errors
 
 template, project = terminal.template, terminal.project
 
@@ -95,7 +96,9 @@ def test_work_tree_that_lost_its_repository_gets_the_command_that_joins_them(pro
     linked_project = terminal.Project(linked)
     error = linked_project.run_quietly("list", "--json").error
     assert error["code"] == "GIT_REPO_NOT_FOUND"
-    assert error["hint"] == f"run 'git -C PATH_OF_THE_REPOSITORY worktree repair {errors.quoted(linked)}' to link it again"
+    assert (
+        error["hint"] == f"run 'git -C PATH_OF_THE_REPOSITORY worktree repair {errors.quoted(linked)}' to link it again"
+    )
     if moved == "main":
         hint = error["hint"].replace("PATH_OF_THE_REPOSITORY", f"'{main}'")
         subprocess.run(hint, shell=True, check=True)

@@ -62,7 +62,7 @@ def reads(project: Project, holder: Project, *uncommitted: str) -> None:
     assert (answer["kb"]["commit"], answer["kb"]["in_sync"], answer["kb"]["dirty"]) == (project.pinned, True, False)
     status = project.status()
     assert (status["state"], status["kb"]["detached"], status["kb"]["dirty"]) == ("in_sync", True, False)
-    assert any(f"another work tree, {holder.top}" in reason for reason in status["reasons"])
+    assert any(f"another worktree, {holder.top}" in reason for reason in status["reasons"])
 
 
 def test_main_work_tree_holds_the_branch_that_it_was_on_first(project, tmp_path):

@@ -55,7 +55,7 @@ def test_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     assert "handbook/uv.md" in project.vmrag("query", "uv").out
 
     moved = project.run("checkout", "main").stderr
-    assert "vmrag: knowledge is at" in moved
+    assert "vmrag: the knowledge base is now at" in moved
     assert "(+0 ~0 -1 documents)" in moved
     answer = project.vmrag("query", "uv").out
     assert "handbook/uv.md" not in answer

@@ -385,7 +385,7 @@ def test_verify_names_records_without_a_checked_remote(loss):
         assert ("To check whether a remote has them" in record["message"]) is not remote
 
 
-# -- commits that drop knowledge -------------------------------------------------------------------
+# -- commits that drop documents -------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -338,7 +338,10 @@ def test_missing_extra_error_suggests_the_installation(project, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "mcp" else real(name, *rest))
     for arguments in (("mcp",), ("mcp", "install", "--client", "cursor")):
         error = project.vmrag(*arguments, "--json", code=2).error
-        assert (error["code"], error["hint"]) == ("MCP_EXTRA_MISSING", "run 'pip install \"vmrag-link[mcp]\"' to install it")
+        assert (error["code"], error["hint"]) == (
+            "MCP_EXTRA_MISSING",
+            "run 'pip install \"vmrag-link[mcp]\"' to install it",
+        )
 
 
 def test_outside_of_a_repository_nothing_is_written(tmp_path, monkeypatch):

@@ -709,7 +709,7 @@ def test_merged_knowledge_is_available_at_once_with_hooks(story):
     result = story.run("merge", "--no-edit", "side")
     assert result.returncode == 0
     assert [line for line in result.stderr.splitlines() if "vmrag" in line] == [
-        f"vmrag: knowledge is at {story.pinned[:7]} (+2 ~1 -0 documents)"
+        f"vmrag: the knowledge base is now at {story.pinned[:7]} (+2 ~1 -0 documents)"
     ]
     assert story.status()["state"] == "in_sync"
 

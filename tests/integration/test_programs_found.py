@@ -94,7 +94,7 @@ def test_missing_git_outside_the_working_tree_is_reported(project, started, tmp_
     monkeypatch.setenv("PATH", str(project.top / "tools"))
     result = project.start("status")
     assert "git was not found on PATH" in result.err
-    assert "work tree" in result.err
+    assert "working tree" in result.err
     assert not started.exists()
 
 

@@ -171,7 +171,7 @@ def test_fast_forward_reports_followed_documents_in_one_line(project, tmp_path, 
     said = project.run(*command).stderr
     revision = project.pinned[:7]
     along = f"1 uncommitted document of 'behind' moved to revision {revision}."
-    assert said == f"vmrag: knowledge is at {revision} (+1 ~0 -0 documents); {along}\n"
+    assert said == f"vmrag: the knowledge base is now at {revision} (+1 ~0 -0 documents); {along}\n"
     went_along(project, tmp_path, branch="behind", draft="A draft.")
 
 

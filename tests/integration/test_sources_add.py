@@ -101,7 +101,11 @@ def test_sources_add_leaves_unstaged_changes_to_the_user(project):
         (["manual.pdf"], "no source of the kind 'document' can read manual.pdf", "vmrag import manual.pdf"),
         (["docs", "--collection", "a/b"], "invalid collection name 'a/b'", "--collection a-b"),
         ([], "missing argument PATH.", "run 'vmrag sources add docs/'"),
-        (["docs", "--dry-run"], "'vmrag sources add' takes no --dry-run.", "run 'vmrag sources dedupe' to remove the stored copies"),
+        (
+            ["docs", "--dry-run"],
+            "'vmrag sources add' takes no --dry-run.",
+            "run 'vmrag sources dedupe' to remove the stored copies",
+        ),
     ],
 )
 def test_sources_add_refuses_with_a_hint(project, arguments, message, hint):

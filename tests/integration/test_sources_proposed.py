@@ -149,5 +149,8 @@ def test_init_names_the_missing_extra_if_nothing_else_can_be_read(project, monke
         project.vmrag("init").out
     )
     error = project.vmrag("init", "--json", code=2).error
-    assert (error["code"], error["hint"]) == ("ALREADY_INITIALIZED", f"run '{languages.INSTALL_COMMAND}', then 'vmrag init'")
+    assert (error["code"], error["hint"]) == (
+        "ALREADY_INITIALIZED",
+        f"run '{languages.INSTALL_COMMAND}', then 'vmrag init'",
+    )
     assert "needs_extra" in project.ask("sources")

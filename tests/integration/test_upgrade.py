@@ -90,7 +90,7 @@ WORKING = {
     "show": (["show", "handbook/rest.md"], 0, "Take a rest"),
     "sources": (["sources"], 0, "run 'vmrag init' to set up this repository"),
     "status": (["status"], None, DEDUPE),
-    "sync": (["sync"], 0, "Knowledge is at"),
+    "sync": (["sync"], 0, "The knowledge base is"),
     "trust": (["trust", "--yes"], 0, ""),
     "uninstall": (["uninstall"], 0, "Removed from"),
     "verify": (["verify"], 2, "Delete the setting"),
@@ -195,7 +195,7 @@ def test_doctor_finds_new_settings_that_require_no_version(setting: str, stated:
     topics = dan.ask("doctor", code=None)["topics"]
     (fix,) = [row["fix"] for topic in topics for row in topic["findings"] if row["code"] == "VERSION_NOT_REQUIRED"]
     if stated:
-        assert fix == "write requires: \"0.2.0\" in line 3"
+        assert fix == 'write requires: "0.2.0" in line 3'
         return
     subprocess.run(fix, shell=True, cwd=dan.top, check=True)
     assert "VERSION_NOT_REQUIRED" not in dan.vmrag("doctor", code=None).out

@@ -191,7 +191,10 @@ def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
 
 def test_root_with_an_unreadable_pin_suggests_a_new_one(world):
     finding = world.only(world.code(b"nothing"))
-    assert (finding["code"], finding["hint"]) == ("PIN_MALFORMED", "run 'vmrag pin && git commit -m \"Pin the knowledge\"' to write a pin")
+    assert (finding["code"], finding["hint"]) == (
+        "PIN_MALFORMED",
+        "run 'vmrag pin && git commit -m \"Pin the knowledge\"' to write a pin",
+    )
 
 
 def test_pin_may_be_executable(world, r):
@@ -214,7 +217,7 @@ def test_pin_without_revision_is_found_once(world, r):
     on_top = world.code(r.a, missing)
     finding = world.only(f"{missing}..{on_top}")
     assert (finding["level"], finding["code"], finding["commit"]) == ("error", "PIN_REVISION_MISSING", on_top)
-    assert "cannot be checked for dropped knowledge" in finding["message"]
+    assert "cannot be checked for dropped documents" in finding["message"]
     assert world.found(on_top) == [("information", "PIN_REVISION_MISSING")]  # the earlier knowledge exists again
     side = world.code(r.b, before)
     assert world.found(f"{missing}..{world.code(NOWHERE, missing, side)}") == [("error", "PIN_REVISION_MISSING")]
@@ -649,10 +652,10 @@ def test_output_explains_findings_and_hints(world, r):
     said = f"its pin {r.b[:12]} does not contain {r.a[:12]}, which its parent pins. KNOWLEDGE_DROPPED"
     result = world.vmrag("verify", dropping, code=1)
     assert result.out.splitlines() == [
-        f"error        The commit {dropping[:12]} drops knowledge: {said}",
+        f"error        The commit {dropping[:12]} drops documents: {said}",
         f"             vmrag merge --repair {dropping[:12]}",
         f"To accept a loss: git commit --allow-empty -m 'Accept the loss' -m 'Vmrag-Accept-Drop: {dropping}'",
-        f"Looked at 2 commits ({dropping}), 2 with another pin: 1 error.",
+        f"Checked 2 commits ({dropping}), 2 with another pin: 1 error.",
     ]
     mending = world.code(r.ab, dropping)
     result = world.vmrag("verify", mending)
@@ -660,7 +663,7 @@ def test_output_explains_findings_and_hints(world, r):
     assert result.out.endswith("nothing is lost.\n")
     assert (
         world.vmrag("verify", "base..base").out
-        == "Looked at 0 commits (base..base), 0 with another pin: nothing to compare.\n"
+        == "Checked 0 commits (base..base), 0 with another pin: nothing to compare.\n"
     )
     assert world.vmrag("verify", dropping, "-q", code=1).out == ""
 

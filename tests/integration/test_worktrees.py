@@ -95,7 +95,7 @@ def test_documents_of_a_deleted_branch_return_by_the_printed_command(project, tm
     removed(project, tree)
     project.git("branch", "-q", "-D", "agent")
     [line] = waits(project)
-    assert line.endswith("whose branch or work tree is gone: vmrag merge agent")
+    assert line.endswith("whose branch or worktree is gone: vmrag merge agent")
     assert project.ask("gc", "--apply")["kept"][0]["hint"] == "run 'vmrag merge agent' to merge it"
     project.record("later", later="What main learned meanwhile.")
     project.put("own.md", "Uncommitted here.")
@@ -208,7 +208,7 @@ def test_documents_of_a_removed_worktree_can_be_merged(project, second, committe
         assert project.texts()["two.md"] == "Of the second."
         return
     assert waits(project) == [
-        f"Uncommitted documents of {branch!r}, whose branch or work tree is gone: vmrag merge {branch}"
+        f"Uncommitted documents of {branch!r}, whose branch or worktree is gone: vmrag merge {branch}"
     ]
     project.vmrag("merge", branch)
     assert project.marks()["two.md"] == "added"

@@ -123,7 +123,7 @@ CLONES = (
         "Documents and index move to the branch's pin. Uncommitted documents stay with the branch that you left.",
         where="../clone",
         pin="feature",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
 )
 
@@ -152,7 +152,7 @@ SWITCHING = (
         CHECKOUT,
         "hook",
         "The branch's uncommitted documents are back. Its index was kept.",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
     Operation(
         "git checkout -f",
@@ -624,7 +624,7 @@ MERGING = (
         "hook",
         "Documents and index move to the new pin.",
         start="behind",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
     Operation(
         "git merge, of a pin whose documents you have also changed",
@@ -708,7 +708,7 @@ SHARING = (
         "hook",
         "The merge driver merges the documents of both sides. A merge that would drop documents is stopped.",
         start="behind",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
     Operation(
         "git pull, a true merge",
@@ -726,7 +726,7 @@ SHARING = (
         "hook",
         "Documents and index move to the new pin.",
         start="behind",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
     Operation(
         "git pull --rebase",
@@ -957,7 +957,7 @@ BISECTING = (
         CHECKOUT,
         "hook",
         "Documents and index move to the branch's pin. Uncommitted documents stay with the branch that you left.",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
 )
 
@@ -970,7 +970,7 @@ TREES = (
         "The new worktree has its own pin. It shares the knowledge base and indexes.",
         where="../tree",
         pin="feature",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
     Operation(
         "git worktree add --no-checkout",
@@ -989,7 +989,7 @@ TREES = (
         "As `git switch`. Other worktrees do not move.",
         where="../tree",
         pin="first",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
     Operation(
         "git commit, in a linked worktree",
@@ -1008,7 +1008,7 @@ TREES = (
         "The submodule's hooks move the submodule's documents.",
         where="../outer/inner",
         pin="first",
-        said="knowledge is at",
+        said="the knowledge base is now at",
     ),
 )
 

@@ -78,7 +78,7 @@ def _format_report(report: DoctorReport, *, every: bool) -> Iterator[str]:
         elif every:
             yield f"{_format_mark('ok')}{topic.name}"
     count = sum(len(topic.findings) for topic in report.topics)
-    yield f"Looked at {plural(len(report.topics), 'topic')}: {plural(count, 'finding') if count else 'all is well'}."
+    yield f"Checked {plural(len(report.topics), 'topic')}: {plural(count, 'finding') if count else 'all is well'}."
 
 
 def _format_finding(finding: Finding) -> Iterator[str]:

@@ -49,9 +49,9 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     lines = [f"Installed in {report.folder}: {', '.join(report.written)}" if report.written else "Installed already."]
     lines += [f"The existing {name} hook runs first." for name in report.chained]
     if report.limited:
-        lines.append("They act only in work trees in which `vmrag install --worktree` was run, such as this one.")
+        lines.append("They act only in worktrees in which `vmrag install --worktree` was run, such as this one.")
     elif worktree:
-        lines.append("They still act in all work trees. For this one only: vmrag uninstall && vmrag install --worktree")
+        lines.append("They still act in all worktrees. For this one only: vmrag uninstall && vmrag install --worktree")
     lines += describe_hook_tools(report)
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")

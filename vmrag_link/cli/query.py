@@ -362,7 +362,7 @@ def _open_result(ws: Workspace, results: Sequence[PlacedPassage], number: int) -
     _, hit = group_by_kind(results)[number - 1]  # as the terminal numbers them
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a file of a commit can be deleted
         raise UsageInvalid(
-            f"{hit.name} is not a file in this work tree.", hint=f"run 'vmrag show {quoted(hit.name)}' to see it"
+            f"{hit.name} is not a file in this working tree.", hint=f"run 'vmrag show {quoted(hit.name)}' to see it"
         )
     programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)
 

@@ -167,7 +167,7 @@ def _format_report(report: SourcesReport, limit: int | None, ref: str | None) ->
     for source in report.sources:
         yield from _format_source(source)
     if report.removed:
-        yield f"Removed from the work tree, not committed: {first_of(report.removed, NAMED)}"
+        yield f"Removed from the working tree, not committed: {first_of(report.removed, NAMED)}"
     if report.untracked:
         subject = (
             "1 file that git does not track is"

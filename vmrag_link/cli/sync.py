@@ -86,9 +86,9 @@ def _sync_lines(report: SyncReport) -> list[str]:
     if report.server and report.server.state == "ready":
         server = [f"The index is on the Chroma server: {report.server.server}"]
     if not report.seconds:
-        return [f"Knowledge is at {to}, as pinned; nothing to do.", *server]
+        return [f"The knowledge base is at {to}, as pinned; nothing to do.", *server]
     chunks = report.chunks
-    lines = [f"Knowledge is at {to} now: {report.plan.text} ({report.seconds['total']:.2f} s)."]
+    lines = [f"The knowledge base is now at {to}: {report.plan.text} ({report.seconds['total']:.2f} s)."]
     if chunks.added or chunks.removed:
         lines.append(
             f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."

@@ -118,7 +118,7 @@ def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> It
     removals = clients.uninstall_all(ws.places.top, everywhere=False, dry_run=True)
     parts = {
         "hooks": installer.list_installed_hooks(ws.places, hooks.find_hooks_folder(ws.places)),
-        "work tree": [*plan.files, *installer.list_shared_files(ws.places)],
+        "working tree": [*plan.files, *installer.list_shared_files(ws.places)],
         "git config": [*plan.settings, *(f"merge.vmrag.{key}" for key in pin_merge.read_driver(ws.places))],
         "refs": plan.refs,
         "folders": [*plan.folders, *([f"{data} (if it is empty)"] if data.is_dir() else [])],
@@ -144,7 +144,7 @@ def _ask_remote(ws: Workspace) -> str:
 
 def _uninstall_hooks(report: installer.UninstallReport) -> Iterator[str]:
     if report.elsewhere:
-        yield "The hooks are off in this work tree. Other work trees still use them."
+        yield "The hooks are off in this worktree. Other worktrees still use them."
     else:
         yield f"Removed from {report.folder}: {', '.join(report.removed)}" if report.removed else "Nothing to remove."
     yield from (f"Restored the earlier {name} hook." for name in report.restored)
@@ -166,7 +166,7 @@ def _uninstall_everything(hooks: installer.UninstallReport, report: RemovalRepor
     changed = [*report.changed, *hooks.scripts]
     if changed:
         files = " ".join(map(quoted, changed))
-        yield f"Removed from the work tree: {', '.join(changed)}"
+        yield f"Removed from the working tree: {', '.join(changed)}"
         yield f"hint: run 'git add -A -- {files} && git commit -m \"Remove vmrag\"' to remove vmrag for the team"
         yield f"   or, to remove it only here: git stash push -- {files}"
     if SETTINGS in report.kept:

@@ -81,7 +81,7 @@ def _format_report(report: VerifyReport, *, acceptable: bool) -> Iterator[str]:
     if report.unpinned and report.clean:
         yield f"No commit has a pin ({report.range}): nothing to verify."
         return
-    summary = f"Looked at {plural(report.commits, 'commit')} ({report.range}), {report.pins} with another pin"
+    summary = f"Checked {plural(report.commits, 'commit')} ({report.range}), {report.pins} with another pin"
     yield f"{summary}: {_format_verdict(report)}."
 
 

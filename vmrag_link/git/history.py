@@ -17,7 +17,7 @@ from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.proc import FinishedProcess
 
 ACCEPT_DROP = "Vmrag-Accept-Drop"
-"""The trailer by which a code commit accepts that another one drops knowledge."""
+"""The trailer by which a code commit accepts that another one drops documents."""
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _ACCEPT_DROP = re.compile(rf"^{ACCEPT_DROP}: ([0-9a-f]{{40,64}})$", re.MULTILINE)
 

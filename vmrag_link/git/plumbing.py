@@ -131,7 +131,7 @@ def _locate_in_container(start: Path) -> Places:
     if tree := _find_work_tree(start):
         return tree
     raise GitRepositoryMissing(
-        f"{start} is in a git repository, but not in a work tree (the repository is bare, or this is inside .git).",
+        f"{start} is in a git repository, but not in a working tree (the repository is bare, or this is inside .git).",
         hint="run the command in a working tree, or run 'git worktree add DIR BRANCH' to add one to a bare repository",
         path=str(start),
     )

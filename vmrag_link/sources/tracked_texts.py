@@ -29,7 +29,7 @@ MOST_BYTES = 32_000_000
 """Maximum size of a file that is read as text."""
 
 NOT_TEXT = "is not text"
-ABSENT = "is not in the work tree"
+ABSENT = "is not in the working tree"
 POINTER = "is a pointer to a file in Git LFS"
 MISSING = "is not in this partial clone"
 HINTS = {

@@ -149,7 +149,7 @@ def _take_lease(context: SyncContext, target: Target) -> bool:
             return False  # another work tree was faster, so this one only reads the documents
     if not context.places.git_dir.is_dir():  # the first lock in it would create it again
         raise GitRepositoryMissing(
-            "the work tree was removed during the command.", hint="run 'git worktree list' to list the worktrees"
+            "the worktree was removed during the command.", hint="run 'git worktree list' to list the worktrees"
         )
     return True
 

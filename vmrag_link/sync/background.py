@@ -217,7 +217,7 @@ class WatchedProgress:
     def _write_report(self) -> None:
         if not self._job.home.parent.is_dir():  # writing would create it again
             raise GitRepositoryMissing(
-                "the work tree was removed during the command.", hint="run 'git worktree list' to list the worktrees"
+                "the worktree was removed during the command.", hint="run 'git worktree list' to list the worktrees"
             )
         self._written = time.monotonic()
         write_atomically(self._job.report, msgspec.json.encode(self._report), durable=False)

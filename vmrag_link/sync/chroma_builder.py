@@ -57,7 +57,7 @@ def _build_store(
 ) -> None:
     def still_wanted() -> None:
         if target not in chroma.list_wanted():
-            raise _ViewUnusable("no work tree is bound to it")
+            raise _ViewUnusable("no worktree is bound to it")
 
     chroma.note_start(target.store.name)
     try:

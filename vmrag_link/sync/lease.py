@@ -76,7 +76,7 @@ def describe_shared(other: Path, branch: str, kb_branch: str) -> str:
     """
     destination = f"go to {kb_branch!r}" if kb_branch else "would go to a separate KB branch"
     return (
-        f"The documents of {branch!r} are written in another work tree, {find_work_tree(other)}; those of this one "
+        f"The documents of {branch!r} are written in another worktree, {find_work_tree(other)}; those of this one "
         f"{destination}. To merge what the other one has committed to git: vmrag merge {quoted(branch)}"
     )
 
@@ -86,7 +86,7 @@ def build_in_use_error(other: Path, symbolic: str) -> BranchInUse:
     branch = symbolic.removeprefix(BRANCHES)
     folder = find_work_tree(other)
     return BranchInUse(
-        f"the documents of {branch!r} are written in another work tree, {folder}, so they are read-only in this one.",
+        f"the documents of {branch!r} are written in another worktree, {folder}, so they are read-only in this one.",
         hint=f"run 'cd {quoted(folder)}' to work there, or 'git switch -c NAME' to write on a new branch",
         branch=branch,
         holder=str(folder),

@@ -106,7 +106,7 @@ class Reader:
             moment = self._read_position(self._ws.require_revision())
             if _is_same_moment(moment, self._read_position(self._ws.require_revision())):
                 return moment
-        raise _build_unstable_error("this work tree")
+        raise _build_unstable_error("this working tree")
 
     def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
         """Return the result of `action` for the view.
@@ -154,7 +154,7 @@ class Reader:
                     with self._add_sources(view, sources) as whole:
                         yield whole
                     return
-        raise _build_unstable_error("this work tree")
+        raise _build_unstable_error("this working tree")
 
     @contextlib.contextmanager
     def _open_sources(self, with_files: bool) -> Iterator[OpenSources | str | None]:
@@ -253,7 +253,7 @@ class Reader:
                 if self._ws.engine.read_stamp() == stamp:
                     raise
                 if time.monotonic() >= deadline:
-                    raise _build_unstable_error("this work tree") from error
+                    raise _build_unstable_error("this working tree") from error
                 changed = None
             else:
                 return

@@ -70,7 +70,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.log_line(f"#{request.number}: {request.message}")
     updated = sum(request.updated for request in lines)
     runner.set_output("updated", updated)
-    verdict = f"Looked at {plural(len(lines), 'open pull request')}: {updated} updated."
+    verdict = f"Checked {plural(len(lines), 'open pull request')}: {updated} updated."
     runner.log_line(verdict)
     runner.append_summary(markdown_text.format_facts(TITLE, [("Result", verdict)]) + _format_table(lines))
     return max((request.code for request in lines), default=OK)

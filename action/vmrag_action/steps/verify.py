@@ -31,7 +31,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     reported = [ActionFinding.from_pin_finding(finding) for finding in whole]
     errors = sum(finding.severity == "error" for finding in reported)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
-    summary = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."
+    summary = f"Checked {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."
     return findings.report_findings(runner, "Pins of the git commits", reported, summary)
 
 

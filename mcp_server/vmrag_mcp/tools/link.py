@@ -28,7 +28,7 @@ class LinkedCommit(DerivedRecord, frozen=True):
 def dolt_link_git(
     call: Call,
     *,
-    git_repo_path: Annotated[str, Given("folder in the work tree")] = ".",
+    git_repo_path: Annotated[str, Given("folder in the working tree")] = ".",
     git_commit: Ref = "HEAD",
     bidirectional: Annotated[bool, Given("also write and stage link_file")] = False,
     link_file: Annotated[str, Given("path of the link file, NAME.dolt-version")] = PIN_NAME,
@@ -64,7 +64,7 @@ def _require_allowed(call: Call, git_repo_path: str) -> Path:
     if real.is_relative_to(os.path.realpath(places.top)) or address.is_below_root(places, path):
         return path
     raise AccessDenied(
-        f"{git_repo_path!r} is outside the work tree.",
+        f"{git_repo_path!r} is outside the working tree.",
         hint=f"run 'git config --add {address.ROOTS_KEY} {quoted(real)}' to allow agents to use this folder",
         path=str(path),
     )

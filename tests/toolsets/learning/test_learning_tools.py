@@ -235,7 +235,7 @@ def test_code_is_indexed_by_file_and_linked_with_changing_chats(project):
     (project.top / "top.py").unlink()
     report = project.ask("learning", "index", "--repo-root", "src", "parser.py", "old.py", "../top.py")
     assert (report["changes"], report["unchanged"]) == ({"added": 0, "modified": 1, "removed": 1}, 0)
-    assert [skipped_file["reason"] for skipped_file in report["skipped"]] == ["is not in the work tree"]
+    assert [skipped_file["reason"] for skipped_file in report["skipped"]] == ["is not in the working tree"]
     assert "top.py" in stored(project, "codebase_v1"), "git tracks it still"
     linked = {"file_path": "src/parser.py", "related_chat_ids": [chat["chat_id"]]}
     assert metadata(project, "codebase_v1", "src/parser.py") == linked, "the chats of a file stay"

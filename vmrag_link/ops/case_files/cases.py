@@ -16,7 +16,7 @@ from vmrag_link.ops.verify.verify_commits import Level, PinFinding
 from vmrag_link.paths import PIN_NAME
 
 PIN_RULES: dict[str, str] = {
-    "KNOWLEDGE_DROPPED": "no commit drops knowledge",
+    "KNOWLEDGE_DROPPED": "no commit drops documents",
     "PIN_REMOVED": "no commit removes the pin",
     "PIN_MALFORMED": "every pin can be read",
     "PIN_REVISION_MISSING": "every pinned revision is in the knowledge base",

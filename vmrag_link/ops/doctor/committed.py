@@ -83,7 +83,7 @@ def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
         yield Finding("PIN_MALFORMED", "error", error.message, error.hint, PIN_NAME)
         return
     if data != pin_merge.read_staged_pin(ws.places):
-        message = "The pin of this work tree is not staged, so the next commit will not contain it."
+        message = "The pin of this working tree is not staged, so the next commit will not contain it."
         yield Finding("PIN_NOT_STAGED", "warning", message, f"run 'git add --force {PIN_NAME}'", PIN_NAME)
     if ws.is_initialized and not ws.engine.has_revision(pin.dolt_commit):
         missing = lazy_fetch.unusable_pin(ws, ws.resolve_target())

@@ -263,7 +263,7 @@ def _check_work_trees(places: Places) -> Iterator[Finding]:
     for git_dir in refs.list_git_dirs(places)[1:]:
         tree = lease.find_work_tree(git_dir)
         if not tree.is_dir() and not (git_dir / "locked").exists():
-            message = f"The work tree {tree} was deleted, but git still lists it, so its index is kept."
+            message = f"The worktree {tree} was deleted, but git still lists it, so its index is kept."
             yield Finding("WORK_TREE_GONE", "note", message, "run 'git worktree prune' to remove it", str(git_dir))
 
 
@@ -271,10 +271,10 @@ def _check_leases(places: Places) -> Iterator[Finding]:
     for path in sorted((places.shared / "leases").glob("[0-9a-f]" * lease.NAME_LENGTH)):
         git_dir = read_recorded_path(path)
         if git_dir is None:
-            message = "A file that reserves a branch's documents for a work tree is damaged."
+            message = "A file that reserves a branch's documents for a worktree is damaged."
             yield Finding("LEASE_STALE", "note", message, "run 'vmrag sync' to sync to the pin", str(path))
         elif not os.path.isdir(git_dir) or not lease.find_work_tree(git_dir).is_dir():  # noqa: PTH112  no error for any path
-            message = f"A branch's documents are reserved for a deleted work tree ({shortened(str(git_dir))})."
+            message = f"A branch's documents are reserved for a deleted worktree ({shortened(str(git_dir))})."
             yield Finding("LEASE_STALE", "note", message, "run 'vmrag sync' to sync to the pin", str(path))
 
 

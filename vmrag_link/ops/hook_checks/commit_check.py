@@ -119,7 +119,7 @@ def _build_unstaged(*, blocks: bool) -> CommitFinding:
     """Build the finding of an unstaged pin. It blocks if the commit changes the pin, and is a
     warning for a commit of code.
     """
-    message = f"The {PIN_NAME} of this work tree differs from the staged one."
+    message = f"The {PIN_NAME} of this working tree differs from the staged one."
     return CommitFinding("PIN_NOT_STAGED", message, f"run 'git add {PIN_NAME}'", blocks)
 
 
@@ -137,7 +137,7 @@ def _find_dropped_sides(
     return [
         CommitFinding(
             "KNOWLEDGE_DROPPED",
-            f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
+            f"This merge drops documents: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
             "run 'vmrag resolve' to resolve the conflicts" if undecided else repair,
         )
         for side in pinning.find_dropped(ws.engine, pin.dolt_commit, bases=base_revisions, sides=sides)
@@ -160,7 +160,7 @@ def _find_dropped_concurrent(ws: Workspace, pin: Pin, parent_pins: list[bytes | 
         return []
     branch = symbolic.removeprefix(BRANCHES)
     message = (
-        f"This commit drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {sides[0][:12]}, which the work tree "
+        f"This commit drops documents: its pin {pin.dolt_commit[:12]} does not contain {sides[0][:12]}, which the working tree "
         f"{lease.find_work_tree(other_worktree)} committed on {branch!r}."
     )
     return [CommitFinding("KNOWLEDGE_DROPPED", message, f"run 'vmrag merge {quoted(branch)}' to merge it")]

@@ -113,7 +113,7 @@ def _resolve_link_file(places: Places, link_file: str) -> Path:
     parts = link_file.split("/")
     if not all(map(_is_plain, parts[:-1])) or not (parts[-1] == PIN_NAME or _is_plain(parts[-1])):
         raise _link_file_error(
-            f"{link_file!r} must be in the work tree, outside folders that begin with a dot", link_file
+            f"{link_file!r} must be in the working tree, outside folders that begin with a dot", link_file
         )
     path = places.top.joinpath(*parts)
     if path.is_dir() or any(places.top.joinpath(*parts[:count]).is_symlink() for count in range(1, len(parts) + 1)):

@@ -36,7 +36,7 @@ from vmrag_link.workspace.follow import lazy_fetch
 OFFER_PREFIX = f"{RESERVED_PREFIX}/repair-"
 """The prefix of branches that offer a repair, because the repaired branch refused it.
 
-The first eight digits of the commit that dropped knowledge follow.
+The first eight digits of the commit that dropped documents follow.
 """
 
 TRAILER = "Vmrag-Repairs"

@@ -38,7 +38,7 @@ def read_worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
     files = {row.id: file for row in report.conflicts if (file := _find_file(row.conflict, top, bases))}
     if not files:
         raise UsageInvalid(
-            "no conflicting document came from a file of this work tree.",
+            "no conflicting document came from a file of this working tree.",
             hint="run 'vmrag resolve COLLECTION/DOC --file FILE'",
         )
     _require_merged(ws, files.values())

@@ -109,7 +109,7 @@ def misses_hooks_for_files(ws: Workspace) -> bool:
 def _describe(missing: MissingHooks) -> str:
     names = ", ".join(missing.hooks)
     if missing.why == "elsewhere":
-        return "vmrag's git hooks only run in other work trees"
+        return "vmrag's git hooks only run in other worktrees"
     if missing.why == "bypassed":
         return f"git now uses the hooks in {missing.folder}, without vmrag's hooks"
     if missing.why == "replaced":

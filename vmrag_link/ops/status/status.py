@@ -196,7 +196,7 @@ def _status_without_knowledge_base(ws: Workspace, git: GitBlock, files: SourcesS
 
 
 def _find_open_drops(ws: Workspace, head: str | None) -> tuple[PinFinding, ...]:
-    """Return the commits that drop knowledge which the pin of the work tree does not contain
+    """Return the commits that drop documents which the pin of the work tree does not contain
     either.
     """
     if head is None or history.read_verified(ws.places) == head:
@@ -334,7 +334,7 @@ def _explain_drift(ws: Workspace, target: Target) -> list[str]:
     reasons = []
     gap = position.find_gap(ws.views)
     if gap == "unbound":
-        reasons.append("No index is bound to this work tree yet.")
+        reasons.append("No index is bound to this working tree yet.")
     elif gap == "index_elsewhere":
         reasons.append(f"The index is at {bound_revision[:7]}, but the pin names {target.revision[:7]}.")
     elif gap == "index_unusable":

@@ -94,7 +94,7 @@ def verify(
 
     * `revisions`: `A..B`, or a commit, which means its whole history. The default is what HEAD has
       and the remote's default branch does not. If that is empty, it is HEAD with what it merged,
-      and the commits of its whole history that drop knowledge.
+      and the commits of its whole history that drop documents.
     * `pull_request`: the names of base and head instead. Then the head's pin is also compared with
       the pin of the base's tip.
     * `remote`: fetch from it, and report revisions that the range or its last commit pins and that
@@ -125,7 +125,7 @@ def verify(
 
 
 def find_open_drops(ws: Workspace) -> tuple[PinFinding, ...]:
-    """Return the commits of HEAD's history that drop knowledge.
+    """Return the commits of HEAD's history that drop documents.
 
     A later pin or the pin of the work tree may contain it, or a commit may accept its loss (see
     `history.read_accepted_drops`); such commits are not returned. Only commits since the last
@@ -406,7 +406,7 @@ def _mark_restored(
         restored = (number for number in _list_bits(before) if number not in restored_by and holds(flaws[number].needs))
         restored_by |= dict.fromkeys(restored, change.commit)
     holds = examination.make_pin_test(present)
-    restored_by |= {n: "the work tree" for n, flaw in enumerate(flaws) if n not in restored_by and holds(flaw.needs)}
+    restored_by |= {n: "the working tree" for n, flaw in enumerate(flaws) if n not in restored_by and holds(flaw.needs)}
     return list(_build_findings(flaws, restored_by))
 
 
@@ -426,7 +426,7 @@ def _mark_accepted(ws: Workspace, scope: VerifyScope, findings: Sequence[PinFind
             marked[number] = msgspec.structs.replace(finding, level="information", message=message, hint="")
     if scope.base and scope.without:
         for commit, by in history.read_accepted_drops(ws.places, scope.tip, without=scope.without).items():
-            message = f"Commit {by[:12]} accepts that commit {commit[:12]} drops knowledge."
+            message = f"Commit {by[:12]} accepts that commit {commit[:12]} drops documents."
             marked.append(PinFinding("LOSS_ACCEPTED", "information", by, message, f"run 'git show {by[:12]}'"))
     return marked
 

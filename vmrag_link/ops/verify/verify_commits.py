@@ -165,7 +165,7 @@ class Examination:
         kind = "merge" if merge else "commit"
         clause = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
         named = " and ".join(map(_shorten, lost))
-        message = f"The {kind} {_shorten(change.commit)} drops knowledge: {reason} {named}, which {clause}."
+        message = f"The {kind} {_shorten(change.commit)} drops documents: {reason} {named}, which {clause}."
         return Flaw(
             PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _form_repair_hint(change.commit)),
             tuple(lost),
@@ -192,7 +192,7 @@ class Examination:
             return None
         self._missing.add(revision)
         message = (
-            f"Commit {_shorten(change.commit)} cannot be checked for dropped knowledge: this knowledge base does not have "
+            f"Commit {_shorten(change.commit)} cannot be checked for dropped documents: this knowledge base does not have "
             f"the revision {_shorten(revision)}, which a parent pins."
         )
         parent_commit = next(
@@ -366,7 +366,7 @@ def build_not_comparable(tip: str, shown: str) -> PinFinding:
     """Build the finding of a shallow clone that ends before the common history of both ends of a
     range.
     """
-    message = f"{shown} cannot be checked for dropped knowledge, because this clone is too shallow."
+    message = f"{shown} cannot be checked for dropped documents, because this clone is too shallow."
     hint = "run 'git fetch --unshallow', or set 'fetch-depth: 0' for actions/checkout in a workflow"
     return PinFinding("NOT_COMPARABLE", "error", tip, message, hint)
 

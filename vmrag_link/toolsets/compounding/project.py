@@ -257,7 +257,7 @@ def _locate_config(places: Places, given: str) -> Path:
     git = any(real.is_relative_to(os.path.realpath(folder)) for folder in (places.git_dir, places.common))
     if git or not real.parent.parent.is_relative_to(top) or real.parent == Path(top):
         raise AccessDenied(
-            f"{terminal_text.escape_line(str(path))} was not read: a project's configuration must be in a folder of the work tree.",
+            f"{terminal_text.escape_line(str(path))} was not read: a project's configuration must be in a folder of the working tree.",
             hint=f"pass a path, such as {places.top / CONFIG}",
             path=terminal_text.escape_line(str(path)),
         )

@@ -143,7 +143,7 @@ def _find_problem(ws: Workspace, name: str, path: Path) -> str | None:
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        return "is not in the work tree"
+        return "is not in the working tree"
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if files.resolve_file(path).path != Path(os.path.realpath(ws.places.top), name):

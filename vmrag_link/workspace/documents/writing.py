@@ -161,7 +161,7 @@ def refuse_git_operation(ws: Workspace) -> None:
     if operation:
         command = plumbing.operation_hint(operation)
         raise GitBusy(
-            f"a {operation} is in progress in this work tree, so vmrag cannot write documents now.",
+            f"a {operation} is in progress in this working tree, so vmrag cannot write documents now.",
             hint=hints.join_steps(hints.suggest_command("vmrag resolve"), command)
             if pin_conflict.find_undecided(ws.places)
             else command,

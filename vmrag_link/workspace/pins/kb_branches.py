@@ -220,7 +220,7 @@ def _warn_uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
     for branch in dirty:
         subject = f"Uncommitted documents of {branch.name!r}"
         if branch.name in abandoned_names:
-            yield f"{subject}, whose branch or work tree is gone: {form_recovery_command(ws, target, branch)}"
+            yield f"{subject}, whose branch or worktree is gone: {form_recovery_command(ws, target, branch)}"
         elif codes[branch.name] not in out:
             yield f"{subject}, which is checked out nowhere: git switch {quoted(codes[branch.name])}"
 
