@@ -290,7 +290,7 @@ def test_commit_git_refuses_without_auto_pin(project: Project) -> None:
 def test_commit_git_needs_changed_documents(project: Project) -> None:
     project.vmrag("commit", "--git", "-m", "first")
     failed = project.vmrag("commit", "--git", "-m", "again", "--json", code=1).error
-    assert failed["hint"] == "run 'vmrag import DIR'"
+    assert failed["hint"] == "run 'vmrag import DIR --collection NAME' to store documents"
     project.write("staged.txt", "staged\n")
     project.git("add", "staged.txt")
     failed = project.vmrag("commit", "--git", "-m", "again", "--json", code=1).error

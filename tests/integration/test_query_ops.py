@@ -183,10 +183,10 @@ def test_diff_shows_uncommitted_changes_and_differences_of_refs(project):
     project.put("setup.md", "Other.")
     project.put("new.md", "New.", collection="notes")
     assert project.vmrag("diff", "--stat").out.splitlines() == [
-        "A  notes/ (the collection's settings)",
         "M  handbook/setup.md | +1 -7",
         "A  notes/new.md      | +1 -0",
         "1 document added, 1 modified; 2 words inserted(+), 7 deleted(-)",
+        "Settings of collections: notes (added)",
     ]
     report = project.ask("diff", "main", "feature")
     assert [(document["kind"], document["doc_id"]) for document in report["documents"]] == [

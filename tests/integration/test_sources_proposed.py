@@ -100,7 +100,7 @@ def test_init_proposes_each_kind_and_counts_the_rest(project):
     }
     assert sources["uncovered"] == report["uncovered"]
     assert project.ask("sources", "--at", "HEAD")["uncovered"] == report["uncovered"]
-    assert "2 *.css, " in project.vmrag("sources").out
+    assert "2 .css, " in project.vmrag("sources").out
 
 
 def test_questions_reach_the_file_of_each_kind_before_anything_is_set_up(project):
@@ -154,3 +154,37 @@ def test_init_names_the_missing_extra_if_nothing_else_can_be_read(project, monke
         f"run '{languages.INSTALL_COMMAND}', then 'vmrag init'",
     )
     assert "needs_extra" in project.ask("sources")
+
+
+def test_fingerprint_of_files_alone_is_compared(project):
+    project.vmrag("init")
+    project.git("commit", "-qm", "set up")
+    expected = project.ask("fingerprint")["fingerprint"]
+    assert project.ask("fingerprint", "--check", expected)["equal"] is True
+    project.commit("changed", **{"NEWS": "Version 3: the marten sleeps.\n"})
+    assert project.ask("fingerprint", "--check", expected, code=1)["equal"] is False
+
+
+def test_text_is_shown_with_a_final_line_end_and_without_code_fences(project):
+    project.commit("page", **{"page.md": "# Wren\n\nThe wren sings.\n```sh\nsing loudly\n```\nThen it rests."})
+    assert project.vmrag("show", "page.md").out.endswith("Then it rests.\n")
+    said = project.vmrag("query", "wren sings", "--mode", "keyword", "-k", "1").out
+    assert "The wren sings." in said
+    assert "```" not in said
+
+
+@pytest.mark.parametrize("command", ["query wren", "commit -m wrens"])
+def test_hint_in_an_empty_repository_works(project, tmp_path, command):
+    empty = Project(make_repo(tmp_path / "empty").top)
+    assert empty.vmrag(*command.split(), code=2).err.splitlines()[-1].startswith("hint: run 'vmrag init ")
+    empty.vmrag("init", "--knowledge-base")
+    hint = empty.vmrag(*command.split(), code=None).err
+    assert "no knowledge base" not in hint
+
+
+def test_help_names_install_the_documentation_and_plain_values(project):
+    said = project.vmrag("--help").out
+    assert "  install  " in said
+    assert "https://github.com/vmrag/vmrag-link/tree/main/docs" in said
+    assert "--most N" in project.vmrag("import", "--help").out
+    assert "--collection NAME" in project.vmrag("list", "--help").out

@@ -237,7 +237,7 @@ def test_init_counts_files_by_ending_also_uncovered_ones(project):
 
 def test_init_shows_uncovered_endings(project):
     project.commit("more", **{"a.css": "a {}", "b.css": "b {}"})
-    assert "\n2 *.css: not covered\n" in project.vmrag("init").out
+    assert "\nFiles that no source covers: 2 .css\n" in project.vmrag("init").out
 
 
 @pytest.mark.parametrize("command", ["status", "query install", "list", "sync", "verify", "doctor", "sources"])

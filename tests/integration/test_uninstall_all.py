@@ -103,7 +103,8 @@ def test_uninstall_all_requires_confirmation_to_discard_knowledge(project: Proje
     assert error["code"] == "KNOWLEDGE_NOT_PUSHED"
     assert what in error["message"]
     assert UNPUSHED in error["message"]
-    assert error["hint"].endswith("(vmrag uninstall --all … with --discard-knowledge loses that for good)")
+    assert error["hint"].endswith(", or add --discard-knowledge to lose that for good")
+    assert lose is not unpushed or "git remote add origin URL && vmrag push --all" in error["hint"]
     after = files(project.top / ".git"), project.git("status", "--porcelain")
     assert {name: after[0][name] for name in before[0]} == before[0]
     assert after[1] == before[1]

@@ -206,6 +206,7 @@ def command(
         made.sections = sections or {}
         for param in made.params:
             _attach_proposals(param)
+            _name_value(param)
         made.params += common_options()
         return made
 
@@ -237,8 +238,8 @@ def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, limit: in
     """Yield lines about tracked files that are in no source."""
     if not counts:
         return
-    names = [f"{number} {'*' if ending.startswith('.') else ''}{ending}" for ending, number in counts.items()]
-    yield f"{first_of(names, limit)}: not covered"
+    names = [f"{number} {ending}" for ending, number in counts.items()]
+    yield f"Files that no source covers: {first_of(names, limit)}"
     if needs_extra:
         yield f"hint: run '{needs_extra}' to read the code among these files"
 
@@ -304,6 +305,36 @@ def _attach_proposals(parameter: click.Parameter) -> None:
         kinds = [_BY_NAME[parameter.name]]
     if kinds and parameter.type is click.STRING:
         parameter.type = _ProposedText(kinds)
+
+
+_METAVARS = {
+    "author": "NAME",
+    "collection": "NAME",
+    "collections": "NAME",
+    "doc_id": "ID",
+    "git_commit": "COMMIT",
+    "library_name": "NAME",
+    "link_file": "FILE",
+    "metadata": "JSON",
+    "revision": "REVISION",
+    "title": "TITLE",
+}
+"""What the help calls the value of an option, by the name of the parameter."""
+
+
+def _name_value(parameter: click.Parameter) -> None:
+    """Name the value of an option in the help, if the option has no metavar: `N` or `DIR`."""
+    if not isinstance(parameter, click.Option) or parameter.metavar or parameter.is_flag or parameter.count:
+        return
+    match parameter.type:
+        case click.types.IntParamType() | click.types.FloatParamType():
+            parameter.metavar = "N"
+        case click.Path(file_okay=False):
+            parameter.metavar = "DIR"
+        case click.Path(dir_okay=False):
+            parameter.metavar = "FILE"
+        case _:
+            parameter.metavar = _METAVARS.get(parameter.name or "")
 
 
 class _ProposedText(StringParamType):

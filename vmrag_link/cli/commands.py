@@ -83,6 +83,7 @@ EVERYDAY = (
     "query", "grep", "check",
     "status", "commit", "log", "diff", "merge", "resolve",
     "pull", "push", "report",
+    "install",
 )  # fmt: skip
 """The commands that `vmrag --help` lists."""
 

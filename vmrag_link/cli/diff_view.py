@@ -76,7 +76,6 @@ def _format_changes(diff: WordDiff) -> Iterator[str]:
 
 
 def _format_stat(diff: WordDiff) -> Iterator[str]:
-    yield from _format_collections(diff)
     width = max((len(diff.names["/".join(change.key)]) for change in diff.diff.documents), default=0)
     inserted = deleted = hidden = 0
     for document in diff.read_documents():
@@ -86,6 +85,9 @@ def _format_stat(diff: WordDiff) -> Iterator[str]:
         yield f"{_format_headline(document.kind, _both_names(diff, document).ljust(width))} | {counted}"
     text = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.diff.documents else ""
     yield diff.diff.changes.text + text + hidden_suffix(Words(hidden=hidden))
+    if diff.collections:
+        names = [f"{collection.name} ({collection.kind})" for collection in diff.collections]
+        yield f"Settings of collections: {', '.join(names)}"
     yield from _format_code(diff)
 
 

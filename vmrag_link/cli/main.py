@@ -17,6 +17,8 @@ from vmrag_link.cli import commands, output
 from vmrag_link.cli.common import common_options
 from vmrag_link.errors import BUG, INTERRUPTED, OK, USAGE, VmragError, nearest, system_failure
 
+DOCUMENTATION = "https://github.com/vmrag/vmrag-link/tree/main/docs"
+
 
 class LazyGroup(click.Group):
     """The group of all commands, which imports a command when it is called."""
@@ -35,6 +37,7 @@ class LazyGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         formatter.write_paragraph()
         formatter.write_text("'vmrag help --all' lists all commands. 'vmrag COMMAND --help' explains one.")
+        formatter.write_text(f"Documentation: {DOCUMENTATION}")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

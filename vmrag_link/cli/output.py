@@ -62,12 +62,15 @@ def print_json(text: str, *, to_stderr: bool = False) -> None:
     _write_text(sys.stderr if to_stderr else sys.stdout, terminal_text.escape_json(text))
 
 
-def print_exactly(text: str, *, raw: bool = False) -> bool:
+def print_exactly(text: str, *, raw: bool = False, end_line: bool = False) -> bool:
     """Print a text byte for byte to a file, or to a program that reads it.
 
     Returns False if it was changed, because a terminal or GitHub's runner reads it. The runner
-    reads what a job prints to a pipe. With `raw`, the text is never changed.
+    reads what a job prints to a pipe. With `raw`, the text is never changed. `end_line`: also end
+    the last line.
     """
+    if end_line and text and not text.endswith("\n"):
+        text = f"{text}\n"
     shown = text if raw else _for_reader(text)
     with _reader_may_leave():
         if shown != text or sys.stdout.isatty():

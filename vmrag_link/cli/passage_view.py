@@ -12,6 +12,7 @@ from vmrag_link.models import Record
 LINES = 3
 CODE_LINES = 8
 MOST_CHARACTERS = 1000
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
 """Maximum length of a line that is shown whole. Some documents are one line."""
 
 INDENT = "   "
@@ -65,8 +66,9 @@ def shorten_line(line: str, spans: Sequence[Span], max_characters: int = MOST_CH
 def cut_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     """Yield a few lines of a text that are not blank, from the character `at` if there are enough.
 
-    Paragraphs are wrapped.
+    Paragraphs are wrapped. The marks of code blocks are left out.
     """
+    text = _FENCE.sub(lambda mark: " " * len(mark[0]), text)
     lines = list(_wrap_line(text, output.terminal_columns() - len(INDENT) - len("… ") - len(" …")))
     first = next((number for number, line in enumerate(lines) if at < line.words[-1].end), 0)
     first = max(0, min(first, len(lines) - LINES))

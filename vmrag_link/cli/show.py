@@ -59,7 +59,7 @@ def _show_document(invocation: Invocation, ws: Workspace, report: ShowReport, *,
         invocation.emit_report(report)
         return
     with open_pager(ws.places):
-        exact = output.print_exactly(report.content, raw=raw)
+        exact = output.print_exactly(report.content, raw=raw, end_line=not raw)
     if not exact and not sys.stdout.isatty():
         output.print_warning("The text was escaped for the job's log. Its exact bytes: vmrag show --raw", "warning:")
 

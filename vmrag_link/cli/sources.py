@@ -58,7 +58,7 @@ def command(
     """Show which files are documents, and which are not.
 
     'sources:' in .vmrag.yaml names the files. If it names none, a proposal is shown. 'left out'
-    lists files of a source that are not read, with the reason. 'not covered' counts tracked files
+    lists files of a source that are not read, with the reason. The last line counts tracked files
     in no source. -v and --json list all of them.
 
     'vmrag sources add PATH' makes the files of a path or of a quoted pattern documents, for example

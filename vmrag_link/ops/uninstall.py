@@ -307,6 +307,8 @@ def _form_save_hint(ws: Workspace, losses: Losses) -> str:
         return (
             hints.suggest_command(f"vmrag merge {quoted(mergeable[0])}", "merge them") if mergeable else _SHOW_BRANCHES
         )
+    if losses.commits and not remotes.list_remotes(ws.places):
+        return "run 'git remote add origin URL && vmrag push --all' to push them"
     return "run 'vmrag push --all' to push them" if losses.commits else MOVE_HINT
 
 

@@ -179,7 +179,9 @@ def _no_changes_error(ws: Workspace, target: Target) -> NoChanges:
     others = f" Other branches have uncommitted documents: {', '.join(map(repr, elsewhere))}." if elsewhere else ""
     return NoChanges(
         f"no documents have changed since the last commit.{others}",
-        hint="run 'vmrag branch' to list the KB branches" if elsewhere else "run 'vmrag import DIR'",
+        hint="run 'vmrag branch' to list the KB branches"
+        if elsewhere
+        else "run 'vmrag import DIR --collection NAME' to store documents",
     )
 
 

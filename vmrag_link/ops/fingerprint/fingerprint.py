@@ -124,7 +124,7 @@ def compare_fingerprint(ws: Workspace, expected: ExpectedFingerprint, *, ref: st
     Raises the reason if the documents are not those of the pinned revision.
     """
     present = compute_fingerprint(ws, ref=ref)
-    if ref is None:
+    if ref is None and present.revision:  # files alone need no pin
         require_pinned(ws, find_origin(ws).notes)
     return ComparedFingerprint(
         expected.fingerprint,
