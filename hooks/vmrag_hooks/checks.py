@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vmrag_hooks import shims
 from vmrag_hooks.boundary import ANSWER_SECONDS, HookNotes, print_line, run_guarded
+from vmrag_link import hints
 from vmrag_link.errors import LockError, RemoteUnreachable, ServerUnreachable
 from vmrag_link.git import plumbing
 from vmrag_link.ops.hook_checks import commit_check, push_check
@@ -130,5 +131,5 @@ def _is_blocked(workspace: Workspace, look: Callable[[], Sequence[CommitFinding]
         workspace.close()
     blocking = [finding for finding in findings if finding.blocks]
     for finding in blocking or findings[:1]:
-        print_line(f"{finding.message} ({finding.hint})")
+        print_line(hints.append_to(finding.message, finding.hint))
     return bool(blocking)

@@ -98,7 +98,7 @@ def test_merge_conflict_prints_one_line_with_the_command_to_type(project):
     result = project.run("merge", "--no-edit", "feature")
     assert result.returncode == 1
     assert [line for line in result.stderr.splitlines() if "vmrag" in line] == [
-        "vmrag: the knowledge bases of the two sides have a conflict in handbook/rest.md. (vmrag resolve)"
+        "vmrag: the knowledge bases of the two sides have a conflict in handbook/rest.md; run 'vmrag resolve' to resolve the conflicts"
     ]
     assert "CONFLICT (content): Merge conflict in .dolt-version" in result.stdout
     assert said(project, "merge", "--abort") == []

@@ -252,7 +252,7 @@ def test_base_installation_keeps_documents_and_reports_missing_features(base: In
     for command in (("import", "docs", "--collection", "handbook", "--copy"), ("commit", "-m", "first")):
         outcome = base.vmrag(*command, cwd=repo.top)
         assert outcome.returncode == 0, outcome.stderr
-        assert "pip install 'vmrag-link[index]'" in outcome.stdout
+        assert 'pip install "vmrag-link[index]"' in outcome.stdout
 
     status = base.vmrag("status", "--json", cwd=repo.top)
     assert (status.returncode, status.stderr) == (1, "")
@@ -304,7 +304,7 @@ def test_git_works_with_the_hooks_of_a_base_installation(base: Installed, repo: 
     repo.git("commit", "-qm", "pin")
     moved = repo.run("checkout", "-q", "-b", "other")
     assert moved.returncode == 0
-    assert "pip install 'vmrag-link[index]'" in moved.stderr
+    assert 'pip install "vmrag-link[index]"' in moved.stderr
     assert "Traceback" not in moved.stderr
 
     assert base.vmrag("uninstall", cwd=repo.top).returncode == 0

@@ -170,7 +170,7 @@ def story(ada: User, bob: User, how: str) -> None:
     result = bob.run(*pull)
     assert result.returncode != 0
     assert (
-        "vmrag: the knowledge bases of the two sides have a conflict in handbook/setup.md. (vmrag resolve)"
+        "vmrag: the knowledge bases of the two sides have a conflict in handbook/setup.md; run 'vmrag resolve' to resolve the conflicts"
         in result.stderr
     )
     report = bob.ask("resolve", "--list", code=1)

@@ -216,7 +216,7 @@ def parted(project: Project) -> Project:
 def test_merge_that_drops_one_sides_knowledge_is_stopped_before_git_commits(parted):
     code, lines = commit(parted, "merge", "-s", "ours", "-m", "x", "feature")
     assert (code, len(lines)) == (1, 1)
-    assert "This merge drops documents" in lines[0]
+    assert "this merge drops documents" in lines[0]
     assert commit(parted, "commit", "--no-verify", "-m", "x")[0] == 0
 
 
@@ -226,7 +226,7 @@ def test_conflict_closed_with_one_side_is_also_stopped(parted):
     parted.git("add", ".dolt-version")
     code, lines = commit(parted, "commit", "-m", "x")
     assert (code, len(lines)) == (1, 1)
-    assert "This merge drops documents" in lines[0]
+    assert "this merge drops documents" in lines[0]
 
 
 @pytest.mark.parametrize("way", ["conflict", "strategy"])
@@ -296,7 +296,7 @@ def test_merge_check_cannot_compare_pins_without_their_revision(parted, side, co
     parted.git("add", ".dolt-version")
     result = parted.run("commit", "-q", "--no-edit")
     assert result.returncode == code
-    assert ("This merge drops documents" in result.stderr) == (side == "--ours")
+    assert ("this merge drops documents" in result.stderr) == (side == "--ours")
 
 
 @pytest.mark.parametrize("way", ["merge", "commit"])

@@ -97,7 +97,7 @@ def test_commit_aborts_if_message_is_empty(project: Project, make_editor: MakeEd
         failed = project.vmrag("commit", *options, code=2, env=make_editor(body)).err
         assert failed == (
             "error: the message is empty, so nothing was committed\n"
-            'hint: vmrag commit -m "What changed in the knowledge"\n'
+            "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents\n"
         )
     assert project.vmrag("commit", "--json", code=2, env=make_editor(body)).error["code"] == "MESSAGE_REQUIRED"
     assert (project.pinned, project.marks()["uv.md"], read_drafts(project)) == (before, "added", [])
@@ -118,7 +118,7 @@ def test_commit_without_terminal_needs_message(project: Project, monkeypatch: py
         assert (failed.code, failed.out) == (2, "")
         assert failed.err == (
             "error: a commit needs a message, and an editor needs a terminal\n"
-            'hint: vmrag commit -m "What changed in the knowledge"\n'
+            "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents\n"
         )
     assert project.marks()["uv.md"] == "added"
 

@@ -1012,7 +1012,7 @@ def test_doctor_warns_once_if_a_wanted_store_needs_chromadb(project, monkeypatch
     result = findings(project)
     assert {name for name, finding in result.items() if "chromadb" in finding["message"]} == {"INDEX_EXTRA_MISSING"}
     assert result["INDEX_EXTRA_MISSING"]["level"] == "warning"
-    assert result["INDEX_EXTRA_MISSING"]["fix"].endswith("-m pip install 'vmrag-link[chroma]'")
+    assert result["INDEX_EXTRA_MISSING"]["fix"].endswith('-m pip install "vmrag-link[chroma]"\' to install it')
 
 
 @pytest.mark.parametrize("setting", ["auto", "off"])
@@ -1032,7 +1032,7 @@ def test_doctor_suggests_supported_chromadb_version(project, tmp_path, monkeypat
     finding = findings(project)["INDEX_EXTRA_MISSING"]
     assert finding["level"] == "warning"
     assert "chromadb 1.6.0 is installed" in finding["message"]
-    assert finding["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
+    assert finding["fix"].endswith(f'-m pip install "{bindings.SUPPORTED}"\' to install it again')
 
 
 def test_outdated_git_is_an_error(project, tmp_path, monkeypatch):

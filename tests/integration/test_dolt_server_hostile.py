@@ -174,4 +174,4 @@ def test_missing_pymysql_error_names_the_installation_command():
         "try:\n    server_session.import_pymysql()\nexcept Exception as error:\n    print(type(error).__name__, error.hint)"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert result.stdout == "EngineFailed python -m pip install 'vmrag-link[dolt]'\n"
+    assert result.stdout == "EngineFailed run 'python -m pip install \"vmrag-link[dolt]\"'\n"

@@ -172,7 +172,7 @@ def test_edit_refuses_document_of_source_without_pin(tmp_path: Path, monkeypatch
     project.write("docs/a.md", "# A\n")
     project.write(".vmrag.yaml", "embedding:\n  model: hash\nsources:\n- collection: docs\n  paths: [docs/]\n")
     project.git("add", "-A")
-    assert "hint: Edit the file docs/a.md" in project.vmrag("edit", "docs/a.md", code=2).err
+    assert "hint: edit the file docs/a.md" in project.vmrag("edit", "docs/a.md", code=2).err
     assert not (project.top / ".dolt-version").exists()
 
 

@@ -242,7 +242,7 @@ def afresh(project: Project, body: str, *arguments: str) -> Done:
 
 
 ONLY = "the embedded engine, doltlite, is made for Linux with glibc (x86-64 and arm64) and macOS on Apple silicon only."
-INSTEAD = f"{extras.format_install_command('dolt')}, then: vmrag init --engine dolt"
+INSTEAD = f"run '{extras.format_install_command('dolt')}', then 'vmrag init --engine dolt'"
 
 
 def test_init_on_unsupported_platform_prints_alternatives(project, elsewhere):

@@ -146,7 +146,7 @@ def test_missing_credential_error_suggests_settings_for_a_runner(
     clone = Clone(checkout(host, tmp_path, persist_credentials=False).run("hub.git").top)
     with pytest.raises(AuthenticationFailed) as laptop:
         clone.clone_knowledge()
-    assert laptop.value.hint.startswith("Check that git itself can authenticate: git ls-remote ")
+    assert laptop.value.hint.startswith("run 'git ls-remote ")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     with pytest.raises(AuthenticationFailed) as runner:
         clone.clone_knowledge()

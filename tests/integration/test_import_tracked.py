@@ -215,7 +215,7 @@ def test_on_stale_setting_names_its_replacement_and_fails_verify(project, place,
     project.git("commit", "-qm", "settings")
     result = project.vmrag("verify", code=2 if value == "fail" else 0, env=env)
     assert ("import.on_stale was removed, and 'vmrag verify'" in result.err) == (value == "fail")
-    assert "Delete the setting" in project.vmrag("doctor", code=None, env=env).out
+    assert "delete the setting" in project.vmrag("doctor", code=None, env=env).out
 
 
 def test_remaining_keys_of_the_removed_section_are_unknown(project):

@@ -471,7 +471,7 @@ def test_settings_file_that_cannot_be_read_names_the_line(tmp_path, monkeypatch)
     project = new_project(tmp_path / "mine", settings="retrieval:\n  kk: 5\n")
     error = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=2).error
     assert (error["code"], error["details"]["line"]) == ("CONFIG_INVALID", 2)
-    assert (error["details"]["nearest"], error["hint"]) == ("retrieval.k", "Write `k`, or delete the line.")
+    assert (error["details"]["nearest"], error["hint"]) == ("retrieval.k", "write 'k', or delete the line")
     assert not (project.top / ".git/vmrag/kb").exists()
 
 

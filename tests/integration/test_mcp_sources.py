@@ -315,7 +315,7 @@ def test_tool_that_would_write_one_refuses_and_names_the_file(tools, project, na
     before = (project.git("status", "--porcelain"), stored(project))
     refused = tools.error("SOURCE_READ_ONLY", name, collection_name="docs", **arguments)
     assert refused["details"]["path"] == path
-    assert refused["suggestions"][-1].startswith(f"edit the file {path}" if path else "Edit the files: vmrag list")
+    assert refused["suggestions"][-1].startswith(f"edit the file {path}" if path else "run 'vmrag list")
     assert (project.git("status", "--porcelain"), stored(project)) == before
 
 

@@ -733,7 +733,7 @@ def failed(story: Story, *arguments: str, **options: str) -> str:
 def test_conflict_of_documents_is_named_and_resolve_is_the_hint(story):
     assert (
         failed(story, "clash")
-        == "vmrag: the knowledge bases of the two sides have a conflict in handbook/a. (vmrag resolve)"
+        == "vmrag: the knowledge bases of the two sides have a conflict in handbook/a; run 'vmrag resolve' to resolve the conflicts"
     )
 
 

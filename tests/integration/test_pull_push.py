@@ -74,7 +74,7 @@ def test_pull_merges_the_upstream_pin_and_reports_missing_code(ada, bob):
     bob.git("commit", "-q", "-m", "theirs, too")
     assert bob.vmrag("pull").out.splitlines() == [
         f"Nothing to merge: {bob.pinned[:7]} already contains origin/main.",
-        "hint: git pull   (origin/main has commits that this branch lacks)",
+        "hint: run 'git pull' to merge the commits of origin/main",
     ]
     bob.git("pull", "-q", "--no-rebase", "--no-edit")
     report = bob.ask("pull")

@@ -239,7 +239,7 @@ def test_fingerprint_of_an_older_revision_is_not_compared(project):
     error = project.vmrag("fingerprint", "--check", expected, "--json", code=1).error
     assert (error["code"], error["hint"]) == (
         "PIN_MISSING_REVISION",
-        "add one: git remote add origin URL; then: vmrag fetch",
+        "run 'git remote add origin URL' to add one, then 'vmrag fetch'",
     )
 
 

@@ -72,7 +72,7 @@ def test_commit_that_drops_documents_without_their_sources_warns(project):
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
     project.vmrag("sources", "dedupe")
     said = project.run("commit", "-m", "adopted").stderr
-    assert "This commit drops 3 documents that the sources in .vmrag.yaml replace" in said
+    assert "this commit drops 3 documents that the sources in .vmrag.yaml replace" in said
     project.git("add", ".vmrag.yaml")
     assert "drops" not in project.run("commit", "--amend", "--no-edit").stderr
 

@@ -83,7 +83,7 @@ WORKING = {
     "query": (["query", "kettles"], 0, "web/kettles"),
     "refresh": (["refresh", "web"], None, ""),
     "remote": (["remote"], 0, "origin"),
-    "report": (["report", "v1"], 2, "Delete the setting"),
+    "report": (["report", "v1"], 2, "delete the setting"),
     "resolve": (["resolve"], 1, "no merge is open."),
     "restore": (["restore", "--yes"], 0, "1 document removed"),
     "rm": (["rm", "handbook/rest.md"], 0, "1 document removed"),
@@ -93,7 +93,7 @@ WORKING = {
     "sync": (["sync"], 0, "The knowledge base is"),
     "trust": (["trust", "--yes"], 0, ""),
     "uninstall": (["uninstall"], 0, "Removed from"),
-    "verify": (["verify"], 2, "Delete the setting"),
+    "verify": (["verify"], 2, "delete the setting"),
 }
 """Name → arguments, exit code and a part of what is printed."""
 
@@ -181,7 +181,7 @@ def test_version_0_1_prints_the_upgrade_after_a_colleague_adds_sources(
     monkeypatch.setattr("vmrag_link.formats.__version__", "0.1.0")
     error = world.ada.vmrag("query", "rest", code=2).err
     assert "requires vmrag-link 0.2.0 or newer; this is 0.1.0" in error
-    assert "hint: python -m pip install --upgrade 'vmrag-link>=0.2.0'" in error
+    assert "hint: run 'python -m pip install --upgrade \"vmrag-link>=0.2.0\"'" in error
 
 
 @pytest.mark.parametrize(

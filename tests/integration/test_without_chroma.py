@@ -23,7 +23,7 @@ chroma_run, database = chroma_server.chroma_run, chroma_server.database
 services, paid_template, paid = paid.services, paid.paid_template, paid.paid
 
 MISSING = "Chroma's store needs chromadb, which the extra 'chroma' installs."
-INSTALL = "pip install 'vmrag-link[chroma]'"
+INSTALL = "run 'pip install \"vmrag-link[chroma]\"' to install it"
 
 
 @pytest.fixture
@@ -96,7 +96,10 @@ def test_configured_store_fails_and_the_index_still_answers(without, setting):
     refused(without, "sync")
     status = without.ask("status")
     assert (status["in_sync"], status["chroma"]["state"]) == (True, "failed")
-    assert (status["chroma"]["error"], status["chroma"]["hint"]) == (MISSING, f"{INSTALL}; then: vmrag sync --wait")
+    assert (status["chroma"]["error"], status["chroma"]["hint"]) == (
+        MISSING,
+        f"{INSTALL}, then 'vmrag sync --wait' to build it again",
+    )
     assert without.ask("query", "rest")["kb"]["in_sync"]
     assert "extra 'chroma'" in without.vmrag("status").out
 

@@ -81,7 +81,7 @@ def test_missing_extra_error_shows_the_command(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(languages, "read_stamps", lambda: {**installed, "tree-sitter-go": None})
     assert (
         find_language_problem()
-        == "source code needs tree-sitter, but tree-sitter-go is not installed: pip install 'vmrag-link[code]'"
+        == "source code needs tree-sitter, but tree-sitter-go is not installed; run 'pip install \"vmrag-link[code]\"' to install it"
     )
     monkeypatch.setattr(languages, "read_stamps", lambda: dict.fromkeys(installed))
     assert " and 15 more packages are not installed: " in find_language_problem()

@@ -649,7 +649,10 @@ def test_outdated_program_rejects_and_shows_the_command(monkeypatch, required, v
             with pytest.raises(ProgramTooOld) as caught:
                 cloned(**sources)
             assert f"requires vmrag-link {required} or newer; this is {version}" in caught.value.message
-            assert caught.value.hint == f"python -m pip install --upgrade 'vmrag-link>={required}'"
+            assert (
+                caught.value.hint
+                == f"run 'python -m pip install --upgrade \"vmrag-link>={required}\"' to upgrade vmrag-link"
+            )
 
 
 def test_requirement_is_checked_before_unknown_settings(monkeypatch):

@@ -190,5 +190,5 @@ def test_missing_extra_makes_a_document_unsupported_with_a_hint(monkeypatch: pyt
             Converter().convert(pdf("a"), name="x.pdf")
     finally:
         formats.find_missing_extra.cache_clear()
-    assert refused.value.message == "x.pdf needs the extra 'pdf' to be read (pip install 'vmrag-link[pdf]')."
-    assert refused.value.hint == "pip install 'vmrag-link[pdf]'"
+    assert refused.value.message == "x.pdf needs the extra 'pdf' to be read (pip install \"vmrag-link[pdf]\")."
+    assert refused.value.hint == "run 'pip install \"vmrag-link[pdf]\"' to install it"

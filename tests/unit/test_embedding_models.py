@@ -122,7 +122,10 @@ def test_missing_extra_names_the_command_that_installs_it() -> None:
         "    except IndexExtraMissing as error: print(error.hint)"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout == "pip install 'vmrag-link[index]'\npip install 'vmrag-link[minilm]'\n"
+    assert (
+        result.stdout
+        == "run 'pip install \"vmrag-link[index]\"' to install it\nrun 'pip install \"vmrag-link[minilm]\"' to install it\n"
+    )
 
 
 def test_weights_that_differ_from_the_fingerprint_are_rejected(tmp_path: Path) -> None:
@@ -137,7 +140,7 @@ def test_weights_that_differ_from_the_fingerprint_are_rejected(tmp_path: Path) -
         table.write(bytes([byte ^ 1]))
     with pytest.raises(EmbeddingMismatch) as caught:
         static.StaticModel(tmp_path).embed(["a word"])
-    assert caught.value.hint.endswith("pip install --force-reinstall 'vmrag-link[index]'")
+    assert caught.value.hint.startswith("run 'pip install --force-reinstall \"vmrag-link[index]\"'")
     (tmp_path / static.TOKENIZER).write_bytes(b"")
     with pytest.raises(EmbeddingFailed):
         static.StaticModel(tmp_path).embed(["a word"])

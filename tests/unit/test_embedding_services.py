@@ -247,7 +247,7 @@ def test_service_without_its_key_is_not_contacted(services, monkeypatch, name):
     monkeypatch.setattr(endpoint, "post_json", None)
     error = failure(registry.load_model(name, permission=ALLOWED))
     assert error.message.endswith(f" requires a key, but {KEYS[name]} is not set.")
-    assert error.hint == f"Set the key in the environment of this program: export {KEYS[name]}=KEY"
+    assert error.hint == f"run 'export {KEYS[name]}=KEY' to set the key in the environment of this program"
     assert error.details["variable"] == KEYS[name]
     assert error.code == "EMBEDDING_SERVICE_ERROR"
 
@@ -290,7 +290,7 @@ def test_unknown_model_of_a_service_leads_to_a_hint(services, key, name):
     assert error.hint == (
         "ollama pull no/such-model"
         if name == "ollama"
-        else f"Check that it has the model no/such-model, or set another one for new collections: git config vmrag.embedding.{name}-model MODEL"
+        else f"check that it has the model no/such-model, or run 'git config vmrag.embedding.{name}-model MODEL' to set another one for new collections"
     )
     assert len(services.requests) == 1
 
@@ -344,7 +344,7 @@ def test_service_that_hangs_is_given_up(services, monkeypatch):
     assert len(services.requests) == 3
 
 
-@pytest.mark.parametrize(("name", "hint"), [("openai", "Run the command again later."), ("ollama", "ollama serve")])
+@pytest.mark.parametrize(("name", "hint"), [("openai", "run the command again later"), ("ollama", "ollama serve")])
 def test_unreachable_service_is_reported_with_a_hint(services, name, hint):
     error = failure(registry.load_model(name, EmbeddingSettings(**{f"{name}_url": "http://127.0.0.1:9"}), ALLOWED))
     assert "(127.0.0.1:9) cannot be reached" in error.message

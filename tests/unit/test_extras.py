@@ -58,9 +58,9 @@ def test_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("made_by", "command"),
     [
-        ("venv/pip", "pip install 'vmrag-link[chroma]'"),
-        ("venv", "pip install 'vmrag-link[chroma]'"),
-        ("venv/pyvenv.cfg", "uv pip install 'vmrag-link[chroma]'"),
+        ("venv/pip", 'pip install "vmrag-link[chroma]"'),
+        ("venv", 'pip install "vmrag-link[chroma]"'),
+        ("venv/pyvenv.cfg", 'uv pip install "vmrag-link[chroma]"'),
         ("vmrag-link/uv-receipt.toml", "uv tool install 'vmrag-link[chroma,pdf]'"),
         ("vmrag-link/pipx_metadata.json", "pipx install --force 'vmrag-link[chroma,pdf]'"),
         ("vmrag-action/venv", "with: extras: chroma"),

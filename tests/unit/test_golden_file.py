@@ -141,7 +141,7 @@ def test_order_is_recorded_in_place_without_ranking_comments():
 
 
 def test_unknown_field_error_lists_the_known_ones():
-    assert refused(QUERY + "    zzz: 1\n").hint.startswith("Use one of: query, collection, mode, k,")
+    assert refused(QUERY + "    zzz: 1\n").hint.startswith("use one of these keys: query, collection, mode, k,")
 
 
 # -- what an answer lacks --------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_languages_have_other_names(given_name, language):
 def test_unknown_language_or_kind_is_rejected_with_the_valid_ones():
     with pytest.raises(UsageInvalid, match=r"unknown language 'pyhton'\. Did you mean 'python'\?") as language:
         make_narrowing(languages=["pyhton"])
-    assert all(name in language.value.hint for name in ("Use one of: ", "python", "markdown"))
+    assert all(name in language.value.hint for name in ("use one of: ", "python", "markdown"))
     with pytest.raises(UsageInvalid, match=r"unknown kind 'clas'\. Did you mean 'class'\?") as kind:
         make_narrowing(kinds=["clas"])
     assert "code, document, " in kind.value.hint

@@ -570,5 +570,5 @@ def test_missing_jinja2_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -
     html._create_environment.cache_clear()
     with pytest.raises(IndexExtraMissing) as caught:
         written(report())
-    assert caught.value.hint == "pip install 'vmrag-link[report]'"
+    assert caught.value.hint == "run 'pip install \"vmrag-link[report]\"' to install it"
     html._create_environment.cache_clear()

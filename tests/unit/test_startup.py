@@ -105,7 +105,7 @@ def test_bug_log_is_left_out_if_it_cannot_be_written(tmp_path):
         preexec_fn=write_nothing,
     )
     assert process.stderr == ""
-    assert process.stdout.startswith("None Run the command again where its log can be written: export TMPDIR=")
+    assert process.stdout.startswith("None run 'export TMPDIR=")
 
 
 def test_demo_names_the_missing_temporary_folder(tmp_path):

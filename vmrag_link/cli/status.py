@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
+from vmrag_link import hints
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, format_title
 from vmrag_link.cli.base import command as vmrag_command
@@ -60,7 +61,7 @@ def _describe_empty_pin(ws: Workspace, report: operation.StatusReport) -> str:
 def _describe_chroma(chroma: ChromaState) -> str:
     at = (chroma.revision or chroma.commit or "")[:7]
     if chroma.state == "failed":
-        return f"{at}, failed: {chroma.error} ({chroma.hint})"
+        return hints.append_to(f"{at}, failed: {chroma.error}", chroma.hint)
     if chroma.state == "following":
         return f"{at}, following{f': {chroma.completed} of {chroma.total} chunks' if chroma.total else ''}"
     return f"{at}, {chroma.state}"
@@ -69,7 +70,7 @@ def _describe_chroma(chroma: ChromaState) -> str:
 def _describe_server(shared: SharingState) -> str:
     at = (shared.revision or "")[:7]
     if shared.state == "failed":
-        return f"{at}, failed: {shared.error} ({shared.hint})"
+        return hints.append_to(f"{at}, failed: {shared.error}", shared.hint)
     if shared.state == "off":
         return f"{shared.server}, only for downloads"
     return f"{at}, {shared.state} ({shared.server})"

@@ -290,7 +290,7 @@ def test_forget_removes_one_document_only(tools, project):
 def test_files_are_not_written_and_the_answer_names_the_file(tools, project):
     for name in ("docs/timeouts.md", "docs/docs/timeouts.md", "docs/new.md", "code/src/new.py"):
         refused = tools.error("SOURCE_READ_ONLY", "remember", name=name, text="x")
-        assert "Edit the file" in refused["suggestions"][0]
+        assert "edit the file" in refused["suggestions"][0]
     assert refused["suggestions"][0] == "edit the file src/new.py"
     refused = tools.error("SOURCE_READ_ONLY", "remember", name="docs/timeouts.md", text="x")
     assert refused["suggestions"][0] == "edit the file docs/timeouts.md"

@@ -111,10 +111,10 @@ DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 @pytest.mark.parametrize(
     ("answer", "status", "hint"),
     [
-        ((404, {}, b"no"), 404, "Look in a browser where the page is now."),
+        ((404, {}, b"no"), 404, "look in a browser where the page is now"),
         ((401, {"WWW-Authenticate": "Basic"}, b"no"), 401, "save it in a browser"),
-        ((500, {}, b"no"), 500, "Try again later."),
-        ((503, {"Retry-After": "30"}, b"no"), 503, "Try again in 30 s."),
+        ((500, {}, b"no"), 500, "try again later"),
+        ((503, {"Retry-After": "30"}, b"no"), 503, "try again in 30 s"),
         ((204, {}, b""), 204, "later"),
         ((206, {}, b"half"), 206, "later"),
         ((304, {}, b""), 304, "later"),
@@ -501,4 +501,4 @@ def test_base_installation_reports_missing_packages_for_fetching(monkeypatch):
     monkeypatch.setitem(sys.modules, "httpcore", None)
     with pytest.raises(IndexExtraMissing, match="Fetching pages needs httpcore") as caught:
         fetch_page("https://docs.example/", limits=limits())
-    assert caught.value.hint == "pip install 'vmrag-link[web]'"
+    assert caught.value.hint == "run 'pip install \"vmrag-link[web]\"' to install it"

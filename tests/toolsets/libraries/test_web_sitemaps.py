@@ -90,11 +90,11 @@ def test_missing_sitemap_hint_names_that_of_robots_txt(site):
     site.pages["/"] = "<!DOCTYPE html><p>welcome"
     with pytest.raises(FetchFailed, match="is not a sitemap: it has a DOCTYPE") as caught:
         found(site, "/")
-    assert "names none in its robots.txt" in caught.value.hint
+    assert "names no sitemap in its robots.txt" in caught.value.hint
     site.pages["/robots.txt"] = f"Sitemap: {site.url('/map.xml')}\n"
     with pytest.raises(FetchFailed) as caught:
         found(site, "/")
-    assert caught.value.hint == f"Its host names this one: {site.url('/map.xml')}"
+    assert caught.value.hint == f"use the sitemap that its host names: {site.url('/map.xml')}"
 
 
 def test_sitemap_may_speak_for_the_host_that_it_redirects_to():

@@ -137,7 +137,7 @@ def _find_dropped_sides(
     return [
         CommitFinding(
             "KNOWLEDGE_DROPPED",
-            f"This merge drops documents: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
+            f"this merge drops documents: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
             "run 'vmrag resolve' to resolve the conflicts" if undecided else repair,
         )
         for side in pinning.find_dropped(ws.engine, pin.dolt_commit, bases=base_revisions, sides=sides)
@@ -160,7 +160,7 @@ def _find_dropped_concurrent(ws: Workspace, pin: Pin, parent_pins: list[bytes | 
         return []
     branch = symbolic.removeprefix(BRANCHES)
     message = (
-        f"This commit drops documents: its pin {pin.dolt_commit[:12]} does not contain {sides[0][:12]}, which the working tree "
+        f"this commit drops documents: its pin {pin.dolt_commit[:12]} does not contain {sides[0][:12]}, which the working tree "
         f"{lease.find_work_tree(other_worktree)} committed on {branch!r}."
     )
     return [CommitFinding("KNOWLEDGE_DROPPED", message, f"run 'vmrag merge {quoted(branch)}' to merge it")]
@@ -216,7 +216,7 @@ def _check_unstaged_sources(ws: Workspace, pin: bytes | None) -> list[CommitFind
     return [
         CommitFinding(
             "SOURCES_NOT_STAGED",
-            f"This commit drops {documents}, but {CONFIG_NAME} is not staged.",
+            f"this commit drops {documents}, but {CONFIG_NAME} is not staged.",
             f"run 'git add {CONFIG_NAME} && git commit --amend --no-edit'",
             blocks=False,
         )
