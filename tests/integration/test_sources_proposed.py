@@ -161,7 +161,7 @@ def test_fingerprint_of_files_alone_is_compared(project):
     project.git("commit", "-qm", "set up")
     expected = project.ask("fingerprint")["fingerprint"]
     assert project.ask("fingerprint", "--check", expected)["equal"] is True
-    project.commit("changed", **{"NEWS": "Version 3: the marten sleeps.\n"})
+    project.commit("changed", NEWS="Version 3: the marten sleeps.\n")
     assert project.ask("fingerprint", "--check", expected, code=1)["equal"] is False
 
 

@@ -319,7 +319,7 @@ _METAVARS = {
     "revision": "REVISION",
     "title": "TITLE",
 }
-"""What the help calls the value of an option, by the name of the parameter."""
+"""Names of option values in the help, by the name of the parameter."""
 
 
 def _name_value(parameter: click.Parameter) -> None:
