@@ -57,8 +57,16 @@ def _is_importable(module: str) -> bool:
 
 def missing_extra_error(extra: str, message: str, **details: str) -> IndexExtraMissing:
     """Return the error for a missing extra. `message` is a whole sentence."""
-    return IndexExtraMissing(
-        message, hint=hints.suggest_command(format_install_command(extra), "install it"), extra=extra, **details
+    return IndexExtraMissing(message, hint=suggest_install(extra), extra=extra, **details)
+
+
+def suggest_install(extra: str) -> str:
+    """Return the hint to add an extra to this installation, or to a job of the Action."""
+    command = format_install_command(extra)
+    return (
+        f"set '{command}' for the step"
+        if command.startswith("with: ")
+        else hints.suggest_command(command, "install it")
     )
 
 
@@ -104,7 +112,8 @@ def _runs_in_uvx() -> bool:
 
 
 def _format_requirement(*more: str) -> str:
-    return f"'vmrag-link[{','.join(sorted({*list_installed_extras(), *more}))}]'"
+    names = ",".join(sorted({*list_installed_extras(), *more}))
+    return f'"vmrag-link[{names}]"'
 
 
 def _is_made_by_uv(prefix: Path) -> bool:

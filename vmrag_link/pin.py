@@ -21,9 +21,9 @@ KEYS = ("dolt_remote", "dolt_branch", "dolt_commit", "linked_at")
 MAX_BYTES = 4096
 MAX_DEPTH = 32
 
-_FRESH = f"vmrag pin   (writes a fresh one; earlier ones: git log -p -- {PIN_NAME})"
+_FRESH = f"run 'vmrag pin' to write a fresh one, or 'git log -p -- {PIN_NAME}' to see earlier ones"
 _EARLIER = f"run 'git log -p {{}} -- {PIN_NAME}' to see its earlier ones, or write a fresh one on its branch"
-_RESOLVE = "vmrag resolve   (if the markers are staged or committed already: `vmrag pin`)"
+_RESOLVE = "run 'vmrag resolve' to resolve the conflict, or 'vmrag pin' if the markers are staged or committed"
 
 # No line of JSON can begin with any of these, so they need no parsing to be recognised.
 _CONFLICT = r"(?m)^(?:<{7}|\|{7}|={7}|>{7})"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from vmrag_link import env, extras, hints, toolset
+from vmrag_link import env, extras, toolset
 from vmrag_link.errors import GitRepositoryMissing, McpExtraMissing, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.settings import EmbeddingModel
@@ -113,7 +113,7 @@ def require_extra() -> None:
         if importlib.util.find_spec(package) is None:
             raise McpExtraMissing(
                 f"the MCP server needs the package {package}, which is not installed.",
-                hint=hints.suggest_command(extras.format_install_command("mcp"), "install it"),
+                hint=extras.suggest_install("mcp"),
                 package=package,
                 extra="mcp",
             )

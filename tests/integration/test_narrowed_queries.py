@@ -189,7 +189,7 @@ def test_words_that_are_left_are_ranked_by_and_marked(project):
 def test_unknown_filter_values_are_rejected(project):
     wrong = project.vmrag("query", "session lang:pyhton", "--json", code=2)
     assert wrong.error["message"] == "unknown language 'pyhton'. Did you mean 'python'?"
-    assert wrong.error["hint"].endswith("(write it in quotes to search for the words)")
+    assert wrong.error["hint"].endswith(", or write it in quotes to search for the words")
     assert "'class'" in project.vmrag("query", "session", "--kind", "clas", code=2).err
     assert project.vmrag("query", "--json", code=2).error["code"] == "INVALID_PARAMETER"
     nothing = project.vmrag("query", "session path:nowhere lang:py", "--path", "my notes").out

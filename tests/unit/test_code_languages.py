@@ -84,7 +84,7 @@ def test_missing_extra_error_shows_the_command(monkeypatch: pytest.MonkeyPatch) 
         == "source code needs tree-sitter, but tree-sitter-go is not installed; run 'pip install \"vmrag-link[code]\"' to install it"
     )
     monkeypatch.setattr(languages, "read_stamps", lambda: dict.fromkeys(installed))
-    assert " and 15 more packages are not installed: " in find_language_problem()
+    assert " and 15 more packages are not installed; " in find_language_problem()
 
 
 def test_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -447,12 +447,12 @@ def test_invalid_file_is_rejected_with_line_and_expected_value(text, line, part)
     [
         ("remote: git:\n", 'remote: "git:"'),
         ("index:\n\tkeep: 4\n", "spaces instead of the tab"),
-        ("index.kep: 4\n", "Write `index.keep_mb`"),
-        ("hooks:\n  on-dirty: warn\n", "Write `on_dirty`, or"),
-        ("hooks:\n  on_dirty: no\n", "Write `on_dirty: warn`"),
-        ("hooks:\n  store-documents: true\n", "Write `index.store_documents` at the beginning of a line"),
-        ("index.keep_mb: x\n", "Write `index.keep_mb: 500`"),
-        ("auto_pin: no\n", "Write `auto_pin: true`"),
+        ("index.kep: 4\n", "write 'index.keep_mb'"),
+        ("hooks:\n  on-dirty: warn\n", "write 'on_dirty', or"),
+        ("hooks:\n  on_dirty: no\n", "write 'on_dirty: warn'"),
+        ("hooks:\n  store-documents: true\n", "write 'index.store_documents' at the beginning of a line"),
+        ("index.keep_mb: x\n", "write 'index.keep_mb: 500'"),
+        ("auto_pin: no\n", "write 'auto_pin: true'"),
         ("xyzzy: 1\n", "engine, remote, lock_timeout_s"),
     ],
 )
@@ -472,13 +472,13 @@ def test_unknown_key_carries_the_nearest_one_for_programs():
 def test_bad_value_in_the_environment_names_the_variable():
     error = refusal(environ={"VMRAG_INDEX_KEEP_MB": "lots"})
     assert error.message.startswith("environment variable VMRAG_INDEX_KEEP_MB: index.keep_mb must be a whole number")
-    assert error.hint == "unset VMRAG_INDEX_KEEP_MB"
+    assert error.hint == "run 'unset VMRAG_INDEX_KEEP_MB'"
 
 
 def test_bad_value_in_git_config_names_the_key():
     error = refusal(overrides={"vmrag.chunking.overlap": "600"})
     assert error.message.startswith("git config vmrag.chunking.overlap: chunking.overlap must be less than")
-    assert error.hint == "git config --unset vmrag.chunking.overlap"
+    assert error.hint == "run 'git config --unset vmrag.chunking.overlap'"
 
 
 def loads_or_refuses(data: bytes) -> None:
@@ -732,7 +732,7 @@ def test_example_of_sources_is_right():
 def test_environment_and_git_config_take_sources_as_json(places, command):
     error = refusal(**places)
     assert command in error.hint
-    stated = error.hint.split("'")[1]
+    stated = error.hint.split("'")[2]
     taken = {name: dict.fromkeys(values, stated) for name, values in places.items()}
     assert load(**taken).config.sources == (settings.SourceSettings("docs", ("**/*.md",)),)
 

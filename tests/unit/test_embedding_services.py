@@ -288,7 +288,7 @@ def test_unknown_model_of_a_service_leads_to_a_hint(services, key, name):
     error = failure(load(services, name, **{f"{name}_model": "no/such-model"}))
     assert error.details["status"] == 404
     assert error.hint == (
-        "ollama pull no/such-model"
+        "run 'ollama pull no/such-model'"
         if name == "ollama"
         else f"check that it has the model no/such-model, or run 'git config vmrag.embedding.{name}-model MODEL' to set another one for new collections"
     )
@@ -422,7 +422,7 @@ def test_every_service_has_its_settings():
 def test_untrusted_service_is_not_contacted(services, key, name):
     model = registry.load_model(name, settings(services, name), registry.Permission(frozenset(), frozenset(NAMES)))
     error = failure(model, ServiceNotTrusted)
-    assert error.hint == f"vmrag trust --service {name}"
+    assert error.hint == f"run 'vmrag trust --service {name}'"
     assert services.requests == []
 
 
@@ -434,7 +434,7 @@ def test_address_that_only_the_file_names_gets_texts_without_the_key(services, k
     services.script = [(401, {}, {})]
     error = failure(model)
     assert f"{KEYS[name]} was not sent, because only .vmrag.yaml sets this address" in error.message
-    assert error.hint == f"git config vmrag.embedding.{name}-url {services.base(name)}"
+    assert error.hint == f"run 'git config vmrag.embedding.{name}-url {services.base(name)}' to use that address"
 
 
 def test_key_is_not_sent_in_the_clear_beyond_this_machine(services, key, monkeypatch):

@@ -29,7 +29,9 @@ POSITIONS = {
     "PinFinding": 4,
     "RemovedSetting": 2,
     "YamlRefused": 2,
+    "_Flaw": 2,
     "_Place": 1,
+    "_refuse_file": 2,
 }
 """The position of the hint among the arguments of these classes."""
 

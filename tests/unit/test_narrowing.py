@@ -141,7 +141,7 @@ def test_unknown_language_or_kind_is_rejected_with_the_valid_ones():
     assert "code, document, " in kind.value.hint
     with pytest.raises(UsageInvalid) as typed:
         parse_query("error kind:nonsense")
-    assert typed.value.hint.endswith("(write it in quotes to search for the words)")
+    assert typed.value.hint.endswith(", or write it in quotes to search for the words")
 
 
 @pytest.mark.parametrize("field", ["paths", "languages", "symbols", "kinds"])

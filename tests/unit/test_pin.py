@@ -343,12 +343,12 @@ def test_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line, p
     assert re.search(part if "|" in part and "(" not in part else re.escape(part), error.message)
     assert error.message.startswith(f".dolt-version, line {line}: ")
     assert error.details == {"file": ".dolt-version", "line": line}
-    assert error.hint.startswith(("vmrag pin ", "vmrag resolve "))
+    assert error.hint.startswith(("run 'vmrag pin'", "run 'vmrag resolve'"))
     assert error.message.isprintable()
 
 
 def test_conflict_error_names_the_command_that_keeps_both_sides():
-    assert refusal(CONFLICT.encode()).hint.startswith("run 'vmrag resolve ")
+    assert refusal(CONFLICT.encode()).hint.startswith("run 'vmrag resolve'")
 
 
 def test_message_names_the_place_that_the_bytes_came_from():

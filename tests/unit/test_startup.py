@@ -121,6 +121,6 @@ def test_demo_names_the_missing_temporary_folder(tmp_path):
         3,
         [
             "error: no temporary folder can be written.",
-            "hint: export TMPDIR=FOLDER, a folder that you can write",
+            "hint: run 'export TMPDIR=FOLDER' with a folder that you can write, then run the command again",
         ],
     )

@@ -165,32 +165,32 @@ _EXCLUSIONS = {
     "--untracked": (
         "--at",
         "searches files of the working tree, but {} names a commit",
-        "vmrag query TEXT --untracked",
+        "run 'vmrag query TEXT --untracked'",
     ),
     "--symbols": (
         "TEXT -k --mode --where --where-document --since --full --context --neighbours --budget --open",
         "lists the definitions of a name, but {} is for a search",
-        "vmrag query --symbols NAME   (also with --path, --lang, --kind, --collection and --at)",
+        "run 'vmrag query --symbols NAME', also with --path, --lang, --kind, --collection and --at",
     ),
     "--callers": (
         "TEXT -k --mode --where --where-document --symbols --callees --since --full --context --neighbours --budget --open",
         "lists code that calls a name, which excludes {}",
-        "vmrag query --callers NAME   (also with --path, --lang, --kind, --collection and --at)",
+        "run 'vmrag query --callers NAME', also with --path, --lang, --kind, --collection and --at",
     ),
     "--callees": (
         "TEXT -k --mode --where --where-document --symbols --since --full --context --neighbours --budget --open",
         "lists what the code of a name calls, which excludes {}",
-        "vmrag query --callees NAME   (also with --path, --lang, --kind, --collection and --at)",
+        "run 'vmrag query --callees NAME', also with --path, --lang, --kind, --collection and --at",
     ),
     "--since": (
         "--at --full --context --neighbours --budget --open",
         "compares two answers, but {} is for one",
-        "vmrag query TEXT --since REF",
+        "run 'vmrag query TEXT --since REF'",
     ),
     "--budget": (
         "--full --context --open",
         "packs whole lines, but {} is for single results",
-        "vmrag query TEXT --budget 2000",
+        "run 'vmrag query TEXT --budget 2000'",
     ),
 }
 """For an option: options that it excludes, the reason, and a hint."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from vmrag_link import extras, hints
+from vmrag_link import extras
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import FormatUnsupported, shortened
 from vmrag_link.models import Record
@@ -148,7 +148,7 @@ def detect_format(name: str, media_type: str = "") -> Format:
     if file_format is None:
         raise _make_unsupported_error(name, media_type)
     if missing := find_missing_extra(file_format):
-        hint = hints.suggest_command(extras.format_install_command(file_format.extra), "install it")
+        hint = extras.suggest_install(file_format.extra)
         raise FormatUnsupported(
             f"{escape_line(name)} {missing}.", hint=hint, reason=missing, file_type=file_format.file_type
         )

@@ -338,20 +338,22 @@ def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[
             raise _refuse_file(change.path, f"the source {source.collection!r} excludes it", "vmrag sources")
     _refuse_other_repositories(ws, written)
     if ignored := note_index.list_ignored_files(ws.places, written):
-        raise _refuse_file(ignored[0], "git ignores it", f"git check-ignore -v {quoted(ignored[0])}")
+        raise _refuse_file(
+            ignored[0], "git ignores it", f"run 'git check-ignore -v {quoted(ignored[0])}' to see the rule"
+        )
     stated = note_index.read_attributes(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
     for path, values in stated.items():
         flaw = attributes.find_attribute_flaw(values) or (
             "has another encoding than UTF-8" if ENCODING in values else ""
         )
         if flaw:
-            raise _refuse_file(path, f"it {flaw}", f"git check-attr -a {quoted(path)}")
+            raise _refuse_file(path, f"it {flaw}", f"run 'git check-attr -a {quoted(path)}' to see its attributes")
     settings = dict(configuration.list_entries(ws.places))
     if settings.get("core.sparsecheckout") == "true" and not note_index.is_checked_out(ws.places, source.folder):
         raise _refuse_file(
             written[0] if written else changes[0].path,
             "this sparse checkout leaves its folder out",
-            f"git sparse-checkout add {quoted(source.folder)}",
+            f"run 'git sparse-checkout add {quoted(source.folder)}' to include it",
         )
 
 
@@ -411,7 +413,11 @@ def _refuse_file(path: str, reason: str, hint: str) -> SourceReadOnly:
 
 
 def _link_in_the_way(path: str) -> SourceReadOnly:
-    return _refuse_file(path, "its path contains a link or is not a regular file", f"ls -ld {quoted(path)}")
+    return _refuse_file(
+        path,
+        "its path contains a link or is not a regular file",
+        f"run 'ls -ld {quoted(path)}' to check its permissions",
+    )
 
 
 def _read_failure(path: str, error: OSError) -> FileFailed:
