@@ -10,8 +10,10 @@ from tests.support import terminal
 from tests.support.terminal import Project, on_a_terminal, opened
 from vmrag_link.engines.base import read_root
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
+from vmrag_link.models import At
+from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.commits import revisions
-from vmrag_link.workspace.history import ranges
+from vmrag_link.workspace.history import ranges, revparse
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -67,11 +69,17 @@ def test_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project):
     assert names("v1...WORKING")[0] == "A\thandbook/draft.md"
 
 
+def find_ends(ws: Workspace, names: list[str]) -> tuple[At, At]:
+    """Return the two places of `[OLD [NEW]]` or a range."""
+    old, new = ranges.split_range(ws, names)
+    start = ws.require_stored_revision() if old is None else revparse.resolve_at(ws, old)
+    return start, revparse.resolve_at(ws, new or revparse.WORKING)
+
+
 def test_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(project):
     side, before = pin_of(project, "side"), pin_of(project, "main~1^")
     with opened(project) as ws:
-        ends = ranges.find_ends(ws, [f"{before}...{side}"])
-    assert (ends.old, ends.new) == (pin_of(project, "v1"), side)
+        assert find_ends(ws, [f"{before}...{side}"]) == (pin_of(project, "v1"), side)
 
 
 def test_log_of_a_range_excludes_its_first_side(project):
@@ -86,23 +94,22 @@ def test_log_of_a_range_excludes_its_first_side(project):
 @pytest.mark.parametrize("names", [["a..b", "c"], ["c", "a..b"], ["a", "b", "c"]])
 def test_more_than_two_places_are_refused(project, names):
     with opened(project) as ws, pytest.raises(UsageInvalid):
-        ranges.find_ends(ws, names)
+        find_ends(ws, names)
 
 
 @pytest.mark.parametrize("name", ["..", "...", "nowhere..main", "main..nowhere", "HEAD^{/a..b}", "main....side"])
 def test_invalid_ranges_are_rejected(project, name):
     with opened(project) as ws, pytest.raises(GitReferenceMissing):
-        ranges.find_ends(ws, [name])
+        find_ends(ws, [name])
     assert project.vmrag("log", name, "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
 
 
 def test_expression_of_gits_may_hold_dots(project):
     project.git("commit", "-q", "--allow-empty", "-m", "fix a..b")
     with opened(project) as ws:
-        assert ranges.find_ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == ranges.RevisionEnds(
-            ws.require_stored_revision(), ws.locate_documents()
-        )
-        assert ranges.find_ends(ws, ["HEAD^{/fix a..b}"]).old == ws.require_stored_revision()
+        stored = ws.require_stored_revision()
+        assert find_ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == (stored, ws.locate_documents())
+        assert find_ends(ws, ["HEAD^{/fix a..b}"])[0] == stored
 
 
 def test_golden_queries_are_compared_over_a_range(project):

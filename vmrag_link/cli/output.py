@@ -97,17 +97,13 @@ def print_stderr(lines: Iterable[str]) -> None:
     _write_text(sys.stderr, _apply_colours("\n".join(terminal_text.escape_line(line) for line in lines), sys.stderr))
 
 
-def ask_choice(question: str, answers: Sequence[str], *, default: str | None = None) -> str:
-    """Ask the user at the terminal for one of the answers, until it is valid.
-
-    `default` is the meaning of an empty line.
-    """
+def ask_choice(question: str, answers: Sequence[str]) -> str:
+    """Ask the user at the terminal for one of the answers, until it is valid."""
     shown = _apply_colours(terminal_text.escape_line(question), sys.stdout)
     suffix = " " if question.endswith("?") else ": "
     return str(
         click.prompt(
             shown,
-            default=default,
             type=click.Choice(answers),
             show_choices=False,
             show_default=False,
@@ -124,14 +120,9 @@ def terminal_columns() -> int:
     return min(_MOST_COLUMNS, max(_LEAST_COLUMNS, width))
 
 
-def ask_yes(question: str, *, default: bool | None = None) -> bool:
-    """Ask the user at the terminal, and return True for yes.
-
-    `default` is the meaning of an empty line.
-    """
-    usual = None if default is None else "yes" if default else "no"
-    answers = "yes, no" if usual is None else f"yes, no; Enter: {usual}"
-    return ask_choice(f"{question} ({answers})", ("y", "yes", "n", "no"), default=usual) in ("y", "yes")
+def ask_yes(question: str) -> bool:
+    """Ask the user at the terminal, and return True for yes."""
+    return ask_choice(f"{question} (yes, no)", ("y", "yes", "n", "no")) in ("y", "yes")
 
 
 def _for_reader(text: str) -> str:

@@ -129,14 +129,6 @@ class Converter:
         return self._process
 
 
-def convert_file(
-    data: bytes, *, name: str, media_type: str = "", charset: str = "", limits: ConversionLimits | None = None
-) -> ConvertedFile:
-    """Convert one file (see `Converter.convert`)."""
-    with Converter(limits) as converter:
-        return converter.convert(data, name=name, media_type=media_type, charset=charset)
-
-
 class ProcessEnded(Exception):
     """The process ended without an answer.
 

@@ -185,11 +185,6 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def is_source_below(source: str, folder: str) -> bool:
-    """Return whether a source is this folder, or below it. All sources are below `ROOT`."""
-    return folder == ROOT or is_below(source, folder)
-
-
 def count_bases(documents: Iterable[tuple[str, str]]) -> Counter[str]:
     """Return the bases from which the ids of these documents were formed, each with a number of
     documents.

@@ -172,14 +172,6 @@ def connect_database(path: Path, *, frozen: bool) -> sqlite3.Connection:
     return sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def read_database(path: Path) -> bytes:
-    """Return the content of a finished database. Raises `OSError`."""
-    if not (memory := _FOLDERS.get(path.parent)):
-        return path.read_bytes()
-    with contextlib.closing(memory.connect_database(path.name)) as connection:
-        return connection.serialize()
-
-
 def save_database(path: Path, connection: sqlite3.Connection) -> None:
     """Write a finished database to its file if SQLite could not write it."""
     if path.parent not in _FOLDERS and is_too_long(path):

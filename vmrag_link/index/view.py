@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
@@ -69,16 +69,6 @@ class CollectionPiece(Record, frozen=True):
             return b""
         bits = f"{int.from_bytes(self.dead, 'little'):0{self.slots}b}"
         return bits[::-1].encode().translate(_ALIVE)
-
-    def mark_dead(self, slots: Iterable[int]) -> CollectionPiece:
-        """Return the piece without the document in these slots."""
-        dead, removed = bytearray(self.dead or bytes(-(-self.slots // 8))), 0
-        for slot in slots:
-            dead[slot >> 3] |= 1 << (slot & 7)
-            removed += 1
-        return msgspec.structs.replace(
-            self, documents=self.documents - 1, chunks=self.chunks - removed, dead=bytes(dead)
-        )
 
 
 class ViewPart(Record, frozen=True):

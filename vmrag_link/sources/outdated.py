@@ -29,6 +29,9 @@ from vmrag_link.sources.disk import Disk
 SECONDS = 2.0
 """Time limit of the git process for one answer."""
 
+_REPORT_SECONDS = 60.0
+"""Time limit of each git process for a pull request."""
+
 MOST_PATHS = 200
 """Maximum number of cited files that one git process compares."""
 
@@ -141,23 +144,25 @@ def _split_notes(notes: Mapping[str, str]) -> Iterator[dict[str, str]]:
     yield batch
 
 
-def find_citing_notes(
-    places: Places, notes: Mapping[str, str], start: str, head: str, *, seconds: float = 60.0
-) -> tuple[CitingNote, ...]:
+def find_citing_notes(places: Places, notes: Mapping[str, str], start: str, head: str) -> tuple[CitingNote, ...]:
     """Return the notes that cite changes of a pull request, and that it does not edit.
 
     `notes`: path → text at `head`. `start`: the full hash of the commit where the pull request and
     its base diverged. Lines are followed from the note's last commit to `start`. Places for which
-    that is impossible are left out. Raises `GitFailed`, and `LimitExceeded` after `seconds`.
+    that is impossible are left out. Raises `GitFailed`, and `LimitExceeded` after
+    `_REPORT_SECONDS`.
     """
-    changes = line_history.read_diff(places, start, head, seconds=seconds)
+    changes = line_history.read_diff(places, start, head, seconds=_REPORT_SECONDS)
     touched: dict[str, list[tuple[Citation, str]]] = {}
     for note, text in notes.items():
         pairs = [(c, path) for c in find_citations(note, text) for path in c.paths if path in changes]
         if pairs and note not in changes:
             touched[note] = pairs
     histories = _follow_notes(
-        places, {note: pairs for note, pairs in touched.items() if any(c.first for c, _ in pairs)}, start, seconds
+        places,
+        {note: pairs for note, pairs in touched.items() if any(c.first for c, _ in pairs)},
+        start,
+        _REPORT_SECONDS,
     )
     citing = []
     for note, pairs in touched.items():

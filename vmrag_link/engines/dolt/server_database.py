@@ -125,17 +125,6 @@ def join_database(folder: Path, access: DoltAccess) -> None:
     _note_database(folder, access, check)
 
 
-def database_exists(access: DoltAccess) -> bool:
-    """Return whether the server has a knowledge base in this database."""
-    server = _open_server(access)
-    try:
-        return _count_revisions(server) > 1
-    except KnowledgeMissing:
-        return False
-    finally:
-        server.end_session()
-
-
 # -- the note
 
 

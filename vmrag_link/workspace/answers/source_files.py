@@ -12,40 +12,16 @@ from pathlib import Path
 from vmrag_link import terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
-from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
+from vmrag_link.documents.import_base import OUTSIDE, ImportBase
 from vmrag_link.file_access import read_regular
 from vmrag_link.git import configuration
-from vmrag_link.models import WITHOUT_FILES, Collection, Document, DocumentHeader, Record
+from vmrag_link.models import Collection, Document
 from vmrag_link.paths import Places
 
 MOST_BYTES = 4 << 20
 """Maximum size of a file in which a line is searched."""
 
 _AS_WRITTEN = frozenset(known_format.file_type for known_format in formats.FORMATS if known_format.where == "here")
-
-
-class SourcedDocument(Record, frozen=True):
-    """A document that came from a file of the repository.
-
-    `source`: the file, relative to `base`.
-    """
-
-    base: ImportBase
-    source: str
-    header: DocumentHeader
-
-
-def base_of(places: Places, collection: Collection) -> ImportBase | None:
-    """Return the folder that sources are relative to.
-
-    Return None for a collection without files, or with files on another machine.
-    """
-    if collection.kind in WITHOUT_FILES or import_base.find_base_problem(collection.import_base or ROOT):
-        return None
-    if collection.import_base != OUTSIDE:
-        return import_base.restore_base(collection.import_base or ROOT, import_base.locate_path(places.top))
-    folder = configuration.read_import_folder(places, collection.name)
-    return ImportBase(OUTSIDE, import_base.locate_path(folder), import_base.locate_path(places.top)) if folder else None
 
 
 def shown_path(base: ImportBase, source: str) -> str:

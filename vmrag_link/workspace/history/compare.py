@@ -36,7 +36,7 @@ def compare_places(
 ) -> WordDiff:
     """Return what turns one place into another.
 
-    `names`: `[OLD [NEW]]` or a range (`ranges.find_ends`), then the documents to compare
+    `names`: `[OLD [NEW]]` or a range (`ranges.split_range`), then the documents to compare
     (`document_names.select_named`). Or `REF:DOCUMENT [[REF:]DOCUMENT]`: two documents; by default
     the second is the document of the same name in the work tree. `only`: more documents, folders,
     collections or patterns. Files of code are counted. They are compared only if `names` has them,

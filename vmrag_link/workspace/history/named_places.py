@@ -155,7 +155,7 @@ def find_named_place(ws: Workspace, name: str) -> NamedPlace:
 def find_diff_ends(ws: Workspace, names: Sequence[str]) -> DiffEnds:
     """Return the two places that a range or two names mean.
 
-    Raises the errors of `ranges.find_ends`.
+    Raises the errors of `ranges.split_range` and `revparse.resolve_at`.
     """
     named_range = ranges.parse_range(names[0])
     if named_range is None or len(names) > 1:

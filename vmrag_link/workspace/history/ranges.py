@@ -19,11 +19,11 @@ from vmrag_link.engines.base import read_root
 from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing, UsageInvalid
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.refs import BRANCHES
-from vmrag_link.models import At, Record
+from vmrag_link.models import Record
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow import lazy_fetch
 from vmrag_link.workspace.history.log import LogRange
-from vmrag_link.workspace.history.revparse import HEAD, WORKING, resolve_at, resolve_rev
+from vmrag_link.workspace.history.revparse import HEAD, WORKING, resolve_rev
 
 _RANGE = re.compile(r"(?P<old>(?:[^{}]|\{[^{}]*\})*?)(?P<dots>\.{2,3})(?P<new>.*)", re.DOTALL)
 """Braces contain a git expression, such as `HEAD^{/a..b}`."""
@@ -33,13 +33,6 @@ _MOST = 2
 
 _BasesByCommits = dict[tuple[str, ...], str]
 """Virtual bases that were created, by the commits that pin their parts."""
-
-
-class RevisionEnds(Record, frozen=True):
-    """The two places of a diff."""
-
-    old: At
-    new: At
 
 
 class NamedRange(Record, frozen=True):
@@ -64,18 +57,6 @@ def split_range(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | 
         return _find_range_base(ws, named_range) if named_range.dots == "..." else named_range.old, named_range.new
     old, new, *_ = (*names, None, None)
     return old, new
-
-
-def find_ends(ws: Workspace, names: Sequence[str]) -> RevisionEnds:
-    """Return the two places of `[OLD [NEW]]` or a range.
-
-    NEW defaults to the work tree, OLD to the revision that the work tree is based on. Raises
-    `UsageInvalid` and the errors of `resolve_at`.
-    """
-    old, new = split_range(ws, names)
-    return RevisionEnds(
-        ws.require_stored_revision() if old is None else resolve_at(ws, old), resolve_at(ws, new or WORKING)
-    )
 
 
 def find_log_range(ws: Workspace, name: str | None) -> LogRange:
