@@ -15,7 +15,6 @@ from tests.support.pace import slack
 from tests.support.terminal import on_a_terminal, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import GitReferenceMissing, PinMissing
-from vmrag_link.models import WorkingSet
 from vmrag_link.workspace.history import revparse
 from vmrag_link.workspace.history.compare import compare_places
 
@@ -182,19 +181,18 @@ def test_terminal_adds_colours_and_nothing_else(project):
 # -- places ----------------------------------------------------------------------------------------
 
 
-def test_place_is_working_a_revision_a_git_ref_or_a_kb_branch(project):
+def test_name_is_a_revision_a_git_ref_or_a_kb_branch(project):
     feature = json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
     project.put("draft.md", "A draft.")
     with opened(project) as ws:
-        assert revparse.resolve_at(ws, "WORKING") == WorkingSet("main")
-        assert revparse.resolve_at(ws, feature) == feature
-        assert revparse.resolve_at(ws, "feature") == feature
-        assert revparse.resolve_at(ws, project.git("rev-parse", "--short", "feature")) == feature
+        assert revparse.resolve_rev(ws, feature) == feature
+        assert revparse.resolve_rev(ws, "feature") == feature
+        assert revparse.resolve_rev(ws, project.git("rev-parse", "--short", "feature")) == feature
         ws.engine.create_branch("only/here", feature)
-        assert revparse.resolve_at(ws, "only/here") == feature
+        assert revparse.resolve_rev(ws, "only/here") == feature
         for name in ("nowhere", "", "\udcff", "-x", "f" * 40, "a\nb", "feature:handbook"):
             with pytest.raises(GitReferenceMissing):
-                revparse.resolve_at(ws, name)
+                revparse.resolve_rev(ws, name)
 
 
 def test_git_ref_goes_before_a_kb_branch_unless_it_pins_nothing(project):
@@ -204,11 +202,11 @@ def test_git_ref_goes_before_a_kb_branch_unless_it_pins_nothing(project):
     feature = json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
     with opened(project) as ws:
         ws.engine.create_branch("topic", feature)
-        assert revparse.resolve_at(ws, "topic") == pinned
+        assert revparse.resolve_rev(ws, "topic") == pinned
         with pytest.raises(PinMissing):
-            revparse.resolve_at(ws, "bare")
+            revparse.resolve_rev(ws, "bare")
         ws.engine.create_branch("bare", feature)
-        assert revparse.resolve_at(ws, "bare") == feature
+        assert revparse.resolve_rev(ws, "bare") == feature
 
 
 def test_diff_is_between_any_two_places(project):

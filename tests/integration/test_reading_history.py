@@ -72,8 +72,9 @@ def test_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project):
 def find_ends(ws: Workspace, names: list[str]) -> tuple[At, At]:
     """Return the two places of `[OLD [NEW]]` or a range."""
     old, new = ranges.split_range(ws, names)
-    start = ws.require_stored_revision() if old is None else revparse.resolve_at(ws, old)
-    return start, revparse.resolve_at(ws, new or revparse.WORKING)
+    start = ws.require_stored_revision() if old is None else revparse.resolve_rev(ws, old)
+    end = ws.locate_documents() if new in (None, "", revparse.WORKING) else revparse.resolve_rev(ws, new)
+    return start, end
 
 
 def test_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(project):

@@ -148,7 +148,7 @@ class Clone:
     @property
     def copy(self) -> Path:
         """The file that stands for `origin`."""
-        return copies.file_path(self.places, self.at().key)
+        return self.places.remotes / self.at().key / copies.FILE_NAME
 
     @property
     def store(self) -> Repo:

@@ -88,10 +88,3 @@ def read_rows(folder: Path, name: str) -> dict[str, list[IndexedRow]]:
             texts = reader.read_texts(rows)
             rows_by_document[header.doc_id] = [IndexedRow(texts[row], reader.read_vector(row)) for row in rows]
         return rows_by_document
-
-
-def read_documents(folder: Path, name: str) -> Iterator[tuple[DocumentHeader, list[str]]]:
-    """Yield each document of a collection with the texts of its chunks, in their order."""
-    with open_reader(folder) as reader:
-        for header, rows in reader.list_documents(name):
-            yield header, list(reader.read_texts(rows).values())

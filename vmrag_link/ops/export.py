@@ -53,7 +53,7 @@ def export_documents(
     """Write the text of each document to `folder/COLLECTION/DOC`. Other files stay as they are.
 
     `requested`: collections; by default all except those in which tools write. `ref`: a name for
-    `revparse.resolve_at`. `strict`: refuse documents that are not those of the pinned revision.
+    `reading.read_at`. `strict`: refuse documents that are not those of the pinned revision.
     Documents whose names cannot be file names are left out.
 
     Raises `DocumentExists` if existing files have another text, unless `force` is true. Nothing is

@@ -163,10 +163,6 @@ def has_note(folder: Path) -> bool:
     return any(path.exists() for path in (folder / _NOTE_NAME, *folder.glob(f"*/{_NOTE_NAME}")))
 
 
-def file_path(places: Places, key: str) -> Path:
-    return places.remotes / key / FILE_NAME
-
-
 def note_path(file: Path) -> Path:
     return file.with_name(_NOTE_NAME)
 

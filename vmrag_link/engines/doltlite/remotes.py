@@ -166,11 +166,6 @@ def forget_remote(connection: Connection, remote: str) -> None:
         connection.execute("SELECT dolt_remote('remove', ?)", (name,))
 
 
-def list_remotes(connection: Connection) -> list[str]:
-    rows = connection.execute("SELECT name FROM dolt_remotes ORDER BY name")
-    return [name.removeprefix(_PREFIX) for (name,) in rows if name.startswith(_PREFIX)]
-
-
 def clone(connection: Connection, remote: str, url: str, branch: str, *, max_bytes: int) -> None:
     """Fill a new, empty database from `url`, with one local branch, its default.
 

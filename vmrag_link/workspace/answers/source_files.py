@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vmrag_link import terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
-from vmrag_link.documents.import_base import OUTSIDE, ImportBase
+from vmrag_link.documents.import_base import OUTSIDE
 from vmrag_link.file_access import read_regular
 from vmrag_link.git import configuration
 from vmrag_link.models import Collection, Document
@@ -22,11 +21,6 @@ MOST_BYTES = 4 << 20
 """Maximum size of a file in which a line is searched."""
 
 _AS_WRITTEN = frozenset(known_format.file_type for known_format in formats.FORMATS if known_format.where == "here")
-
-
-def shown_path(base: ImportBase, source: str) -> str:
-    """Return a file's path on one line: from the root of the repository, or absolute."""
-    return terminal_text.escape_line(str(base.folder / source) if base.recorded == OUTSIDE else source)
 
 
 def source_file(places: Places, collection: Collection, document: Document) -> Path | None:

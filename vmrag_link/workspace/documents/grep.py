@@ -156,7 +156,7 @@ class GrepOptions(TypedDict, total=False):
     """Options of a search.
 
     `collections`: by default all files, and all collections except those in which tools write.
-    `ref`: a name for `revparse.resolve_at`. `path`: part of a path or of an id, or a glob.
+    `ref`: a name for `reading.read_at`. `path`: part of a path or of an id, or a glob.
     """
 
     collections: Sequence[str]

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 def read_at(ws: Workspace, ref: str | None, read: Callable[[AnswerOrigin], T]) -> T:
     """Return the result of `read` for the work tree at its pin, or for `ref`
-    (`revparse.resolve_at`).
+    (`revparse.resolve_rev`).
 
     `read` may be called again if the pin moves while it runs.
     """

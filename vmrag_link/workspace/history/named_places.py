@@ -138,7 +138,7 @@ def find_committed_place(ws: Workspace, working_place: NamedPlace) -> NamedPlace
 def find_named_place(ws: Workspace, name: str) -> NamedPlace:
     """Return the place that a name means. A git commit without a pin has no stored documents.
 
-    Raises the errors of `revparse.resolve_at`, except `PinMissing` for such a commit.
+    Raises the errors of `revparse.resolve_rev`, except `PinMissing` for such a commit.
     """
     if name == WORKING:
         return find_working_place(ws)
@@ -155,7 +155,7 @@ def find_named_place(ws: Workspace, name: str) -> NamedPlace:
 def find_diff_ends(ws: Workspace, names: Sequence[str]) -> DiffEnds:
     """Return the two places that a range or two names mean.
 
-    Raises the errors of `ranges.split_range` and `revparse.resolve_at`.
+    Raises the errors of `ranges.split_range` and `revparse.resolve_rev`.
     """
     named_range = ranges.parse_range(names[0])
     if named_range is None or len(names) > 1:

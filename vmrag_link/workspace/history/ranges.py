@@ -49,7 +49,7 @@ def split_range(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | 
     """Return the two names of `[OLD [NEW]]` or a range; None for a missing one.
 
     For `OLD...NEW` the first one is the revision of the merge base. Raises `UsageInvalid` for more
-    names, and the errors of `resolve_at` for `...`.
+    names, and the errors of `revparse.resolve_rev` for `...`.
     """
     if len(names) > _MOST or (len(names) == _MOST and any(map(is_range, names))):
         raise UsageInvalid(f"{' '.join(names)!r} does not name two places to compare.", hint=_EXAMPLES)

@@ -68,14 +68,6 @@ def separate_ref(name: str) -> tuple[str, str] | None:
 # -- the command line
 
 
-def resolve_at(ws: Workspace, name: str) -> At:
-    """Return the place that a name means.
-
-    `WORKING` is the workspace with its uncommitted documents. Raises the errors of `resolve_rev`.
-    """
-    return ws.locate_documents() if name == WORKING else resolve_rev(ws, name)
-
-
 def resolve_rev(ws: Workspace, name: str) -> str:
     """Return the revision that a name on the command line means.
 
