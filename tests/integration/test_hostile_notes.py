@@ -129,6 +129,7 @@ def everything(project: Project) -> None:
 
 @pytest.mark.parametrize("put", [everything, *(pytest.param(put, marks=pytest.mark.long) for put in HOSTILE)])
 @pytest.mark.parametrize("tracked", [False, True], ids=["untracked", "committed"])
+@pytest.mark.sample(1)
 def test_valid_notes_work_next_to_hostile_files(project: Project, put: Callable[[Project], None], tracked: bool):
     put(project)
     if tracked:

@@ -20,6 +20,7 @@ from tests.support import cli
 from tests.support.cli import error_of, measure_duration, pages, run_killed, start, text_of
 from tests.support.compare import assert_whole
 from tests.support.indexes import list_unfinished
+from tests.support.long import LONG
 from tests.support.repos import isolate
 from tests.support.terminal import Done, Project, new_project, opened
 from vmrag_link import pin as pins
@@ -39,7 +40,7 @@ class Dice:
     def __init__(self, name: str, kills: int) -> None:
         print(f"VMRAG_TEST_SEED={SEED}")
         self.random = random.Random(f"{SEED} {name}")
-        self.left = kills
+        self.left = kills if LONG else 2
 
     def rounds(self) -> Iterator[int]:
         number = 0

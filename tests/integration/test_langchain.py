@@ -50,6 +50,7 @@ def sourced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return sourced_project(tmp_path / "sourced")
 
 
+@pytest.mark.long
 def test_retriever_passes_the_standard_tests(sourced, pytester, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(STANDARD_TESTS % str(sourced.top))

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
+from tests.support.long import examples
 from vmrag_mcp.options import ToolChoice, ToolSelection, select_tools
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
@@ -189,7 +190,7 @@ def changed(draw: st.DrawFn, value: Any) -> Any:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 def test_changed_messages_get_the_answers_of_the_sdk(tmp_path, data):
     start = data.draw(st.sampled_from([(), HANDSHAKE, DISCOVERY]))
     message = data.draw(st.sampled_from(MESSAGES).flatmap(changed))

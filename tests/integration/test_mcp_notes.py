@@ -133,6 +133,7 @@ def test_tools_for_one_document_write_notes(project, tools):
     ]
 
 
+@pytest.mark.sample(1)
 def test_notes_are_written_through_a_server_process(project: Project):
     with serve(project.top, "--toolsets", "all") as server:
         ids = ["x", "decisions/y", "con"]

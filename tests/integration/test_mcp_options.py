@@ -354,6 +354,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("how", [pytest.param("flag", marks=pytest.mark.long), "environment", "both"])
+@pytest.mark.sample(1)
 def test_default_embedding_function_is_that_of_collections_that_the_server_makes(project, how):
     flag = ["--default-ef", "sentence_transformer"] if how != "environment" else []
     env = {"flag": {}, "environment": {"CHROMA_DEFAULT_EF": "minilm"}, "both": {"CHROMA_DEFAULT_EF": "default"}}[how]

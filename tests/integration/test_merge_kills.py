@@ -155,6 +155,7 @@ def copies(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 
 
 @pytest.mark.parametrize("operation", ["merge", "rebase"])
+@pytest.mark.sample(1)
 def test_merge_or_rebase_with_a_killed_driver_can_be_repeated(copies, tmp_path, operation):
     dice, duration = Moments(operation, EACH), 0.0
     git = ("merge", "-q", "--no-edit", "feature") if operation == "merge" else ("rebase", "-q", "main")

@@ -106,6 +106,7 @@ def full_names(names: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.sample(3)
 def test_note_of_any_name_is_written_read_deleted_restored_and_cloned(project, tmp_path, group):
     names = GROUPS[group] if LONG else GROUPS[group][:: 1 + len(GROUPS[group]) // 8]
     first, second, third = (written(names, edition) for edition in ("first", "second", "third"))

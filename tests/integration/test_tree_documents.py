@@ -328,7 +328,7 @@ def test_second_worktree_and_the_way_back_build_nothing(project, tmp_path):
 
 
 def test_many_single_edits_leave_little_behind(project):
-    for number in range(40):
+    for number in range(examples(60)):
         project.write("docs/setup.md", f"# Setup\n\nThe port is number{number}.\n")
         assert f"number{number}." in first(project, "port")["text"]
     kept = [path for path in (project.shared / "sources").iterdir() if path.is_dir()]
