@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,15 +130,18 @@ def pytest_runtest_makereport(item: pytest.Item):
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked `long`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Select cases of a test marked `sample(count)`: the first, the last and some evenly between
-    them.
+    them. Of a sample of one case, the name of the test selects which, so that the tests of a module
+    use all kinds of a fixture.
     """
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sample"):
+        if item.get_closest_marker("sample") and not item.get_closest_marker("long"):
             cases.setdefault((item.path, item.originalname), []).append(item)
     for case in cases.values():
         [count] = case[0].get_closest_marker("sample").args
         chosen = {round(number * (len(case) - 1) / max(1, count - 1)) for number in range(min(count, len(case)))}
+        if count == 1:
+            chosen = {zlib.crc32(case[0].originalname.encode()) % len(case)}
         for number, item in enumerate(case):
             if number not in chosen:
                 item.add_marker(pytest.mark.long)

@@ -30,7 +30,7 @@ from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
 from vmrag_link.workspace.committed_files import bind_lacking_files
 
-pytestmark = [pytest.mark.hooks("on"), needs_chroma]
+pytestmark = [pytest.mark.hooks("on"), pytest.mark.sample(1), needs_chroma]
 
 client = chroma_client.client
 

@@ -18,7 +18,7 @@ from tests.support.notes import LONG, TEXTS
 from tests.support.terminal import Project
 from tests.support.written_notes import FOLDER
 
-pytestmark = pytest.mark.hooks("off")
+pytestmark = [pytest.mark.hooks("off"), pytest.mark.sample(1)]  # each tool with one of the two kinds
 
 template, project, tools = written_notes.template, written_notes.project, written_notes.tools
 

@@ -24,7 +24,7 @@ from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
-pytestmark = pytest.mark.hooks("off")
+pytestmark = [pytest.mark.hooks("off"), pytest.mark.sample(1)]
 
 SETTINGS = """\
 embedding:
