@@ -664,8 +664,8 @@ def test_new_embedding_model_applies_to_new_collections_only(project, tmp_path):
     [
         (["frob"], "no such command: 'frob'"),
         (["qery", "x"], "Did you mean 'query'?"),
-        (["query"], "Missing argument"),
-        (["query", "x", "--nope"], "No such option"),
+        (["query"], "missing argument"),
+        (["query", "x", "--nope"], "no such option"),
         (["query", "x", "-k", "0"], "0 is not in the range"),
         (["query", "x", "--mode", "q"], "'q' is not one of"),
         (["add", "a.md"], "no --collection is given"),

@@ -127,7 +127,7 @@ def parse_query_text(text: str | None, narrowed: Narrowing | None) -> tuple[str,
     from vmrag_link.retrieval.narrowing import combine_narrowings, parse_query
 
     if text is None and narrowed is None:
-        raise click.UsageError("Missing argument 'TEXT'.")
+        raise click.UsageError("missing argument 'TEXT'.")
     words, prefixed = parse_query(text or "")
     narrowed = combine_narrowings(prefixed, narrowed)
     return words or (narrowed.words if text is None and narrowed else ""), narrowed

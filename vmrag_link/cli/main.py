@@ -149,14 +149,19 @@ def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
         if context
         else "run 'vmrag --help' to list the commands"
     )
+    message = error.format_message()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
+        output.print_stderr(message.splitlines())
+        return USAGE
+    if message[1:2].islower():  # click begins with a capital letter, and our errors do not
+        message = message[0].lower() + message[1:]
     if as_json:
-        _print_json("INVALID_PARAMETER", error.format_message(), hint)
-    elif isinstance(error, click.exceptions.NoArgsIsHelpError):
-        output.print_stderr(error.format_message().splitlines())
-    else:
-        if context:
-            output.print_stderr([*context.get_usage().splitlines(), f"Try '{hint}' for help.", ""])
-        output.print_warning(error.format_message(), "error:", fg="red", bold=True)
+        _print_json("INVALID_PARAMETER", message, hint)
+        return USAGE
+    if context:
+        output.print_stderr([*context.get_usage().splitlines(), ""])
+    output.print_warning(message, "error:", fg="red", bold=True)
+    output.print_warning(hint, "hint:", fg="cyan")
     return USAGE
 
 
