@@ -176,10 +176,13 @@ def test_text_is_shown_with_a_final_line_end_and_without_code_fences(project):
 @pytest.mark.parametrize("command", ["query wren", "commit -m wrens"])
 def test_hint_in_an_empty_repository_works(project, tmp_path, command):
     empty = Project(make_repo(tmp_path / "empty").top)
-    assert empty.vmrag(*command.split(), code=2).err.splitlines()[-1].startswith("hint: run 'vmrag init ")
+    hint = empty.vmrag(*command.split(), code=2).err.splitlines()[-1]
+    assert hint.startswith("hint: run 'git add FILES' to make files searchable, or 'vmrag init --knowledge-base' ")
     empty.vmrag("init", "--knowledge-base")
-    hint = empty.vmrag(*command.split(), code=None).err
-    assert "no knowledge base" not in hint
+    assert "no knowledge base" not in empty.vmrag(*command.split(), code=None).err
+    empty.write("wren.md", "The wren sings.")
+    empty.git("add", "wren.md")
+    assert "wren.md" in empty.vmrag("query", "wren").out
 
 
 def test_help_names_install_the_documentation_and_plain_values(project):

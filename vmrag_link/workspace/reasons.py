@@ -38,10 +38,7 @@ def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotIni
     if opening.is_lost(ws.places.kb):
         return _explain_lost_store(ws)
     if plumbing.read_pin_bytes(ws.places) is None:
-        return NotInitialized(
-            "this repository has no knowledge base.",
-            hint="run 'vmrag init --knowledge-base' to create a knowledge base",
-        )
+        return _explain_absent_store(ws)
     statement = f"this repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
     why = why or _explain_untrusted(ws)
     if why is None:
@@ -53,6 +50,18 @@ def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotIni
         on_server = "run 'git config vmrag.dolt.server HOST:PORT && vmrag clone' if a Dolt server has it"
         hint = hints.join_alternatives(on_server if _may_be_on_server(ws) else why.hint, _form_start_over(ws))
     return KnowledgeElsewhere(_add_reason(statement, why), hint=hint, path=str(ws.places.kb), cause=why.cause)
+
+
+def _explain_absent_store(ws: WorkTree) -> NotInitialized:
+    from vmrag_link.git import listing  # a checkout does not need it
+
+    create = "run 'vmrag init --knowledge-base' to create a knowledge base"
+    if listing.list_tracked_files(ws.places):
+        return NotInitialized("this repository has no knowledge base.", hint=create)
+    return NotInitialized(
+        "git tracks no files here, and this repository has no knowledge base.",
+        hint=hints.join_alternatives("run 'git add FILES' to make files searchable", create),
+    )
 
 
 def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
