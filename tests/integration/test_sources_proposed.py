@@ -173,16 +173,16 @@ def test_text_is_shown_with_a_final_line_end_and_without_code_fences(project):
     assert "```" not in said
 
 
-@pytest.mark.parametrize("command", ["query wren", "commit -m wrens"])
-def test_hint_in_an_empty_repository_works(project, tmp_path, command):
+def test_both_ways_of_the_hint_in_an_empty_repository_work(tmp_path, project):
     empty = Project(make_repo(tmp_path / "empty").top)
-    hint = empty.vmrag(*command.split(), code=2).err.splitlines()[-1]
-    assert hint.startswith("hint: run 'git add FILES' to make files searchable, or 'vmrag init --knowledge-base' ")
-    empty.vmrag("init", "--knowledge-base")
-    assert "no knowledge base" not in empty.vmrag(*command.split(), code=None).err
+    for command in ("query wren", "commit -m wrens"):
+        hint = empty.vmrag(*command.split(), code=2).err.splitlines()[-1]
+        assert hint.startswith("hint: run 'git add FILES' to make files searchable, or 'vmrag init --knowledge-base' ")
     empty.write("wren.md", "The wren sings.")
     empty.git("add", "wren.md")
     assert "wren.md" in empty.vmrag("query", "wren").out
+    empty.vmrag("init", "--knowledge-base")
+    assert "no documents have changed" in empty.vmrag("commit", "-m", "wrens", code=None).err
 
 
 def test_help_names_install_the_documentation_and_plain_values(project):
