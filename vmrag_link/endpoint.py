@@ -218,7 +218,7 @@ class _Connection:
         """
         request, self.is_cut_off = object(), False
         self._request = request
-        timer = threading.Timer(seconds, self._cut, (request,))
+        timer = threading.Timer(seconds, self._cut_connection, (request,))
         timer.daemon = True
         timer.start()
         try:
@@ -233,9 +233,9 @@ class _Connection:
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._sockets.add(details["return_value"].get_extra_info("socket"))
             if self.is_cut_off:
-                self._cut(self._request)
+                self._cut_connection(self._request)
 
-    def _cut(self, request: object) -> None:
+    def _cut_connection(self, request: object) -> None:
         with self._lock:
             if request is None or request is not self._request:
                 return

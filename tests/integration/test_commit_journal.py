@@ -38,7 +38,7 @@ STEPS = {
     ),
     "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage_path = die",
     "once the pin is staged": "import vmrag_link.journal as m; m.Journal.remove_entry = die",
-    "while the index is derived": "from vmrag_link.index.draft import Draft as m; m._finish = die",
+    "while the index is derived": "from vmrag_link.index.draft import Draft as m; m._finish_segments = die",
     "between its segments and its view": "from vmrag_link.index import draft as m; m.seal_view = die",
     "before the view's rename": "from vmrag_link.index.views import Views as m; m.publish = die",
     "before workspace.json": "from vmrag_link.sync import binding as m; m.write_binding = die",

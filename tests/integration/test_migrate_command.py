@@ -341,7 +341,7 @@ def _until(user: User, patch: pytest.MonkeyPatch, what: str, step: int) -> bool:
         return run
 
     with patch.context() as counting, user._here():
-        counting.setattr(exchange, "_rename", counted(exchange._rename))
+        counting.setattr(exchange, "_rename_durably", counted(exchange._rename_durably))
         for module in (exchange.paths, references):
             counting.setattr(module, "write_atomically", counted(module.write_atomically))
         try:

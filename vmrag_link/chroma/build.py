@@ -186,7 +186,7 @@ class _Build(NamedTuple):
         """Change the store in the folder, compare it with the index, and seal it."""
         permissions.make_folder(self.folder)
         with contextlib.closing(open_store(self.folder)) as store:
-            self._apply(store, plan)
+            self._apply_plan(store, plan)
         permissions.apply_folder_mode(self.folder)
         problem = check.find_difference(
             self.folder,
@@ -210,7 +210,7 @@ class _Build(NamedTuple):
             boot=read_boot_id(),
         )
 
-    def _apply(self, store: ChromaStore, plan: _Plan) -> None:
+    def _apply_plan(self, store: ChromaStore, plan: _Plan) -> None:
         with self.progress.task(FOLLOWING, plan.added + plan.removed) as task:
             for name in plan.drop:
                 store.drop_collection(make_chroma_name(name))

@@ -83,7 +83,9 @@ class ChromaClient:
             if self.address.mode == "cloud":
                 self._limits = CLOUD
             else:
-                checks = self._decode(self._request("GET", f"{self._base_url}/api/v2/pre-flight-checks"), _Checks)
+                checks = self._decode_answer(
+                    self._request("GET", f"{self._base_url}/api/v2/pre-flight-checks"), _Checks
+                )
                 self._limits = ServerLimits(max(1, min(BATCH_RECORDS, checks.max_batch_size)))
         return self._limits
 
@@ -111,7 +113,7 @@ class ChromaClient:
             if error.details.get("status") == NOT_FOUND:
                 return None
             raise
-        collection = self._decode(answer, RemoteCollection)
+        collection = self._decode_answer(answer, RemoteCollection)
         if collection.name != name:
             raise self.make_error(f"returned the collection {escape_text(collection.name)} instead of {name}")
         return collection
@@ -135,7 +137,7 @@ class ChromaClient:
             if error.details.get("status") == CONFLICT:
                 return None
             raise
-        return self._decode(answer, RemoteCollection)
+        return self._decode_answer(answer, RemoteCollection)
 
     def update_collection(
         self, collection: RemoteCollection, *, name: str | None = None, metadata: Mapping[str, Any]
@@ -171,7 +173,9 @@ class ChromaClient:
         collections = list[RemoteCollection]()
         while True:
             query = f"{self._collections_url}?limit={LIST_PAGE}&offset={len(collections)}"
-            page = self._decode(self._request("GET", query, max_bytes=LIST_PAGE * LISTED_BYTES), list[RemoteCollection])
+            page = self._decode_answer(
+                self._request("GET", query, max_bytes=LIST_PAGE * LISTED_BYTES), list[RemoteCollection]
+            )
             collections += page
             if len(page) < LIST_PAGE:
                 return collections
@@ -179,7 +183,7 @@ class ChromaClient:
                 raise self.make_error(f"lists more than {MOST_COLLECTIONS} collections")
 
     def count_records(self, collection: RemoteCollection) -> int:
-        return self._decode(self._request("GET", f"{self._make_collection_url(collection)}/count"), int)
+        return self._decode_answer(self._request("GET", f"{self._make_collection_url(collection)}/count"), int)
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ class ChromaClient:
         body = {"ids": [*texts], "include": ["embeddings", "documents"]}
         max_bytes = estimate_page_bytes(sum(texts.values()), len(texts), dimensions)
         answer = self._request("POST", f"{self._make_collection_url(collection)}/get", body, max_bytes=max_bytes)
-        page = self._decode(answer, _Page)
+        page = self._decode_answer(answer, _Page)
         vectors, documents = page.embeddings or [], page.documents or [None] * len(page.ids)
         if len(page.ids) != len(vectors) or len(page.ids) != len(documents) or {*page.ids} != texts.keys():
             raise self.make_error(
@@ -279,7 +283,7 @@ class ChromaClient:
                 raise self.make_error(error.reason, hint=hint, status=error.status) from error
             raise self.make_error(error.reason, status=error.status) from error
 
-    def _decode(self, answer: bytes, kind: type[T]) -> T:
+    def _decode_answer(self, answer: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(answer, type=kind)
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:

@@ -53,7 +53,7 @@ def share_collection(
     building = lease.collection
     try:
         if not client.find_collection(name):  # otherwise another client has just finished it
-            _fill(client, contents, lease, seal.count, progress)
+            _fill_collection(client, contents, lease, seal.count, progress)
         return _seal_and_name(client, building, name, seal, contents.label)
     except LeaseLost:
         return "elsewhere"
@@ -63,7 +63,9 @@ def share_collection(
         raise
 
 
-def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: int, progress: Progress) -> None:
+def _fill_collection(
+    client: ChromaClient, contents: SharedContents, lease: Lease, count: int, progress: Progress
+) -> None:
     """Add all records, and read each one back. Raises `LeaseLost`."""
     building = lease.collection
     assert building is not None  # noqa: S101  the lease was acquired
@@ -187,7 +189,7 @@ class Lease:
         """
         for _ in range(_ATTEMPTS):
             self._renewed = time.monotonic()
-            self.collection = self._client.create_collection(self._name, self._metadata())
+            self.collection = self._client.create_collection(self._name, self._build_metadata())
             if self.collection:
                 return True
             existing = self._client.find_collection(self._name)
@@ -206,11 +208,11 @@ class Lease:
         """Extend the lease if it is time to. Raises `LeaseLost`."""
         if time.monotonic() - self._renewed < LEASE_SECONDS / 4 or self.collection is None:
             return
-        if not self._client.update_collection(self.collection, metadata=self._metadata()):
+        if not self._client.update_collection(self.collection, metadata=self._build_metadata()):
             raise LeaseLost
         self._renewed = time.monotonic()
 
-    def _metadata(self) -> dict[str, Any]:
+    def _build_metadata(self) -> dict[str, Any]:
         return {_HOLDER: self._holder, _UNTIL: int(time.time() + LEASE_SECONDS)}
 
 

@@ -65,7 +65,7 @@ def _open_repository(into: Path | None) -> Iterator[Path]:
     Raises `UsageInvalid` if `into` is in use, and `FileFailed`.
     """
     if into is not None:
-        yield _created(into)
+        yield _create_folder(into)
         return
     top = Path(tempfile.mkdtemp(prefix="vmrag-demo-")).resolve()
     try:
@@ -74,7 +74,7 @@ def _open_repository(into: Path | None) -> Iterator[Path]:
         _remove_repository(top)
 
 
-def _created(into: Path) -> Path:
+def _create_folder(into: Path) -> Path:
     try:
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
             raise UsageInvalid(f"{into} is not an empty folder.", hint="use a new or an empty folder", path=str(into))

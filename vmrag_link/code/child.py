@@ -24,12 +24,12 @@ class _Text(NamedTuple):
     content: str
 
 
-def _receive(stdin: IO[bytes], _limits: ConversionLimits) -> _Text:
+def _receive_text(stdin: IO[bytes], _limits: ConversionLimits) -> _Text:
     language, size = json.loads(receive_frame(stdin, LONGEST_TASK))
     return _Text(language, size, receive_frame(stdin, LONGEST_MESSAGE).decode())
 
 
-def _answer(text: _Text, limits: ConversionLimits) -> tuple[bytes, bool]:
+def _cut_text(text: _Text, limits: ConversionLimits) -> tuple[bytes, bool]:
     before = time.process_time()
     pieces, last = cut_code(text.content, text.language, text.size), is_memory_exhausted(limits)
     return json.dumps((pieces, time.process_time() - before, last)).encode(), last
@@ -37,6 +37,6 @@ def _answer(text: _Text, limits: ConversionLimits) -> tuple[bytes, bool]:
 
 if __name__ == "__main__":
     try:
-        serve_tasks(_receive, _answer)
+        serve_tasks(_receive_text, _cut_text)
     except Disconnected:
         sys.exit(0)

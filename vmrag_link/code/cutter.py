@@ -202,7 +202,7 @@ class CodeCutter:
                 elif self._budget.seconds <= 0:
                     return
                 else:
-                    pieces = self._answer(first.child)
+                    pieces = self._receive_pieces(first.child)
                     if first.copy:
                         answers[first.copy] = pieces
                 waiting.popleft()
@@ -211,7 +211,7 @@ class CodeCutter:
             for child in self._children:
                 child.abandon()
 
-    def _answer(self, child: _Child) -> list[CodePiece] | CodeUnparsed:
+    def _receive_pieces(self, child: _Child) -> list[CodePiece] | CodeUnparsed:
         answer = child.answer()
         if isinstance(answer, CodeUnparsed):
             self._budget.seconds -= self._limits.max_cpu_seconds

@@ -92,7 +92,7 @@ class SymbolWalk:
                 spare_budget -= 1
             else:
                 budget -= 1
-            inner = self._visit(node, level)
+            inner = self._visit_node(node, level)
             if inner and (spare_budget > 0 or not inner.owner.fits) and cursor.goto_first_child():
                 levels.append(inner)
                 continue
@@ -102,7 +102,7 @@ class SymbolWalk:
                     return root
         raise TooManyNodes
 
-    def _visit(self, node: Node, level: _Level) -> _Level | None:
+    def _visit_node(self, node: Node, level: _Level) -> _Level | None:
         """Process a node. Return the level for its children, or None to skip them."""
         first, (last, column) = node.start_point.row, node.end_point
         end = last + 1 if column or last == first else last  # some nodes end with the line feed

@@ -94,7 +94,7 @@ class Converter:
         """
         file_format = detect_format(name, media_type)
         try:
-            return self._convert(file_format, data, charset)
+            return self._convert_data(file_format, data, charset)
         except ContentUnreadable as error:
             raise ConversionFailed(
                 f"{terminal_text.escape_line(name)} {error.reason}.",
@@ -103,7 +103,7 @@ class Converter:
                 file_type=file_format.file_type,
             ) from None
 
-    def _convert(self, file_format: Format, data: bytes, charset: str) -> ConvertedFile:
+    def _convert_data(self, file_format: Format, data: bytes, charset: str) -> ConvertedFile:
         from vmrag_link.conversion import reading
         from vmrag_link.conversion.formats import decode_text
 
@@ -188,7 +188,7 @@ class ConfinedProcess:
         """
         self._until = time.monotonic() + self._limits.max_seconds
         if self._watchdog is None:
-            self._watchdog = threading.Thread(target=self._watch, daemon=True)
+            self._watchdog = threading.Thread(target=self._watch_tasks, daemon=True)
             self._watchdog.start()
         try:
             yield
@@ -224,7 +224,7 @@ class ConfinedProcess:
                 stream.close()
         self._remove_folder()
 
-    def _watch(self) -> None:
+    def _watch_tasks(self) -> None:
         """Kill the process when the time of its task is over.
 
         One thread watches all tasks, because most take less time than starting a thread.

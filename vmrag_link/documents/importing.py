@@ -106,7 +106,7 @@ def scan_sources(sources: Sequence[Path], base: ImportBase, exclude: ExclusionRu
         folders: dict[Path, Path] = {}
         for path, top, is_folder in level:
             if path.name.startswith(".") and not is_named:
-                skipped.add(_skip(path, base, HIDDEN))
+                skipped.add(_skip_file(path, base, HIDDEN))
             elif is_folder:
                 folders[path] = top
             elif isinstance(item := _check_file(path, top, base), SourceFile):
@@ -114,7 +114,7 @@ def scan_sources(sources: Sequence[Path], base: ImportBase, exclude: ExclusionRu
             else:
                 skipped.add(item)
         reasons = exclude(list(folders), list(files), is_named) if folders or files else {}
-        skipped.update(_skip(path, base, reason) for path, reason in reasons.items())
+        skipped.update(_skip_file(path, base, reason) for path, reason in reasons.items())
         files_by_id.update((item.doc_id, item) for path, item in files.items() if path not in reasons)
         level, is_named = (
             [entry for path, top in folders.items() if path not in reasons for entry in _list_entries(path, top)],
@@ -218,7 +218,7 @@ def _list_entries(folder: Path, top: Path) -> Iterator[_Entry]:
         yield _Entry(Path(entry.path), top, entry.is_dir(follow_symlinks=False))
 
 
-def _skip(path: Path, base: ImportBase, reason: str) -> SkippedFile:
+def _skip_file(path: Path, base: ImportBase, reason: str) -> SkippedFile:
     return SkippedFile(terminal_text.escape_line(base.make_doc_id(path)), reason)
 
 
@@ -236,7 +236,7 @@ def _check_file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skip
         )
     except OSError as error:
         raise _make_read_error(path, error) from error
-    return _skip(path, base, reason) if reason else SourceFile(doc_id, base.make_source(path), path)
+    return _skip_file(path, base, reason) if reason else SourceFile(doc_id, base.make_source(path), path)
 
 
 def _find_name_problem(doc_id: str) -> str | None:

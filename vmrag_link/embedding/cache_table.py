@@ -79,7 +79,7 @@ def is_proven(key: object, vector: object, checksum: object) -> bool:
     """Return whether a row is what was stored. A damaged row may have values of any type."""
     if not isinstance(key, bytes) or not isinstance(vector, bytes) or not 0 < len(key) <= KEY_BYTES:
         return False
-    return checksum == _digest(key, vector)
+    return checksum == _compute_digest(key, vector)
 
 
 def compute_checksum(key: bytes, vector: Vector) -> bytes:
@@ -87,10 +87,10 @@ def compute_checksum(key: bytes, vector: Vector) -> bytes:
     valid.
     """
     numbers = array.array("f", vector[: len(vector) - len(vector) % FLOAT32])
-    return _digest(key, vector) if math.isfinite(sum(numbers)) else b""
+    return _compute_digest(key, vector) if math.isfinite(sum(numbers)) else b""
 
 
-def _digest(key: bytes, vector: Vector) -> bytes:
+def _compute_digest(key: bytes, vector: Vector) -> bytes:
     """Return a digest of a row. Another row has the same digest with a probability of 2^-64."""
     return hashlib.blake2b(vector, digest_size=8, key=key).digest()
 

@@ -89,16 +89,16 @@ class ServiceModel(Model):
     @property
     def dimensions(self) -> int:
         if not self._dimensions:
-            self._request([PROBE], query=False)
+            self._request_vectors([PROBE], query=False)
         return self._dimensions
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        return self._embed(texts, query=False)
+        return self._embed_texts(texts, query=False)
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        return self._embed(texts, query=True)
+        return self._embed_texts(texts, query=True)
 
-    def _embed(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
+    def _embed_texts(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
         """Return one vector for each text. A text that is longer than the window is embedded in
         pieces.
 
@@ -108,7 +108,7 @@ class ServiceModel(Model):
         pieces_by_text = [
             [piece for at in range(0, len(text), WINDOW) if (piece := text[at : at + WINDOW]).strip()] for text in texts
         ]
-        numbers = iter(self._request([piece for pieces in pieces_by_text for piece in pieces], query=query))
+        numbers = iter(self._request_vectors([piece for pieces in pieces_by_text for piece in pieces], query=query))
         return [self._make_vector([next(numbers) for _ in pieces]) for pieces in pieces_by_text]
 
     def _make_vector(self, pieces: list[list[float]]) -> Vector:
@@ -124,7 +124,7 @@ class ServiceModel(Model):
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def _request(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
+    def _request_vectors(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
         return [
             numbers
             for batch in _split_batches(texts, self._service.batch)

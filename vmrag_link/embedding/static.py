@@ -195,7 +195,7 @@ class BytePairTokenizer:
             return self._pack_plain(text)
         parts = enumerate(self._split(text))
         return b"".join(
-            _pack([self._special[part]]) if number % 2 else self._pack_plain(part) for number, part in parts
+            _pack_ids([self._special[part]]) if number % 2 else self._pack_plain(part) for number, part in parts
         )
 
     def _pack_plain(self, text: str) -> bytes:
@@ -206,18 +206,18 @@ class BytePairTokenizer:
             self._known_pieces, self._size = {}, 0  # another thread may still read the old dictionary
         tokens_by_piece = self._known_pieces
         for piece in set(pieces).difference(tokens_by_piece):
-            tokens_by_piece[piece] = self._merge(piece)
+            tokens_by_piece[piece] = self._merge_pairs(piece)
             self._size += len(piece) + 16
         return b"".join(map(tokens_by_piece.__getitem__, pieces))
 
-    def _merge(self, piece: str) -> bytes:
+    def _merge_pairs(self, piece: str) -> bytes:
         """Merge adjacent pairs: always the first in rank, and of equal ones the leftmost."""
         vocabulary = self._vocabulary
         symbols: list[str] = []
         for character in piece:
             symbols += [character] if character in vocabulary else [f"<0x{byte:02X}>" for byte in character.encode()]
         merged = self._join_few(symbols) if len(symbols) <= _FEW_SYMBOLS else self._join_many(symbols)
-        return _pack(map(vocabulary.__getitem__, merged))
+        return _pack_ids(map(vocabulary.__getitem__, merged))
 
     def _join_few(self, symbols: list[str]) -> list[str]:
         """Search all pairs for each merge. For a word, this is faster than a queue."""
@@ -264,7 +264,7 @@ class BytePairTokenizer:
         return [symbol for symbol in symbols if symbol is not None]
 
 
-def _pack(ids: Iterable[int]) -> bytes:
+def _pack_ids(ids: Iterable[int]) -> bytes:
     return array.array("I", ids).tobytes()
 
 

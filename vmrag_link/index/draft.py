@@ -107,7 +107,9 @@ class Draft:
             self._building = opened.enter_context(self._segments.temporary_folder())
             base = _remove_segments(self._base, self._without)
             self._reader = opened.enter_context(contextlib.closing(IndexReader(base, self._segments.root)))
-            self._collections = {name: self._recount(name, collection) for name, collection in base.collections.items()}
+            self._collections = {
+                name: self._recount_totals(name, collection) for name, collection in base.collections.items()
+            }
             self._pieces = [dict(part.pieces) for part in base.parts]
             self._dead: dict[tuple[int, str], bytearray] = {}
             self._writer: SegmentWriter | None = None
@@ -117,7 +119,7 @@ class Draft:
             self._opened = opened.pop_all()
         return self
 
-    def _recount(self, name: str, indexed: IndexedCollection) -> IndexedCollection:
+    def _recount_totals(self, name: str, indexed: IndexedCollection) -> IndexedCollection:
         """Return a collection with its totals counted again, without the unreadable segments."""
         if not self._without:
             return indexed
@@ -283,7 +285,7 @@ class Draft:
 
         `durable`: the segments survive a power cut. Raises `IndexFailed`.
         """
-        view = msgspec.structs.replace(self._finish(durable=durable), revision=revision)
+        view = msgspec.structs.replace(self._finish_segments(durable=durable), revision=revision)
         seal_view(folder, view, self._segments.root)
         if not durable and not storage.is_in_memory(folder):
             self._remove_replaced_segments(folder)
@@ -300,7 +302,7 @@ class Draft:
             if path.name in replaced:
                 self._segments.remove_segment(path)
 
-    def _finish(self, *, durable: bool) -> IndexView:
+    def _finish_segments(self, *, durable: bool) -> IndexView:
         added = self._writer.list_written() if self._writer else {}
         for name, written in added.items():
             indexed = self._collections[name]

@@ -280,7 +280,7 @@ def stem_words(words: Sequence[str]) -> list[bytes]:
     words = [IRREGULAR.get(word, word) for word in words]
     starts = range(0, len(words), _WORDS_PER_TEXT)
     terms = [b""] * len(words)
-    for number, position, term in _tokenize(" ".join(words[start : start + _WORDS_PER_TEXT]) for start in starts):
+    for number, position, term in _tokenize_texts(" ".join(words[start : start + _WORDS_PER_TEXT]) for start in starts):
         terms[number * _WORDS_PER_TEXT + position] = term
     return terms
 
@@ -289,7 +289,7 @@ _WORDS_PER_TEXT = 1_000
 _TOKENIZER_LOCK = threading.Lock()
 
 
-def _tokenize(texts: Iterable[str]) -> list[tuple[int, int, bytes]]:
+def _tokenize_texts(texts: Iterable[str]) -> list[tuple[int, int, bytes]]:
     """Return the terms of texts, in any order: number of the text, position of the term, term."""
     with _TOKENIZER_LOCK:
         connection = _open_tokenizer()

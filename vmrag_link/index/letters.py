@@ -40,7 +40,7 @@ _WORDS = re.compile(f"(?P<unspaced>[{_UNSPACED}]+)|(?:[^\\W_{_UNSPACED}]|[{_INDI
 
 def fold(text: str) -> str:
     """Return the same letters for all spellings of a text."""
-    return unicodedata.normalize("NFKC", _decompose(_limit_marks(text)))
+    return unicodedata.normalize("NFKC", _decompose_letters(_limit_marks(text)))
 
 
 def _limit_marks(text: str) -> str:
@@ -48,7 +48,7 @@ def _limit_marks(text: str) -> str:
     return _MANY_MARKS.sub(" ", text)
 
 
-def _decompose(text: str) -> str:
+def _decompose_letters(text: str) -> str:
     return _MARKS.sub("", unicodedata.normalize("NFKD", text).casefold()).translate(_STROKES)
 
 
@@ -81,7 +81,7 @@ def _find_origins(text: str) -> list[int]:
     """
     decomposed, origins = [], []
     for at, character in enumerate(_limit_marks(text)):
-        letters = _decompose(character)
+        letters = _decompose_letters(character)
         decomposed.append(letters)
         origins += [at] * len(letters)
     places, begin = [], 0

@@ -95,9 +95,9 @@ class BlockWriter:
     def __init__(self, fields: Sequence[str], first: int = 0) -> None:
         self._fields = tuple(fields)
         self._next = first
-        self._begin()
+        self._begin_block()
 
-    def _begin(self) -> None:
+    def _begin_block(self) -> None:
         self._first = self._next
         self._words: dict[bytes, int] = defaultdict(itertools.count().__next__)
         """ASCII words in lower case, and finished terms, with a number for each."""
@@ -154,22 +154,22 @@ class BlockWriter:
         terms = sorted(set(words))
         numbers = {term: number for number, term in enumerate(terms)}
         tokens = _Tokens([numbers[word] for word in words], self._tokens, self._sizes, len(self._fields), self._first)
-        lists = (_invert_by_numpy if _has_many(self._tokens) else _invert)(tokens, len(terms))
+        lists = (_invert_by_numpy if _has_many(self._tokens) else _invert_tokens)(tokens, len(terms))
         term_starts = array("I", itertools.accumulate(map(len, terms), initial=0))
         block = _encode_block(
             self._fields,
             (self._first, self._next),
             {
                 "terms": ("B", b"".join(terms)),
-                "term_starts": _shrink(term_starts, term_starts[-1]),
-                "starts": _shrink(lists.starts, len(lists.slots)),
-                "slots": _shrink(lists.slots, self._next),
-                "frequencies": _shrink(lists.frequencies, max(self._sizes, default=0)),
-                "position_starts": _shrink(lists.position_starts, len(lists.positions)),
-                "positions": _shrink(lists.positions, max(self._sizes, default=0)),
+                "term_starts": _shrink_numbers(term_starts, term_starts[-1]),
+                "starts": _shrink_numbers(lists.starts, len(lists.slots)),
+                "slots": _shrink_numbers(lists.slots, self._next),
+                "frequencies": _shrink_numbers(lists.frequencies, max(self._sizes, default=0)),
+                "position_starts": _shrink_numbers(lists.position_starts, len(lists.positions)),
+                "positions": _shrink_numbers(lists.positions, max(self._sizes, default=0)),
             },
         )
-        self._begin()
+        self._begin_block()
         return block
 
 
@@ -206,7 +206,7 @@ def _has_many(tokens: array[int]) -> bool:
     return False
 
 
-def _invert(tokens: _Tokens, terms: int) -> _Lists:
+def _invert_tokens(tokens: _Tokens, terms: int) -> _Lists:
     lists, slots, positions = list[int](), list[int](), list[int]()
     begin = 0
     for number, size in enumerate(tokens.sizes):
@@ -232,7 +232,7 @@ def _invert(tokens: _Tokens, terms: int) -> _Lists:
 
 
 def _invert_by_numpy(tokens: _Tokens, terms: int) -> _Lists:
-    """Return the same as `_invert`."""
+    """Return the same as `_invert_tokens`."""
     from vmrag_link.numpy_loading import np
 
     sizes = np.asarray(tokens.sizes)
@@ -257,7 +257,7 @@ def _invert_by_numpy(tokens: _Tokens, terms: int) -> _Lists:
     )
 
 
-def _shrink(values: Numbers, largest: int) -> tuple[TypeCode, bytes]:
+def _shrink_numbers(values: Numbers, largest: int) -> tuple[TypeCode, bytes]:
     """Return the smallest type for the largest value, and all values in it, little-endian."""
     code = next(code for code, size in _SIZES.items() if largest < 1 << 8 * size)
     ratio = values.itemsize // _SIZES[code]
@@ -366,15 +366,15 @@ class _Block:
             raise ValueError("a block of words is truncated")
         self._places = header.arrays
         _, self._terms, _ = header.arrays["terms"]
-        self._term_starts = self._read("term_starts")
-        self._starts = self._read("starts")
-        self._slots = self._read("slots")
-        self._frequencies = self._read("frequencies")
+        self._term_starts = self._read_array("term_starts")
+        self._starts = self._read_array("starts")
+        self._slots = self._read_array("slots")
+        self._frequencies = self._read_array("frequencies")
 
     def read_content(self) -> bytes:
         return self._content[self._at : self.end]
 
-    def _read(self, name: str) -> Sequence[int]:
+    def _read_array(self, name: str) -> Sequence[int]:
         code, first, length = self._places[name]
         first += self._arrays
         return read_numbers(memoryview(self._content)[first : first + length * _SIZES[code]], code)
@@ -418,8 +418,8 @@ class _Block:
 
     def _list_positions(self, number: int, field: int, slots: set[int]) -> Iterator[tuple[int, int]]:
         """Yield the positions of a term in some slots."""
-        positions = self._read("positions")
-        at = self._read("position_starts")[number * len(self.fields) + field]
+        positions = self._read_array("positions")
+        at = self._read_array("position_starts")[number * len(self.fields) + field]
         for slot, frequency in zip(*self.list_of(number, field), strict=True):
             if slot in slots:
                 for position in positions[at : at + frequency]:

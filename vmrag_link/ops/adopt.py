@@ -250,7 +250,7 @@ def _import_revisions(
     )
     imported = [revision for revision in missing if revision in new]
     if imported:
-        _anchor(engine, room, imported)
+        _anchor_revisions(engine, room, imported)
     return _Adopted(tuple(imported), tuple(revision for revision in missing if revision not in new), len(new))
 
 
@@ -261,7 +261,7 @@ def _list_services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[Ser
     )
 
 
-def _anchor(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
+def _anchor_revisions(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
     with engine.write_lock("adopt knowledge"):
         try:
             engine.fetch(quarantine.QUARANTINE_KEY, f"file://{room.vetted}")

@@ -111,7 +111,7 @@ def discard_uncommitted(ws: Workspace, branch: KbBranch) -> str:
     them.
     """
     changes = _describe_changes(count_local_changes(ws.engine, branch))
-    aside = _stash(ws, branch)
+    aside = _stash_documents(ws, branch)
     held = _read_aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
     replay.forget_changes(ws.engine, branch.name)
@@ -162,7 +162,7 @@ def _handle_changes(ws: Workspace, how: Handling, message: str, onto: At | None)
             return CleanedBranch(how, discard_uncommitted(ws, branch))
         case "carry":
             _require_no_conflict(ws, branch, branch.head if onto is None else onto)
-    aside = _stash(ws, branch)
+    aside = _stash_documents(ws, branch)
     return CleanedBranch(how, _read_aside_branch(ws, aside).head, aside=aside)
 
 
@@ -180,7 +180,7 @@ def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
         )
 
 
-def _stash(ws: Workspace, branch: KbBranch) -> str:
+def _stash_documents(ws: Workspace, branch: KbBranch) -> str:
     with ws.sync_context.without_copy(branch.name, branch.head):
         return replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
 

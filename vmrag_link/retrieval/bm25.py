@@ -72,7 +72,7 @@ class Corpus(Record, frozen=True):
         found.
         """
         texts = self.texts + PRIOR_TEXTS
-        return _logarithm(2 * texts + 2, 2 * count + 1)
+        return _compute_logarithm(2 * texts + 2, 2 * count + 1)
 
     def compute_factors(self, count: int) -> tuple[float, float, float]:
         """Return gain, base and slope for a word that is in `count` texts.
@@ -85,7 +85,7 @@ class Corpus(Record, frozen=True):
 
 
 @functools.lru_cache(maxsize=1024)
-def _logarithm(dividend: int, divisor: int) -> float:
+def _compute_logarithm(dividend: int, divisor: int) -> float:
     """Return the natural logarithm of a quotient."""
     return float(_EXACT.ln(_EXACT.divide(decimal.Decimal(dividend), decimal.Decimal(divisor))))
 

@@ -51,14 +51,14 @@ def normalize_where(given: Mapping[str, Any] | None) -> NormalFilter | None:
     """Return the normal form of a filter over metadata; None for an empty filter. Raises
     `FilterInvalid`.
     """
-    return _require_few(_normalize(given, _normalize_comparison)) if given else None
+    return _require_few(_normalize_filter(given, _normalize_comparison)) if given else None
 
 
 def normalize_where_document(given: Mapping[str, Any] | None) -> NormalFilter | None:
     """Return the normal form of a filter over texts; None for an empty filter. Raises
     `FilterInvalid`.
     """
-    return _require_few(_normalize(given, _normalize_text_match)) if given else None
+    return _require_few(_normalize_filter(given, _normalize_text_match)) if given else None
 
 
 def _require_few(normal: NormalFilter) -> NormalFilter:
@@ -77,7 +77,7 @@ def _count_conditions(normal: NormalFilter) -> int:
     return sum(map(_count_conditions, value)) if key in JUNCTIONS else 1
 
 
-def _normalize(given: Any, leaf: Leaf, depth: int = 0) -> NormalFilter:
+def _normalize_filter(given: Any, leaf: Leaf, depth: int = 0) -> NormalFilter:
     if not isinstance(given, Mapping) or not given:
         raise _make_error("is not an object with keys", given)
     if depth > MAX_DEPTH:
@@ -92,7 +92,7 @@ def _normalize(given: Any, leaf: Leaf, depth: int = 0) -> NormalFilter:
 def _normalize_junction(key: str, value: Any, leaf: Leaf, depth: int) -> NormalFilter:
     if not isinstance(value, list) or not value:
         raise _make_error(f"needs a non-empty list after {key}", value)
-    parts = [_normalize(part, leaf, depth + 1) for part in value]
+    parts = [_normalize_filter(part, leaf, depth + 1) for part in value]
     return parts[0] if len(parts) == 1 else {key: parts}
 
 

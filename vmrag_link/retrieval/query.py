@@ -194,7 +194,7 @@ class QueryVectors:
             self._embedded = {text: {}}
         vectors = self._embedded[text]
         if model.fingerprint not in vectors:
-            self._embed(model, [text])
+            self._embed_texts(model, [text])
         return vectors[model.fingerprint]
 
     def prepare_texts(self, indexed: IndexedCollection, texts: Collection[str]) -> None:
@@ -203,11 +203,11 @@ class QueryVectors:
         The errors are those of `load_stored_model`.
         """
         model = self.load_stored_model(indexed)
-        self._embed(
+        self._embed_texts(
             model, [text for text in dict.fromkeys(texts) if model.fingerprint not in self._embedded.get(text, {})]
         )
 
-    def _embed(self, model: Model, texts: list[str]) -> None:
+    def _embed_texts(self, model: Model, texts: list[str]) -> None:
         vectors = model.embed_queries(texts) if texts else []
         for text, vector in zip(texts, vectors, strict=True):
             self._embedded.setdefault(text, {})[model.fingerprint] = flat_files.quantise(vector)

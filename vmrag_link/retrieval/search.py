@@ -99,7 +99,7 @@ class Searcher:
         `UsageInvalid` and `IndexFailed`.
         """
         with self._damage_errors():
-            return self._search(query, self._ranking.per_document, diverse=True)
+            return self._search_chunks(query, self._ranking.per_document, diverse=True)
 
     def prepare_queries(self, queries: Iterable[Query]) -> None:
         """Embed the texts of all these queries at once, before they are searched one by one.
@@ -123,7 +123,7 @@ class Searcher:
         are those of `search`.
         """
         with self._damage_errors():
-            hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document, diverse=False)
+            hits = self._search_chunks(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document, diverse=False)
             return self._rank_by_cosine(query, hits) if hits else []
 
     def rank_groups(
@@ -279,7 +279,7 @@ class Searcher:
             if number < len(document_rows.get((collection, doc_id), ()))
         }
 
-    def _search(self, query: Query, per_document: int, *, diverse: bool) -> list[Hit]:
+    def _search_chunks(self, query: Query, per_document: int, *, diverse: bool) -> list[Hit]:
         """Return the best `k` chunks.
 
         `diverse`: rank documents and code separately, and show the translations and copies of a

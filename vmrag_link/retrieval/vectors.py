@@ -118,9 +118,9 @@ class ExactVectors:
 
         Unlike scores, they do not depend on lengths, which rounding and clipping change.
         """
-        [query_square] = self._multiply([query], query)
+        [query_square] = self._multiply_vectors([query], query)
         products, vectors = self.score_rows(query, rows), self._list_vectors(rows)
-        squares = [self._multiply([vector], vector)[0] for vector in vectors]
+        squares = [self._multiply_vectors([vector], vector)[0] for vector in vectors]
         return [
             product / math.sqrt(length_square * query_square)
             for product, length_square in zip(products, squares, strict=True)
@@ -139,9 +139,9 @@ class ExactVectors:
 
     def score_rows(self, query: bytes, rows: Sequence[int]) -> list[int]:
         """Return the integer scores of some chunks."""
-        return self._multiply(self._list_vectors(rows), query)
+        return self._multiply_vectors(self._list_vectors(rows), query)
 
-    def _multiply(self, vectors: Sequence[bytes], query: bytes) -> list[int]:
+    def _multiply_vectors(self, vectors: Sequence[bytes], query: bytes) -> list[int]:
         if not vectors:
             return []
         return [

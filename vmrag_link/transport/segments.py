@@ -67,7 +67,7 @@ def store_file(places: Places, file: Path, parent: str | None, *, segment_size: 
     digests, size = [], 0
     with file.open("rb") as source:
         for number, segment in enumerate(_read_pieces(source, length)):
-            digest = _sha256(segment)
+            digest = _hash_segment(segment)
             if stored and not _is_kept(stored.manifest, number, segment, digest):
                 raise RemoteDamaged(
                     f"the local copy {file} is damaged; nothing was pushed.",
@@ -131,10 +131,14 @@ def restore_file(places: Places, commit: str, file: Path) -> None:
         for number, segment in enumerate(_read_pieces(target, manifest.segment_size)):
             blob = missing.get(number)
             # Check both: the manifest may match the file while the commit holds other data.
-            if blob and _sha256(segment) == manifest.sha256[number] and objects.hash_blob(segment, like=blob) == blob:
+            if (
+                blob
+                and _hash_segment(segment) == manifest.sha256[number]
+                and objects.hash_blob(segment, like=blob) == blob
+            ):
                 del missing[number]
         for number, segment in _read_segments(places, missing):
-            if _sha256(segment) != manifest.sha256[number]:
+            if _hash_segment(segment) != manifest.sha256[number]:
                 raise _damage_error(f"segment {_segment_name(number)} does not match its checksum")
             target.seek(number * manifest.segment_size)
             target.write(segment)
@@ -146,7 +150,7 @@ def begins_with(places: Places, commit: str, file: Path) -> bool:
     manifest = _Stored.read(places, commit).manifest
     with file.open("rb") as source:
         segments = enumerate(_read_pieces(source, manifest.segment_size))
-        is_kept = all(_is_kept(manifest, number, segment, _sha256(segment)) for number, segment in segments)
+        is_kept = all(_is_kept(manifest, number, segment, _hash_segment(segment)) for number, segment in segments)
         return is_kept and source.seek(0, os.SEEK_END) >= manifest.size
 
 
@@ -155,7 +159,7 @@ def _is_kept(manifest: SegmentManifest, number: int, segment: bytes, digest: str
     if number >= len(manifest.sha256):
         return True
     before, length = manifest.sha256[number], _segment_length(manifest, number)
-    return digest == before or (len(segment) > length and _sha256(segment[:length]) == before)
+    return digest == before or (len(segment) > length and _hash_segment(segment[:length]) == before)
 
 
 def read_size(places: Places, commit: str) -> int:
@@ -221,7 +225,7 @@ def _segment_length(manifest: SegmentManifest, number: int) -> int:
     return min(manifest.segment_size, manifest.size - number * manifest.segment_size)
 
 
-def _sha256(segment: bytes) -> str:
+def _hash_segment(segment: bytes) -> str:
     return hashlib.sha256(segment).hexdigest()
 
 

@@ -20,15 +20,15 @@ from vmrag_link.terminal_text import escape_line
 _NO_XML = str.maketrans({"\ufffe": "\\ufffe", "\uffff": "\\uffff"})
 
 
-def _escape(value: str) -> str:
+def _escape_line(value: str) -> str:
     return escape_line(value).translate(_NO_XML)
 
 
 def _list_lines(problem: CaseProblem, case: CheckCase) -> list[str]:
-    return [*map(_escape, (problem.message, *problem.notes)), f"at {case.file}:{case.line}"]
+    return [*map(_escape_line, (problem.message, *problem.notes)), f"at {case.file}:{case.line}"]
 
 
-def _fingerprint(problem: CaseProblem) -> str:
+def _hash_problem(problem: CaseProblem) -> str:
     return hashlib.sha256(json.dumps([problem.rule, *problem.key]).encode()).hexdigest()
 
 
@@ -53,9 +53,11 @@ def format_junit(case_list: CaseList) -> str:
         {"name": f"vmrag {case_list.command}", **{name: str(count) for name, count in counts.items()}},
     )
     for case in case_list.cases:
-        test = ET.SubElement(suite, "testcase", {"classname": f"vmrag.{case_list.command}", "name": _escape(case.name)})
+        test = ET.SubElement(
+            suite, "testcase", {"classname": f"vmrag.{case_list.command}", "name": _escape_line(case.name)}
+        )
         if case.skipped:
-            ET.SubElement(test, "skipped", {"message": _escape(case.skipped)})
+            ET.SubElement(test, "skipped", {"message": _escape_line(case.skipped)})
         if case.problems:
             test.append(_build_outcome(case))
     ET.indent(root)
@@ -64,7 +66,7 @@ def format_junit(case_list: CaseList) -> str:
 
 def _build_outcome(case: CheckCase) -> ET.Element:
     worst = min(case.problems, key=lambda problem: problem.level != "error")
-    about = {"type": worst.rule, "message": _escape(worst.message)}
+    about = {"type": worst.rule, "message": _escape_line(worst.message)}
     outcome = ET.Element("failure", about) if case.failed else ET.Element("system-out")
     outcome.text = "\n".join(line for problem in case.problems for line in _list_lines(problem, case))
     return outcome
@@ -99,9 +101,9 @@ def _build_result(case: CheckCase, problem: CaseProblem, index: int) -> dict[str
         "ruleId": problem.rule,
         "ruleIndex": index,
         "level": "error" if problem.level == "error" else "note",
-        "message": {"text": _escape_placeholders(_describe(case, problem))},
+        "message": {"text": _escape_placeholders(_describe_problem(case, problem))},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"primaryLocationLineHash": _fingerprint(problem)},
+        "partialFingerprints": {"primaryLocationLineHash": _hash_problem(problem)},
     }
 
 
@@ -113,8 +115,8 @@ def _escape_placeholders(text: str) -> str:
     return re.sub(r"\{(\d+)\}", r"{{\1}}", escaped)
 
 
-def _describe(case: CheckCase, problem: CaseProblem) -> str:
-    return "\n".join(map(_escape, (f"{case.name}: {problem.message}", *problem.notes)))
+def _describe_problem(case: CheckCase, problem: CaseProblem) -> str:
+    return "\n".join(map(_escape_line, (f"{case.name}: {problem.message}", *problem.notes)))
 
 
 def format_code_quality(case_list: CaseList) -> str:
@@ -122,9 +124,9 @@ def format_code_quality(case_list: CaseList) -> str:
     return _dump_json(
         [
             {
-                "description": _describe(case, problem).replace("\n", " · "),
+                "description": _describe_problem(case, problem).replace("\n", " · "),
                 "check_name": f"vmrag-{case_list.command}/{problem.rule}",
-                "fingerprint": _fingerprint(problem),
+                "fingerprint": _hash_problem(problem),
                 "severity": "critical" if problem.level == "error" else "info",
                 "location": {"path": case.file, "lines": {"begin": case.line}},
             }

@@ -322,9 +322,9 @@ class MissedDocuments:
         """Return the miss with the position of its document, if it is about one."""
         if miss.document is None:
             return miss
-        return msgspec.structs.replace(miss, message=f"{miss.message}; {self._locate(miss.document, query)}")
+        return msgspec.structs.replace(miss, message=f"{miss.message}; {self._locate_document(miss.document, query)}")
 
-    def _locate(self, document: str, query: Query) -> str:
+    def _locate_document(self, document: str, query: Query) -> str:
         names = document_names.named_in_full(self._open_rows, self._at, document)
         named = next((name for name in names if str(name) == document), None)
         collection, doc_id = named.key if named else ("", "")

@@ -50,7 +50,7 @@ def check_sync(ws: Workspace) -> Iterator[Finding]:
         yield Finding("BACKGROUND_FAILED", "warning", message, _COMMAND, str(background.get_sync_job(ws.places).log))
 
 
-def _sync(ws: Workspace, finding: Finding) -> str:
+def _sync_index(ws: Workspace, finding: Finding) -> str:
     report = sync_to_pin(ws, rebuild="--rebuild" in finding.fix)
     return f"Updated knowledge base and index to {(report.to or '')[:7]}."
 
@@ -180,7 +180,7 @@ def _repair_vectors(ws: Workspace, _: Finding) -> str:
     return "Kept the valid vectors. The others will be computed again when they are needed."
 
 
-VIEWS = Topic("indexes", check_views, {"SNAPSHOT_DAMAGED": _drop_view, "INDEX_DAMAGED": _sync})
+VIEWS = Topic("indexes", check_views, {"SNAPSHOT_DAMAGED": _drop_view, "INDEX_DAMAGED": _sync_index})
 COPIES = Topic("working copies", check_copies, {"WORKING_COPY_DAMAGED": _drop_copy})
 MAX_NOTES, MAX_NOTE_BYTES = 20_000, 100_000_000
 """Above these limits, a stored collection is faster, because `git status` checks each file."""
@@ -205,7 +205,7 @@ NOTES = Topic("notes", _check_notes)
 SOURCES = Topic("indexes of sources", _check_sources, {"SOURCES_DAMAGED": _drop_sources})
 LOCAL_INDEX = Topic("this machine's index", _check_local, {"LOCAL_INDEX_DAMAGED": _drop_local})
 VECTORS = Topic("embeddings", check_vectors, {"EMBEDDINGS_DAMAGED": _repair_vectors})
-SYNC = Topic("sync", check_sync, {"NOT_SYNCED": _sync, "BACKGROUND_FAILED": _sync})
+SYNC = Topic("sync", check_sync, {"NOT_SYNCED": _sync_index, "BACKGROUND_FAILED": _sync_index})
 
 
 # -- Chroma

@@ -70,12 +70,12 @@ def find_leftovers(ws: Workspace) -> Leftovers:
     limits = ws.config.embedding
     vectors = EmbeddingCache(ws.places.embeddings).measure_excess(megabytes=limits.cache_mb, days=limits.cache_days)
     return Leftovers(
-        _describe(_measure_files(spare)),
-        _describe(_measure_files(stores)),
-        _describe(_measure_files(copies)),
-        _describe(_measure_files(files)),
+        _describe_files(_measure_files(spare)),
+        _describe_files(_measure_files(stores)),
+        _describe_files(_measure_files(copies)),
+        _describe_files(_measure_files(files)),
         vectors,
-        _describe(_measure_files(exchange.list_unneeded(ws.places))),
+        _describe_files(_measure_files(exchange.list_unneeded(ws.places))),
     )
 
 
@@ -89,7 +89,7 @@ def remove_leftovers(ws: Workspace) -> Leftovers:
         _measure_files(paths)
         for paths in (_list_spare_views(ws), _list_spare_stores(ws), _list_old_copies(ws), _list_killed_files(ws))
     ]
-    replaced = _describe(_measure_files(exchange.list_unneeded(ws.places)))
+    replaced = _describe_files(_measure_files(exchange.list_unneeded(ws.places)))
     if replaced.names:
         shutil.rmtree(ws.places.migration)
     for path in _list_logs(ws):
@@ -114,7 +114,14 @@ def remove_leftovers(ws: Workspace) -> Leftovers:
     spare, stores, copies, rest = (
         {path: size for path, size in sizes.items() if not path.exists()} for sizes in (*sizes_before[:3], files)
     )
-    return Leftovers(_describe(spare), _describe(stores), _describe(copies), _describe(rest), Excess(), replaced)
+    return Leftovers(
+        _describe_files(spare),
+        _describe_files(stores),
+        _describe_files(copies),
+        _describe_files(rest),
+        Excess(),
+        replaced,
+    )
 
 
 def _rewrite_segments(ws: Workspace) -> None:
@@ -235,6 +242,6 @@ def _measure_files(paths: Iterable[Path]) -> dict[Path, int]:
     return {path: measure_size(path) for path in paths}
 
 
-def _describe(sizes: dict[Path, int]) -> RemovedFiles:
+def _describe_files(sizes: dict[Path, int]) -> RemovedFiles:
     names = tuple(os.fsencode(path.name).decode(errors="replace") for path in sizes)
     return RemovedFiles(names, sum(sizes.values()))

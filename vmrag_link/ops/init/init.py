@@ -100,7 +100,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     sources = (*configured, *proposed)
     uncovered = find_uncovered(sources, tracked)
     return InitReport(
-        tuple(_describe(source, tracked) for source in proposed),
+        tuple(_describe_source(source, tracked) for source in proposed),
         count_endings(uncovered),
         0 if any(not source.write for source in sources) else count_untracked_offers(ws),
         written,
@@ -122,6 +122,6 @@ def _find_obstacle(ws: Workspace) -> NoNotes:
     return "ignored" if ignored else ""
 
 
-def _describe(source: SourceSettings, tracked: Iterable[str]) -> NewSource:
+def _describe_source(source: SourceSettings, tracked: Iterable[str]) -> NewSource:
     files = count_endings(path for path in tracked if rules.find_source([source], path))
     return NewSource(source.collection, source.kind, source.paths, source.exclude, files)

@@ -123,7 +123,7 @@ def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: De
     state = MergeState(
         "aside", aside.name, base, target.revision, aside.head, symbolic, commit=False, decisions=decided
     )
-    return _advance(ws, target, state)
+    return _advance_merge(ws, target, state)
 
 
 def find_aside_base(ws: Workspace, aside: KbBranch) -> str:
@@ -178,7 +178,7 @@ def merge_revision(
         return msgspec.structs.replace(_build_report(state, "already_up_to_date", ours), staged=staged)
     if ours == base and commit:
         return _pin_result(ws, target, state, theirs)
-    return _advance(ws, target, state, signature)
+    return _advance_merge(ws, target, state, signature)
 
 
 def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeReport:
@@ -195,7 +195,7 @@ def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeRe
                 "run 'vmrag resolve' to resolve the conflicts", plumbing.operation_hint(busy) if busy else ""
             ),
         )
-    report = _advance(ws, writing.require_writable(ws), state, signature)
+    report = _advance_merge(ws, writing.require_writable(ws), state, signature)
     if report.result == "conflict":
         raise MergeConflict(
             f"{plural(len(report.conflicts), 'conflict')} without a decision: {', '.join(report.conflicts[:3])}",
@@ -240,7 +240,7 @@ def abort_merge(ws: Workspace) -> MergeReport:
     )
 
 
-def _advance(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
+def _advance_merge(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
     merged = merge_state.apply_decisions(ws, state)
     signature = signature or state.build_signature(ws.engine, joins=True)
     if merged.conflicts:

@@ -145,10 +145,10 @@ def _list_folders(places: Places, state: MigrationState) -> tuple[Path, Path]:
 def _move_files(source: Path, target: Path, names: Sequence[str]) -> None:
     for name in names:
         if (source / name).exists():
-            _rename(source / name, target / name)
+            _rename_durably(source / name, target / name)
 
 
-def _rename(source: Path, target: Path) -> None:
+def _rename_durably(source: Path, target: Path) -> None:
     source.rename(target)
     file_access.sync_to_disk(source.parent)
     file_access.sync_to_disk(target.parent)

@@ -113,11 +113,11 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         )
         _note_other_contents(ws, plan, to)
         if dry_run:
-            return msgspec.structs.replace(_estimate(ws, to, plan, size), absent=absent)
+            return msgspec.structs.replace(_estimate_migration(ws, to, plan, size), absent=absent)
         file_access.require_space(ws.places.shared, 2 * size, "a second knowledge base")
         settings = references.plan_settings_change(ws, to)  # a settings file that cannot be changed stops here
         copies, state = _carry_and_exchange(ws, to, plan, settings)
-        changed = _finish(ws, state)
+        changed = _finish_migration(ws, state)
     _update_index(ws)
     anchors = len(plan.anchors)
     numbers = len(copies.entries), copies.new, _list_branches(plan), anchors, size
@@ -152,7 +152,7 @@ def undo_migration(ws: Workspace) -> UndoReport:
         with _lock_writes(ws, "undo a migration"):
             references.require_nothing_new(ws.engine)
             _exchange_and_note(ws, state)
-        return UndoReport(state.origin, _finish(ws, state))
+        return UndoReport(state.origin, _finish_migration(ws, state))
 
 
 # -- copying
@@ -239,7 +239,7 @@ def _find_unshared_remote(ws: Workspace) -> str:
     return "" if remote == pin_values.GIT_REMOTE or ws.engine.shared else remote
 
 
-def _estimate(ws: Workspace, to: EngineName, plan: MigrationPlan, size: int) -> MigrateReport:
+def _estimate_migration(ws: Workspace, to: EngineName, plan: MigrationPlan, size: int) -> MigrateReport:
     per_revision, per_document = _SECONDS[to]
     documents = sum(ws.engine.count_documents(head) for head in set(plan.branches.values()))
     seconds = round(1 + len(plan.revisions) * per_revision + documents * per_document, 1)
@@ -277,7 +277,7 @@ def _exchange_and_note(ws: Workspace, state: MigrationState) -> None:
     exchange.exchange_kb(ws.places, state)
 
 
-def _finish(ws: Workspace, state: MigrationState) -> ChangedFiles:
+def _finish_migration(ws: Workspace, state: MigrationState) -> ChangedFiles:
     """Update everything after the exchange of the knowledge bases. It can be repeated."""
     with file_failures():
         shutil.rmtree(ws.places.remotes, ignore_errors=True)  # derived from the other knowledge base
@@ -325,7 +325,7 @@ def _finish_killed(ws: Workspace) -> _FormerMigration | None:
     with _lock_writes(ws, "finish a migration"):
         finished = exchange.finish_exchange(ws.places, state)
     if finished:
-        return _FormerMigration(state, _finish(ws, state))
+        return _FormerMigration(state, _finish_migration(ws, state))
     if state.stage == "exchanging":
         exchange.delete_state(ws.places)
         return None

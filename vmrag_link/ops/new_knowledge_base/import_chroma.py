@@ -139,15 +139,15 @@ def join_pieces(pieces: Sequence[_Piece]) -> str:
     an overlap from an accidental match.
     """
     texts = [piece.text for piece in pieces]
-    likely = _join(texts, SHORTEST_OVERLAP)
+    likely = _join_pieces(texts, SHORTEST_OVERLAP)
     expected = pieces[0].metadata.get("content_hash")
-    for text in (likely, _join(texts, 1), "".join(texts)):
+    for text in (likely, _join_pieces(texts, 1), "".join(texts)):
         if content_hash(text) == expected:
             return text
     return likely
 
 
-def _join(texts: Sequence[str], shortest: int) -> str:
+def _join_pieces(texts: Sequence[str], shortest: int) -> str:
     whole = texts[0]
     for before, text in pairwise(texts):
         whole += text[_measure_overlap(before, text, shortest) :]

@@ -105,7 +105,7 @@ def start_knowledge_base(
     if not new and opening.is_lost(ws.places.kb):
         raise reasons.explain_uninitialized(ws)
     if not ws.is_initialized and (pinned is not None or (not new and _has_pins(ws))):
-        cloned = _clone(ws)
+        cloned = _clone_remote(ws)
         _require_engine(ws, engine)
     offered = list_offers(ws) if pinned is None and ws.is_initialized and not ws.find_kb_branch() else ()
     if cloned or start is None:
@@ -199,7 +199,7 @@ def _has_pins(ws: Workspace) -> bool:
     return any(True for _ in history_pins.read_pins(ws.places, reflogs=False))
 
 
-def _clone(ws: Workspace) -> str:
+def _clone_remote(ws: Workspace) -> str:
     try:
         return clone(ws).remote
     except RemoteError as error:

@@ -101,10 +101,10 @@ def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     `PinMalformed` if the branch has no pin to merge into, and the errors of `verify_between`,
     `publish_revision` and `find_dropped_side`.
     """
-    return update_branch.retry_if_moved(branch.name, lambda: _repair(ws, branch))
+    return update_branch.retry_if_moved(branch.name, lambda: _repair_branch(ws, branch))
 
 
-def _repair(ws: Workspace, branch: HostedBranch) -> BranchRepair:
+def _repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     tip = update_branch.find_branch_tip(ws.places, branch.peer, branch.name)
     if tip is None:
         return BranchRepair("nothing", branch.name, None)
@@ -117,7 +117,7 @@ def _repair(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     if not ws.engine.is_ancestor(pin.dolt_commit, merged):  # one side reverted what is pinned now
         reason = f"Merging it would drop what {branch.name} pins now, so you must decide which one to keep."
         return replace(
-            repair, dropped=(), others=(*repair.others, *(_explain(finding, reason) for finding in repair.dropped))
+            repair, dropped=(), others=(*repair.others, *(_add_reason(finding, reason) for finding in repair.dropped))
         )
     publish_revision(ws, find_knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
@@ -150,12 +150,12 @@ def _examine_branch(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepa
         mended=tuple(repaired),
         others=(
             *(error for error in errors if error.code != "KNOWLEDGE_DROPPED"),
-            *(_explain(finding, reason) for finding in dropped if finding.commit in unseen),
+            *(_add_reason(finding, reason) for finding in dropped if finding.commit in unseen),
         ),
     )
 
 
-def _explain(finding: PinFinding, reason: str) -> PinFinding:
+def _add_reason(finding: PinFinding, reason: str) -> PinFinding:
     return replace(finding, message=f"{finding.message} {reason}")
 
 

@@ -92,10 +92,10 @@ def inspect_merge(ws: Workspace, base: str, head: str, fetch_history: FetchHisto
     fetch_history(base, head)
     if transfer.contains_commit(ws.places, head, base):
         return BranchUpdate("contained")
-    return _classify(pin_merge.merge_trees(ws.places, head, base))
+    return _classify_merge(pin_merge.merge_trees(ws.places, head, base))
 
 
-def _classify(merged: pin_merge.MergedTree) -> BranchUpdate:
+def _classify_merge(merged: pin_merge.MergedTree) -> BranchUpdate:
     if not merged.conflicts:
         return BranchUpdate("clean")
     return BranchUpdate("knowledge" if merged.conflicts == (PIN_NAME,) else "code", conflicts=merged.conflicts)
@@ -111,7 +111,7 @@ def _try_update(ws: Workspace, hosted_merge: HostedMerge) -> BranchUpdate:
     if transfer.contains_commit(ws.places, head, base):
         return BranchUpdate("contained")
     merged = pin_merge.merge_trees(ws.places, head, base)
-    update = _classify(merged)
+    update = _classify_merge(merged)
     if update.result != "knowledge":
         return update
     try:

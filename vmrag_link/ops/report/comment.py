@@ -101,7 +101,7 @@ def _generate_answers(data: CommentData) -> Iterator[str]:
             for answer in folded[:_MAX_FOLDED]
         ]
         more = data.total_answers - len(shown)
-        yield _fold(plural(more, "more question"), lines, more)
+        yield _fold_lines(plural(more, "more question"), lines, more)
 
 
 def _generate_answer_lines(answer: CommentAnswer) -> Iterator[str]:
@@ -153,10 +153,10 @@ def _generate_documents(data: CommentData) -> Iterator[str]:
             for document in data.documents[:_MAX_DOCUMENTS]
         ]
         total = data.documents_changed.total
-        yield _fold(plural(total, "document"), lines, total)
+        yield _fold_lines(plural(total, "document"), lines, total)
 
 
-def _fold(title: str, lines: Sequence[str], total: int) -> str:
+def _fold_lines(title: str, lines: Sequence[str], total: int) -> str:
     rest = [f"- and {total - len(lines)} more"] if total > len(lines) else []
     return "\n".join((f"<details><summary>{title}</summary>", "", *lines, *rest, "", "</details>"))
 

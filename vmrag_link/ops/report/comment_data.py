@@ -177,17 +177,20 @@ def build_comment_data(number: int, summary: ReportSummary, head: str) -> Commen
         answers_below=queries.below,
         answers=tuple(_build_answer(change, queries) for change in answers[:_KEPT]),
         questions_added=len(queries.added),
-        added=tuple(_cut(query.query, _QUESTION) for query in queries.added[:_LISTED]),
+        added=tuple(_cut_text(query.query, _QUESTION) for query in queries.added[:_LISTED]),
         questions_removed=len(queries.removed),
-        removed=tuple(_cut(query.query, _QUESTION) for query in queries.removed[:_LISTED]),
+        removed=tuple(_cut_text(query.query, _QUESTION) for query in queries.removed[:_LISTED]),
         documents_changed=summary.counts,
         documents=tuple(
-            CommentDocument(document.kind, _cut(name_document(document), _NAME), _cut(document.shown_old_name, _NAME))
+            CommentDocument(
+                document.kind, _cut_text(name_document(document), _NAME), _cut_text(document.shown_old_name, _NAME)
+            )
             for document in summary.documents[:_KEPT]
         ),
         notes_citing=len(summary.citing),
         notes=tuple(
-            CommentNote(_cut(note.path, _NAME), _cut(note.places[0], _NAME)) for note in summary.citing[:_LISTED]
+            CommentNote(_cut_text(note.path, _NAME), _cut_text(note.places[0], _NAME))
+            for note in summary.citing[:_LISTED]
         ),
         things_missing=len(missing),
         missing=tuple(missing[:_KEPT]),
@@ -217,16 +220,16 @@ def _list_missing(summary: ReportSummary) -> Iterator[MissingThing]:
         if finding.level == "error":
             yield MissingThing(finding.code, finding.commit)
     for name in dict.fromkeys(name for answer in summary.queries.answers for name in answer.missing):
-        yield MissingThing("EXPECTED", _cut(summary.queries.shown_name_of(name), _NAME))
+        yield MissingThing("EXPECTED", _cut_text(summary.queries.shown_name_of(name), _NAME))
 
 
 def _build_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
     before, after = (
-        excerpt and replace(excerpt, document=_cut(shorten_name(excerpt.document, queries), _NAME))
+        excerpt and replace(excerpt, document=_cut_text(shorten_name(excerpt.document, queries), _NAME))
         for excerpt in _cut_excerpts(change.before, change.after)
     )
     return CommentAnswer(
-        _cut(change.query, _QUESTION), change.place, before, after, lacks=bool(change.missing), below=change.below
+        _cut_text(change.query, _QUESTION), change.place, before, after, lacks=bool(change.missing), below=change.below
     )
 
 
@@ -250,10 +253,10 @@ def _build_chunk(answer_chunk: AnswerText | None, text: str, start: int) -> Comm
 
 
 def _cut_excerpt(text: str, start: int) -> str:
-    return ("…" if start else "") + _cut(text[start:], _EXCERPT)
+    return ("…" if start else "") + _cut_text(text[start:], _EXCERPT)
 
 
-def _cut(text: str, max_characters: int) -> str:
+def _cut_text(text: str, max_characters: int) -> str:
     return terminal_text.cut_text(
         terminal_text.escape_controls(text), max_characters
     )  # JSON cannot contain halves of surrogate pairs

@@ -290,7 +290,7 @@ def _report_document(
     document = after or before
     return ReportedDocument(
         number=number,
-        kind=_classify(change),
+        kind=_classify_change(change),
         collection=difference.collection,
         doc_id=difference.doc_id,
         title=difference.title,
@@ -331,7 +331,7 @@ def _clip_pieces(pieces: Sequence[Piece], max_characters: int) -> TextChange:
     return TextChange(tuple(shown))
 
 
-def _classify(change: HeaderChange) -> DocumentKind:
+def _classify_change(change: HeaderChange) -> DocumentKind:
     if change.before is None:
         return "added"
     if change.after is None:

@@ -120,31 +120,31 @@ class MergeRequest(NamedTuple):
         raise AssertionError  # the last attempt returns or raises
 
     def _update_once(self, text: str, *, speaks: bool) -> NoteOutcome:
-        user_id = self._decode(self._request("GET", f"{self.api}/user"), NoteAuthor).id
+        user_id = self._decode_answer(self._send_request("GET", f"{self.api}/user"), NoteAuthor).id
         own_notes = [note for note in self._list_notes() if _is_ours(note, user_id)]
         if not own_notes:
             if not speaks:
                 return "none"
-            self._request("POST", self.url, {"body": text})
+            self._send_request("POST", self.url, {"body": text})
             return "created"
         first, *others = own_notes
         for note in others:  # two jobs started at the same time
-            self._request("DELETE", f"{self.url}/{note.id}")
+            self._send_request("DELETE", f"{self.url}/{note.id}")
         if first.body.split() == text.split():  # GitLab trims a note and changes its line ends
             return "unchanged"
-        self._request("PUT", f"{self.url}/{first.id}", {"body": text})
+        self._send_request("PUT", f"{self.url}/{first.id}", {"body": text})
         return "edited"
 
     def _list_notes(self) -> Iterator[Note]:
         """Yield the notes, the oldest first. The last page is the first one that is not full."""
         for page in range(1, _MAX_PAGES + 1):
             url = f"{self.url}?order_by=created_at&sort=asc&per_page={_PAGE}&page={page}"
-            notes = self._decode(self._request("GET", url), list[Note])
+            notes = self._decode_answer(self._send_request("GET", url), list[Note])
             yield from notes
             if len(notes) < _PAGE:
                 return
 
-    def _request(self, method: str, url: str, body: object = None) -> bytes:
+    def _send_request(self, method: str, url: str, body: object = None) -> bytes:
         content = None if body is None else msgspec.json.encode(body)
         headers = {"PRIVATE-TOKEN": self.token, "Content-Type": "application/json"}
         request = Request(url, content, headers, method=method)  # noqa: S310  `from_environment` checked the URL
@@ -175,7 +175,7 @@ class MergeRequest(NamedTuple):
         )
         return RemoteRejected(message, hint=hint)
 
-    def _decode(self, answer: bytes, kind: type[_Kind]) -> _Kind:
+    def _decode_answer(self, answer: bytes, kind: type[_Kind]) -> _Kind:
         who = f"{self._error_prefix} does not answer as GitLab's API"
         return endpoint.decode_answer(answer, kind, who=who, hint="check CI_API_V4_URL of the job")
 

@@ -170,7 +170,7 @@ def _create_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "beginning": _shorten,
+        "beginning": _shorten_text,
         "day": _format_day,
         "plural": plural,
         "grouped": "{:,}".format,
@@ -189,13 +189,13 @@ def _create_environment() -> Environment:
         "hidden_suffix": hidden_suffix,
         "worsened": has_worsened,
         "version": vmrag_link.__version__,
-        **_embed("style", read_part("page.css")),
-        **_embed("script", read_part("page.js")),
+        **_embed_text("style", read_part("page.css")),
+        **_embed_text("script", read_part("page.js")),
     }
     return environment
 
 
-def _embed(name: str, text: str) -> dict[str, str]:
+def _embed_text(name: str, text: str) -> dict[str, str]:
     """Return a trusted text for the page, and its hash for the content policy."""
     from markupsafe import Markup
 
@@ -213,7 +213,7 @@ def _make_visible(value: Any) -> Any:
     return value if hasattr(value, "__html__") else terminal_text.escape_controls(str(value))
 
 
-def _shorten(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """Shorten a text that should be short, such as a message or a query."""
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
 

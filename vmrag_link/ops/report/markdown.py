@@ -119,9 +119,9 @@ def _format_head(summary: ReportSummary, room: int) -> str:
         ),
     ]
     sentences = "".join(
-        f"{escape_paragraph(_shorten(sentence))}\n\n" for sentence in (*others, describe_basis(summary))
+        f"{escape_paragraph(_shorten_sentence(sentence))}\n\n" for sentence in (*others, describe_basis(summary))
     )
-    return f"## {escape_markdown(_shorten(first))}\n\n{sentences}{format_table('Knowledge', ('', ''), rows, limit=room, level=3)}"
+    return f"## {escape_markdown(_shorten_sentence(first))}\n\n{sentences}{format_table('Knowledge', ('', ''), rows, limit=room, level=3)}"
 
 
 def _format_end(end: ReportEnd, revisions: RevisionList) -> str:
@@ -273,10 +273,12 @@ def _format_details(document: ReportedDocument, room: int) -> str:
     remaining = room - len((before + after).encode()) - _REST
     shown: list[str] = []
     for number, (op, string) in enumerate(stretches):
-        if len(string) > remaining or len((marked := _mark(op, string)).encode()) > remaining:
-            kept = cut_to_bytes(string, remaining - len(_mark(op, "")))
+        if len(string) > remaining or len((marked := _mark_text(op, string)).encode()) > remaining:
+            kept = cut_to_bytes(string, remaining - len(_mark_text(op, "")))
             unshown = sum(len(stretch) for _, stretch in stretches[number:]) - len(kept)
-            return "".join((before, *shown, _mark(op, kept), _format_rest(document.text.left_out + unshown), after))
+            return "".join(
+                (before, *shown, _mark_text(op, kept), _format_rest(document.text.left_out + unshown), after)
+            )
         shown.append(marked)
         remaining -= len(marked.encode())
     return "".join((before, *shown, _format_rest(document.text.left_out), after))
@@ -290,7 +292,7 @@ def _generate_stretches(document: ReportedDocument) -> Iterator[tuple[Op, str]]:
     yield from ((piece.op, piece.text) for piece in document.text.pieces)
 
 
-def _mark(op: Op, string: str) -> str:
+def _mark_text(op: Op, string: str) -> str:
     tag = _TAGS.get(op)
     return f"<{tag}>{escape_markdown(string)}</{tag}>" if tag else escape_markdown(string)
 
@@ -303,5 +305,5 @@ def _format_left_out(change: TextChange) -> str:
     return _format_rest(change.left_out)
 
 
-def _shorten(sentence: str) -> str:
+def _shorten_sentence(sentence: str) -> str:
     return sentence if len(sentence) <= _SENTENCE else f"{sentence[:_SENTENCE]}…"

@@ -77,7 +77,7 @@ def list_change_counts(counts: DocumentCounts) -> list[tuple[str, int]]:
 def _list_errors(summary: ReportSummary) -> Iterator[str]:
     errors = [finding for finding in summary.findings if finding.level == "error"]
     if errors:
-        yield f"vmrag verify finds {plural(len(errors), 'error')}: {_join(sorted({error.code for error in errors}))}."
+        yield f"vmrag verify finds {plural(len(errors), 'error')}: {_join_parts(sorted({error.code for error in errors}))}."
     if worse := sum(map(has_worsened, summary.queries.changed)):
         yield f"{plural(worse, 'golden query')} {'is' if worse == 1 else 'are'} no longer answered as expected."
     if unmet := sum(bool(query.missed) for query in summary.queries.added):
@@ -98,7 +98,7 @@ def _describe_documents(summary: ReportSummary) -> str:
     parts = [f"{VERBS[kind]} {plural(number, 'document')}", *(f"{VERBS[kind]} {number}" for kind, number in rest)]
     collections = plural(len({document.collection for document in summary.documents}), "collection")
     settings_sentence = f" The settings of {settings} differ." if summary.collections else ""
-    return f"{name_end(summary.head)} {_join(parts)} in {collections}.{settings_sentence}"
+    return f"{name_end(summary.head)} {_join_parts(parts)} in {collections}.{settings_sentence}"
 
 
 def _list_files(summary: ReportSummary) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _list_verification(summary: ReportSummary) -> Iterator[str]:
         yield "vmrag verify finds no error."
 
 
-def _join(parts: Sequence[str]) -> str:
+def _join_parts(parts: Sequence[str]) -> str:
     """Join as `a`, `a and b`, or `a, b and c`."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 

@@ -71,7 +71,7 @@ def list_conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
 
     Raises `MergeConflict` if no merge is open, and `DocumentMissing` for ids without a conflict.
     """
-    return _resolve(ws, ids, None)
+    return _resolve_conflicts(ws, ids, None)
 
 
 def find_conflict_ids(ws: Workspace, names: Sequence[str]) -> list[str]:
@@ -99,12 +99,12 @@ def resolve(ws: Workspace, ids: Sequence[str], decision: Decision) -> ResolveRep
     `MergeConflict` if no merge is open, `KnowledgeMoved`, `PinRevisionMissing`, and the errors of
     `convert_decision`. Nothing is decided then.
     """
-    return _resolve(ws, ids, lambda conflict, labels: convert_decision(conflict, decision, labels))
+    return _resolve_conflicts(ws, ids, lambda conflict, labels: convert_decision(conflict, decision, labels))
 
 
 def resolve_texts(ws: Workspace, texts: Mapping[str, str]) -> ResolveReport:
     """Decide several documents at once by their texts, by id. Raises the errors of `resolve`."""
-    return _resolve(
+    return _resolve_conflicts(
         ws, [*texts], lambda conflict, labels: convert_decision(conflict, Decision(text=texts[conflict.id]), labels)
     )
 
@@ -128,7 +128,7 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
             merge_state.require_merge(ws), given_up=search.lost, asked=search.checked_remotes
         )
         merge_state.save_merge(ws, state)
-    return _resolve(ws, (), None)
+    return _resolve_conflicts(ws, (), None)
 
 
 def find_last_changes(ws: Workspace, report: ResolveReport, row: ConflictRow) -> LastChanges:
@@ -136,7 +136,7 @@ def find_last_changes(ws: Workspace, report: ResolveReport, row: ConflictRow) ->
     return sides.find_last_changes(ws.engine, row.conflict, base=report.base, ours=report.ours, theirs=report.theirs)
 
 
-def _resolve(
+def _resolve_conflicts(
     ws: Workspace, ids: Sequence[str], choose: Callable[[Conflict, Labels], dict[str, Choice]] | None
 ) -> ResolveReport:
     fetch_sides(ws)

@@ -80,7 +80,7 @@ def restore(
             merge_state.refuse_if_open(ws)
         revision = target.revision if source is None else revparse.resolve_rev(ws, source)
 
-        def plan(at: At) -> Planned[Restoration]:
+        def plan_restore(at: At) -> Planned[Restoration]:
             if everything:
                 difference = ws.engine.diff(at, revision)
             else:
@@ -102,7 +102,7 @@ def restore(
             )
             return Planned(None if difference.is_empty else convert_to_rows(difference), report)
 
-        result = writing.write_rows(ws, plan, "restore documents", follow=False)
+        result = writing.write_rows(ws, plan_restore, "restore documents", follow=False)
         _discard_equal_rows(ws)
         return result
 

@@ -70,7 +70,7 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
     clean = not (target.kb_branch and target.kb_branch.dirty)
     renamed = not dry_run and _rename_in_queries(ws, _find_copies(ws, target.at))
 
-    def plan(at: At) -> Planned[Deduplication]:
+    def plan_removal(at: At) -> Planned[Deduplication]:
         report = _find_copies(ws, at)
         if dry_run:
             return Planned(None, report)
@@ -84,7 +84,7 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
         unsaved = tuple(DocumentName(*document.key) for document in unsaved_difference.documents)
         return Planned(None if rows.is_empty else rows, msgspec.structs.replace(report, unsaved=unsaved, kept=kept))
 
-    result = writing.write_rows(ws, plan, "remove stored copies", follow=False)
+    result = writing.write_rows(ws, plan_removal, "remove stored copies", follow=False)
     if result.branch is None:
         return msgspec.structs.replace(result.report, uncommitted=not (clean or dry_run))
     names = [CONFIG_NAME, *([QUERIES_NAME] if renamed else [])]

@@ -79,7 +79,9 @@ def find_missing_hooks(ws: Workspace) -> Caution | None:
     missing = hooks.find_missing_hooks(ws.places)
     if missing is None:
         return None
-    return Caution("HOOKS_MISSING", f"{_describe(missing)}{_describe_effect(missing)}", _form_hint(ws, missing))
+    return Caution(
+        "HOOKS_MISSING", f"{_describe_missing_hooks(missing)}{_describe_effect(missing)}", _form_hint(ws, missing)
+    )
 
 
 def needs_hooks_for_files(ws: Workspace) -> bool:
@@ -106,7 +108,7 @@ def misses_hooks_for_files(ws: Workspace) -> bool:
     )
 
 
-def _describe(missing: MissingHooks) -> str:
+def _describe_missing_hooks(missing: MissingHooks) -> str:
     names = ", ".join(missing.hooks)
     if missing.why == "elsewhere":
         return "vmrag's git hooks only run in other worktrees"

@@ -70,7 +70,7 @@ def collect_changes(ws: Workspace, target: Target) -> PendingChanges:
     if ws.read_trigger().branch is None or target.state != "pinned" or target.attachment in ("held", "behind"):
         return PendingChanges(unpushed=_find_unpushed(ws, target))
     branch = target.kb_branch
-    difference = _difference(ws, branch)
+    difference = _read_difference(ws, branch)
     return PendingChanges(
         _list_documents(difference),
         tuple(PendingCollection(collection.key, collection.kind) for collection in difference.collections),
@@ -81,10 +81,10 @@ def collect_changes(ws: Workspace, target: Target) -> PendingChanges:
 
 def list_uncommitted(ws: Workspace, branch: KbBranch | None) -> tuple[PendingDocument, ...]:
     """Return the documents of a KB branch that differ from its head."""
-    return _list_documents(_difference(ws, branch))
+    return _list_documents(_read_difference(ws, branch))
 
 
-def _difference(ws: Workspace, branch: KbBranch | None) -> HeaderDifference:
+def _read_difference(ws: Workspace, branch: KbBranch | None) -> HeaderDifference:
     if branch is None or not branch.dirty:
         return HeaderDifference((), ())
     return ws.engine.diff_headers(branch.head, WorkingSet(branch.name))

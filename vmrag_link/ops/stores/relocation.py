@@ -40,7 +40,7 @@ def setup_collections(ws: Workspace) -> WriteResult[SetupReport]:
 
 
 def _create_missing(store: DocumentStore, names: Sequence[str]) -> WriteResult[SetupReport]:
-    def plan(at: At) -> Planned[SetupReport]:
+    def plan_move(at: At) -> Planned[SetupReport]:
         chunking = {CODEBASE: stores.read_chunking(store)}
         collections = [
             stores.find_or_define(store, at, name, chunking=chunking.get(name, stores.WHOLE_TEXT)) for name in names
@@ -51,7 +51,7 @@ def _create_missing(store: DocumentStore, names: Sequence[str]) -> WriteResult[S
         write = stores.prepare_write(store, puts) if puts else None
         return Planned(write, SetupReport(created, existing))
 
-    return writing.write_rows(store, plan, "make the system collections")
+    return writing.write_rows(store, plan_move, "make the system collections")
 
 
 class MoveReport(Record, frozen=True):
@@ -82,7 +82,7 @@ def move_documents(ws: Workspace) -> WriteResult[MoveReport]:
     versioned = ws.config.system.versioned
     source, at = find_source(ws)
     target: DocumentStore = ws if versioned else ws.local
-    read = [] if at is None else _read(source, at)
+    read = [] if at is None else _read_collections(source, at)
     if not any(contents.documents for contents in read):
         return WriteResult(MoveReport(versioned, {}, {}), None, versioned=versioned)
     stored = writing.write_rows(target, lambda place: _plan_storing(target, place, read), "move system collections")
@@ -101,7 +101,7 @@ def move_documents(ws: Workspace) -> WriteResult[MoveReport]:
     return WriteResult(report, branch, pending, versioned=versioned)
 
 
-def _read(store: DocumentStore, at: At) -> list[_Read]:
+def _read_collections(store: DocumentStore, at: At) -> list[_Read]:
     return [
         _Read(collection, {row.doc_id: row for row in store.engine.read_documents(at, collection=collection.name)})
         for collection in list_private(store, at)

@@ -110,7 +110,7 @@ def verify(
     _refuse_removed_settings(ws)
     scope = _parse_scope(ws, revisions, pull_request, deepening.resolve_name if deepen else plumbing.resolve_commit)
     if deepen:
-        scope = _deepen(ws, scope, whole=revisions is not None)
+        scope = _deepen_history(ws, scope, whole=revisions is not None)
     walk, pins = _read_pins(ws, scope)
     if pins.empty:
         return _report_unpinned(ws, scope, walk)
@@ -315,7 +315,7 @@ def _check_comparable(
         yield build_not_comparable(scope.tip, scope.shown)
 
 
-def _deepen(ws: Workspace, scope: VerifyScope, *, whole: bool) -> VerifyScope:
+def _deepen_history(ws: Workspace, scope: VerifyScope, *, whole: bool) -> VerifyScope:
     """Fetch the history that the scope needs, and return the scope. `whole`: the user asked for the
     whole history.
     """

@@ -74,11 +74,11 @@ class ConflictedCommit(NamedTuple):
         if len({*self.sides}) < 2 or not changed:  # noqa: PLR2004  sides that differ
             return None
         message = (
-            f"The jj commit {_shorten(self.commit)} contains conflicts, and pins only {_shorten(self.sides[0])}; "
-            f"its sides pin {' and '.join(map(_shorten, dict.fromkeys(self.sides)))}."
+            f"The jj commit {_short_hash(self.commit)} contains conflicts, and pins only {_short_hash(self.sides[0])}; "
+            f"its sides pin {' and '.join(map(_short_hash, dict.fromkeys(self.sides)))}."
         )
         hint = (
-            f"run 'jj new {_shorten(self.commit)}', resolve its conflicts ('vmrag resolve' for the pin), then run "
+            f"run 'jj new {_short_hash(self.commit)}', resolve its conflicts ('vmrag resolve' for the pin), then run "
             "'jj squash'"
         )
         return Flaw(PinFinding("KNOWLEDGE_DROPPED", "error", self.commit, message, hint), changed)
@@ -124,7 +124,7 @@ class Examination:
             if change.after in change.before:
                 return None
             return self._build_broken(
-                "PIN_MALFORMED", change, f"Commit {_shorten(change.commit)}: {revision_or_error.message}", sides
+                "PIN_MALFORMED", change, f"Commit {_short_hash(change.commit)}: {revision_or_error.message}", sides
             )
         if not self._ancestry.has_revision(revision_or_error):
             return self._check_missing_pin(change, revision_or_error, sides)
@@ -143,8 +143,10 @@ class Examination:
         if verdict == "fine":
             return None
         if verdict == "dropped":
-            return self._build_drop(change, f"its pin {_shorten(pin)} does not contain", lost)
-        message = f"Commit {_shorten(change.commit)} moves the pin back from {_shorten(lost[0])} to {_shorten(pin)}."
+            return self._build_drop(change, f"its pin {_short_hash(pin)} does not contain", lost)
+        message = (
+            f"Commit {_short_hash(change.commit)} moves the pin back from {_short_hash(lost[0])} to {_short_hash(pin)}."
+        )
         hint = _form_repair_hint(change.commit)
         return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
 
@@ -155,7 +157,7 @@ class Examination:
             return None
         if not inherited:
             message = (
-                f"Commit {_shorten(change.commit)} removes {PIN_NAME}, so the code after it has no knowledge base."
+                f"Commit {_short_hash(change.commit)} removes {PIN_NAME}, so the code after it has no knowledge base."
             )
             return self._build_broken("PIN_REMOVED", change, message, moved or sides)
         return self._build_drop(change, "it has no pin, so it lacks", moved) if moved else None
@@ -164,8 +166,8 @@ class Examination:
         merge = len(change.parents) > 1
         kind = "merge" if merge else "commit"
         clause = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
-        named = " and ".join(map(_shorten, lost))
-        message = f"The {kind} {_shorten(change.commit)} drops documents: {reason} {named}, which {clause}."
+        named = " and ".join(map(_short_hash, lost))
+        message = f"The {kind} {_short_hash(change.commit)} drops documents: {reason} {named}, which {clause}."
         return Flaw(
             PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _form_repair_hint(change.commit)),
             tuple(lost),
@@ -181,9 +183,7 @@ class Examination:
     def _build_missing(self, commit: str, pin: str) -> PinFinding:
         if self._of_remote:
             return self._build_not_on_remote(commit, pin)
-        message = (
-            f"Commit {_shorten(commit)} pins the revision {_shorten(pin)}, which this knowledge base does not have."
-        )
+        message = f"Commit {_short_hash(commit)} pins the revision {_short_hash(pin)}, which this knowledge base does not have."
         return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _form_fetch_hint(commit))
 
     def _check_unknown_side(self, change: PinChange, revision: str) -> Flaw | None:
@@ -192,8 +192,8 @@ class Examination:
             return None
         self._missing.add(revision)
         message = (
-            f"Commit {_shorten(change.commit)} cannot be checked for dropped documents: this knowledge base does not have "
-            f"the revision {_shorten(revision)}, which a parent pins."
+            f"Commit {_short_hash(change.commit)} cannot be checked for dropped documents: this knowledge base does not have "
+            f"the revision {_short_hash(revision)}, which a parent pins."
         )
         parent_commit = next(
             parent
@@ -216,7 +216,7 @@ class Examination:
             return _form_repair_hint(change.commit)
         for parent, entry in zip(change.parents, change.before, strict=True):
             if (revision := self._pins.find_revision(entry)) and self._ancestry.has_revision(revision):
-                command = f'git checkout {_shorten(parent)} -- {PIN_NAME} && git commit -m "Restore the pin"'
+                command = f'git checkout {_short_hash(parent)} -- {PIN_NAME} && git commit -m "Restore the pin"'
                 return hints.suggest_command(command, "restore the pin")
         return "run 'vmrag pin && git commit -m \"Pin the knowledge\"' to write a pin"
 
@@ -272,7 +272,7 @@ class Examination:
         if not pinning.find_dropped(self._ancestry, head, bases=bases, sides=[tip]):
             return None
         message = (
-            f"{name} has moved its pin to {_shorten(tip)} since this branch started, and {_shorten(head)}, which this branch pins, "
+            f"{name} has moved its pin to {_short_hash(tip)} since this branch started, and {_short_hash(head)}, which this branch pins, "
             "does not contain that revision. A merge would drop one of them."
         )
         hint = f"run 'git merge {quoted(name)}', or 'git rebase {quoted(name)}'"
@@ -291,18 +291,18 @@ class Examination:
             lost = revisions.read_accepted_losses(info.message)
             existing = [revision for revision in lost if self._ancestry.has_revision(revision)]
             note = (
-                f" This has no effect on revisions that exist: {', '.join(map(_shorten, existing))}."
+                f" This has no effect on revisions that exist: {', '.join(map(_short_hash, existing))}."
                 if existing
                 else ""
             )
             if len(existing) < len(lost) and not self._of_remote:
                 note += " To check whether a remote has them: vmrag verify --remote REMOTE."
             message = (
-                f"Revision {_shorten(info.revision)} by {info.author} accepts the loss of {', '.join(map(_shorten, lost))}: "
+                f"Revision {_short_hash(info.revision)} by {info.author} accepts the loss of {', '.join(map(_short_hash, lost))}: "
                 f"documents that only these revisions contain are lost for good.{note}"
             )
             hint = (
-                f"run 'vmrag log {_shorten(info.revision)}' to list its pins, or 'vmrag push' in a clone that has a "
+                f"run 'vmrag log {_short_hash(info.revision)}' to list its pins, or 'vmrag push' in a clone that has a "
                 "lost revision to restore it"
             )
             yield PinFinding("LOSS_ACCEPTED", "information", self._tip, message, hint)
@@ -331,15 +331,15 @@ class Examination:
         return [Flaw(self._build_not_on_remote(first_commits[revision], revision), None) for revision in unreached]
 
     def _build_not_on_remote(self, commit: str, pin: str) -> PinFinding:
-        message = f"Commit {_shorten(commit)} pins revision {_shorten(pin)}, which the remote does not have."
+        message = f"Commit {_short_hash(commit)} pins revision {_short_hash(pin)}, which the remote does not have."
         hint = (
-            f"run 'vmrag push' in the clone that made it, or 'vmrag adopt FORK {_shorten(commit)}' as a "
+            f"run 'vmrag push' in the clone that made it, or 'vmrag adopt FORK {_short_hash(commit)}' as a "
             "maintainer if a fork made it"
         )
         if self._fork:
             fetched = f"git fetch origin {quoted(self._fork.ref)}"
             hint = (
-                f"run '{fetched} && vmrag adopt {quoted(self._fork.url)} {_shorten(commit)}' in a clone, as a "
+                f"run '{fetched} && vmrag adopt {quoted(self._fork.url)} {_short_hash(commit)}' in a clone, as a "
                 "maintainer"
             )
         return PinFinding("NOT_ON_REMOTE", "error", commit, message, hint)
@@ -371,13 +371,13 @@ def build_not_comparable(tip: str, shown: str) -> PinFinding:
     return PinFinding("NOT_COMPARABLE", "error", tip, message, hint)
 
 
-def _shorten(name: str) -> str:
+def _short_hash(name: str) -> str:
     return name[:12]
 
 
 def _form_repair_hint(commit: str) -> str:
-    return hints.suggest_command(f"vmrag merge --repair {_shorten(commit)}", "restore the documents")
+    return hints.suggest_command(f"vmrag merge --repair {_short_hash(commit)}", "restore the documents")
 
 
 def _form_fetch_hint(commit: str) -> str:
-    return f"run 'vmrag fetch' to fetch it, or 'git show --no-patch {_shorten(commit)}' to see who can push it"
+    return f"run 'vmrag fetch' to fetch it, or 'git show --no-patch {_short_hash(commit)}' to see who can push it"

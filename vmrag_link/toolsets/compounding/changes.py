@@ -263,13 +263,13 @@ def _require_free(ws: Workspace, place: _Place) -> None:
 
 
 def _remove_here(ws: Workspace, name: str) -> str:
-    def plan(at: At) -> Planned[None]:
+    def plan_rows(at: At) -> Planned[None]:
         collection = mirror.mirror_of(ws, at, name)
         headers = ws.engine.read_headers(at, collection=collection.name) if collection else ()
         keys = [header.key for header in headers]
         return Planned(Write(remove_documents=keys) if keys else None, None)
 
-    return writing.write_rows(ws, plan, f"delete the documents of {name}").pending
+    return writing.write_rows(ws, plan_rows, f"delete the documents of {name}").pending
 
 
 def _remove_elsewhere(ws: Workspace, place: _Place, branch: KbBranch, name: str, ids: list[str]) -> str | None:

@@ -220,14 +220,14 @@ def index_file(
     with active.lock:
         active.forget_file(doc_id)
 
-        def plan(at: At) -> Planned[IndexedFile]:
+        def plan_rows(at: At) -> Planned[IndexedFile]:
             new = put_row(ws, at, _read_document(ws, docs_project, doc_id))
             collection = mirror_of(ws, at, docs_project.name) or _build_collection(ws, docs_project)
             changed = not _is_same(ws, at, new)
             report = IndexedFile(new, collection, len(chunks_of(ws, collection, new)), changed)
             return Planned(build_write(ws, at, docs_project, [new], []) if changed else None, report)
 
-        return writing.write_rows(ws, plan, f"mirror {doc_id}")
+        return writing.write_rows(ws, plan_rows, f"mirror {doc_id}")
 
 
 def _is_same(ws: Workspace, at: At, new: Document) -> bool:

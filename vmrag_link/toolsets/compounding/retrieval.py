@@ -87,7 +87,7 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
     threshold = Threshold(SearchPurpose.SEARCH, request.min_relevance_score, config.min_relevance_score)
     limit = config.default_limit if request.limit is None else request.limit
 
-    def look(searcher: Searcher, view: View) -> Found:
+    def search_view(searcher: Searcher, view: View) -> Found:
         near = search.find_nearest(searcher, project.collection, request.query, threshold, where)
         collection = searcher.find_collection(project.collection)
         shown = [
@@ -102,7 +102,7 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
         ]
         return Found(collection, tuple(shown), len(near.ranked), near.best, near.min_score, find_view_origin(ws, view))
 
-    return search_index(ws, look, files=False)
+    return search_index(ws, search_view, files=False)
 
 
 def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerRequest) -> Found:
@@ -114,7 +114,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
     limit = config.max_results if request.max_sources is None else request.max_sources
     levels = LEVELS[LEVELS.index(request.min_promotion_level) :] if request.min_promotion_level != LEVELS[0] else ()
 
-    def look(searcher: Searcher, view: View) -> Found:
+    def search_view(searcher: Searcher, view: View) -> Found:
         @cache
         def document(doc_id: str) -> Document | None:
             return ws.engine.find_document(view.at, project.collection, doc_id)
@@ -159,7 +159,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
             tuple(linked),
         )
 
-    return search_index(ws, look, files=False)
+    return search_index(ws, search_view, files=False)
 
 
 def search_collections(
@@ -171,7 +171,7 @@ def search_collections(
     """
     require_query(query)
 
-    def look(searcher: Searcher, view: View) -> Found:
+    def search_view(searcher: Searcher, view: View) -> Found:
         held = [collection.name for collection in searcher.list_collections()]
         for name in names:
             if name not in held:
@@ -197,7 +197,7 @@ def search_collections(
         first = searcher.find_collection(rows[0].document.collection) if rows else None
         return Found(first, tuple(rows), len(ranked), best, lowest, find_view_origin(ws, view))
 
-    return search_index(ws, look)
+    return search_index(ws, search_view)
 
 
 _TARGET = re.compile(

@@ -68,14 +68,14 @@ def add_log(ws: Workspace, new: NewLog) -> WriteResult[Document]:
     fields = _check_fields(new)
     content, metadata = rows.checked_text(new.content), rows.checked_metadata(new.metadata, TABLE)
 
-    def plan(at: At) -> Planned[Document]:
+    def plan_row(at: At) -> Planned[Document]:
         _require_new_type(ws, at, fields)
         row = rows.new_row(
             ISSUES, _find_free_id(ws, at, fields), title=new.title, content=content, fields=fields, metadata=metadata
         )
         return Planned(rows.write_of(ws, at, row, projects=_list_new_projects(ws, at, new.project_id)), row)
 
-    return writing.write_rows(ws, plan, f"log issue {new.project_id}#{new.issue_number}")
+    return writing.write_rows(ws, plan_row, f"log issue {new.project_id}#{new.issue_number}")
 
 
 def update_log(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Updated]:
@@ -93,7 +93,7 @@ def update_log(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Upd
     fields = {} if change.log_type is None else {"log_type": _check_type(change.log_type)}
     metadata = None if change.metadata is None else rows.checked_metadata(change.metadata, TABLE)
 
-    def plan(at: At) -> Planned[Updated]:
+    def plan_row(at: At) -> Planned[Updated]:
         before = rows.find_row(ws, at, TABLE, log_id)
         after = rows.changed_row(before, title=change.title, content=change.content, fields=fields, metadata=metadata)
         if after is before:
@@ -102,7 +102,7 @@ def update_log(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Upd
             _require_new_type(ws, at, read_stated(after))
         return Planned(rows.write_of(ws, at, after), Updated(after, changed=True))
 
-    return writing.write_rows(ws, plan, f"change issue log {log_id}")
+    return writing.write_rows(ws, plan_row, f"change issue log {log_id}")
 
 
 def list_logs_of_issue(ws: Workspace, at: At, project_id: str, issue_number: int) -> Iterator[tuple[str, str, str]]:

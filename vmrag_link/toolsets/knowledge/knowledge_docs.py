@@ -79,14 +79,14 @@ def update_document(ws: Workspace, doc_id: str, change: DocChange) -> WriteResul
     _require_values(fields)
     metadata = None if change.metadata is None else rows.checked_metadata(change.metadata, TABLE)
 
-    def plan(at: At) -> Planned[Updated]:
+    def plan_row(at: At) -> Planned[Updated]:
         before = rows.find_row(ws, at, TABLE, doc_id)
         after = rows.changed_row(before, title=change.title, content=change.content, fields=fields, metadata=metadata)
         if after is before:
             return Planned(None, Updated(before, changed=False))
         return Planned(rows.write_of(ws, at, after), Updated(after, changed=True))
 
-    return writing.write_rows(ws, plan, f"change document {doc_id}")
+    return writing.write_rows(ws, plan_row, f"change document {doc_id}")
 
 
 def _require_values(fields: Mapping[str, str]) -> None:

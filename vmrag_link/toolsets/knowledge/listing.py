@@ -60,14 +60,14 @@ def issue_logs(
     """Return a page of logs; none for an unknown project. Raises `FilterInvalid`."""
     filter_values = parse_filter(filters or {})
 
-    def look() -> tuple[LogPage, AnswerOrigin]:
+    def read_page() -> tuple[LogPage, AnswerOrigin]:
         origin = find_origin(ws)
         rows = filter_logs(ws, origin.at, project_id, filter_values)
         page, total = _build_page(ws, origin.at, rows, table=TABLE, limit=limit, offset=offset)
         logs = [ListedLog(**log_fields(row), excerpt=cut_excerpt(row)) for row in page]
         return LogPage(logs, total, offset + len(logs) < total), origin
 
-    return read_consistently(ws, look, index=False)
+    return read_consistently(ws, read_page, index=False)
 
 
 def knowledge_documents(
@@ -75,14 +75,14 @@ def knowledge_documents(
 ) -> tuple[DocPage, AnswerOrigin]:
     """Return a page of documents; none for an unknown tool."""
 
-    def look() -> tuple[DocPage, AnswerOrigin]:
+    def read_page() -> tuple[DocPage, AnswerOrigin]:
         origin = find_origin(ws)
         rows = knowledge_docs.list_about(ws, origin.at, tool_name, category)
         page, total = _build_page(ws, origin.at, rows, table=knowledge_docs.TABLE, limit=limit, offset=offset)
         docs = [ListedDoc(**doc_fields(row), excerpt=cut_excerpt(row)) for row in page]
         return DocPage(docs, total, offset + len(docs) < total), origin
 
-    return read_consistently(ws, look, index=False)
+    return read_consistently(ws, read_page, index=False)
 
 
 def issue_log(ws: Workspace, log_id: str) -> tuple[IssueLog, AnswerOrigin]:
@@ -98,11 +98,11 @@ def knowledge_document(ws: Workspace, doc_id: str) -> tuple[KnowledgeDoc, Answer
 
 
 def _read_one(ws: Workspace, table: DocumentTable, name: str) -> tuple[Document, AnswerOrigin]:
-    def look() -> tuple[Document, AnswerOrigin]:
+    def read_page() -> tuple[Document, AnswerOrigin]:
         origin = find_origin(ws)
         return rows.find_row(ws, origin.at, table, name), origin
 
-    return read_consistently(ws, look, index=False)
+    return read_consistently(ws, read_page, index=False)
 
 
 def _build_page(

@@ -117,12 +117,12 @@ class Updated(Record, frozen=True):
 
 def log_fields(document: Document) -> dict[str, Any]:
     """Return the values of `LogFields`."""
-    return {"log_id": document.doc_id, **_fields(document)}
+    return {"log_id": document.doc_id, **_list_fields(document)}
 
 
 def doc_fields(document: Document) -> dict[str, Any]:
     """Return the values of `DocFields`."""
-    return {"doc_id": document.doc_id, **_fields(document)}
+    return {"doc_id": document.doc_id, **_list_fields(document)}
 
 
 def cut_excerpt(document: Document) -> str:
@@ -159,7 +159,7 @@ def given_metadata(document: Document) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in METADATA_KEYS[document.table]}
 
 
-def _fields(document: Document) -> dict[str, Any]:
+def _list_fields(document: Document) -> dict[str, Any]:
     shared = ("title", "content_hash", "created_at", "updated_at")
     return {
         **read_stated(document),

@@ -150,7 +150,7 @@ def _search_collections(
     """Search the collections. `passing` returns the documents to search; None for all."""
     require_query(text)
 
-    def look(searcher: Searcher, view: View) -> _Found:
+    def search_view(searcher: Searcher, view: View) -> _Found:
         held = {collection.name: collection for collection in searcher.list_collections() if is_searched(collection)}
         among = passing(view.at)
         ids = None if among is None else [document.doc_id for document in among]
@@ -165,7 +165,7 @@ def _search_collections(
         ]
         return _Found(rows, list(held), find_view_origin(ws, view))
 
-    return search_index(ws, look, files=False)
+    return search_index(ws, search_view, files=False)
 
 
 def _build_hit_values(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
     store = stores.find_tools_store(ws, request.collection_name)
     apart = None if store is ws else stores.find_knowledge(ws)
 
-    def plan(at: At) -> Planned[ChatReport]:
+    def plan_rows(at: At) -> Planned[ChatReport]:
         collection, new = stores.find_or_define(store, at, request.collection_name)
         code = _read_chunks(ws, at if store is ws else apart, changed)
         ids = [chunk.doc_id for chunk in code]
@@ -157,7 +157,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
         puts = [CollectionPut(collection, new, [chat]), *(_link_chunks(ws, at, code, chat_id) if store is ws else ())]
         return Planned(stores.prepare_write(store, puts), ChatReport(chat_id, links, session))
 
-    return writing.write_rows(store, plan, "write down a chat")
+    return writing.write_rows(store, plan_rows, "write down a chat")
 
 
 def _build_metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, Any]:

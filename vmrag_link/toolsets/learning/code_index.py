@@ -61,7 +61,7 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeInde
     tracked = [name for name in listing.list_tracked_files(ws.places) if _is_in_scope(name, scope.values())]
     texts, skipped = _read_texts(ws, [name for name in tracked if name != PIN_NAME])
 
-    def plan(at: At) -> Planned[CodeIndexReport]:
+    def plan_rows(at: At) -> Planned[CodeIndexReport]:
         stored = {header.doc_id: header for header in ws.engine.read_headers(at, collection=request.collection_name)}
         indexed = [name for name, document in stored.items() if file_of(document) == name]
         for given, path in scope.items():
@@ -90,7 +90,7 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeInde
         removed = [(collection.name, name) for name in gone]
         return Planned(msgspec.structs.replace(write, remove_documents=removed), report)
 
-    return writing.write_rows(ws, plan, "index code")
+    return writing.write_rows(ws, plan_rows, "index code")
 
 
 def _relative_scope(ws: Workspace, path: Path) -> str:

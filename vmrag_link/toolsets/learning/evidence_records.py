@@ -155,12 +155,12 @@ def write_down(
     """
     store = stores.find_tools_store(ws, name)
 
-    def plan(at: At) -> Planned[R]:
+    def plan_record(at: At) -> Planned[R]:
         collection, new = stores.find_or_define(store, at, name)
         put = stores.CollectionPut(collection, new, rows(collection.name))
         return Planned(stores.prepare_write(store, [put]), report)
 
-    return writing.write_rows(store, plan, purpose)
+    return writing.write_rows(store, plan_record, purpose)
 
 
 def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evidence]:

@@ -70,7 +70,7 @@ def store_learning(ws: Workspace, request: PromotionRequest) -> WriteResult[Prom
 
     store = stores.find_tools_store(ws, request.collection_name, request.chat_collection_name)
 
-    def plan(at: At) -> Planned[PromotionReport]:
+    def plan_promotion(at: At) -> Planned[PromotionReport]:
         validation = _find_validation(store, at, request)
         chat = _find_chat(store, at, request) if request.source_chat_id else None
         collection, new = stores.find_or_define(store, at, request.collection_name)
@@ -85,7 +85,7 @@ def store_learning(ws: Workspace, request: PromotionRequest) -> WriteResult[Prom
         report = PromotionReport(doc_id, collection.name, validation, source_chat_updated=chat is not None)
         return Planned(stores.prepare_write(store, puts), report)
 
-    return writing.write_rows(store, plan, "promote a learning")
+    return writing.write_rows(store, plan_promotion, "promote a learning")
 
 
 def _find_validation(store: DocumentStore, at: At, request: PromotionRequest) -> Validation | None:

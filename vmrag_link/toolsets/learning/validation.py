@@ -109,7 +109,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
 
     store = stores.find_tools_store(ws)
 
-    def plan(at: At) -> Planned[ValidationReport]:
+    def plan_record(at: At) -> Planned[ValidationReport]:
         whole = evidence.merge_evidence([*evidence.look_up(store, at, ids).values(), of_file])
         numbers = {name: sum(item.type == kind for item in whole.items) for kind, name in _KINDS.items()}
         report = ValidationReport(
@@ -128,7 +128,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
         row = evidence.record(collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids)
         return Planned(stores.prepare_write(store, [stores.CollectionPut(collection, new, [row])]), report)
 
-    landed = writing.write_rows(store, plan, "write down a validation")
+    landed = writing.write_rows(store, plan_record, "write down a validation")
     if request.output:
         with file_failures():
             write_atomically(request.output, format_json(landed.report).encode() + b"\n")

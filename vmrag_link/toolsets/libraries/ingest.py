@@ -148,7 +148,7 @@ def ingest_sources(
             converted[source.key] = convert(source)
         return converted[source.key]
 
-    def plan(at: At) -> Planned[list[Ingested]]:
+    def plan_rows(at: At) -> Planned[list[Ingested]]:
         library = find_library(ws, at, name)
         collection = library or new_library(ws, name)
         held = _Held(ws, at, name, [source.key for source in sources])
@@ -172,7 +172,7 @@ def ingest_sources(
         write = Write(put_collections=[] if library else [collection], put_documents=rows)
         return Planned(write if rows else None, ingested)
 
-    return writing.write_rows(ws, plan, f"take into {name}")
+    return writing.write_rows(ws, plan_rows, f"take into {name}")
 
 
 def find_held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
@@ -199,7 +199,7 @@ class _Held:
         documents: dict[str, Document] = {}
         number, remaining, now = 0, keys, clock.now()
         while remaining:
-            ids = {key: self._id(key, number) for key in remaining}
+            ids = {key: self._make_id(key, number) for key in remaining}
             taken = {
                 header.doc_id for header in self._engine.read_headers(self._at, collection=self._name, ids=ids.values())
             }
@@ -212,7 +212,7 @@ class _Held:
             number += 1
         return documents
 
-    def _id(self, key: str, number: int) -> str:
+    def _make_id(self, key: str, number: int) -> str:
         return str(uuid.uuid5(NAMESPACE, encode_canonical_json([self._name, key, *([number] if number else [])])))
 
 

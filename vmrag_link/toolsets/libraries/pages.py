@@ -98,11 +98,11 @@ def _is_trusted(ws: Workspace, page: PageUrl, key: str) -> bool:
     if page.host in private_hosts(ws.config.ingest.allow_private_urls):
         return True
     return page.site in {
-        _site(page.scheme, config_value) for config_value in configuration.read_config_values(ws.places, key)
+        _parse_site(page.scheme, config_value) for config_value in configuration.read_config_values(ws.places, key)
     }
 
 
-def _site(scheme: str, text: str) -> str:
+def _parse_site(scheme: str, text: str) -> str:
     try:
         return parse_url(f"{scheme}://{text}/").site
     except UsageInvalid:

@@ -185,7 +185,7 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
 
     store = stores.find_tools_store(ws)
 
-    def plan(at: At) -> Planned[ThoughtReport]:
+    def plan_thought(at: At) -> Planned[ThoughtReport]:
         collection, made = stores.find_or_define(store, at, stores.THOUGHTS)
         session_thoughts = [] if made else read_sessions(store, at, [session])
         place = ThoughtPlace(
@@ -210,7 +210,7 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
         write = stores.prepare_write(store, [stores.CollectionPut(collection, made, [row])])
         return Planned(write, _build_report(thought, previous, replaced=before is not None))
 
-    return writing.write_rows(store, plan, "write down a thought")
+    return writing.write_rows(store, plan_thought, "write down a thought")
 
 
 def _build_report(thought: Thought, previous: Sequence[Thought], *, replaced: bool) -> ThoughtReport:

@@ -166,7 +166,7 @@ def similar_thoughts(
     where += [] if branches else [{"branch_id": ""}]
     store = stores.find_tools_store(ws)
 
-    def look(searcher: Searcher, view: View) -> tuple[SimilarThoughts, AnswerOrigin]:
+    def search_view(searcher: Searcher, view: View) -> tuple[SimilarThoughts, AnswerOrigin]:
         minimum = _choose_threshold(ws, searcher, threshold)
         if searcher.find_collection(THOUGHTS) is None:
             return SimilarThoughts([], 0, minimum, None), find_view_origin(store, view)
@@ -180,7 +180,7 @@ def similar_thoughts(
         similar = [thought for thought in scored if thought.similarity >= minimum]
         return SimilarThoughts(similar, len(similar), minimum, best), find_view_origin(store, view)
 
-    return search_index(store, look, files=False)
+    return search_index(store, search_view, files=False)
 
 
 def _read_thought(store: DocumentStore, view: View, near: NearHit) -> Thought | None:
@@ -201,7 +201,7 @@ def similar_sessions(
     """
     store = stores.find_tools_store(ws)
 
-    def look(searcher: Searcher, view: View) -> tuple[SimilarSessions, AnswerOrigin]:
+    def search_view(searcher: Searcher, view: View) -> tuple[SimilarSessions, AnswerOrigin]:
         minimum = _choose_threshold(ws, searcher, threshold)
         near = searcher.rank_groups(THOUGHTS, text, _find_session)
         best = next(iter(near.values()), None)
@@ -213,7 +213,7 @@ def similar_sessions(
         ]
         return SimilarSessions(rows, len(rows), minimum, best), find_view_origin(store, view)
 
-    return search_index(store, look, files=False)
+    return search_index(store, search_view, files=False)
 
 
 def _find_session(header: DocumentHeader) -> str | None:

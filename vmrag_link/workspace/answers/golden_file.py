@@ -35,7 +35,7 @@ def load_queries(ws: Workspace) -> StoredQueries:
     """Read the work tree's golden queries. Raises `QueriesMissing`, `QueriesInvalid`, and
     `FileFailed` if the path is not a file.
     """
-    data = _read(ws)
+    data = _read_file(ws)
     return StoredQueries(file.parse_queries(data, QUERIES_NAME), data)
 
 
@@ -53,7 +53,7 @@ def store_queries(ws: Workspace, before: StoredQueries, data: bytes) -> GoldenFi
     """Replace the file atomically. Raises `QueriesInvalid` if it changed since `before`
     was read.
     """
-    if _read(ws) != before.data:
+    if _read_file(ws) != before.data:
         raise QueriesInvalid(
             f"{QUERIES_NAME} changed while vmrag asked its queries, so vmrag did not write it.",
             hint=f"run '{UPDATE}' to record the results",
@@ -63,7 +63,7 @@ def store_queries(ws: Workspace, before: StoredQueries, data: bytes) -> GoldenFi
     return file.parse_queries(data, QUERIES_NAME)
 
 
-def _read(ws: Workspace) -> bytes:
+def _read_file(ws: Workspace) -> bytes:
     path = ws.places.queries
     require_folders(path.parent)
     try:

@@ -98,7 +98,7 @@ def _build_row(conflict: Conflict) -> OpenConflict:
         base,
         ours,
         theirs,
-        [OpenHunk(hunk.line, *map(_shorten, (hunk.base, hunk.ours, hunk.theirs))) for hunk in conflict.hunks],
+        [OpenHunk(hunk.line, *map(_shorten_value, (hunk.base, hunk.ours, hunk.theirs))) for hunk in conflict.hunks],
     )
 
 
@@ -112,7 +112,7 @@ def _read_values(row: Row, conflict: Conflict) -> dict[str, Any]:
     cells = CELLS[type(row)]
     fields: Sequence[str] = tuple(cells) if conflict.is_whole else conflict.fields
     names = [name for field in fields for name in cells[field] if name not in _INTERNAL]
-    return {name: _shorten(_read_value(row, name)) for name in names}
+    return {name: _shorten_value(_read_value(row, name)) for name in names}
 
 
 def _read_value(row: Row, name: str) -> Any:
@@ -120,12 +120,12 @@ def _read_value(row: Row, name: str) -> Any:
     return msgspec.json.decode(value) if name == "metadata" else msgspec.to_builtins(value)
 
 
-def _shorten(value: Any) -> Any:
+def _shorten_value(value: Any) -> Any:
     match value:
         case str():
             return value[:_MAX_TEXT]
         case dict():
-            return {key: _shorten(item) for key, item in value.items()}
+            return {key: _shorten_value(item) for key, item in value.items()}
         case list():
-            return [_shorten(item) for item in value]
+            return [_shorten_value(item) for item in value]
     return value

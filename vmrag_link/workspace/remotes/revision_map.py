@@ -77,7 +77,7 @@ def store_entries(engine: Engine, entries: Entries) -> None:
         former = read_map(engine)
         new = {old: entry for old, entry in entries.items() if former.get(old) != entry}
         if new:
-            revision = engine.recreate_revision([_read_head(engine)], _generate_writes(new), **_sign(engine))
+            revision = engine.recreate_revision([_read_head(engine)], _generate_writes(new), **_build_signature(engine))
             engine.move_branch(MIGRATED_BRANCH, revision, expected=_read_head(engine))
         reload_map(engine)
 
@@ -107,7 +107,10 @@ def import_entries(
             engine.move_branch(MIGRATED_BRANCH, head, expected=own_branch.head)
         else:
             revision = engine.commit_onto(
-                own_branch.head, list(_generate_writes({**new, **known_entries})), joining=head, **_sign(engine)
+                own_branch.head,
+                list(_generate_writes({**new, **known_entries})),
+                joining=head,
+                **_build_signature(engine),
             )
             engine.move_branch(MIGRATED_BRANCH, revision, expected=own_branch.head)
         reload_map(engine)
@@ -278,7 +281,7 @@ def _read_head(engine: Engine) -> str:
     return branch.head
 
 
-def _sign(engine: Engine) -> dict[str, str]:
+def _build_signature(engine: Engine) -> dict[str, str]:
     """Return a signature that is equal in all clones."""
     return {
         "message": "Note what was migrated",

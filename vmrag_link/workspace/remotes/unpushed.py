@@ -39,14 +39,14 @@ def list_unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
     stamp = refs.read_stamp(ws.places)
     if stamp and stamp == _read_stamp(_find_stamp_file(ws)):
         return ()
-    unpushed_pins = _search(ws)
+    unpushed_pins = _find_unpushed(ws)
     if stamp and not unpushed_pins:
         with contextlib.suppress(OSError):  # the file only makes the next query faster
             write_atomically(_find_stamp_file(ws), stamp.encode(errors="surrogateescape"), durable=False)
     return unpushed_pins
 
 
-def _search(ws: Workspace) -> tuple[UnpushedPin, ...]:
+def _find_unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
     tracking = refs.list_pushed_branches(ws.places)
     from vmrag_link.git import history  # most commands do not need it, because nothing was pushed since
 
