@@ -191,7 +191,7 @@ def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport |
 def _choose_offer(invocation: Invocation, *, empty: bool) -> ChooseOffer:
     """Return a function that asks at a terminal. Elsewhere, it raises the list of choices."""
 
-    def choose(offers: Sequence[Offer]) -> Offer | None:
+    def choose_offer(offers: Sequence[Offer]) -> Offer | None:
         if empty:
             return None
         if invocation.as_json or not (output.has_input_terminal() and sys.stdout.isatty()):
@@ -202,7 +202,7 @@ def _choose_offer(invocation: Invocation, *, empty: bool) -> ChooseOffer:
         output.print_lines([f"  0  {NO_DOCUMENTS}"])
         return choices.get(output.ask_choice("Which?", [*choices, "0"]))
 
-    return choose
+    return choose_offer
 
 
 def _write_template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None:

@@ -262,7 +262,7 @@ def _make_path_hook(readable: tuple[str, ...], folder: str) -> Callable[[str, tu
                 if not any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders):
                     raise PermissionError(f"{event} of {path} is not allowed here")
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def refuse_event(event: str, arguments: tuple[Any, ...]) -> None:
         if event.startswith(_REFUSED):
             raise PermissionError(f"{event} is not allowed here")
         if event == "open":
@@ -274,4 +274,4 @@ def _make_path_hook(readable: tuple[str, ...], folder: str) -> Callable[[str, tu
         elif event in _REMOVING:
             require_below((folder,), event, *arguments)
 
-    return hook
+    return refuse_event

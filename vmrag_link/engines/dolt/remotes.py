@@ -204,13 +204,13 @@ def make_growth_check(folder: Path, max_bytes: int) -> Callable[[], None]:
     """
     before = _folder_size(folder)
 
-    def check() -> None:
+    def check_growth() -> None:
         grown = _folder_size(folder) - before
         if grown > max_bytes:
             raise too_large_error(grown, max_bytes)
         require_space(folder, 0, "the remote's knowledge base")
 
-    return check
+    return check_growth
 
 
 def require_remote_exists(url: str) -> None:

@@ -232,14 +232,14 @@ def create_repository(folder: Path, *, author: str, date: str, access: DoltAcces
     program.find_program(access.binary)
     match = parse_author(author)
 
-    def fill(new: Path) -> None:
+    def fill_repository(new: Path) -> None:
         identity = ["--name", match["name"], "--email", match["email"]]
         # The name `main` belongs to the code branch main.
         program.run_dolt(["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new, binary=access.binary)
         with open_repository(new, access) as connection:
             create_root(connection, author=author, date=date, origin=origin)
 
-    install_repository(folder, fill)
+    install_repository(folder, fill_repository)
 
 
 def parse_author(author: str) -> re.Match[str]:

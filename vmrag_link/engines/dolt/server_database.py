@@ -88,7 +88,7 @@ def create_database(folder: Path, *, author: str, date: str, access: DoltAccess,
     """
     schema.parse_author(author)
 
-    def fill(server: ServerConnection) -> None:
+    def fill_database(server: ServerConnection) -> None:
         with server.server_lock("create the knowledge base", _PATIENCE):
             _prepare_database(server, access)
             if _count_revisions(server) == 1:
@@ -104,7 +104,7 @@ def create_database(folder: Path, *, author: str, date: str, access: DoltAccess,
         with server.server_lock("create the knowledge base", _PATIENCE):
             _make_root_default(server, access.database)
 
-    _note_database(folder, access, fill)
+    _note_database(folder, access, fill_database)
 
 
 def join_database(folder: Path, access: DoltAccess) -> None:
@@ -114,7 +114,7 @@ def join_database(folder: Path, access: DoltAccess) -> None:
     none.
     """
 
-    def check(server: ServerConnection) -> None:
+    def require_knowledge(server: ServerConnection) -> None:
         if _count_revisions(server) == 1:
             raise KnowledgeMissing(
                 f"the creation of the knowledge base {access.database!r} on {access.server} was not finished.",
@@ -122,7 +122,7 @@ def join_database(folder: Path, access: DoltAccess) -> None:
             )
         schema.require_known_schema(server, ROOT_BRANCH, f"the database {access.database!r}")
 
-    _note_database(folder, access, check)
+    _note_database(folder, access, require_knowledge)
 
 
 # -- the note

@@ -187,13 +187,13 @@ class ShellConnection(SqlConnection):
         return self._seen_stamp == self.read_stamp() and time.monotonic() - session.begun < READING_SECONDS
 
     def _end_when_idle(self, session: ShellSession) -> None:
-        def watch() -> None:
+        def watch_idle() -> None:
             remaining = IDLE_SECONDS
             while remaining > 0:
                 time.sleep(remaining)
                 remaining = self._end_if_idle(session)
 
-        threading.Thread(target=watch, daemon=True).start()
+        threading.Thread(target=watch_idle, daemon=True).start()
 
     def _end_if_idle(self, session: ShellSession) -> float:
         """End the session if it is idle.

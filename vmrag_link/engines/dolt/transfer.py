@@ -37,7 +37,7 @@ def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access
     heads: dict[str, str] = {}
     foreign: dict[str, str] = {}
 
-    def fill(new: Path) -> None:
+    def fill_repository(new: Path) -> None:
         schema.create_empty_repository(new, access)
         with schema.open_repository(new, access, limits) as connection:
             session = DoltSession(new, connection, lock_timeout=30.0, limits=limits)
@@ -52,7 +52,7 @@ def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access
                 )
             connection.call("dolt_reset", "--hard", heads[ROOT_BRANCH], at=ROOT_BRANCH)
 
-    schema.install_repository(folder, fill)
+    schema.install_repository(folder, fill_repository)
     # After a kill before this, the next fetch checks the remote again.
     remotes.write_note(folder, remote, RemoteNote(url, heads, foreign))
 

@@ -69,11 +69,11 @@ class DoltliteCompared(ComparedStates):
     def read_differences(
         self, step: _DiffStep, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
     ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        def select(names: Sequence[str], prefix: str) -> list[str]:
+        def select_columns(names: Sequence[str], prefix: str) -> list[str]:
             expressions = dict(zip(table.columns, table.select_list(self._versions[1], prefix), strict=True))
             return [expressions[name] for name in names]
 
-        before, after = select(columns[0], "from_"), select(columns[1], "to_")
+        before, after = select_columns(columns[0], "from_"), select_columns(columns[1], "to_")
         rest = f"FROM dolt_diff_{table.name}(?, ?) WHERE {where}"
         for kind, *row in _fetch_rows(step.connection, ("diff_type", *before, *after), rest, (step.old, step.new)):
             old, new = tuple(row[: len(before)]), tuple(row[len(before) :])

@@ -188,14 +188,14 @@ def _doltlite_name(remote: str) -> str:
 
 
 def _fetch_with_limit(connection: Connection, url: str, max_bytes: int, sql: str, *args: str) -> None:
-    def check() -> None:
+    def check_growth() -> None:
         grown = connection.path.stat().st_size - before
         if grown > max_bytes:
             raise too_large_error(grown, max_bytes)
         require_space(connection.path.parent, 0, "the remote's knowledge base")
 
     before = connection.path.stat().st_size
-    _run_remotely(connection, url, sql, *args, check=check)
+    _run_remotely(connection, url, sql, *args, check=check_growth)
     if connection.path.stat().st_size - before > max_bytes:
         raise too_large_error(connection.path.stat().st_size - before, max_bytes)
 

@@ -36,7 +36,7 @@ def create_file(folder: Path, *, author: str, date: str, origin: str = "") -> No
     `origin`: see `opening.create_engine`.
     """
 
-    def fill(connection: Connection) -> None:
+    def fill_database(connection: Connection) -> None:
         if origin:
             schema.commit(connection, continuation_message(origin), author, date, "--amend", "--allow-empty")
         # The name `main` belongs to the code branch main. Renaming the default branch keeps it the
@@ -46,20 +46,20 @@ def create_file(folder: Path, *, author: str, date: str, origin: str = "") -> No
             schema.create_tables(connection)
             schema.commit(connection, "Create the knowledge base", author, date)
 
-    _install_file(folder, fill)
+    _install_file(folder, fill_database)
 
 
 def clone_file(folder: Path, remote: str, url: str, limits: Limits) -> None:
     """Create a knowledge base from the contents at `url`. Its branches are heads of the remote."""
 
-    def fill(connection: Connection) -> None:
+    def fill_database(connection: Connection) -> None:
         inspection.require_room(url, connection.path, limits)
         remotes.clone(connection, remote, url, ROOT_BRANCH, max_bytes=limits.file_bytes)
         inspection.require_sound_heads(
             connection.path, remotes.read_heads(connection, remote), checked_heads={}, limits=limits
         )
 
-    _install_file(folder, fill)
+    _install_file(folder, fill_database)
 
 
 def _install_file(folder: Path, fill: Callable[[Connection], None]) -> None:

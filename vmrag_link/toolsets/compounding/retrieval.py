@@ -116,24 +116,26 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
 
     def search_view(searcher: Searcher, view: View) -> Found:
         @cache
-        def document(doc_id: str) -> Document | None:
+        def find_document(doc_id: str) -> Document | None:
             return ws.engine.find_document(view.at, project.collection, doc_id)
 
-        def near(levels: Sequence[str], from_: Threshold) -> Matches:
+        def find_near(levels: Sequence[str], from_: Threshold) -> Matches:
             return search.find_nearest(
                 searcher, project.collection, request.query, from_, search.filter_of(types, levels)
             )
 
-        critical = near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).ranked if request.include_critical else ()
+        critical = (
+            find_near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).ranked if request.include_critical else ()
+        )
         first = critical[: config.max_critical_docs]
-        matches = near(levels, min_score)
+        matches = find_near(levels, min_score)
         others = [match for match in matches.ranked if match not in first][:limit]
         chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in first]
         chosen += [(match, "match") for match in others]
         sources = [
             NearDocument(shown_path(project.docs, row.doc_id), row, match, kind)
             for match, kind in chosen
-            if (row := document(match.doc_id))
+            if (row := find_document(match.doc_id))
         ]
         known_ids = (
             {header.doc_id for header in ws.engine.read_headers(view.at, collection=project.collection)}
@@ -142,13 +144,13 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
         )
         followed = follow_links(
             [source.document.doc_id for source in sources],
-            document,
+            find_document,
             known_ids,
             docs=project.docs,
             depth=project.config.link_resolution.max_depth,
             limit=config.max_linked_docs,
         )
-        linked = [LinkedDocument(row, link.linked_from) for link in followed if (row := document(link.doc_id))]
+        linked = [LinkedDocument(row, link.linked_from) for link in followed if (row := find_document(link.doc_id))]
         return Found(
             searcher.find_collection(project.collection),
             tuple(sources),

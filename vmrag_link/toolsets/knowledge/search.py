@@ -96,11 +96,11 @@ def search_logs(
     filter_values = listing.parse_filter(filters or {})
     name = None if project_id is None else logical.collection_name(ISSUES, project_id)
 
-    def passing(at: At) -> Iterable[Document] | None:
+    def list_passing(at: At) -> Iterable[Document] | None:
         return listing.filter_logs(ws, at, project_id, filter_values) if filter_values else None
 
     result = _search_collections(
-        ws, text, lambda collection: collection.kind == ISSUES and name in (None, collection.name), passing, limit
+        ws, text, lambda collection: collection.kind == ISSUES and name in (None, collection.name), list_passing, limit
     )
     hits = [IssueHit(**shared, log_id=hit.doc_id) for hit, shared in result.hits]
     return IssueHits(hits, result.searched), result.origin
@@ -112,11 +112,15 @@ def search_docs(
     """Return the best passages about one tool or about all. Raises the errors of `search_logs`."""
     name = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
 
-    def passing(at: At) -> Iterable[Document] | None:
+    def list_passing(at: At) -> Iterable[Document] | None:
         return None if category is None else knowledge_docs.list_about(ws, at, tool_name, category)
 
     result = _search_collections(
-        ws, text, lambda collection: collection.kind == KNOWLEDGE and name in (None, collection.name), passing, limit
+        ws,
+        text,
+        lambda collection: collection.kind == KNOWLEDGE and name in (None, collection.name),
+        list_passing,
+        limit,
     )
     hits = [DocHit(**shared, doc_id=hit.doc_id) for hit, shared in result.hits]
     return DocHits(hits, result.searched), result.origin

@@ -154,16 +154,16 @@ def _parse_xml_percent(text: str) -> float | None:
     """Return the rate of the root: lines and, if they were measured, branches."""
     roots: list[tuple[str, Mapping[str, str]]] = []
 
-    def start(name: str, attributes: Mapping[str, str]) -> None:
+    def start_element(name: str, attributes: Mapping[str, str]) -> None:
         if not roots:
             roots.append((name, attributes))
 
-    def entity(*_: Any) -> None:
+    def refuse_entity(*_: Any) -> None:
         raise OutputUnreadable("declares entities, which are not read")
 
     parser = expat.ParserCreate()
-    parser.StartElementHandler = start
-    parser.EntityDeclHandler = entity
+    parser.StartElementHandler = start_element
+    parser.EntityDeclHandler = refuse_entity
     try:
         parser.Parse(text.encode(), True)
     except (expat.ExpatError, ValueError) as error:
@@ -250,10 +250,10 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
         "improvement_percent": better,
     }
 
-    def rows(collection: str) -> list[Document]:
+    def build_rows(collection: str) -> list[Document]:
         return [evidence.record(collection, doc_id, _format_report(report), TYPE, evidence_of_check, **numbers)]
 
-    return evidence.write_down(ws, request.collection_name, rows, report, "write down a quality check")
+    return evidence.write_down(ws, request.collection_name, build_rows, report, "write down a quality check")
 
 
 def _read_measure(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:

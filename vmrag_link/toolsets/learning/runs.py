@@ -213,14 +213,14 @@ def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunRepor
     if changed := _list_changed_files(ws, request):
         more["changed_files"] = changed
 
-    def rows(collection: str) -> list[Document]:
+    def build_rows(collection: str) -> list[Document]:
         fixed = [
             _build_transition(collection, run_id, transition, item)
             for transition, item in zip(stored, items, strict=True)
         ]
         return [*fixed, evidence.record(collection, run_id, _format_run(counts, compared), RUN, whole, **more)]
 
-    return evidence.write_down(ws, request.collection_name, rows, report, "write down test results")
+    return evidence.write_down(ws, request.collection_name, build_rows, report, "write down test results")
 
 
 def _build_transition(collection: str, run_id: str, transition: StoredTransition, item: EvidenceItem) -> Document:

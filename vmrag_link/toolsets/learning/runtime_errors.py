@@ -61,7 +61,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
     files = split_names(request.affected_files) or files_of(trace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
 
-    def rows(collection: str) -> list[Document]:
+    def build_rows(collection: str) -> list[Document]:
         row = evidence.record(
             collection,
             doc_id,
@@ -78,7 +78,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
         return [row]
 
     report = ErrorReport(doc_id, doc_id, TYPE, evidence_of_error.score, files)
-    return evidence.write_down(ws, request.collection_name, rows, report, "write down an error")
+    return evidence.write_down(ws, request.collection_name, build_rows, report, "write down an error")
 
 
 def files_of(stacktrace: str, top: Path) -> list[str]:

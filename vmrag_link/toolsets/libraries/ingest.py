@@ -87,7 +87,7 @@ def open_converter(ws: Workspace) -> Iterator[Convert]:
     """Yield a function that converts sources, until the block ends."""
     with Converter(read_limits(ws.config.ingest)) as converter:
 
-        def convert(source: SourceContent) -> ConvertedFile:
+        def convert_source(source: SourceContent) -> ConvertedFile:
             converted = converter.convert(
                 source.data, name=source.name, media_type=source.media_type, charset=source.charset
             )
@@ -99,7 +99,7 @@ def open_converter(ws: Workspace) -> Iterator[Convert]:
                 )
             return converted
 
-        yield convert
+        yield convert_source
 
 
 NAMESPACE = uuid.UUID("6f0d9a52-5d0f-5c53-9a3c-0c1f6a3e7b11")

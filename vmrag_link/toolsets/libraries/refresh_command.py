@@ -147,10 +147,10 @@ def _make_pace(ws: Workspace, urls: Sequence[str], admit: Admit) -> Pace:
     robots = Robots(limits_of(ws.config.ingest, admit))
     hosts = Counter(url.partition("://")[2].partition("/")[0] for url in urls)
 
-    def delay(page: PageUrl) -> float:
+    def choose_delay(page: PageUrl) -> float:
         return robots.find_delay(page) if hosts[page.site] > 1 else 0.0
 
-    return Pace(delay)
+    return Pace(choose_delay)
 
 
 @vmrag_command("refresh")

@@ -134,12 +134,12 @@ def _admit_pages(call: Call) -> pages.Admit:
     later calls, for the whole host.
     """
 
-    def admit(page: PageUrl) -> None:
+    def admit_page(page: PageUrl) -> None:
         pages.admit_from_agent(call.ws, agreed=call.agreed)(page)
         if call.agreed.get(page.site):
             pages.trust_host(call.ws, page.site)
 
-    return admit
+    return admit_page
 
 
 def _build_result(call: Call, result: WriteResult[Ingested]) -> IngestResult:

@@ -208,11 +208,11 @@ def get_page(ws: ReadableStore, name: str, selection: Selection, request: PageRe
             ws, lambda: _PageReader(ws, find_origin(ws), name, request, None).read_page(selection), index=False
         )
 
-    def read(view: View) -> DocumentPage:
+    def read_page(view: View) -> DocumentPage:
         with contextlib.closing(Searcher(view.folder, ws.models.load_for)) as searcher:
             return _PageReader(ws, find_view_origin(ws, view), name, request, searcher).read_page(selection)
 
-    return read_consistently(ws, lambda: ws.reader.read(read, files=False))
+    return read_consistently(ws, lambda: ws.reader.read(read_page, files=False))
 
 
 class _PageReader:

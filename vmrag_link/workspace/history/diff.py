@@ -111,12 +111,12 @@ def diff_documents(engine: Engine, old: At | None, new: At) -> Diff:
 def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
     """Return the reader of stored documents at two places."""
 
-    def reader(at: At | None) -> TextReader:
+    def open_reader(at: At | None) -> TextReader:
         return lambda headers: (
             read_documents_by_key(engine, at, [header.key for header in headers]) if at is not None else {}
         )
 
-    return DiffTexts(reader(old), reader(new))
+    return DiffTexts(open_reader(old), open_reader(new))
 
 
 def read_sides(texts: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:

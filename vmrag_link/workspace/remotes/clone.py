@@ -121,7 +121,7 @@ def _clone_first(ws: Workspace, addresses: list[Address]) -> Address:
     engine = destinations.find_engine(ws)
     opening.require_runnable(engine, ws.settings.dolt_access)
 
-    def make(key: str, url: str) -> Engine:
+    def create_clone(key: str, url: str) -> Engine:
         settings = ws.settings
         return opening.clone_engine(engine, ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
 
@@ -130,7 +130,7 @@ def _clone_first(ws: Workspace, addresses: list[Address]) -> Address:
         try:
             with ws.progress.task("cloning", total=1) as task:
                 engine_or_none = connection.clone_remote(
-                    ws.places, address, make, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
+                    ws.places, address, create_clone, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
                 )
                 task.advance(1)
         except RemoteError as problem:

@@ -199,10 +199,10 @@ def import_map(ws: Workspace, address: Address) -> None:
     is invalid.
     """
 
-    def pinned() -> Iterator[Pin]:
+    def list_pins() -> Iterator[Pin]:
         return (pin for pin, _ in history_pins.read_pins(ws.places, reflogs=False))
 
-    revision_map.import_entries(ws.engine, address.key, pinned=pinned, progress=ws.progress)
+    revision_map.import_entries(ws.engine, address.key, pinned=list_pins, progress=ws.progress)
 
 
 def build_branch_missing(remote: str, name: str, names_there: Iterable[str]) -> BranchMissing:
