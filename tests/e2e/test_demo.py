@@ -80,14 +80,21 @@ def test_every_answer_comes_from_the_revision_that_the_branch_pins(kept):
     assert kept["seconds"] >= sum(step["seconds"] for step in kept["steps"])
 
 
+def list_views(top: Path) -> dict[str, int]:
+    """Return the name and the inode of each index."""
+    return {path.name: path.stat().st_ino for path in (top / ".git/vmrag/views").iterdir() if path.is_dir()}
+
+
 def test_kept_repository_still_works(kept, newcomer, tmp_path):
     assert Path(kept["repository"]) == (newcomer / "kept").resolve()
     top, env = copy_tree(newcomer / "kept", tmp_path / "kept"), _newcomer(tmp_path)
+    views = list_views(top)
     for branch, answer in (("next-release", kept["answers"][3]), ("main", kept["answers"][0])):
         subprocess.run(["git", "checkout", "-q", branch], cwd=top, env=env, check=True, capture_output=True)
         result = _run("query", answer["query"], "--json", env=env, cwd=top)
         assert (result.returncode, result.stderr) == (0, "")
         assert json.loads(result.stdout)["kb"]["commit"] == answer["revision"]
+    assert list_views(top) == views, "a checkout uses the index of its branch again"
     assert _run("status", env=env, cwd=top).returncode == 0
     status = subprocess.run(
         ["git", "status", "--porcelain"], cwd=top, env=env, check=True, capture_output=True, text=True
