@@ -62,9 +62,11 @@ def quoted(word: str | Path) -> str:
     """
     import shlex  # a checkout should not wait for it
 
-    text = shlex.quote(str(word))
-    plain = text.startswith("'") and not any(letter in '"$`\\!\n' for letter in str(word))
-    return f'"{word}"' if plain else text
+    text = str(word)
+    if shlex.quote(text) == text or "!" in text or "\n" in text:  # a shell can replace ! in double quotes
+        return shlex.quote(text)
+    escaped = "".join(f"\\{letter}" if letter in '"$`\\' else letter for letter in text)
+    return f'"{escaped}"'
 
 
 def shortened(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_COMMAND = re.compile(r"""(?<![\w'])'((?:[^'"]|"[^"]*"|(?<=[ =])'[^']*')+)'(?![\w'])""")
+_COMMAND = re.compile(r"""(?<![\w'])'((?:[^'"]|"(?:[^"\\]|\\.)*"|(?<=[ =])'[^']*')+)'(?![\w'])""")
 """A command in single quotes.
 
 Its words can be in double quotes or, after a space, in single ones.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from tests.support.repos import isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project, opened
 from vmrag_hooks import installer
+from vmrag_link import hints
 from vmrag_link.chroma import bindings
 from vmrag_link.git import hook_config, hooks, plumbing
 from vmrag_link.index import view
@@ -241,7 +243,7 @@ def test_chroma_sources_off_adds_no_files(project, client, started, kind):
         error = project.vmrag("path", "chroma", "--json", code=2).error
         assert "chroma.sources: off" in error["message"]
         project.git("config", "--unset", "vmrag.chroma.sources")
-        project.git(*error["hint"].split()[1:])
+        project.git(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
         assert "code" in read(client, project.ask("path", "chroma"))
     else:
         assert set(read(client, project.ask("path", "chroma"))) == {"handbook"}
@@ -587,7 +589,7 @@ def test_process_that_is_killed_each_time_is_not_started_again(project, started)
         assert started == []
     assert (state["state"], state["hint"]) == ("failed", "vmrag sync --wait")
     assert f"started it {ATTEMPTS} times" in state["error"]
-    assert project.ask(*state["hint"].split()[1:])["chroma"]["state"] == "ready"
+    assert project.ask(*shlex.split(hints.list_commands(state["hint"])[0])[1:])["chroma"]["state"] == "ready"
 
 
 def test_invalid_settings_of_a_commit_are_reported_and_do_not_repeat(project, started):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from tests.support import terminal
 from tests.support.chroma import needs_chroma, read_collections
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, error_of, read_only, small_disk, start
 from tests.support.terminal import Done, Project
-from vmrag_link import locks
+from vmrag_link import hints, locks
 from vmrag_link.chroma import bindings, stores
 from vmrag_link.chroma.bindings import open_store
 from vmrag_link.chroma.build import BuiltStore
@@ -220,7 +221,7 @@ def test_chroma_off_builds_no_store_and_path_reports_it(project, alone, monkeypa
         "run 'git config vmrag.index.chroma follow'",
     )
     monkeypatch.delenv("VMRAG_INDEX_CHROMA")
-    project.git(*error["hint"].split()[1:])
+    project.git(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
     project.vmrag("path", "chroma")
 
 
@@ -371,7 +372,7 @@ def test_builder_killed_each_time_is_abandoned_until_requested(project, alone):
     alone.clear()
     assert project.ask("query", "rest")["kb"]["in_sync"] is True
     assert alone == []
-    project.vmrag(*state["hint"].split()[1:])
+    project.vmrag(*shlex.split(hints.list_commands(state["hint"])[0])[1:])
     assert chroma(project)["state"] == "ready"
 
 

@@ -16,6 +16,7 @@ from tests.support.editors import MakeEditor
 from tests.support.repos import isolate
 from tests.support.screen import Screen
 from tests.support.terminal import SCRIPT, Done, Project
+from vmrag_link import hints
 
 template, project, screens, make_editor = terminal.template, terminal.project, screen.screens, editors.make_editor
 
@@ -41,7 +42,7 @@ def read_message(project: Project) -> str:
 
 def run_hint(project: Project, failed: Done) -> None:
     """Run the command that the hint names, as a user who pastes it."""
-    command = failed.err.split("hint: ", 1)[1].strip()
+    command = hints.list_commands(failed.err.split("hint: ", 1)[1])[0]
     subprocess.run(["sh", "-c", command], cwd=project.top, check=True, capture_output=True)
 
 
@@ -147,7 +148,7 @@ def test_commit_refuses_if_head_moved_while_editor_was_open(project: Project, ma
     project.git("commit", "-q", "-a", "-m", "clean", "--allow-empty")
     failed = project.vmrag("commit", code=1, env=make_editor(f"git switch -q feature || exit 8\n{WRITE}")).err
     assert "error: HEAD moved to another branch while you wrote the message, so nothing was committed\n" in failed
-    assert "hint: run 'git switch main && vmrag commit\n" in failed
+    assert "hint: run 'git switch main && vmrag commit'\n" in failed
     assert read_drafts(project) == [f"{MESSAGE}\n"]
     project.git("switch", "-q", "main")
     assert project.marks()["uv.md"] == "added"
@@ -329,7 +330,7 @@ def test_commit_git_names_command_that_finishes_if_interrupted(
     screens[-1].answer("\x03")
     assert screens[-1].end() == 130
     assert f"Revision {project.pinned[:7]} is committed, and its pin is staged." in screens[-1].said
-    assert "To finish: git commit -m 'Explain uv'" in screens[-1].said
+    assert 'To finish: git commit -m "Explain uv"' in screens[-1].said
 
 
 def test_commit_git_works_in_first_commit_of_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from tests.support import terminal
 from tests.support.office_files import pdf
 from tests.support.repos import isolate
 from tests.support.terminal import DOCUMENTS, Project, new_project
+from vmrag_link import hints
 
 template, project = terminal.template, terminal.project
 
@@ -520,7 +521,7 @@ def test_two_files_of_one_id_in_one_import_are_refused_even_to_replace(project: 
     words = ("import", "a", "b", "--collection", "fresh", "--base", ".", "--replace", "--json")
     error = project.vmrag(*words, code=2).error
     assert all(f"/{name}/index.md" in error["message"] for name in ("a/b", "project/b"))
-    project.vmrag(*error["hint"].split()[1:])
+    project.vmrag(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
 
 
 def test_invalid_front_matter_of_one_file_stops_no_other(project: Project) -> None:

@@ -4,6 +4,7 @@ each event runs ours once, and other tools' hooks besides.
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tests.support.hooks import add_foreign_hook, expect_each, run_all_events, t
 from tests.support.repos import Repo
 from tests.support.terminal import Project
 from vmrag_hooks import framework, installer, shims
+from vmrag_link import hints
 from vmrag_link.errors import GitFailed, HooksRefused
 from vmrag_link.git import hook_config, hooks, plumbing
 
@@ -338,7 +340,7 @@ def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_pa
     assert (finding["subject"], finding["level"]) == ("pre-push", "warning")
     assert finding["fix"] == "run 'git config hook.vmrag-pre-push.enabled true'"
     assert "git does not run these vmrag hooks: pre-push" in project.vmrag("status").out
-    project.git(*finding["fix"].split()[1:])
+    project.git(*shlex.split(hints.list_commands(finding["fix"])[0])[1:])
     assert doctor(project) == {}
     project.git("config", "--unset", "include.path")
     assert doctor(project)["HOOK_SILENT"]["fix"] == "run 'vmrag install' to install the hooks"

@@ -13,6 +13,7 @@ import pytest
 from tests.support import formerly, terminal
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project, opened
+from vmrag_link import hints
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused
 from vmrag_link.models import At, Collection, WorkingSet
@@ -164,7 +165,9 @@ def test_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project) 
     assert error["message"].startswith("notes is not below docs")
     assert error["hint"] == "vmrag import notes docs --collection fresh --copy --base ."
     assert ids(pages) == before
-    assert pages.vmrag(*shlex.split(error["hint"])[1:]).out.startswith("fresh: 1 document added, 5 unchanged\n")
+    assert pages.vmrag(*shlex.split(hints.list_commands(error["hint"])[0])[1:]).out.startswith(
+        "fresh: 1 document added, 5 unchanged\n"
+    )
     assert ids(pages) == before | {"notes/c.md": "# notes/c.md\n"}
     pages.write("docs/guide/a.md", "# Changed\n")
     pages.write("docs/new.md", "# New\n")
@@ -217,7 +220,7 @@ def test_import_rejects_base_other_than_a_folder(pages: Project, given: str) -> 
 def test_base_below_the_source_is_refused_with_one_that_holds_it(pages: Project) -> None:
     error = pages.vmrag("import", "docs", *FRESH, "--base", "docs/guide", "--json", code=2).error
     assert error["hint"] == "vmrag import docs --collection fresh --base docs"
-    pages.vmrag(*shlex.split(error["hint"])[1:])
+    pages.vmrag(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
 
 
 def test_merge_uses_the_base_of_the_changed_side_or_conflicts(pages: Project) -> None:
@@ -297,7 +300,7 @@ def test_other_outside_folder_does_not_replace_the_recorded_one(pages: Project, 
 
 def test_command_for_a_folder_outside_works(pages: Project, outside: Path) -> None:
     error = pages.vmrag("import", str(outside / "sub"), "--collection", "handbook", "--json", code=2).error
-    pages.vmrag(*shlex.split(error["hint"])[1:])
+    pages.vmrag(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
     assert ids(pages, "handbook-sub") == {"far.md": "Far away."}
 
 
@@ -319,7 +322,7 @@ def test_file_outside_is_added_under_an_id_that_is_given(pages: Project, outside
     file = str(outside / "near.md")
     error = pages.vmrag("add", file, *FRESH, "--json", code=2).error
     assert error["hint"] == f"vmrag add '{file}' --collection fresh --id near.md"
-    pages.vmrag(*shlex.split(error["hint"])[1:])
+    pages.vmrag(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
     assert ids(pages) == {"near.md": "Near."}
     assert sources(pages) == {}
 
@@ -369,7 +372,7 @@ def test_documents_that_disagree_make_the_first_import_ask(pages: Project) -> No
     error = pages.vmrag("import", "docs", "notes", *FRESH, "--copy", "--json", code=2).error
     assert error["hint"] == "vmrag import docs notes --collection fresh --copy --base ."
     pages.write("notes/c.md", "# Changed\n")
-    pages.vmrag(*shlex.split(error["hint"])[1:])
+    pages.vmrag(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
     assert ids(pages) == before | {"c.md": "# Changed\n"}
     assert base(pages) == "."
 
@@ -394,7 +397,7 @@ def test_sources_of_before_outside_of_the_repository_keep_their_ids(pages: Proje
     assert "and others" not in error["message"]
     assert f"'{outside}' (1 document)" in error["message"]
     (outside / "near.md").write_text("Nearer.")
-    report = pages.ask(*shlex.split(error["hint"])[1:])
+    report = pages.ask(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
     assert report["changes"] == {"added": 0, "modified": 1, "removed": 0}
     assert sources(pages)["near.md"] == "near.md"
 
@@ -405,7 +408,7 @@ def test_file_stored_through_a_link_is_not_stored_again(pages: Project) -> None:
     set_base(pages, "", a_md="inner/a.md")
     pages.write("docs/guide/a.md", "# Changed\n")
     error = pages.vmrag("import", "docs", *FRESH, "--json", code=2).error
-    pages.vmrag(*shlex.split(error["hint"])[1:])
+    pages.vmrag(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
     assert ids(pages)["a.md"] == "# Changed\n"
     assert "docs/guide/a.md" not in ids(pages)
 
@@ -460,5 +463,5 @@ def test_new_repository_without_a_knowledge_base_of_before(tmp_path: Path, proje
     mine.vmrag("import", "docs", *FRESH, "--base", "docs")
     error = project.vmrag("-C", str(mine.top), "import", "notes", *FRESH, "--json", code=2).error
     assert error["hint"] == f"vmrag -C {mine.top} import {mine.top}/notes --collection fresh --base {mine.top}"
-    project.vmrag(*shlex.split(error["hint"])[1:])
+    project.vmrag(*shlex.split(hints.list_commands(error["hint"])[0])[1:])
     assert ids(mine) == {"a.md": "# A\n", "notes/b.md": "# B\n"}

@@ -72,7 +72,7 @@ def test_import_refuses_tracked_files_with_a_hint_that_works(project, command, c
     copied = [word for word in command.split() if word != "--prune"]
     project.vmrag(*copied, "--copy")
     project.vmrag("restore", "--yes")
-    project.vmrag(*shlex.split(hinted)[1:])
+    project.vmrag(*shlex.split(f"vmrag {command_of_hint}")[1:])
     project.vmrag(*command.split(), code=2)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
+from vmrag_link import hints
 
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n"
 
@@ -85,7 +86,7 @@ def test_pipe_in_the_place_of_a_hook_is_refused(project: Project) -> None:
     pipe = project.top / ".git" / "hooks" / "post-commit"
     os.mkfifo(pipe)
     refused = project.vmrag("install", "--json", code=3).error
-    subprocess.run(["sh", "-c", refused["hint"]], check=True)
+    subprocess.run(["sh", "-c", hints.list_commands(refused["hint"])[0]], check=True)
     project.vmrag("install")
     project.vmrag("uninstall")
 

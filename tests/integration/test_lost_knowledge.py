@@ -5,6 +5,7 @@ Bob pushes his code without his knowledge, and his machine is gone.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support.people import User, World
 from tests.support.repos import ON, isolate
 from tests.support.templates import build_once
 from tests.support.terminal import opened
+from vmrag_link import hints
 from vmrag_link.env import SWITCH
 from vmrag_link.merging import revisions
 
@@ -421,7 +423,7 @@ def test_status_and_verify_report_drop_until_it_is_repaired(dropping):
         assert status["hint"] == f"run 'vmrag merge --repair {merge[:12]}' to restore the documents"
         assert merge[:12] in status["reasons"][0]
         assert DROPPED in verified(dropping, code=1)
-    dropping.vmrag(*status["hint"].split()[1:])
+    dropping.vmrag(*shlex.split(hints.list_commands(status["hint"])[0])[1:])
     assert status_of(dropping)["state"] == "in_sync"
     commit(dropping, "Repair")
     assert status_of(dropping)["state"] == "in_sync"

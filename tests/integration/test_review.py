@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import shutil
 import sqlite3
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.support import indexes, terminal
 from tests.support.cli import error_of, run_patched
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
+from vmrag_link import hints
 from vmrag_link.models import encode_canonical_json, parse_user_json
 from vmrag_link.ops import listing
 
@@ -46,7 +48,7 @@ def test_damaged_manifest_of_equal_size_is_drift_that_the_hint_repairs(project):
         "run 'vmrag sync' to sync to the pin",
     )
     assert report["reasons"]
-    project.vmrag(*report["hint"].split()[1:])
+    project.vmrag(*shlex.split(hints.list_commands(report["hint"])[0])[1:])
     assert project.ask("status")["index"]["documents"] == 4
 
 

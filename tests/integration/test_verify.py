@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support import code_history
 from tests.support.code_history import World, pin_of
 from tests.support.pace import slack
 from tests.support.terminal import Project
+from vmrag_link import hints
 from vmrag_link.ops.verify.verify import verify
 
 pytestmark = pytest.mark.hooks("off")
@@ -581,7 +583,7 @@ def repaired(world: World) -> None:
         if not errors:
             break
         assert errors[0]["hint"].startswith("run 'vmrag merge --repair ")
-        world.vmrag(*errors[0]["hint"].split()[1:])
+        world.vmrag(*shlex.split(hints.list_commands(errors[0]["hint"])[0])[1:])
         world.commit("repaired")
     report = world.verified("base..HEAD")
     head = world.git("rev-parse", "HEAD")
@@ -760,7 +762,7 @@ def test_repair_fixes_all_findings_of_a_random_history(world, seed):
         if not errors:
             break
         assert errors[0]["hint"].startswith("run 'vmrag merge --repair ")
-        assert world.ask(*errors[0]["hint"].split()[1:])["result"] != "already_up_to_date"
+        assert world.ask(*shlex.split(hints.list_commands(errors[0]["hint"])[0])[1:])["result"] != "already_up_to_date"
         world.commit("repaired")
     assert not errors
 

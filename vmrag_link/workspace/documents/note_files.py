@@ -205,7 +205,9 @@ class NoteFolder:
         natural = notes.natural_path(self.source, doc_id)
         path = natural if natural and not self._is_taken(natural) else notes.hashed_path(self.source, doc_id)
         if self.read_file(path) is not None:
-            raise _refuse_file(path, f"another note has the file that {doc_id!r} would get", f"cat {quoted(path)}")
+            raise _refuse_file(
+                path, f"another note has the file that {doc_id!r} would get", f"run 'cat {quoted(path)}' to see it"
+            )
         self._new.append(path)
         return path
 
@@ -335,7 +337,11 @@ def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[
     written = [change.path for change in changes if change.after is not None]
     for change in changes:
         if change.after is not None and not rules.is_named(source, change.path):
-            raise _refuse_file(change.path, f"the source {source.collection!r} excludes it", "vmrag sources")
+            raise _refuse_file(
+                change.path,
+                f"the source {source.collection!r} excludes it",
+                "run 'vmrag sources' to list the files of the sources",
+            )
     _refuse_other_repositories(ws, written)
     if ignored := note_index.list_ignored_files(ws.places, written):
         raise _refuse_file(
