@@ -273,7 +273,7 @@ def test_commit_git_without_identity_names_command_that_finishes(project: Projec
 
 
 def test_commit_git_names_both_commands_while_index_is_locked(project: Project) -> None:
-    locked = "from vmrag_link.git import plumbing as m; m.stage_path = lambda *_, **__: False"
+    locked = "from vmrag_link.git import staging as m; m.stage_path = lambda *_, **__: False"
     failed = run_patched(project, locked, "commit", "--git", "-m", "Explain uv")
     assert failed.code == 3
     assert "another git command has locked the index" in failed.err
