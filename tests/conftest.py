@@ -129,9 +129,10 @@ def pytest_runtest_makereport(item: pytest.Item):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked `long`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Select cases of a test marked `sample(count)`: the first, the last and some evenly between
-    them. If the sample is one case, the name of the test selects which, so that the tests of a module
-    use all kinds of a fixture.
+    """Select cases of a test marked `sample(count)`: the first, the last and some between them.
+
+    If the sample is one case, it is chosen by the name of the test, so that the tests of a module
+    use all kinds of a fixture. The other cases are `long`.
     """
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:

@@ -48,8 +48,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vmrag_link import hints
-
 OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
 """Exit codes. `FAILED_CHECK`: the command did its work, and found drift or something left to do."""
 
@@ -156,6 +154,8 @@ class VmragError(Exception):
     @property
     def sentence(self) -> str:
         """Message and hint on one line."""
+        from vmrag_link import hints  # most commands print no warning
+
         return hints.append_to(self.message, self.hint)
 
     def to_dict(self) -> dict[str, Any]:

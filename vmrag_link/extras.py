@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from vmrag_link import hints
 from vmrag_link.errors import IndexExtraMissing, quoted
 
 _GRAMMARS = "bash c c_sharp cpp go java javascript kotlin php python ruby rust sql swift typescript"
@@ -63,11 +62,7 @@ def missing_extra_error(extra: str, message: str, **details: str) -> IndexExtraM
 def suggest_install(extra: str) -> str:
     """Return the hint to add an extra to this installation, or to a job of the Action."""
     command = format_install_command(extra)
-    return (
-        f"set '{command}' for the step"
-        if command.startswith("with: ")
-        else hints.suggest_command(command, "install it")
-    )
+    return f"set '{command}' for the step" if command.startswith("with: ") else f"run '{command}' to install it"
 
 
 def format_install_command(extra: str) -> str:

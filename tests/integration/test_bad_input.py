@@ -23,7 +23,6 @@ from tests.support.compare import assert_whole
 from tests.support.indexes import segments_of, view_of
 from tests.support.repos import isolate
 from tests.support.terminal import SCRIPT, Done, Project, new_project
-from vmrag_link import hints
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -131,7 +131,7 @@ FILES = {
     "status": Budget(121, 5, "yaml"),
     "query --mode keyword setup": Budget(136, 5, "yaml"),  # translations and copies fill one result
     "list": Budget(130, 5, "yaml"),
-    "sync": Budget(99, 5, "yaml"),
+    "sync": Budget(100, 5, "yaml"),  # reading and writing of files is a module beside `paths`
 }
 """In a repository without a knowledge base, in which no Chroma store is in use."""
 
@@ -159,7 +159,7 @@ def test_command_that_reads_stays_in_its_budget(project, line):
 def test_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
     require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(149, 5))
-    require(load(project, "commit", "-m", "rest"), Budget(129, 5))
+    require(load(project, "commit", "-m", "rest"), Budget(130, 5))
 
 
 PROCESSES = {
@@ -244,7 +244,7 @@ def test_mcp_server_answers_the_list_of_tools_without_the_sdk(project, era, tool
         for number, (method, params) in enumerate(ERAS[era])
     ]
     loaded = load(project, "mcp", "--toolsets", toolsets, stdin="".join(json.dumps(row) + "\n" for row in rows))
-    require(loaded, Budget(52, 2))
+    require(loaded, Budget(53, 2))
     answers = [json.loads(line) for line in loaded["answers"]]
     assert [answer["id"] for answer in answers] == [*range(len(rows))]
     assert answers[-1]["result"]["tools"]

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link import hints
 from vmrag_link.errors import (
     GitConfigInvalid,
     GitFailed,
@@ -103,9 +102,7 @@ def locate_work_tree(start: Path, *, repair: bool = True) -> Places:
     if "must be run in a work tree" in complaint:
         return _locate_in_container(start)
     configure = re.search(r"git config --global --add safe\.directory .+", complaint)
-    raise build_failure(
-        arguments, finished, hint=hints.suggest_command(configure[0], "trust this repository") if configure else ""
-    )
+    raise build_failure(arguments, finished, hint=f"run '{configure[0]}' to trust this repository" if configure else "")
 
 
 def _locate_without_git(start: Path) -> Places:
