@@ -81,7 +81,10 @@ def test_later_steps_have_the_command_and_the_knowledge(ci):
     answer = json.loads(result.stdout)
     assert answer["kb"]["in_sync"]
     assert answer["results"] == ci.ada.ask("query", "certificates")["results"]
-    assert result.stderr == "warning: 3 stored copies of tracked files may be outdated: vmrag sources dedupe\n"
+    assert result.stderr == (
+        "warning: 3 stored copies of tracked files may be outdated: "
+        "run 'vmrag sources dedupe' to remove the stored copies\n"
+    )
     assert [Path(path).joinpath("python").exists() for path in run.paths] == [False]  # the job's own Python stays
 
 

@@ -160,7 +160,7 @@ def test_protected_branch_gets_the_repair_on_another_branch(ci):
     [error] = run.said("error")
     assert "GH006: Protected branch update failed." in error
     command = error.splitlines()[-1]
-    assert command.startswith(f"gh pr create --repo them/project --base main --head {branch} --title ")
+    assert command.startswith(f"run 'gh pr create --repo them/project --base main --head {branch} --title ")
     assert f"https://github.example/them/project/compare/main...{branch}?expand=1" in run.summary
 
 
@@ -179,7 +179,7 @@ def test_repair_opens_pull_request_if_input_and_repository_allow(ci):
     assert "https://github.example/them/project/pull/40" in run.summary
     assert (run.said("error"), run.outputs["repaired"]) == ([], "false")
     assert not refused.passed
-    assert "Allow GitHub Actions to create and approve pull requests" in refused.said("error")[0]
+    assert "allow GitHub Actions to create pull requests" in refused.said("error")[0]
     assert "gh pr create" in refused.said("error")[1]
 
 

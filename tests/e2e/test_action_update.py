@@ -257,7 +257,7 @@ def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
     assert len(github.list_pull_requests(head="topic")) == 201
     with pytest.raises(AuthenticationFailed) as caught:
         github._replace(token="another").list_pull_requests(base="main")
-    assert caught.value.hint == "permissions: pull-requests: read"
+    assert caught.value.hint == "set 'permissions: pull-requests: read' for the job"
     assert "another" not in str(caught.value)
 
 

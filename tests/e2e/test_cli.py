@@ -82,7 +82,7 @@ def test_whole_loop_in_processes_of_their_own(project, tmp_path):
     assert home.start("add", "-", "--collection", "handbook", "--id", "new", stdin="Grüße 🌍").code == 0
     answer = json.loads(home.start("query", "Grüße", "--json").out)
     assert answer["results"][0]["text"] == "Grüße 🌍"
-    assert home.start("show", "handbook/new").out == "Grüße 🌍"
+    assert home.start("show", "handbook/new").out == "Grüße 🌍\n"
     assert home.start("commit", "-m", "second").code == 0
     assert home.start("status", "-q").out == ""
 

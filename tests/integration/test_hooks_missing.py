@@ -13,7 +13,7 @@ from tests.support.hooks import add_foreign_hook
 from tests.support.mcp import Tools, warned
 from tests.support.people import SETTINGS, World
 from tests.support.terminal import Project
-from vmrag_link import proc
+from vmrag_link import hints, proc
 from vmrag_link.git import hook_config, hooks, plumbing
 from vmrag_link.ops.status.cautions import list_cautions
 from vmrag_mcp import resources
@@ -22,7 +22,7 @@ from vmrag_mcp.process import CallProgress
 shared, world = people.shared, people.world
 template, project = terminal.template, terminal.project
 
-INSTALL = "Next: vmrag install"
+INSTALL = "; run 'vmrag install' to install them"
 
 
 def said(project: Project, *command: str) -> list[str]:
@@ -40,7 +40,7 @@ def said(project: Project, *command: str) -> list[str]:
 
 
 def without_copies(lines: list[str]) -> list[str]:
-    return [line for line in lines if not line.endswith("vmrag sources dedupe")]
+    return [line for line in lines if "'vmrag sources dedupe'" not in line]
 
 
 def warnings(result: dict) -> dict[str, str]:
@@ -52,7 +52,7 @@ def warnings(result: dict) -> dict[str, str]:
 
 NONE = (
     "vmrag's git hooks are not installed in this clone: 'git push' does not push the knowledge base, "
-    f"and 'git checkout' does not move it. {INSTALL}"
+    f"and 'git checkout' does not move it{INSTALL}"
 )
 
 
@@ -139,13 +139,13 @@ def in_another_work_tree(project: Project) -> None:
     Project(project.top.parent / "linked").vmrag("install", "--worktree")
 
 
-EFFECT = "'git push' does not push the knowledge base, and 'git checkout' does not move it."
+EFFECT = "'git push' does not push the knowledge base, and 'git checkout' does not move it"
 GONE = {
-    written_over: f"Another tool has overwritten these vmrag hooks: {', '.join(hook_config.HOOKS)}: {EFFECT} {INSTALL}",
-    deleted: f"git does not run these vmrag hooks: pre-push: 'git push' does not push the knowledge base. {INSTALL}",
-    not_executable: f"git does not run these vmrag hooks: post-merge. {INSTALL}",
-    elsewhere: f"git now uses the hooks in .hooks, without vmrag's hooks: {EFFECT} Next: vmrag doctor",
-    in_another_work_tree: f"vmrag's git hooks only run in other worktrees: {EFFECT} {INSTALL} --worktree",
+    written_over: f"Another tool has overwritten these vmrag hooks: {', '.join(hook_config.HOOKS)}: {EFFECT}{INSTALL}",
+    deleted: f"git does not run these vmrag hooks: pre-push: 'git push' does not push the knowledge base{INSTALL}",
+    not_executable: f"git does not run these vmrag hooks: post-merge{INSTALL}",
+    elsewhere: f"git now uses the hooks in .hooks, without vmrag's hooks: {EFFECT}; run 'vmrag doctor' to find out why",
+    in_another_work_tree: f"vmrag's git hooks only run in other worktrees: {EFFECT}; run 'vmrag install --worktree' to install them here",
 }
 
 
@@ -155,7 +155,7 @@ def test_lost_hooks_are_reported_and_restored_by_printed_command(project: Projec
     breaks(project)
     [sentence] = said(project)
     assert sentence.replace(f"{project.top}/", "") == GONE[breaks]
-    command = sentence.rpartition("Next: vmrag ")[2].split()
+    command = hints.list_commands(sentence)[-1].split()[1:]
     result = project.vmrag(*command, code=None)
     if command == ["doctor"]:
         assert "vmrag install" in result.out
@@ -179,7 +179,7 @@ def test_hooks_run_by_pre_commit_cause_no_warning(project: Project) -> None:
     [sentence] = said(project)
     assert (
         sentence
-        == f"git does not run these vmrag hooks: pre-push: 'git push' does not push the knowledge base. {INSTALL}"
+        == f"git does not run these vmrag hooks: pre-push: 'git push' does not push the knowledge base{INSTALL}"
     )
     project.write(".pre-commit-config.yaml", "- id: vmrag-check\n- id: vmrag-sync\n- id: vmrag-push\n")
     assert said(project) == []
@@ -212,7 +212,7 @@ def test_unpushed_knowledge_is_reported_until_printed_command_pushes_it(world: W
     [sentence] = said(bob)
     assert sentence == (
         "origin/main, origin/topic: the pushed code pins 2 revisions of the knowledge base, which was not pushed "
-        "to origin. Next: vmrag push --all"
+        "to origin; run 'vmrag push --all'"
     )
     assert warned(Tools(bob.top)("dolt_status")) == {"KNOWLEDGE_NOT_PUSHED"}
     carol = world.join("carol")
@@ -245,7 +245,7 @@ def test_negative_result_is_cached_until_a_tracking_branch_moves(world: World, m
     ada.git("push", "-q", "--no-verify", "origin", "main")
     [sentence] = said(ada)
     assert sentence.startswith(f"origin/main: the pushed code pins revision {ada.pinned[:7]} of the ")
-    assert sentence.endswith("Next: vmrag push")
+    assert sentence.endswith("; run 'vmrag push' to push the revision")
 
 
 def test_unpushed_knowledge_is_reported_again_without_new_refs(world: World) -> None:

@@ -261,7 +261,7 @@ def test_disabled_tool_error_names_the_flag_that_enables_it():
 def test_unknown_tool_name_gets_a_suggestion():
     error = refused(ToolChoice(), "chroma_list_collection")
     assert broken_failure(error, Expected("", "", {}, "TOOL_NOT_FOUND")) == []
-    assert "chroma_list_collections" in error["suggestions"]
+    assert "call chroma_list_collections" in error["suggestions"]
 
 
 @pytest.mark.parametrize(

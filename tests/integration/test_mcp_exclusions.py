@@ -298,7 +298,7 @@ def test_answer_without_a_person_names_the_start_option_that_works(tmp_path, era
     default, whole = select_tools(ToolChoice()).tools, select_tools(ToolChoice()).with_toolset(toolset).tools
     expected = {name for name, tool in whole.items() if not tool.needs_consent} | default.keys()
     assert (questions, outcome) == ([], expected)
-    option = re.search(r"configuration: (--toolsets=\S+)$", answer, re.MULTILINE)[1]
+    option = re.search(r"add '(--toolsets=\S+)' to", answer)[1]
     assert {*select_tools(ToolChoice(toolsets=option.partition("=")[2])).tools} == {*whole}
 
 

@@ -189,7 +189,7 @@ def test_order_holds_within_a_number_of_ranks(within, answers, message):
     answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate(answers)]
     missed = find_misses(query, answer, 9, comparable=True)
     assert [finding.message for finding in missed] == ([message] if message else [])
-    assert all(query.wanted and query.got for query in missed)
+    assert all(miss.expected and miss.got for miss in missed)
 
 
 def test_rising_document_is_out_of_order_like_a_falling_one():

@@ -290,8 +290,8 @@ def test_character_that_cannot_be_stored_is_refused_with_its_place(place, argume
 
 
 def test_usage_lists_parameters_in_one_line():
-    assert format_usage("tool", DECLARED).startswith("tool accepts: text (required), word, limit, ")
-    assert format_usage("tool", ()) == "tool accepts no parameters"
+    assert format_usage("tool", DECLARED).startswith("call tool with text (required), word, limit, ")
+    assert format_usage("tool", ()) == "call tool without parameters"
 
 
 def test_choice_is_one_of_its_values_or_another_spelling_of_one():

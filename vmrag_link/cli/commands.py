@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TOPICS = {
     "Start": {
         "init": "Make files of the repository searchable.",
+        "install": "Install the git hooks and the merge driver.",
         "clone": "Fetch the knowledge base of a cloned repository.",
         "sync": "Fetch and build everything that the commit needs.",
         "mcp": "Serve documents and code to agents (MCP).",
@@ -66,7 +67,6 @@ TOPICS = {
         "links": "Show the revision of each git commit.",
     },
     "This machine": {
-        "install": "Install the git hooks and the merge driver.",
         "uninstall": "Remove the git hooks and restore the earlier ones.",
         "doctor": "Find problems, and print the commands that fix them.",
         "migrate": "Move the knowledge base to another engine.",
@@ -78,12 +78,11 @@ TOPICS = {
 }
 
 EVERYDAY = (
-    "init", "clone", "sync", "mcp",
+    "init", "install", "clone", "sync", "mcp",
     "add", "import", "list", "show", "edit", "rm", "restore", "sources",
     "query", "grep", "check",
     "status", "commit", "log", "diff", "merge", "resolve",
     "pull", "push", "report",
-    "install",
 )  # fmt: skip
 """The commands that `vmrag --help` lists."""
 

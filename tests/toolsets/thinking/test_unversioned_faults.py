@@ -15,6 +15,7 @@ from tests.support.long import examples
 from tests.support.mcp import Tools
 from tests.support.terminal import Project, opened
 from tests.support.unversioned import SETTING, read_texts, think
+from vmrag_link import hints
 from vmrag_link.models import At
 from vmrag_link.ops.stores import stores
 from vmrag_link.ops.stores.stores import build_document
@@ -180,7 +181,7 @@ def test_unrepairable_damage_is_found_and_has_a_way_out(project):
     findings = [finding for topic in project.ask("doctor", code=1)["topics"] for finding in topic["findings"]]
     [result] = [finding for finding in findings if finding["level"] == "error"]
     assert "local/kb" in result["message"]
-    remedy, _, _ = result["fix"].partition("   (")
+    [remedy] = hints.list_commands(result["fix"])
     assert project.vmrag(*record, "--json", code=None).error["hint"] == result["fix"]
     subprocess.run(["sh", "-c", remedy], check=True)
     project.vmrag(*record)
