@@ -26,6 +26,11 @@ _LINE, _LETTER, _MARGIN, _SIZE = 20, 8.43, 18, 14
 """Pixels: height of a line, width of a letter, margin, size of the font."""
 
 
+def _keep_blanks(line: str) -> str:
+    """Return the line with no-break spaces, because browsers join blanks in a picture."""
+    return line.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def draw(lines: Sequence[str], theme: str) -> str:
     """Return the session as SVG. A line that starts with `$ ` was typed."""
     colours = THEMES[theme]
@@ -33,7 +38,7 @@ def draw(lines: Sequence[str], theme: str) -> str:
     height = len(lines) * _LINE + 2 * _MARGIN
     texts = [
         f'<text x="{_MARGIN}" y="{_MARGIN + number * _LINE + _SIZE}" fill="{colours["prompt" if line.startswith("$ ") else "text"]}"'
-        f"{' font-weight=' + chr(34) + '600' + chr(34) if line.startswith('$ ') else ''}>{escape(line)}</text>"
+        f"{' font-weight=' + chr(34) + '600' + chr(34) if line.startswith('$ ') else ''}>{escape(_keep_blanks(line))}</text>"
         for number, line in enumerate(lines)
         if line
     ]
@@ -41,7 +46,7 @@ def draw(lines: Sequence[str], theme: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
         "<title>git checkout changes the answer</title>",
         f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="{colours["page"]}" stroke="{colours["frame"]}"/>',
-        f'<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="{_SIZE}" xml:space="preserve">',
+        f'<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="{_SIZE}">',
         *texts,
         "</g>",
         "</svg>\n",
