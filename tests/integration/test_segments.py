@@ -214,6 +214,26 @@ def test_damaged_segment_is_built_again_alone(kb, small):
     assert kb.views.find_problem(first) == ""
 
 
+@pytest.mark.parametrize("updates", [1, 2])
+@pytest.mark.parametrize("discarded", [{"drop": ["notes"]}, {"remove": [("notes", "draft")]}], ids=["drop", "remove"])
+def test_revision_keeps_no_text_of_a_collection_that_was_discarded_before_the_commit(kb, discarded, updates):
+    first = kb.commit(*[doc(f"d{number}") for number in range(40)], collections=[collection()])
+    kb.index(first)
+    working = kb.copied(first, "working")
+    kb.write(doc("new", "committed"), doc("draft", "discarded", collection="notes"), collections=[collection("notes")])
+    kb.bring_working(working, first)
+    kb.write(**discarded)
+    if updates == 2:  # a query between the removal and the commit
+        kb.bring_working(working, first)
+    second = kb.commit()
+    with kb.draft(working) as derived:
+        kb.indexer.update_index(derived, second, base=first)
+        derived.publish(kb.views.view_path(second), revision=second)
+    texts = [path.read_bytes() for name in parts(kb, second) for path in (kb.views.segments.root / name).iterdir()]
+    assert any(b"committed" in text for text in texts)
+    assert not any(b"discarded" in text for text in texts)
+
+
 # -- unused segments -------------------------------------------------------------------------------
 
 

@@ -341,10 +341,10 @@ class Draft:
     def _list_parts_with_drafts(self, view: IndexView) -> Iterator[int]:
         """Yield the numbers of the parts with uncommitted documents that were removed again."""
         for number, part in enumerate(view.parts):
-            alive = sum(piece.chunks for piece in part.pieces.values())
-            slots = sum(piece.slots for piece in self._base.parts[number].pieces.values()) if not self._without else 0
-            if part.segment in self._base.unsynced and part.documents and alive < slots:
-                yield number
+            if part.segment in self._base.unsynced and part.documents:
+                alive = sum(piece.chunks for piece in part.pieces.values())
+                if alive < flat_files.count_slots(self._segments.root / part.segment):
+                    yield number
 
     def _view_of_base(self) -> IndexView:
         """Return the view of the base without removed documents, and without added ones."""

@@ -111,6 +111,13 @@ def lengths_name(collection_id: int) -> str:
     return f"lengths-{collection_id}.u32"
 
 
+def count_slots(segment: Path) -> int:
+    """Return the number of slots of a segment, by the size of its lengths. It includes dropped
+    collections.
+    """
+    return sum(path.stat().st_size for path in segment.glob("lengths-*.u32")) // ROW_BYTES
+
+
 def encode_lengths(documents: Iterable[Sequence[int]]) -> bytes:
     """Return the rows of lengths of documents. Each document is given as the numbers of tokens of
     its chunks.

@@ -19,7 +19,7 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link.errors import Busy, IndexFailed, no_space, unusable
-from vmrag_link.index import keywords, seal
+from vmrag_link.index import flat_files, keywords, seal
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import seal_view
 from vmrag_link.index.reader import IndexReader
@@ -138,7 +138,7 @@ def _choose_worn(root: Path, used: UsedPieces, usable_views: Collection[IndexVie
     """
     states = {name: _count_states(root, name, pieces) for name, pieces in used.items()}
     used_chunks = {name: sum(chunks.values()) for name, chunks in states.items()}
-    worn = {name for name in used if used_chunks[name] < MIN_USED_SHARE * _count_slots(root / name)}
+    worn = {name for name in used if used_chunks[name] < MIN_USED_SHARE * flat_files.count_slots(root / name)}
     shared = set(used)
     while True:
         segments_with = Counter(state for name in shared | worn for state in states[name])
@@ -165,13 +165,6 @@ def _are_worth_joining(
         if used and joined - sum(used) > view.count_totals()[1]:
             return False
     return True
-
-
-def _count_slots(segment: Path) -> int:
-    """Return the number of slots of a segment, by the size of its lengths. It includes dropped
-    collections.
-    """
-    return sum(path.stat().st_size for path in segment.glob("lengths-*.u32")) // 12
 
 
 def _count_states(root: Path, segment: str, pieces: Mapping[int, _UsedPiece]) -> dict[int, int]:
