@@ -736,6 +736,13 @@ def test_fix_repairs_safe_problems_and_leaves_the_rest(project, broken):
     assert findings(project).keys() == codes
 
 
+def test_fix_fetches_a_damaged_copy_of_a_remote_again(project):
+    remote_copy_with_a_flipped_bit(project)
+    [repair] = examined(project, "--fix")["mended"]
+    assert repair["done"] == "Removed it, and fetched it again."
+    assert list((project.shared / "remotes").glob("*/remote.doltlite"))
+
+
 def test_declared_repairs_match_the_tested_cases():
     declared = {code for topic in TOPICS for code in topic.repairs}
     elsewhere = {chroma_server.LACKS, chroma_server.CHANGED, "ROOT_MISPLACED"}  # the last one needs Dolt

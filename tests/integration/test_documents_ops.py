@@ -76,6 +76,14 @@ def test_prune_removes_nothing_that_came_from_elsewhere(project):
     assert imported(project, "notes", "--prune")["changes"]["removed"] == 1
 
 
+def test_prune_keeps_a_document_whose_link_is_broken(project):
+    (project.top / "docs/alias.md").symlink_to("rest.md")
+    assert imported(project, "docs")["changes"]["added"] == 1
+    (project.top / "docs/rest.md").unlink()
+    assert imported(project, "docs", "--prune")["changes"]["removed"] == 1
+    assert "alias.md" in project.texts()
+
+
 def test_prune_keeps_a_document_with_an_unreadable_file(project):
     project.write("docs/rest.md", b"\xff\xfe broken")
     report = imported(project, "docs", "--prune")

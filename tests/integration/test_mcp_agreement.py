@@ -176,6 +176,14 @@ def test_address_is_remembered_if_the_user_agrees(world, newcomer):
     assert Tools(newcomer.top)("dolt_fetch")["current_branch_status"]["behind"] == 0
 
 
+def test_address_is_not_remembered_if_the_client_sends_the_empty_box(world, newcomer):
+    newcomer.git("config", "vmrag.fileRoot", str(world.top))
+    answer = {"confirm": True, "remember": False}
+    result, _ = talk(newcomer, "auto", "dolt_clone", f"git+file://{world.hub.top}", answer)
+    assert result["success"], result
+    assert trusted(newcomer) == []
+
+
 def test_lookalike_letters_are_shown_escaped(newcomer):
     _, questions = talk(newcomer, "legacy", "dolt_init", "https://example.org/\u0430dmin", None)
     assert "\nhttps://example.org/\\u0430dmin\n" in questions[0].message

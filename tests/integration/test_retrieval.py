@@ -406,6 +406,15 @@ def test_vectors_count_half_for_a_language_that_the_model_does_not_know(kb, mode
         assert hit.score == pytest.approx(expected, abs=1e-4)
 
 
+def test_vectors_count_whole_if_a_model_of_the_query_knows_the_language(kb):
+    documents = [doc("a", "der rain ist wo"), doc("b", "wo rain"), doc("c", "rain owl", collection="more")]
+    collections = [collection(model="default"), collection("more")]
+    path = kb.index(kb.commit(*documents, collections=collections)).path
+    by_vector = {hit.doc_id: hit.score for hit in kb.search(path, "wo ist der rain", mode=Mode.VECTOR)}
+    for hit in kb.search(path, "wo ist der rain", ranking=Ranking(vector_weight=1.0)):
+        assert hit.score == pytest.approx(by_vector[hit.doc_id] / max(by_vector.values()), abs=1e-4)
+
+
 # -- filters ---------------------------------------------------------------------------------------
 
 

@@ -17,9 +17,18 @@ from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.choices import Choice, Decisions
 from vmrag_link.merging.conflicts import COLLECTION, decide_all
 from vmrag_link.merging.revisions import make_virtual_base, merge_revisions
+from vmrag_link.merging.rows import merge_rows
 from vmrag_link.merging.text import join_texts
 from vmrag_link.merging.threeway import merge
-from vmrag_link.models import ISSUES, Chunking, Collection, Document, content_hash, encode_canonical_json
+from vmrag_link.models import (
+    ISSUES,
+    Chunking,
+    Collection,
+    Document,
+    content_hash,
+    encode_canonical_json,
+    parse_metadata,
+)
 
 engine, engines = support.engine, support.engines
 
@@ -122,6 +131,15 @@ def test_field_that_both_changed_is_in_conflict_alone(engine: Engine) -> None:
     assert (conflict.id, conflict.fields) == ("guide/a", ("title",))
     decided = merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions={"guide/a": {"title": Choice("theirs")}})
     assert decided.rows.put_documents == (msgspec.structs.replace(ours, title="theirs", file_type="theirs"),)
+
+
+def test_set_of_ids_merges_what_both_sides_added_and_removed() -> None:
+    base, ours, theirs = (
+        document("a", metadata=encode_canonical_json({"related_chat_ids": [*ids]})) for ids in ("abc", "bcd", "ace")
+    )
+    for sides in ((ours, theirs), (theirs, ours)):
+        result = merge_rows(base, *sides)
+        assert (parse_metadata(result.row), result.fields) == ({"related_chat_ids": [*"cde"]}, ())
 
 
 def test_edited_text_is_the_content_whichever_side_removed_the_document(engine: Engine) -> None:

@@ -114,6 +114,15 @@ def test_uninstall_all_requires_confirmation_to_discard_knowledge(project: Proje
     assert not (project.top / ".git" / "vmrag").exists()
 
 
+def test_uninstall_all_refuses_after_the_remote_lost_the_knowledge(world: World) -> None:
+    ada = world.ada
+    ada.vmrag("push")
+    world.hub.git("update-ref", "-d", people.DATA)
+    error = ada.vmrag("uninstall", "--all", "--json", code=1).error
+    assert error["code"] == "KNOWLEDGE_NOT_PUSHED"
+    assert "'vmrag push --all'" in error["hint"]
+
+
 def test_pin_that_was_never_committed_goes_with_its_knowledge(world: World) -> None:
     """Such a pin, committed later, would name a lost revision; a pushed one stays."""
     ada, pushed = world.ada, world.ada.pinned

@@ -155,6 +155,14 @@ def test_octopus_must_contain_every_side_that_moved_since_it_left_the_others(wor
     assert world.found(world.code(r.ab, *sides[:2], unmoved)) == []
 
 
+def test_side_of_an_octopus_did_not_move_if_another_one_left_the_same_pin(world, r):
+    root = world.code(r.base)
+    fork = world.code(r.a, root)
+    sides = world.code(r.b, root), world.code(r.base, fork), world.code(r.a, fork)
+    for parents in (sides, sides[::-1]):
+        assert world.found(world.code(r.b, *parents)) == [BACK]
+
+
 def test_criss_cross_merge_has_several_bases(world, r):
     root = world.code(r.base)
     left_side, right_side = world.code(r.a, root), world.code(r.b, root)

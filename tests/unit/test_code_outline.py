@@ -60,6 +60,12 @@ def test_lines_declare_symbols_if_the_parser_fails():
     assert declared(mixed, "python") == [("LIMIT", "constant", 1), ("Lost", "class", 4), ("found", "function", 5)]
 
 
+def test_lines_are_counted_through_the_pieces_of_symbols_above():
+    method = "class Sound:\n    def kept(self):\n" + "        rest = 1\n" * 8
+    text = f"{method}\nx = ((((\n\nclass Lost:\n    def found(self): pass\n"
+    assert declared(text, "python")[2:] == [("Lost", "class", 14), ("found", "function", 15)]
+
+
 @pytest.mark.parametrize("language", ["", "c", "sql"])
 @pytest.mark.parametrize(
     "line",
