@@ -355,6 +355,13 @@ def test_new_pin_in_one_of_several_refs_is_enough(stage, remote):
     assert len(asked(stage)) == 1
 
 
+def test_forced_push_that_takes_a_pin_back_starts_python(stage, remote):
+    stage.repo.git("push", "-q", "origin", "side:old")
+    stage.lines()
+    stage.repo.git("push", "-q", "--force", "origin", "main:old")
+    assert len(asked(stage)) == 1
+
+
 def test_pin_dropped_by_a_merge_is_still_pushed(stage, remote):
     stage.repo.commit("code", code="2")
     stage.repo.git("merge", "-q", "--no-ff", "-s", "ours", "-m", "m", "side")
