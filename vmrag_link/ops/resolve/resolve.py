@@ -125,7 +125,7 @@ def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
     search = losses.search_remotes(ws, missing, offline=offline, hint="run 'vmrag resolve' to resolve the conflicts")
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = msgspec.structs.replace(
-            merge_state.require_merge(ws), given_up=search.lost, asked=search.checked_remotes
+            merge_state.require_merge(ws), given_up=search.lost, checked_remotes=search.checked_remotes
         )
         merge_state.save_merge(ws, state)
     return _resolve_conflicts(ws, (), None)
