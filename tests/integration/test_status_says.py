@@ -55,7 +55,9 @@ def test_status_reports_uncommitted_pin_until_it_is_committed(project):
     project.vmrag("commit", "-m", "new")
     assert project.status()["reasons"][:1] == ["The pin is staged, but not committed: git commit .dolt-version"]
     project.git("reset", "-q")
-    assert project.status()["reasons"][:1] == ["The pin is neither staged nor committed: git add .dolt-version"]
+    assert project.status()["reasons"][:1] == [
+        "The pin is neither staged nor committed; run 'git add .dolt-version' to stage it"
+    ]
     project.git("add", ".dolt-version")
     project.write("docs/rest.md", "# Rest\n\nOften.\n")
     project.git("commit", "-q", "-m", "the page alone", "docs/rest.md")

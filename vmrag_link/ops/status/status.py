@@ -407,7 +407,7 @@ def _explain_uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
     if pin_merge.read_staged_pin(ws.places) == pin:
         path = "" if pin_merge.is_merge(ws.places) else f" {PIN_NAME}"  # git refuses paths in a merge
         return [f"The pin is staged, but not committed: git commit{path}"]
-    return [f"The pin is neither staged nor committed: git add {PIN_NAME}"]
+    return [f"The pin is neither staged nor committed; run 'git add {PIN_NAME}' to stage it"]
 
 
 def _warn_conflicted_commit(ws: Workspace, head: str | None) -> list[str]:
@@ -416,7 +416,8 @@ def _warn_conflicted_commit(ws: Workspace, head: str | None) -> list[str]:
         return []
     if len({*pin_conflict.read_jj_conflict_pins(ws.places, head)[1]}) < 2:  # noqa: PLR2004  the pin has no conflict
         return []
-    return [f"warning: HEAD is a jj commit with conflicts, and its pin is that of one side. Next: jj new {head[:12]}"]
+    statement = "warning: HEAD is a jj commit with conflicts, and its pin is that of one side"
+    return [hints.append_to(statement, hints.suggest_command(f"jj new {head[:12]}", "resolve them"))]
 
 
 def _describe_background(ws: Workspace, report: background.JobReport) -> list[str]:

@@ -192,8 +192,9 @@ def list_logs(invocation: Invocation, *, project: str | None, limit: int, offset
     if page.has_more:
         lines.append(describe_rest(len(page.logs), page.total_count, offset))
     is_filtered = project is not None or any(value is not None for value in filters.values())
-    nothing = "No such log." if is_filtered or offset else "No issue logs yet. Next: vmrag issue add my-project#1"
-    answering.emit_answer(invocation, page, lines or [nothing], origin.notes)
+    if not lines and not is_filtered and not offset:
+        lines = ["No issue logs yet.", "hint: run 'vmrag issue add my-project#1' to add one"]
+    answering.emit_answer(invocation, page, lines or ["No such log."], origin.notes)
 
 
 def _format_name(log: LogFields) -> str:
@@ -329,8 +330,9 @@ def list_docs(invocation: Invocation, *, tool: str | None, category: str | None,
     if page.has_more:
         lines.append(describe_rest(len(page.docs), page.total_count, offset))
     is_filtered = tool is not None or category is not None or offset
-    nothing = "No such document." if is_filtered else "No documents yet. Next: vmrag doc add TOOL --category api"
-    answering.emit_answer(invocation, page, lines or [nothing], origin.notes)
+    if not lines and not is_filtered:
+        lines = ["No documents yet.", "hint: run 'vmrag doc add TOOL --category api' to add one"]
+    answering.emit_answer(invocation, page, lines or ["No such document."], origin.notes)
 
 
 def _format_doc(doc: DocFields) -> str:
