@@ -9,6 +9,7 @@ from tests.support import terminal
 from tests.support.hooks import tree
 from tests.support.terminal import Project
 from vmrag_hooks import shim_files, shims
+from vmrag_link import hints
 from vmrag_link.errors import FileFailed, HooksRefused
 from vmrag_link.git import hook_config
 
@@ -107,7 +108,8 @@ def test_hook_of_another_tool_is_rejected_and_can_be_chained(project, tmp_path):
     with pytest.raises(HooksRefused, match="post-checkout") as raised:
         shim_files.write_template(folder)
     assert [path.name for path in folder.rglob("*")] == ["hooks", "post-checkout"]
-    subprocess.run(["sh", "-c", raised.value.hint.partition(": ")[2]], check=True)
+    [command] = hints.list_commands(raised.value.hint)
+    subprocess.run(["sh", "-c", command], check=True)
     shim_files.write_template(folder)
     _, said = cloned(project, folder, f"--template={folder}")
     assert said == "mine\nvmrag: this code pins a knowledge base; to fetch it: vmrag clone\n"
@@ -123,7 +125,10 @@ def test_command_works_anywhere_and_prints_the_next_command(tmp_path, project):
     nowhere = Project(tmp_path / "nowhere")
     nowhere.top.mkdir()
     said = nowhere.vmrag("init", "--knowledge-base", "--no-sources", "--template", "mine").out
-    assert f"git config --global init.templateDir '{nowhere.top / 'mine'}'" in said
+    assert hints.list_commands(said.partition("hint: ")[2]) == [
+        f'git config --global init.templateDir "{nowhere.top / "mine"}"',
+        f'git clone --template="{nowhere.top / "mine"}" URL',
+    ]
     assert nowhere.ask("init", "--knowledge-base", "--no-sources", "--template", "mine")["written"] == []
     nowhere.vmrag("init", "--knowledge-base", "--no-sources", "--template", "mine", "--no-hooks", code=2)
     assert sorted(path.name for path in nowhere.top.iterdir()) == ["mine"]

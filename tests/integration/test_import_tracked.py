@@ -12,6 +12,7 @@ from tests.support.repos import isolate
 from tests.support.sources import commit
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project, opened
+from vmrag_link import hints
 from vmrag_link.toolsets.libraries import tools
 
 pytestmark = pytest.mark.hooks("off")
@@ -65,14 +66,15 @@ def stored(project: Project) -> set[str]:
 def test_import_refuses_tracked_files_with_a_hint_that_works(project, command, command_of_hint):
     error = project.vmrag(*command.split(), "--json", code=2).error
     assert error["code"] == "SOURCE_READ_ONLY"
-    hinted, _, alternative = error["hint"].partition("   ")
+    [hinted] = hints.list_commands(error["hint"])
     assert hinted == f"vmrag {command_of_hint}"
-    assert alternative == "(to store a copy that does not follow the file: --copy)"
+    alternative = hints.list_alternatives(error["hint"])[1]
+    assert alternative == "add --copy to store a copy that does not follow the file"
     assert stored(project) == set()
     copied = [word for word in command.split() if word != "--prune"]
     project.vmrag(*copied, "--copy")
     project.vmrag("restore", "--yes")
-    project.vmrag(*shlex.split(f"vmrag {command_of_hint}")[1:])
+    project.vmrag(*shlex.split(hinted)[1:])
     project.vmrag(*command.split(), code=2)
 
 
@@ -99,7 +101,7 @@ def test_import_refuses_an_untracked_file_of_a_source(project):
     project.vmrag("sources", "add", "docs")
     project.write("docs/new.md", "# New\n")
     error = project.vmrag("import", "docs/new.md", "--collection", "kb", "--json", code=2).error
-    assert error["hint"].startswith("run 'git add docs/new.md   (")
+    assert hints.list_commands(error["hint"]) == ["git add docs/new.md"]
 
 
 def test_import_stores_tracked_files_that_no_source_reads(project):
