@@ -171,7 +171,8 @@ def test_invisible_characters_are_counted_in_diff_and_report(project: Project, t
         assert "می\u200cرود 👩‍💻" in written.read_text()
         assert not re.search("[\u200b\U000e0000-\U000e0fff]", written.read_text())
     assert project.ask("show", "handbook/unseen.md")["content"] == text
-    assert project.vmrag("show", "handbook/unseen.md").out == text
+    assert project.vmrag("show", "handbook/unseen.md").out == f"{text}\n"
+    assert project.vmrag("show", "handbook/unseen.md", "--raw").out == text
 
 
 def test_newline_in_a_name_begins_no_line(hostile: Project) -> None:
@@ -219,13 +220,15 @@ def test_json_means_the_same_wherever_it_is_read(hostile: Project) -> None:
 def test_program_and_a_file_get_the_exact_bytes_of_a_document(hostile: Project, tmp_path: Path) -> None:
     exact = f"giraffe\n{EVIL}".encode()
     command = [SCRIPT, "show", "handbook/plain.md"]
-    assert subprocess.run(command, cwd=hostile.top, capture_output=True, check=True).stdout == exact
     job = os.environ | {"GITHUB_ACTIONS": "true"}
-    raw = subprocess.run([*command, "--raw"], cwd=hostile.top, env=job, capture_output=True, check=True)
-    assert (raw.stdout, raw.stderr) == (exact, b"")
-    with (tmp_path / "file").open("wb") as file:
-        subprocess.run(command, cwd=hostile.top, env=job, stdout=file, check=True)
-    assert (tmp_path / "file").read_bytes() == exact
+    for environ in (os.environ, job):
+        raw = subprocess.run([*command, "--raw"], cwd=hostile.top, env=environ, capture_output=True, check=True)
+        assert (raw.stdout, raw.stderr) == (exact, b"")
+    for options, written in (([], exact + b"\n"), (["--raw"], exact)):  # without --raw the last line is ended
+        with (tmp_path / "file").open("wb") as file:
+            subprocess.run([*command, *options], cwd=hostile.top, env=job, stdout=file, check=True)
+        assert (tmp_path / "file").read_bytes() == written
+    assert subprocess.run(command, cwd=hostile.top, capture_output=True, check=True).stdout == exact + b"\n"
     piped = subprocess.run(command, cwd=hostile.top, env=job, capture_output=True, check=True)
     assert not COMMANDS.search(piped.stdout.decode())
     assert b"--raw" in piped.stderr
