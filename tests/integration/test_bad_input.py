@@ -23,6 +23,7 @@ from tests.support.compare import assert_whole
 from tests.support.indexes import segments_of, view_of
 from tests.support.repos import isolate
 from tests.support.terminal import SCRIPT, Done, Project, new_project
+from vmrag_link import hints
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -50,9 +51,10 @@ def refused(project: Project, *command: str, code: int, error: str) -> dict[str,
 
 
 def follow(project: Project, hint: str) -> None:
-    """Type what a hint proposes, its explanation in brackets left out."""
+    """Type the first command of a hint."""
     path = f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(hint.partition("   (")[0], shell=True, cwd=project.top, check=True, env=os.environ | {"PATH": path})
+    command = hints.list_commands(hint)[0]
+    subprocess.run(command, shell=True, cwd=project.top, check=True, env=os.environ | {"PATH": path})
 
 
 # -- the pin ---------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def test_missing_knowledge_base_hints_where_to_get_it(project):
         error = refused(project, *command, code=2, error="NOT_INITIALIZED")
         assert f"{project.shared / 'kb'} is missing" in error["message"]
         assert (
-            "start a new, empty one" in error["hint"]
+            error["hint"].endswith("to start a new one")
             if command in looking
             else error["hint"] == "run 'vmrag clone' to fetch the knowledge base"
         )
@@ -151,7 +153,7 @@ def test_missing_knowledge_base_hints_where_to_get_it(project):
     assert project.status()["state"] == "not_initialized"
     assert project.status()["hint"] == "run 'vmrag clone' to fetch the knowledge base"
     assert project.run("switch", "-q", "feature").returncode == 0
-    follow(project, error["hint"].partition("start a new, empty one: ")[2])
+    follow(project, hints.list_alternatives(error["hint"])[1])
     assert project.status()["state"] == "in_sync"
 
 
@@ -189,7 +191,7 @@ def test_truncated_knowledge_base_is_rejected_until_the_user_continues(project, 
     os.truncate(file, int(file.stat().st_size * part))
     for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
         error = refused(project, *command, code=3, error="DATABASE_ERROR")
-    subprocess.run(error["hint"].partition("   (")[0], shell=True, check=True)
+    follow(project, error["hint"])
     report = project.run_quietly("status", "--json")
     assert (report.code, report.json["state"]) == (1, "missing")
     assert "faq.md" in project.vmrag("query", "faq").out
@@ -410,7 +412,8 @@ def test_commit_without_room_for_the_journal_is_rejected(project, tmp_path):
     with small_disk(project.shared / "journal", kilobytes=64) as fill:
         fill(0)
         error = refused(project, "commit", "-m", "note", code=3, error="FILE_SYSTEM_ERROR")
-        assert "Make room" in error["hint"]
+        assert hints.list_commands(error["hint"]) == ["vmrag gc --apply"]
+        assert "make room" in error["hint"]
         report = project.status()
         assert (report["state"], report["kb"]["dirty"], project.pinned) == ("in_sync", True, before)
         assert [path.name for path in (project.shared / "journal").iterdir()] == ["filler"]
@@ -482,7 +485,7 @@ UNFINISHED: dict[str, tuple[str, ...]] = {
     "bisect": ("bisect", "start", "HEAD", "first"),
     "detached": ("switch", "-q", "--detach"),
 }
-WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME", "merge": "git commit   (to abort instead"}
+WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME", "merge": "git commit"}
 
 
 @pytest.mark.parametrize("what", UNFINISHED)
@@ -494,7 +497,9 @@ def test_writes_during_a_git_operation_are_rejected_with_a_way_out(project, what
     for command in WRITES:
         error = refused(project, *command, code=3, error="GIT_BUSY")
         assert error["details"]["operation"] == what
-        assert WAYS_OUT.get(what, f"git {what} --continue   (to abort instead") in error["hint"]
+        finish, *others = hints.list_commands(error["hint"])
+        assert finish == WAYS_OUT.get(what, f"git {what} --continue")
+        assert others == ([] if what in ("bisect", "detached") else ["git status"])  # it names the command to abort
     assert project.vmrag("query", "faq").code == 0
     project.run(
         *(("switch", "-q", "main") if what == "detached" else (what, "reset" if what == "bisect" else "--abort"))

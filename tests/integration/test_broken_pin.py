@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
+from vmrag_link import hints
 
 template, project = terminal.template, terminal.project
 
@@ -26,10 +27,10 @@ def hint(project: Project) -> str:
     return error["hint"]
 
 
-def obey(project: Project, hint_text: str) -> None:
-    """Type what a hint shows, without the remark behind it."""
+def obey(project: Project, command: str) -> None:
+    """Type a command."""
     vmrag = shlex.join([str(Path(sys.executable).parent / "vmrag")])
-    line = hint_text.partition("   (")[0].replace("vmrag ", f"{vmrag} ")
+    line = command.replace("vmrag ", f"{vmrag} ")
     result = subprocess.run(["sh", "-c", line], cwd=project.top, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result
 
@@ -44,7 +45,7 @@ def newer(project: Project) -> str:
 def test_staged_pin_is_restored_rather_than_an_older_one(project, content):
     revision = newer(project)
     project.write(".dolt-version", content)
-    obey(project, hint(project))
+    obey(project, hints.list_commands(hint(project))[0])
     assert project.pinned == revision
     assert project.status()["state"] == "in_sync"
 
@@ -54,7 +55,7 @@ def test_pin_of_head_is_restored_if_the_staged_one_is_also_broken(project):
     newer(project)
     project.write(".dolt-version", "")
     project.git("add", ".dolt-version")
-    obey(project, hint(project))
+    obey(project, hints.list_commands(hint(project))[0])
     assert project.pinned == before
 
 
@@ -63,7 +64,7 @@ def test_deleted_pin_file_that_is_staged_broken_brings_back_heads(project):
     project.write(".dolt-version", "")
     project.git("add", ".dolt-version")
     (project.top / ".dolt-version").unlink()
-    obey(project, hint(project))
+    obey(project, hints.list_commands(hint(project))[0])
     assert project.pinned == before
 
 
@@ -71,7 +72,7 @@ def test_new_pin_is_suggested_if_git_has_no_valid_one(project):
     before = project.pinned
     project.write(".dolt-version", "{}")
     project.git("commit", "-qam", "broken", "--no-verify")
-    obey(project, hint(project))
+    obey(project, hints.list_commands(hint(project))[0])
     assert project.pinned == before
 
 
@@ -90,7 +91,8 @@ def test_broken_pin_in_a_merge_restores_the_conflict(project, added):
     hint_text = hint(project) if added else "run 'vmrag resolve' to resolve the conflicts"
     assert "vmrag resolve" in hint_text
     assert "HEAD" not in hint_text
-    obey(project, f"{hint_text} --ours")
+    [command] = hints.list_commands(hint_text)
+    obey(project, f"{command} --ours")
     assert project.git("diff", "--name-only", "--diff-filter=U") == ""
     project.git("commit", "-q", "--no-edit", "--no-verify")
     assert project.vmrag("verify", code=None).code == 0

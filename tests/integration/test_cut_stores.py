@@ -17,6 +17,7 @@ from tests.support import dolt, terminal
 from tests.support.cli import VMRAG
 from tests.support.mcp import Tools
 from tests.support.terminal import Project
+from vmrag_link import hints
 from vmrag_link.engines.doltlite import extent
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
@@ -37,8 +38,8 @@ def doctor(project: Project) -> str:
 
 
 def obey(project: Project, hint: str) -> None:
-    line = hint.partition("   (")[0]
-    subprocess.run(["sh", "-c", line], cwd=project.top, check=True)
+    [command] = hints.list_commands(hint)
+    subprocess.run(["sh", "-c", command], cwd=project.top, check=True)
 
 
 @pytest.mark.parametrize("share", [0.99, 0.75, 0.3, 0.001, 0])

@@ -164,9 +164,8 @@ class LocalStore(StoreBesideWorkTree):
             raise
         except EngineFailed as error:
             # No remote has a copy. A truncated file may still contain many documents.
-            error.hint = (
-                hints.join_alternatives(self.remedy, error.hint) if "expected" in error.details else self.remedy
-            )
+            with_the_rest = hints.list_alternatives(error.hint)[-1] if "expected" in error.details else ""
+            error.hint = hints.join_alternatives(with_the_rest, self.remedy)
             raise
         try:
             if engine.find_branch(BRANCH) is None:
