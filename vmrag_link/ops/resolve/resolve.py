@@ -233,7 +233,7 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
         report,
         pin=pinning.form_block(migrated.read_pin(ws.places.kb, data)),
         staged=staged,
-        next=next_command if staged else "run 'git add .dolt-version'",
+        next=next_command if staged else "git add .dolt-version",
         losses=accepted if state.given_up else None,
     )
 
