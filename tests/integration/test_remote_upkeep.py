@@ -15,6 +15,7 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import Project
 from tests.support.travel import git_server
+from vmrag_link import hints
 from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.git import plumbing
@@ -296,9 +297,9 @@ def test_rejected_fetch_hint_moves_to_the_other_knowledge_base(project, bare):
     stranger.git("fetch", "-q", "origin")
     stranger.git("checkout", "-q", "-B", "main", "-f", "origin/main")
     error = stranger.vmrag("fetch", "--json", code=3).error
-    commands = error["hint"].partition("knowledge base instead: ")[2].partition(", then")[0]
+    [_, replacement, _] = hints.list_commands(error["hint"])
     assert stranger.status()["state"] != "in_sync"
-    move, _, clone = commands.partition(" && ")
+    move, _, clone = replacement.partition(" && ")
     assert background.wait_for_end(background.get_sync_job(plumbing.locate_work_tree(stranger.top)), within=60)
     subprocess.run(move, shell=True, check=True, cwd=stranger.top)
     stranger.vmrag(*clone.split()[1:])

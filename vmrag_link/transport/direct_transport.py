@@ -66,11 +66,14 @@ def fetch_related(engine: Engine, key: str, url: str) -> None:
         raise _unrelated_error(engine)
 
 
+AFTER_REPLACEMENT = "then 'vmrag import PATH --collection NAME' to import your own documents again"
+
+
 def replacement_command(engine: Engine) -> str:
     """Return the command that replaces the local knowledge base by the pinned one."""
     kb = engine.folder
     backup = kb.with_name(f"{kb.name}-before")
-    return f"mv {quoted(kb)} {quoted(backup)} && vmrag clone, then import your own documents again: vmrag import"
+    return f"mv {quoted(kb)} {quoted(backup)} && vmrag clone"
 
 
 def _is_ours(engine: Engine, heads: Mapping[str, str]) -> bool:
@@ -81,5 +84,5 @@ def _unrelated_error(engine: Engine) -> RemoteRejected:
     return RemoteRejected(
         "the remote holds another knowledge base, without common history with this one; nothing was fetched.",
         hint=f"run 'vmrag remote' to check the address, or '{replacement_command(engine)}' to use the remote's "
-        "knowledge base instead",
+        f"knowledge base instead, {AFTER_REPLACEMENT}",
     )

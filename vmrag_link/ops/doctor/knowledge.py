@@ -259,7 +259,8 @@ def _check_root(ws: Workspace) -> Iterator[Finding]:
             "PIN_FOREIGN",
             "error",
             message,
-            f"run '{direct_transport.replacement_command(ws.engine)}' to use that knowledge base",
+            f"run '{direct_transport.replacement_command(ws.engine)}' to use that knowledge base, "
+            f"{direct_transport.AFTER_REPLACEMENT}",
         )
 
 
