@@ -42,7 +42,10 @@ OR_RESOLVE_WITHOUT_IT = "run 'vmrag resolve --accept-loss' to continue with the 
 
 OR_PIN_WITHOUT_IT = "run 'vmrag pin --accept-loss REVISION' to continue from that revision if no one has it"
 
-ASK_AUTHOR = "ask its author to run 'vmrag push', and run 'git log -1 -- .dolt-version' to see who that is"
+ASK_AUTHOR = (
+    "ask its author to run 'vmrag push', and run 'git log -1 -- .dolt-version' to see who that is "
+    "(a maintainer can run 'vmrag adopt FORK' if only a fork has it)"
+)
 
 ACCEPTED_KEY = "vmrag.acceptedLoss"
 """Key in git's configuration: revisions whose loss the user accepted on this machine."""
