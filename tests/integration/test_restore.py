@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project, opened
+from vmrag_link import hints
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -63,7 +64,7 @@ def test_restored_document_equals_the_commit_and_the_edit_is_recoverable(project
 def test_removed_document_is_restored_and_an_added_one_removed(project):
     changed(project)
     assert "never committed" not in project.vmrag("restore", "faq.md").out
-    assert texts(project)["handbook/faq.md"] == "A frequent question."
+    assert texts(project)["handbook/faq.md"] == "A frequent question.\n"
     said = project.vmrag("restore", "new.md").out
     assert f"1 document removed, which {project.pinned[:7]} does not have" in said
     assert "handbook/new.md" not in texts(project)
@@ -151,8 +152,9 @@ def test_show_of_removed_document_hints_at_restore(project):
     project.drop("faq.md")
     error = project.vmrag("show", "faq.md", "--json", code=3).error
     assert error["message"] == "handbook/faq.md was removed here; the removal is not committed."
-    typed(project, error["hint"])
-    assert project.vmrag("show", "faq.md").out == "A frequent question."
+    [command] = hints.list_commands(error["hint"])
+    typed(project, command)
+    assert project.vmrag("show", "faq.md").out == "A frequent question.\n"
 
 
 def test_restore_of_missing_names_changes_nothing(project):
