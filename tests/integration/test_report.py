@@ -139,7 +139,7 @@ def test_side_without_a_pin_has_no_documents(project):
     ("name", "code", "hint"),
     [
         ("nowhere", "GIT_COMMIT_NOT_FOUND", "run 'vmrag branch' to list the KB branches"),
-        ("WORKING", "INVALID_PARAMETER", "run 'vmrag commit' to commit the documents"),
+        ("WORKING", "INVALID_PARAMETER", ", or 'vmrag commit -m "),
         ("elsewhere", "PIN_MISSING_REVISION", ""),
         ("apart", "INVALID_PARAMETER", "run 'vmrag diff main apart'"),
     ],
@@ -427,7 +427,7 @@ def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
 def test_file_that_cannot_be_one_is_refused(project, name: str):
     (project.top / "folder").mkdir()
     error = project.vmrag("report", "main", "feature", "--markdown", name, "--json", code=None).error
-    assert error["hint"] in ("name a file in the folder", f"mkdir -p {project.top / Path(name).parent}")
+    assert error["hint"] in ("name a file in the folder", f"run 'mkdir -p {project.top / Path(name).parent}'")
 
 
 def test_pipe_is_written_to(project):
