@@ -111,7 +111,7 @@ def test_metadata_that_could_not_be_stored_exactly_are_refused(project, metadata
     error = add(project, metadata, 2).error
     assert error["code"] == "INVALID_PARAMETER"
     assert why in error["message"]
-    assert error["hint"].startswith("--metadata")
+    assert error["hint"].startswith("pass JSON, such as --metadata ")
     assert len(error["message"]) < 300
     assert "d" not in project.marks()
 
