@@ -17,6 +17,7 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project
+from vmrag_link import hints
 
 pytestmark = pytest.mark.hooks("off")
 needs_jj = pytest.mark.skipif(shutil.which("jj") is None, reason="jj is not installed")
@@ -192,7 +193,7 @@ def test_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(project)
     status = project.status()
     assert (status["state"], status["hint"]) == ("dropped", findings[0]["hint"])
     [reason] = [text for text in status["reasons"] if "jj" in text]
-    assert findings[0]["message"] in reason
+    assert hints.append_to(findings[0]["message"], findings[0]["hint"]) in reason
 
 
 def test_later_commit_with_both_sides_repairs_the_conflict(project):
