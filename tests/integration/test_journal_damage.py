@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import opened
-from vmrag_link import errors
+from vmrag_link import errors, hints
 
 template, project = terminal.template, terminal.project
 
@@ -100,6 +100,6 @@ def test_work_tree_that_lost_its_repository_gets_the_command_that_joins_them(pro
         error["hint"] == f"run 'git -C PATH_OF_THE_REPOSITORY worktree repair {errors.quoted(linked)}' to link it again"
     )
     if moved == "main":
-        hint = error["hint"].replace("PATH_OF_THE_REPOSITORY", f"'{main}'")
-        subprocess.run(hint, shell=True, check=True)
+        [command] = hints.list_commands(error["hint"])
+        subprocess.run(command.replace("PATH_OF_THE_REPOSITORY", f"'{main}'"), shell=True, check=True)
         linked_project.vmrag("list")
