@@ -4,6 +4,7 @@ names.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from tests.support import terminal
 from tests.support.cli import error_of, start
 from tests.support.compare import assert_whole
 from tests.support.terminal import Done, Project
-from vmrag_link import hints
+from vmrag_link import hints, locks
+from vmrag_link.git import plumbing
+from vmrag_link.workspace.pins import kb_branches as named
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -198,6 +201,22 @@ def test_concurrent_writers_get_separate_branches(project, tmp_path, branch):
     assert [tree.marks()["setup.md"] for tree in trees] == ["removed", "removed"]
     trees[0].vmrag("restore", "setup.md")
     assert [tree.marks()["setup.md"] for tree in trees] == [None, "removed"]
+
+
+def test_kb_branch_that_another_process_named_during_the_wait_is_used(project, monkeypatch):
+    project.git("switch", "-q", "-c", "fresh", env=OFF)
+    with terminal.opened(project) as workspace:
+        places, target, hold = workspace.places, workspace.resolve_target(), locks.hold_exclusive
+
+        @contextlib.contextmanager
+        def wait_for_lock(path, **more):
+            with hold(path, **more):
+                plumbing.set_kb_branch(places, "fresh", "fresh-knowledge")
+                yield
+
+        monkeypatch.setattr(locks, "hold_exclusive", wait_for_lock)
+        assert named.prepare_branch(workspace, target) == "fresh-knowledge"
+        assert plumbing.find_kb_branch(places, "fresh") == "fresh-knowledge"
 
 
 def test_documents_committed_by_the_holder_are_read_after_reset(project, tmp_path):
