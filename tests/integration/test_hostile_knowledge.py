@@ -20,6 +20,7 @@ from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from tests.support.people import User
 from tests.support.repos import Repo
 from tests.support.travel import LONG, Clone, Pair, git_clone
+from vmrag_link import hints
 from vmrag_link import pin as pins
 from vmrag_link.documents import chunking as chunking_of_documents
 from vmrag_link.documents.chunking import split_text
@@ -435,7 +436,7 @@ def test_old_knowledge_answers_until_the_limit_is_raised(world, setting, said):
     assert said in answer["notes"][0]
     error = bob.vmrag("fetch", "--json", code=3).error
     assert error["code"] == "KNOWLEDGE_REFUSED"
-    command = error["hint"].rpartition(": ")[2].split()
+    command = hints.list_commands(error["hint"])[0].split()
     assert command[:2] == ["git", "config"]
     bob.git(*command[1:])
     assert bob.ask("fetch")["here"]

@@ -40,6 +40,7 @@ from tests.support.strangers import (
     members,
 )
 from tests.support.terminal import DOCUMENTS, Done, Project, new_project
+from vmrag_link import hints
 from vmrag_link.git import plumbing
 from vmrag_link.sync import background
 
@@ -320,7 +321,8 @@ def test_pin_of_an_unknown_revision_causes_no_contact(victim, scene, what):
     for command in (("sync",), ("fetch",), ("pull",), ("push",)):
         error = victim.fails(*command)
         assert (error["code"], error["details"]["remote"]) == ("REMOTE_NOT_TRUSTED", remote)
-        assert shlex.split(error["hint"].partition("   (")[0]) == ["vmrag", "remote", "--trust", remote]
+        hinted = hints.list_commands(error["hint"])[0]
+        assert shlex.split(hinted) == ["vmrag", "remote", "--trust", remote]
     assert "did not contact the untrusted remote" in victim.answers_from_before().out
     assert victim.ask("remote")["remotes"] == []
 
@@ -346,7 +348,7 @@ def test_impossible_pin_is_reported_with_its_line(victim, what):
     assert SECRET not in said
     error = victim.fails("sync")
     assert error["code"] == "PIN_MALFORMED"
-    assert error["hint"].startswith("run 'vmrag pin ")  # the committed pin is also unusable
+    assert error["hint"].startswith("run 'vmrag pin'")  # the committed pin is also unusable
     assert victim.status()["state"] == "malformed"
     victim.answers_from_before()
 
@@ -571,8 +573,9 @@ def test_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed_r
     error = victim.fails("sync")
     assert error["code"] == "REMOTE_NOT_TRUSTED"
     assert contacts(victim) == []
-    root = error["hint"].partition("git config --add ")[2].removesuffix(")")
-    victim.git("config", "--add", *shlex.split(root))
+    command = shlex.split(hints.list_commands(error["hint"])[1])
+    assert command[:3] == ["git", "config", "--add"]
+    victim.git(*command[1:])
     assert victim.fails("sync")["code"] == "PIN_MISSING_REVISION"
     assert any(contact.endswith(scene.filled(SEEN[what])) for contact in contacts(victim))
 
