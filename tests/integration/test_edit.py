@@ -216,7 +216,7 @@ def test_edit_without_terminal_runs_only_editor_of_git_editor(
         failed = project.start("edit", "faq.md", env=environ)
         assert (failed.code, failed.out) == (2, "")
         assert "error: an editor needs a terminal, and this command has none\n" in failed.err
-        assert "hint: GIT_EDITOR=COMMAND vmrag edit handbook/faq.md" in failed.err
+        assert "hint: run 'GIT_EDITOR=COMMAND vmrag edit handbook/faq.md' " in failed.err
     assert project.start("edit", "faq.md", env={"GIT_EDITOR": command}).code == 0
     assert read_row(project, "faq.md").content == "Edited."
 

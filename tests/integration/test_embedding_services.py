@@ -211,7 +211,7 @@ def test_machine_without_a_key_works_except_for_vectors(project, services, tmp_p
         "the embedding service openai (api.openai.com) requires a key, but OPENAI_API_KEY is not set. "
         "Until this is fixed, 'api' is searched by words only.\n"
     )
-    assert other.vmrag("show", "api/river").out == TEXTS["river"]
+    assert other.vmrag("show", "api/river", "--raw").out == TEXTS["river"]
     assert other.ask("query", "rest", "--collection", "handbook")["results"]
     other.git("switch", "-q", "feature")
     other.git("switch", "-q", "main")
@@ -322,7 +322,7 @@ def test_collection_of_a_service_spends_nothing_before_this_machines_person_agre
         patch.setattr(endpoint, "post_json", lambda *_, **__: pytest.fail("a service was asked"))
         tools = Tools(other.top)
         assert found_by_words(other) == ["river"]
-        assert "(or, by words alone: vmrag query --mode keyword)" in other.vmrag("query", "sea", code=None).err
+        assert "'vmrag query --mode keyword' to search by words alone" in other.vmrag("query", "sea", code=None).err
         error = tools.error("SERVICE_NOT_TRUSTED", "chroma_query_documents", collection_name="api", query_texts=["sea"])
         assert "Only the user can trust a service" in error["suggestions"][0], (
             "an agent with a shell could type what follows"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import people
 from tests.support.people import World
+from vmrag_link import hints
 from vmrag_link.git import plumbing
 
 shared, world = people.shared, people.world
@@ -73,6 +74,7 @@ def test_file_in_the_place_of_a_folder_is_named_and_the_way_out_works(world: Wor
         result = ada.vmrag(*command, "--json", code=None)
         assert result.code != 4, (command, result)
         assert "INTERNAL_ERROR" not in result.err, (command, result)
-    subprocess.run(["sh", "-c", findings[0]["fix"].removeprefix("Move it aside: ")], check=True)
+    [command] = hints.list_commands(findings[0]["fix"])
+    subprocess.run(["sh", "-c", command], check=True)
     again = ada.vmrag("doctor", "--json", code=None).json["topics"]
     assert not [finding for topic in again for finding in topic["findings"] if "has to be one" in finding["message"]]

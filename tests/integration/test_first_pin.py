@@ -11,6 +11,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
+from vmrag_link import hints
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -77,7 +78,7 @@ def test_pin_uses_the_answering_revision_and_lists_alternatives(project):
     assert said == [
         f"This git commit had no pin. It gets {second[:7]}: 2 documents, of main.",
         f"  instead: vmrag pin {first} (1 document, of commit {project.git('rev-parse', '--short=7', 'first')})",
-        "  instead: vmrag pin --empty (no documents, to import this commit's own)",
+        "  instead: vmrag pin --empty (begin without documents)",
         f"Pinned {second[:7]} in .dolt-version, which is staged with .gitattributes.",
         "hint: run 'git commit -m \"…\"'",
     ]
@@ -122,7 +123,7 @@ def test_init_asks_the_user_at_a_terminal(project, screens):
     prompt = opened.expect("Which?")
     assert f"1  {second[:7]}: 2 documents, of main" in prompt
     assert f"2  {first[:7]}: 1 document, of commit" in prompt
-    assert "0  no documents" in prompt
+    assert "0  begin without documents" in prompt
     opened.answer("2\n")
     assert opened.end() == 0
     assert f"instead: vmrag pin {second} (2 documents, of main)" in opened.said
@@ -135,9 +136,8 @@ def test_init_without_terminal_reports_an_error_and_changes_nothing(project):
     error = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1).error
     second = pinned(project, "main")
     assert error["code"] == "NO_PIN"
-    said = f"vmrag pin {second} (2 documents, of main), vmrag pin {pinned(project, 'first')} (1 document, of commit "
-    assert error["hint"].startswith(said)
-    assert error["hint"].endswith(", or vmrag init --empty (no documents, to import this commit's own)")
+    assert hints.list_commands(error["hint"]) == [f"vmrag pin {second}", "vmrag init --empty"]
+    assert f"{second} (2 documents, of main) and {pinned(project, 'first')} (1 document, of commit" in error["message"]
     assert project.git("status", "--porcelain") == ""
     assert "hint: run 'vmrag add FILE" in project.vmrag("init", "--no-sources", "--empty").out
     assert (project.texts(), project.vmrag("list").out) == (
@@ -153,11 +153,11 @@ def test_fresh_clone_imports_only_chosen_revisions(clone, project):
         == "run 'vmrag init --knowledge-base' to create a knowledge base"
     )
     result = clone.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=1)
-    assert f"vmrag pin {first} (1 document, of commit" in result.err
+    assert hints.list_commands(result.error["hint"]) == [f"vmrag pin {first}", "vmrag init --empty"]
     error = clone.vmrag("pin", "--json", code=1).error
-    assert error["hint"].startswith(f"run 'vmrag pin {first} (1 document, of commit'")
-    assert f", vmrag pin {pinned(project, 'main')} (2 documents" in error["hint"]
-    assert error["hint"].endswith("or vmrag pin --empty (no documents, to import this commit's own)")
+    assert hints.list_commands(error["hint"]) == [f"vmrag pin {first}", "vmrag pin --empty"]
+    assert f"{first} (1 document, of commit" in error["message"]
+    assert f" and {pinned(project, 'main')} (2 documents" in error["message"]
     assert not (clone.top / ".dolt-version").exists()
     clone.vmrag("pin", first)
     assert clone.texts() == {"setup.md": "Of version 2."}

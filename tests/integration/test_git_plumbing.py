@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
-from vmrag_link import env
+from vmrag_link import env, hints
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed
 from vmrag_link.git import configuration, identity, pin_conflict, plumbing, remotes, staging
 from vmrag_link.git.run import check_git
@@ -100,7 +100,7 @@ def test_missing_git_error_suggests_the_installation(repo, monkeypatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitFailed) as raised:
         plumbing.locate_work_tree(repo.top)
-    assert "Install git" in raised.value.hint
+    assert "install git" in raised.value.hint
 
 
 def test_repository_of_another_owner_repeats_the_advice_of_git(repo, monkeypatch):
@@ -182,8 +182,8 @@ def test_operation_is_detected_with_the_command_that_ends_it(diverged, places, c
     diverged.git(*command, check=False)
     assert plumbing.find_operation(places) == what
     goes_on = "commit" if what == "merge" else f"{what} --continue"
-    assert plumbing.operation_hint(what).startswith(
-        "git bisect reset" if what == "bisect" else f"git {goes_on}   (to abort"
+    assert hints.list_commands(plumbing.operation_hint(what)) == (
+        ["git bisect reset"] if what == "bisect" else [f"git {goes_on}", "git status"]
     )
     diverged.git(*abort)
     assert plumbing.find_operation(places) is None

@@ -13,6 +13,7 @@ import pytest
 from tests.support import terminal
 from tests.support.pace import slack
 from tests.support.terminal import on_a_terminal, opened
+from vmrag_link import hints
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import GitReferenceMissing, PinMissing
 from vmrag_link.workspace.history import revparse
@@ -103,7 +104,7 @@ def test_diff_can_be_of_one_collection_or_document(project):
     assert names("handbook") == ([], ["handbook/rest.md"])
     assert names("notes/rest.md") == ([], ["notes/rest.md"])
     error = project.vmrag("diff", "--only", "nothing", "--json", code=3).error
-    assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "run 'vmrag list' to list the collections")
+    assert (error["code"], hints.list_commands(error["hint"])) == ("DOCUMENT_NOT_FOUND", ["vmrag list"])
     assert project.ask("diff", "main", "feature", "--only", "handbook/deep/tls.txt")["changes"]["removed"] == 1
 
 
@@ -314,8 +315,8 @@ def test_document_is_shown_at_any_place(project):
     with opened(project) as ws:
         ws.engine.create_branch("b/side", feature)
     project.put("rest.md", "Here.")
-    assert project.vmrag("show", "handbook/rest.md").out == "Here."
-    assert project.vmrag("show", "WORKING:handbook/rest.md").out == "Here."
+    assert project.vmrag("show", "handbook/rest.md", "--raw").out == "Here."
+    assert project.vmrag("show", "WORKING:handbook/rest.md").out == "Here.\n"
     for place in (feature, "feature", "b/side", "refs/heads/feature", "feature^{/uv}"):
         report = project.ask("show", f"{place}:handbook/rest.md")
         assert (report["content"], report["revision"]) == ("# Rest\n\nNever rest.\n", feature)
@@ -326,15 +327,15 @@ def test_colon_belongs_to_the_document_unless_a_ref_precedes_it(project):
     project.put("a:b/c", "Odd.")
     project.put("a:b c/d", "A blank is in no collection's name.")
     project.put("http://example.org/page", "A page.")
-    assert project.vmrag("show", "handbook/a:b/c").out == "Odd."
-    assert project.vmrag("show", "handbook/a:b c/d").out == "A blank is in no collection's name."
-    assert project.vmrag("show", "handbook/http://example.org/page").out == "A page."
+    assert project.vmrag("show", "handbook/a:b/c", "--raw").out == "Odd."
+    assert project.vmrag("show", "handbook/a:b c/d", "--raw").out == "A blank is in no collection's name."
+    assert project.vmrag("show", "handbook/http://example.org/page", "--raw").out == "A page."
     project.git("branch", "handbook/a")
     error = project.vmrag("show", "handbook/a:b/c", "--json", code=3).error
     assert (error["code"], error["details"]["collection_name"]) == ("COLLECTION_NOT_FOUND", "b")
-    assert project.vmrag("show", "WORKING:handbook/a:b/c").out == "Odd."
+    assert project.vmrag("show", "WORKING:handbook/a:b/c", "--raw").out == "Odd."
     project.record("odd")
-    assert project.vmrag("show", "main:handbook/a:b/c").out == "Odd."
+    assert project.vmrag("show", "main:handbook/a:b/c", "--raw").out == "Odd."
 
 
 @pytest.mark.parametrize(

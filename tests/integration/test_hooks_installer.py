@@ -11,6 +11,7 @@ from tests.support.hooks import add_foreign_hook, tree
 from tests.support.repos import Repo, make_repo
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import installer, shims
+from vmrag_link import hints
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
 from vmrag_link.git import hook_config, plumbing
 from vmrag_link.ops import buglog
@@ -102,7 +103,8 @@ def test_hooks_path_outside_of_the_repository_is_refused_without_force(repo, pla
     assert (tmp_path / "global" / "post-merge").exists()
     with pytest.raises(HooksRefused) as raised:
         installer.uninstall_hooks(places)
-    assert f"ls {tmp_path}/global   (vmrag uninstall … with --force removes" in raised.value.hint
+    assert hints.list_commands(raised.value.hint) == [f"ls {tmp_path}/global", "vmrag uninstall"]
+    assert "with --force to remove the hooks" in raised.value.hint
     assert installer.uninstall_hooks(places, force=True).removed == hook_config.HOOKS
     assert not list((tmp_path / "global").iterdir())
 
@@ -152,10 +154,10 @@ def test_install_reports_the_file_that_cannot_be_written(places, hooks):
 
 
 def obeyed(repo, hint):
-    """The command of a hint, typed."""
+    """Type the first command of a hint."""
     bin_first = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     subprocess.run(
-        ["sh", "-ec", hint.partition(" (or ")[0]], cwd=repo.top, env=os.environ | {"PATH": bin_first}, check=True
+        ["sh", "-ec", hints.list_commands(hint)[0]], cwd=repo.top, env=os.environ | {"PATH": bin_first}, check=True
     )
 
 

@@ -58,7 +58,8 @@ def test_init_changes_nothing_if_a_path_is_not_a_file(project: Project, tmp_path
         refused = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=None).error
         assert f"{name} is {named.format(outside=tmp_path)}" in refused["message"]
         assert state(project) == before
-        subprocess.run(["sh", "-c", refused["hint"].partition(": ")[2]], check=True)
+        [command] = hints.list_commands(refused["hint"])
+        subprocess.run(["sh", "-c", command], check=True)
         assert not path.is_symlink()
         aside = path.with_name(f"{path.name}.before")
         aside.rmdir() if named == "a folder" else aside.unlink()
