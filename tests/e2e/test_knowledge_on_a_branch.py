@@ -35,7 +35,7 @@ def move(world: World) -> None:
     ada = world.ada
     ada.write_document("ada.md", "Ada keeps bees.")
     (line,) = ada.said("push", "-q", code=1)
-    assert f"remote: {REMOTE} in .vmrag.yaml, then run vmrag pin;" in line
+    assert f"set 'remote: {REMOTE}' in .vmrag.yaml and run 'vmrag pin' to push to a branch instead" in line
     ada.write(".vmrag.yaml", f"{SETTINGS}remote: {REMOTE}\n")
     ada.vmrag("pin")
     assert json.loads((ada.top / ".dolt-version").read_text())["dolt_remote"] == REMOTE

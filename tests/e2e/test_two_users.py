@@ -16,14 +16,15 @@ from tests.support.cli import start
 from tests.support.people import DATA, User, World
 from tests.support.repos import ENGINE
 from tests.support.terminal import SCRIPT
+from vmrag_link import hints
 
 shared, world = people.shared, people.world
 
 COMING = "Fetching the knowledge base of this repository from origin.\n"
-COPIES = "warning: 3 stored copies of tracked files may be outdated: vmrag sources dedupe\n"
+COPIES = "warning: 3 stored copies of tracked files may be outdated: run 'vmrag sources dedupe' to remove the stored copies\n"
 NO_HOOKS = (
     "warning: vmrag's git hooks are not installed in this clone: 'git push' does not push the knowledge base, "
-    "and 'git checkout' does not move it. Next: vmrag install\n"
+    "and 'git checkout' does not move it; run 'vmrag install' to install them\n"
 )
 LATER = "vmrag: knowledge follows in the background; see: vmrag status"
 SENT = "vmrag: pushed the knowledge that these commits pin to origin"
@@ -130,9 +131,9 @@ def test_knowledge_that_its_author_forgot_is_found_by_the_first_query_after_it_c
     ada.git("push", "-q", "--no-verify")
     bob = world.join("bob")
     *_, said, hint = bob.vmrag("install").out.splitlines()
-    assert hint.startswith("hint: Ask its author")
+    assert hint.startswith("hint: ask its author")
     assert said.startswith(f"Could not fetch the knowledge base: the pin names revision {ada.pinned}")
-    assert bob.vmrag("query", "certificates", code=1).err.splitlines()[-1].startswith("hint: Ask its author")
+    assert bob.vmrag("query", "certificates", code=1).err.splitlines()[-1].startswith("hint: ask its author")
     ada.vmrag("push")
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
 
@@ -229,7 +230,7 @@ def test_remote_without_git_works_like_a_git_remote(world):
     assert "did not contact the untrusted remote" in result.err
     bob.vmrag("trust", "--yes")
     result = bob.vmrag("query", "where", code=2)  # the settings name it, but not on Bob's machine
-    assert f"git config --add vmrag.fileRoot {folder}" in result.err
+    assert hints.list_commands(result.err.splitlines()[-1]) == [f"vmrag remote --trust {url}", "vmrag clone"]
     bob.git("config", "vmrag.fileRoot", str(world.top))
     assert bob.start("install").err == COMING.replace("origin", url)
     assert_alike(ada, bob)
@@ -277,7 +278,7 @@ def test_push_with_unreachable_knowledge_is_rejected_or_warned_about(world, poli
     blocks = policy == "block"
     (line,) = ada.said("push", "-q", code=int(blocks))
     assert line.startswith(f"vmrag: The knowledge that these commits pin was not pushed: cannot reach {url}")
-    assert line.endswith("or push only the code: git push --no-verify)")
+    assert line.endswith(", or 'git push --no-verify' to push only the code")
     assert (world.hub.git("rev-parse", "main") == before) == blocks
 
 
@@ -546,8 +547,10 @@ def test_push_of_code_is_stopped_if_server_rejects_knowledge(world):
     ada, before = world.ada, world.hub.git("rev-parse", "main")
     ada.write_document("ada.md", "Ada keeps bees.")
     (line,) = ada.said("push", "-q", code=1)
-    branch = ", or push to a branch instead: set remote: git:refs/heads/vmrag/data in .vmrag.yaml, then run vmrag pin"
+    branch = (
+        " (or set 'remote: git:refs/heads/vmrag/data' in .vmrag.yaml and run 'vmrag pin' to push to a branch instead)"
+    )
     assert line.endswith(
-        f"(Ask who runs it to allow pushes to {DATA}{branch if ENGINE == 'doltlite' else ''}; or push only the code: git push --no-verify)"
+        f"; ask who runs it to allow pushes to {DATA}{branch if ENGINE == 'doltlite' else ''}, or run 'git push --no-verify' to push only the code"
     )
     assert world.hub.git("rev-parse", "main") == before

@@ -262,8 +262,9 @@ _KEY_ON_A_RUNNER = (
 )
 
 _OR_A_BRANCH = (
-    ", or set 'remote: git:refs/heads/vmrag/data' in .vmrag.yaml and run 'vmrag pin' to push to a branch instead"
+    " (or set 'remote: git:refs/heads/vmrag/data' in .vmrag.yaml and run 'vmrag pin' to push to a branch instead)"
 )
+"""It is part of the first alternative, because a hook adds its own one to the first."""
 
 _ON_A_RUNNER = (
     "let actions/checkout keep its token (persist-credentials: true), or set the step's input 'token' to one that "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from vmrag_link import clock, hints
+from vmrag_link import clock
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import LINKS_BRANCH, is_reserved
 from vmrag_link.engines.migrated import try_read_pin
@@ -29,7 +29,7 @@ from vmrag_link.workspace.commits.revisions import AheadBehind, Distances
 from vmrag_link.workspace.pins import history_pins
 from vmrag_link.workspace.remotes import destinations, revision_map
 
-IN_A_FORK = "run 'git remote add upstream URL && vmrag sync' in a fork"
+IN_A_FORK = "in a fork, run 'git remote add upstream URL && vmrag sync'"
 """Hosts sync the branches of a fork, but no other ref."""
 
 
@@ -217,7 +217,7 @@ def build_branch_missing(remote: str, name: str, names_there: Iterable[str]) -> 
 def build_remote_empty(address: Address) -> RemoteEmpty:
     return RemoteEmpty(
         f"{address.text} has no knowledge base yet.",
-        hint=hints.join_alternatives("run 'vmrag push' in a clone that has one", IN_A_FORK),
+        hint=f"run 'vmrag push' in a clone that has one ({IN_A_FORK})",
         remote=address.text,
     )
 
