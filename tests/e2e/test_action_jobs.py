@@ -104,7 +104,7 @@ JOBS = {
         state=on.unpushed,
         passes=False,
         errors=("PIN_MISSING_REVISION",),
-        says=("run 'vmrag push' to push the revision",),
+        says=("run 'vmrag push' in the clone that ",),
         outputs={"in-sync": "false", "revision": ""},
     ),
     "push of an older pin": CiJob(
@@ -178,7 +178,7 @@ JOBS = {
         state=on.proposed_without_knowledge,
         passes=False,
         errors=("PIN_MISSING_REVISION",),
-        says=("run 'vmrag push' to push the revision",),
+        says=("run 'vmrag push' in the clone that ",),
     ),
     "pull request, main moves on before the job begins": CiJob(
         recipe=CHECK, state=on.overtaken, passes=True, outputs=WHOLE
