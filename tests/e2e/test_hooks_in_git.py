@@ -166,7 +166,7 @@ def test_pin_that_cannot_be_followed_never_stops_git(project, pin, words):
     lines = said(project, "switch", "broken")
     assert len(lines) == 1
     assert words in lines[0]
-    assert re.search(r"\((add one: )?(git|vmrag) ", lines[0])
+    assert re.search(r"; run '(git|vmrag) ", lines[0])
     assert said(project, "switch", "main") == []
     assert project.status()["state"] == "in_sync"
 
