@@ -99,7 +99,7 @@ def test_client_that_cannot_ask_gets_a_start_option_that_works(project):
         assert "off: ingest_url, delete_document: " in answer
         assert server.call("libraries_search", query="rest")["success"]
         assert "libraries_search" not in text_of(server, "search", query="rest")
-        option = re.search(r"configuration: (--toolsets=\S+)$", answer, re.MULTILINE)[1]
+        option = re.search(r"'(--toolsets=[\w,-]+)'", answer, re.MULTILINE)[1]
     with serve(project.top, "--default-toolsets", "essential", option) as server:
         assert {"ingest_url", "delete_document", "search", "search_documents"} <= server.tools()
 
