@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.support import terminal
+from vmrag_link import hints
 from vmrag_mcp.clients import install, settings_file
 from vmrag_mcp.clients.settings_file import SettingsFile, TextRefused
 from vmrag_mcp.clients.table import CLIENTS
@@ -269,8 +270,9 @@ def test_client_that_was_never_started_gets_no_file_of_the_persons(project, name
 
 def test_claude_codes_own_state_is_not_written_and_the_hint_is_its_command(project, home):
     error = project.vmrag("mcp", "install", "--client", "claude-code", "--user", "--json", code=2).error
-    assert error["hint"].startswith("run 'claude mcp add --scope user")
-    assert error["hint"].endswith("--default-toolsets essential")
+    [command] = hints.list_commands(error["hint"])
+    assert command.startswith("claude mcp add --scope user")
+    assert command.endswith("--default-toolsets essential")
     assert not (home / ".claude.json").exists()
 
 
