@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from vmrag_link import hints
 from vmrag_link.settings import McpSettings
 from vmrag_mcp.clients import server_command
 from vmrag_mcp.clients.install import build_configuration
@@ -225,9 +226,9 @@ def test_install_names_differences_of_an_entry_that_it_did_not_write(project, cl
     assert "already has the server" not in result.out
     assert "Wrote" not in result.out
     assert path.read_bytes() == before
-    hint = f"run 'vmrag mcp install --client {client} --replace'"
-    assert hint in result.out
-    assert project.ask(*hint.split()[1:])["changed"]
+    command = f"vmrag mcp install --client {client} --replace"
+    assert hints.list_commands(result.out.splitlines()[-1]) == [command]
+    assert project.ask(*command.split()[1:])["changed"]
     assert content(project, client) == {SECTIONS[client]: {"vmrag": expected}, "other": 1}
     assert project.ask("mcp", "install", "--client", client)["changed"] is False
 
