@@ -100,7 +100,7 @@ def test_collection_of_the_whole_name_comes_first(tools: Tools) -> None:
 
 def test_branch_suffix_of_another_branch_hints_how_to_switch(tools: Tools) -> None:
     error = tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="handbook_feature")
-    assert "git switch feature" in error["suggestions"]
+    assert "run 'git switch feature'" in error["suggestions"]
     assert (error["details"]["collection_name"], error["details"]["branch"]) == ("handbook_feature", "main")
 
 
@@ -160,7 +160,7 @@ def test_metadata_that_cannot_be_is_refused_and_nothing_is_written(project: Proj
 def test_name_that_chroma_would_not_take_is_refused(tools: Tools) -> None:
     for name in ("", "a b", "a", "a..b", "-ab", "1.2.3.4", "x" * 256):
         refused = tools.error("INVALID_NAME", "chroma_create_collection", collection_name=name)
-        proposed = refused["suggestions"][-1].rpartition(" ")[2]
+        proposed = refused["suggestions"][-1].rpartition(" ")[2].removesuffix("'")
         tools("chroma_create_collection", collection_name=proposed, get_or_create=True)
 
 
