@@ -10,6 +10,7 @@ import pytest
 from tests.support.repos import isolate
 from tests.support.sources import commit
 from tests.support.terminal import SCRIPT, Project, new_project
+from vmrag_link import hints
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -143,7 +144,7 @@ def test_undo_restores_notes_unknown_to_git(project):
 
 def test_undo_without_kept_text_names_the_other_command(project):
     error = refused(project, "restore", "--undo", code=3)
-    assert (error["code"], error["hint"].split("   ")[0]) == ("DOCUMENT_NOT_FOUND", "vmrag restore NAME")
+    assert (error["code"], hints.list_commands(error["hint"])[0]) == ("DOCUMENT_NOT_FOUND", "vmrag restore NAME")
 
 
 def test_restore_takes_a_note_from_an_older_commit(project):
