@@ -104,7 +104,7 @@ def test_sources_add_leaves_unstaged_changes_to_the_user(project):
         (
             ["docs", "--dry-run"],
             "'vmrag sources add' takes no --dry-run.",
-            "run 'vmrag sources dedupe' to remove the stored copies",
+            "run 'vmrag sources dedupe --help' to see its options",
         ),
     ],
 )
