@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project, copied, derive_template
+from vmrag_link import hints
 from vmrag_link.ops.sources import dedupe_sources
 
 pytestmark = pytest.mark.hooks("off")
@@ -200,8 +201,8 @@ def test_file_that_a_source_leaves_out_can_be_imported(project):
         ("rm files/docs/setup.md", "git rm docs/setup.md"),
         ("rm docs/setup.md", "git rm docs/setup.md"),
         ("restore files/docs/setup.md", "git log docs/setup.md"),
-        ("import notes --collection files", "run 'vmrag list --collection files' to list its documents"),
-        ("rm files", "run 'vmrag list --collection files' to list its documents"),
+        ("import notes --collection files", "run 'vmrag list --collection files' to list the files to edit"),
+        ("rm files", "run 'vmrag list --collection files' to list the files to edit"),
     ],
 )
 def test_writes_to_source_files_are_rejected_with_hint(project, command, hint):
@@ -214,7 +215,8 @@ def test_writes_to_source_files_are_rejected_with_hint(project, command, hint):
 def test_file_that_is_deleted_is_restored_by_git(project):
     project.git("rm", "-q", "docs/setup.md")
     error = project.vmrag("restore", "files/docs/setup.md", "--json", code=2).error
-    project.git(*error["hint"].split("   (")[0].split()[1:])
+    [command] = hints.list_commands(error["hint"])
+    project.git(*command.split()[1:])
     assert (project.top / "docs/setup.md").exists()
 
 
@@ -230,7 +232,7 @@ def test_status_and_doctor_report_copies_until_they_are_removed(project):
     warning = "3 stored copies of tracked files may be outdated"
     said = project.vmrag("status", code=None).out
     assert "modified:  docs/rest.md" in said
-    assert f"  warning: {warning}: vmrag sources dedupe\n" in said
+    assert f"  warning: {warning}: run 'vmrag sources dedupe' to remove the stored copies\n" in said
     assert {copy["path"] for copy in project.status()["changes"]["copies"]} == {
         "docs/setup.md",
         "docs/rest.md",
@@ -246,7 +248,7 @@ def test_status_and_doctor_report_copies_until_they_are_removed(project):
 def test_query_warns_of_copies_in_its_answer_only(project):
     answer = project.ask("query", "install the program", "--collection", "handbook", "-k", "1")
     assert answer["copies"] == [{"collection": "handbook", "doc_id": "setup.md", "path": "docs/setup.md"}]
-    warning = "warning: 1 stored copy of a tracked file may be outdated: vmrag sources dedupe"
+    warning = "warning: 1 stored copy of a tracked file may be outdated: run 'vmrag sources dedupe' to remove the stored copies"
     command = ("query", "install the program", "--collection", "handbook", "-k", "1")
     assert warning in project.vmrag(*command).out
     assert warning in project.vmrag(*command, "--budget", "100").out
