@@ -46,7 +46,7 @@ def test_open_merge_is_not_in_sync(project):
     assert "The pin is staged, but not committed: git commit" in report["reasons"]
     project.git("commit", "-q", "--no-edit")
     assert project.status()["reasons"] == [
-        "warning: 1 stored copy of a tracked file may be outdated: vmrag sources dedupe"
+        "warning: 1 stored copy of a tracked file may be outdated: run 'vmrag sources dedupe' to remove the stored copies"
     ]
 
 
@@ -74,5 +74,5 @@ def test_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(project
     job = background.get_sync_job(plumbing.locate_work_tree(project.top))
     with locks.hold_exclusive(job.lock, purpose="sync in the background", timeout=1):
         report = project.status()
-    assert (report["state"], report["hint"]) == ("missing", "run 'vmrag sync' to sync to the pin")
+    assert (report["state"], report["hint"]) == ("missing", "run 'vmrag sync' to wait for it")
     assert any(reason.endswith("A sync in the background fetches it.") for reason in report["reasons"])
