@@ -153,7 +153,10 @@ def test_copies_are_named_until_sources_replace_them(world: Formerly) -> None:
     ada = world.ada
     answer = ada.vmrag("query", "when do requests time out")
     assert "thirty seconds" in answer.out, "the copy does not follow the file"
-    assert "3 stored copies of tracked files may be outdated: vmrag sources dedupe" in answer.out
+    assert (
+        "3 stored copies of tracked files may be outdated: run 'vmrag sources dedupe' to remove the stored copies"
+        in answer.out
+    )
     ada.vmrag("commit", "-m", "Owls")
     assert "hint: run 'vmrag sources dedupe' to remove the stored copies" in ada.vmrag(*ADD_SOURCE.split()[1:]).out
     deduplication = ada.vmrag("sources", "dedupe").out
