@@ -192,7 +192,7 @@ def test_malformed_pin_is_found_only_in_the_commit_that_adds_it(world, r):
     assert {(value["level"], value["code"]) for value in said.values()} == {("error", "PIN_MALFORMED")}
     for name, word in zip(bad, ("conflict", "8192 bytes", "symbolic link", "directory", "submodule"), strict=True):
         assert word in said[name]["message"]
-        assert said[name]["hint"].startswith(f"git checkout {before[:12]} -- .dolt-version && git commit")
+        assert said[name]["hint"].startswith(f"run 'git checkout {before[:12]} -- .dolt-version && git commit")
     inherits = world.code(b"<<<<<<< ours\n", bad["markers"])
     assert world.found(f"{bad['markers']}..{inherits}") == []
     assert world.found(f"{bad['markers']}..{world.code(r.b, inherits)}") == []
@@ -214,7 +214,8 @@ def test_pin_may_be_executable(world, r):
 def test_command_that_brings_a_removed_pin_back_does(world):
     world.commit("removed", pin=None)
     assert world.found("HEAD~1..HEAD") == [("error", "PIN_REMOVED")]
-    subprocess.run(world.only("HEAD~1..HEAD")["hint"], shell=True, cwd=world.top, check=True, capture_output=True)
+    [command] = hints.list_commands(world.only("HEAD~1..HEAD")["hint"])
+    subprocess.run(command, shell=True, cwd=world.top, check=True, capture_output=True)
     finding = world.only("base..HEAD")
     assert (finding["level"], finding["mended_by"]) == ("information", world.git("rev-parse", "HEAD"))
 
@@ -510,7 +511,7 @@ def test_shallow_clone_is_reported_as_not_comparable(forked, tmp_path):
         error = clone.only(*ends)
         assert (error["level"], error["code"]) == ("error", "NOT_COMPARABLE")
         assert "fetch-depth: 0" in error["hint"]
-    clone.git(*error["hint"].partition("   ")[0].split()[1:])
+    clone.git(*hints.list_commands(error["hint"])[0].split()[1:])
     report = clone.verified("HEAD")
     assert [finding["code"] for finding in report["findings"]] == ["KNOWLEDGE_DROPPED"]
     assert not report["shallow"]
