@@ -19,6 +19,7 @@ from tests.support import notes
 from tests.support.mcp import ALL, Tools, Yes
 from tests.support.terminal import Project
 from tests.support.websites import Website, website
+from vmrag_link import hints
 from vmrag_link import trust as agreements
 from vmrag_mcp.options import select_tools
 from vmrag_mcp.server import KnowledgeServer
@@ -97,7 +98,7 @@ def test_command_that_the_refusal_names_is_the_way(project, internet):
     tools = Tools(project.top)
     refused = tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)
     [command] = [suggestion for suggestion in refused["suggestions"] if suggestion.startswith("run 'git config")]
-    project.git(*shlex.split(command.partition("   ")[0])[1:])
+    project.git(*shlex.split(hints.list_commands(command)[0])[1:])
     assert tools("ingest_url", url=SECRET)["status"] == "indexed"
     assert tools("ingest_url", url="http://COLLECTOR.example.:80/?d=secret")["status"] == "skipped"
     tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url="http://collector.example:8080/?d=secret")
@@ -240,7 +241,7 @@ def test_refresh_contacts_no_host_known_only_from_the_knowledge_base(project, in
     assert asked(internet) == []
     assert "2 failed" in result.out
     [hint] = [line.partition(": ")[2] for line in result.out.splitlines() if line.startswith("To ask such a host")]
-    project.git(*shlex.split(hint.partition("   ")[0])[1:])
+    project.git(*shlex.split(hints.list_commands(hint)[0])[1:])
     refreshed = {page["url"]: page for page in project.ask("refresh", code=1)["pages"]}
     assert refreshed["http://docs.example/guide"]["status"] == "unchanged"
     assert refreshed["http://docs.example/owls"]["code"] == "REMOTE_NOT_TRUSTED"
@@ -271,10 +272,10 @@ def test_true_and_false_of_before_are_errors_that_show_the_list_to_write(project
     assert "ingest.allow_private_urls: [wiki.corp.example]" in hint
     project.write(".vmrag.yaml", "")
     project.git("config", "vmrag.ingest.allow-private-urls", old)
-    assert error()[1].startswith("git config vmrag.ingest.allow-private-urls wiki.corp.example ")
+    assert error()[1].startswith("run 'git config vmrag.ingest.allow-private-urls wiki.corp.example'")
     project.git("config", "--unset", "vmrag.ingest.allow-private-urls")
     monkeypatch.setenv("VMRAG_INGEST_ALLOW_PRIVATE_URLS", old)
-    assert error()[1].startswith("export VMRAG_INGEST_ALLOW_PRIVATE_URLS=wiki.corp.example ")
+    assert error()[1].startswith("run 'export VMRAG_INGEST_ALLOW_PRIVATE_URLS=wiki.corp.example'")
 
 
 def test_agreement_to_true_is_one_to_no_host_and_blocks_nothing(project):
