@@ -151,8 +151,8 @@ def test_libraries_documents_and_urls_can_be_named(project, site):
     for names, code, hint in (
         (["nothing"], "COLLECTION_NOT_FOUND", "run 'vmrag list' to list the collections"),
         (["notes"], "INVALID_PARAMETER", "run 'vmrag list' to list the collections"),
-        (["web/none"], "DOCUMENT_NOT_FOUND", "vmrag list --collection web"),
-        (["http://else.example/"], "DOCUMENT_NOT_FOUND", "vmrag import http://else.example/ --library NAME"),
+        (["web/none"], "DOCUMENT_NOT_FOUND", "run 'vmrag list --collection web' to list the names"),
+        (["http://else.example/"], "DOCUMENT_NOT_FOUND", "run 'vmrag import http://else.example/ --library NAME'"),
     ):
         error = project.vmrag("refresh", *names, "--json", code=None).error
         assert (error["code"], error["hint"]) == (code, hint)
