@@ -152,7 +152,7 @@ def resolve_settings(
     keys, entries = schema.keys, _read_entries(text, path_label, record)
     warnings = _warn_misspelled(overrides) if schema is CORE else []
     removed = _find_removed(entries, path_label, overrides, environ) if schema is CORE else {}
-    warnings += [f"{setting.place}: {name} was removed. {setting.hint}" for name, setting in removed.items()]
+    warnings += [f"{setting.place}: {name} was removed; {setting.hint}" for name, setting in removed.items()]
     machine = [_read_environment(environ, keys), _read_git_config(overrides, keys)]
     values = _read_file(entries, path_label, schema)
     stated = {name: item.value for name, item in values.items() if keys[name].requires_trust(item.value)}

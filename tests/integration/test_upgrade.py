@@ -16,13 +16,14 @@ from tests.support.formerly import Formerly
 from tests.support.repos import ON, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
+from vmrag_link import hints
 from vmrag_link.cli import commands
 from vmrag_link.formats import SOURCES_VERSION
 from vmrag_link.settings.keys import REMOVED
 
 pytestmark = pytest.mark.hooks("off")
 
-REMOVED_SETTING = "import.on_stale was removed. Stored copies do not follow their files."
+REMOVED_SETTING = "import.on_stale was removed; run 'vmrag sources dedupe' to remove stored copies of tracked files"
 DEDUPE = "vmrag sources dedupe"
 NOTES = 'sources:\n  - collection: notes\n    paths: [".vmrag/notes/"]\n    write: true\n'
 ADD_SOURCE = "vmrag sources add docs --collection handbook"
@@ -88,7 +89,7 @@ WORKING = {
     "restore": (["restore", "--yes"], 0, "1 document removed"),
     "rm": (["rm", "handbook/rest.md"], 0, "1 document removed"),
     "show": (["show", "handbook/rest.md"], 0, "Take a rest"),
-    "sources": (["sources"], 0, "run 'vmrag init' to set up this repository"),
+    "sources": (["sources"], 0, "run 'vmrag init' to write these lines"),
     "status": (["status"], None, DEDUPE),
     "sync": (["sync"], 0, "The knowledge base is"),
     "trust": (["trust", "--yes"], 0, ""),
@@ -117,8 +118,8 @@ def test_command_works_in_a_repository_of_version_0_1(name: str, world: Formerly
 @pytest.mark.parametrize(
     ("arguments", "replacement"),
     [
-        (["import"], "run 'vmrag sources add PATH'"),
-        (["import", "--prune"], "run 'vmrag sources add PATH'"),
+        (["import"], "'vmrag sources add PATH'"),
+        (["import", "--prune"], "'vmrag sources add PATH'"),
         (["import", "docs", "--collection", "handbook", "--base", "docs"], ADD_SOURCE),
         (["import", "docs/rest.md", "--collection", "handbook"], "vmrag sources add docs/rest.md"),
         (["add", "docs/rest.md", "--collection", "handbook"], "vmrag sources add docs/rest.md"),
@@ -200,7 +201,8 @@ def test_doctor_finds_new_settings_that_require_no_version(setting: str, stated:
     if stated:
         assert fix == 'write requires: "0.2.0" in line 3'
         return
-    subprocess.run(fix, shell=True, cwd=dan.top, check=True)
+    [command] = hints.list_commands(fix)
+    subprocess.run(command, shell=True, cwd=dan.top, check=True)
     assert "VERSION_NOT_REQUIRED" not in dan.vmrag("doctor", code=None).out
     assert (dan.top / ".vmrag.yaml").read_text().endswith('\nrequires: "0.2.0"\n')
 
@@ -277,7 +279,7 @@ def test_files_answer_next_to_a_pin_without_documents(world: Formerly) -> None:
     assert "nothing is lost" in dan.vmrag("verify").out
 
 
-EMPTY = "The knowledge base of this repository has no documents, so it needs no pin. To remove it: "
+EMPTY = "' to remove the pin, which has no documents"
 
 
 @pytest.mark.parametrize("command", ["query pip", "status", "sync"])
@@ -295,15 +297,16 @@ def test_removed_empty_pin_leaves_files_only_to_each_colleague(world: Formerly) 
     dan, eve = world.person("dan"), world.person("eve")
     dan.git("clone", "-q", "../files.git", "../eve")
     eve.vmrag("sync", "--hooks")
-    removal = dan.vmrag("query", "pip").err.split("To remove it: ")[1]
-    assert dan.run("-c", f"alias.remove=!{removal.strip()}", "remove").returncode == 0
+    [removal] = hints.list_commands(dan.vmrag("query", "pip").err)
+    assert dan.run("-c", f"alias.remove=!{removal}", "remove").returncode == 0
     dan.git("push", "-q")
     assert dan.git("ls-files").split() == [".vmrag.yaml", "docs/setup.md"]
     assert "files of the repository, no stored documents" in dan.vmrag("status").out
     eve.git("pull", "-q")
     status = eve.ask("status", code=1)
-    assert (status["state"], status["hint"]) == ("no_pin", "vmrag uninstall --all && git checkout -- .vmrag.yaml")
-    assert eve.run("-c", f"alias.remove=!{status['hint']}", "remove").returncode == 0
+    [removal] = hints.list_commands(status["hint"])
+    assert (status["state"], removal) == ("no_pin", "vmrag uninstall --all && git checkout -- .vmrag.yaml")
+    assert eve.run("-c", f"alias.remove=!{removal}", "remove").returncode == 0
     for person in (dan, eve):
         assert person.git("status", "--porcelain") == ""
         assert person.ask("status")["state"] == "files"
