@@ -96,7 +96,7 @@ def test_documents_of_a_deleted_branch_return_by_the_printed_command(project, tm
     project.git("branch", "-q", "-D", "agent")
     [line] = waits(project)
     assert line.endswith("whose branch or worktree is gone: vmrag merge agent")
-    assert project.ask("gc", "--apply")["kept"][0]["hint"] == "run 'vmrag merge agent' to merge it"
+    assert project.ask("gc", "--apply")["kept"][0]["hint"] == "vmrag merge agent"
     project.record("later", later="What main learned meanwhile.")
     project.put("own.md", "Uncommitted here.")
     assert project.ask("merge", "agent")["result"] == "uncommitted"

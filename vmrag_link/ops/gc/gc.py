@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link import hints, locks
+from vmrag_link import locks
 from vmrag_link.embedding.cache import Excess
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import (
@@ -217,7 +217,7 @@ def _classify_branches(ws: Workspace) -> _Branches:
                     branch.name,
                     branch.head,
                     "set_aside",
-                    hints.suggest_command(f"vmrag merge {quoted(branch.name)}", "merge it"),
+                    f"vmrag merge {quoted(branch.name)}",
                 )
             )
         elif is_reserved(branch.name) or branch.name in in_use or (ws.engine.shared and branch.name not in deleted):
