@@ -8,6 +8,7 @@ import pytest
 
 from tests.support import people
 from tests.support.people import DATA
+from vmrag_link import hints
 
 shared, world = people.shared, people.world
 
@@ -104,7 +105,7 @@ def test_mirror_that_is_configured_is_refused_before_it_deletes_knowledge(world)
     (line,) = ada.said("push", "-q", "copy", code=1)
     assert "would delete knowledge from copy" in line
     assert copy.git("rev-parse", DATA)
-    advice = line.rpartition(" (")[2].removesuffix(")")
+    advice, *_ = hints.list_commands(line.partition("; ")[2])
     assert ada.run("-c", f"alias.advice=!{advice}", "advice").returncode == 0
     ada.write_document("more.md", "More.")
     ada.git("push", "-q", "copy", "--all")
