@@ -572,7 +572,7 @@ def test_result_is_the_same_as_structure_and_as_text(project, era):
         assert result.structured_content["success"] == (not result.is_error)
     assert not good.is_error
     assert none.structured_content["code"] == "TOOL_NOT_FOUND"
-    assert "chroma_list_collections" in none.structured_content["suggestions"]
+    assert "call chroma_list_collections" in none.structured_content["suggestions"]
 
 
 def test_cancelled_call_stops_at_its_next_step(project):
