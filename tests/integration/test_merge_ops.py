@@ -792,7 +792,7 @@ def test_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
 DIES = {
     "before the revision is made": f"from {ENGINE_CLASS} as m; m.commit_onto = die",
     "before the pin is written": "import vmrag_link.workspace.pins.pinning as m; m.write_pin = die",
-    "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage_path = die",
+    "before the pin is staged": "from vmrag_link.git import staging as m; m.stage_path = die",
     "before workspace.json": "from vmrag_link.sync import binding as m; m.write_binding = die",
     "before merge.json goes": "import vmrag_link.workspace.merge.merge_state as m; m.clear_merge = die",
 }
