@@ -371,7 +371,7 @@ def test_lists_are_narrowed(project):
 
 def test_unknown_symbol_suggests_a_pattern(project):
     assert project.vmrag("query", "--symbols", "absent").out.startswith(
-        "No definition of 'absent' found. With * for any letters: vmrag query --symbols '*absent*'\n"
+        "No definition of 'absent' found.\nhint: run 'vmrag query --symbols \"*absent*\"' to find longer names\n"
     )
     assert project.vmrag("query", "--symbols", "absent*").out.startswith("No definition of 'absent*' found.\n")
     assert project.ask("query", "--symbols", "absent")["definitions"] == []
