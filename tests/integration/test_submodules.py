@@ -11,6 +11,7 @@ import pytest
 from tests.support.mcp import Tools
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.terminal import Project, opened
+from vmrag_link import hints
 from vmrag_link.ops.query.word_search import WordQuestion, WordSearch
 from vmrag_link.workspace import source_tree
 
@@ -275,4 +276,4 @@ def test_missing_objects_of_a_submodule_are_named(project, library):
 
 def test_history_tool_names_the_repository_of_the_submodule(project):
     error = Tools(project.top).error("INVALID_PARAMETER", "history", name=PAGE)
-    assert "git -C vendor/lib log -- docs/a.md" in error["suggestions"]
+    assert hints.list_commands(error["suggestions"][0]) == ["git -C vendor/lib log -- docs/a.md"]
