@@ -13,6 +13,7 @@ import pytest
 from tests.support import terminal
 from tests.support.compare import assert_whole
 from tests.support.terminal import Project, opened
+from vmrag_link import hints
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -171,7 +172,7 @@ def test_printed_command_is_quoted_for_any_branch_name(project):
     project.git("switch", "-q", "-c", name)
     project.put("new.md", "new")
     result = project.run("switch", "-q", "main")
-    command = result.stderr.rstrip("\n").rpartition("to get them back: ")[2]
+    command = hints.list_commands(result.stderr)[-1]
     subprocess.run(["sh", "-c", command], cwd=project.top, check=True, capture_output=True)
     assert not (project.top / "PWN").exists()
     assert project.git("branch", "--show-current") == name
