@@ -317,10 +317,10 @@ def test_untrusted_remote_of_missing_revision_leads_to_trust_hint(project):
     pin = json.loads((project.top / ".dolt-version").read_text())
     project.write(".dolt-version", json.dumps(pin | {"dolt_remote": "http://kb.example/kb", "dolt_commit": "f" * 40}))
     trust = "vmrag remote --trust http://kb.example/kb"
-    assert project.ask("status", code=1)["hint"].startswith(trust)
+    assert project.ask("status", code=1)["hint"].startswith(f"run '{trust}'")
     assert trust in project.vmrag("doctor", code=1).out.replace("\n", " ").split("PIN_REVISION_MISSING")[1][:80]
     (project.top / ".git" / "vmrag" / "kb").rename(project.top / ".git" / "vmrag" / "away")
-    assert project.vmrag("status", code=1).out.splitlines()[-1].startswith(f"hint: {trust}")
+    assert project.vmrag("status", code=1).out.splitlines()[-1].startswith(f"hint: run '{trust}'")
 
 
 def test_service_that_was_agreed_to_is_shown(project):
