@@ -12,6 +12,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.terminal import new_project, opened
 from tests.support.unversioned import SETTING, find_files_with, read_texts, think
+from vmrag_link import hints
 from vmrag_link.ops.stores import stores
 from vmrag_mcp.process import CallProgress
 
@@ -195,7 +196,7 @@ def test_status_after_a_changed_setting_names_the_moving_command(tools, project)
         for finding in topic["findings"]
         if "SYSTEM" in finding["code"]
     ]
-    assert note["fix"] == "vmrag learning move"
+    assert hints.list_commands(note["fix"]) == ["vmrag learning move"]
     assert think(tools, "owls do not sleep", 1)["previous_thoughts_count"] == 0, "those elsewhere are not mixed in"
     report = project.ask("learning", "move")
     assert report == {
