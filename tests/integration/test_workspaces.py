@@ -12,6 +12,7 @@ from tests.support import terminal
 from tests.support.indexes import list_folders, segments_of, view_of
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
+from vmrag_link import hints
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -180,7 +181,10 @@ def test_documents_that_a_branch_leaves_are_named_with_the_way_back(project, els
         project.git("switch", "-q", "main")
     pinned, before = project.pinned, project.texts()
     project.git("reset", "-q", "--hard", "first")
-    assert f"'main' left revision {pinned[:7]}, which is kept." in project.vmrag("sync").err
+    assert (
+        f"'main' left revision {pinned[:7]}, which is kept; run 'vmrag pin {pinned}' to go back"
+        in project.vmrag("sync").err
+    )
     project.vmrag("merge", pinned)
     assert project.texts() == before
 
@@ -201,7 +205,7 @@ def test_commit_that_was_not_pinned_is_not_taken_back(project):
     report = project.ask("commit", "-m", "more")
     assert (report["pin"], report["staged"]) == (None, False)
     status = project.status()
-    assert (status["state"], status["hint"]) == ("drift", "run 'vmrag pin' to write the pin")
+    assert (status["state"], status["hint"]) == ("drift", "run 'vmrag pin' to move the pin there")
     assert "more.md" not in project.marks()
     error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x.md", "--json", code=1, stdin="x").error
     assert (error["code"], error["hint"]) == ("KB_MOVED", status["hint"])
@@ -427,7 +431,7 @@ def test_state_not_initialized(tmp_path, monkeypatch):
         error = project.vmrag(*command, "--json", code=2).error
         assert (error["code"], error["hint"]) == (
             "NOT_INITIALIZED",
-            "run 'vmrag init --knowledge-base' to create a knowledge base",
+            "run 'git add FILES' to make files searchable, or 'vmrag init --knowledge-base' to create a knowledge base",
         ), command
 
 
@@ -466,10 +470,7 @@ def test_state_no_pin_without_earlier_binding_begins_with_init(project, tmp_path
     assert old.ask("status", code=1)["hint"] == "run 'vmrag init --knowledge-base' to create a knowledge base"
     for command, *options in (("pin",), ("init", "--knowledge-base")):
         error = old.vmrag(command, *options, "--json", code=1).error
-        assert (error["code"], error["hint"].partition(", or ")[2]) == (
-            "NO_PIN",
-            f"vmrag {command} --empty (no documents, to import this commit's own)",
-        )
+        assert (error["code"], hints.list_commands(error["hint"])[-1]) == ("NO_PIN", f"vmrag {command} --empty")
     old.vmrag("init", "--knowledge-base", "--no-sources", "--empty")
     assert old.status()["state"] == "in_sync"
     assert old.marks() == {}
