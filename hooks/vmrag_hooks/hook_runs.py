@@ -20,7 +20,7 @@ from vmrag_link.workspace import Workspace
 
 def check_hook_runs(ws: Workspace) -> Iterator[Finding]:
     """Check the installed hooks."""
-    folder, install = found.find_hooks_folder(ws.places), hook_config.format_install_command(ws.places)
+    folder, install = found.find_hooks_folder(ws.places), _form_install_hint(ws.places)
     configured = hook_config.list_configured_hooks(ws.places)
     files = installer.list_own_shims(ws.places, folder)
     if configured and files:
@@ -76,9 +76,13 @@ def _find_silent_hooks(
         else:
             message, fix = (
                 f"git does not run vmrag's {hook} hook.",
-                hints.suggest_command(hook_config.format_install_command(places), "install the hooks"),
+                _form_install_hint(places),
             )
         yield Finding("HOOK_SILENT", "warning", message, fix, hook)
+
+
+def _form_install_hint(places: Places) -> str:
+    return hints.suggest_command(hook_config.format_install_command(places), "install the hooks")
 
 
 def _is_first(folder: Path, hook: str) -> bool:

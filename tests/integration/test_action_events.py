@@ -18,7 +18,7 @@ from vmrag_action import findings
 from vmrag_action.events import Comparison, read_comparison
 from vmrag_action.payload import MOST_BYTES
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link import env
+from vmrag_link import env, hints
 from vmrag_link import trust as agreements
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
@@ -430,7 +430,8 @@ def test_commit_of_a_job_is_a_hash(built, sha):
 
 
 def test_comparison_outside_of_a_job_raises_an_error(built):
-    assert refused(built, {}, GITHUB_EVENT_NAME="").hint.endswith("run 'vmrag verify --pull-request BASE HEAD'")
+    hint = refused(built, {}, GITHUB_EVENT_NAME="").hint
+    assert hints.list_commands(hint) == ["vmrag verify --pull-request BASE HEAD"]
 
 
 @pytest.mark.parametrize("server", ["https://x.example/$(id)", "javascript:alert(1)", "https://user:pw@x.example"])

@@ -18,6 +18,7 @@ from tests.support.events import FORK, OWN, Job, checkout
 from tests.support.repos import Repo, make_repo
 from tests.support.terminal import SCRIPT, Project
 from vmrag_action.events import Comparison, read_comparison
+from vmrag_link import hints
 from vmrag_link.errors import VmragError
 from vmrag_link.ops.verify.verify import VerifyReport, verify_between
 from vmrag_link.progress import QUIET
@@ -109,9 +110,9 @@ def test_revision_of_a_fork_is_imported_by_the_suggested_command(upstream, way):
     head = upstream.commit(revision, "main", ref="refs/pull/7/head")
     report = upstream.pull_request(head, revision)
     assert told(report) == [("error", "NOT_ON_REMOTE")]
-    hint = report.findings[0].hint.partition("   ")[0]
-    assert hint == (
-        f"run 'git fetch origin refs/pull/7/head && vmrag adopt https://github.example/me/project {report.findings[0].commit[:12]}'"
+    [hinted] = hints.list_commands(report.findings[0].hint)
+    assert hinted == (
+        f"git fetch origin refs/pull/7/head && vmrag adopt https://github.example/me/project {report.findings[0].commit[:12]}"
     )
     with_knowledge = Workspace.open(upstream.checkout.top, QUIET)
     assert not with_knowledge.engine.has_revision(revision)
@@ -125,7 +126,7 @@ def test_revision_of_a_fork_is_imported_by_the_suggested_command(upstream, way):
     maintainer = Project(checkout(upstream.hub.top, upstream.folder / "maintainer", upstream.tip()).top)
     maintainer.vmrag("clone")
     maintainer.git("config", f"url.{fork}.insteadOf", "https://github.example/me/project")
-    commands, variables = hint, {}
+    commands, variables = hinted, {}
     if way == "workflow":
         job = yaml.safe_load((recipes.WORKFLOWS / "adopt.yml").read_text())["jobs"]["adopt"]
         commands = job["steps"][-1]["run"]

@@ -29,6 +29,7 @@ from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
+from vmrag_link import hints
 from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.conversion.child import serving
@@ -78,19 +79,18 @@ def findings(project: Project, *arguments: str) -> dict[str, dict[str, Any]]:
 
 
 def obeyed(project: Project, fix: str) -> None:
-    """Type the printed command, without the explanation behind three spaces.
+    """Type the first command of a hint.
 
     vmrag commands run in this process, to save the start.
     """
-    fix, _, remark = fix.partition("   (")
-    assert not remark or remark.endswith(")")
-    words = shlex.split(fix)
-    if fix == "run 'vmrag trust' to trust the settings":
+    command = hints.list_commands(fix)[0]
+    words = shlex.split(command)
+    if command == "vmrag trust":
         words.append("--yes")  # it asks on a terminal
     if words[0] == "vmrag" and "&&" not in words:
         project.vmrag(*words[1:], code=None)
     else:
-        subprocess.run(["sh", "-ec", fix], cwd=project.top, check=True, capture_output=True)
+        subprocess.run(["sh", "-ec", command], cwd=project.top, check=True, capture_output=True)
 
 
 # -- healthy
@@ -719,7 +719,8 @@ def test_doctor_finds_broken_states_and_prints_the_repair(project, tmp_path, bro
         obeyed(project, finding["fix"])
         assert broken.code not in findings(project)
     else:
-        assert not finding["fix"].startswith(("vmrag ", "git ", "rm "))
+        commands = hints.list_commands(finding["fix"])
+        assert not any(command.startswith(("vmrag ", "git ", "rm ")) for command in commands)
 
 
 @pytest.mark.parametrize("broken", one_of_each(BROKEN, lambda case: case.code if case.fixed else case.level), ids=every)
@@ -814,7 +815,8 @@ def test_hook_that_cannot_be_restored_safely_is_left_to_the_user(project):
     assert findings(project, "--fix").keys() == {"HOOK_BLOCKED"}
     assert "yet another" in hook(project).read_text()
     fix = findings(project)["HOOK_BLOCKED"]["fix"]
-    subprocess.run(["sh", "-ec", fix.partition(", then: ")[2]], check=True)
+    [command] = hints.list_commands(fix)
+    subprocess.run(["sh", "-ec", command], check=True)
     assert findings(project, "--fix") == {}
     assert "yet another" in hook(project, "post-merge.vmrag-chained").read_text()
 
@@ -826,12 +828,12 @@ def test_hooks_are_repaired_for_the_worktrees_of_their_installation(project):
     linked.vmrag("install", "--worktree")
     linked.vmrag("sync")
     assert findings(linked) == {}
-    assert findings(project)["HOOKS_ELSEWHERE"]["fix"] == "vmrag install --worktree"
+    assert hints.list_commands(findings(project)["HOOKS_ELSEWHERE"]["fix"]) == ["vmrag install --worktree"]
     hook_edited(project)
-    assert findings(linked)["HOOK_OUTDATED"]["fix"] == "vmrag install --worktree"
+    assert hints.list_commands(findings(linked)["HOOK_OUTDATED"]["fix"]) == ["vmrag install --worktree"]
     assert findings(linked, "--fix") == {}
     assert findings(project).keys() == {"HOOKS_ELSEWHERE"}
-    obeyed(project, "vmrag install --worktree")
+    project.vmrag("install", "--worktree")
     assert findings(project) == {}
 
 
@@ -865,7 +867,7 @@ def test_hooks_forced_into_tracked_files_are_repaired_there(project):
     hooks_path_tracked(project)
     project.vmrag("install", "--force")
     (project.top / ".githooks" / "post-merge").chmod(0o644)
-    assert findings(project)["HOOK_NOT_EXECUTABLE"]["fix"] == "vmrag install --force"
+    assert hints.list_commands(findings(project)["HOOK_NOT_EXECUTABLE"]["fix"]) == ["vmrag install --force"]
     project.vmrag("doctor", "--fix")
     assert findings(project) == {}
 
@@ -987,8 +989,9 @@ def test_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
     monkeypatch.setenv("PATH", os.defpath)
     found_values = findings(project)
     assert found_values["PATH_WITHOUT_VMRAG"]["level"] == "note"
+    [command] = hints.list_commands(found_values["PATH_WITHOUT_VMRAG"]["fix"])
     result = subprocess.run(
-        ["sh", "-ec", f"{found_values['PATH_WITHOUT_VMRAG']['fix']}; vmrag doctor"],
+        ["sh", "-ec", f"{command}; vmrag doctor"],
         cwd=project.top,
         capture_output=True,
         text=True,
@@ -1039,7 +1042,8 @@ def test_doctor_suggests_supported_chromadb_version(project, tmp_path, monkeypat
     finding = findings(project)["INDEX_EXTRA_MISSING"]
     assert finding["level"] == "warning"
     assert "chromadb 1.6.0 is installed" in finding["message"]
-    assert finding["fix"].endswith(f'-m pip install "{bindings.SUPPORTED}"\' to install it again')
+    [command] = hints.list_commands(finding["fix"])
+    assert command.endswith(f'-m pip install "{bindings.SUPPORTED}"')
 
 
 def test_outdated_git_is_an_error(project, tmp_path, monkeypatch):
@@ -1061,7 +1065,7 @@ def test_doctor_names_lock_holder_purpose_and_duration(project):
         ended(process)
     assert finding["level"] == "warning"
     assert f"Process {process.pid} has held workspace.lock for 10000 s, to try something." in finding["message"]
-    assert finding["fix"] == f"ps -fp {process.pid}"
+    assert hints.list_commands(finding["fix"]) == [f"ps -fp {process.pid}"]
 
 
 def test_lock_that_is_held_is_not_taken_away(project):
@@ -1088,7 +1092,8 @@ def test_doctor_lists_read_only_paths(project):
         "views",
         "segments",
     }
-    assert all(finding["fix"].startswith("chmod u+w ") for finding in findings)
+    commands = [hints.list_commands(finding["fix"]) for finding in findings]
+    assert all(len(listed) == 1 and listed[0].startswith("chmod u+w ") for listed in commands)
     assert result.code == 1
 
 

@@ -389,7 +389,7 @@ def test_empty_list_suggests_the_first_command(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     project = new_project(tmp_path / "mine")
     project.vmrag("init", "--knowledge-base", "--no-sources")
-    assert project.vmrag("list").out == "No documents yet.\nhint: vmrag import PATH --collection NAME\n"
+    assert project.vmrag("list").out == "No documents yet.\nhint: run 'vmrag import PATH --collection NAME'\n"
     assert project.ask("query", "x")["results"] == []
     error = project.vmrag("list", "--collection", "handbook", "--json", code=3).error
     assert error["hint"] == "run 'vmrag import DIR --collection NAME' to create the first one"

@@ -142,7 +142,7 @@ def test_init_without_terminal_reports_an_error_and_changes_nothing(project):
     assert "hint: run 'vmrag add FILE" in project.vmrag("init", "--no-sources", "--empty").out
     assert (project.texts(), project.vmrag("list").out) == (
         {},
-        "No documents yet.\nhint: run 'vmrag init' to set up this repository\n",
+        "No documents yet.\nhint: run 'vmrag init'\n",
     )
 
 

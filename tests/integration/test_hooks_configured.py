@@ -374,7 +374,7 @@ def test_old_git_is_reported_and_repaired_by_install(project, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(OLD_GIT).parent))
     said = project.vmrag("status").out
     assert f"vmrag's git hooks are in git's configuration, which {OLD_GIT} (" in said
-    assert "run 'vmrag install'" in said
+    assert "; run 'vmrag install' to install them" in said
     assert doctor(project).keys() == {"HOOKS_MISPLACED"}
     project.vmrag("install")
     assert doctor(project) == {}
