@@ -111,7 +111,13 @@ def test_plugin_fails_tests_with_a_hint_for_invalid_knowledge(project, pytester)
     drifted = run(pytester)
     drifted.assert_outcomes(passed=1, errors=3)
     drifted.stdout.fnmatch_lines(
-        ["*.dolt-version*", "hint: git checkout*", "'nowhere' is not a branch*", "hint: git fetch*", "*kb_at('v1.0')*"]
+        [
+            "*.dolt-version*",
+            "hint: run 'git checkout*",
+            "'nowhere' is not a branch*",
+            "hint: run 'git fetch*",
+            "*kb_at('v1.0')*",
+        ]
     )
     project.git("checkout", "-q", "--", ".dolt-version")
     shutil.rmtree(project.shared / "kb")
