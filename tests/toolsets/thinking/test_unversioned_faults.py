@@ -181,7 +181,9 @@ def test_unrepairable_damage_is_found_and_has_a_way_out(project):
     findings = [finding for topic in project.ask("doctor", code=1)["topics"] for finding in topic["findings"]]
     [result] = [finding for finding in findings if finding["level"] == "error"]
     assert "local/kb" in result["message"]
-    [remedy] = hints.list_commands(result["fix"])
+    [_, start_over] = hints.list_alternatives(result["fix"])
+    [remedy] = hints.list_commands(start_over)
+    assert remedy.startswith("mv ")
     assert project.vmrag(*record, "--json", code=None).error["hint"] == result["fix"]
     subprocess.run(["sh", "-c", remedy], check=True)
     project.vmrag(*record)
