@@ -904,7 +904,7 @@ def too_little_space(folder: Path, what: str, needed: int, free: int) -> FileFai
 
 
 WRITABLE_TMPDIR = "run 'export TMPDIR=FOLDER' with a folder that you can write, then run the command again"
-_SPACE = "make room on that disk, or run 'vmrag gc --apply' to remove data that can be rebuilt"
+_SPACE = "run 'vmrag gc --apply' to remove data that can be rebuilt, or make room on that disk"
 _ACCESS = "run 'ls -ld \"{path}\"' to check who can write there"
 _SYSTEM_HINTS = {
     errno.ENOSPC: _SPACE,

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Done, Project
+from vmrag_link import hints
 
 template, project = terminal.template, terminal.project
 
@@ -230,7 +231,8 @@ def test_query_that_expects_nothing_is_refused_until_its_ranking_is_recorded(pro
 def test_check_without_a_file_hints_how_to_create_it(project):
     refused = error(project, "-C", "docs")
     assert refused["code"] == "NO_QUERIES"
-    command = refused["hint"].removesuffix(" && vmrag check --update")
+    [command] = hints.list_commands(refused["hint"])
+    command = command.removesuffix(" && vmrag check --update")
     subprocess.run(command, shell=True, check=True, cwd="/")
     assert project.vmrag("check", "--update").code == 0
     project.vmrag("check")

@@ -367,7 +367,7 @@ def test_builder_killed_each_time_is_abandoned_until_requested(project, alone):
         assert chroma(project)["state"] == "following"
         killed(project, STEPS["before it is sealed"])
     state = chroma(project)
-    assert (state["state"], state["hint"]) == ("failed", "vmrag sync --wait")
+    assert (state["state"], hints.list_commands(state["hint"])) == ("failed", ["vmrag sync --wait"])
     assert f"started it {ATTEMPTS} times" in state["error"]
     alone.clear()
     assert project.ask("query", "rest")["kb"]["in_sync"] is True
@@ -381,7 +381,7 @@ def test_builder_killed_each_time_is_abandoned_until_requested(project, alone):
 
 def test_failure_is_shown_with_its_reason_and_retried_on_request(project, alone, monkeypatch):
     def fails(*_: object, **__: object) -> BuiltStore:
-        raise IndexFailed("Chroma failed to add 5 chunks.", hint="Look at the disk")
+        raise IndexFailed("Chroma failed to add 5 chunks.", hint="look at the disk")
 
     real = chroma_builder.build_store
     project.vmrag("query", "rest")
@@ -390,14 +390,14 @@ def test_failure_is_shown_with_its_reason_and_retried_on_request(project, alone,
     state = chroma(project)
     assert state["state"] == "failed"
     assert state["error"] == "Chroma failed to add 5 chunks."
-    assert state["hint"] == "Look at the disk; then: vmrag sync --wait"
+    assert state["hint"] == "look at the disk, then run 'vmrag sync --wait' to build it again"
     assert "chroma" not in project.vmrag("status").out
     assert findings(project) == []
     with monkeypatch.context() as by_user:
         by_user.setenv("VMRAG_INDEX_CHROMA", "follow")
         assert f"chroma     {project.pinned[:7]}, failed: " in project.vmrag("status").out
         [finding] = findings(project)
-        assert finding["fix"] == "vmrag sync --wait"
+        assert hints.list_commands(finding["fix"]) == ["vmrag sync --wait"]
     alone.clear()
     project.vmrag("query", "rest")
     assert alone == [], "no busy loop"
@@ -415,10 +415,11 @@ def test_process_that_fails_before_any_store_is_shown_with_its_reason(project):
     project.vmrag("query", "rest")
     assert background.wait_for_end(job(project), within=60)
     state = chroma(project)
-    assert (state["state"], state["hint"]) == ("failed", "vmrag sync --wait")
+    assert (state["state"], hints.list_commands(state["hint"])) == ("failed", ["vmrag sync --wait"])
     assert f"{project.shared / 'chroma'} is not a folder" in state["error"]
     (project.shared / "chroma").unlink()
-    assert project.ask(*state["hint"].split()[1:])["chroma"]["state"] == "ready"
+    command = hints.list_commands(state["hint"])[0]
+    assert project.ask(*command.split()[1:])["chroma"]["state"] == "ready"
 
 
 def test_store_build_reports_busy_while_index_is_exchanged(project, alone, monkeypatch):
@@ -448,7 +449,7 @@ def test_queries_continue_under_a_process_limit(project, alone):
     assert result.returncode == 3
     assert "ulimit -n 256" in result.stderr
     assert chroma(project)["state"] == "failed"
-    assert "ulimit -n 256; then: vmrag sync --wait" in chroma(project)["hint"]
+    assert hints.list_commands(chroma(project)["hint"]) == ["ulimit -n 256", "vmrag sync --wait"]
     assert project.ask("query", "rest")["results"]
 
 
@@ -559,7 +560,7 @@ def test_queries_continue_on_a_full_disk_with_the_reason_shown(project, alone):
         assert project.ask("query", "rest")["kb"]["in_sync"] is True
         state = chroma(project)
         assert state["state"] == "failed"
-        assert "vmrag gc --apply" in state["hint"]
+        assert hints.list_commands(state["hint"]) == ["vmrag gc --apply", "vmrag sync --wait"]
         assert [path for path in (project.shared / "chroma").iterdir() if path.is_dir()] == []
     project.vmrag("sync", "--wait")
     assert chroma(project)["state"] == "ready"

@@ -184,7 +184,7 @@ _SENTENCES = {
     11: ("the knowledge base {path} is damaged.", FETCH_AGAIN),
     FULL: (
         "the disk is full: cannot write to the knowledge base {path}; nothing was stored.",
-        "make room on that disk, or run 'vmrag gc --apply' to delete data that can be rebuilt",
+        "run 'vmrag gc --apply' to delete data that can be rebuilt, or make room on that disk",
     ),
     CANNOT_OPEN: (
         "cannot open the knowledge base {path}.",
