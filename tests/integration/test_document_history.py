@@ -253,7 +253,7 @@ def test_revision_is_shown_with_all_that_is_known_of_it(project):
 
 def test_document_goes_before_a_revision_that_is_called_so(project):
     project.put("side", "A document.")
-    assert project.vmrag("show", "side").out == "A document."
+    assert project.vmrag("show", "side", "--raw").out == "A document."
     assert project.ask("show", "refs/heads/side")["message"] == "one is ONE"
     assert project.vmrag("show", "side", "--stat", code=2).err
 

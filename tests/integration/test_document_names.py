@@ -152,9 +152,9 @@ def test_within_a_collection_names_are_ids(engine):
 
 def test_ref_goes_before_any_name_and_documents_may_have_colons(project):
     project.put("main:faq.md", "a colon in it")
-    assert project.vmrag("show", "feature:uv.md").out == "Use uv."
-    assert project.vmrag("show", "first:handbook/rest.md").out == terminal.DOCUMENTS["rest.md"]
-    assert project.vmrag("show", "main:faq.md").out == "A frequent question."
-    assert project.vmrag("show", "WORKING:main:faq.md").out == "a colon in it"
-    assert project.vmrag("show", "handbook/main:faq.md").out == "a colon in it"
+    assert project.vmrag("show", "feature:uv.md", "--raw").out == "Use uv."
+    assert project.vmrag("show", "first:handbook/rest.md", "--raw").out == terminal.DOCUMENTS["rest.md"]
+    assert project.vmrag("show", "main:faq.md", "--raw").out == "A frequent question."
+    assert project.vmrag("show", "WORKING:main:faq.md", "--raw").out == "a colon in it"
+    assert project.vmrag("show", "handbook/main:faq.md", "--raw").out == "a colon in it"
     assert project.vmrag("show", "mian:faq.md", "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"

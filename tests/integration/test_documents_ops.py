@@ -407,7 +407,7 @@ def test_show_at_a_ref_prints_the_pinned_document(project):
 
 def test_document_may_have_a_colon_and_slashes_in_its_name(project):
     project.put("a:b/c d.md", "Odd.")
-    assert project.vmrag("show", "handbook/a:b/c d.md").out == "Odd."
+    assert project.vmrag("show", "handbook/a:b/c d.md", "--raw").out == "Odd."
 
 
 # -- commit ----------------------------------------------------------------------------------------
