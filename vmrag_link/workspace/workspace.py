@@ -12,7 +12,7 @@ from vmrag_link.config import LoadedSettings
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, detect_engine
 from vmrag_link.engines.migrated import read_pin
-from vmrag_link.errors import IndexFailed, NotInitialized, ServerUnreachable, VmragError
+from vmrag_link.errors import IndexFailed, NotInitialized, ServerUnreachable, VmragError, file_failures
 from vmrag_link.git import plumbing
 from vmrag_link.journal import Journal
 from vmrag_link.models import At, KbBranch, Record, WorkingSet
@@ -406,7 +406,8 @@ class Workspace:
             for note in apply.move_to_pin(self.sync_context):
                 self.progress.note(note)
             return None
-        report = apply.reconcile(self.sync_context, rebuild=rebuild)
+        with file_failures():  # the index can lack room on the disk
+            report = apply.reconcile(self.sync_context, rebuild=rebuild)
         if rebuild and report.state == "pinned":
             self.reader.rebuild_copy()
         self.chroma.start_following()
