@@ -21,7 +21,8 @@ from tests.support.indexes import list_unfinished
 from tests.support.long import crossed
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project
-from vmrag_link.git import plumbing
+from vmrag_link import hints
+from vmrag_link.git import staging
 from vmrag_link.sync import apply
 from vmrag_link.workspace.follow import follow_pin
 from vmrag_link.workspace.follow.follow_pin import follow
@@ -36,7 +37,7 @@ STEPS = {
         "from pathlib import Path\nreplace = Path.replace\n"
         "Path.replace = lambda old, new: die() if Path(new).name == '.dolt-version' else replace(old, new)"
     ),
-    "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage_path = die",
+    "before the pin is staged": "from vmrag_link.git import staging as m; m.stage_path = die",
     "once the pin is staged": "import vmrag_link.journal as m; m.Journal.remove_entry = die",
     "while the index is derived": "from vmrag_link.index.draft import Draft as m; m._finish_segments = die",
     "between its segments and its view": "from vmrag_link.index import draft as m; m.seal_view = die",
@@ -262,7 +263,7 @@ def test_error_is_finished_as_a_kill_is(noted, tmp_path, failure):
 
 
 LOCKED = (
-    "from pathlib import Path\nfrom vmrag_link.git import plumbing as m\nstage = m.stage_path\n"
+    "from pathlib import Path\nfrom vmrag_link.git import staging as m\nstage = m.stage_path\n"
     "def then(*a, **k):\n    Path('.git/index.lock').touch()\n    return stage(*a, **k)\nm.stage_path = then"
 )
 """Another git command takes the index between the pin and `git add`, and keeps it."""
@@ -320,7 +321,7 @@ def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_
             f"def then(*a, **k):\n    made = commit(*a, **k)\n    {switch}\n    return made\nm.commit = then"
         ),
         "after the pin": (
-            "import subprocess\nfrom vmrag_link.git import plumbing as m\nstage = m.stage_path\n"
+            "import subprocess\nfrom vmrag_link.git import staging as m\nstage = m.stage_path\n"
             f"def then(*a, **k):\n    {switch}\n    return stage(*a, **k)\nm.stage_path = then"
         ),
     }
@@ -331,7 +332,7 @@ def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_
     assert error["hint"] == f"run 'git switch main && vmrag pin {error['details']['revision']}'"
     assert noted.git("status", "--porcelain") == ("M  .dolt-version" if moment == "with the pin" else "")
     subprocess.run(
-        error["hint"],
+        *hints.list_commands(error["hint"]),
         shell=True,
         cwd=noted.top,
         check=True,
@@ -341,7 +342,7 @@ def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_
 
 
 def test_lock_of_a_killed_git_is_reported_until_it_is_removed(noted, tmp_path, monkeypatch):
-    for module in (apply, plumbing):
+    for module in (apply, staging):
         monkeypatch.setattr(module, "INDEX_LOCK_SECONDS", 0.1)
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
@@ -394,7 +395,7 @@ def test_commit_with_a_damaged_entry_is_drift_that_pin_repairs(noted):
     said = noted.vmrag("query", "zebra").err
     assert "'vmrag status' shows drift, and 'vmrag pin' finishes the commit" in said
     report = noted.status()
-    assert (report["state"], report["hint"]) == ("drift", "run 'vmrag pin' to write the pin")
+    assert (report["state"], report["hint"]) == ("drift", "run 'vmrag pin' to move the pin there")
     noted.vmrag("pin")
     assert noted.pinned != before
     assert noted.texts()["note.md"] == "A note about zebras."
@@ -420,7 +421,7 @@ def test_kill_with_auto_pin_off_needs_no_journal(noted):
     assert run_patched(noted, body, "commit", "-m", "note").code == -signal.SIGKILL
     assert noted.pinned == before
     report = noted.status()
-    assert (report["state"], report["hint"]) == ("drift", "run 'vmrag pin' to write the pin")
+    assert (report["state"], report["hint"]) == ("drift", "run 'vmrag pin' to move the pin there")
     noted.vmrag("pin")
     assert noted.texts()["note.md"] == "A note about zebras."
 

@@ -148,7 +148,9 @@ def finish_command(operation: str) -> str:
 def operation_hint(operation: str) -> str:
     """Return the hint to finish an operation of `find_operation`, or to abort it."""
     finish = hints.suggest_command(finish_command(operation), "finish it")
-    return finish if operation == "bisect" else f"{finish}, or 'git status' to see how to abort it"
+    if operation == "bisect":
+        return finish
+    return hints.join_alternatives(finish, hints.suggest_command("git status", "see how to abort it"))
 
 
 REMOTES = "refs/remotes/"
