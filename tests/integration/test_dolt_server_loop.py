@@ -10,6 +10,7 @@ from tests.support import dolt_server as servers
 from tests.support.dolt_server import DoltServer
 from tests.support.repos import isolate, make_repo
 from tests.support.terminal import Project, new_project
+from vmrag_link import hints
 from vmrag_link.engines.dolt.engine import DoltEngine
 
 dolt_server = servers.dolt_server
@@ -119,4 +120,6 @@ def test_doctor_names_the_users_who_can_inspect_a_damaged_database(
     monkeypatch.setattr(DoltEngine, "find_damage", lambda _: "A checksum differs.")
     report = ada.ask("doctor", code=1)
     findings_by_code = {finding["code"]: finding for topic in report["topics"] for finding in topic["findings"]}
-    assert findings_by_code["KB_DAMAGED"]["fix"] == "dolt fsck   (on the server, in the folder of the database)"
+    fix = findings_by_code["KB_DAMAGED"]["fix"]
+    assert hints.list_commands(fix) == ["dolt fsck"]
+    assert fix.endswith("on the server, in the folder of the database")
