@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import html
 import json
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.support.checkout import TOKEN
 from tests.support.dropping import Landed
 from tests.support.github_rest import github_api
 from tests.support.hosted import Ci
+from vmrag_link import hints
 from vmrag_link.ops.pull_requests.update_branch import BOT
 
 pytestmark = pytest.mark.hooks("off")
@@ -275,5 +277,9 @@ def test_named_branch_is_repaired(ci):
     )
     assert run.passed
     assert run.outputs["repair-branch"] == f"vmrag/repair-{landed.after[:8]}"
-    assert "--base '-release;`id`' --head" in run.said("warning")[0]
+    [command] = hints.list_commands(run.said("warning")[0].splitlines()[-1])
+    arguments = subprocess.run(
+        ["sh", "-c", command.replace("gh ", "printf '%s|' ", 1)], capture_output=True, check=True
+    )
+    assert b"|--base|-release;`id`|--head|" in arguments.stdout
     assert ci.world.hub.git("rev-parse", ref) == landed.after

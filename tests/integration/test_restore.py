@@ -64,7 +64,7 @@ def test_restored_document_equals_the_commit_and_the_edit_is_recoverable(project
 def test_removed_document_is_restored_and_an_added_one_removed(project):
     changed(project)
     assert "never committed" not in project.vmrag("restore", "faq.md").out
-    assert texts(project)["handbook/faq.md"] == "A frequent question.\n"
+    assert texts(project)["handbook/faq.md"] == "A frequent question."
     said = project.vmrag("restore", "new.md").out
     assert f"1 document removed, which {project.pinned[:7]} does not have" in said
     assert "handbook/new.md" not in texts(project)
