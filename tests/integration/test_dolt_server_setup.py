@@ -17,6 +17,7 @@ from tests.support.dolt_server import DoltServer, database_for
 from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
+from vmrag_link import hints
 from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE
 from vmrag_link.engines.dolt import server_database, server_session
 from vmrag_link.engines.dolt.engine import DoltEngine
@@ -226,7 +227,8 @@ def test_certificate_for_another_address_is_not_this_servers(tmp_path, folder):
     server.start()
     with pytest.raises(ServerUnreachable, match=r"(?i)certificate") as refused:
         create(folder, server.access("kb", tls=True, authorities=str(authority)))
-    assert refused.value.hint.startswith("use a host name that the server's certificate has")
+    assert hints.list_commands(refused.value.hint) == ["git config vmrag.dolt.server HOST:PORT"]
+    assert refused.value.hint.endswith("with a host name that the server's certificate has")
     server.stop()
 
 
@@ -257,7 +259,8 @@ def test_hint_names_read_only_server(tmp_path, folder):
         engine.create_branch("main", root(engine))
     engine.close()
     server.stop()
-    assert refused.value.hint.startswith("the server is read-only")
+    assert hints.list_commands(refused.value.hint) == ["git config vmrag.dolt.server HOST:PORT"]
+    assert refused.value.hint.endswith("to use a server that can be written")
 
 
 def test_file_without_certificates_is_named(encrypted, folder, tmp_path):
