@@ -64,7 +64,7 @@ def test_hooks_outside_are_not_reported_as_active(project: Project, tmp_path: Pa
     other.write(".gitattributes", "")
     other.git("add", "-A")
     assert (
-        "The git hooks act only in other worktrees. To also use them in this one: vmrag install --worktree"
+        "The git hooks act only in other worktrees; run 'vmrag install --worktree' to use them in this one too"
         in other.vmrag("init", "--knowledge-base", "--no-sources").out
     )
 

@@ -67,7 +67,7 @@ def set_up_hooks(ws: Workspace, *, install: bool) -> tuple[bool, list[str]]:
     lines += describe_hook_tools(hooks)
     if not hook_config.is_active(places):
         lines.append(
-            "The git hooks act only in other worktrees. To also use them in this one: vmrag install --worktree"
+            "The git hooks act only in other worktrees; run 'vmrag install --worktree' to use them in this one too"
         )
     return bool(installed), lines
 

@@ -67,7 +67,7 @@ def print_exactly(text: str, *, raw: bool = False, end_line: bool = False) -> bo
 
     Returns False if it was changed, because a terminal or GitHub's runner reads it. The runner
     reads what a job prints to a pipe. With `raw`, the text is never changed. `end_line`: also end
-    the last line.
+    the last line, except with `raw`.
     """
     if end_line and text and not text.endswith("\n"):
         text = f"{text}\n"

@@ -22,7 +22,7 @@ from vmrag_link.workspace import Workspace
 @vmrag_command("show")
 @click.argument("shown", required=False, metavar="[[REF:][COLLECTION/]DOC | REF]")
 @history_view.form_options
-@click.option("--raw", is_flag=True, help="Print the exact bytes, also on a terminal and in a CI job.")
+@click.option("--raw", is_flag=True, help="Print the exact bytes, without a final line end that the text lacks.")
 def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw: bool) -> None:
     """Print a document, a file, or the changes of a revision.
 

@@ -243,7 +243,7 @@ def _format_source(row: SourceRow) -> Iterator[str]:
         yield f"  hint: {row.hint}"
     if row.write and not row.trusted:
         yield "  writing is not trusted on this machine"
-        yield "  hint: vmrag trust"
+        yield "  hint: run 'vmrag trust' to allow it"
     if row.by_lines:
         yield f"  cut by lines, too hard or too large to parse: {first_of(row.by_lines, NAMED)}"
     for path, doc_id in row.disputed.items():
