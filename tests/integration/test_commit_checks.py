@@ -12,6 +12,7 @@ from tests.support.repos import DATABASE_FILE
 from tests.support.terminal import Project
 from tests.support.traced import hook_processes
 from vmrag_hooks import checks
+from vmrag_link import hints
 from vmrag_link.git import plumbing
 from vmrag_link.ops.hook_checks.push_check import Push, PushedRef
 from vmrag_link.sync import background
@@ -77,7 +78,7 @@ def test_committed_pin_is_the_one_that_answers(project):
     pin_naming(project, json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"])
     code, lines = commit(project, "commit", "-m", "x")
     assert (code, len(lines)) == (1, 1)
-    assert "differs from the staged one. (git add .dolt-version)" in lines[0]
+    assert "differs from the staged one; run 'git add .dolt-version'" in lines[0]
     project.git("add", ".dolt-version")
     assert commit(project, "commit", "-m", "x")[0] == 0
 
@@ -136,7 +137,7 @@ def test_uncommitted_documents_are_mentioned(coded, kind):
     assert code == 0
     assert len(lines) == 1
     assert "Documents of 'main' are not committed" in lines[0]
-    assert '(vmrag commit -m "What changed in the knowledge")' in lines[0]
+    assert hints.list_commands(lines[0])[-1] == 'vmrag commit -m "What changed in the knowledge"'
     assert commit(coded, "commit", "--allow-empty", "-m", "x", VMRAG_HOOKS_QUIET="1") == (0, lines), "always said"
     coded.vmrag("commit", "-m", "new")
     assert commit(coded, "commit", "-m", "x") == (0, [])
@@ -239,8 +240,9 @@ def test_hint_of_a_dropping_merge_repairs_it(parted, monkeypatch, way):
     else:
         _, lines = commit(parted, "merge", "-s", "ours", "feature")
     monkeypatch.setenv("PATH", str(terminal.SCRIPT.parent), prepend=":")
-    assert lines[0].endswith("(vmrag resolve)"), "the merge goes on, and is one commit"
-    result = subprocess.run("vmrag resolve", shell=True, cwd=parted.top, capture_output=True, text=True, check=False)
+    command = hints.list_commands(lines[0])[-1]
+    assert command == "vmrag resolve", "the merge goes on, and is one commit"
+    result = subprocess.run(command, shell=True, cwd=parted.top, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert commit(parted, "commit", "-m", "x")[0] == 0
     assert {"faq.md", "uv.md"} <= parted.texts().keys()

@@ -259,7 +259,7 @@ def test_paused_command_follows_head_if_two_others_moved_it_in_the_meantime(stoc
     assert (status["in_sync"], status["index"]["revision"]) == (True, stocked.pinned)
     assert status["kb"]["dirty"] == (command == "add")
     if command == "add":
-        assert stocked.vmrag("show", "handbook/paused.md").out == "Paused."
+        assert stocked.vmrag("show", "handbook/paused.md").out == "Paused.\n"
         stocked.git("switch", "-q", "edited")
         assert not stocked.status()["kb"]["dirty"]
     assert_whole(stocked, scratch(tmp_path))

@@ -260,7 +260,7 @@ def test_answers_about_stored_documents_agree_with_status_if_tools_commit(shelf)
     answer = shelf.forget("handbook/limits")
     assert (shelf.pending(), answer.message) == ([], "next: git commit")
     restore(shelf.project, answer)
-    assert shelf.project.vmrag("show", "--raw", "handbook/limits").out == "A hundred requests.\n"
+    assert shelf.project.vmrag("show", "--raw", "handbook/limits").out == "A hundred requests."
 
 
 def test_status_on_a_detached_head_calls_no_uncommitted_document_pinned(stored):

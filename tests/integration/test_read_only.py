@@ -167,14 +167,14 @@ def test_doctor_reports_only_that_nothing_can_be_written(project, way):
         finding for topic in json.loads(output)["topics"] for finding in topic["findings"] if finding["level"] != "note"
     ]
     assert {finding["code"] for finding in findings} == {"READ_ONLY"}, findings
-    assert way == "rights" or [finding["fix"] for finding in findings] == [f"df {project.top}/.git"]
+    assert way == "rights" or [finding["fix"] for finding in findings] == [f"run 'df {project.top}/.git'"]
 
 
 def test_refused_write_names_a_folder_that_exists(project):
     with unwritable(project, "mount") as prefix:
         code, output = run_commands(project, prefix, "commit -m x")["commit -m x"]
     assert code == 3
-    assert output.splitlines()[-1] == f"hint: Check who can write there: ls -ld '{project.shared}'"
+    assert output.splitlines()[-1] == f"hint: run 'ls -ld \"{project.shared}\"' to check who can write there"
 
 
 @pytest.mark.parametrize("state", ["nothing set up", "no knowledge base here", "no index", "no working copy"])

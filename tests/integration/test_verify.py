@@ -664,7 +664,7 @@ def test_output_explains_findings_and_hints(world, r):
     result = world.vmrag("verify", dropping, code=1)
     assert result.out.splitlines() == [
         f"error        The commit {dropping[:12]} drops documents: {said}",
-        f"             vmrag merge --repair {dropping[:12]}",
+        f"             run 'vmrag merge --repair {dropping[:12]}' to restore the documents",
         f"To accept a loss: git commit --allow-empty -m 'Accept the loss' -m 'Vmrag-Accept-Drop: {dropping}'",
         f"Checked 2 commits ({dropping}), 2 with another pin: 1 error.",
     ]

@@ -282,7 +282,7 @@ def test_history_in_a_partial_clone_lists_differences(project, tmp_path):
     assert "renamed docs/old.md -> docs/new.md" in tools("history", since="v0.1").body
     assert subjects(tools("history", name="docs/page.md")) == ["Spell a number", "Begin (added)"]
     refused = tools.error("GIT_FAILED", "history", name="docs/page.md", since="v0.1")
-    assert any("fetches it" in line for line in refused["suggestions"])
+    assert any("to fetch it" in line for line in refused["suggestions"])
 
 
 def test_history_in_an_empty_repository_has_no_commits(tmp_path, monkeypatch):
