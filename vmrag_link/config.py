@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from vmrag_link import env
-from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way, nearest
+from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way, nearest, quoted
 from vmrag_link.file_access import describe_file_type, read_regular
 from vmrag_link.formats import require_program_version
 from vmrag_link.models import Record
@@ -207,7 +207,9 @@ def read_settings_file(path: Path) -> bytes | None:
             hint = in_the_way(path, file_type).hint
             raise ConfigInvalid(f"{path.name} is {file_type}, not a file.", hint=hint, file=path.name) from error
         raise ConfigInvalid(
-            f"cannot read {path.name}: {error.strerror}.", hint=f"run 'ls -ld \"{path}\"' to check it", file=path.name
+            f"cannot read {path.name}: {error.strerror}.",
+            hint=f"run 'ls -ld {quoted(path)}' to check it",
+            file=path.name,
         ) from error
 
 

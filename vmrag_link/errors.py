@@ -786,7 +786,7 @@ def system_failure(error: BaseException) -> FileFailed | None:
         return None
     path = str(error.filename or "")
     shown = next((place for place in (Path(path), *Path(path).parents) if os.path.lexists(place)), Path())
-    return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=shown), path=path)
+    return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=quoted(shown)), path=path)
 
 
 def refuses_writing(error: BaseException | None) -> bool:
@@ -905,7 +905,7 @@ def too_little_space(folder: Path, what: str, needed: int, free: int) -> FileFai
 
 WRITABLE_TMPDIR = "run 'export TMPDIR=FOLDER' with a folder that you can write, then run the command again"
 _SPACE = "run 'vmrag gc --apply' to remove data that can be rebuilt, or make room on that disk"
-_ACCESS = "run 'ls -ld \"{path}\"' to check who can write there"
+_ACCESS = "run 'ls -ld {path}' to check who can write there"
 _SYSTEM_HINTS = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.errors import FileFailed, system_failure
+from vmrag_link.errors import FileFailed, quoted, system_failure
 from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.formats import require_known_format
 from vmrag_link.models import Record
@@ -81,7 +81,7 @@ class Journal:
             failure = system_failure(error)
             raise FileFailed(
                 f"nothing was done: cannot write the journal in {self._folder} ({error.strerror}).",
-                hint=failure.hint if failure else f"run 'ls -la \"{self._folder}\"' to check its permissions",
+                hint=failure.hint if failure else f"run 'ls -la {quoted(self._folder)}' to check its permissions",
                 path=str(path),
             ) from error
         yield

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vmrag_hooks import chaining, shims
-from vmrag_link.errors import FileFailed, HooksRefused
+from vmrag_link.errors import FileFailed, HooksRefused, quoted
 from vmrag_link.file_access import sync_to_disk, write_atomically
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS
@@ -84,7 +84,7 @@ def readable_failures(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise FileFailed(
             f"cannot change the hooks in {folder}: {error.strerror} ({error.filename})",
-            hint=f"run 'ls -la \"{folder}\"' to check its permissions",
+            hint=f"run 'ls -la {quoted(folder)}' to check its permissions",
         ) from error
 
 
@@ -108,10 +108,10 @@ def write_template(folder: Path) -> TemplateReport:
     hooks = folder / "hooks"
     others = list_foreign_hooks(hooks)
     if others:
+        first = hooks / others[0]
         raise HooksRefused(
             f"the template {folder} has hooks of other tools: {', '.join(others)}.",
-            hint=f'use another template, or run \'mv "{hooks / others[0]}" "{hooks / others[0]}.vmrag-chained"\' to move '
-            "it aside",
+            hint=f"use another template, or run 'mv {quoted(first)} {quoted(f'{first}.vmrag-chained')}' to move it aside",
             folder=str(folder),
             hooks=others,
         )

@@ -126,8 +126,8 @@ def test_command_works_anywhere_and_prints_the_next_command(tmp_path, project):
     nowhere.top.mkdir()
     said = nowhere.vmrag("init", "--knowledge-base", "--no-sources", "--template", "mine").out
     assert hints.list_commands(said.partition("hint: ")[2]) == [
-        f'git config --global init.templateDir "{nowhere.top / "mine"}"',
-        f'git clone --template="{nowhere.top / "mine"}" URL',
+        f"git config --global init.templateDir {nowhere.top / 'mine'}",
+        f"git clone --template={nowhere.top / 'mine'} URL",
     ]
     assert nowhere.ask("init", "--knowledge-base", "--no-sources", "--template", "mine")["written"] == []
     nowhere.vmrag("init", "--knowledge-base", "--no-sources", "--template", "mine", "--no-hooks", code=2)

@@ -174,7 +174,7 @@ def test_refused_write_names_a_folder_that_exists(project):
     with unwritable(project, "mount") as prefix:
         code, output = run_commands(project, prefix, "commit -m x")["commit -m x"]
     assert code == 3
-    assert output.splitlines()[-1] == f"hint: run 'ls -ld \"{project.shared}\"' to check who can write there"
+    assert output.splitlines()[-1] == f"hint: run 'ls -ld {project.shared}' to check who can write there"
 
 
 @pytest.mark.parametrize("state", ["nothing set up", "no knowledge base here", "no index", "no working copy"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import errno
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -136,18 +138,19 @@ def find_flaw(hint: str) -> str:
     outside = hint
     for command in hints.list_commands(hint):
         outside = outside.replace(f"'{command}'", "''")
-    if (first := re.split(r"[^a-z]", outside)[0]) not in VERBS:
-        return f"starts with {first or hint[:10]!r}, which is not a verb of VERBS"
-    if outside.endswith((".", ";", ":")):
-        return "ends with a full stop"
-    if "; " in outside or ". " in outside or "   (" in outside:
-        return "has two sentences or a clause in parentheses"
-    if outside.count(", or ") > 1:
-        return "has more than two alternatives"
-    if len(hint) > MOST:
-        return f"has {len(hint)} characters"
+    first = re.split(r"[^a-z]", outside)[0] or hint[:10]
     bare = [command for command in UNQUOTED.findall(outside) if command not in NOT_A_COMMAND]
-    return f"has the command {bare[0]!r} without quotes" if bare else ""
+    flaws = {
+        f"starts with {first!r}, which is not a verb of VERBS": first not in VERBS,
+        "ends with a full stop": outside.endswith((".", ";", ":")),
+        "has two sentences or a clause in parentheses": any(mark in outside for mark in ("; ", ". ", "   (")),
+        "has more than two alternatives": outside.count(", or ") > 1,
+        f"has {len(hint)} characters": len(hint) > MOST,
+        # A statement of SQL has "USER"@"HOST".
+        "has a value in plain double quotes instead of `errors.quoted`": re.search(r'"X[^" ]*"(?!@)', hint),
+        f"has the command {bare[:1]} without quotes": bare,
+    }
+    return next((flaw for flaw, is_flawed in flaws.items() if is_flawed), "")
 
 
 def test_all_hints_have_one_form():
@@ -168,6 +171,7 @@ def test_all_hints_have_one_form():
         ("run 'vmrag sync'; see git status", "two sentences"),
         ("run 'a', or 'b', or 'c'", "two alternatives"),
         ("run 'vmrag add \"a, or b\"', or 'vmrag show x; y' to see it", ""),
+        ("run 'ls -ld \"X\"'", "plain double quotes"),
         ("check that git is installed", ""),
     ],
 )
@@ -201,3 +205,22 @@ def test_alternatives_of_a_hint_are_hints():
     hint = "run 'vmrag add \"a, or b\"' to store it, or 'vmrag show x'"
     assert hints.list_alternatives(hint) == ["run 'vmrag add \"a, or b\"' to store it", "run 'vmrag show x'"]
     assert hints.list_alternatives("") == []
+
+
+@pytest.mark.parametrize(
+    "word", ["plain", "two words", "$(touch x)", "a`id`", 'a "b"', "it's", "a\\b", "a!b", "a\nb", ";rm *"]
+)
+def test_quoted_word_reaches_a_program_unchanged(word: str):
+    hint = hints.suggest_command(f"printf %s {errors.quoted(word)}", "print it")
+    [command] = hints.list_commands(hint)
+    assert subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == word
+
+
+def test_hint_about_a_path_of_a_clone_runs_nothing_in_its_name(tmp_path: Path):
+    folder = tmp_path / "docs$(touch evil)"
+    folder.mkdir()
+    error = errors.system_failure(PermissionError(errno.EACCES, "Permission denied", str(folder)))
+    assert error is not None
+    [command] = hints.list_commands(error.hint)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=True)
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]

@@ -27,7 +27,7 @@ import msgspec
 
 from vmrag_link import extras
 from vmrag_link.chroma import DATABASE_FILE
-from vmrag_link.errors import IndexExtraMissing, IndexFailed, LimitTooLow, is_too_long, no_space, path_too_long
+from vmrag_link.errors import IndexExtraMissing, IndexFailed, LimitTooLow, is_too_long, no_space, path_too_long, quoted
 from vmrag_link.index.metadata import MetadataValue
 from vmrag_link.models import Distance, Record
 
@@ -114,7 +114,7 @@ def find_unsupported() -> IndexExtraMissing | None:
         return None
     return IndexExtraMissing(
         f"Chroma's store needs {SUPPORTED}, but chromadb {version or 'of an unknown version'} is installed.",
-        hint=f"run 'pip install \"{SUPPORTED}\"' to install it",
+        hint=f"run 'pip install {quoted(SUPPORTED)}' to install it",
         installed=version,
     )
 
@@ -164,7 +164,7 @@ class ChromaStore:
         except ImportError as error:
             raise IndexExtraMissing(
                 f"cannot import chromadb, which Chroma's store needs: {error}",
-                hint=f"run 'pip install --force-reinstall \"{SUPPORTED}\"' to install it again",
+                hint=f"run 'pip install --force-reinstall {quoted(SUPPORTED)}' to install it again",
             ) from error
 
         self._folder = folder

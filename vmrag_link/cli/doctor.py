@@ -70,8 +70,8 @@ def _format_report(report: DoctorReport, *, every: bool) -> Iterator[str]:
 
     With `every`, they also name the topics without problems.
     """
-    for mended in report.mended:
-        yield f"{_format_mark('ok', 'fixed')}{mended.finding.message} → {mended.repair}"
+    for repaired in report.mended:
+        yield f"{_format_mark('ok', 'fixed')}{repaired.finding.message} → {repaired.repair}"
     for topic in report.topics:
         if topic.findings:
             yield from (line for finding in topic.findings for line in _format_finding(finding))

@@ -15,7 +15,7 @@ from vmrag_link.cli import new_knowledge_base, output
 from vmrag_link.cli.base import Invocation, describe_requirement, describe_uncovered
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.engines.base import EngineName
-from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural
+from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.ops import trust
 from vmrag_link.ops.init import init as operation
@@ -211,9 +211,9 @@ def _write_template(invocation: Invocation, template: Path, *, no_hooks: bool) -
             "--template and --no-hooks exclude each other.", hint=f"run 'vmrag init --template {template}'"
         )
     report = shim_files.write_template(invocation.directory / template)
+    folder = quoted(report.folder)
     lines = [f"Wrote {', '.join(report.written)} to {report.folder}" if report.written else "Nothing to write."]
     lines.append(
-        f"hint: run 'git config --global init.templateDir \"{report.folder}\"', or 'git clone "
-        f'--template="{report.folder}" URL\' for one clone'
+        f"hint: run 'git config --global init.templateDir {folder}', or 'git clone --template={folder} URL' for one clone"
     )
     invocation.emit_report(report, lines)

@@ -357,7 +357,8 @@ def _open_result(ws: Workspace, results: Sequence[PlacedPassage], number: int) -
 
     if number > len(results):
         raise UsageInvalid(
-            f"there is no result {number}, only {plural(len(results), 'answer')}.", hint="pass a number, such as '-k 5'"
+            f"result {number} does not exist: the answer has {plural(len(results), 'result')}.",
+            hint="pass a number, such as '-k 5'",
         )
     _, hit = group_by_kind(results)[number - 1]  # as the terminal numbers them
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a file of a commit can be deleted

@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 
 from vmrag_link import env
-from vmrag_link.errors import (
-    GitFailed,
-)
-from vmrag_link.git.configuration import (
-    list_entries,
-)
+from vmrag_link.errors import GitFailed
+from vmrag_link.git.configuration import list_entries
 from vmrag_link.git.run import build_failure, run_git
 from vmrag_link.paths import Places
 

@@ -250,9 +250,13 @@ def read_blob(places: Places, spec: str, *, limit: int | None = None) -> bytes |
         return None
     name, kind, size = object_
     if kind != "blob":
-        raise GitFailed(f"{spec} is a {kind}, not a file.", hint=f"run 'git rm -r --cached -- {path}'", spec=spec)
+        raise GitFailed(
+            f"{spec} is a {kind}, not a file.", hint=f"run 'git rm -r --cached -- {quoted(path)}'", spec=spec
+        )
     if limit is not None and size > limit:
-        raise GitFailed(f"{spec} has {size} bytes, more than {limit}.", hint=f"run 'git show {spec}'", spec=spec)
+        raise GitFailed(
+            f"{spec} has {size} bytes, more than {limit}.", hint=f"run 'git show {quoted(spec)}'", spec=spec
+        )
     return check_git(places, "cat-file", "blob", name).stdout
 
 

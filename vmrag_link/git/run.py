@@ -89,7 +89,7 @@ def run_git_in(
         ) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.is_dir():
-            raise GitFailed(f"{folder} is no longer a directory.", hint="change to a directory that exists") from error
+            raise GitFailed(f"the directory {folder} was removed.", hint="change to a directory that exists") from error
         raise GitFailed(
             "git was not found on PATH. Relative folders and folders of the working tree are ignored.",
             hint="install git (https://git-scm.com), or add it to PATH",

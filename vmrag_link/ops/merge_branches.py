@@ -284,7 +284,7 @@ def resolve_bulk(
     state = merge_state.recover_merge(ws)
     if state is None:
         raise NothingSelected(
-            "no merge is open, so there are no conflicts.", hint="run 'vmrag merge REF' to start a merge"
+            "no merge is open, so no document is in conflict.", hint="run 'vmrag merge REF' to start a merge"
         )
     if state.kind != "git":
         writing.require_writable(ws)

@@ -26,6 +26,7 @@ from vmrag_link.errors import (
     VmragError,
     is_too_long,
     path_too_long,
+    quoted,
 )
 from vmrag_link.file_access import require_space
 
@@ -255,7 +256,7 @@ def _server_error(message: str, url: str, details: Mapping[str, str]) -> VmragEr
             f"invalid address of a knowledge base: {url}.", hint="use the form http://HOST:PORT/NAME", **details
         )
     return RemoteUnreachable(
-        f"cannot reach {url}: {message}.", hint=f"run 'curl -sS {url}' to check the server", **details
+        f"cannot reach {url}: {message}.", hint=f"run 'curl -sS {quoted(url)}' to check the server", **details
     )
 
 

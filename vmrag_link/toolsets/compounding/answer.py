@@ -173,7 +173,7 @@ def compose_answer(
 def nothing_found(best: float | None, min_score: float) -> ComposedAnswer:
     """Return the sentence for an answer without documents."""
     nearest = (
-        "There are no documents." if best is None else f"The nearest one scores {best}; the minimum is {min_score}."
+        "No documents are indexed." if best is None else f"The nearest one scores {best}; the minimum is {min_score}."
     )
     return ComposedAnswer(f"No document answers this. {nearest}", "none")
 

@@ -138,7 +138,7 @@ def _build_no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | U
             collection_name=name,
         )
     return CollectionMissing(
-        f"There is no library {name!r}.", hint="run 'vmrag list' to list the collections", collection_name=name
+        f"no such library: {name!r}.", hint="run 'vmrag list' to list the collections", collection_name=name
     )
 
 

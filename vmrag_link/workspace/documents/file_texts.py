@@ -121,7 +121,7 @@ def list_modified(ws: Workspace, paths: Sequence[str]) -> list[str]:
 
 
 def _find_changes(ws: Workspace, paths: Sequence[str]) -> dict[str, str]:
-    """Return the kind of change since HEAD for each path. Without a commit there are no changes."""
+    """Return the kind of change since HEAD for each path. Without a commit, nothing has changed."""
     from vmrag_link.git import path_changes
 
     kinds: dict[str, str] = {}

@@ -40,7 +40,7 @@ class TrackedFiles:
 
     @property
     def hint(self) -> str:
-        """Return the hint to make the refused files documents; empty if there are none."""
+        """Return the hint to make the refused files documents; empty if none was refused."""
         if not self._reasons:
             return ""
         refused = [self._path_from_top(path) or "" for path in self._reasons]
