@@ -200,7 +200,7 @@ class ServiceModel(Model):
             reason = f"rejected the key in {variable}" if key else f"requires a key, but {variable} is not set"
             return self._make_error(reason, hint=_make_export_hint(variable), variable=variable, status=error.status)
         if error.status == NO_SUCH and self._name == "ollama":
-            reason, hint = f"does not have the model {self._model}", f"run 'ollama pull {self._model}'"
+            reason, hint = f"does not have the model {self._model}", f"run 'ollama pull {quoted(self._model)}'"
         elif error.status and error.status < endpoint.SERVER_ERRORS and error.status != endpoint.TOO_MANY:
             reason = error.reason
             setting = self._format_setting("model")

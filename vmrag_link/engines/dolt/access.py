@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vmrag_link.errors import ConfigInvalid, shortened
+from vmrag_link.errors import ConfigInvalid, quoted, shortened
 from vmrag_link.models import Record
 
 _ADDRESS = r"(?:(?P<name>[A-Za-z0-9_.-]+)|\[(?P<number>[0-9a-fA-F:.]+)\]):(?P<port>[0-9]{1,5})"
@@ -71,7 +71,7 @@ def require_private(access: DoltAccess) -> None:
     if access.password and not access.named_by_user:
         raise ConfigInvalid(
             f"VMRAG_DOLT_PASSWORD was not sent, because only .vmrag.yaml contains the Dolt server {access.server}.",
-            hint=f"run 'git config vmrag.dolt.server {access.server}' if it is the password of that server",
+            hint=f"run 'git config vmrag.dolt.server {quoted(access.server)}' if it is the password of that server",
             setting="dolt.server",
         )
     if not access.tls and not is_local(access):

@@ -33,6 +33,7 @@ from vmrag_link.errors import (
     RemoteRejected,
     RemoteUnreachable,
     VmragError,
+    quoted,
 )
 from vmrag_link.file_access import require_space, write_atomically
 from vmrag_link.models import Record
@@ -336,7 +337,11 @@ def _server_error(
         )
     if contains(_UNREACHABLE):
         where = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
-        hint = f"run 'curl -sS {where}' to check the server" if where else "run 'vmrag remote' to check the address"
+        hint = (
+            f"run 'curl -sS {quoted(where)}' to check the server"
+            if where
+            else "run 'vmrag remote' to check the address"
+        )
         return RemoteUnreachable(f"cannot reach {url}: {message}.", hint=hint, **details)
     return RemoteRejected(
         f"{url} rejected the request: {message}.", hint="ask its administrator what may be pushed there", **details

@@ -25,7 +25,7 @@ import truststore
 from httpcore import SOCKET_OPTION, NetworkBackend, NetworkStream
 
 from vmrag_link import hosts
-from vmrag_link.errors import FetchFailed, shortened
+from vmrag_link.errors import FetchFailed, quoted, shortened
 from vmrag_link.http_body import GZIP, BodyDamaged, BodyTooLarge, gunzip, read_body
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import escape_line
@@ -53,7 +53,7 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
     if not host or parts.scheme not in ("http", "https"):
         raise FetchFailed(
             f"The proxy {shown_url(text)} of the environment cannot be used for {url}: it is not an http:// or https:// proxy.",
-            hint=f"set {url.scheme}_proxy to an HTTP proxy, or run 'export no_proxy={url.host}' to use none for this "
+            hint=f"set {url.scheme}_proxy to an HTTP proxy, or run 'export no_proxy={quoted(url.host)}' to use none for this "
             "host",
         )
     where = httpcore.URL(scheme=parts.scheme, host=host, port=port, target="/")
@@ -235,7 +235,7 @@ def _build_unreachable(page: PageUrl, error: Exception) -> FetchFailed:
         hint = "run 'export SSL_CERT_FILE=/PATH/TO/authority.pem' if the authority is your own"
     elif isinstance(error, httpcore.ProxyError):
         reason = f"the proxy of the environment answered {reason}"
-        hint = f"check {page.scheme}_proxy, or run 'export no_proxy={page.host}' to ask the host directly"
+        hint = f"check {page.scheme}_proxy, or run 'export no_proxy={quoted(page.host)}' to ask the host directly"
     return FetchFailed(f"{page} cannot be fetched: {reason}.", hint=hint, url=page.text)
 
 
