@@ -109,7 +109,7 @@ def find_unsupported() -> IndexExtraMissing | None:
     spec = importlib.util.find_spec("chromadb")
     if spec is None or not spec.submodule_search_locations:
         return extras.missing_extra_error("chroma", "Chroma's store needs chromadb, which the extra 'chroma' installs.")
-    version = _installed_version(Path(spec.submodule_search_locations[0]).parent)
+    version = extras.read_version("chromadb", Path(spec.submodule_search_locations[0]).parent)
     if _SUPPORTED_PATTERN.match(version):
         return None
     return IndexExtraMissing(
@@ -117,15 +117,6 @@ def find_unsupported() -> IndexExtraMissing | None:
         hint=f"run 'pip install {quoted(SUPPORTED)}' to install it",
         installed=version,
     )
-
-
-def _installed_version(folder: Path) -> str:
-    """Return the version of chromadb in this folder of packages; empty if its metadata is missing.
-
-    It is read from the name of the metadata folder, because `importlib.metadata` takes 20 ms.
-    """
-    names = (path.name for path in folder.glob("chromadb-*.dist-info"))
-    return next(names, "").removeprefix("chromadb-").removesuffix(".dist-info")
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import NamedTuple
 
 RULES = 3
@@ -245,7 +246,16 @@ def _read_stamp(spec: ModuleSpec | None) -> tuple[int, int] | None:
 
 @functools.cache
 def _read_version(distribution: str) -> str:
-    import importlib.metadata  # needed only to split texts
+    """Return the version of an installed distribution; empty if it is not installed."""
+    import importlib.util  # needed only to split texts
+
+    from vmrag_link import extras
+
+    module = distribution.replace("-", "_")
+    spec = importlib.util.find_spec(module)
+    if spec and spec.origin and (version := extras.read_version(module, Path(spec.origin).parents[1])):
+        return version
+    import importlib.metadata
 
     try:
         return importlib.metadata.version(distribution)

@@ -27,7 +27,7 @@ from vmrag_link.sources.listings import SeenState, SourceListing, compute_token
 from vmrag_link.sources.survey import UNTRACKED, PreviousSurvey, Survey
 from vmrag_link.sources.untracked import count_untracked_files, list_untracked_files
 
-__all__ = ["count_untracked_files", "list_in_work_tree", "read_unchanged_token"]
+__all__ = ["count_untracked_files", "list_in_work_tree", "read_unchanged_token", "survey_work_tree"]
 
 _FORMAT = 2
 """Version of the question. A record of another version is ignored."""
@@ -54,6 +54,16 @@ def list_in_work_tree(
     token = read_unchanged_token(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
     if token and (stored := listings.read_listing(cache)) and stored.token == token:
         return stored.listing
+    return survey_work_tree(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
+
+
+@readonly.share_deadline()
+def survey_work_tree(
+    places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
+) -> SourceListing:
+    """Return what `list_in_work_tree` returns, without comparing the last listing first. For a
+    caller that knows of a change.
+    """
     question = _build_question(sources, max_bytes, untracked=untracked)
     seen_before, listing_before = listings.read_seen(cache), listings.read_listing(cache)
     for _ in range(_ATTEMPTS):

@@ -113,13 +113,16 @@ class SourceIndex:
         available, unavailable = self._sources.select_available(config, stored)
         settings = _encode_settings(config, available, unavailable)
         before = None if self._sources.with_untracked else source_views.read_binding(self._ws.places)
-        last = None
+        last, changed = None, False
         if before and before.settings == settings and not damaged:
             last = _decode_binding(before, self._ws.places)
-        if before and last and self._read_token(config, available, before) == before.token:
-            return self._renew_counts(last, config, available)
+        if before and last:
+            token = self._read_token(config, available, before)
+            if token == before.token:
+                return self._renew_counts(last, config, available)
+            changed = token is None
         try:
-            listing = self._sources.list_work_tree(available)
+            listing = self._sources.list_work_tree(available, changed=changed)
         except GitBusy:
             if last is None:
                 raise

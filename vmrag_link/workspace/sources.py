@@ -140,13 +140,15 @@ class Sources:
         """The cache for the state of files. A query with `--untracked` has its own."""
         return self._ws.places.source_state / ("untracked" if self.with_untracked else "stats")
 
-    def list_work_tree(self, sources: Sequence[SourceSettings]) -> SourceListing:
-        """Return the files of these sources in the work tree."""
+    def list_work_tree(self, sources: Sequence[SourceSettings], *, changed: bool = False) -> SourceListing:
+        """Return the files of these sources in the work tree. `changed`: they differ from the last
+        list, as `read_unchanged_token` has just found.
+        """
         from vmrag_link.sources import work_tree
 
         config, places = self.config, self._ws.places
         max_bytes, untracked = config.sources_max_bytes, config.searches_untracked
-        list_files = work_tree.list_in_work_tree
+        list_files = work_tree.survey_work_tree if changed else work_tree.list_in_work_tree
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
