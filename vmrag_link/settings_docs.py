@@ -28,8 +28,8 @@ _PAGE = """\
 
 <!-- Written by: python -m vmrag_link.config > docs/configuration.md -->
 
-Look up the settings, where you write them, and which of them need your trust. You need none. Write a setting for everyone into
-`.vmrag.yaml` at the top of the repository and commit it, or a setting for yourself into git's configuration:
+Here you look up all settings, where you write them, and which of them need your trust. vmrag works without any. Write a setting for
+everyone into `.vmrag.yaml` at the top of the repository and commit it, or a setting for yourself into git's configuration:
 
 ```yaml
 retrieval:
@@ -40,31 +40,34 @@ remote: "git:"       # a value that ends in a colon needs quotes
 ```
 
 ```sh
-git config vmrag.retrieval.mode keyword    # on this machine
-VMRAG_RETRIEVAL_K=20 vmrag query "keys"    # for one command
+git config vmrag.retrieval.vector-weight 0.5            # on this machine; `-` replaces `_`
+VMRAG_RETRIEVAL_VECTOR_WEIGHT=0.5 vmrag query "keys"    # for one command
 ```
 
-An environment variable overrides git's configuration, which overrides `.vmrag.yaml`. The variable of `retrieval.vector_weight`
-is `VMRAG_RETRIEVAL_VECTOR_WEIGHT`, and its name in git is `vmrag.retrieval.vector-weight`. There are these exceptions:
-{exceptions}. In git, `vmrag.remote` names the git remote for `git:`. Booleans in `.vmrag.yaml` are `true` or `false`.
-Elsewhere, `yes`, `on`, `1`, `no`, `off` and `0` also work. There, `sources` is JSON: `VMRAG_SOURCES='{sources}'`.
-
-An unknown or repeated setting or a wrong value is an error that names the line. The file has at most {limit} KiB, without
-anchors, aliases, merge keys and tags. Numbers have no quotes, and weights at most three decimals.
+An environment variable overrides git's configuration, which overrides `.vmrag.yaml`.
 
 ## Settings
 
-A setting with `*` needs [trust](#trust-settings-of-a-clone) if it is in `.vmrag.yaml`. The first value is the default. Without
-one, the value is a text.
+A setting with `*` needs [trust](#trust-settings-of-a-clone) if it is in `.vmrag.yaml`. The first value is the default. If there is
+none, the value is a text.
 
 | setting | values | description |
 |---|---|---|
 {keys}
 
-These environment variables are not settings:
+### Forms of values
 
-* `{switch}=0` disables the hooks, and `{debug}=1` shows where a known error was raised. `{strict}=1` makes a search fail (exit
-  code 1) that cannot use the pinned revision, as `--strict`.
+* An unknown or repeated setting or a wrong value is an error that names the line.
+* `.vmrag.yaml` has at most {limit} KiB, without anchors, aliases, merge keys and tags. Numbers have no quotes, and weights at most three
+  decimals. Booleans are `true` or `false`.
+* Elsewhere, `yes`, `on`, `1`, `no`, `off` and `0` also work, and `sources` is JSON: `VMRAG_SOURCES='{sources}'`.
+* These variables of settings `mcp.*` have a shorter name: {exceptions}.
+* {not_in_git} has no name in git's configuration. There, `vmrag.remote` names the git remote for `git:`.
+
+### Other environment variables
+
+* `{switch}=0` disables the hooks, and `{debug}=1` shows where a known error was raised. `{strict}=1` is `--strict` for each search: it
+  fails if it cannot use the pinned revision.
 * `{imported}` names a folder with another program's Chroma store. An agent that creates a knowledge base imports it, unless the
   call has `import_existing=false`.
 * `{repository}` and `{token}` are for the [MCP server](mcp.md), `{password}` is for a [Dolt server](sharing.md#dolt), and
@@ -72,8 +75,8 @@ These environment variables are not settings:
 
 ## Embedding services
 
-By default, nothing is sent to a service. If you choose `openai`, `cohere`, `huggingface` or `ollama`, the texts of the collection
-and its queries are sent to `embedding.SERVICE_url`, each text once:
+By default, vmrag sends nothing to a service. If you choose `openai`, `cohere`, `huggingface` or `ollama`, it sends the texts of the
+collection (once) and its queries to `embedding.SERVICE_url`:
 
 ```sh
 export {openai}=KEY      # or {cohere}, {huggingface}; Ollama needs no key
@@ -83,9 +86,9 @@ git config vmrag.embedding.model ollama && ollama pull bge-m3
 
 * A collection keeps its service, model and dimensions. All users need that model, but each can set another address.
 * Without the key or an answer, you can search the collection only by words (`vmrag query --mode keyword`).
-* [Your key](security.md#promises) is sent only to the service's own address, or to one from your environment or git's configuration.
-* Another person's collection can name a service. Its texts are sent only after `vmrag trust --service NAME`.
-  `git config --global --add vmrag.trustedService NAME` trusts it in all repositories.
+* vmrag sends [your key](security.md#promises) only to the service's own address, or to one from your environment or git's configuration.
+* Another person's collection can name a service. You trust it with `vmrag trust --service NAME`, or in all repositories with
+  `git config --global --add vmrag.trustedService NAME`.
 
 ## Trust settings of a clone
 
@@ -99,8 +102,8 @@ machine, or set them in the environment or in git config. `vmrag trust` shows ea
   older file, only its stricter values apply.
 * Stricter values need no trust, for example `mcp.read_only: true`, `mcp.exclude_tools`, `hooks.on_dirty: block` or `auto_fetch:
   false`. Restrictions of all places apply together.
-* In CI, `{settings_from}=HASH` names a commit whose `.vmrag.yaml` is trusted, such as the base of a pull request. The
-  checked-out file can only be stricter. `{no_services}=1` disables embedding services.
+* In CI, `{settings_from}=HASH` names a commit whose `.vmrag.yaml` is trusted, such as the base of a pull request.
+  `{no_services}=1` disables embedding services.
 
 Next: [commands](commands.md), [security](security.md), [search](search.md).
 """
@@ -126,13 +129,12 @@ def format_documentation() -> str:
     """Return docs/configuration.md, with the settings of the installed toolsets."""
     keys = [key for schema in (CORE, *toolset.installed().schemas()) for key in schema.keys.values()]
     rows = [f"| `{key.name}`{' *' * key.needs_trust} | {_describe_values(key)} | {key.doc} |" for key in keys]
-    own_variables = [
-        f"`{key.variable}` for `{key.name}`" for key in keys if key.variable != _make_usual_variable(key.name)
-    ]
-    not_in_git = [f"no name in git for `{key.name}`" for key in keys if not key.in_git]
+    own_variables = [f"`{key.variable}`" for key in keys if key.variable != _make_usual_variable(key.name)]
+    [not_in_git] = [f"`{key.name}`" for key in keys if not key.in_git]
     return _PAGE.format(
         keys="\n".join(rows),
-        exceptions=", ".join([*own_variables, *not_in_git]),
+        exceptions=", ".join(own_variables),
+        not_in_git=not_in_git,
         limit=MAX_BYTES // 1024,
         password=env.DOLT_PASSWORD,
         openai=env.OPENAI_KEY,
