@@ -28,25 +28,23 @@ MANY = 2
 
 _HEAD = """# MCP tools
 
-Look up the parameters, effects and errors of a tool. For example, an agent calls `search` with `query="why Pagefind"`. [Agents](mcp.md) shows how you
-start the server and choose toolsets.
+Here you look up the parameters, effects and errors of each tool. For example, an agent calls `search` with `query="why Pagefind"`. [Agents](mcp.md) shows how
+you start the server and choose toolsets.
 
-The essential tools answer with text, whose last line names the commit and the revision. If they fail, they answer `error CODE: MESSAGE` and lines with
-`hint: `. All other tools answer with JSON:
-
-* A result has `success`, `message`, `kb` (revision and sources of the answer), sometimes `warnings`, and the fields of the tool in
-  [tools.json](../tests/contract/tools.json).
-* A failure has `success: false`, `error`, `code`, `message`, `details` and `suggestions`. The first suggestion is a tool of this server, if one helps.
-
-Required parameters are **bold**. Without a type, a parameter is a string, and limits are those of an integer. A boolean is false by default. If a parameter
-has no description, see [common parameters](#common-parameters). You can also send lists and objects as JSON text. Words in *italics* are effects, and
-without them a tool only reads:
-
-* *writes* (documents or the index), *changes history* (revisions, branches or refs of the knowledge base), *discards*, *replaces* (what exists)
-* *network* (it can use it), *other files* (it writes files outside the knowledge base)
+* **Bold** parameters are required. A parameter is a string unless its entry names another type. Limits such as `0 to 20` mean an integer. A boolean is false by
+  default. Lists and objects can also be JSON text. If a parameter has no description, see [common parameters](#common-parameters).
+* *Italics* are effects. A tool without them only reads. *writes* concerns documents or the index, *changes history* revisions, branches or refs of the
+  knowledge base, *replaces* what exists, and *other files* those outside the knowledge base. *network* means that the tool can use it.
+* The essential tools answer with text. Its last line names the commit and the revision. A failure is `error CODE: MESSAGE`, with lines that begin with `hint: `.
+* All other tools answer with JSON. A result has `success`, `message`, `kb` (revision and sources of the answer), sometimes `warnings`, and the fields in
+  [tools.json](../tests/contract/tools.json). A failure has `success: false`, `error`, `code`, `message`, `details` and `suggestions`. The first suggestion is a
+  tool of this server, if one helps.
 
 <!-- Written by: python -m tests.contract.document > docs/tools.md -->
 """
+
+_UNDESCRIBED = {"toolset": "name such as ingest"}
+"""Parameters whose description the list of tools leaves out, because it costs tokens."""
 
 _CODES = """## Codes
 
@@ -107,9 +105,10 @@ def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
     names = list(tool.schema["properties"])
     facts = {name: _facts(name, tool, contract) for name in names}
     common = [name for name in names if common_parameters().get(name, ("", None))[1] == _meaning(name, tool, contract)]
-    lines += [
-        f"* {_shown(name, tool)}{facts[name]}: {_meaning(name, tool, contract)}" for name in names if name not in common
-    ]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name in (name for name in names if name not in common):
+        alike.setdefault((facts[name], _meaning(name, tool, contract)), []).append(_shown(name, tool))
+    lines += [f"* {', '.join(shown)}{fact}: {meaning}" for (fact, meaning), shown in alike.items()]
     if common:
         line = f"* {', '.join(_shown(name, tool) + _differing(name, facts[name]) for name in common)}"
         lines.insert(0 if "**" in line else len(lines), line)
@@ -134,7 +133,7 @@ def _differing(name: str, facts: str) -> str:
 
 def _meaning(name: str, tool: ToolInfo, contract: dict[str, Any]) -> str:
     schema = tool.schema["properties"][name]
-    about = str(schema.get("description", ""))
+    about = str(schema.get("description", _UNDESCRIBED.get(name, "")))
     if "default" not in schema and contract["defaults"].get(name):
         about = about.partition("; default: ")[0]
     return about
