@@ -35,9 +35,9 @@ _BREAK = output.style_text("--", dim=True)
 @click.option(
     "--collection",
     multiple=True,
-    help="Only this collection; may be given several times. By default all but those of `learning` and thoughts.",
+    help="Only this collection. Can be repeated. Default: all except chats and thoughts.",
 )
-@click.option("--at", "ref", metavar="REF", help="Search a git ref, a revision or a KB branch.")
+@click.option("--at", "ref", metavar="REF", help="Search a git ref, a revision or a KB branch (default: the working tree).")
 @answering.strict_option
 def command(
     invocation: Invocation,
@@ -53,9 +53,8 @@ def command(
 ) -> int:
     """Find the lines that a regular expression matches.
 
-    It searches all text files that git tracks, as they are in the work tree or at REF, and the
-    stored documents, uncommitted ones included. The expression is Python's; it applies to one line
-    at a time. If nothing matches, the exit code is 1.
+    It searches text files that git tracks, and stored documents. PATTERN is a regular expression of
+    Python, and applies to one line at a time. If nothing matches, the exit code is 1.
     """
     with invocation.workspace() as ws:
         searched = Pattern(pattern, fixed=fixed, ignore_case=ignore_case)

@@ -17,8 +17,8 @@ _HEAD = """\
 
 <!-- Written by: python -m vmrag_link.cli.reference > docs/commands.md -->
 
-Look up a command and its options. For example, `vmrag query "how do requests time out" --json` searches and prints JSON.
-`vmrag add --help` explains a command with its special cases. You can type these options before or after the name of each command:
+Here you look up a command and its options. For example, `vmrag query "how do requests time out" --json` searches and prints JSON.
+For special cases, run the command with `--help`. You can type these options before or after the name of each command:
 
 {common}
 
@@ -28,7 +28,7 @@ error, and standard output is empty.
 
 ## Shared options
 
-A command lists some options only by name, after "Also". They have this meaning, if its group does not list them itself:
+After "Also", a command lists options by name only. Unless the section of the command explains them, they have this meaning:
 
 {shared}
 """
@@ -36,8 +36,12 @@ A command lists some options only by name, after "Also". They have this meaning,
 _SAME_AS_TOOLS = {"doc": "knowledge", "issue": "knowledge", "learning": "learning"}
 """Groups whose options are parameters of MCP tools in a toolset, which docs/tools.md explains."""
 
-_MOST_SENTENCES = 3
-"""The page has so many sentences of a help text. Special cases are in the help alone."""
+_MOST_SENTENCES = 2
+"""The page has so many sentences of a help text, and those that `_ARGUMENT` matches. Special cases
+are in the help alone."""
+
+_ARGUMENT = re.compile(r"[A-Z]{3,}\b|Without ")
+"""The beginning of a sentence that explains an argument, or what its absence means."""
 
 _LEAST_SHARING = 2
 """An option of so many commands is described once."""
@@ -97,25 +101,25 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
     group, _, below = name.partition(" ")
     is_tool = bool(below) and group in _SAME_AS_TOOLS
     usage = f"`{_format_usage(name, command, specific if is_tool else [])}`"
-    parts = [f"{usage}: {_first_sentences(command, 1 if is_tool else _MOST_SENTENCES)}"]
+    parts = [f"{usage}: {_shorten_help(command, 1 if is_tool else _MOST_SENTENCES)}"]
     if not below:
         parts.insert(0, f"## vmrag {name}")
         if toolset := _SAME_AS_TOOLS.get(group):
-            parts.append(f"The options mean the same as the parameters of [the tools](tools.md#{toolset}).")
+            parts.append(f"Each option has the name of a parameter of [the tools](tools.md#{toolset}).")
     if specific and not is_tool:
         named = [*shared, *(inside if below else [])]
         also = ", ".join(f"`{_option_name(option)}`" for option in specific if option in named)
         own_lines = _format_list([option for option in specific if option not in named])
         parts.append("\n".join(filter(None, (own_lines, f"* Also {also}." if also else ""))))
     if not below and (rest := [option for option in inside if option not in specific]):
-        parts += ["Several of these commands have the options:", _format_list(rest)]
+        parts += ["Options of several of these commands:", _format_list(rest)]
     return "\n\n".join(parts) + "\n"
 
 
-def _first_sentences(command: click.Command, most: int) -> str:
-    """Return the first sentences of the help."""
+def _shorten_help(command: click.Command, most: int) -> str:
+    """Return the first sentences of the help, and those about arguments."""
     sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z'(-])", " ".join((command.help or "").split()))
-    return " ".join(sentences[:most])
+    return " ".join([*sentences[:most], *filter(_ARGUMENT.match, sentences[most:])])
 
 
 def _format_usage(name: str, command: click.Command, options: _Rows) -> str:

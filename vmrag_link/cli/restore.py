@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     help="Restore from this git ref, revision or KB branch (default: the last commit).",
 )
 @click.option("--undo", is_flag=True, help="Restore the text of a note that a command replaced or deleted.")
-@click.option("--collection", help="Collection of the documents. Names are ids then.")
+@click.option("--collection", help="Collection of the documents. Each NAME is an id in it.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(
     invocation: Invocation, *, names: tuple[str, ...], ref: str | None, undo: bool, collection: str | None, yes: bool

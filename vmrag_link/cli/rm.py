@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @vmrag_command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--collection", help="Collection of the documents. Names are ids then.")
+@click.option("--collection", help="Collection of the documents. Each NAME is an id in it.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only list the documents.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(invocation: Invocation, *, names: tuple[str, ...], collection: str | None, dry_run: bool, yes: bool) -> int:
