@@ -35,15 +35,16 @@ PAGE = """\
 
 <!-- Written by: python -m tests.operations.document > docs/git-operations.md -->
 
-Look up what happens to your documents for each operation of git. For example, `git switch` moves them at once. [Hooks](hooks.md) explains how you install,
+Here you look up what each git command does to your documents. For example, `git switch` moves them at once. [Hooks](hooks.md) explains how you install,
 configure and remove these hooks:
 
 | hook | what it does |
 |---|---|
 {hooks}
 
-The column *moves* tells when documents and index are at the new pin: **at once**, before git returns; **later**, with the next command of vmrag; or never (-).
-git's exit code and output are the same as without hooks. Unless the table states it, uncommitted documents stay on the KB branch of their code branch.
+The column *moves* tells when documents and index are at the new pin: **at once** (before git returns), **later** (with the next command of vmrag) or never (-).
+Unless the table names them, your uncommitted documents stay with the branch on which you wrote them. "Move along" means that they also get to the new pin. git's
+exit code and output are the same as without hooks.
 
 | operation | moves | result |
 |---|---|---|

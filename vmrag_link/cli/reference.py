@@ -72,6 +72,7 @@ def format_reference() -> str:
     for group, names in groups.items():
         inside = [] if group in _SAME_AS_TOOLS else _find_shared([specific[name] for name in names], shared)
         parts += [_format_section(name, commands_by_name[name], specific[name], inside, shared) for name in names]
+        parts += [""] * (group in _SAME_AS_TOOLS)
     return "\n".join([*parts, "Next: [configuration](configuration.md), [git operations](git-operations.md).\n"])
 
 
@@ -97,16 +98,20 @@ def _find_shared(owners: list[_Rows], listed: Iterable[tuple[str, str]] = ()) ->
 
 
 def _format_section(name: str, command: click.Command, specific: _Rows, inside: _Rows, shared: _Rows) -> str:
-    """Format a command. `inside` are the options that subcommands of a group share."""
+    """Format a command, or an item of a list for a subcommand that a tool also has.
+
+    `inside` are the options that subcommands of a group share.
+    """
     group, _, below = name.partition(" ")
     is_tool = bool(below) and group in _SAME_AS_TOOLS
-    usage = f"`{_format_usage(name, command, specific if is_tool else [])}`"
-    parts = [f"{usage}: {_shorten_help(command, 1 if is_tool else _MOST_SENTENCES)}"]
+    if is_tool:
+        return f"* `{_format_usage(below, command, specific)}`: {_shorten_help(command, 1)}"
+    parts = [f"`vmrag {_format_usage(name, command, [])}`: {_shorten_help(command, _MOST_SENTENCES)}"]
     if not below:
         parts.insert(0, f"## vmrag {name}")
         if toolset := _SAME_AS_TOOLS.get(group):
             parts.append(f"Each option has the name of a parameter of [the tools](tools.md#{toolset}).")
-    if specific and not is_tool:
+    if specific:
         named = [*shared, *(inside if below else [])]
         also = ", ".join(f"`{_option_name(option)}`" for option in specific if option in named)
         own_lines = _format_list([option for option in specific if option not in named])
@@ -123,7 +128,7 @@ def _shorten_help(command: click.Command, most: int) -> str:
 
 
 def _format_usage(name: str, command: click.Command, options: _Rows) -> str:
-    words = ["vmrag", name]
+    words = [name]
     words += [re.sub(r", --\S+", "", written) for written, text in options if text.endswith("Required.")]
     words += ["[OPTIONS]"] * any(not text.endswith("Required.") for _, text in options)
     words += [_format_parameter(param) for param in command.params if isinstance(param, click.Argument)]
