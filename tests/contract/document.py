@@ -12,7 +12,7 @@ from vmrag_mcp.registry import CORE, ToolInfo, list_toolsets, load_catalogue
 
 EFFECTS: dict[str, str] = COMMON["effects"]
 MOST_VALUES = 15
-SHOWN = ("history", "status", "remember")
+SHOWN = ("status", "remember")
 """Tools whose answer the page shows. Those of the other tools with text are alike."""
 
 FIRST = "essential"

@@ -72,10 +72,10 @@ def command(
 ) -> int:
     """Run the golden queries and compare the answers.
 
-    .vmrag/queries.yaml has the queries. A query expects documents among its first k chunks
-    (`expect`), a document in the first place (`first`), documents in this order (`order`), or the
-    whole recorded answer (`ranking`). If a query gets another answer, the exit code is 1. With
-    --min-mrr, --min-recall, --max-regressions or --base, these limits decide instead.
+    The file .vmrag/queries.yaml has the queries. A query expects documents among its first k
+    chunks (`expect`), a document in the first place (`first`), documents in this order (`order`),
+    or the whole recorded answer (`ranking`). If a query gets another answer, the exit code is 1.
+    With --min-mrr, --min-recall, --max-regressions or --base, these limits decide instead.
     """
     files.require_writable(invocation)
     with invocation.workspace() as ws:

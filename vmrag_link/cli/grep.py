@@ -37,7 +37,9 @@ _BREAK = output.style_text("--", dim=True)
     multiple=True,
     help="Only this collection. Can be repeated. Default: all except chats and thoughts.",
 )
-@click.option("--at", "ref", metavar="REF", help="Search a git ref, a revision or a KB branch (default: the working tree).")
+@click.option(
+    "--at", "ref", metavar="REF", help="Search a git ref, a revision or a KB branch (default: the working tree)."
+)
 @answering.strict_option
 def command(
     invocation: Invocation,

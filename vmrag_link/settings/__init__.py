@@ -524,9 +524,8 @@ class Config(Record, frozen=True):
     sources: Annotated[
         tuple[SourceSettings, ...],
         Meta(
-            description="Files of this repository that are documents without being stored. A list of entries with `collection`, "
-            "`paths`, `exclude` (patterns of git) and `kind`, `document` or `code` "
-            "([documents](documents.md#files-in-git)).",
+            description="Files of this repository that are documents. A list of entries with `collection`, `paths`, `exclude` and "
+            "`kind` ([documents](documents.md#files-in-git)).",
             extra={"flaw": sources_flaw},
         ),
     ] = ()
@@ -541,10 +540,7 @@ class Config(Record, frozen=True):
     ] = "false"
     sources_submodules: Annotated[
         bool,
-        Meta(
-            description="Also read the files of submodules: at a commit those of its tree, in the working tree those of checked-out "
-            "submodules ([documents](documents.md#submodules))."
-        ),
+        Meta(description="Also search the files of submodules ([documents](documents.md#submodules))."),
     ] = False
     sources_max_bytes: Annotated[
         int,
