@@ -70,8 +70,9 @@ none, the value is a text.
   fails if it cannot use the pinned revision.
 * `{imported}` names a folder with another program's Chroma store. An agent that creates a knowledge base imports it, unless the
   call has `import_existing=false`.
-* `{repository}` and `{token}` are for the [MCP server](mcp.md), `{password}` is for a [Dolt server](sharing.md#dolt), and
-  `{settings_from}` and `{no_services}` are for [CI](action.md#trusted-settings).
+* `{repository}` and `{token}` are for the [MCP server](mcp.md), and `{password}` is for a [Dolt server](sharing.md#dolt).
+* [In CI](action.md#trusted-settings), `{settings_from}=HASH` names a commit whose `.vmrag.yaml` is trusted, such as the base of a pull request.
+  `{no_services}=1` disables embedding services.
 
 ## Embedding services
 
@@ -80,8 +81,7 @@ collection (once) and its queries to `embedding.SERVICE_url`:
 
 ```sh
 export {openai}=KEY      # or {cohere}, {huggingface}; Ollama needs no key
-git config vmrag.embedding.model openai
-git config vmrag.embedding.model ollama && ollama pull bge-m3
+git config vmrag.embedding.model openai     # or ollama, after: ollama pull bge-m3
 ```
 
 * A collection keeps its service, model and dimensions. All users need that model, but each can set another address.
@@ -102,8 +102,6 @@ machine, or set them in the environment or in git config. `vmrag trust` shows ea
   older file, only its stricter values apply.
 * Stricter values need no trust, for example `mcp.read_only: true`, `mcp.exclude_tools`, `hooks.on_dirty: block` or `auto_fetch:
   false`. Restrictions of all places apply together.
-* In CI, `{settings_from}=HASH` names a commit whose `.vmrag.yaml` is trusted, such as the base of a pull request.
-  `{no_services}=1` disables embedding services.
 
 Next: [commands](commands.md), [security](security.md), [search](search.md).
 """

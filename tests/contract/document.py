@@ -128,6 +128,9 @@ def _shown(name: str, tool: ToolInfo) -> str:
 def _differing(name: str, facts: str) -> str:
     """Return the facts of a common parameter if they differ from the usual ones."""
     usual = common_parameters()[name][0]
+    kind, _, default = facts.strip(" ()").partition("; default: ")
+    if default and kind == usual.strip(" ()").partition("; default: ")[0] and facts != usual:
+        return f" (default: {default})"
     return "" if facts == usual else facts or " (string)"
 
 
