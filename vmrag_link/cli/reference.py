@@ -133,7 +133,7 @@ def _format_usage(name: str, command: click.Command, options: _Rows) -> str:
     words += ["[OPTIONS]"] * any(not text.endswith("Required.") for _, text in options)
     words += [_format_parameter(param) for param in command.params if isinstance(param, click.Argument)]
     if isinstance(command, click.Group):
-        words.append("|".join(command.commands))
+        words.append("COMMAND" if name in _SAME_AS_TOOLS else "|".join(command.commands))
     return " ".join(words)
 
 
