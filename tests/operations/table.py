@@ -884,7 +884,7 @@ REBASING = (
         ("git rebase main", "vmrag query winter", "git rebase --abort"),
         CHECKOUT,
         "query",
-        "git runs no hook at its end.",
+        "git runs no hook when it aborts.",
         start="rival",
         codes=(1, 0, 0),
         pin="rival",
