@@ -71,8 +71,8 @@ none, the value is a text.
 * `{imported}` names a folder with another program's Chroma store. An agent that creates a knowledge base imports it, unless the
   call has `import_existing=false`.
 * `{repository}` and `{token}` are for the [MCP server](mcp.md), and `{password}` is for a [Dolt server](sharing.md#dolt).
-* [In CI](action.md#trusted-settings), `{settings_from}=HASH` names a commit whose `.vmrag.yaml` is trusted, such as the base of a pull request.
-  `{no_services}=1` disables embedding services.
+* [In CI](action.md#trusted-settings), `{settings_from}=HASH` trusts the `.vmrag.yaml` of a commit, such as the base of a pull
+  request. `{no_services}=1` disables embedding services.
 
 ## Embedding services
 
