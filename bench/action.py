@@ -81,10 +81,10 @@ class Stage:
         """The steps, one after the other; GitHub's restore is between them, and not timed."""
         clone = self._clone()
         temp = clone.with_name(f"{clone.name}-temp")
-        told = self._told(clone, temp)
-        prepare = self._step("prepare", clone, told)
+        variables = self._told(clone, temp)
+        prepare = self._step("prepare", clone, variables)
         shutil.copytree(self._packed, temp / "vmrag-cache")
-        sync = self._step("sync", clone, told | {"VMRAG_NO_SERVICES": ""})
+        sync = self._step("sync", clone, variables | {"VMRAG_NO_SERVICES": ""})
         if "from the cache" not in (temp / "summary").read_text().replace("&#45;", "-"):
             raise SystemExit("the Action has embedded texts")
         return Run(prepare.wall + sync.wall, prepare.cpu + sync.cpu, max(prepare.peak_mb, sync.peak_mb))
@@ -96,8 +96,8 @@ class Stage:
         knowledge.git(self._folder, "clone", "-q", "--depth=1", "-b", "main", url, str(clone), env=self._env)
         return clone
 
-    def _step(self, name: str, clone: Path, told: dict[str, str]) -> Run:
-        return timing.once([sys.executable, "-I", "-m", "vmrag_action", name], cwd=clone, env=told)
+    def _step(self, name: str, clone: Path, variables: dict[str, str]) -> Run:
+        return timing.once([sys.executable, "-I", "-m", "vmrag_action", name], cwd=clone, env=variables)
 
     def _told(self, clone: Path, temp: Path) -> dict[str, str]:
         temp.mkdir()

@@ -249,13 +249,15 @@ async def call_tools(
 def run_commands(commands: Sequence[str], top: Path, env: Mapping[str, str]) -> list[str]:
     """Return what the commands print."""
     argv = [["bash", "-c", command] for command in commands]
-    outputs = [subprocess.run(each, cwd=top, env=env, capture_output=True, text=True, check=False) for each in argv]
+    outputs = [
+        subprocess.run(arguments, cwd=top, env=env, capture_output=True, text=True, check=False) for arguments in argv
+    ]
     return [output.stdout + output.stderr for output in outputs]
 
 
-def rate(job: Job, answers: Sequence[str], count: Counter, asked: Sequence[str] = ()) -> Cost:
-    """Rate answers. `asked`: what the agent already knows, such as the path that it asked for."""
-    text = "\n".join([*asked, *answers])
+def rate(job: Job, answers: Sequence[str], count: Counter, known_texts: Sequence[str] = ()) -> Cost:
+    """Rate answers. `known_texts`: what the agent already has, such as the path it asked for."""
+    text = "\n".join([*known_texts, *answers])
     return Cost(len(answers), sum(count(answers)), tuple(fact for fact in job.facts if fact not in text))
 
 

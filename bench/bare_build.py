@@ -75,10 +75,10 @@ def main(knowledge: Path, revision: str, cache: Path, model: str, folder: Path) 
             manifest.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", listed)
             words.executemany("INSERT INTO keywords(rowid, text) VALUES (?, ?)", pieces)
             marks = ", ".join("?" * len(keys))
-            found = dict(vectors.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", keys))
-            out.write(rounded(b"".join(found[key] for key in keys)))
-    for each in (words, manifest):
-        each.execute("COMMIT")
+            vectors_by_key = dict(vectors.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", keys))
+            out.write(rounded(b"".join(vectors_by_key[key] for key in keys)))
+    for connection in (words, manifest):
+        connection.execute("COMMIT")
     print(slot)
 
 

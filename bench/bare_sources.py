@@ -31,46 +31,46 @@ def contents(repo: str, names: list[str]) -> list[bytes]:
     said = subprocess.run(
         ["git", "-C", repo, "cat-file", "--batch"], input="\n".join(names).encode(), capture_output=True, check=True
     ).stdout
-    found, at = [], 0
+    bodies, at = [], 0
     while at < len(said):
         end = said.index(b"\n", at)
         size = int(said[at:end].split()[2])
-        found.append(said[end + 1 : end + 1 + size])
+        bodies.append(said[end + 1 : end + 1 + size])
         at = end + size + 2
-    return found
+    return bodies
 
 
 def pieces(node: tree_sitter.Node, text: bytes) -> list[bytes]:
     """Of at most `SIZE` bytes, grouped greedily where they are small."""
-    found: list[tuple[int, int]] = []
-    left = [node]
-    while left:
-        each = left.pop()
-        if each.end_byte - each.start_byte > SIZE and each.children:
-            left.extend(reversed(each.children))
-        elif found and each.end_byte - found[-1][0] <= SIZE:
-            found[-1] = (found[-1][0], each.end_byte)
+    spans: list[tuple[int, int]] = []
+    nodes = [node]
+    while nodes:
+        node_to_cut = nodes.pop()
+        if node_to_cut.end_byte - node_to_cut.start_byte > SIZE and node_to_cut.children:
+            nodes.extend(reversed(node_to_cut.children))
+        elif spans and node_to_cut.end_byte - spans[-1][0] <= SIZE:
+            spans[-1] = (spans[-1][0], node_to_cut.end_byte)
         else:
-            found.append((each.start_byte, each.end_byte))
-    return [text[start:end] for start, end in found]
+            spans.append((node_to_cut.start_byte, node_to_cut.end_byte))
+    return [text[start:end] for start, end in spans]
 
 
 def main(repo: str, commit: str, before: str | None) -> None:
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
     model = StaticModel()
     model.embed(["warm"])
-    known = set(blobs(repo, before).values()) if before else set()
-    there = set(_pieces(repo, sorted(known), parser))
+    old_blobs = set(blobs(repo, before).values()) if before else set()
+    old_pieces = set(_pieces(repo, sorted(old_blobs), parser))
     start = time.process_time()
-    names = [name for name in dict.fromkeys(blobs(repo, commit).values()) if name not in known]
-    texts = [piece for piece in _pieces(repo, names, parser) if piece not in there]
+    names = [name for name in dict.fromkeys(blobs(repo, commit).values()) if name not in old_blobs]
+    texts = [piece for piece in _pieces(repo, names, parser) if piece not in old_pieces]
     model.embed(texts)
     print(time.process_time() - start, len(texts))
 
 
 def _pieces(repo: str, names: list[str], parser: tree_sitter.Parser) -> list[str]:
-    found = (part for each in contents(repo, names) for part in pieces(parser.parse(each).root_node, each))
-    return [text for part in found if (text := part.decode(errors="replace")).strip()]
+    parts = (part for content in contents(repo, names) for part in pieces(parser.parse(content).root_node, content))
+    return [text for part in parts if (text := part.decode(errors="replace")).strip()]
 
 
 if __name__ == "__main__":

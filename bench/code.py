@@ -76,19 +76,21 @@ def main() -> None:
 
 def answers(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> Answers:
     """To the questions of all sets, in their order."""
-    found: Answers = {}
-    asked = [Asked(made.root, [question.text for question in made.questions]) for made in sets]
+    answers_by_title: Answers = {}
+    requests = [Asked(made.root, [question.text for question in made.questions]) for made in sets]
     with_rg = Ripgrep.is_here()
     if not with_rg:
         print(f"Without rg on PATH, {RIPGREP!r} is left out.\n")
-    for made, theirs in zip(sets, semble.ask(asked, DEPTH), strict=True):
+    for made, theirs in zip(sets, semble.ask(requests, DEPTH), strict=True):
         ours = _ours(repository(folder / "repositories" / made.name, {"": made.root}), made.questions)
         for title, our in (ours | {SEMBLE: theirs.answers}).items():
-            found.setdefault(title, []).extend(our)
+            answers_by_title.setdefault(title, []).extend(our)
         if with_rg:
             ripgrep = Ripgrep(made.root)
-            found.setdefault(RIPGREP, []).extend(ripgrep.answer(question.text) for question in made.questions)
-    return found
+            answers_by_title.setdefault(RIPGREP, []).extend(
+                ripgrep.answer(question.text) for question in made.questions
+            )
+    return answers_by_title
 
 
 def _ours(repo: Path, questions: Sequence[Question]) -> Answers:
@@ -97,7 +99,7 @@ def _ours(repo: Path, questions: Sequence[Question]) -> Answers:
 
 
 def _ranked(ws: Workspace, view: View, questions: Sequence[Question]) -> Answers:
-    found: Answers = {PLAIN: []}
+    answers_by_title: Answers = {PLAIN: []}
     with contextlib.ExitStack() as opened:
 
         def answering(mode: Mode, ranking: Ranking) -> Callable[[str, int], list[Hit]]:
@@ -107,11 +109,11 @@ def _ranked(ws: Workspace, view: View, questions: Sequence[Question]) -> Answers
 
         everything = answering(Mode.VECTOR, Ranking(per_document=0))("def", code_latency.ALL_OF_IT)
         plain = PlainWords([_piece(hit) for hit in everything], [hit.text for hit in everything])
-        found[PLAIN] = [plain.answer(question.text, DEPTH) for question in questions]
+        answers_by_title[PLAIN] = [plain.answer(question.text, DEPTH) for question in questions]
         for title, (mode, ranking) in RANKINGS.items():
             answer = answering(mode, ranking)
-            found[title] = [[_piece(hit) for hit in answer(question.text, DEPTH)] for question in questions]
-    return found
+            answers_by_title[title] = [[_piece(hit) for hit in answer(question.text, DEPTH)] for question in questions]
+    return answers_by_title
 
 
 def _piece(hit: Hit) -> Piece:
@@ -150,7 +152,7 @@ def recalls(pieces: Sequence[Piece], question: Question) -> list[float]:
     for piece in pieces:
         total += piece.tokens
         within.append(total)
-    kept = [pieces[: sum(each <= budget for each in within)] for budget in BUDGETS]
+    kept = [pieces[: sum(tokens <= budget for tokens in within)] for budget in BUDGETS]
     return [float(np.mean([rank_of(few, target) > 0 for target in question.targets])) for few in kept]
 
 
@@ -167,7 +169,7 @@ class Column(NamedTuple):
 
 def labelled(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> None:
     questions = [question for made in sets for question in made.questions]
-    found = answers(sets, folder, semble)
+    answers_by_title = answers(sets, folder, semble)
     languages = np.array([made.language for made in sets for _ in made.questions])
     categories = np.array([question.category for question in questions])
     all_of_them = np.full(len(questions), fill_value=True)
@@ -182,13 +184,13 @@ def labelled(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> None:
     ]
     dropped = sum(made.dropped for made in sets)
     print(f"semble's labelled questions, NDCG@10 ({len(sets)} repositories; {dropped} questions left out)\n")
-    _table(_gains(found, questions, ndcg), columns)
-    _tokens(found, questions)
+    _table(_gains(answers_by_title, questions, ndcg), columns)
+    _tokens(answers_by_title, questions)
 
 
 def documented(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> None:
     questions = [question for made in sets for question in made.questions]
-    found = answers(sets, folder, semble)
+    answers_by_title = answers(sets, folder, semble)
     names = np.array([made.name for made in sets for _ in made.questions])
     all_of_them = np.full(len(questions), fill_value=True)
     columns = [
@@ -198,28 +200,28 @@ def documented(sets: Sequence[CodeSet], folder: Path, semble: Semble) -> None:
         Column("hit@5", all_of_them, lambda gains: float((gains >= 0.2).mean())),
     ]
     print("\nFirst sentences of docstrings, MRR of the definition\n")
-    found_by_piece = {title: each for title, each in found.items() if title != RIPGREP}
-    _table(_gains(found_by_piece, questions, reciprocal), columns)
+    piece_answers = {title: lists for title, lists in answers_by_title.items() if title != RIPGREP}
+    _table(_gains(piece_answers, questions, reciprocal), columns)
     print("\nThe same, MRR of the file of the definition\n")
-    _table(_gains(found_by_piece, questions, reciprocal_of_file), columns)
-    _tokens(found, questions)
+    _table(_gains(piece_answers, questions, reciprocal_of_file), columns)
+    _tokens(answers_by_title, questions)
 
 
 # -- the report
 
 
 def _gains(
-    found: Answers, questions: Sequence[Question], measure: Callable[[Sequence[Piece], Question], float]
+    answers_by_title: Answers, questions: Sequence[Question], measure: Callable[[Sequence[Piece], Question], float]
 ) -> dict[str, np.ndarray]:
     return {
-        title: np.array([measure(pieces, question) for pieces, question in zip(each, questions, strict=True)])
-        for title, each in found.items()
+        title: np.array([measure(pieces, question) for pieces, question in zip(lists, questions, strict=True)])
+        for title, lists in answers_by_title.items()
     }
 
 
 def _table(gains: dict[str, np.ndarray], columns: Sequence[Column]) -> None:
     first = gains[PLAIN]
-    print(f"| ranking | {' | '.join(f'{each.title} ({each.of.sum()})' for each in columns)} |")
+    print(f"| ranking | {' | '.join(f'{column.title} ({column.of.sum()})' for column in columns)} |")
     print(f"|{'---|' * (len(columns) + 1)}")
     for title, gain in gains.items():
         cells = [f"{column.measure(gain[column.of]):.3f}{_mark((gain - first)[column.of])}" for column in columns]
@@ -231,11 +233,11 @@ def _table(gains: dict[str, np.ndarray], columns: Sequence[Column]) -> None:
     print(", ".join(f"{other} {_interval(gains[HYBRID] - gains[other])}" for other in gains if other != HYBRID))
 
 
-def _tokens(found: Answers, questions: Sequence[Question]) -> None:
+def _tokens(answers_by_title: Answers, questions: Sequence[Question]) -> None:
     print("\nRecall of the targets by returned tokens (characters by four)\n")
     print(f"| ranking | {' | '.join(map(str, BUDGETS))} |\n|{'---|' * (len(BUDGETS) + 1)}")
-    for title, each in found.items():
-        means = np.mean([recalls(pieces, question) for pieces, question in zip(each, questions, strict=True)], axis=0)
+    for title, lists in answers_by_title.items():
+        means = np.mean([recalls(pieces, question) for pieces, question in zip(lists, questions, strict=True)], axis=0)
         print(f"| {title} | {' | '.join(f'{mean:.3f}' for mean in means)} |")
 
 
@@ -262,7 +264,7 @@ def _mean_by(languages: np.ndarray, names: Sequence[str]) -> Callable[[np.ndarra
         by_language: dict[str, dict[str, list[float]]] = {}
         for language, name, gain in zip(languages, names, gains, strict=True):
             by_language.setdefault(language, {}).setdefault(name, []).append(gain)
-        return float(np.mean([np.mean([np.mean(each) for each in found.values()]) for found in by_language.values()]))
+        return float(np.mean([np.mean([np.mean(gains) for gains in sets.values()]) for sets in by_language.values()]))
 
     return mean
 

@@ -111,8 +111,8 @@ class Ripgrep:
         if pattern not in self._lines:
             argv = ["rg", "--count", "--fixed-strings", "--ignore-case", "--no-ignore", "--with-filename", "--null"]
             said = subprocess.run([*argv, "--", pattern, "."], cwd=self._root, capture_output=True, check=False).stdout
-            found = (line.partition("\0") for line in said.decode().splitlines())
-            self._lines[pattern] = Counter({path.removeprefix("./"): int(times) for path, _, times in found})
+            counts = (line.partition("\0") for line in said.decode().splitlines())
+            self._lines[pattern] = Counter({path.removeprefix("./"): int(times) for path, _, times in counts})
         return self._lines[pattern]
 
     def _file(self, path: str) -> Piece:
@@ -155,8 +155,8 @@ class Semble:
 
     def ask(self, sets: Sequence[Asked], depth: int) -> list[Answered]:
         job, answer = self._folder / "job.json", self._folder / "answer.json"
-        asked = [{"root": str(each.root.absolute()), "questions": each.questions} for each in sets]
-        job.write_text(json.dumps({"depth": depth, "sets": asked, "answer": str(answer)}))
+        requests = [{"root": str(code_set.root.absolute()), "questions": code_set.questions} for code_set in sets]
+        job.write_text(json.dumps({"depth": depth, "sets": requests, "answer": str(answer)}))
         self._run(job)
         return [
             Answered(
@@ -200,10 +200,10 @@ def _ask_semble(job: dict[str, Any]) -> list[dict[str, Any]]:
     from semble import SembleIndex  # type: ignore[import-not-found]
 
     said = []
-    for each in job["sets"]:
-        index = SembleIndex.from_path(each["root"])
+    for request in job["sets"]:
+        index = SembleIndex.from_path(request["root"])
         answers, runs = [], []
-        for question in each["questions"]:
+        for question in request["questions"]:
             start = time.perf_counter(), time.process_time()
             results = index.search(question, top_k=job["depth"])
             runs.append((time.perf_counter() - start[0], time.process_time() - start[1]))
@@ -218,5 +218,5 @@ if __name__ == "__main__":
     if given.is_dir():
         _make_model(given)
     else:
-        wanted = json.loads(given.read_text())
-        Path(wanted["answer"]).write_text(json.dumps(_ask_semble(wanted)))
+        job = json.loads(given.read_text())
+        Path(job["answer"]).write_text(json.dumps(_ask_semble(job)))

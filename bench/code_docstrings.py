@@ -83,18 +83,18 @@ def _bared(whole: Path, root: Path) -> list[Question]:
         try:
             text = path.read_text("utf-8")
             bare, kept = without_docstrings(text), definitions(ast.parse(text))
-            there = definitions(ast.parse(bare))
+            bare_definitions = definitions(ast.parse(bare))
         except (SyntaxError, ValueError):  # templates of code
             continue
-        if [each.name for each in kept] != [each.name for each in there]:
+        if [definition.name for definition in kept] != [definition.name for definition in bare_definitions]:
             raise AssertionError(f"{path} has other definitions without its docstrings")
         copy = root / place
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(bare)
         if not re.search(r"\b_?tests?\b", place.as_posix()):
-            for said, found in zip(kept, there, strict=True):
+            for said, bare_definition in zip(kept, bare_definitions, strict=True):
                 if sentence := first_sentence(said.says, said.name):
-                    target = Target(place.as_posix(), found.start, found.end)
+                    target = Target(place.as_posix(), bare_definition.start, bare_definition.end)
                     questions.append(Question(sentence, "docstring", (target,)))
     return questions
 
@@ -105,7 +105,7 @@ def definitions(module: ast.Module) -> list[Definition]:
     def within(body: list[ast.stmt]) -> Iterator[Definition]:
         for node in body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                start = min(each.lineno for each in (node, *node.decorator_list))
+                start = min(part.lineno for part in (node, *node.decorator_list))
                 yield Definition(node.name, start, node.end_lineno or start, ast.get_docstring(node) or "")
             if isinstance(node, (ast.ClassDef, ast.If, ast.Try)):
                 yield from within(node.body)
@@ -140,8 +140,8 @@ def first_sentence(docstring: str, name: str) -> str:
     """
     paragraph = " ".join(docstring.partition("\n\n")[0].split())
     plain = re.sub(r"\b[A-Z]\{([^{}]*)\}", r"\1", ROLE.sub(r"\1", paragraph)).replace("`", "").replace("*", "")
-    found = SENTENCE.match(plain)
-    sentence = (found[1] if found else plain).rstrip(".: ")
+    match = SENTENCE.match(plain)
+    sentence = (match[1] if match else plain).rstrip(".: ")
     if not 4 <= len(sentence.split()) <= 40 or re.search(r">>>|::|^[:@.]|->|==|--", sentence):
         return ""
     return "" if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sentence) else sentence
@@ -151,4 +151,4 @@ def _some(questions: list[Question]) -> list[Question]:
     """`EACH` of those that are said once, chosen by their texts alone."""
     times = Counter(question.text.lower() for question in questions)
     once = [question for question in questions if times[question.text.lower()] == 1]
-    return sorted(once, key=lambda each: hashlib.sha256(each.text.encode()).hexdigest())[:EACH]
+    return sorted(once, key=lambda question: hashlib.sha256(question.text.encode()).hexdigest())[:EACH]

@@ -31,12 +31,14 @@ WARM, COLD, FIRST = 300, 9, 20
 
 def report(folder: Path, semble: Semble) -> None:
     """Of `MANY` with their docstrings, as one repository."""
-    wholes = [code_docstrings.whole_package(folder / "documented", each) for each in code_docstrings.DOCUMENTED]
+    wholes = [code_docstrings.whole_package(folder / "documented", package) for package in code_docstrings.DOCUMENTED]
     repo = code_sets.repository(
         folder / "repositories/many", {whole.name: whole for whole in wholes if whole.name in MANY}
     )
-    asked = [each for each in code_docstrings.documented(folder / "documented", test=False) if each.name in MANY]
-    texts = [question.text for made in asked for question in made.questions][:: len(asked) * EACH // WARM][:WARM]
+    sets = [
+        code_set for code_set in code_docstrings.documented(folder / "documented", test=False) if code_set.name in MANY
+    ]
+    texts = [question.text for made in sets for question in made.questions][:: len(sets) * EACH // WARM][:WARM]
     with contextlib.closing(Workspace.open(repo, QUIET)) as ws:
         pieces, ours = search_index(ws, lambda searcher, _: _timed(searcher, texts))
     theirs = semble.ask([Asked(repo, texts)], K)[0]

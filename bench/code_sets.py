@@ -128,14 +128,14 @@ def labelled(folder: Path, labels: Path, *, test: bool) -> list[CodeSet]:
     repositories = {load["name"]: load for load in json.loads((labels / "benchmarks/repos.json").read_text())}
     made = []
     for group in (PYTHON, OTHERS):
-        for each in group[test::2]:
-            root = fetched(folder, each)
-            there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
-            repository = repositories[each.name]
-            questions = _annotated(labels / f"benchmarks/annotations/{each.name}.json", repository)
-            kept = [question for question in questions if {target.path for target in question.targets} <= there]
+        for labelled_package in group[test::2]:
+            root = fetched(folder, labelled_package)
+            paths = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+            repository = repositories[labelled_package.name]
+            questions = _annotated(labels / f"benchmarks/annotations/{labelled_package.name}.json", repository)
+            kept = [question for question in questions if {target.path for target in question.targets} <= paths]
             dropped = len(questions) - len(kept)
-            made.append(CodeSet(each.name, repository["language"], root, kept, dropped))
+            made.append(CodeSet(labelled_package.name, repository["language"], root, kept, dropped))
     return made
 
 
@@ -180,17 +180,17 @@ def repository(repo: Path, roots: Mapping[str, Path]) -> Path:
 # -- packages
 
 
-def fetched(folder: Path, wanted: Labelled) -> Path:
+def fetched(folder: Path, labelled_package: Labelled) -> Path:
     """The folder of a package's code, laid as the labelled repository has it below its root."""
-    root = folder / wanted.name
+    root = folder / labelled_package.name
     if not root.exists():
-        downloads = (folder / ".downloads" / wanted.name).absolute()
+        downloads = (folder / ".downloads" / labelled_package.name).absolute()
         shutil.rmtree(downloads, ignore_errors=True)
         downloads.mkdir(parents=True)
-        package = CLIENTS[wanted.client](wanted.package, downloads)
-        making = folder / f".making-{wanted.name}"
+        package = CLIENTS[labelled_package.client](labelled_package.package, downloads)
+        making = folder / f".making-{labelled_package.name}"
         shutil.rmtree(making, ignore_errors=True)
-        for part, place in wanted.parts.items():
+        for part, place in labelled_package.parts.items():
             copy_code(package / part, making / place)
         making.rename(root)
     return root
@@ -226,8 +226,10 @@ def _go(package: str, folder: Path) -> Path:
 
 def _cargo(packages: str, folder: Path) -> Path:
     """`cargo vendor` is how cargo downloads sources; it wants a package that depends on them."""
-    wanted = (each.partition("@") for each in packages.split())
-    needs = "".join(f'{name} = {{ version = "={version}", default-features = false }}\n' for name, _, version in wanted)
+    requirements = (package.partition("@") for package in packages.split())
+    needs = "".join(
+        f'{name} = {{ version = "={version}", default-features = false }}\n' for name, _, version in requirements
+    )
     head = '[package]\nname = "wants"\nversion = "0.0.0"\nedition = "2021"\n\n[dependencies]\n'
     (folder / "Cargo.toml").write_text(head + needs)
     (folder / "src").mkdir()

@@ -50,13 +50,13 @@ def main() -> None:
     }
     wrong = []
     for name, content in made.items():
-        path, found = static.FOLDER / name, hashlib.sha256(content).hexdigest()
+        path, digest = static.FOLDER / name, hashlib.sha256(content).hexdigest()
         if not given.check:
             path.write_bytes(content)
         equal = path.read_bytes() == content
-        print(f"{path}: {len(content):,} bytes, SHA-256 {found}")
+        print(f"{path}: {len(content):,} bytes, SHA-256 {digest}")
         wrong += [f"{path} is another file."] * (not equal)
-        wrong += [f"embedding/static.py states {stated[name]}."] * (found != stated[name])
+        wrong += [f"embedding/static.py states {stated[name]}."] * (digest != stated[name])
     if wrong:
         raise SystemExit("\n".join(wrong))
 
@@ -106,16 +106,17 @@ def tokenizer(content: bytes) -> bytes:
 
 def groups(tokenizer_content: bytes) -> bytes:
     """A string for each group, its characters in order."""
-    found = neighbours(json.loads(tokenizer_content)["model"]["merges"])
-    return json.dumps(["".join(sorted(each)) for each in found], ensure_ascii=False).encode() + b"\n"
+    character_groups = neighbours(json.loads(tokenizer_content)["model"]["merges"])
+    texts = ["".join(sorted(characters)) for characters in character_groups]
+    return json.dumps(texts, ensure_ascii=False).encode() + b"\n"
 
 
 def neighbours(merges: Iterable[str]) -> list[set[str]]:
     """The groups of `static.GROUPS`, the largest first."""
     joints = set()
     for merge in merges:
-        left, _, right = merge.partition(" ")
-        joints.add((left[-1], right[0]))
+        front, _, back = merge.partition(" ")
+        joints.add((front[-1], back[0]))
     groups: dict[str, set[str]] = {}
     for joint, right in joints:
         if joint == static.SPACE:
@@ -124,7 +125,8 @@ def neighbours(merges: Iterable[str]) -> list[set[str]]:
             one |= other
             groups |= dict.fromkeys(other, one)
     groups.pop(static.SPACE, None)
-    return sorted({id(group): group for group in groups.values()}.values(), key=lambda each: (-len(each), min(each)))
+    unique = {id(group): group for group in groups.values()}
+    return sorted(unique.values(), key=lambda characters: (-len(characters), min(characters)))
 
 
 if __name__ == "__main__":

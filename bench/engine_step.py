@@ -19,7 +19,7 @@ CHANGED = 100
 def documents(number: int, seed: int = 7) -> list[Document]:
     """Documents of CHARACTERS each; another seed gives the same documents other texts."""
     dice = random.Random(seed)
-    words = [f"word{each}" for each in range(5000)]
+    words = [f"word{index}" for index in range(5000)]
     texts = (" ".join(dice.choices(words, k=CHARACTERS // 8))[:CHARACTERS] for _ in range(number))
     return [
         Document("documents", f"d{at:07d}", f"d{at:07d}", text, content_hash(text)) for at, text in enumerate(texts)
@@ -27,9 +27,9 @@ def documents(number: int, seed: int = 7) -> list[Document]:
 
 
 def head(engine: Engine, branch: str) -> str:
-    found = engine.find_branch(branch)
-    assert found is not None
-    return found.head
+    state = engine.find_branch(branch)
+    assert state is not None
+    return state.head
 
 
 def commit(engine: Engine, rows: list[Document]) -> None:
@@ -48,7 +48,7 @@ def main(name: str, step: str, folder: Path, argument: str = "") -> None:
     elif step == "commit":
         commit(engine, documents(CHANGED, seed=8))
     elif step == "diff":
-        newer, older = [each.revision for each in engine.log(head(engine, BRANCH), limit=2)]
+        newer, older = [entry.revision for entry in engine.log(head(engine, BRANCH), limit=2)]
         assert engine.diff(older, newer).count_changes().total == CHANGED
     elif step == "push":
         heads = {branch.name: branch.head for branch in engine.list_branches() if branch.name in (ROOT_BRANCH, BRANCH)}

@@ -35,7 +35,7 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
         return []
     env = env | {"DOLT_ROOT_PATH": env["HOME"], "PATH": os.environ["PATH"]}
     figures: list[Figure] = []
-    for size in (each for each in sizes if each <= 10_000):
+    for size in (count for count in sizes if count <= 10_000):
         work = Work(folder / f"engines-{size}", size, env)
         for step in STEPS:
             timed = timing.in_turn(work.doing(step), rounds)
@@ -52,10 +52,10 @@ def switched(folder: Path, size: int, rounds: int, env: dict[str, str]) -> Figur
     def there(repo: Path) -> Run:
         knowledge.git(repo, "switch", "-q", "feature", env=env)
         remove_views(repo, knowledge.pinned(repo, "feature", env))
-        done = timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
+        sync_run = timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
         knowledge.git(repo, "switch", "-q", "main", env=env)
         timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
-        return done
+        return sync_run
 
     timed = timing.in_turn({name: lambda repo=repo: there(repo) for name, repo in repos.items()}, rounds)
     seconds = {name: sample.wall for name, sample in timed.items()}
@@ -100,10 +100,10 @@ class Work:
 
     def _remote(self, name: str, copy: Path, *, pushed: bool) -> str:
         """A remote that holds what was there before the last commit, or (`pushed`) all of it."""
-        there = copy.with_name("remote.doltlite" if name == "doltlite" else "remote")
+        destination = copy.with_name("remote.doltlite" if name == "doltlite" else "remote")
         if name != "doltlite":
-            there.mkdir()
-        url = f"file://{there}"
+            destination.mkdir()
+        url = f"file://{destination}"
         source = copy.with_name("before")
         shutil.copytree(self.states["diff" if pushed else "commit"][name], source)
         self._timed(name, "push", source, url)

@@ -112,7 +112,7 @@ def _mode_row(modes: str, home: Path) -> str:
         seen["numpy"].append(_timed([*PIP, "--no-cache-dir", "--target", str(home / "temp" / "numpy"), "numpy"]))
         uv = ["--no-deps", "--require-hashes", "--target", str(home / "temp" / "uv"), "-r", str(install.UV_BY_HASH)]
         seen["uv"].append(_timed([*PIP, "--no-cache-dir", *uv]))
-        seen["cold"].append(sum(_timed(each, environ) for each in STEPS))
+        seen["cold"].append(sum(_timed(step, environ) for step in STEPS))
         size = sum(path.lstat().st_size for path in shelf.rglob("*") if path.is_file())
         _run(["tar", "--use-compress-program", "zstd -T0", "-C", str(shelf.parent), "-cf", str(archive), shelf.name])
         shutil.rmtree(shelf)
@@ -120,7 +120,7 @@ def _mode_row(modes: str, home: Path) -> str:
         unpack = ["tar", "--use-compress-program", "zstd -d", "-C", str(shelf.parent), "-xf", str(archive)]
         seen["later"].append(_timed(STEPS[0], environ) + _timed(unpack) + _timed(STEPS[1], environ))
     took = {name: statistics.median(seconds) for name, seconds in seen.items()}
-    title = ", ".join(f"`{each}`" for each in modes.split(","))
+    title = ", ".join(f"`{mode}`" for mode in modes.split(","))
     count = len(packages.list_package_names(packages.list_mode_extras(modes.split(","))))
     return (
         f"| {title} | {count} | {size / 1e6:.0f}, packed {archive.stat().st_size / 1e6:.0f} | {took['cold']:.1f} | {took['uv']:.1f} | "
@@ -134,34 +134,35 @@ STEPS = [[sys.executable, "-I", install.__file__, step] for step in ("choose", "
 
 def _without_uv(home: Path) -> dict[str, str]:
     """What a hosted runner tells, where neither pip nor uv has a cache."""
-    path = [each for each in os.environ["PATH"].split(os.pathsep) if not (Path(each) / "uv").exists()]
-    told = {"RUNNER_TEMP": str(home / "temp"), "GITHUB_OUTPUT": str(home / "output"), "PIP_NO_CACHE_DIR": "1"}
-    return os.environ | told | {"PATH": os.pathsep.join(path), "HOME": str(home)}
+    path = [folder for folder in os.environ["PATH"].split(os.pathsep) if not (Path(folder) / "uv").exists()]
+    variables = {"RUNNER_TEMP": str(home / "temp"), "GITHUB_OUTPUT": str(home / "output"), "PIP_NO_CACHE_DIR": "1"}
+    return os.environ | variables | {"PATH": os.pathsep.join(path), "HOME": str(home)}
 
 
 def _row(extra: str, wheel: Path, home: Path) -> str:
     """Numbers with `python -m venv`'s own pip, which counts in MB and not as a package."""
-    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+    requirement = f"{wheel}[{extra}]" if extra else str(wheel)
     environment = home / f"env-{extra}"
     numpy = _by_pip(home / "env-numpy", "numpy")
     _run(["rm", "-rf", str(home / "env-numpy")])
-    pip = _by_pip(environment, wanted)
+    pip = _by_pip(environment, requirement)
     names = {path.name.partition("-")[0] for path in environment.rglob("*.dist-info")} - BROUGHT
     size = sum(path.lstat().st_size for path in environment.rglob("*") if path.is_file())
     _run(["rm", "-rf", str(environment)])
     _run([str(TOOLS / "uv"), "venv", "-q", str(environment)])
     cache = home / f"cache-{extra}"
-    uv = [str(TOOLS / "uv"), "pip", "install", "-q", "--cache-dir", str(cache), "--python", str(environment), wanted]
+    options = ["--cache-dir", str(cache), "--python", str(environment)]
+    uv = [str(TOOLS / "uv"), "pip", "install", "-q", *options, requirement]
     took = _timed(uv)
     _run(["rm", "-rf", str(environment), str(cache)])
     title = f"`[{extra}]`" if extra else "none"
     return f"| {title} | {len(names)} | {size / 1e6:.0f} | {pip:.0f} | {pip / numpy:.1f} | {took:.0f} |"
 
 
-def _by_pip(environment: Path, wanted: str) -> float:
+def _by_pip(environment: Path, requirement: str) -> float:
     """Seconds, in an environment that is made for it first."""
     _run([sys.executable, "-m", "venv", str(environment)])
-    return _timed([str(environment / "bin" / "pip"), "install", "-q", "--no-cache-dir", wanted])
+    return _timed([str(environment / "bin" / "pip"), "install", "-q", "--no-cache-dir", requirement])
 
 
 def _initialized(wheel: Path, home: Path) -> list[float]:
@@ -172,15 +173,15 @@ def _initialized(wheel: Path, home: Path) -> list[float]:
     return [_first_answer(f"{wheel}[mcp]", project, environ) for _ in range(2)]
 
 
-def _first_answer(wanted: str, project: Path, environ: dict[str, str]) -> float:
+def _first_answer(requirement: str, project: Path, environ: dict[str, str]) -> float:
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    argv = [str(TOOLS / "uvx"), "-q", "--from", wanted, "vmrag-mcp"]
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    argv = [str(TOOLS / "uvx"), "-q", "--from", requirement, "vmrag-mcp"]
     begun = time.monotonic()
     with subprocess.Popen(argv, cwd=project, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin
         assert server.stdout
-        server.stdin.write(json.dumps(asked).encode() + b"\n")
+        server.stdin.write(json.dumps(request).encode() + b"\n")
         server.stdin.flush()
         answer = json.loads(server.stdout.readline())
         took = time.monotonic() - begun

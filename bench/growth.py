@@ -69,7 +69,7 @@ def _grow(writer: Path, commits: int, env: dict[str, str]) -> Iterator[int]:
         engine = DoltliteEngine.open(writer / ".git/vmrag/kb")
         revision = knowledge.head(engine, "main")
         for number in range(begin, min(commits, begin + A_PUSH)):
-            rows = [_document(each, rng) for each in rng.sample(range(DOCUMENTS), CHANGED)]
+            rows = [_document(page, rng) for page in rng.sample(range(DOCUMENTS), CHANGED)]
             engine.write("main", Write(put_documents=rows), expected=revision)
             revision = engine.commit(
                 "main", message=f"change {number}", author="B <b@example.com>", date=DATE, expected=revision
@@ -99,5 +99,5 @@ def _carried(bare: Path, env: dict[str, str]) -> int:
 
 
 def _bytes(folder: Path) -> int:
-    done = subprocess.run(["du", "-sb", folder], capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[0])
+    listing = subprocess.run(["du", "-sb", folder], capture_output=True, text=True, check=True)
+    return int(listing.stdout.split()[0])

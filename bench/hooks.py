@@ -55,7 +55,7 @@ def _added(timed: dict[str, Sample]) -> list[Figure]:
             f"CPU that {name} adds to git checkout, against `exit 0`",
             (seconds[name] - seconds["none"]) / plain,
             ADDED if name == "ours" else None,
-            {each: seconds[each] for each in ("none", "exit 0", name)},
+            {case: seconds[case] for case in ("none", "exit 0", name)},
         )
         for name in ("ours", *_others())
     ]
@@ -177,9 +177,9 @@ def _checkouts(repo: Path, hooks: Path, env: dict[str, str]):
     def measure() -> Run:
         knowledge.git(repo, "-c", "core.hooksPath=/dev/null", "checkout", "-q", "--detach", "pin/a", env=env)
         _apply(repo)
-        there = "git checkout -q --detach pin/b; git checkout -q --detach pin/a; " * (CHECKOUTS // 2)
+        script = "git checkout -q --detach pin/b; git checkout -q --detach pin/a; " * (CHECKOUTS // 2)
         knowledge.git(repo, "config", "core.hooksPath", str(hooks), env=env)
-        return timing.once(["sh", "-ec", there], cwd=repo, env=env)
+        return timing.once(["sh", "-ec", script], cwd=repo, env=env)
 
     return measure
 

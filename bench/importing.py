@@ -50,7 +50,7 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
         finally:
             shutil.rmtree(repo)
 
-    timed = timing.in_turn({what: lambda each=each: imported(*each) for what, each in TEXTS.items()}, rounds)
+    timed = timing.in_turn({what: lambda file=file: imported(*file) for what, file in TEXTS.items()}, rounds)
     seconds = {what: sample.cpu for what, sample in timed.items()}
     return [
         Figure(

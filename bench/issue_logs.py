@@ -68,14 +68,14 @@ def _merge(repo: Path, _: dict[str, str]) -> Run:
         engine.commit_onto(
             ours, [merged.rows], joining=theirs, message="m", author="B <b@example.com>", date="2026-01-02T00:00:00Z"
         )
-        done = time.perf_counter() - start, time.process_time() - cpu
-    return Run(*done, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        durations = time.perf_counter() - start, time.process_time() - cpu
+    return Run(*durations, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def _sync(repo: Path, env: dict[str, str]) -> Run:
     knowledge.git(repo, "switch", "-q", "feature", env=env)
     remove_views(repo, knowledge.pinned(repo, "feature", env))
-    done = timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
+    sync_run = timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
     knowledge.git(repo, "switch", "-q", "main", env=env)
     timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
-    return done
+    return sync_run

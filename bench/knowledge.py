@@ -39,10 +39,10 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def git(repo: Path, *arguments: str, env: dict[str, str]) -> str:
-    done = subprocess.run(["git", *arguments], cwd=repo, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"git {' '.join(arguments)}: {done.stderr}")
-    return done.stdout
+    process = subprocess.run(["git", *arguments], cwd=repo, env=env, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"git {' '.join(arguments)}: {process.stderr}")
+    return process.stdout
 
 
 def make(
@@ -114,9 +114,9 @@ def pinned(repo: Path, ref: str, env: dict[str, str]) -> str:
 
 
 def head(engine: Engine, branch: str) -> str:
-    found = engine.find_branch(branch)
-    assert found is not None
-    return found.head
+    state = engine.find_branch(branch)
+    assert state is not None
+    return state.head
 
 
 def plain_document(doc_id: str, text: str) -> Document:

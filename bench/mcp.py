@@ -117,9 +117,9 @@ def _schemas(repo: Path, env: dict[str, str]) -> Figure:
 
 def _query(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
     argv = [sys.executable, "-m", "bench.mcp", "library", str(repo)]
-    asked = DOCUMENTS | {"query_texts": [QUERY]}
+    arguments = DOCUMENTS | {"query_texts": [QUERY]}
     with serving(OURS, repo, env) as server:
-        query = lambda: server.call("chroma_query_documents", **asked)  # noqa: E731
+        query = lambda: server.call("chroma_query_documents", **arguments)  # noqa: E731
         query()
         things = {
             "stdio": lambda: Run(_median(query), 0, 0),
@@ -178,9 +178,9 @@ def library(repo: Path) -> float:
     from vmrag_link.workspace.answers.query import answer_query
 
     ws = Workspace.open(repo, QUIET)
-    asked = Query(QUERY, collections=("documents",), k=5, mode=Mode.VECTOR)
-    answer_query(ws, asked)
-    return _median(lambda: answer_query(ws, asked))
+    query = Query(QUERY, collections=("documents",), k=5, mode=Mode.VECTOR)
+    answer_query(ws, query)
+    return _median(lambda: answer_query(ws, query))
 
 
 def modules(repo: Path) -> str:
@@ -191,8 +191,8 @@ def modules(repo: Path) -> str:
 
     session, chosen = Session(repo, Behaviour()), select_tools(ToolChoice())
     before = set(sys.modules)
-    asked = DOCUMENTS | {"query_texts": [QUERY]}
-    result, failed = session.run_tool(chosen.require_tool("chroma_query_documents"), asked, CallProgress())
+    arguments = DOCUMENTS | {"query_texts": [QUERY]}
+    result, failed = session.run_tool(chosen.require_tool("chroma_query_documents"), arguments, CallProgress())
     if failed:
         raise SystemExit(str(result))
     return ",".join(name for name in sys.modules if name not in before and "cython" not in name)

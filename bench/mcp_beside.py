@@ -53,8 +53,8 @@ def run(folder: Path, env: dict[str, str]) -> list[Figure]:
                 "chroma_create_collection", **FRESH, **({"embedding_function": "minilm"} if server is one else {})
             )
         for what, call in _calls().items():
-            found = _in_turn(servers, call, ADDITIONS if what.startswith("add") else CALLS)
-            seconds[what] = {name: statistics.median(each) for name, each in found.items()}
+            durations = _in_turn(servers, call, ADDITIONS if what.startswith("add") else CALLS)
+            seconds[what] = {name: statistics.median(times) for name, times in durations.items()}
         one.call("dolt_reset", confirm_discard=True)
         other.call("chroma_delete_collection", **FRESH)
     return [
@@ -93,14 +93,14 @@ def _calls() -> dict[str, Callable[[Server], object]]:
 
 def _in_turn(servers: dict[str, Server], call: Callable[[Server], object], rounds: int) -> dict[str, list[float]]:
     """Seconds of each call but the first."""
-    found: dict[str, list[float]] = {name: [] for name in servers}
+    durations: dict[str, list[float]] = {name: [] for name in servers}
     for number in range(rounds + 1):
         for name, server in servers.items():
             since = time.perf_counter()
             call(server)
             if number:
-                found[name].append(time.perf_counter() - since)
-    return found
+                durations[name].append(time.perf_counter() - since)
+    return durations
 
 
 def _fill(repo: Path, env: dict[str, str]) -> None:
@@ -109,14 +109,14 @@ def _fill(repo: Path, env: dict[str, str]) -> None:
         server.call("chroma_create_collection", **KEPT, embedding_function="minilm")
         for start in range(0, SIZE, BATCH):
             page = _result(server.call("chroma_get_documents", collection_name="documents", limit=BATCH, offset=start))
-            ids, texts = zip(*((each["id"], each["document"]) for each in page["documents"]), strict=True)
+            ids, texts = zip(*((document["id"], document["document"]) for document in page["documents"]), strict=True)
             server.call("chroma_add_documents", **KEPT, ids=ids, documents=texts)
         server.call("dolt_commit", message="The documents, with the model of both")
 
 
 def _result(answer: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = answer["structuredContent"]
-    return found
+    content: dict[str, Any] = answer["structuredContent"]
+    return content
 
 
 def _chroma(repo: Path, env: dict[str, str]) -> Path:

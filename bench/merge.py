@@ -49,22 +49,22 @@ def page(folder: Path, kind: str, rounds: int, env: dict[str, str]) -> Figure:
     """A whole process of ours; git's needs no interpreter, so a start of ours is added to it: the
     same process on empty texts.
     """
-    there = folder / "page"
-    there.mkdir(exist_ok=True)
+    pages = folder / "page"
+    pages.mkdir(exist_ok=True)
     lines = [PAGES[kind](number) for number in range(PAGE)]
     for name, first in (("base", PAGE), ("ours", 0), ("theirs", PAGE // 2)):
         for number in range(first, min(first + PAGE // 2, PAGE), PAGE // 200):
             lines[number : number + 1] = [f"{name} {number}"]
-        (there / name).write_text("\n".join(lines) + "\n")
+        (pages / name).write_text("\n".join(lines) + "\n")
         lines = [PAGES[kind](number) for number in range(PAGE)]
-    ours = [sys.executable, "-m", "bench.merge_text", *(str(there / name) for name in ("base", "ours", "theirs"))]
-    theirs = ["git", "merge-file", "-p", *(str(there / name) for name in ("ours", "base", "theirs"))]
-    here = Path.cwd()
+    ours = [sys.executable, "-m", "bench.merge_text", *(str(pages / name) for name in ("base", "ours", "theirs"))]
+    theirs = ["git", "merge-file", "-p", *(str(pages / name) for name in ("ours", "base", "theirs"))]
+    current_folder = Path.cwd()
     timed = timing.in_turn(
         {
-            "merge": lambda: timing.once(ours, cwd=here, env=env),
-            "git merge-file": lambda: timing.once(theirs, cwd=here, env=env),
-            "start": lambda: timing.once([*ours[:3], *["/dev/null"] * 3], cwd=here, env=env),
+            "merge": lambda: timing.once(ours, cwd=current_folder, env=env),
+            "git merge-file": lambda: timing.once(theirs, cwd=current_folder, env=env),
+            "start": lambda: timing.once([*ours[:3], *["/dev/null"] * 3], cwd=current_folder, env=env),
         },
         rounds,
     )
@@ -91,8 +91,8 @@ def measured(repo: Path, size: int, rounds: int, env: dict[str, str]) -> dict[st
         `git reset` fires no hook, so nothing else is timed.
         """
         knowledge.git(repo, "symbolic-ref", "HEAD", "refs/heads/mine", env=env)
-        here, start = knowledge.git(repo, "rev-parse", "HEAD", "main", env=env).split()
-        reset("uncommitted-there" if here == start else "main")
+        head, start = knowledge.git(repo, "rev-parse", "HEAD", "main", env=env).split()
+        reset("uncommitted-there" if head == start else "main")
         hook = [sys.executable, "-P", "-m", "vmrag_hooks", "post-checkout"]
         return timing.once(hook, cwd=repo, env=env)
 

@@ -6,4 +6,4 @@ from pathlib import Path
 from vmrag_link.merging.text import merge_texts
 
 if __name__ == "__main__":
-    sys.stdout.write(merge_texts(*(Path(each).read_text() for each in sys.argv[1:])).resolve_text({}))
+    sys.stdout.write(merge_texts(*(Path(path).read_text() for path in sys.argv[1:])).resolve_text({}))

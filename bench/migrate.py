@@ -69,8 +69,8 @@ def _bare(folder: Path, to: EngineName, documents: list[Document], commits: int)
 def _commit(engine: Engine, branch: str, documents: list[Document], commits: int) -> None:
     head = knowledge.head(engine, branch)
     for number in range(commits):
-        some = (documents[(number * CHANGED + each) % len(documents)] for each in range(CHANGED))
-        rows = [knowledge.plain_document(each.doc_id, f"{number} {each.content}") for each in some]
+        some = (documents[(number * CHANGED + offset) % len(documents)] for offset in range(CHANGED))
+        rows = [knowledge.plain_document(document.doc_id, f"{number} {document.content}") for document in some]
         engine.write(branch, Write(put_documents=rows), expected=head)
         head = engine.commit(branch, message=f"{number}", author=AUTHOR, date=DATE, expected=head)
 

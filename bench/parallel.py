@@ -110,8 +110,8 @@ class Agent:
             server = Server(OURS, self.tree, self.env)
             server.greet()
             for name, text in notes.items():
-                found = server.call("chroma_get_documents", collection_name=NOTES, ids=[name])["structuredContent"]
-                if [each["document"] for each in found["documents"]] != [text]:
+                answer = server.call("chroma_get_documents", collection_name=NOTES, ids=[name])["structuredContent"]
+                if [document["document"] for document in answer["documents"]] != [text]:
                     yield f"{branch}: {name}"
             server.close()
 
@@ -126,15 +126,15 @@ def run(
     """`alone_for`: questions to one server while nobody else does anything."""
     repo, trees = _repository(folder, env), folder / "parallel-trees"
     agents = [Agent(repo, trees / f"{number}", number, env) for number in range(count)]
-    servers = [each.server for each in agents]
+    servers = [agent.server for agent in agents]
     try:
-        for each in agents:
+        for agent in agents:
             for _ in range(3):  # the first answer opens the index
-                each.asks()
-            each.seconds.clear()
+                agent.asks()
+            agent.seconds.clear()
         alone = _alone(agents[0], alone_for)
         began, until = time.perf_counter(), time.perf_counter() + seconds
-        threads = [threading.Thread(target=each.lives, args=(until,)) for each in agents]
+        threads = [threading.Thread(target=agent.lives, args=(until,)) for agent in agents]
         stop = threading.Event()
         colleague = threading.Thread(target=_pushes, args=(folder / "parallel-colleague", env, stop))
         for thread in (*threads, colleague):
@@ -149,18 +149,18 @@ def run(
     finally:
         for server in servers:
             server.close()
-    lost = [each for agent in agents for each in agent.lost()]
+    lost = [note for agent in agents for note in agent.lost()]
     failures = [failure for agent in agents for failure in agent.failures]
     print("\n".join([*failures, *lost]))
     together = _p99([second for agent in agents for second in agent.seconds])
     writes = sum(len(notes) for agent in agents for notes in agent.written.values())
     lasted = time.perf_counter() - began
     name = f"{count} agents in {count} work trees for {lasted:.0f} s"
-    told = {"alone, p99": alone, "together, p99": together, "questions": sum(len(each.seconds) for each in agents)}
+    values = {"alone, p99": alone, "together, p99": together, "questions": sum(len(agent.seconds) for agent in agents)}
     return [
-        Figure(f"{name}: p99 of a question, against one agent alone", together / alone, SLOWER, told),
+        Figure(f"{name}: p99 of a question, against one agent alone", together / alone, SLOWER, values),
         Figure(f"{name}: of {writes} writes lost", len(lost), 0, {}),
-        Figure(f"{name}: of {sum(each.steps for each in agents)} other steps failed", len(failures), 0, {}),
+        Figure(f"{name}: of {sum(agent.steps for agent in agents)} other steps failed", len(failures), 0, {}),
         Figure("memory of all servers at the end, against a fifth of the time", late / early, FLAT, {"MB": late}),
         Figure("processes that are left", len(_left(folder)), 0, {}),
         Figure("locks and unfinished files that are left", len(_unfinished(repo)), 0, {}),
@@ -210,9 +210,9 @@ def _alone(agent: Agent, questions: int) -> float:
     for _ in range(questions):
         time.sleep(EVERY)
         agent.asks()
-    found = _p99(agent.seconds)
+    p99 = _p99(agent.seconds)
     agent.seconds.clear()
-    return found
+    return p99
 
 
 def _p99(seconds: list[float]) -> float:
@@ -227,15 +227,15 @@ def _resident(server: Server) -> float:
 
 def _left(folder: Path) -> list[str]:
     """Processes that still work somewhere below the folder."""
-    found = []
+    process_ids = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             at = (path / "cwd").readlink()
         except OSError:  # it has ended, or is somebody else's
             continue
         if at.is_relative_to(folder.resolve()):
-            found.append(path.name)
-    return found
+            process_ids.append(path.name)
+    return process_ids
 
 
 def _unfinished(repo: Path) -> list[Path]:

@@ -47,14 +47,14 @@ def main() -> None:
             for name, make in (("library", quality_sets.library), ("manual", quality_sets.manual))
         }
         for name, made in sets.items():
-            asked = asked_of(made, test=given.test)
+            chosen = asked_of(made, test=given.test)
             with open_index(folder / name, {"pages": made}) as searcher:
-                ranked(ranks, searcher, asked)
+                ranked(ranks, searcher, chosen)
                 for limit in (1, 2, 3, 0):
                     answer = direct(searcher, Mode.HYBRID, Ranking(per_document=limit), k=5)
                     passages.setdefault(limit, []).extend(
                         any(question.passage in hit.text for hit in answer(question.text))
-                        for questions in asked.values()
+                        for questions in chosen.values()
                         for question in questions
                         if question.passage
                     )
@@ -71,17 +71,17 @@ def main() -> None:
 
 
 def asked_of(made: QuestionSet, *, test: bool) -> dict[str, list[Question]]:
-    return {kind: [each for each in all_ if each.test == test] for kind, all_ in made.questions.items()}
+    return {kind: [question for question in all_ if question.test == test] for kind, all_ in made.questions.items()}
 
 
 def ranked(
     ranks: dict[str, dict[str, list[int]]],
     searcher: Callable[[Ranking], Searcher],
-    asked: dict[str, list[Question]],
+    questions_by_kind: dict[str, list[Question]],
 ) -> None:
     """Add the places of the right documents, by ranking and kind of question."""
     for title, answer in rankings(searcher).items():
-        for kind, questions in asked.items():
+        for kind, questions in questions_by_kind.items():
             ranks.setdefault(title, {})[kind] = [rank_of(answer(question.text), question) for question in questions]
 
 

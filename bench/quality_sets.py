@@ -101,11 +101,11 @@ def library(folder: Path) -> QuestionSet:
     identifiers = _identifiers(pages)
     for question in headings:
         pages[question.doc_id] = without(pages[question.doc_id], question.text)
-    documents = pages | {doc_id: each.passage for doc_id, each in faq.items()}
+    documents = pages | {doc_id: question.passage for doc_id, question in faq.items()}
     return QuestionSet(
         documents,
         {
-            "faq": _some([each._replace(passage="") for each in faq.values()]),
+            "faq": _some([question._replace(passage="") for question in faq.values()]),
             "headings": headings,
             "identifiers": identifiers,
         },
@@ -150,7 +150,7 @@ def _identifiers(pages: dict[str, str]) -> list[Question]:
 def _some(questions: list[Question]) -> list[Question]:
     """Each text once, and not more than `MOST`; which ones depends on their texts alone."""
     unique = {question.text.lower(): question for question in questions}
-    return sorted(unique.values(), key=lambda each: order(each.text))[:MOST]
+    return sorted(unique.values(), key=lambda question: order(question.text))[:MOST]
 
 
 def order(text: str) -> int:
@@ -159,8 +159,8 @@ def order(text: str) -> int:
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Titles and the texts up to the next title."""
-    found = list(HEADING.finditer(text))
-    for match, following in zip_longest(found, found[1:]):
+    matches = list(HEADING.finditer(text))
+    for match, following in zip_longest(matches, matches[1:]):
         body = text[match.end() : following.start() if following else len(text)].strip()
         yield _title(match), body
 

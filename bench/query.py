@@ -79,14 +79,14 @@ def _golden(ws: Any) -> dict[str, float]:
     from vmrag_link.retrieval.search import Searcher
 
     queries = file.parse_queries(ws.places.queries.read_bytes(), "queries").queries
-    asked = [query.build_query(ws.config.retrieval) for query in queries]
+    searches = [query.build_query(ws.config.retrieval) for query in queries]
     with ws.reader.view() as view:
         searcher = Searcher(view.folder, ws.models.of)
         rounds = []
         for _ in range(6):
             start = time.perf_counter()
-            for each in asked:
-                searcher.search(each)
+            for search in searches:
+                searcher.search(search)
             rounds.append(time.perf_counter() - start)
         searcher.close()
     return {"warm": statistics.median(rounds[1:])}
@@ -134,8 +134,8 @@ def _chroma(ws, texts: list[str]) -> dict[str, float]:
 
     argv = [*knowledge.VMRAG, "path", "chroma", "--json"]
     env = os.environ | {"VMRAG_INDEX_CHROMA": "follow"}
-    done = subprocess.run(argv, cwd=ws.places.top, env=env, check=True, capture_output=True)
-    path = json.loads(done.stdout)["chroma"]
+    process = subprocess.run(argv, cwd=ws.places.top, env=env, check=True, capture_output=True)
+    path = json.loads(process.stdout)["chroma"]
     collection = chromadb.PersistentClient(path).get_collection("documents", embedding_function=None)
     model = ws.models.named("default")
 

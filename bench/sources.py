@@ -94,25 +94,25 @@ def _moved(repo: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
     """After a checkout, after going back, from a new work tree, after an edit: each beside a query
     that saw nothing of it.
     """
-    asked: dict[str, list[float]] = {name: [] for name in ("same", "other", "back", "tree", "edited")}
+    cpu_by_case: dict[str, list[float]] = {name: [] for name in ("same", "other", "back", "tree", "edited")}
     for number in range(rounds):
         shutil.rmtree(repo / ".git" / "vmrag", ignore_errors=True)
         git(repo, "checkout", "-qf", "v51", env=env)
         _ask(repo, env)
-        asked["same"].append(_ask(repo, env).cpu)
+        cpu_by_case["same"].append(_ask(repo, env).cpu)
         git(repo, "checkout", "-q", "v52", env=env)
-        asked["other"].append(_ask(repo, env).cpu)
+        cpu_by_case["other"].append(_ask(repo, env).cpu)
         git(repo, "checkout", "-q", "v51", env=env)
-        asked["back"].append(_ask(repo, env).cpu)
+        cpu_by_case["back"].append(_ask(repo, env).cpu)
         tree = repo.with_name(f"tree-{number}")
         git(repo, "worktree", "add", "-qf", str(tree), "v52", env=env)
-        asked["tree"].append(_ask(tree, env).cpu)
+        cpu_by_case["tree"].append(_ask(tree, env).cpu)
         git(repo, "worktree", "remove", "--force", str(tree), env=env)
         path = repo / "django" / "shortcuts.py"
         path.write_text(f"{path.read_text()}\n# edited {number}\n")
-        asked["edited"].append(_ask(repo, env).cpu)
+        cpu_by_case["edited"].append(_ask(repo, env).cpu)
         git(repo, "checkout", "-q", "--", ".", env=env)
-    median = {name: sorted(each)[len(each) // 2] for name, each in asked.items()}
+    median = {name: sorted(times)[len(times) // 2] for name, times in cpu_by_case.items()}
     same, more = median["same"], median["other"] - median["same"]
     bare, _ = _bare(repo, "v52", env, "v51")
     seconds = median | {"parse and embed": bare}
@@ -138,9 +138,11 @@ def _stale(repo: Path, env: dict[str, str]) -> Figure:
     for _ in range(CHECKOUTS):
         git(repo, "checkout", "-qf", chance.choice(["v51", "v52"]), env=env)
         with contextlib.closing(Workspace.open(repo, QUIET)) as ws:
-            asked = [Query(each, None, 5, Mode.KEYWORD) for each in chance.sample(moved, QUESTIONS)]
-            found = search_index(ws, lambda searcher, _, asked=asked: [searcher.search(each) for each in asked])
-        for hit in (hit for each in found for hit in each):
+            queries = [Query(symbol, None, 5, Mode.KEYWORD) for symbol in chance.sample(moved, QUESTIONS)]
+            results = search_index(
+                ws, lambda searcher, _, queries=queries: [searcher.search(query) for query in queries]
+            )
+        for hit in (hit for hits_of_query in results for hit in hits_of_query):
             lines = (repo / hit.doc_id).read_text().splitlines(keepends=True)
             first, last = hit.metadata["line"], hit.metadata["last_line"]
             hits += 1
@@ -159,9 +161,13 @@ def _moved_symbols(repo: Path, env: dict[str, str]) -> set[str]:
             _, path, number, text = line.split(":", 3)
             name = re.match(r" *(?:def|class) (\w+)", text)[1]
             places.setdefault(name, set()).add(f"{tag} {path} {number}")
-    both = {name for name, place in places.items() if len({each.split(" ")[0] for each in place}) == len(RELEASES)}
-    old = {name: {each.split(" ", 1)[1] for each in places[name] if each.startswith("v51 ")} for name in both}
-    new = {name: {each.split(" ", 1)[1] for each in places[name] if each.startswith("v52 ")} for name in both}
+    both = {
+        name
+        for name, mentions in places.items()
+        if len({mention.split(" ")[0] for mention in mentions}) == len(RELEASES)
+    }
+    old = {name: {mention.split(" ", 1)[1] for mention in places[name] if mention.startswith("v51 ")} for name in both}
+    new = {name: {mention.split(" ", 1)[1] for mention in places[name] if mention.startswith("v52 ")} for name in both}
     return {name for name in both if old[name] != new[name] and len(name) > 6}
 
 

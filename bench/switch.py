@@ -38,17 +38,17 @@ IMPORT = ["import", "docs", "--collection", "handbook"]
 
 def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:
     figures = [start(folder, rounds, env), *commands(folder, rounds, env)]
-    there: dict[int, Sample] = {}
+    switched: dict[int, Sample] = {}
     built: dict[int, Sample] = {}
     starts: dict[int, float] = {}
     for size in sizes:
-        there[size], ratios = switch(folder, size, rounds, env)
+        switched[size], ratios = switch(folder, size, rounds, env)
         starts[size] = ratios[0].ratio
         built[size], more = fresh(folder, size, rounds, env)
         figures += [*ratios, *more, index(folder, size, env)]
     # In bare starts, because a machine may have become slower from one size to the next.
     figures += timing.growths({"switch, in bare starts,": starts}, GROWTH)
-    figures += peaks("a switch", there, MEMORY) + peaks("a fresh build", built, None)
+    figures += peaks("a switch", switched, MEMORY) + peaks("a fresh build", built, None)
     return figures
 
 
@@ -86,8 +86,8 @@ def commands(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
         (repo / "docs").mkdir()
         for number in range(300):
             (repo / f"docs/{number}.md").write_text(f"# Page {number}\n\n" + "What is known of it.\n" * 40)
-        for each in (["init", "--knowledge-base", "--no-sources", "-q"], IMPORT, ["commit", "-m", "first"]):
-            timing.once([*VMRAG, *each], cwd=repo, env=env)
+        for arguments in (["init", "--knowledge-base", "--no-sources", "-q"], IMPORT, ["commit", "-m", "first"]):
+            timing.once([*VMRAG, *arguments], cwd=repo, env=env)
         knowledge.git(repo, "add", "-A", env=env)
         knowledge.git(repo, "commit", "-q", "-m", "first", env=env | {"VMRAG": "0"})
     number = iter(range(1_000_000))
@@ -191,7 +191,7 @@ def index(folder: Path, size: int, env: dict[str, str]) -> Figure:
     """What one takes on the disk: a view, and all segments that it counts."""
     repo = knowledge.make(folder, size, env)
     revision = knowledge.pinned(repo, "main", env)
-    [path] = (each for each in (repo / ".git/vmrag/views").glob(f"{revision}-*") if each.is_dir())
+    [path] = (entry for entry in (repo / ".git/vmrag/views").glob(f"{revision}-*") if entry.is_dir())
     megabytes = (measure_size(path) + sum(list_segments(path).values())) / 1_000_000
     allowed = INDEX_MB.get(size)
     name = f"index of {size:,} documents, MB"

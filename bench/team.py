@@ -49,8 +49,8 @@ def run(folder: Path, sizes: list[int], env: dict[str, str], seconds: float = SE
         figures += _measured(_copy(folder, size, env), f"{size:,} documents", env, seconds)
     if ON_SERVER in sizes and shutil.which("dolt"):
         repo = _copy(folder, ON_SERVER, env)
-        with _on_dolt_server(folder, repo, env) as known:
-            figures += _measured(repo, f"{ON_SERVER:,} documents on a Dolt server", known, seconds)
+        with _on_dolt_server(folder, repo, env) as client_env:
+            figures += _measured(repo, f"{ON_SERVER:,} documents on a Dolt server", client_env, seconds)
     return figures
 
 
@@ -84,18 +84,18 @@ def _on_dolt_server(folder: Path, repo: Path, env: dict[str, str]) -> Iterator[d
         "--loglevel",
         "warning",
     ]
-    own = {"DOLT_ROOT_PASSWORD": password, "DOLT_DISABLE_EVENT_FLUSH": "1"}
+    server_env = {"DOLT_ROOT_PASSWORD": password, "DOLT_DISABLE_EVENT_FLUSH": "1"}
     with subprocess.Popen(
-        argv, cwd=data, env=env | own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        argv, cwd=data, env=env | server_env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
         try:
             _wait_for(port)
             for name, value in (("server", f"127.0.0.1:{port}"), ("database", "team"), ("user", "root")):
                 knowledge.git(repo, "config", f"vmrag.dolt.{name}", value, env=env)
-            known = env | {"VMRAG_DOLT_PASSWORD": password}
-            subprocess.run([*VMRAG, "migrate", "--to", "dolt", "-q"], cwd=repo, env=known, check=True)
-            knowledge.git(repo, "commit", "-q", "-m", "Store the knowledge on a server", env=known)
-            yield known
+            client_env = env | {"VMRAG_DOLT_PASSWORD": password}
+            subprocess.run([*VMRAG, "migrate", "--to", "dolt", "-q"], cwd=repo, env=client_env, check=True)
+            knowledge.git(repo, "commit", "-q", "-m", "Store the knowledge on a server", env=client_env)
+            yield client_env
         finally:
             server.terminate()
 
@@ -152,7 +152,7 @@ def _measured(repo: Path, what: str, env: dict[str, str], seconds: float) -> lis
 
 def _asked(servers: list[Server], seconds: float) -> Answers:
     """What all of them answer within these seconds, one question after the other each."""
-    told = Answers([], [])
+    answers = Answers([], [])
 
     def ask(server: Server, number: int) -> None:
         words = random.Random(number)
@@ -162,16 +162,16 @@ def _asked(servers: list[Server], seconds: float) -> Answers:
             try:
                 server.call("chroma_query_documents", collection_name="documents", query_texts=[text], n_results=5)
             except SystemExit as error:
-                told.failures.append(str(error))
+                answers.failures.append(str(error))
                 return
-            told.seconds.append(time.perf_counter() - begun)
+            answers.seconds.append(time.perf_counter() - begun)
 
     threads = [threading.Thread(target=ask, args=pair) for pair in zip(servers, range(len(servers)), strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return told
+    return answers
 
 
 def _write(repo: Path, env: dict[str, str], stop: threading.Event, commits: list[float]) -> None:

@@ -42,12 +42,14 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=["default", "minilm", "hash"])
     print("| embedding | use | threshold | related pairs found | unrelated | unanswered |\n|---|---|---|---|---|---|")
     for name in parser.parse_args().models:
-        found = cosines(name)
+        sample = cosines(name)
         for use in (SearchPurpose.ANSWER, SearchPurpose.SEARCH):
-            at = threshold(found.unrelated, REACHED[use])
-            shares = " | ".join(f"{np.mean(each >= at):.1%} of {len(each):,}" for each in found)
+            at = threshold(sample.unrelated, REACHED[use])
+            shares = " | ".join(
+                f"{np.mean(cosine_values >= at):.1%} of {len(cosine_values):,}" for cosine_values in sample
+            )
             print(f"| `{name}` | {use} | {at:.2f} | {shares} |")
-        print(f"| | medians | | {' | '.join(f'{np.median(each):.2f}' for each in found)} |")
+        print(f"| | medians | | {' | '.join(f'{np.median(cosine_values):.2f}' for cosine_values in sample)} |")
 
 
 def cosines(name: str) -> Cosines:
@@ -60,7 +62,7 @@ def cosines(name: str) -> Cosines:
 
 
 def _rows(vectors: list[bytes]) -> np.ndarray:
-    return np.stack([np.frombuffer(each, dtype=np.float32) for each in vectors])
+    return np.stack([np.frombuffer(vector, dtype=np.float32) for vector in vectors])
 
 
 def threshold(unrelated: np.ndarray, share: float) -> float:

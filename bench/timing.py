@@ -61,7 +61,7 @@ def in_turn(things: dict[str, Callable[[], Run]], rounds: int, *, warm_up: int =
             run = thing()
             if number >= warm_up:
                 runs[name].append(run)
-    return {name: Sample(tuple(each)) for name, each in runs.items()}
+    return {name: Sample(tuple(samples)) for name, samples in runs.items()}
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,11 @@ class Stage:
         return knowledge.git(where, *arguments, env=self.env)
 
     def first_push(self) -> Run:
-        done = timing.once([*VMRAG, "push", "-q"], cwd=self.writer, env=self.env)
+        push_run = timing.once([*VMRAG, "push", "-q"], cwd=self.writer, env=self.env)
         self.git(self.writer, "push", "-q", "origin", "main")
         self.git(self.writer, "fetch", "-q", "origin")
         shutil.copytree(self.writer, self.reader, symlinks=True)
-        return done
+        return push_run
 
     def measured(self, rounds: int) -> dict[str, Sample]:
         return timing.in_turn(
@@ -106,9 +106,9 @@ class Stage:
     def git_push(self) -> Run:
         self.commit_text(f"push {self.pushes}")
         before = self.bytes_there()
-        done = timing.once(["git", "push", "-q", "origin", "main"], cwd=self.writer, env=self.env)
+        push_run = timing.once(["git", "push", "-q", "origin", "main"], cwd=self.writer, env=self.env)
         self.text_bytes += self.bytes_there() - before
-        return done
+        return push_run
 
     def commit_text(self, what: str) -> None:
         """Ten of the lines are others each time, as long as the documents."""
@@ -120,8 +120,8 @@ class Stage:
         self.git(self.writer, "commit", "-q", "-m", what)
 
     def bytes_there(self) -> int:
-        done = subprocess.run(["du", "-sb", self.bare / "objects"], capture_output=True, text=True, check=True)
-        return int(done.stdout.split()[0])
+        listing = subprocess.run(["du", "-sb", self.bare / "objects"], capture_output=True, text=True, check=True)
+        return int(listing.stdout.split()[0])
 
 
 def _text(what: str, number: int) -> str:

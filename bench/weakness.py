@@ -39,8 +39,10 @@ def main() -> None:
             "library": quality_sets.library(folder / "packages"),
             "manual": quality_sets.manual(folder / "packages"),
         }
-        for name, some in {**{name: {"pages": each} for name, each in made.items()}, "together": made}.items():
-            questions = [each for one in some.values() for question in one.questions.values() for each in question]
+        for name, some in {**{name: {"pages": pages} for name, pages in made.items()}, "together": made}.items():
+            questions = [
+                question for one in some.values() for question in one.questions.values() for question in question
+            ]
             with quality.open_index(folder / given.model / name, some, given.model) as searcher:
                 _report(name, searcher(Ranking()), questions)
 
@@ -55,16 +57,16 @@ def _report(name: str, searcher: Searcher, questions: Sequence[Question]) -> Non
     answered, used, saved, lost = [], 0, 0, 0
     for question in questions:
         query = Query(question.text, k=MOST_HITS)
-        found = searcher.search(query)
-        if not quality.rank_of(found, question):
+        results = searcher.search(query)
+        if not quality.rank_of(results, question):
             continue
-        answered.append(searcher.is_weak(query, found))
-        whole, part = _fitting(found), _fitting(weakness.select_relevant(found))
+        answered.append(searcher.is_weak(query, results))
+        whole, part = _fitting(results), _fitting(weakness.select_relevant(results))
         used += _cost(whole)
         saved += _cost(whole) - _cost(part)
         lost += bool(quality.rank_of(whole, question)) and not quality.rank_of(part, question)
     print(f"{name}: the best cosine of an unrelated question, at 50, 80, 90 and 100 %: ", end="")
-    print(", ".join(f"{each:.2f}" for each in np.quantile(reached, (0.5, 0.8, 0.9, 1))))
+    print(", ".join(f"{cosine:.2f}" for cosine in np.quantile(reached, (0.5, 0.8, 0.9, 1))))
     print(
         f"  weak: {weak:.1%} of {len(others)} unrelated, {np.mean(answered):.1%} of {len(answered)} answered questions"
     )

@@ -32,30 +32,30 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
     timing.once([*VMRAG, "install"], cwd=repo, env=env)
     first = _measured(repo, trees, "first", rounds, env)
     before = _disk(repo)
-    there = len(list((repo / ".git/worktrees").iterdir()))
-    for number in range(there, TREES):
+    tree_count = len(list((repo / ".git/worktrees").iterdir()))
+    for number in range(tree_count, TREES):
         _add(repo, trees / f"{number}", env)
-    kilobytes = (_disk(repo) - before) / (TREES - there) / 1000
+    kilobytes = (_disk(repo) - before) / (TREES - tree_count) / 1000
     last = _measured(repo, trees, "last", rounds, env)
     for path in trees.iterdir():
         knowledge.git(repo, "worktree", "remove", "--force", str(path), env=env)
     knowledge.git(repo, "config", "core.hooksPath", "/dev/null", env=env)
     figures = []
-    for name, found in (("1st", first), (f"{TREES}th", last)):
+    for name, seconds in (("1st", first), (f"{TREES}th", last)):
         figures.append(
             Figure(
                 f"git worktree add with our hooks, {name}, CPU against it without",
-                _ratio(found, "hooks", "plain"),
+                _ratio(seconds, "hooks", "plain"),
                 ADD,
-                found,
+                seconds,
             )
         )
         figures.append(
             Figure(
                 f"first query of the {name} work tree, CPU against one in the main one",
-                _ratio(found, "query", "main"),
+                _ratio(seconds, "query", "main"),
                 FIRST_QUERY,
-                found,
+                seconds,
             )
         )
     for name in ("hooks", "query"):
@@ -87,7 +87,7 @@ def _measured(repo: Path, trees: Path, name: str, rounds: int, env: dict[str, st
         },
         rounds,
     )
-    return {each: sample.cpu for each, sample in timed.items()}
+    return {case: sample.cpu for case, sample in timed.items()}
 
 
 def _add(repo: Path, tree: Path, env: dict[str, str], *options: str) -> Run:
@@ -99,5 +99,5 @@ def _add(repo: Path, tree: Path, env: dict[str, str], *options: str) -> Run:
 
 def _disk(repo: Path) -> int:
     """Of ours, for all work trees."""
-    own = (path / "vmrag" for path in (repo / ".git/worktrees").iterdir())
-    return measure_size(repo / ".git/vmrag") + sum(measure_size(each) for each in own if each.is_dir())
+    folders = (path / "vmrag" for path in (repo / ".git/worktrees").iterdir())
+    return measure_size(repo / ".git/vmrag") + sum(measure_size(folder) for folder in folders if folder.is_dir())
