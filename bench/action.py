@@ -2,9 +2,8 @@
 vectors lie already.
 
 Both fetch the knowledge base, build the index and compare it with the documents. The Action takes
-the vectors out of the cache besides, and reads the event; a start of Python for each of its steps
-is taken off, because a step is a process. Installing, and what GitHub's own actions do, is not
-measured.
+the vectors out of the cache besides, and reads the event. The figure omits a start of Python for
+each of its steps, because a step is a process. It also omits installation and GitHub's own actions.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ MANIFEST = """CREATE TABLE documents (collection_id INTEGER, doc_id TEXT, title 
 
 
 def rows(database: Path, sql: str) -> Iterator[list[str]]:
-    """What a statement of texts answers."""
+    """Yield the rows of a statement whose columns are texts."""
     (path,) = Path(importlib.util.find_spec("doltlite").origin).parent.glob("_lib/libdoltlite.*")
     lib = ctypes.CDLL(str(path), mode=os.RTLD_NOW | getattr(os, "RTLD_DEEPBIND", 0))
     lib.sqlite3_column_text.restype = ctypes.c_char_p

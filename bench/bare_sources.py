@@ -41,7 +41,7 @@ def contents(repo: str, names: list[str]) -> list[bytes]:
 
 
 def pieces(node: tree_sitter.Node, text: bytes) -> list[bytes]:
-    """Of at most `SIZE` bytes, grouped greedily where they are small."""
+    """Cut a text into pieces of at most `SIZE` bytes, and group small pieces greedily."""
     spans: list[tuple[int, int]] = []
     nodes = [node]
     while nodes:

@@ -165,7 +165,7 @@ def _code(whole: Path) -> tuple[dict[str, str], list[Wanted]]:
             files[f"code/{place}"] = code_docstrings.without_docstrings(text)
         except (SyntaxError, ValueError):  # templates of code
             continue
-        sentences = (code_docstrings.first_sentence(row.says, row.name) for row in definitions)
+        sentences = (code_docstrings.first_sentence(row.docstring, row.name) for row in definitions)
         questions += [Wanted(sentence, "code", f"code/{place}") for sentence in sentences if sentence]
     times = Counter(row.text.lower() for row in questions)
     once = [row for row in questions if times[row.text.lower()] == 1]

@@ -77,7 +77,10 @@ def _built(repo: Path, env: dict[str, str], *, keep_cache: bool, mode: str) -> R
 
 
 def _repository(folder: Path, documents: int, url: str, port: int, env: dict[str, str]) -> Path:
-    """As `knowledge.make`, where a service embeds; only this machine pays for it."""
+    """Return a copy of `knowledge.make`'s repository in which a service embeds the documents.
+
+    Only this machine pays for the service.
+    """
     source, repo = knowledge.make(folder, documents, env), folder / f"paid-{documents}"
     shutil.rmtree(repo, ignore_errors=True)
     shutil.copytree(source, repo, symlinks=True)

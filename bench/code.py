@@ -42,7 +42,7 @@ RANKINGS: dict[str, tuple[Mode, Ranking]] = {
 """Ours; further ones are rows of the tables."""
 
 Answers = dict[str, list[list[Piece]]]
-"""What each ranking answers to each question."""
+"""Title of a ranking → its pieces for each question."""
 
 
 def main() -> None:
@@ -129,7 +129,7 @@ def rank_of(pieces: Sequence[Piece], target: Target) -> int:
 
 
 def ndcg(pieces: Sequence[Piece], question: Question, k: int = 10) -> float:
-    """As semble has it: a piece counts once, and each target where it is found first."""
+    """Return the NDCG as semble computes it: a piece counts once, a target at its first rank."""
     ranks = {rank for target in question.targets if (rank := rank_of(pieces[:k], target)) > 0}
     ideal = sum(1 / math.log2(1 + rank) for rank in range(1, min(k, len(question.targets)) + 1))
     return sum(1 / math.log2(1 + rank) for rank in ranks) / ideal
@@ -160,7 +160,7 @@ def recalls(pieces: Sequence[Piece], question: Question) -> list[float]:
 
 
 class Column(NamedTuple):
-    """Of a table: some of the questions, and what is made of their gains."""
+    """A column of a table: a selection of questions, and the measure of their gains."""
 
     title: str
     of: np.ndarray

@@ -1,5 +1,5 @@
-"""What answers about code are compared with: BM25 and nothing else, semble's own program, and a
-person's way, ripgrep for the words of the question and reading the files.
+"""Baselines for answers about code: BM25 alone, semble's own program, and the way of a person,
+who runs ripgrep for the words of the question and reads the files.
 
 `python -m bench.code_baselines JOB` asks semble, in a virtual environment of its own.
 """
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Of a program that answers for itself: the files below `root`, and the questions."""
+    """Questions about the files below `root`, for another program."""
 
     root: Path
     questions: list[str]
@@ -144,7 +144,7 @@ class Semble:
 
     @property
     def _env(self) -> dict[str, str]:
-        """Nothing is asked of a hub, and nothing that it remembers is elsewhere."""
+        """The environment of semble: it cannot reach a hub, and keeps its files in the folder."""
         return os.environ | {
             "HOME": str(self._folder),
             "PYTHONPATH": str(Path(__file__).parent.parent),

@@ -1,5 +1,6 @@
 """Questions about code whose answers are known: the first sentences of docstrings, which are
-removed, as are all others of their packages; a definition is found by what its author says of it.
+removed, as are all others of their packages. A ranking must find a definition by the words of its
+author.
 
 The packages are others than those of `code_sets`; every second one, by name, is of the test half.
 No setting may be chosen by the packages of `KEPT_BACK`.
@@ -42,19 +43,19 @@ KEPT_BACK = (
     "xarray==2026.9.0",
 )
 EACH = 200
-"""Docstrings that are asked for of one package."""
+"""Number of questions about one package."""
 
 ROLE = re.compile(r":[\w:-]+:`~?!?([^`<]*?)\s*(?:<[^`]*>)?`")
 SENTENCE = re.compile(r"(.*?[.!?])(?:\s|$)")
 
 
 class Definition(NamedTuple):
-    """Of a class, a function of a module, or a method. `says`: its docstring as written."""
+    """A class, a function of a module, or a method. `docstring`: its text as written."""
 
     name: str
     start: int
     end: int
-    says: str
+    docstring: str
 
 
 def documented(folder: Path, *, test: bool = False, kept_back: bool = False) -> list[CodeSet]:
@@ -73,9 +74,8 @@ def whole_package(folder: Path, package: str) -> Path:
 
 
 def _bared(whole: Path, root: Path) -> list[Question]:
-    """What can be asked of a package; writes its files without docstrings below `root`.
-
-    Nothing is asked of tests.
+    """Write the files of a package below `root` without docstrings, and return the questions about
+    them. Tests give no questions.
     """
     questions = []
     for path in sorted(whole.rglob("*.py")):
@@ -92,8 +92,8 @@ def _bared(whole: Path, root: Path) -> list[Question]:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(bare)
         if not re.search(r"\b_?tests?\b", place.as_posix()):
-            for said, bare_definition in zip(kept, bare_definitions, strict=True):
-                if sentence := first_sentence(said.says, said.name):
+            for documented_definition, bare_definition in zip(kept, bare_definitions, strict=True):
+                if sentence := first_sentence(documented_definition.docstring, documented_definition.name):
                     target = Target(place.as_posix(), bare_definition.start, bare_definition.end)
                     questions.append(Question(sentence, "docstring", (target,)))
     return questions
@@ -114,7 +114,7 @@ def definitions(module: ast.Module) -> list[Definition]:
 
 
 def without_docstrings(text: str) -> str:
-    """The same code, in which `pass` stands where a body would be empty."""
+    """Return the same code without docstrings, with `pass` in each body that became empty."""
     lines = text.encode().splitlines(keepends=True)
     for node in sorted(_documentable(ast.parse(text)), key=lambda node: -node.body[0].lineno):
         said = node.body[0]
@@ -127,7 +127,7 @@ def without_docstrings(text: str) -> str:
 
 
 def _documentable(module: ast.Module) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """What has a docstring."""
+    """Yield each node that has a docstring."""
     for node in ast.walk(module):
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
@@ -148,7 +148,7 @@ def first_sentence(docstring: str, name: str) -> str:
 
 
 def _some(questions: list[Question]) -> list[Question]:
-    """`EACH` of those that are said once, chosen by their texts alone."""
+    """Return `EACH` of the questions whose text is unique, chosen by their texts alone."""
     times = Counter(question.text.lower() for question in questions)
     once = [question for question in questions if times[question.text.lower()] == 1]
     return sorted(once, key=lambda question: hashlib.sha256(question.text.encode()).hexdigest())[:EACH]

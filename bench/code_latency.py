@@ -30,7 +30,7 @@ WARM, COLD, FIRST = 300, 9, 20
 
 
 def report(folder: Path, semble: Semble) -> None:
-    """Of `MANY` with their docstrings, as one repository."""
+    """Print the latency of questions about `MANY`, as one repository with all docstrings."""
     wholes = [code_docstrings.whole_package(folder / "documented", package) for package in code_docstrings.DOCUMENTED]
     repo = code_sets.repository(
         folder / "repositories/many", {whole.name: whole for whole in wholes if whole.name in MANY}
@@ -62,7 +62,7 @@ def _timed(searcher: Searcher, texts: Sequence[str]) -> tuple[int, list[Run]]:
 
 
 def _cold(repo: Path, texts: Sequence[str], semble: Semble) -> dict[str, Sequence[Run]]:
-    """Of processes, each program's index being there."""
+    """Return the runs of whole processes; the index of each program exists."""
     turn = itertools.cycle(texts)
     things = {
         "vmrag query": lambda: once([*knowledge.VMRAG, "query", next(turn)], cwd=repo),

@@ -23,7 +23,7 @@ from bench import knowledge
 from bench.code_baselines import Piece
 
 SUFFIXES = frozenset(".py .pyi .pyx .js .mjs .cjs .ts .go .rs .java .kt .scala".split())
-"""Of files that are code; nothing else of a package is indexed, by anybody."""
+"""Suffixes of files that are code. All programs index only these files of a package."""
 SETTINGS = f"""\
 sources:
   - collection: code
@@ -58,8 +58,8 @@ class Question(NamedTuple):
 
 
 class CodeSet(NamedTuple):
-    """The files below `root`, and what is asked of them. `dropped`: questions whose files are not
-    there.
+    """The files below `root`, and the questions about them. `dropped`: number of questions whose
+    files are missing.
     """
 
     name: str
@@ -124,7 +124,7 @@ OTHERS = (
 
 
 def labelled(folder: Path, labels: Path, *, test: bool) -> list[CodeSet]:
-    """What semble asks of one half; `labels`: a checkout of its repository."""
+    """Return semble's questions of one half; `labels`: a checkout of its repository."""
     repositories = {load["name"]: load for load in json.loads((labels / "benchmarks/repos.json").read_text())}
     made = []
     for group in (PYTHON, OTHERS):

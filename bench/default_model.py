@@ -99,7 +99,7 @@ def read(safetensors: bytes) -> np.ndarray:
 
 
 def tokenizer(content: bytes) -> bytes:
-    """What cuts a text into tokens, without what makes texts of tokens."""
+    """Return the part of the tokenizer that encodes texts, without the part that decodes."""
     made = json.loads(content) | dict.fromkeys(UNUSED)
     return json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 

@@ -99,7 +99,7 @@ class Work:
             shutil.rmtree(copy.parent)
 
     def _remote(self, name: str, copy: Path, *, pushed: bool) -> str:
-        """A remote that holds what was there before the last commit, or (`pushed`) all of it."""
+        """Return a remote with the state before the last commit, or (`pushed`) with all commits."""
         destination = copy.with_name("remote.doltlite" if name == "doltlite" else "remote")
         if name != "doltlite":
             destination.mkdir()
@@ -107,7 +107,7 @@ class Work:
         source = copy.with_name("before")
         shutil.copytree(self.states["diff" if pushed else "commit"][name], source)
         self._timed(name, "push", source, url)
-        if pushed:  # what fetches has what was there before
+        if pushed:  # the fetching side has the state before the last commit
             shutil.rmtree(copy)
             shutil.copytree(self.states["commit"][name], copy)
         return url

@@ -1,10 +1,10 @@
 """`python -m bench.extras [EXTRA …]`: what installing costs, written into bench/README.md.
 
 Each extra of a wheel that is built first, in an environment of its own: with pip, as a person does,
-and with uv. Nothing comes from a cache unless it says so. Before each, numpy alone is installed in
-the same way: the ratio says what the network and the machine's load do not change. Then an MCP
-client starts the server by `uvx`, with an empty cache and once more. Of extras that are named only
-their rows are written anew. Needs `uv` beside this Python, and the package index.
+and with uv. No step uses a cache unless its row mentions the cache. Before each extra, numpy alone
+is installed in the same way, so that the ratio does not depend on the network and the machine's
+load. Then an MCP client starts the server by `uvx`, with an empty cache and once more. If you pass
+EXTRA, only the rows of these extras change. Needs `uv` beside this Python, and the package index.
 
 `python -m bench.extras --modes`: what the Action's steps `choose` and `install` take for each mode,
 written into bench/README.md: on a runner without uv whose caches are empty, and on one that gets
@@ -35,7 +35,7 @@ MARK = "what installing costs"
 MARK_OF_MODES = "what the Action installs"
 TOOLS = Path(sys.executable).parent
 BROUGHT = {"pip", "setuptools"}
-"""What `python -m venv` puts into an environment by itself."""
+"""Packages that `python -m venv` installs into each environment."""
 ROUNDS = 3
 TOGETHER = ("link,verify", "repair,update", "sync,check", "report")
 """Modes that need the same."""
@@ -133,7 +133,7 @@ STEPS = [[sys.executable, "-I", install.__file__, step] for step in ("choose", "
 
 
 def _without_uv(home: Path) -> dict[str, str]:
-    """What a hosted runner tells, where neither pip nor uv has a cache."""
+    """Return the environment of a hosted runner on which neither pip nor uv has a cache."""
     path = [folder for folder in os.environ["PATH"].split(os.pathsep) if not (Path(folder) / "uv").exists()]
     variables = {"RUNNER_TEMP": str(home / "temp"), "GITHUB_OUTPUT": str(home / "output"), "PIP_NO_CACHE_DIR": "1"}
     return os.environ | variables | {"PATH": os.pathsep.join(path), "HOME": str(home)}

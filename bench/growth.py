@@ -1,4 +1,4 @@
-"""What a long history costs: bytes of the knowledge base, of what git carries, and of a clone."""
+"""Cost of a long history: bytes of the knowledge base, of the objects in git, and of a clone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hostile text costs to import, against words of the same size.
+"""Cost of importing a hostile text, against words of the same size.
 
 HTML is not among them: a confined process converts it, within `ingest.convert_s`.
 """

@@ -86,7 +86,7 @@ def make(
         ("main", Write(put_collections=[collection], put_documents=rows)),
         ("feature", Write(put_documents=edits)),
     ):
-        if engine.find_branch(branch) is None:  # main is there from the beginning
+        if engine.find_branch(branch) is None:  # main exists from the beginning
             engine.create_branch(branch, revision)
         engine.write(branch, write, expected=revision)
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

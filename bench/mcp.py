@@ -184,7 +184,7 @@ def library(repo: Path) -> float:
 
 
 def modules(repo: Path) -> str:
-    """What the first query of a server imports."""
+    """Return the modules that the first query of a server imports."""
     from vmrag_mcp.options import ToolChoice, select_tools
     from vmrag_mcp.process import CallProgress
     from vmrag_mcp.session import Behaviour, Session

@@ -135,4 +135,4 @@ def _lend_weights(home: Path) -> None:
     ):
         shutil.copyfile(source, folder / source.name)
     for name in ("config.json", "special_tokens_map.json", "tokenizer_config.json", "vocab.txt"):
-        (folder / name).write_text("{}")  # it looks whether they are there, and reads none
+        (folder / name).write_text("{}")  # chroma-mcp checks that these files exist, and reads none

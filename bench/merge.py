@@ -46,8 +46,8 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
 
 
 def page(folder: Path, kind: str, rounds: int, env: dict[str, str]) -> Figure:
-    """A whole process of ours; git's needs no interpreter, so a start of ours is added to it: the
-    same process on empty texts.
+    """Compare our whole process with git's. git needs no interpreter, so its time includes a start
+    of our process, on empty texts.
     """
     pages = folder / "page"
     pages.mkdir(exist_ok=True)

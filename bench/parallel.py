@@ -1,7 +1,7 @@
 """Sixteen agents at once, each in a work tree with a server of its own, on one knowledge base: they
 ask once a second, write, commit, check out and pull for ten minutes.
 
-`python -m bench --only parallel`; whether a write is lost is asked when all of them are gone.
+`python -m bench --only parallel`. A new server looks for lost writes after all agents have ended.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Agent:
         knowledge.git(self.tree, "pull", "-q", "--no-rebase", "--no-edit", "origin", "main", env=self.env)
 
     def lost(self) -> Iterator[str]:
-        """What a new server does not find on one of the branches."""
+        """Yield each note that a new server does not find on its branch."""
         for branch, notes in self.written.items():
             knowledge.git(self.tree, "stash", "-q", "--include-untracked", env=self.env)
             knowledge.git(self.tree, "switch", "-q", branch, env=self.env)
@@ -123,7 +123,7 @@ def knowledge_is_dirty(server: Server) -> bool:
 def run(
     folder: Path, env: dict[str, str], *, count: int = AGENTS, seconds: float = SECONDS, alone_for: int = ALONE
 ) -> list[Figure]:
-    """`alone_for`: questions to one server while nobody else does anything."""
+    """`alone_for`: number of questions to one server while all others are idle."""
     repo, trees = _repository(folder, env), folder / "parallel-trees"
     agents = [Agent(repo, trees / f"{number}", number, env) for number in range(count)]
     servers = [agent.server for agent in agents]
@@ -231,7 +231,7 @@ def _left(folder: Path) -> list[str]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             at = (path / "cwd").readlink()
-        except OSError:  # it has ended, or is somebody else's
+        except OSError:  # it has ended, or belongs to another user
             continue
         if at.is_relative_to(folder.resolve()):
             process_ids.append(path.name)
@@ -239,7 +239,10 @@ def _left(folder: Path) -> list[str]:
 
 
 def _unfinished(repo: Path) -> list[Path]:
-    """Of git's and ours. Ours lock a file that stays; that it is there says nothing."""
+    """Return git's locks and vmrag's unfinished files.
+
+    vmrag's own lock files are not included, because they always stay.
+    """
     git, ours = repo / ".git", repo / ".git/vmrag"
     locks = [path for path in git.rglob("*.lock") if "vmrag" not in path.relative_to(git).parts]
     return [*locks, *ours.glob("journal/*"), *ours.rglob("*.tmp")]

@@ -1,6 +1,6 @@
 """`python -m bench.quality [--into DIR] [--test]`: how good answers are, ranking by ranking.
 
-Without `--test` the other half of the questions is asked, which is there to choose by. Needs pip
+Without `--test` it asks the other half of the questions, by which settings may be chosen. Needs pip
 and npm once, for the packages of `quality_sets`.
 """
 
@@ -86,7 +86,7 @@ def ranked(
 
 
 def rankings(searcher: Callable[[Ranking], Searcher]) -> dict[str, Answer]:
-    """What is compared; the first of all is the baseline."""
+    """Return the rankings to compare; the first one is the baseline."""
     words, vectors = (direct(searcher, mode, Ranking(document_weight=0.0)) for mode in (Mode.KEYWORD, Mode.VECTOR))
     return {
         BASELINE: lambda text: reciprocal(words(text), vectors(text)),
@@ -199,7 +199,7 @@ def _interval(ranks: dict[str, list[int]], others: dict[str, list[int]]) -> str:
 
 
 def difference(ranks: list[int], baseline: list[int]) -> str:
-    """Whether the 95 % interval of the difference lies above or below 0."""
+    """Return the mark of a difference whose 95 % interval is above (`*`) or below (`°`) 0."""
     low, high = np.quantile(resampled(ranks, baseline), (0.025, 0.975))
     return "*" if low > 0 else "°" if high < 0 else ""
 

@@ -1,7 +1,7 @@
 """Sets of questions whose answers are known, made from the documentation in published packages.
 
 faq          a question of an FAQ; its answer is a document by itself, among all other pages
-headings     a heading, which is removed; the page that it stood on
+headings     a heading, which is removed; the page that had it
 identifiers  a name that one page documents; that page
 man          a program's line in whatis, which is removed; its man page
 """
@@ -68,7 +68,7 @@ class QuestionSet(NamedTuple):
 
 
 def fetch(folder: Path) -> None:
-    """Download and unpack the packages, unless they are there. Needs pip and npm."""
+    """Download and unpack the packages, unless the folder has them. Needs pip and npm."""
     if (folder / "done").exists():
         return
     archives = folder / "archives"
@@ -174,7 +174,7 @@ def without(text: str, title: str) -> str:
 
 
 def is_beside(place: Path) -> bool:
-    """Whether a file is no page of a manual: release notes repeat every heading."""
+    """Return whether a file is outside the manual, as release notes are: they repeat headings."""
     return any(
         re.search(r"release|change|history|news|test|locale|licen|authors|_static|theme", part) for part in place.parts
     )

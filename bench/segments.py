@@ -1,4 +1,4 @@
-"""What sharing costs and saves: disk of many revisions and work trees, queries over many segments,
+"""Costs and savings of sharing: disk of many revisions and work trees, queries over many segments,
 and the first uncommitted document.
 """
 

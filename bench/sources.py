@@ -1,4 +1,4 @@
-"""What files of the tree cost as documents: two releases of Django, switched, edited, asked from
+"""Cost of files of the tree as documents: two releases of Django, switched, edited, asked from
 other work trees, and 50,000 small files.
 
 The releases come from the package index (`pip download`): this part needs a network once for each
@@ -129,8 +129,8 @@ def _moved(repo: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
 
 
 def _stale(repo: Path, env: dict[str, str]) -> Figure:
-    """Questions about symbols that moved between the releases, at random checkouts: how many hits
-    are not what their file says there.
+    """Ask about symbols that moved between the releases, at random checkouts, and count the hits
+    that differ from the text of their file.
     """
     shutil.rmtree(repo / ".git" / "vmrag", ignore_errors=True)
     chance, moved = random.Random(5), sorted(_moved_symbols(repo, env))
@@ -172,7 +172,7 @@ def _moved_symbols(repo: Path, env: dict[str, str]) -> set[str]:
 
 
 def _many(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
-    """What looking at 50,000 files adds to a query, beside one `git diff-index HEAD` each."""
+    """Compare the time that 50,000 files add to a query with one `git diff-index HEAD`."""
     repo = folder / "many"
     if not (repo / ".git" / "ready").exists():
         shutil.rmtree(repo, ignore_errors=True)

@@ -62,7 +62,7 @@ def peaks(name: str, samples: dict[int, Sample], limit: float | None) -> list[Fi
 
 
 def start(folder: Path, rounds: int, env: dict[str, str]) -> Figure:
-    """What it costs to say hello."""
+    """Measure `vmrag --version`."""
     timed = timing.in_turn(
         {
             "vmrag --version": lambda: timing.once([*VMRAG, "--version"], cwd=folder, env=env),
@@ -79,7 +79,7 @@ IN_STARTS = {"status": 2.0, "log": 2.5, "import": 4.0, "commit": 3.0, "query": N
 
 
 def commands(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
-    """Of a folder of 300 pages, one of which is changed before each import."""
+    """Measure commands in a folder of 300 pages. Each import has one changed page."""
     repo = folder / "pages"
     if not repo.exists():
         knowledge.git(folder, "init", "-q", "-b", "main", str(repo), env=env)
@@ -188,7 +188,7 @@ def fresh(folder: Path, size: int, rounds: int, env: dict[str, str]) -> tuple[Sa
 
 
 def index(folder: Path, size: int, env: dict[str, str]) -> Figure:
-    """What one takes on the disk: a view, and all segments that it counts."""
+    """Measure the size of a view and of all segments that it uses."""
     repo = knowledge.make(folder, size, env)
     revision = knowledge.pinned(repo, "main", env)
     [path] = (entry for entry in (repo / ".git/vmrag/views").glob(f"{revision}-*") if entry.is_dir())
@@ -204,7 +204,10 @@ def index(folder: Path, size: int, env: dict[str, str]) -> Figure:
 
 
 def remove_views(repo: Path, revision: str) -> None:
-    """Those of a revision, and what they alone count; all without one."""
+    """Remove the views of a revision, and the segments that only they use.
+
+    An empty `revision` removes all views.
+    """
     views = Views(repo / ".git/vmrag/views")
     for path in views.root.glob(f"{revision}*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()

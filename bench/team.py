@@ -1,6 +1,6 @@
-"""Eight agents in one work tree, each with a server of its own, while somebody writes and commits.
+"""Eight agents in one work tree, each with its own server, while a colleague writes and commits.
 
-What they are told in time, and whether anything fails.
+It measures how long their answers take, and counts failures.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _measured(repo: Path, what: str, env: dict[str, str], seconds: float) -> lis
 
 
 def _asked(servers: list[Server], seconds: float) -> Answers:
-    """What all of them answer within these seconds, one question after the other each."""
+    """Return the answers of all servers; each gets one question after the other."""
     answers = Answers([], [])
 
     def ask(server: Server, number: int) -> None:

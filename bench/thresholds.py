@@ -24,12 +24,15 @@ REACHED: Mapping[SearchPurpose, float] = {
     SearchPurpose.EXTERNAL: 0.05,
     SearchPurpose.THOUGHTS: 0.05,
 }
-"""Of the unrelated pairs. Who is shown a list sees by itself what does not belong there."""
+"""Share of the unrelated pairs that may reach the threshold.
+
+It is higher for a search, because the reader of a list can skip what does not fit.
+"""
 
 
 class Cosines(NamedTuple):
-    """Of questions and texts: those that belong together, each with every other's text, and those
-    with something in common and no answer.
+    """Cosines of questions and texts. `related`: a question and its text. `unrelated`: a question
+    and the text of another one. `unanswered`: both have a topic, but the text has no answer.
     """
 
     related: np.ndarray
@@ -71,7 +74,7 @@ def threshold(unrelated: np.ndarray, share: float) -> float:
 
 
 def measured(name: str) -> dict[SearchPurpose, float]:
-    """What the pairs say of an embedding function."""
+    """Return the threshold of an embedding function for each purpose."""
     unrelated = cosines(name).unrelated
     return {use: threshold(unrelated, share) for use, share in REACHED.items()}
 

@@ -22,7 +22,10 @@ class Run:
 
 
 def once(argv: Sequence[str], *, cwd: Path, env: dict[str, str] | None = None) -> Run:
-    """Raises with what the program said when it fails. CPU seconds include its children."""
+    """Run a program once. CPU seconds include its children.
+
+    Raises SystemExit with the output if the program fails.
+    """
     start = time.perf_counter()
     with subprocess.Popen(argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
         said = child.stdout.read()

@@ -1,4 +1,4 @@
-"""What it costs to verify a long history of pins, against git's own walk over it."""
+"""Cost of verifying a long history of pins, against git's own walk over it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the N-th work tree costs: `git worktree add` with our hooks against the same without, its
-first query against one in the main work tree, and the disk that it takes of ours.
+"""Cost of the N-th work tree: `git worktree add` with our hooks against the same without, its
+first query against one in the main work tree, and the disk space of vmrag for it.
 """
 
 from __future__ import annotations
@@ -98,6 +98,6 @@ def _add(repo: Path, tree: Path, env: dict[str, str], *options: str) -> Run:
 
 
 def _disk(repo: Path) -> int:
-    """Of ours, for all work trees."""
+    """Return the disk space of vmrag for all work trees."""
     folders = (path / "vmrag" for path in (repo / ".git/worktrees").iterdir())
     return measure_size(repo / ".git/vmrag") + sum(measure_size(folder) for folder in folders if folder.is_dir())
