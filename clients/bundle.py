@@ -1,4 +1,4 @@
-"""What a release has for MCP clients: the bundle, and the registry's `server.json` that names it.
+"""Build the files of a release for MCP clients: the bundle, and the `server.json` that names it.
 
     python clients/bundle.py FOLDER
 

@@ -135,7 +135,7 @@ def check_subjects() -> bool:
     """Check the subjects of commits that no remote has, and that are newer than this check."""
     bases = [_FIRST_CHECKED] if run_git("rev-parse", "-q", "--verify", f"{_FIRST_CHECKED}^{{commit}}") else []
     if not bases and not run_git("remote"):
-        return True  # a shallow clone without a remote does not tell which commits are new
+        return True  # new commits are unknown in a shallow clone without a remote
     log = run_git("log", "--no-merges", "--format=%h %s", "HEAD", "--not", "--remotes", *bases)
     wrong = [line for line in log.splitlines() if not is_subject(line.partition(" ")[2])]
     for line in wrong:

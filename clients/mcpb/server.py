@@ -1,4 +1,4 @@
-"""What the bundle starts: `vmrag-mcp`, with the arguments of the manifest."""
+"""Start `vmrag-mcp`, with the arguments of the manifest."""
 
 from vmrag_link.cli.mcp import main
 

@@ -403,13 +403,13 @@ def pinned(user: User, revision: str) -> None:
     user.git("push", "-q", "--no-verify")
 
 
-def pin_revision_below_head(user: User, old: str, statement: str, mend: str) -> None:
-    """Pin and push the result of the statement on a revision; `mend` then restores a sound head of
+def pin_revision_below_head(user: User, old: str, statement: str, repair: str) -> None:
+    """Pin and push the result of the statement on a revision; `repair` then restores a sound head of
     the branch.
     """
     eve = Clone(user.top)
     bad = evil(eve.engine.folder / FILE_NAME, old, statement)
-    evil(eve.engine.folder / FILE_NAME, bad, mend, name="mended")
+    evil(eve.engine.folder / FILE_NAME, bad, repair, name="mended")
     eve.push("origin", "mended")
     eve.close()
     pinned(user, bad)

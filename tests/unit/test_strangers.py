@@ -1,6 +1,4 @@
-"""All hostile texts (`tests/support/strangers.py`) in their first reader: no process, no network,
-no file.
-"""
+"""All hostile texts of `tests/support` in their first reader: no process, no network, no file."""
 
 from __future__ import annotations
 
