@@ -404,8 +404,8 @@ def pinned(user: User, revision: str) -> None:
 
 
 def pin_revision_below_head(user: User, old: str, statement: str, repair: str) -> None:
-    """Pin and push the result of the statement on a revision; `repair` then restores a sound head of
-    the branch.
+    """Pin and push the result of the statement on a revision; then `repair` restores a sound head
+    of the branch.
     """
     eve = Clone(user.top)
     bad = evil(eve.engine.folder / FILE_NAME, old, statement)
