@@ -32,7 +32,7 @@ def test_segment_with_mostly_dead_slots_is_absorbed_without_additions():
     assert choose_absorbed([PartSize(500, 1_000), whole(500)], 0) == []
 
 
-def test_segment_is_not_absorbed_if_as_many_chunks_are_added_as_were_removed():
+def test_segment_is_not_absorbed_if_added_chunks_equal_removed_chunks():
     """Otherwise a branch that changes the larger half of the code would index the rest again."""
     assert choose_absorbed([PartSize(400, 1_000)], 600) == []
     assert choose_absorbed([PartSize(400, 1_000)], 100) == [0]

@@ -67,7 +67,7 @@ def test_other_name_is_not_recognized(name):
     assert not contents.belongs_to(name, "0" * 12)
 
 
-def test_seal_is_read_as_it_was_written_and_nothing_else_is_one():
+def test_seal_round_trips_and_other_metadata_is_not_a_seal():
     seal = CollectionSeal(3, "abc", 17)
     assert parse_seal(seal.to_metadata("api")) == seal
     assert seal.to_metadata("api")["collection"] == "api"

@@ -126,13 +126,13 @@ def test_pieces_by_headings_join_to_the_text_and_keep_code_together(lines: list[
     assert longest <= (60 * LONGEST_CODE if {"```\n", "~~~~\n"}.intersection(lines) else 60)
 
 
-def test_paragraphs_of_a_long_section_fill_a_piece_to_the_last_character() -> None:
+def test_paragraphs_of_long_section_fill_a_piece_completely() -> None:
     text = ("a" * 58 + "\n\n") * 3
     assert [len(piece.text) for piece in split_text(text, Chunking("headings", 120, 0))] == [120, 60]
     assert [len(piece.text) for piece in split_text(text, Chunking("headings", 119, 0))] == [60, 60, 60]
 
 
-def test_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code() -> None:
+def test_place_comes_from_headings_above_and_not_from_code_comments() -> None:
     assert HeaderPaths(GUIDE).find_path(GUIDE.index("ls")) == "Guide"
     assert HeaderPaths(GUIDE).find_path(GUIDE.index("Then")) == "Guide > Setup"
     assert HeaderPaths("text\n" + GUIDE).find_path(0) == "Guide"

@@ -234,7 +234,7 @@ def test_file_that_is_broken_or_built_otherwise_is_refused(form, text):
         install.with_entry(form, text, SECTION, NAME, ENTRY)
 
 
-def test_toml_table_with_comments_and_further_keys_is_changed_in_its_lines_only():
+def test_toml_table_changes_only_its_own_values_and_lines():
     text = '[servers.vmrag-here]\ncommand = "old" # mine\nargs = []\ntimeout = 9\n# about what follows\n[b]\nc = 1\n'
     changed = install.with_values("toml", text, SECTION, NAME, {"command": "new", "args": ["x"]})
     assert changed == text.replace('"old"', '"new"').replace("[]", '["x"]')

@@ -98,7 +98,7 @@ def test_release_names_the_bundle_with_its_checksum(bundle, tmp_path, monkeypatc
     assert server["packages"][:-1] == read("server.json")["packages"]
 
 
-def test_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exist():
+def test_plugin_has_server_skill_and_commands_with_existing_tools():
     assert read(".claude-plugin", "marketplace.json")["plugins"][0]["source"] == f"./{PLUGIN.relative_to(ROOT)}"
     (skill,) = PLUGIN.glob("skills/*/SKILL.md")
     head = yaml.safe_load(skill.read_text().split("---")[1])

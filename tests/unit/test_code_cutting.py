@@ -36,7 +36,7 @@ def function(name: str, rows: int = 4, indent: str = "") -> str:
 # -- what a piece is
 
 
-def test_each_function_is_a_piece_and_blank_lines_go_with_the_one_before() -> None:
+def test_each_function_is_a_piece_with_its_following_blank_lines() -> None:
     one, two = function("one"), function("two")
     assert named(f"{one}\n\n{two}\n") == [("one", f"{one}\n\n"), ("two", f"{two}\n")]
 
@@ -78,7 +78,7 @@ def test_function_in_a_long_function_is_a_piece() -> None:
     ]
 
 
-def test_small_neighbours_in_a_class_are_one_piece_with_the_name_of_the_class() -> None:
+def test_small_neighbours_in_class_form_one_piece_with_class_name() -> None:
     small = "".join(f"    def f{number}(self):\n        return {number}\n\n" for number in range(4))
     text = f"class A:\n    '''{'x' * 300}'''\n\n    a = 1\n    b = 1\n\n{small}{function('big', 5, '    ')}"
     assert [name for name, _ in named(text, size=400)] == ["A", "A", "A.big"]
@@ -101,7 +101,7 @@ def test_two_symbols_on_a_line_are_in_one_piece() -> None:
     assert texts(text, "javascript")[0].startswith("function a() { return 1; } function b()")
 
 
-def test_end_of_a_class_is_in_the_piece_of_its_last_method() -> None:
+def test_end_of_class_is_in_piece_of_last_method() -> None:
     methods = "".join(f"  int f{number}() {{\n    a();\n    b();\n    return c();\n  }}\n\n" for number in range(5))
     text = f"class A {{\n{methods}}}\n"
     assert texts(text, "java", 120)[-1].endswith("  }\n\n}\n")

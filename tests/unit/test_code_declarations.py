@@ -84,7 +84,7 @@ def test_later_parts_of_a_long_symbol_do_not_declare_it() -> None:
     assert {piece.declared for piece in rest} == {()}
 
 
-def test_declaration_below_a_long_comment_is_in_the_piece_that_has_its_line() -> None:
+def test_declaration_below_long_comment_is_in_piece_of_its_line() -> None:
     text = "".join(f"# Line {row} of what is to be known.\n" for row in range(30)) + "def f():\n    return 1\n"
     pieces = cut_code(text, "python", 200)
     assert {piece.symbol for piece in pieces} == {"f"}

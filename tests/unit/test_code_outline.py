@@ -111,7 +111,7 @@ def test_tables_of_numbers_that_spend_the_budget_keep_their_definitions(language
     ]
 
 
-def test_only_texts_that_are_not_parsed_are_marked_as_cut_by_lines():
+def test_texts_in_parsed_languages_are_not_marked_as_cut_by_lines():
     kinds = [
         cut_code(text, language, 1500)[0].kind for text, language in ((SCALA, "scala"), ("", "c"), ("int a;\n", "c"))
     ]

@@ -160,7 +160,7 @@ def test_environment_precedes_git_config_which_precedes_the_file(sources, keep):
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_every_setting_can_be_given_by_file_and_environment_and_git_config(key):
+def test_every_setting_is_accepted_from_file_environment_and_git_config(key):
     text = str(key.default).lower() if key.kind is bool else str(key.default)
     if key.kind is tuple:
         text = "[]"
@@ -181,7 +181,7 @@ def test_git_remote_named_by_git_config_is_not_the_setting_remote():
     assert load(overrides={"vmrag.remote": "upstream"}) == config.LoadedSettings(Config(), [])
 
 
-def test_misspelled_name_in_git_config_warns_and_a_foreign_one_does_not():
+def test_misspelled_git_config_name_warns_and_foreign_name_does_not():
     loaded = load(overrides={"vmrag.index.kep-mb": "3", "vmrag.install.version": "1"})
     assert loaded == config.LoadedSettings(
         Config(), ["git config vmrag.index.kep-mb is not a setting; did you mean vmrag.index.keep-mb?"]
@@ -313,7 +313,7 @@ def test_default_address_of_a_service_is_not_trusted_by_stating_it():
     assert cloned("embedding.openai_url: https://api.openai.com/v1\n").trusted == frozenset()
 
 
-def test_value_that_this_version_does_not_know_any_more_is_refused_not_dropped():
+def test_unknown_value_in_trusted_settings_is_refused_instead_of_dropped():
     with pytest.raises(ConfigInvalid, match=r"the trusted settings: hooks\.on_dirty must be one of"):
         cloned("hooks.sync: off\n", agreed={"hooks.on_dirty": "shout"})
 
@@ -545,7 +545,7 @@ def test_example_in_the_documentation_loads():
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_every_setting_is_described_by_one_sentence_and_has_a_default_that_is_allowed(key):
+def test_every_setting_has_a_sentence_and_an_allowed_default(key):
     assert key.doc.endswith(".")
     assert type(key.default) is key.kind
     assert key.default in key.choices or not key.choices
@@ -601,7 +601,7 @@ def test_load_ignores_a_damaged_record_and_one_of_another_program(record, monkey
     assert entries.recall_entries(record, b"retrieval:\n  k: 7\n") is None
 
 
-def test_load_writes_no_record_of_a_refused_file_or_without_its_folder(tmp_path):
+def test_load_writes_no_record_of_refused_file_or_missing_folder(tmp_path):
     with pytest.raises(ConfigInvalid):
         cloned("retrieval: [", record=tmp_path / "settings")
     cloned("retrieval.k: 7", record=tmp_path / "missing" / "settings")

@@ -250,7 +250,7 @@ def natively_done(home: Path, without: str = "") -> list[str]:
 
 @LANDLOCK
 @SECCOMP
-def test_code_in_c_reaches_no_file_no_program_no_process_and_no_network(home: Path) -> None:
+def test_native_code_reaches_no_foreign_file_program_process_or_network(home: Path) -> None:
     assert natively_done(home) == _OWN
     assert {path.name for path in home.rglob("*")} == {".ssh", "id", "other", "moved"}
     assert (home / ".ssh" / "id").read_text() == "secret"
@@ -268,7 +268,7 @@ def test_landlock_alone_keeps_every_file_from_code_in_c(home: Path) -> None:
 
 
 @SECCOMP
-def test_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_from_code_in_c(home: Path) -> None:
+def test_system_call_filter_alone_denies_native_code_programs_processes_and_sockets(home: Path) -> None:
     result = natively_done(home, without="kernel_rules.restrict_files")
     files = {"read", "list", "write", "overwrite", "remove", "move", "link"}
     own_files = {"new file in its own folder", "file without a name", "folder in its own folder", "own file to write"}

@@ -44,12 +44,12 @@ def imported(path: Path) -> ImportedDocument:
     return document
 
 
-def test_files_of_a_folder_are_sorted_and_named_by_their_path_below_the_base(tmp_path: Path) -> None:
+def test_files_of_folder_are_sorted_and_named_below_the_base(tmp_path: Path) -> None:
     tree(tmp_path, b_md="", a__z_md="", a__deep__x_md="", Z_md="")
     assert ids(tmp_path) == ["Z.md", "a/deep/x.md", "a/z.md", "b.md"]
 
 
-def test_file_has_one_id_whether_it_is_named_or_a_folder_above_it(tmp_path: Path) -> None:
+def test_file_has_one_id_by_its_name_or_any_folder(tmp_path: Path) -> None:
     tree(tmp_path, a__deep__x_md="", a__deep__y_md="")
     for source in ("a", "a/deep", "a/deep/x.md", "a/../a/deep"):
         assert "a/deep/x.md" in ids(tmp_path, tmp_path / source)

@@ -68,7 +68,7 @@ def test_short_cuts_agree_with_the_parser(lines: list[str]) -> None:
     assert find_markdown_title(text) == next(filter(None, titles), "")
 
 
-def test_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
+def test_find_markdown_title_finds_distant_heading_in_large_file_quickly() -> None:
     text = (
         "```\n# no\n```\n"
         + "A line of text - with words.\n\n" * 2_000

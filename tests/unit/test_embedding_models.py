@@ -218,7 +218,7 @@ def test_kernels_and_threads_change_no_bit(kernel: dict[str, str]) -> None:
     assert result.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(texts))).hexdigest()
 
 
-def test_collection_of_the_default_model_of_before_is_one_of_the_present_one() -> None:
+def test_collection_of_former_default_model_uses_present_default() -> None:
     (former,) = plan.FORMER_DEFAULTS
     row = Collection("guide", embedding_model=former, embedding_dimensions=256)
     assert plan.use_present_model(row).embedding_model == STATIC.fingerprint

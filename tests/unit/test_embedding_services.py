@@ -67,7 +67,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_vectors_of_a_service_are_those_of_its_texts_at_unit_length(services, key, name):
+def test_service_vectors_equal_those_of_its_texts_at_unit_length(services, key, name):
     model = load(services, name)
     same = registry.load_model("hash").embed(TEXTS)
     assert all(close(*pair) for pair in zip(model.embed(TEXTS), same, strict=True))
@@ -268,7 +268,7 @@ def test_spaces_around_a_key_are_not_part_of_it(services, monkeypatch):
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_key_that_is_refused_is_named_by_its_variable_and_never_shown(services, monkeypatch, caplog, name):
+def test_refused_key_is_named_by_its_variable_and_never_shown(services, monkeypatch, caplog, name):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv(KEYS[name], "sk-wrong-0123")
     error = failure(load(services, name))
@@ -308,7 +308,7 @@ def test_rate_limited_requests_are_repeated_after_the_given_time(services, monke
     assert 3 < slept[1] <= 14
 
 
-def test_service_that_wants_to_be_left_alone_for_long_is_not_waited_for(services, monkeypatch):
+def test_service_with_long_retry_after_fails_without_waiting(services, monkeypatch):
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=None, monotonic=time.monotonic))
     services.script = [(429, {"Retry-After": "3600"}, {"message": "slow down"})]
     assert "answered 429 Too Many Requests: slow down" in failure(load(services, "cohere")).message

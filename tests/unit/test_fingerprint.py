@@ -70,6 +70,6 @@ def test_documents_and_collections_count():
     assert compute_fingerprint(DEFAULT_RANKING, COLLECTIONS[:1], HEADERS) != PRINT
 
 
-def test_fingerprint_of_these_is_the_same_in_every_program_that_ranks_alike():
+def test_fingerprint_of_sample_is_constant_while_ranking_is_unchanged():
     """Change it only together with `fusion.VERSION`, or with the description of a collection."""
     assert PRINT == "7b5d6f8e86127a30804abd58704e40ebb17da951e784e92792cfdb9d2fe4df76"

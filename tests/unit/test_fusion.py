@@ -40,7 +40,7 @@ def test_best_by_both_has_the_score_of_one():
 
 
 @pytest.mark.parametrize(("weight", "first"), [(0.0, 1), (0.4, 1), (0.6, 2), (1.0, 2)])
-def test_weight_decides_between_the_best_by_words_and_the_best_by_vectors(weight, first):
+def test_weight_decides_between_best_by_words_and_best_by_vectors(weight, first):
     scores = fused({1: 0, 2: 7}, {1: 9, 2: 0}, weight)
     assert max(scores, key=scores.__getitem__) == first
 
@@ -104,7 +104,7 @@ def order(scores: dict[int, int], rows: Sequence[int]) -> list[int]:
     return sorted(rows, key=lambda row: (-scores[row], row))
 
 
-def test_others_that_come_or_go_leave_the_order_of_a_collection_as_it_was():
+def test_other_collections_do_not_change_order_within_a_collection():
     one = CollectionScores({1: 900, 2: 300, 3: 800, 4: -100}, {1: 0, 2: 700, 3: 500, 4: 0}, 1_000)
     before = order(fuse_scores([one], 0.4), [1, 2, 3, 4])
     assert before == [3, 2, 1, 4]
@@ -158,7 +158,7 @@ def test_best_by_both_of_all_collections_has_the_score_of_one(given_collections,
     assert scores[1_000] == UNIT == max(scores.values())
 
 
-def test_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
+def test_collection_weight_depends_on_distance_of_its_best_scores():
     near = CollectionScores({1: 1_000}, {1: 80}, 100)
     half = CollectionScores({11: 500}, {11: 10}, 100)
     scores = fuse_scores([near, half], 0.4)
@@ -188,7 +188,7 @@ def test_collection_without_matches_comes_last():
 
 
 @given(st.dictionaries(st.integers(0, 50), st.integers(0, 10**11)), st.integers(0, 10**12))
-def test_by_share_leaves_the_scores_of_a_single_collection_as_they_are(words, more):
+def test_normalize_keeps_the_scores_of_a_single_collection(words, more):
     assert normalize_scores([(words, max([1, *words.values()]) + more)]) == words
     assert normalize_scores([]) == {}
 

@@ -216,7 +216,7 @@ def test_quoted_word_reaches_a_program_unchanged(word: str):
     assert subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == word
 
 
-def test_hint_about_a_path_of_a_clone_runs_nothing_in_its_name(tmp_path: Path):
+def test_hint_with_hostile_path_runs_nothing_in_its_name(tmp_path: Path):
     folder = tmp_path / "docs$(touch evil)"
     folder.mkdir()
     error = errors.system_failure(PermissionError(errno.EACCES, "Permission denied", str(folder)))

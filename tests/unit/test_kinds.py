@@ -21,7 +21,7 @@ class Result(NamedTuple):
 LENGTHS = st.integers(0, 30)
 
 
-def test_lists_alternate_for_six_results_and_then_the_first_has_two_of_three():
+def test_kinds_alternate_for_six_results_then_first_gets_two_thirds():
     assert alternate_kinds("abcdefgh", "123456") == list("a1b2c3de4fg5h6")
     assert alternate_kinds("abcd", "1") == list("a1bcd")
     assert alternate_kinds("", "12") == ["1", "2"]

@@ -17,7 +17,7 @@ LATER = replace(PIN, dolt_commit=OTHER, linked_at="2026-01-02T00:00:00.5Z")
 BY_HAND = replace(PIN, dolt_commit=OTHER, linked_at="2025-01-01T00:00:00Z", source="manual")
 
 
-def test_link_made_by_hand_wins_then_the_one_of_the_later_revision() -> None:
+def test_manual_link_wins_before_the_link_of_later_revision() -> None:
     assert join_links(PIN, LATER) == LATER
     assert join_links(LATER, BY_HAND) == BY_HAND
     assert join_links(BY_HAND, replace(BY_HAND, dolt_commit=ONE, linked_at=LATER.linked_at)).dolt_commit == ONE

@@ -78,7 +78,7 @@ def test_required_argument_that_is_null_or_empty_is_missing(absent):
     assert refuse(text=absent).details == {"parameter": "text"}
 
 
-def test_empty_text_goes_to_an_operation_that_has_a_better_word_for_it():
+def test_empty_text_is_passed_if_parameter_allows_blank():
     def blank(*, message: Annotated[str, Given(blank=True)]) -> None: ...
 
     assert parse_arguments(read_parameters(blank), {"message": ""}, no_warning) == {"message": ""}
@@ -86,14 +86,14 @@ def test_empty_text_goes_to_an_operation_that_has_a_better_word_for_it():
         parse_arguments(read_parameters(blank), {}, no_warning)
 
 
-def test_default_that_is_a_tuple_is_a_list_as_json_has_it():
+def test_tuple_default_becomes_a_list_like_json():
     assert parse_arguments(DECLARED, {"text": "x"}, no_warning)["include"] == ["documents"]
 
 
 # -- names -----------------------------------------------------------------------------------------
 
 
-def test_unknown_name_is_refused_with_all_that_are_known_and_the_nearest():
+def test_unknown_name_is_refused_with_allowed_names_and_nearest_name():
     error = refuse(limits=5, Zebra=1)
     assert error.details["unknown"] == ["Zebra", "limits"]
     assert error.details["allowed"] == sorted(parameter.name for parameter in DECLARED)
@@ -195,7 +195,7 @@ def test_argument_is_refused_above_its_length(parameter, value, maximum):
 
 
 @pytest.mark.parametrize("tool", load_catalogue().values(), ids=lambda tool: tool.name)
-def test_every_text_of_a_tool_has_a_length_in_schema_and_parser(tool):
+def test_every_text_of_a_tool_is_limited_in_schema_and_parser(tool):
     def refuse_longer(parameter, value, longest):
         with pytest.raises(UsageInvalid) as caught:
             parameter.parse_value(value, no_warning)
@@ -354,7 +354,7 @@ def test_list_of_vectors_holds_lists_of_numbers():
         (["[1]"], ["[1]"]),
     ],
 )
-def test_text_is_a_list_of_one_unless_it_is_a_json_list(value, taken):
+def test_text_becomes_list_of_one_unless_it_is_json_list(value, taken):
     assert take(ids=value)["ids"] == taken
 
 
@@ -363,7 +363,7 @@ def test_parse_rejects_values_that_are_not_lists_of_texts(value):
     assert refuse(ids=value).details["parameter"] == "ids"
 
 
-def test_list_is_as_long_as_it_has_to_be_and_may_be_any_longer():
+def test_list_needs_its_minimum_length_and_has_no_maximum():
     assert refuse(ids=[]).details["parameter"] == "ids"
     assert len(take(ids=["x"] * 100_000)["ids"]) == 100_000
 
@@ -427,7 +427,7 @@ def place_order(_call: None, request: Order, *, number: int) -> tuple[Order, int
     return request, number
 
 
-def test_fields_of_a_request_are_parameters_behind_the_keywords_of_the_function():
+def test_request_fields_become_parameters_after_the_keywords_of_function():
     result = read_parameters(place_order)
     assert [(parameter.name, parameter.required) for parameter in result] == [
         ("number", True),
@@ -447,7 +447,7 @@ def test_fields_of_a_request_are_parameters_behind_the_keywords_of_the_function(
     }
 
 
-def test_function_gets_its_request_of_the_arguments_with_the_defaults_of_its_fields():
+def test_function_gets_its_request_with_defaults_of_the_fields():
     given = {"thing": "a", "number": "3", "parts": [{"name": "x", "colour": "red"}]}
     order, number = place_order(None, **parse_arguments(read_parameters(place_order), given, lambda *_: None))
     assert (order.item, order.share, list(order.parts), order.about, number) == ("a", 0.5, [Part("x")], {}, 3)

@@ -47,7 +47,7 @@ def valid(value: Any) -> bool:
     return Exactly(answer_schema(SampleResult)).is_valid(value)
 
 
-def test_answer_of_a_record_fits_its_schema_and_ends_with_message_and_kb():
+def test_record_answer_fits_its_schema_and_ends_with_kb():
     assert valid(answer())
     assert valid(answer(ToolWarning("NOTE", "Look.")))
     assert list(answer()) == ["success", "rows", "change", "free", "message", "kb"]
@@ -74,7 +74,7 @@ class Summary(DerivedRecord, frozen=True, rename={"rows": "entries", "total": "c
     total: int
 
 
-def test_report_is_an_answer_with_lists_and_the_message_after_its_fields():
+def test_report_answer_has_lists_and_message_after_its_fields():
     def count() -> ToolAnswer[Counted]:
         return ToolAnswer(Counted((Row(1), Row(2)), ("a",)), message="m")
 

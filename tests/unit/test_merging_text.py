@@ -146,7 +146,7 @@ def test_many_equal_lines_are_given_up_by_their_number():
     assert find_matching_blocks(["a\n", *left_lines], ["b\n", *right_lines]) == [(3001, 2503, 0)]
 
 
-def test_lines_between_unique_ones_are_given_up_by_the_work_that_they_make():
+def test_matching_between_unique_lines_is_abandoned_above_a_work_limit():
     """difflib takes minutes for 8 KB of them: it finds one pair at a time, and looks at all the
     others for each.
     """
@@ -177,7 +177,7 @@ def test_equal_hunks_of_a_text_have_names_of_their_own():
     assert second.key == f"{first.key}-2"
 
 
-def test_both_texts_of_a_hunk_are_apart_even_without_a_last_line_end():
+def test_hunk_keeps_both_texts_separate_without_final_newline():
     texts = merge_texts("a", "b", "c")
     assert resolved(texts, "union") == "b\nc"
     assert resolved(texts, "ours") == "b"

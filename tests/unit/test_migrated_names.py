@@ -26,7 +26,7 @@ def kb(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_revision_that_was_migrated_is_called_by_its_new_name_and_no_other(kb: Path) -> None:
+def test_migrated_revision_gets_its_new_name_and_others_stay(kb: Path) -> None:
     assert [migrated.translate_revision(kb, revision) for revision in (OLD, NEW, OTHER)] == [NEW, NEW, OTHER]
     assert migrated.read_map_head(kb, "dolt") == OTHER
 

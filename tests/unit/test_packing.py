@@ -74,7 +74,7 @@ def test_documents_are_ordered_by_best_piece_and_passages_by_text():
     assert [passage.rank for passage in packed.passages] == [3, 1, 2]
 
 
-def test_piece_in_the_middle_of_lines_brings_them_whole_without_blank_ones_around():
+def test_partial_lines_are_completed_and_surrounding_blank_lines_removed():
     text = "\n\n    first\n        second\n\n\nthird\n"
     [passage] = pack_hits(ranked(("a", (0, text.index("cond")))), {"a": document(text)}, 1000).passages
     assert (passage.text, passage.lines) == ("    first\n        second", (3, 4))
@@ -155,7 +155,7 @@ def test_symbol_begins_where_no_earlier_piece_contains_it():
     assert whole_symbol([part(0)] * 3, 1) == range(1, 2)
 
 
-def test_symbol_that_was_cut_comes_whole_if_it_takes_no_more_than_a_fourth():
+def test_cut_symbol_is_completed_if_it_takes_at_most_a_fourth():
     body = "def long():\n" + LINES
     half = spans(body, 20)
     pieces = [part(start, "long", "function", "def long()") for start, _ in half]
@@ -168,7 +168,7 @@ def test_symbol_that_was_cut_comes_whole_if_it_takes_no_more_than_a_fourth():
     assert (passage.lines, passage.signature) == ((21, 40), "def long()")
 
 
-def test_pieces_of_another_kind_take_a_third_while_the_first_kind_fills_the_rest():
+def test_second_kind_takes_a_third_and_first_kind_the_rest():
     pages, pieces = ([f"{name}{number}" for number in range(20)] for name in ("page", "piece"))
     text = "".join(f"word_{number} " for number in range(30)) + "\n"
     held = {name: document(text, f"{name}.py", kind="document" if name in pages else "code") for name in pages + pieces}

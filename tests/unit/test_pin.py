@@ -60,7 +60,7 @@ def test_unknown_keys_are_kept_in_their_order_after_the_four():
     assert list(json.loads(pin.format_pin(result))) == [*pin.KEYS, "zeta", "alpha", "extra"]
 
 
-def test_windows_line_endings_and_odd_spacing_are_read_and_written_back_canonically():
+def test_crlf_and_odd_spacing_are_read_and_written_canonically():
     assert pin.format_pin(pin.parse_pin(b" \n\t" + TEXT.replace("\n", "\r\n").encode() + b"\r\n ")) == TEXT.encode()
 
 
@@ -338,7 +338,7 @@ LAST = '"2026-01-31T12:00:00Z"\n'
         (TEXT.replace("{\n", '{\n  "x": [%s1],\n' % ("1," * 1000)).encode(), 1, "canonical form"),
     ],
 )
-def test_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line, part):
+def test_invalid_pin_is_refused_with_its_line_and_a_hint(data, line, part):
     error = refusal(data)
     assert re.search(part if "|" in part and "(" not in part else re.escape(part), error.message)
     assert error.message.startswith(f".dolt-version, line {line}: ")

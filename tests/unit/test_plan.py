@@ -103,7 +103,7 @@ def test_difference_and_all_rows_give_the_same_plan(base: State, index: State, t
     ("removed", "documents", "refused"),
     [(100, 100, False), (101, 200, True), (101, 202, False), (102, 202, True), (0, 0, False)],
 )
-def test_more_than_half_and_more_than_a_hundred_do_not_go_unexplained(removed, documents, refused):
+def test_mass_deletion_is_refused_above_half_and_above_hundred(removed, documents, refused):
     plan = planning.Plan((), (), (), (), (), ChangeCounts(removed=removed))
     if refused:
         with pytest.raises(MassDeletion, match=f"{removed} of {documents}"):

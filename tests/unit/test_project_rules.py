@@ -127,7 +127,7 @@ def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tupl
         assert not outside, f"{name} has {requirement.name} {outside}: renew it as CONTRIBUTING says"
 
 
-def test_action_has_its_own_dependency_by_hash_and_nothing_that_it_brings() -> None:
+def test_action_requires_its_own_dependency_by_hash_only() -> None:
     [(package, ([version], hashes))] = pinned("action/requirements.txt").items()
     [requirement] = required("action")
     assert (package, str(requirement.specifier)) == (requirement.name, f"=={version}")

@@ -75,7 +75,7 @@ def test_both_texts_begin_shortly_before_the_difference():
     assert before.endswith("…`")
 
 
-def test_texts_of_two_documents_begin_at_their_beginning_and_nothing_is_called_so():
+def test_different_documents_are_shown_from_their_beginning():
     body = said(
         summary(change(chunk("Ask Ada."), chunk("Ask Bob.", "handbook/b.md")), change(None, chunk("New."), place=2))
     )
@@ -186,7 +186,7 @@ def test_comment_data_of_a_large_report_stay_within_limits():
     assert parse_comment_data(msgspec.json.encode(data)) == data
 
 
-def test_questions_that_one_file_has_alone_are_named_and_change_no_answer():
+def test_questions_in_only_one_file_are_listed_and_change_no_answer():
     report = summary(documents=1)
     queries = ComparedQueries(
         "q", 2, added=(ListedQuery("why `not`?", 3), ListedQuery("how?", 4)), removed=(ListedQuery("who?", 1),)
@@ -242,7 +242,7 @@ def test_parse_comment_data_rejects_invalid_data(content):
 @example(" ` ")
 @example("\\`")
 @example("<!-- @everyone -->")
-def test_code_span_shows_a_text_in_one_line_and_does_nothing_else(text):
+def test_code_span_shows_text_in_one_line_and_nothing_else(text):
     line = f"- x {format_code(text)} y"
     assert len(line.splitlines()) == 1
     page = LexborHTMLParser(MarkdownIt("commonmark").render(line))

@@ -32,5 +32,5 @@ SETGID = stat.S_ISGID if sys.platform == "linux" else 0
         ("0", None),
     ],
 )
-def test_each_way_to_share_a_repository_gives_the_mode_that_git_gives(setting: str | None, mode: int | None) -> None:
+def test_each_shared_repository_setting_gives_the_folder_mode_of_git(setting: str | None, mode: int | None) -> None:
     assert folder_mode(setting) == mode

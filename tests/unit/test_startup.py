@@ -40,7 +40,7 @@ def test_typing_extensions_is_unloaded_at_the_start_of_a_process():
     assert ended(*begin, "startup.enable_collection()", "print(gc.isenabled())") == (0, "False\nTrue\n")
 
 
-def test_thread_gives_its_result_or_its_error_to_the_caller_that_waits():
+def test_thread_task_returns_result_or_raises_error_to_its_caller():
     go = threading.Event()
     waiting = ThreadTask(lambda: go.wait(10))
     go.set()

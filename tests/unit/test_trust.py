@@ -173,7 +173,7 @@ def test_local_folder_returns_the_path_that_git_opens(text, path):
         ("git+http://kb.example/kb", ("http", "https", "ssh")),
     ],
 )
-def test_git_may_take_no_less_guarded_way_than_the_one_that_was_named(text, schemes):
+def test_named_git_scheme_allows_no_less_secure_transport(text, schemes):
     peer = address.parse_url(text).peer
     assert peer is not None
     assert (peer.remote, peer.schemes, peer.may_ask) == (text.removeprefix("git+"), schemes, False)

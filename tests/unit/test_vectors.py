@@ -184,7 +184,7 @@ def test_absent_and_dead_rows_give_nothing(tmp_path):
     assert written(tmp_path, [signed(1)], 1, dead=[0]).select_best(signed(1), 3) == {}
 
 
-def test_large_file_is_mapped_a_small_one_is_read_and_both_outlive_their_file(tmp_path, monkeypatch):
+def test_large_files_are_mapped_small_files_read_and_both_survive_removal(tmp_path, monkeypatch):
     for large in (3, 4):
         monkeypatch.setattr(flat_files, "MAPPED_BYTES", large)
         flat_files.append_vectors(tmp_path, large, signed(5, -3, 9))

@@ -84,7 +84,7 @@ def test_workflow_grants_nothing_by_default_and_runs_once_at_a_time(name: str) -
     assert "${{ github.workflow }}" in WORKFLOWS[name]["concurrency"]["group"]
 
 
-def test_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used() -> None:
+def test_action_is_pinned_to_one_commit_and_version_everywhere() -> None:
     pins: dict[str, set[tuple[str, str]]] = {}
     files = [
         *FOLDER.glob("*.yml"),
@@ -110,7 +110,7 @@ def test_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used() -
 # -- the rule for branches
 
 
-def test_everything_that_people_need_is_needed_by_the_check_that_a_rule_names() -> None:
+def test_required_check_needs_every_job_of_the_tests_workflow() -> None:
     job = JOBS["tests.passed"]
     assert job["name"] == "tests passed"
     assert set(job["needs"]) == set(WORKFLOWS["tests"]["jobs"]) - {"passed", "elsewhere", "refused"}
