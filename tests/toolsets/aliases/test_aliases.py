@@ -136,7 +136,7 @@ def test_get_log_lists_the_commits_of_the_branch(notes, tools):
     assert answer.keys() == {"success", "commits", "message", "warnings", "kb"}
 
 
-def test_branch_that_was_merged_is_deleted_and_its_hash_brings_it_back(notes, tools):
+def test_merged_branch_can_be_deleted_and_recreated_by_its_hash(notes, tools):
     topic = make_branch(notes, tools, t="tau")
     tools.error("BRANCH_NOT_MERGED", "delete_branch", branch="topic")
     tools("merge_branch", source="topic")

@@ -58,7 +58,7 @@ def paths(answer: dict[str, Any], key: str = "results") -> list[str]:
     return [file["path"].removeprefix(f"./{DOCS}/") for file in answer[key]]
 
 
-def test_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(tools, project):
+def test_files_decide_on_every_branch_and_checkout_changes_no_row(tools, project):
     assert not tools("list_doc_types")["kb"]["dirty"]
     project.git("switch", "-q", "-c", "drought", env=ON)
     project.write(f"{DOCS}/problems/drought.md", "# Drought\n\nThe drought left the ferries on dry ground.\n")
@@ -84,7 +84,7 @@ def test_files_decide_on_every_branch_and_a_checkout_alone_changes_no_row(tools,
     assert [doc_type["doc_count"] for doc_type in tools("list_doc_types")["doc_types"]] == [2, 0, 1, 1, 0, 1]
 
 
-def test_answer_without_a_model_is_quoted_word_for_word_and_its_citations_resolve(tools, project):
+def test_answer_without_model_quotes_passages_and_its_citations_resolve(tools, project):
     answer = tools("rag_query", query=QUESTION)
     assert warned(answer) == {"LLM_NOT_CONFIGURED"}
     assert (answer["synthesis"], answer["model"]) == ("extractive", None)
@@ -139,7 +139,7 @@ def test_model_that_a_person_configured_gets_numbered_passages(tools, project, c
     assert tools("rag_query_external", query="how is the pump switched on")["synthesis"] == "llm"
 
 
-def test_model_that_fails_is_a_warning_without_its_key_and_the_answer_is_quoted(tools, project, chat, monkeypatch):
+def test_failing_model_gives_quoted_answer_and_warning_without_key(tools, project, chat, monkeypatch):
     quoted = tools("rag_query", query=QUESTION)["answer"].split("\n\n", 1)[1]
     for name, value in {"provider": "openai", "base-url": f"{chat.url}/v1", "model": "river-1"}.items():
         project.git("config", f"vmrag.llm.{name}", value)

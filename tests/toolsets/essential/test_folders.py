@@ -34,7 +34,7 @@ def test_read_lists_the_documents_of_a_folder_with_titles(tools, project, name):
     assert message.endswith("lines 1 to 2 of 2.")
 
 
-def test_read_lists_only_the_folder_of_a_name_that_is_also_a_collection(tools, project):
+def test_read_with_slash_lists_the_folder_instead_of_equal_collection(tools, project):
     project.write("README.md", "# Project\n")
     project.git("add", "README.md")
     settings = project.top / ".vmrag.yaml"

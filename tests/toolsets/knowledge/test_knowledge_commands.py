@@ -31,7 +31,7 @@ def test_page_shows_the_output_of_the_commands(project):
         assert CHANGING.sub("…", printed).rstrip("\n") == CHANGING.sub("…", expected).rstrip("\n"), command
 
 
-def test_log_is_named_by_its_issue_or_by_how_its_id_begins(project, tools):
+def test_log_is_named_by_issue_or_by_beginning_of_id(project, tools):
     assert "birds" not in project.vmrag("issue", "add", "7", "-m", "x", code=2).out
     added = project.ask("issue", "add", "birds#7", "-m", "# Nests\n\nOwls.", "--metadata", '{"author": "Ada"}')
     log_id = added["log_id"]

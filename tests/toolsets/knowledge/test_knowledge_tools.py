@@ -58,7 +58,7 @@ def test_log_is_found_changed_and_named_by_its_issue(tools, monkeypatch):
     tools.error("DOCUMENT_NOT_FOUND", "get_issue_log", log_id=f"{log_id}_chunk_1")
 
 
-def test_issue_has_one_log_of_each_type_and_a_freed_type_takes_another_id(tools):
+def test_issue_has_one_log_per_type_and_freed_type_is_reusable(tools):
     first = logged(tools)["log_id"]
     refused = tools.error("DUPLICATE_ID", "add_issue_log", project="birds", issue=7, content="again")
     assert refused["details"]["log_id"] == first
@@ -120,7 +120,7 @@ def test_lists_and_searches_take_the_filters_and_come_in_their_order(tools, monk
         tools.error("INVALID_FILTER", "search_issues", query="x", filters=given)
 
 
-def test_document_about_a_tool_moves_with_its_tool_and_keeps_its_id(tools, project):
+def test_document_about_tool_moves_with_its_tool_and_keeps_id(tools, project):
     doc_id = written(tools, metadata={"tags": ["git"]})["doc_id"]
     assert written(tools, tool_version="2")["doc_id"] != doc_id, "a title is no key"
     tools("dolt_commit", message="two")
@@ -200,7 +200,7 @@ def test_collection_of_other_documents_that_has_the_name_is_left_alone(tools):
         call(tools)
 
 
-def test_names_and_metadata_that_cannot_be_are_refused_and_strange_ones_keep_apart(tools):
+def test_invalid_names_and_metadata_are_refused_and_odd_names_stay_distinct(tools):
     for project_id in (" birds", "bi\nrds", "b" * 256):
         tools.error("INVALID_PARAMETER", "add_issue_log", project_id=project_id, issue_number=1, content="x")
     for key in ("project_id", "log_type", "content", "source_id", "collection", "title"):
@@ -212,7 +212,7 @@ def test_names_and_metadata_that_cannot_be_are_refused_and_strange_ones_keep_apa
     assert tools("get_issue_log", log_id=log_id)["metadata"] == nested
 
 
-def test_row_that_sql_inserted_without_its_collection_is_found_and_its_collection_made_later(tools, project):
+def test_row_inserted_by_sql_without_collection_is_found(tools, project):
     """Other programs know the tables of issue logs, and nothing of collections."""
     stated = encode_canonical_json({"project_id": "sql", "issue_number": 4, "log_type": "resolution"})
     text = "Inserted by SQL, about herons."

@@ -18,7 +18,7 @@ def run(name: str) -> dict[str, runs.Status]:
     return runs.parse_report((DATA / name).read_bytes())
 
 
-def test_real_run_of_pytest_is_read_and_compared_with_the_one_before():
+def test_real_pytest_run_is_parsed_and_compared_with_previous_run():
     before, after = run("pytest-before.xml"), run("pytest-after.xml")
     assert before == {
         "test_shapes.test_square": "pass",

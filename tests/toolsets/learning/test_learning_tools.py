@@ -305,7 +305,7 @@ def test_learning_is_promoted_on_evidence_and_marks_its_chat(tools, outputs):
 # -- evidence
 
 
-def test_evidence_of_every_kind_is_put_together_and_each_item_counts_once(tools, outputs):
+def test_evidence_of_every_kind_is_combined_and_each_item_counted_once(tools, outputs):
     run = tools("learning_log_test_results", xml_path="out/pytest-after.xml", before_xml="out/pytest-before.xml")
     fixed = [transition["evidence_id"] for transition in run["transitions"]]
     assert (len(fixed), run["regressions"], run["validation_score"]) == (2, ["test_shapes.test_halve[0]"], 0.637)

@@ -280,7 +280,7 @@ def test_document_keeps_its_source_after_a_rename_of_its_library(tools, project,
     assert took(tools, guide, library="one") == again | {"status": "skipped", "message": ANY}
 
 
-def test_documents_come_into_a_library_from_sources_only_and_go_like_all_others(tools, project, guide):
+def test_library_gets_documents_only_from_sources_and_allows_deletion(tools, project, guide):
     doc_id = took(tools, guide, library="handbook")["doc_id"]
     for name, arguments in (
         ("chroma_add_documents", {"documents": ["x"]}),
@@ -455,7 +455,7 @@ def test_document_is_found_by_id_in_libraries_first(stocked):
 # -- the command line ----------------------------------------------------------------------------
 
 
-def test_person_imports_files_folders_and_pages_into_a_library_and_finds_them(project, guide, tmp_path):
+def test_person_imports_files_folders_and_pages_into_library(project, guide, tmp_path):
     project.write("docs/deep/rocks.txt", "Granite is hard.\n")
     project.write("docs/.hidden.md", "hidden")
     project.write("docs/broken.md", "\n")

@@ -212,7 +212,7 @@ def test_cloned_files_do_not_agree_to_a_host(project, internet):
 # -- people
 
 
-def test_url_that_a_person_types_is_agreed_to_and_opens_nothing_to_agents(project, internet):
+def test_url_typed_by_person_is_trusted_but_not_for_agents(project, internet):
     internet.pages["http://docs.example/moved"] = redirect("http://mirror.example/guide")
     project.vmrag("import", "http://docs.example/moved")
     assert asked(internet) == ["http://docs.example/moved", "http://mirror.example/guide"]
@@ -260,7 +260,7 @@ def test_url_that_is_typed_for_refreshing_is_agreed_to(project, internet):
 
 
 @pytest.mark.parametrize("old", ["true", "false", "yes", "1"])
-def test_true_and_false_of_before_are_errors_that_show_the_list_to_write(project, monkeypatch, old):
+def test_former_boolean_values_are_errors_that_show_the_list_form(project, monkeypatch, old):
     def error() -> tuple[str, str]:
         result = project.vmrag("status", "--json", code=2).error
         assert result["code"] == "CONFIG_INVALID"

@@ -151,7 +151,7 @@ def floats(vector: bytes) -> list[float]:
     return [*memoryview(vector).cast("f")]
 
 
-def test_thoughts_belong_to_their_branch_and_answer_no_question_about_the_project(tools, project):
+def test_thoughts_belong_to_their_branch_and_stay_out_of_queries(tools, project):
     think(tools, "zebras have stripes", 1)
     assert "zebras" not in str(project.ask("query", "zebras stripes")["results"])
     [hit] = project.ask("query", "zebras stripes", "--collection", "thinking_sessions_v1")["results"]
