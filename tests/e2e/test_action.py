@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.hooks("on")
 @pytest.mark.usefixtures("ci_of_processes")
-def test_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing(ci):
+def test_sync_prepares_the_pinned_index_and_next_job_embeds_nothing(ci):
     cold = ci.on_push()
     assert cold.passed
     expected = {
@@ -459,7 +459,7 @@ def test_action_at_the_top_runs_the_same_modules(ci):
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_answers_are_those_of_the_developers_machine_however_the_index_came_to_be(ci):
+def test_answers_equal_the_developer_machine_for_every_kind_of_index(ci):
     """Grown through fifty commits; built afresh; restored; in a shallow clone; under another
     Python.
     """
@@ -527,7 +527,7 @@ def newer_pythons(folder: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_tree(ci, monkeypatch):
+def test_action_installs_by_hash_and_ignores_modules_in_work_tree(ci, monkeypatch):
     """Modules with vmrag's names in an untrusted working tree are not imported."""
     for name in ("vmrag_action/__main__.py", "vmrag_link/__init__.py", "json.py", "requests.py"):
         ci.ada.write(name, "open('pwned', 'w')\n")

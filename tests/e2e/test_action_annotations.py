@@ -41,7 +41,7 @@ def test_findings_above_the_limit_show_the_worst_and_count_the_rest(ci):
     assert "does not have" in run.log
 
 
-def test_ten_findings_are_ten_annotations_also_of_a_repair_that_cannot_judge_them(ci):
+def test_ten_findings_make_ten_annotations_in_repair_mode(ci):
     before = ci.tip
     for number in range(10):
         ci.ada.commit(f"broken {number}", pin=f"no pin {number}\n")

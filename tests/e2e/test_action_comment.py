@@ -158,7 +158,7 @@ def test_comment_reports_unpushed_revision_until_it_is_pushed(ci, api, base):
     assert "1 of 2 questions has another answer." in body
 
 
-def test_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, base):
+def test_later_job_comments_on_pull_request_of_a_fork(ci, api, base):
     fork = ci.world.bare("fork.git")
     ci.ada.git("remote", "add", "fork", str(fork.top))
     ci.world.hub.git("config", "--global", f"url.file://{fork.top}.insteadOf", "https://github.example/me/project")
@@ -180,7 +180,7 @@ def test_forks_pull_request_is_commented_on_by_the_job_after_its_own(ci, api, ba
     assert "it is not verified" in body
 
 
-def test_children_of_the_report_get_the_token_only_as_git_needs_it(ci, api, base, tmp_path, monkeypatch):
+def test_report_processes_do_not_get_the_token_as_variable(ci, api, base, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     git, log = tmp_path / "bin" / "git", tmp_path / "environments"
     git.write_text(f'#!/bin/sh\n{{ env; echo "--- $1"; }} >>{log}\nexec {shutil.which("git")} "$@"\n')

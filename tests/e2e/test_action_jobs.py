@@ -85,7 +85,7 @@ JOBS = {
         passes=True,
         outputs=HERE | {"cache-hit": "true"},
         again=True,
-        proven="test_action.py::test_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing",
+        proven="test_action.py::test_sync_prepares_the_pinned_index_and_next_job_embeds_nothing",
     ),
     "push of new knowledge, after a cache of the old": CiJob(
         recipe=CHECK,
@@ -263,7 +263,7 @@ JOBS = {
         passes=False,
         errors=("KNOWLEDGE_DROPPED",),
         says=("The pull request pinned", "vmrag merge"),
-        proven="test_action_repair.py::test_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed",
+        proven="test_action_repair.py::test_closed_pull_request_reveals_squash_that_kept_the_base_pin",
     ),
     # -- reports and comments
     "report": CiJob(
@@ -319,7 +319,7 @@ JOBS = {
         passes=True,
         says=("it is not verified",),
         comments=1,
-        proven="test_action_comment.py::test_forks_pull_request_is_commented_on_by_the_job_after_its_own",
+        proven="test_action_comment.py::test_later_job_comments_on_pull_request_of_a_fork",
     ),
     "comment after a fork's hostile artifact": CiJob(
         recipe="knowledge comment",
@@ -344,7 +344,7 @@ JOBS = {
         passes=True,
         outputs={"repaired": "true", "linked": "2"},
         moves=(MAIN, DATA),
-        proven="test_action_repair.py::test_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone",
+        proven="test_action_repair.py::test_repair_restores_dropped_squash_once_and_accepts_its_own_commit",
     ),
     "after a merge, another pull request conflicts": CiJob(
         recipe=AFTER,
@@ -392,7 +392,7 @@ JOBS = {
         state=on.squashed_in_conflict,
         passes=False,
         errors=("MERGE_CONFLICT",),
-        proven="test_action_repair.py::test_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided",
+        proven="test_action_repair.py::test_repair_reports_conflict_and_pushes_nothing_before_a_person_decides",
     ),
     # -- by label, and by night
     "adopt": CiJob(

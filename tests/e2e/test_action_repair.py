@@ -44,7 +44,7 @@ def assert_repaired(ci: Ci, tip: str, commit: str = "main") -> None:
     assert BOTH.items() <= dropping.documents(ci.world, commit).items()
 
 
-def test_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed(ci):
+def test_closed_pull_request_reveals_squash_that_kept_the_base_pin(ci):
     """No pin changed on `main`, so no look at its commits alone can find it."""
     ada, hub = ci.ada, ci.world.hub
     before, proposed = hub.git("rev-parse", "main"), hub.git("rev-parse", "topic")
@@ -78,7 +78,7 @@ def test_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed
     assert BOTH.items() <= ada.texts().items()
 
 
-def test_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone(ci):
+def test_repair_restores_dropped_squash_once_and_accepts_its_own_commit(ci):
     landed = dropping.squash(ci.ada)
     run = repair(ci, landed, mode="repair,verify,link")
     assert run.passed
@@ -104,7 +104,7 @@ def test_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alon
     assert ci.tip == made
 
 
-def test_merge_that_was_resolved_in_the_web_editor_is_repaired_by_the_bot(ci):
+def test_bot_repairs_merge_that_was_resolved_in_web_editor(ci):
     (ci.folder / "home" / "gitconfig").write_text('[protocol "file"]\n\tallow = always\n')
     landed = dropping.resolve_in_the_web_editor(ci.ada)
     run = repair(ci, landed)
@@ -124,7 +124,7 @@ def test_repair_makes_the_revision_of_a_manual_repair(ci):
     assert pinned(ci) == bob.pinned
 
 
-def test_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided(ci):
+def test_repair_reports_conflict_and_pushes_nothing_before_a_person_decides(ci):
     landed = dropping.squash(ci.ada, "clash")
     data = ci.world.hub.git("rev-parse", people.DATA)
     run = repair(ci, landed)
@@ -198,7 +198,7 @@ def test_concurrent_repairs_repair_once(ci, tmp_path):
     assert_repaired(ci, landed.after)
 
 
-def test_job_that_is_killed_before_it_pushes_the_branch_leaves_no_pin_without_knowledge(ci, tmp_path):
+def test_job_killed_before_pushing_the_branch_has_pushed_the_knowledge(ci, tmp_path):
     landed = dropping.squash(ci.ada)
     before = ci.world.hub.git("rev-parse", people.DATA)
     killed = repair(ci, landed, action=killing(tmp_path))

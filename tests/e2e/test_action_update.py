@@ -236,7 +236,7 @@ def test_concurrent_updates_update_once(ci, api, tmp_path):
     assert ci.world.hub.git("rev-list", "--count", f"{before}..topic", "^main") == "1"
 
 
-def test_host_that_refuses_the_branch_has_the_knowledge_and_the_job_fails(ci, api):
+def test_update_fails_if_host_refuses_the_branch(ci, api):
     hub, api.listed = ci.world.hub, [request(ci, 7, "topic"), request(ci, 8, "clash")]
     dropping.protect(hub, "topic")
     before = hub.git("rev-parse", "topic")

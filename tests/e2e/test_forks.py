@@ -312,7 +312,7 @@ def test_both_have_written_and_the_contributor_merges_upstream_first(proposed):
     assert bob.answers() == proposed.ada.answers() == proposed.cleo.answers()
 
 
-def test_branch_that_follows_the_fork_does_not_make_the_fork_the_base(proposed):
+def test_base_stays_origin_if_branch_tracks_the_fork(proposed):
     proposed.ada.git("remote", "add", "cleo", str(proposed.fork.top))
     proposed.ada.git("fetch", "-q", "cleo")
     proposed.ada.git("switch", "-q", "-c", "topic", "--track", "cleo/topic")

@@ -246,7 +246,7 @@ NOTHING = """repos:
 
 
 @pytest.mark.parametrize("first", ["ours", "theirs"])
-def test_pre_commit_takes_the_pin_away_for_a_moment_and_no_document_moves(project, tmp_path, monkeypatch, first):
+def test_pre_commit_stashes_the_pin_and_no_document_moves(project, tmp_path, monkeypatch, first):
     """It checks what is unstaged out and puts it back; between the two the pin is another one."""
     monkeypatch.setenv("PRE_COMMIT_HOME", str(tmp_path / "pre-commit"))
     project.commit("config", **{".pre-commit-config.yaml": NOTHING})

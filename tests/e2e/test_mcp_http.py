@@ -347,7 +347,7 @@ def test_toolset_choice_of_client_is_limited_by_the_start_options(template, tmp_
 )
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.sample(18)
-def test_pages_of_other_origins_and_names_that_were_rebound_do_not_reach_it(running, headers, status, era):
+def test_server_rejects_foreign_origins_and_rebound_host_names(running, headers, status, era):
     given = {name: value.format(port=running.port) for name, value in headers.items()}
     if era == "modern":
         given["MCP_Protocol_Version"] = "2026-07-28"
@@ -406,7 +406,7 @@ def test_token_does_not_replace_the_check_of_the_origin(guarded):
     assert guarded.post(HELLO, Authorization="Bearer correct horse", Origin="https://evil.example")[0] == 403
 
 
-def test_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
+def test_allowed_origin_can_post_and_other_origins_are_rejected(project):
     named = {"Origin": "http://localhost:6274", "Sec-Fetch-Site": "cross-site"}
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
     with reached(project, "--allow-origin", "http://localhost:6274", env={"VMRAG_MCP_TOKEN": "abc"}) as server:

@@ -145,7 +145,7 @@ def test_input_that_ends_after_any_message_gets_each_answer_once(project, count)
     assert all("result" in answer for answer in answers if answer["id"])
 
 
-def test_requests_that_arrive_while_the_sdk_is_loaded_get_one_answer_each(project):
+def test_each_request_during_sdk_import_gets_one_answer(project):
     with serve(project.top) as server:
         methods = ["tools/list", "resources/list", "ping", "prompts/list", "resources/templates/list", "tools/list"]
         numbers = [server.start(LIST), *map(server.request, methods)]
@@ -350,7 +350,7 @@ def served_from(directory, tmp_path):
         yield server
 
 
-def test_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_path, monkeypatch):
+def test_server_ignores_repository_in_home_unless_repo_option_selects_it(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "someone")
     subprocess.run(["git", "init", "-q", str(tmp_path / "someone")], check=True)
     (tmp_path / "someone" / "notes").mkdir()
@@ -360,7 +360,7 @@ def test_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_path
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
 
 
-def test_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_path, monkeypatch):
+def test_server_finds_repository_that_was_created_after_its_start(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     (tmp_path / "later").mkdir()
     with serve(tmp_path / "later") as server:

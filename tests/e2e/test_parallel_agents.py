@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench import knowledge, parallel
 
 
-def test_agents_in_work_trees_of_their_own_lose_no_write_and_leave_nothing_behind(tmp_path, monkeypatch):
+def test_agents_in_work_trees_lose_no_write_and_leave_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(parallel, "BUSY", 0.9)
     monkeypatch.setattr(parallel, "DOCUMENTS", 100)
     figures = parallel.run(tmp_path, knowledge.environment(tmp_path / "home"), count=3, seconds=4.0, alone_for=2)

@@ -206,7 +206,7 @@ def test_pre_commit_tries_the_repository_on_a_staged_pin(built):
 
 @pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
-def test_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stage, manager):
+def test_framework_refuses_bad_pin_and_accepts_good_pin(stage, manager):
     stage.install(manager)
     head = stage.project.git("rev-parse", "HEAD")
     stage_bad_pin(stage.project)

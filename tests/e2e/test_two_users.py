@@ -125,7 +125,7 @@ def test_several_first_commands_at_once_fetch_it_once(world):
     )
 
 
-def test_knowledge_that_its_author_forgot_is_found_by_the_first_query_after_it_came(world):
+def test_query_fetches_knowledge_that_was_pushed_after_the_code(world):
     ada = world.ada
     ada.write_document("late.md", "Ada forgot to push this.")
     ada.git("push", "-q", "--no-verify")
@@ -206,7 +206,7 @@ def test_branch_of_one_is_merged_by_the_other(world):
 
 @pytest.mark.parametrize("how", ["merge", "rebase"])
 @pytest.mark.sample(1)
-def test_two_people_edit_on_one_branch_and_end_with_the_same_knowledge(world, how):
+def test_two_people_edit_one_branch_and_get_equal_knowledge(world, how):
     bob = world.join("bob")
     bob.vmrag("install")
     story(world.ada, bob, how)

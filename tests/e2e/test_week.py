@@ -16,7 +16,7 @@ ONE_DAY = [day for day in WEEK if day.startswith("Monday")]
 
 
 @pytest.mark.parametrize("days", [ONE_DAY, pytest.param(WEEK, marks=pytest.mark.long)], ids=["one day", "week"])
-def test_files_answer_as_git_has_them_and_git_does_as_without_vmrag(
+def test_files_answer_like_git_and_git_works_like_without_vmrag(
     days: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     isolate(monkeypatch, tmp_path / "home")

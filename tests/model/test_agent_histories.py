@@ -316,7 +316,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
-def test_each_acknowledged_memory_is_on_main_after_its_pull_request_and_nowhere_before(project, tmp_path, seed):
+def test_each_acknowledged_memory_reaches_main_only_with_its_pull_request(project, tmp_path, seed):
     world = World(project, tmp_path, seed)
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: print("\n".join(world.done)))

@@ -132,7 +132,7 @@ def engine(project: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[[], En
     return lambda: opening.open_engine(project.shared / "kb")
 
 
-def test_page_has_the_same_lines_in_git_and_in_the_knowledge_base(project, engine):
+def test_page_has_equal_lines_in_git_and_knowledge_base(project, engine):
     seen: Counter[str] = Counter()
     opened = engine()
     try:

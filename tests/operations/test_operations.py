@@ -138,7 +138,7 @@ def test_prepared_repository_pins_the_contents_of_the_table(prepared: World) -> 
     assert copy.uncommitted() == DRAFTS
 
 
-def test_every_operation_has_a_name_of_its_own_and_hooks_that_are_installed() -> None:
+def test_operations_have_unique_names_and_cover_all_installed_hooks() -> None:
     assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
     assert {hook for operation in OPERATIONS for hook in operation.hooks} == set(hook_config.HOOKS)
 
