@@ -63,7 +63,7 @@ def count(repo: Repo, *what: str) -> int:
     [(5, 60), (120, 210), (300, 900), (1000, 1200)],
     ids=["50", "200", "800", "all"],
 )
-def test_checkout_of_one_commit_is_deepened_as_far_as_the_comparison_needs(host, tmp_path, behind, most):
+def test_checkout_of_one_commit_is_deepened_to_the_merge_base(host, tmp_path, behind, most):
     start = line(host, "main", 120)
     head = line(host, "topic", 3, start)
     base = line(host, "main", behind, start)
@@ -157,7 +157,7 @@ def test_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monkeypa
 # -- where that fails
 
 
-def test_remote_that_does_not_answer_is_a_failure_that_names_the_depth(host, tmp_path):
+def test_unreachable_remote_fails_with_a_hint_about_fetch_depth(host, tmp_path):
     head = line(host, "main", 30)
     repo = checkout(host.top, tmp_path / "checkout", head)
     repo.git("remote", "set-url", "origin", "file:///nowhere")

@@ -125,7 +125,7 @@ def test_comparison_is_equal_in_a_checkout_of_the_head(host, depth):
 
 @pytest.mark.parametrize("at", ["merge", "head"])
 @pytest.mark.parametrize("depth", [1, None])
-def test_settings_of_the_base_can_be_read_afterwards_and_nothing_else_has_changed(host, monkeypatch, at, depth):
+def test_base_settings_can_be_read_offline_and_checkout_is_unchanged(host, monkeypatch, at, depth):
     """By later steps that have no way in, too."""
     comparison = host.pull_request(at=getattr(host, at), depth=depth)
     top = host.checkout
@@ -150,7 +150,7 @@ def test_untrusted_files_are_not_fetched(host):
     assert f"?{host.repo.git('rev-parse', f'{host.head}:b')}" in missing.split()
 
 
-def test_pull_request_from_the_same_repository_or_from_a_deleted_fork_names_no_fork(host):
+def test_pull_request_of_own_or_deleted_repository_has_no_fork(host):
     for source in (OWN, None):
         assert host.pull_request(payload=events.pull_request(host.opened, host.head, source=source)).fork is None
 
@@ -255,7 +255,7 @@ def test_host_that_does_not_answer_makes_no_branch_a_new_one(host):
         read_comparison(job.environ, plumbing.locate_work_tree(repo.top))
 
 
-def test_new_branch_follows_the_default_branch_and_the_first_push_of_all_nothing(host):
+def test_new_branch_has_default_branch_as_base_and_first_push_none(host):
     comparison = host.push(ZEROS, host.head, ref="refs/heads/topic")
     assert (comparison.base, comparison.head, comparison.trusted, comparison.saves) == (
         host.base,

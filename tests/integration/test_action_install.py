@@ -197,7 +197,7 @@ def test_settings_in_the_work_tree_do_not_lead_uv_elsewhere(machine: Machine, mo
     assert machine.step("install") == (0, {"fresh": "true"})
 
 
-def test_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine: Machine, monkeypatch) -> None:
+def test_restored_packages_are_reused_if_complete_and_for_this_request(machine: Machine, monkeypatch) -> None:
     machine.shelf.mkdir()
     install.mark_packages(machine.shelf, machine.request)
     monkeypatch.setattr(install, "_install_with", lambda *given: pytest.fail("it was installed again"))

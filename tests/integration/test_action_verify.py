@@ -139,7 +139,7 @@ def test_revision_of_a_fork_is_imported_by_the_suggested_command(upstream, way):
     assert told(upstream.pull_request(head, revision)) == []
 
 
-def test_pull_request_target_reads_the_head_and_checks_nothing_of_it_out(upstream):
+def test_pull_request_target_reads_the_head_without_checking_it_out(upstream):
     world = upstream.world
     revision = world.on(world.revision("main"), news="What a contributor knows.")
     head = upstream.commit(revision, "main", ref="refs/pull/7/head")
@@ -154,7 +154,7 @@ def test_pull_request_target_reads_the_head_and_checks_nothing_of_it_out(upstrea
     assert not (top.top / ".git/FETCH_HEAD").is_file() or head not in (top.top / ".git/FETCH_HEAD").read_text()
 
 
-def test_merge_group_that_drops_knowledge_fails_and_one_that_holds_it_does_not(upstream):
+def test_merge_group_fails_if_it_drops_knowledge_and_passes_otherwise(upstream):
     world = upstream.world
     ref = "refs/heads/gh-readonly-queue/main/pr-7"
     for pin, expected in (
@@ -225,7 +225,7 @@ def test_missing_history_is_an_error(upstream):
     ws.close()
 
 
-def test_knowledge_is_fetched_from_the_pinned_remote_if_it_is_the_codes(upstream):
+def test_knowledge_is_fetched_only_from_a_pinned_remote_of_the_code(upstream):
     """The settings here need not know that it has moved; any other remote of a pin is not asked."""
     world, place = upstream.world, "refs/heads/vmrag/data"
     upstream.hub.git("update-ref", place, "refs/vmrag/data")

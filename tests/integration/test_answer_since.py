@@ -95,7 +95,7 @@ def test_query_since_marks_uncommitted_documents(history):
     assert "uncommitted" in history.vmrag("query", "how often are requests retried", "--since", "v2").out
 
 
-def test_from_an_older_place_a_removed_document_is_named_and_its_revisions(history):
+def test_removed_document_is_listed_with_its_revisions_since_older_tag(history):
     (history.top / "docs/a.md").unlink()
     history.vmrag("rm", "docs/docs/a.md")
     history.vmrag("commit", "-m", "no retries")

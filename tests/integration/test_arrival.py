@@ -60,7 +60,7 @@ def test_inaccessible_or_missing_remote_hint_does_not_suggest_a_restart(world, b
     assert ANEW not in error["hint"]
 
 
-def test_revision_that_may_not_be_fetched_is_missing_for_want_of_a_credential(world):
+def test_missing_revision_reports_failed_authentication_as_its_cause(world):
     bob = world.join("bob")
     bob.vmrag("clone")
     world.ada.write_document("later.md", "Later.")
@@ -168,7 +168,7 @@ def test_command_contacts_the_remote_again_for_a_missing_revision(world, command
 
 
 @pytest.mark.hooks("on")
-def test_status_names_a_missing_revision_once_after_a_sync_in_the_background(world):
+def test_status_reports_missing_revision_once_after_background_sync(world):
     assert_asked_again(world, "status")
 
 

@@ -240,7 +240,7 @@ def test_add_waits_for_background_sync_and_lands_on_the_pin(project):
     assert project.status()["state"] == "in_sync"
 
 
-def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
+def test_next_command_names_documents_that_background_sync_stashed_once(project):
     project.put("rest.md", "# Rest\n\nRest on Sundays.\n")
     project.git("update-ref", "refs/heads/main", "feature")
     project.git("reset", "-q", "--hard", env={"VMRAG": "0"})
@@ -282,7 +282,7 @@ def test_hook_reports_all_stashed_documents_despite_its_sync(project, monkeypatc
     assert "vmrag/wip" not in project.vmrag("query", "uv").err, "it was said"
 
 
-def test_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(project):
+def test_background_sync_ends_if_its_work_tree_is_removed(project):
     project.git("worktree", "add", "-q", "../linked", "feature", env={"VMRAG": "0"})
     linked = Project(project.top.parent / "linked")
     own_folder = linked.own

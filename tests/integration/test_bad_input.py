@@ -113,7 +113,7 @@ def test_pin_with_conflict_markers_is_repaired_by_choosing_a_side(project, tmp_p
     assert_whole(project, tmp_path / "scratch")
 
 
-def test_pin_of_an_unknown_revision_is_missing_and_the_old_one_answers(project):
+def test_pin_of_unknown_revision_is_missing_and_old_revision_answers(project):
     pin = json.loads((project.top / ".dolt-version").read_text())
     (project.top / ".dolt-version").write_text(json.dumps(pin | {"dolt_commit": "0" * 40}))
     for command in [("sync",), *WRITES]:
@@ -250,7 +250,7 @@ def test_damaged_index_is_built_again_and_never_served(project, tmp_path, damage
 @pytest.mark.parametrize("name", ["words-1.idx", "seal.json", "manifest.sqlite", "*"])
 @pytest.mark.parametrize("of", ["a segment", "the view"])
 @pytest.mark.sample(4)
-def test_index_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, of, name):
+def test_index_files_with_other_bytes_of_same_size_are_rebuilt(project, tmp_path, of, name):
     if of == "a segment":
         [folder] = segments_of(view_of(project))
     else:

@@ -50,7 +50,7 @@ def test_staged_pin_is_restored_rather_than_an_older_one(project, content):
     assert project.status()["state"] == "in_sync"
 
 
-def test_pin_of_head_is_restored_if_the_staged_one_is_also_broken(project):
+def test_hint_restores_pin_of_head_if_staged_pin_is_broken(project):
     before = project.pinned
     newer(project)
     project.write(".dolt-version", "")
@@ -99,7 +99,7 @@ def test_broken_pin_in_a_merge_restores_the_conflict(project, added):
 
 
 @pytest.mark.hooks("on")
-def test_broken_pin_that_is_staged_over_a_whole_one_is_staged_again(project):
+def test_broken_staged_pin_is_replaced_by_the_sound_file(project):
     revision = newer(project)
     whole = (project.top / ".dolt-version").read_text()
     project.write(".dolt-version", "")

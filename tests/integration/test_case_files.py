@@ -179,7 +179,7 @@ def test_problem_keeps_its_identity_with_other_lines_scores_and_ranks(golden):
     assert [issue["description"] for issue in after] != [issue["description"] for issue in before]
 
 
-def test_queries_of_one_text_have_names_of_their_own_and_an_id_counts_once(golden):
+def test_queries_of_one_text_get_numbered_names_and_repeated_id_fails(golden):
     golden.write(FILE, "queries:\n" + 2 * "  - {query: install, ranking: []}\n")
     tests = outcomes_of(golden.vmrag("check", "--junit", "-", code=1).out)
     assert [*tests] == ["install", "install (2)", "recorded rankings can be compared"]
@@ -243,7 +243,7 @@ def test_files_without_cases_are_valid_in_all_formats():
 
 
 @pytest.mark.parametrize("link", ["reports", "reports/check.xml"])
-def test_files_of_a_check_are_not_written_through_a_link_of_the_repository(golden, tmp_path, link):
+def test_reports_are_not_written_through_links_in_the_repository(golden, tmp_path, link):
     target = tmp_path / "outside"
     target.mkdir()
     (target / "check.xml").write_text("theirs")

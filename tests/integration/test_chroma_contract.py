@@ -238,9 +238,7 @@ def test_store_opens_with_exactly_the_versions_that_the_package_requires(tmp_pat
 
 
 @pytest.mark.parametrize(("version", "named"), [("1.6.0", "chromadb 1.6.0"), ("", "chromadb of an unknown version")])
-def test_error_for_another_version_names_it_and_the_command_that_installs_a_good_one(
-    tmp_path, monkeypatch, version, named
-):
+def test_error_for_unsupported_chroma_names_the_version_and_install_command(tmp_path, monkeypatch, version, named):
     installed(tmp_path, version, monkeypatch)
     with pytest.raises(IndexExtraMissing) as caught:
         open_store(tmp_path)

@@ -478,9 +478,7 @@ def test_doctor_finds_and_repairs_a_damaged_store_of_files(project, client, star
 
 @pytest.mark.parametrize("meanwhile", ["removed", "moved"])
 @pytest.mark.sample(2)
-def test_store_is_built_if_files_are_removed_or_moved_during_the_build(
-    project, client, started, monkeypatch, meanwhile
-):
+def test_store_is_built_although_files_change_during_the_build(project, client, started, monkeypatch, meanwhile):
     project.git("config", "vmrag.index.chroma", "follow")
     build_store, calls = chroma_builder.build_store, []
 

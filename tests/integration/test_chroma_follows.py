@@ -297,7 +297,7 @@ def test_gc_keeps_leased_stores_until_the_lease_expires(project, alone):
     assert project.ask("gc")["leftovers"]["chroma"]["names"] == []
 
 
-def test_sync_wait_shows_the_store_and_works_on_one_that_another_process_makes(project):
+def test_sync_wait_returns_the_store_that_another_process_builds(project):
     project.git("switch", "-q", "feature")  # which starts a process
     report = project.ask("sync", "--wait")
     assert report["chroma"]["state"] == "ready"
@@ -537,7 +537,7 @@ def test_removal_and_rebuilding_during_a_build_do_no_harm(project, alone, monkey
 
 
 @pytest.mark.parametrize("damaged", ["view", "segment"])
-def test_index_that_is_damaged_is_not_followed_until_it_was_built_again(project, alone, damaged):
+def test_store_follows_damaged_index_only_after_its_rebuild(project, alone, damaged):
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
         folder = ws.views.view_path(project.pinned)

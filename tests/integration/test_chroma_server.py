@@ -74,7 +74,7 @@ def test_texts_stay_off_the_server_if_configured(paid, database, tmp_path, servi
 
 
 @needs_chroma
-def test_files_are_in_the_local_store_and_never_sent_to_a_server(paid, database, network, monkeypatch):
+def test_files_reach_the_local_store_but_no_server(paid, database, network, monkeypatch):
     settings = (paid.top / ".vmrag.yaml").read_text()
     paid.write(".vmrag.yaml", f'{settings}\nsources:\n  - collection: pages\n    paths: ["pages/"]\n')
     paid.write("pages/secret.md", "# Secret\n\nNo server reads about pangolins.\n")
@@ -271,7 +271,7 @@ def keys(network: Network) -> set[tuple[str | None, str | None]]:
     }
 
 
-def test_key_of_the_environment_goes_to_an_address_that_this_machine_names_alone(project, database, network):
+def test_environment_key_is_sent_only_to_addresses_of_this_machine(project, database, network):
     given = {"CHROMA_API_KEY": "ck-secret", "CHROMA_CLIENT_AUTH_CREDENTIALS": "ada:pw"}
     project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
     project.vmrag("trust", "--yes")

@@ -233,7 +233,7 @@ def test_sync_waits_for_another_client_that_uploads(shared, network, services, m
     "fault", [Fault(lost=True), Fault(unanswered=True), Fault(cut=1)], ids=["lost", "unanswered", "cut"]
 )
 @pytest.mark.sample(2)
-def test_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, method, ending, fault):
+def test_sync_recovers_from_one_lost_request_or_answer(paid, network, method, ending, fault):
     database = network.database
     hit: list[Request] = []
 

@@ -119,7 +119,7 @@ def test_private_server_reports_its_own_limits(database, network):
     assert network.requests == []
 
 
-def test_clouds_own_address_gets_the_key_and_any_other_only_from_this_machine(project, monkeypatch):
+def test_cloud_key_goes_to_default_address_or_trusted_https_address(project, monkeypatch):
     from vmrag_link.config import LoadedSettings
     from vmrag_link.settings import Config
 

@@ -16,7 +16,7 @@ ONE, OTHER = "a" * 32, "b" * 32
 DIGEST, SECOND = content_hash("1"), content_hash("2")
 
 
-def test_voucher_is_found_by_the_contents_that_it_is_for_and_changes_nothing_else(engine):
+def test_voucher_is_found_by_its_contents_and_moves_no_other_branch(engine):
     branches = {branch.name: branch.head for branch in engine.list_branches()}
     assert shared_vectors.read_digests(engine, ONE) == set()
     assert shared_vectors.build_head(engine, None) is None

@@ -109,7 +109,7 @@ def grown(kb: Knowledge) -> tuple[str, str]:
     return first, second
 
 
-def test_store_holds_the_rows_of_the_index_with_vectors_of_the_model(kb):
+def test_store_has_the_rows_of_the_index_with_model_vectors(kb):
     first, _ = grown(kb)
     made = make(kb, first)
     assert (made.how, made.added, made.removed) == ("fresh", 24, 0)
@@ -352,7 +352,7 @@ def test_lease_of_a_clock_that_was_wrong_runs_out(kb):
     assert kept.evict_spare(needed=list) == [path]
 
 
-def test_link_in_place_of_a_store_is_removed_and_its_target_stays(kb, tmp_path):
+def test_link_in_place_of_store_is_removed_without_its_target(kb, tmp_path):
     kept = shelf(kb)
     kept.root.mkdir(parents=True, exist_ok=True)
     (tmp_path / "precious").mkdir()
@@ -365,7 +365,7 @@ def test_link_in_place_of_a_store_is_removed_and_its_target_stays(kb, tmp_path):
     assert (tmp_path / "precious/file").read_text() == "Mine."
 
 
-def test_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):
+def test_store_that_lacks_a_file_is_rebuilt_before_use(kb):
     first, _ = grown(kb)
     path = make(kb, first).path
     index = kb.views.view_path(first)

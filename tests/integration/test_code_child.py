@@ -160,7 +160,7 @@ def test_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
 # -- what dies
 
 
-def test_text_with_a_killed_parser_has_no_pieces_and_the_next_one_has(cutter: CodeCutter) -> None:
+def test_text_of_killed_parser_fails_and_next_text_is_parsed(cutter: CodeCutter) -> None:
     pid = stop(cutter)
     timer = later(0.2, lambda: os.kill(pid, signal.SIGKILL))
     with pytest.raises(CodeUnparsed) as failed:
@@ -171,7 +171,7 @@ def test_text_with_a_killed_parser_has_no_pieces_and_the_next_one_has(cutter: Co
     assert process_of(cutter) != pid
 
 
-def test_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutter) -> None:
+def test_killed_parser_loses_at_most_the_text_in_progress(cutter: CodeCutter) -> None:
     """The child has the earlier texts; the next child gets them again."""
     tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(10)]
     result = cutter.cut_all(tasks)

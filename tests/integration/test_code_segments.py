@@ -114,7 +114,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(small, tmp_path, seed):
+def test_any_split_of_code_into_segments_gives_identical_ranking(small, tmp_path, seed):
     rng, root = random.Random(seed), tmp_path / str(seed)
     made = Views(root / "views")
     made.root.mkdir(parents=True)

@@ -182,7 +182,7 @@ def test_uncommitted_documents_are_included_in_a_commit_if_configured(coded, kin
     assert coded.status()["state"] == "in_sync"
 
 
-def test_commit_hook_names_the_next_command_if_git_has_nothing_to_commit(coded):
+def test_commit_hook_prints_next_command_if_git_has_nothing_to_commit(coded):
     coded.git("reset", "-q", "--hard")
     coded.put("new.md", "new")
     before = coded.git("rev-parse", "HEAD")
@@ -280,7 +280,7 @@ def theirs(project: Project, pin: str, *, start: str = "main") -> None:
 @pytest.mark.parametrize("way", ["merge", "commit"])
 @pytest.mark.parametrize("pin", [NOWHERE, "{"], ids=["missing", "malformed"])
 @pytest.mark.sample(2)
-def test_merge_takes_a_pin_that_another_side_brings_wherever_its_knowledge_is(project, pin, way):
+def test_merge_accepts_missing_or_malformed_pin_of_the_other_side(project, pin, way):
     theirs(project, pin)
     if way == "commit":
         project.git("merge", "-q", "--no-commit", "theirs")
@@ -362,7 +362,7 @@ def test_push_sends_pins_of_one_remote_to_another(remote, tmp_path):
     assert commit(remote, "push", "fork", "main") == (0, [PUSHED.format("fork")])
 
 
-def test_push_of_many_tags_calls_git_as_often_as_one_of_few(remote, monkeypatch, tmp_path):
+def test_push_of_many_tags_starts_as_many_git_processes_as_few(remote, monkeypatch, tmp_path):
     commits = [remote.commit(str(number), **{"code.py": str(number)}) for number in range(3)]
     pin_naming(remote, NOWHERE)
     remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")

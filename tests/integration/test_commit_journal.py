@@ -210,7 +210,7 @@ def test_entry_of_a_removed_worktree_is_finished_on_its_branch(project, tmp_path
     settled(project)
 
 
-def test_pin_that_was_changed_by_hand_is_not_overwritten_and_the_revision_is_kept(noted, tmp_path):
+def test_recovery_keeps_pin_changed_by_hand_and_prints_the_unpinned_revision(noted, tmp_path):
     (tmp_path / "scratch").mkdir()
     dies(noted, "once the knowledge base is committed")
     revision = noted.ask("branch")["branches"][-1]["revision"]
@@ -269,7 +269,7 @@ LOCKED = (
 """Another git command takes the index between the pin and `git add`, and keeps it."""
 
 
-def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(noted, tmp_path):
+def test_commit_under_index_lock_writes_the_pin_without_staging_it(noted, tmp_path):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     result = run_patched(noted, LOCKED, "commit", "-m", "note", "--json")
@@ -290,7 +290,7 @@ def test_index_lock_error_explains_the_remaining_steps(noted):
     assert "hint: run 'git add .dolt-version'" in result.out
 
 
-def test_while_another_git_command_holds_the_index_nothing_is_committed_and_queries_are_answered(noted):
+def test_commit_fails_and_query_answers_while_git_holds_the_index(noted):
     before = noted.pinned
     (noted.top / ".git" / "index.lock").touch()
     result = noted.vmrag("commit", "-m", "note", "--json", code=3)
@@ -306,7 +306,7 @@ def test_while_another_git_command_holds_the_index_nothing_is_committed_and_quer
 
 @pytest.mark.parametrize("moment", ["before the pin", "after the pin", "with the pin"])
 @pytest.mark.sample(2)
-def test_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_it(noted, tmp_path, moment):
+def test_commit_notices_a_concurrent_checkout_and_finishes_after_return(noted, tmp_path, moment):
     """Another terminal switches branches between the knowledge base's commit and the end of `git
     add`.
     """
@@ -426,7 +426,7 @@ def test_kill_with_auto_pin_off_needs_no_journal(noted):
     assert noted.texts()["note.md"] == "A note about zebras."
 
 
-def test_command_waits_for_a_commit_that_is_alive_and_finds_it_done(noted):
+def test_command_waits_for_running_commit_and_finds_it_done(noted):
     body = (
         "import time\nimport vmrag_link.workspace.pins.pinning as m\nwrite = m.write_pin\n"
         "def slow(*a):\n    open('reached', 'w').close()\n    time.sleep(1)\n    return write(*a)\nm.write_pin = slow"

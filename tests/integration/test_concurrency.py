@@ -89,7 +89,7 @@ def test_imports_and_syncs_at_once_store_everything(stocked, tmp_path):
     assert_whole(stocked, scratch(tmp_path))
 
 
-def test_two_imports_of_the_same_collection_that_is_new_make_it_once(stocked, tmp_path):
+def test_two_imports_into_one_new_collection_create_it_once(stocked, tmp_path):
     for name, first in (("one", 500), ("two", 600)):
         pages(stocked, range(first, first + 10), folder=name)
     for result in all_done(*[start(stocked, "import", name, "--collection", "fresh") for name in ("one", "two")]):
@@ -141,7 +141,7 @@ def test_concurrent_commits_and_checkouts_keep_reported_revisions(stocked, tmp_p
     assert_whole(stocked, scratch(tmp_path))
 
 
-def test_first_writes_in_two_linked_worktrees_at_once_get_branches_of_their_own(stocked, tmp_path):
+def test_first_writes_in_two_worktrees_at_once_get_separate_branches(stocked, tmp_path):
     trees = []
     for name in ("Topic", "topic", "other-topic"):
         stocked.git("branch", name, "main")
@@ -239,7 +239,7 @@ them.
 
 
 @pytest.mark.parametrize("command", BETWEEN)
-def test_paused_command_follows_head_if_two_others_moved_it_in_the_meantime(stocked, tmp_path, command):
+def test_paused_command_follows_head_after_two_concurrent_switches(stocked, tmp_path, command):
     module, function, arguments = BETWEEN[command]
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
     git = f"['git', '-C', {str(stocked.top)!r}, 'switch', '-q', branch]"
@@ -329,7 +329,7 @@ def test_working_copies_of_committed_documents_do_not_pile_up(stocked):
     assert list_folders(stocked.shared / "uncommitted") == []
 
 
-def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_changes_nothing(stocked):
+def test_rebuild_fails_without_changes_while_another_process_reads_the_index(stocked):
     stocked.git("config", "vmrag.lock-timeout-s", "1")
     reader = holding(stocked, "ws.reader.view()")
     result = stocked.vmrag("sync", "--rebuild", "--json", code=3)
@@ -352,7 +352,7 @@ def test_sync_without_work_removes_leftovers_of_killed_processes(stocked):
 
 
 @pytest.mark.parametrize("lock", [WORKSPACE, KNOWLEDGE])
-def test_write_that_waits_in_vain_names_the_process_that_holds_the_lock(stocked, lock):
+def test_write_that_times_out_names_the_process_with_the_lock(stocked, lock):
     holder = holding(stocked, lock)
     since = time.monotonic()
     result = start(
@@ -467,7 +467,7 @@ BROKEN = [
     crossed([("switch", "-q", "edited"), ("merge", "-q", "edited"), ("rebase", "-q", "edited")], BROKEN),
 )
 @pytest.mark.sample(3)
-def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broken, command, tmp_path):
+def test_git_succeeds_despite_broken_vmrag_and_prints_one_line(stocked, broken, command, tmp_path):
     broken(stocked)
     if command[0] != "switch":
         stocked.run("checkout", "-q", "--", ".vmrag.yaml")
@@ -479,7 +479,7 @@ def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broke
     assert len([line for line in result.stderr.splitlines() if line]) <= 1, result.stderr
 
 
-def test_bug_log_is_named_by_commands_and_by_hooks_in_one_line(stocked):
+def test_commands_and_hooks_print_the_log_of_a_bug_once(stocked):
     site = stocked.top.parent / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(

@@ -62,7 +62,7 @@ def test_cut_knowledge_base_is_an_error_that_names_the_way_out(project, share):
         assert "of the" not in doctor(project)
 
 
-def test_cut_store_of_this_machine_is_an_error_that_names_the_way_out(project):
+def test_cut_local_store_is_an_error_with_a_repair_command(project):
     project.git("config", "vmrag.system.versioned", "false")
     tools = Tools(project.top)
     for number in range(1, 5):

@@ -890,7 +890,7 @@ def test_doctor_misses_no_hooks_that_pre_commit_runs(project):
     assert "HOOKS_NOT_INSTALLED" not in findings(project)
 
 
-def test_conflict_in_the_pin_is_named_with_the_command_that_ends_it(project):
+def test_doctor_reports_pin_conflict_with_the_command_to_resolve_it(project):
     project.put("rest.md", "# Rest\n\nAlways rest.\n")
     project.vmrag("commit", "-m", "rest")
     project.git("commit", "-q", "-m", "rest")
@@ -1000,7 +1000,7 @@ def test_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
     assert "1 finding" in result.stdout
 
 
-def test_linux_that_does_not_confine_the_conversion_of_files_is_a_note(project, monkeypatch):
+def test_doctor_notes_a_system_that_cannot_confine_conversion(project, monkeypatch):
     monkeypatch.setattr(serving, "list_missing_limits", lambda: ["Landlock"])
     finding = findings(project)["CONVERSION_LESS_CONFINED"]
     assert finding["level"] == "note"

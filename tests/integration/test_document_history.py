@@ -146,7 +146,7 @@ def test_branch_with_a_slash_is_a_branch(project):
 # -- blame -----------------------------------------------------------------------------------------
 
 
-def test_each_line_is_the_revisions_that_wrote_it_through_merges_and_renames(project):
+def test_blame_follows_lines_through_merges_and_renames(project):
     report = project.ask("blame", "guide/deep/page.md")
     messages = {revision["revision"]: revision["message"].splitlines()[0] for revision in report["revisions"]}
     result = [(line["text"], messages.get(line["revision"], line["revision"])) for line in report["lines"]]
@@ -203,7 +203,7 @@ def test_random_history_is_blamed_line_by_line(project):
     assert written == [line.partition(":")[0] for line in lines if line != "0:0"]
 
 
-def test_page_of_a_thousand_lines_over_many_revisions_does_not_take_long(project):
+def test_blame_of_thousand_lines_over_many_revisions_is_fast(project):
     chance, revisions = random.Random(1), examples(100)
     lines = [f"line {number} {chance.random()}" for number in range(1000)]
     with opened(project) as ws:

@@ -91,7 +91,7 @@ def test_prune_keeps_a_document_with_an_unreadable_file(project):
     assert project.texts()["rest.md"] == DOCUMENTS["rest.md"]
 
 
-def test_files_of_all_formats_become_documents_and_one_that_breaks_stops_no_other(project):
+def test_import_stores_all_formats_and_skips_each_broken_file(project):
     project.write("docs/people.csv", "Service,Owner\nqueue,Ann\n")
     project.write("docs/api.json", '{"title": "The API", "limits": [{"name": "burst", "value": 1.50}]}')
     project.write("docs/broken.json", '{"title": "The API"')
@@ -476,7 +476,7 @@ def test_commit_that_finds_git_at_work_changes_nothing(project):
     assert project.ask("commit", "-m", "x")["staged"] is True
 
 
-def test_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project):
+def test_pin_prints_git_add_if_it_cannot_stage(project):
     first = project.ask("log")["revisions"][1]["revision"]
     (project.top / ".git/index.lock").touch()
     result = project.vmrag("pin", first, code=1)
@@ -522,7 +522,7 @@ def test_same_file_is_imported_again_from_wherever_it_is_named(project: Project)
     assert project.texts()["index.md"] == "# Through a link\n"
 
 
-def test_two_files_of_one_id_in_one_import_are_refused_even_to_replace(project: Project) -> None:
+def test_import_refuses_two_files_with_one_id_even_with_replace(project: Project) -> None:
     project.write("a/b/index.md", "# A\n")
     project.write("b/index.md", "# B\n")
     project.vmrag("import", "a", "--collection", "fresh", "--base", "a")

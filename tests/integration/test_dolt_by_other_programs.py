@@ -114,9 +114,7 @@ def test_committed_hash_of_a_document_matches_its_text(kettle: Known) -> None:
         )
 
 
-def test_commit_of_another_program_is_pinned_and_answers_alike_wherever_it_is_read(
-    kettle: Known, tmp_path: Path
-) -> None:
+def test_commit_of_another_program_is_pinned_and_answers_alike_in_clones(kettle: Known, tmp_path: Path) -> None:
     before = kettle.fingerprint()
     kettle.sql(WRONG, PARTIAL, COMMIT)
     kettle.vmrag("pin")
@@ -228,7 +226,7 @@ BAD = {
 
 @pytest.mark.parametrize(("column", "sql"), BAD.values(), ids=list(BAD))
 @pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
-def test_row_that_cannot_be_a_document_is_named_and_given_up_by_restore(
+def test_invalid_row_is_reported_by_name_and_discarded_by_restore(
     kettle: Known, column: str, sql: str, committed: bool
 ) -> None:
     pinned = kettle.pinned

@@ -93,7 +93,7 @@ def test_tables_of_a_released_version_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("sql", STRANGE.values(), ids=list(STRANGE))
-def test_anything_but_our_tables_is_refused_before_it_is_read_or_written_on(engine: DoltEngine, sql: str) -> None:
+def test_revision_with_foreign_tables_is_refused_for_reading_and_writing(engine: DoltEngine, sql: str) -> None:
     before = head(engine, "main")
     engine.close()
     made = _stranger(engine.folder, sql)

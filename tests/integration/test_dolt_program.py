@@ -118,7 +118,7 @@ def test_replaced_program_is_checked_again(dolt):
     assert program.find_program().version == "2.12.0"
 
 
-def test_dolt_in_the_work_tree_is_not_found_by_a_relative_path(monkeypatch, tmp_path):
+def test_relative_path_entry_does_not_find_dolt_in_work_tree(monkeypatch, tmp_path):
     command(tmp_path, "echo 'dolt version 2.3.1'")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", ".:")
@@ -256,7 +256,7 @@ def test_commands_are_not_reported_to_the_makers_of_dolt(tmp_path, monkeypatch):
 # -- a program that answers
 
 
-def test_piped_program_ends_with_its_input_and_is_in_a_group_of_its_own(tmp_path):
+def test_piped_program_ends_with_its_input_in_its_own_process_group(tmp_path):
     with (tmp_path / "said").open("wb") as said:
         with proc.start_piped(
             ["sh", "-c", "echo ready; echo oops >&2; cat"], cwd=tmp_path, env=os.environ, stderr=said

@@ -219,7 +219,7 @@ def test_damage_is_damage_and_nothing_is_taken(two: Two, what: str) -> None:
     assert two.bob.count_documents(remote_heads["main"]) == 1
 
 
-def test_repository_in_use_that_is_taken_for_a_place_stays_as_it_is(two: Two) -> None:
+def test_repository_in_use_is_unchanged_if_used_as_remote(two: Two) -> None:
     two.ada.close()
     used = two.ada.folder / ".dolt" / "noms"
     journal = used / ("v" * 32)

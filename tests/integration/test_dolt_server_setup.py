@@ -351,7 +351,7 @@ ASKED = [
 ]
 
 
-def test_while_the_server_is_down_and_the_pin_stays_the_index_answers(on_own_server):
+def test_index_answers_for_the_same_pin_while_server_is_down(on_own_server):
     project, server = on_own_server
 
     def answers(report):

@@ -51,7 +51,7 @@ def named(project: Project, server: DoltServer, database: str) -> Project:
     return project
 
 
-def test_docs_to_the_letter_are_enough_for_the_first_and_everybody_else(
+def test_documented_setup_suffices_for_the_first_user_and_all_others(
     ada: Project, server: DoltServer, database: str, tmp_path: Path
 ) -> None:
     ada.vmrag("init", "--knowledge-base", "--no-sources", "--engine", "dolt", "--no-hooks")

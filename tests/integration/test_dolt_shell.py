@@ -102,7 +102,7 @@ def test_long_answers_arrive_while_next_queries_are_written(opened: ShellConnect
     assert [len(rows[0]["v"]) for rows in result] == [answered] * 20
 
 
-def test_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: ShellConnection) -> None:
+def test_text_that_looks_like_end_marker_stays_a_text(opened: ShellConnection) -> None:
     forged = '{"rows": [{"vmrag_end_2":1}]}\n{"rows": [{"vmrag_end_3":1}]}'
     assert opened.query_value(quote_literal(forged)) == forged
     assert opened.query_value("1") == 1
@@ -236,7 +236,7 @@ def test_branch_name_is_rejected_as_a_revision(repository: Path) -> None:
     engine.close()
 
 
-def test_server_that_has_the_repository_open_answers_in_place_of_the_program(repository: Path, tmp_path: Path) -> None:
+def test_engine_uses_the_server_that_has_the_repository_open(repository: Path, tmp_path: Path) -> None:
     server = DoltServer(dolt.copy_repository(repository, tmp_path / "kb"))
     server.start()
     engine = DoltEngine.open(server.folder)

@@ -359,7 +359,7 @@ def test_remotes_for_dolt_only_are_rejected_for_the_embedded_engine(text: str) -
             address.parse_url(text)
 
 
-def test_each_engine_has_a_ref_of_its_own_in_a_git_repository(pair: Pair) -> None:
+def test_each_engine_has_its_own_ref_in_git_repository(pair: Pair) -> None:
     text = f"git+file://{pair.hub.top}"
     ours, theirs = address.parse_url(text, engine="dolt"), address.parse_url(text)
     assert (ours.peer.ref, theirs.peer.ref) == (DOLT_DATA_REF, DATA_REF)  # type: ignore[union-attr]  # git carries both

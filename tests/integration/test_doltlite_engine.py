@@ -135,7 +135,7 @@ def held(folder: Path) -> list[Path]:
     return [link for link in links if link.is_relative_to(folder)]
 
 
-def test_program_that_writes_without_our_lock_is_waited_for_and_then_named_busy(engine: DoltliteEngine) -> None:
+def test_engine_waits_for_foreign_writer_and_then_reports_busy(engine: DoltliteEngine) -> None:
     engine.create_branch("main", root(engine))
     impatient = DOLTLITE.open(engine.folder, lock_timeout=0.3)
     with Connection(engine.folder / FILE_NAME) as foreign, foreign.transaction():
@@ -363,7 +363,7 @@ def test_everything_works_without_a_branch_main(engine: DoltliteEngine) -> None:
 # -- schema
 
 
-def test_knowledge_base_of_a_newer_program_is_refused_and_both_versions_are_named(engine: DoltliteEngine) -> None:
+def test_knowledge_base_of_newer_program_is_refused_with_both_versions(engine: DoltliteEngine) -> None:
     old = store(engine, "main", document("a"))
     with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
         connection.execute("UPDATE vmrag_meta SET value = '7' WHERE key = 'schema_version'")
@@ -509,9 +509,7 @@ def test_anchor_costs_a_few_kilobytes_with_any_contents(engine: DoltliteEngine) 
     assert max(grown) < 12_000, grown  # the first pays for letting go of the tables
 
 
-def test_revision_of_another_history_can_be_read_and_compared_but_not_anchored(
-    engine: DoltliteEngine, tmp_path: Path
-) -> None:
+def test_revision_of_unrelated_history_can_be_read_but_is_not_reachable(engine: DoltliteEngine, tmp_path: Path) -> None:
     mine = store(engine, "main", document("same"), document("mine"))
     engine.create_branch(KEEP_BRANCH, mine)
     await_next_second()  # the engine's own initial commit carries the one in which it was made

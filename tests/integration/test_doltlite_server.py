@@ -80,7 +80,7 @@ def test_push_is_rejected_and_the_hinted_command_sends_it(world, folder, url):
     assert world.holds(revision)
 
 
-def test_pins_that_name_it_are_pushed_once_it_has_them_or_they_name_git(world, folder, url):
+def test_pins_of_read_only_remote_are_pushed_once_it_has_them(world, folder, url):
     ada, bob = world.ada, world.join("bob")
     agreed(ada, url)
     ada.write_document("where.md", "The knowledge lies elsewhere.")

@@ -263,7 +263,7 @@ def test_uses_are_noted_once_a_day(tmp_path, days):
     assert path.read_bytes() == noted
 
 
-def test_vectors_are_found_while_another_process_writes_and_no_use_can_be_noted(tmp_path, days):
+def test_vectors_are_read_while_another_process_writes_the_cache(tmp_path, days):
     path, vectors = tmp_path / "e.sqlite", large("v", 300)
     cache = EmbeddingCache(path)
     cache.store_vectors("model", vectors)

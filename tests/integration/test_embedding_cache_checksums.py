@@ -79,7 +79,7 @@ def test_non_finite_vectors_are_not_cached_and_fail_embedding(tmp_path: Path, wr
         embed_texts(cache, Broken(), {"x": "a text"})
 
 
-def test_file_that_has_to_be_made_again_keeps_the_rows_that_prove_themselves(cache: EmbeddingCache, path: Path) -> None:
+def test_rebuilt_cache_file_keeps_rows_with_a_valid_checksum(cache: EmbeddingCache, path: Path) -> None:
     flip(path, 68, 0)  # the number in the header that identifies the owner of the file
     notes = Notes()
     assert found(EmbeddingCache(path, progress=notes)) == VECTORS

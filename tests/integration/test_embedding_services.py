@@ -242,7 +242,7 @@ def test_next_query_by_meaning_finds_everything_once_the_key_exists(project, ser
     assert other.consistent()
 
 
-def test_uncommitted_documents_that_no_service_embeds_are_found_by_words_until_one_does(project, services):
+def test_documents_without_vectors_are_found_by_words_until_service_embeds_them(project, services):
     recorded(project, services)
     services.models = ()
     project.put("cheese", "cheese by the sea", collection="api")

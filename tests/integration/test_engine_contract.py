@@ -247,7 +247,7 @@ def test_ids_are_found_by_how_they_begin(engine: Engine) -> None:
     assert engine.list_ids(WorkingSet("main"), "guide", prefix="a_")[:3] == ["a_", "a_10", "a_3"]
 
 
-def test_sources_are_those_of_documents_that_have_one_and_can_leave_out_the_expected(engine: Engine) -> None:
+def test_list_sources_returns_documents_that_have_a_source(engine: Engine) -> None:
     sources = {"b": "docs/b", "a": "docs/a", "c": "elsewhere/c", "d": "", "é": "docs/é"}
     rows = [document(doc_id, source=source) for doc_id, source in sources.items()]
     revision = store(engine, "main", *rows, document("b", collection="other", source="x"))
@@ -475,7 +475,7 @@ def test_every_revision_in_the_log_can_be_read_and_compared(engine: Engine) -> N
 # -- branches
 
 
-def test_branches_are_sorted_and_tell_their_head_and_whether_they_are_dirty(engine: Engine) -> None:
+def test_list_branches_sorts_by_name_with_head_and_dirty_state(engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     engine.create_branch("feature/x", root(engine))
     put(engine, "feature/x", document("b"))
@@ -744,7 +744,7 @@ def test_headers_of_a_difference_do_not_fill_the_memory(engine: Engine) -> None:
     assert peak < 2_000_000  # of 10 MB of texts
 
 
-def test_history_of_a_document_has_its_header_in_every_revision_that_has_it(engine: Engine) -> None:
+def test_document_history_has_the_header_of_every_revision_with_document(engine: Engine) -> None:
     sides = {"author": AUTHOR, "date": DATE}
     first = store(engine, "main", document("a", "1"))
     ours = engine.commit_onto(first, [Write(put_documents=[document("a", "2")])], message="2", **sides)
@@ -764,7 +764,7 @@ def test_history_of_a_document_has_its_header_in_every_revision_that_has_it(engi
     assert engine.read_document_history(engine.read_revision(root(engine)).parents[0], "guide", "a") == {}
 
 
-def test_sound_knowledge_base_has_no_damage_and_a_page_that_was_overwritten_is_some(
+def test_find_damage_reports_overwritten_page_and_accepts_sound_knowledge_base(
     engines: Engines, tmp_path: Path
 ) -> None:
     engine = engines.create(tmp_path / "kb")
@@ -1211,7 +1211,7 @@ def _link(engine: Engine, *put: Link, remove: tuple[str, ...] = ()) -> None:
     engine.write_links(put, remove=remove, message="linked", author=AUTHOR, date=DATE)
 
 
-def test_links_are_kept_by_code_commit_on_a_branch_of_their_own(engine: Engine) -> None:
+def test_links_are_stored_by_code_commit_on_their_own_branch(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
     assert engine.list_links() == []
     before = engine.list_branches()

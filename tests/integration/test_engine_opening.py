@@ -85,7 +85,7 @@ def test_untrusted_database_server_is_not_opened(tmp_path):
 
 @pytest.mark.parametrize("password", ["", "s3cret"])
 @pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1", "127.0.0.1.evil:1"])
-def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_path, server, password):
+def test_engine_refuses_to_send_documents_or_password_without_tls(tmp_path, server, password):
     access = DoltAccess(server=server, database="kb", password=password)
     with pytest.raises(ConfigInvalid) as raised:
         opening.create_engine("dolt", tmp_path / "kb", author=AUTHOR, date=DATE, access=access)
@@ -99,7 +99,7 @@ def test_server_on_this_machine_needs_no_encryption(server):
     opening.require_runnable("dolt", DoltAccess(server=server, password="s3cret"))
 
 
-def test_password_goes_to_no_server_that_only_a_file_of_the_repository_names(project, monkeypatch):
+def test_password_is_not_sent_to_server_named_only_by_repository_file(project, monkeypatch):
     """Agreement to a file includes its server; the password is only for the configured server."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"127.0.0.1:{server.getsockname()[1]}"

@@ -60,7 +60,7 @@ def test_list_contains_each_vmrag_folder(world: World):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.sample(3)
-def test_file_in_the_place_of_a_folder_is_named_and_the_way_out_works(world: World, name: str):
+def test_doctor_reports_file_in_place_of_folder_and_its_fix_works(world: World, name: str):
     ada = world.ada
     path = ada.shared / name
     if path.is_dir():

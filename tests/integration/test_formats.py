@@ -92,7 +92,7 @@ def test_cached_vectors_are_used(world: Formerly) -> None:
     assert not list(world.bob.shared.glob("embeddings.sqlite.corrupt*"))
 
 
-def test_git_s_open_merge_is_resolved_with_the_decision_that_was_made_before(world: Formerly) -> None:
+def test_open_merge_of_git_is_resolved_with_its_former_decision(world: Formerly) -> None:
     ada = world.ada
     ada.vmrag("install")
     listed = ada.ask("resolve", "--list", code=1)
@@ -106,7 +106,7 @@ def test_git_s_open_merge_is_resolved_with_the_decision_that_was_made_before(wor
     ada.git("push", "-q", "origin", "main")
 
 
-def test_our_open_merge_is_resolved_with_the_decision_that_was_made_before(world: Formerly) -> None:
+def test_open_merge_of_vmrag_is_resolved_with_its_former_decision(world: Formerly) -> None:
     carol = world.carol
     carol.vmrag("resolve", "handbook/sleep.md", "--ours")
     carol.vmrag("merge", "--continue")
@@ -199,7 +199,7 @@ def test_two_upgrades_on_two_clones_meet_without_a_conflict(world: Formerly) -> 
 
 
 @pytest.mark.hooks("on")
-def test_merge_of_version_1_that_was_open_takes_in_an_upgraded_side(world: Formerly) -> None:
+def test_merge_opened_in_version_1_accepts_an_upgraded_side(world: Formerly) -> None:
     carol, bob = world.carol, world.bob
     bob.vmrag("install")
     upgrade(bob, "vmrag")

@@ -169,7 +169,7 @@ def unpinned_elsewhere(project: Project) -> tuple[str, str]:
 
 
 @pytest.mark.hooks("on")
-def test_pin_of_the_work_tree_or_of_the_index_alone_keeps_its_revision(project):
+def test_gc_keeps_revision_pinned_only_in_work_tree_or_index(project):
     revision, pin = unpinned_elsewhere(project)
     ours = (project.top / ".dolt-version").read_text()
     project.write(".dolt-version", pin)
@@ -208,7 +208,7 @@ def test_pins_of_linked_work_trees_keep_their_revisions(project, tmp_path):
 
 
 @pytest.mark.hooks("on")
-def test_stashed_pins_keep_their_revisions_and_so_do_all_sides_of_a_conflict(project):
+def test_gc_keeps_revisions_of_stashed_pins_and_all_conflict_sides(project):
     revision, pin = unpinned_elsewhere(project)
     project.write(".dolt-version", pin)
     project.git("stash", "-q", env=QUIETLY)

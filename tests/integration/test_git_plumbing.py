@@ -40,7 +40,7 @@ def test_subdirectory_belongs_to_its_work_tree(repo):
     assert (places.top, places.git_dir, places.common) == (repo.top, repo.top / ".git", repo.top / ".git")
 
 
-def test_linked_work_tree_has_its_own_git_dir_and_the_common_one(repo, tmp_path):
+def test_linked_work_tree_has_own_git_dir_and_common_dir(repo, tmp_path):
     repo.git("worktree", "add", "-q", "../linked", "-b", "side")
     places = plumbing.locate_work_tree(tmp_path / "linked")
     assert places.top == tmp_path / "linked"
@@ -253,7 +253,7 @@ def test_blob_above_the_limit_is_refused_before_it_is_read(repo, places):
         plumbing.read_blob(places, "HEAD:code", limit=99)
 
 
-def test_pin_is_the_file_else_the_index_entry_else_the_blob_in_head(repo, places):
+def test_pin_is_read_from_file_then_index_then_head(repo, places):
     repo.write(PIN_NAME, "index\n")
     repo.git("add", PIN_NAME)
     pin = repo.write(PIN_NAME, "file\n")
@@ -353,7 +353,7 @@ def test_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_pa
 # -- configuration and identity
 
 
-def test_section_of_the_configuration_is_read_with_the_last_of_several_values(repo, places):
+def test_read_section_returns_the_last_of_several_values(repo, places):
     assert plumbing.read_section(places, "vmrag") == {}
     repo.git("config", "vmrag.remote", "first")
     repo.git("config", "--add", "vmrag.remote", "-x\ny ü")
@@ -367,7 +367,7 @@ def test_section_of_the_configuration_is_read_with_the_last_of_several_values(re
     }
 
 
-def test_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one(repo, places):
+def test_kb_branch_follows_renamed_code_branch_and_ends_with_deleted_one(repo, places):
     repo.git("branch", "feature/a.b")
     plumbing.set_kb_branch(places, "feature/a.b", "b/x-1")
     repo.git("branch", "-m", "feature/a.b", "Other")

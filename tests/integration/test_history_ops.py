@@ -251,7 +251,7 @@ def test_log_names_the_commits_that_pin_each_revision(project):
     assert project.ask("log", "main~1")["revisions"][0]["commits"][0]["subject"] == "second Grüße"
 
 
-def test_revision_that_no_commit_pins_and_a_pin_that_is_malformed_do_no_harm(project):
+def test_log_tolerates_unpinned_revision_and_malformed_pin(project):
     project.put("draft.md", "A draft.")
     project.vmrag("commit", "-m", "not yet in git")
     project.git("branch", "odd", project.commit("odd", pin="<<<<<<< HEAD\n"))

@@ -438,7 +438,7 @@ def test_all_shells_read_a_push_alike(stage, remote, shell, lines, asks):
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("number", [63, 64, 65, 200])
 @pytest.mark.sample(1)
-def test_push_of_many_refs_starts_python_if_the_last_one_has_a_new_pin(stage, remote, shell, number):
+def test_push_of_many_refs_starts_python_for_one_new_pin(stage, remote, shell, number):
     twin, side = (stage.repo.git("rev-parse", name) for name in ("twin", "side"))
     old = [f"refs/heads/b{index} {twin} refs/heads/b{index} {twin}\n" for index in range(number)]
     stage.run(shell, "pre-push", "origin", str(remote), stdin="".join(old))

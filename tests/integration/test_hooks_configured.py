@@ -270,7 +270,7 @@ def test_hooks_of_the_framework_leave_the_work_to_the_configured_ones(repo, log,
 # -- what git gives them
 
 
-def test_exit_code_of_a_gate_stops_git_and_that_of_others_does_not(repo, log):
+def test_only_exit_code_of_gate_hook_stops_git(repo, log):
     install(repo, log)
     everywhere(repo, log)
     log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5" >>"{log.path}"\nexit {shims.REFUSES}\n')
@@ -327,7 +327,7 @@ def doctor(project: Project) -> dict[str, dict]:
     return findings_by_code
 
 
-def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_path):
+def test_doctor_runs_each_configured_event_but_no_foreign_hook(project, tmp_path):
     project.vmrag("install")
     for hook in hook_config.HOOKS:
         add_foreign_hook(project.top / ".git" / "hooks", tmp_path, hook)

@@ -176,7 +176,7 @@ def team(repo, log):
 
 @pytest.mark.parametrize("how", ["setting", "link"])
 @pytest.mark.usefixtures("team")
-def test_hooks_that_git_tracks_are_refused_and_the_hint_keeps_them_running(repo, places, hooks, log, how):
+def test_installer_refuses_tracked_hooks_and_its_hint_keeps_them_running(repo, places, hooks, log, how):
     if how == "setting":
         repo.git("config", "core.hooksPath", ".githooks")
     else:
@@ -196,7 +196,7 @@ def test_hooks_that_git_tracks_are_refused_and_the_hint_keeps_them_running(repo,
     assert repo.git("ls-files", ".githooks") == ".githooks/lib.sh\n.githooks/post-checkout"
 
 
-def test_hooks_that_git_tracks_are_changed_by_force_and_put_back_without(repo, places, team):
+def test_force_changes_tracked_hooks_and_uninstall_restores_them(repo, places, team):
     repo.git("config", "core.hooksPath", ".githooks")
     before = tree(team)
     assert installer.install_hooks(places, force=True).chained == ("post-checkout",)
@@ -428,7 +428,7 @@ def test_only_the_named_hooks_are_written(places, hooks):
     }
 
 
-def test_which_hooks_were_named_is_remembered_until_all_are_installed_or_removed(places, hooks):
+def test_chosen_hooks_are_remembered_until_all_are_installed_or_removed(places, hooks):
     installer.install_hooks(places, hooks=["pre-push", "post-merge"])
     installer.install_hooks(places, hooks=["post-commit"])
     assert hook_config.list_chosen_hooks(places) == ("post-merge", "post-commit", "pre-push")
@@ -455,7 +455,7 @@ def test_unknown_hook_name_is_rejected_with_a_suggestion(text, near):
     assert (near or "post-rewrite") in raised.value.hint
 
 
-def test_only_the_named_hooks_are_removed_and_the_rest_goes_with_the_last(repo, places, hooks, tmp_path):
+def test_uninstall_removes_named_hooks_and_the_driver_with_the_last(repo, places, hooks, tmp_path):
     add_foreign_hook(hooks, tmp_path, "pre-push")
     config, before = (repo.top / ".git" / "config").read_bytes(), tree(hooks)
     installer.install_hooks(places)

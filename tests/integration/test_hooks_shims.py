@@ -94,7 +94,7 @@ def test_series_of_picked_commits_starts_no_python(stage):
     assert stage.starts() == []
 
 
-def test_patch_that_changes_the_pin_starts_no_python_while_more_may_follow(stage):
+def test_am_starts_no_python_while_more_patches_may_follow(stage):
     patch = stage.repo.git("format-patch", "--stdout", "side~2..side")
     stage.repo.git("am", "-q", stdin=patch + "\n")
     assert stage.starts() == []
@@ -144,7 +144,7 @@ def test_sparse_worktree_reads_the_pin_from_the_index(stage):
     assert len(stage.starts()) == 1
 
 
-def test_symbolic_link_in_the_place_of_the_pin_is_left_to_python(stage):
+def test_pin_that_is_a_symbolic_link_starts_python(stage):
     pin = stage.repo.top / ".dolt-version"
     pin.rename(pin.with_name("elsewhere"))
     pin.symlink_to("elsewhere")
@@ -152,7 +152,7 @@ def test_symbolic_link_in_the_place_of_the_pin_is_left_to_python(stage):
     assert len(stage.starts()) == 1
 
 
-def test_python_runs_with_git_s_variables_unset_no_input_and_its_output_on_stderr(stage):
+def test_python_runs_without_git_variables_or_input_and_prints_on_stderr(stage):
     result = stage.repo.run("checkout", "-q", "side")
     assert (result.stdout, result.stderr) == ("", "loud\n")
     assert stage.lines()[1:] == ["git: ", f"cwd: {stage.repo.top}", "stdin: "]

@@ -43,7 +43,7 @@ def test_second_time_nothing_changes(folder):
 
 
 @pytest.mark.parametrize("how", ["option", "setting"])
-def test_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project, folder, how):
+def test_clone_from_template_has_hooks_and_driver_without_noise(project, folder, how):
     if how == "setting":
         project.git("config", "--global", "init.templateDir", str(folder))
     clone, said = cloned(project, folder, *([f"--template={folder}"] if how == "option" else []))
@@ -70,7 +70,7 @@ def test_clones_of_every_kind_work(project, folder, options):
     assert len(result.stderr.splitlines()) <= 1
 
 
-def test_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(folder, project, tmp_path):
+def test_new_repository_from_template_starts_knowledge_base_with_hooks(folder, project, tmp_path):
     project.git("init", "-q", f"--template={folder}", str(tmp_path / "new"))
     new = Project(tmp_path / "new")
     new.write(".vmrag.yaml", "embedding:\n  model: hash\n")

@@ -203,7 +203,7 @@ def test_husky_rewrite_on_a_branch_without_vmrag_lines_is_noticed(repo, places, 
     assert repo.git("status", "--porcelain") == ""
 
 
-def test_lines_that_are_committed_stay_for_the_team_and_do_nothing_without_vmrag(repo, places, log):
+def test_uninstall_keeps_committed_husky_lines_which_do_nothing_without_vmrag(repo, places, log):
     folder = husky(repo)
     husky_scripts(repo, log)
     installer.install_hooks(places, python=str(log.recorder))
@@ -241,7 +241,7 @@ def test_uninstalling_after_npx_husky_removes_all_of_vmrag(repo, places):
     assert not places.shims.exists()
 
 
-def test_uninstalling_reads_no_link_for_a_script_and_configuration_in_any_encoding(repo, places):
+def test_uninstall_reads_no_linked_script_and_accepts_any_encoding(repo, places):
     folder = husky(repo)
     (folder.parent / "pre-push").symlink_to("/dev/zero")
     repo.write("lefthook-local.toml", b"# caf\xe9\r\n")
@@ -251,7 +251,7 @@ def test_uninstalling_reads_no_link_for_a_script_and_configuration_in_any_encodi
         installer.install_hooks(places)
 
 
-def test_lefthook_s_configuration_keeps_its_bytes_and_is_written_below_no_link(repo, places, tmp_path):
+def test_lefthook_configuration_keeps_its_bytes_and_linked_folder_is_refused(repo, places, tmp_path):
     repo.write("lefthook.yml", "pre-push:\n  commands: {}\n")
     before = b"# caf\xe9\r\nskip: [merge]\r\n"
     repo.write("lefthook-local.yml", before)
@@ -352,7 +352,7 @@ LFS_HOOKS = ("post-checkout", "post-merge", "pre-push")
 
 @needs_git_lfs
 @FIRST_OR_LATER
-def test_git_lfs_and_vmrag_run_once_each_and_large_files_are_pushed(repo, places, log, lfs, first):
+def test_git_lfs_and_vmrag_run_once_each_and_push_large_files(repo, places, log, lfs, first):
     hooks = places.common / "hooks"
     if not first:
         installer.install_hooks(places, python=str(log.recorder))
@@ -428,7 +428,7 @@ def test_earlier_pre_commit_is_chained(repo, places, framework, log, hooks):
 
 
 @needs_pre_commit
-def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, places, framework, log, hooks):
+def test_later_pre_commit_runs_vmrag_and_chained_hook_once(repo, places, framework, log, hooks):
     add_foreign_hook(hooks, log.folder)
     before = tree(hooks)
     installer.install_hooks(places, python=str(log.recorder))
@@ -478,7 +478,7 @@ EVERY_TYPE = ("pre-commit", "post-checkout", "post-merge", "pre-push")
 @needs_pre_commit
 @FIRST_OR_LATER
 @pytest.mark.sample(1)
-def test_pre_commit_and_vmrag_run_once_each_in_every_kind_of_hook(repo, places, hooks, log, first):
+def test_pre_commit_and_vmrag_run_once_in_every_hook_type(repo, places, hooks, log, first):
     config = "".join(
         f"  - id: {hook}\n    name: x\n    language: system\n    entry: sh -c 'echo framework {hook} >>{log.path}'\n"
         f"    stages: [{hook}]\n    always_run: true\n    pass_filenames: false\n"

@@ -242,7 +242,7 @@ def test_revision_with_anything_but_our_tables_is_compared_with_none(schema, com
             getattr(engine, compare)(*ends)
 
 
-def test_fresh_clone_takes_nothing_of_it_either_and_a_sound_state_afterwards(pair):
+def test_fresh_clone_refuses_hostile_knowledge_and_accepts_later_sound_state(pair):
     of_ada(pair, REWRITES)
     good = pair.tip
     pair.ada.push("origin", "evil")
@@ -311,7 +311,7 @@ def test_oversized_remote_file_is_not_fetched(kind, pair):
         assert engine.remote_heads("url-x") == {}
 
 
-def test_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_merged(pair):
+def test_hostile_old_revision_of_sound_history_is_neither_read_nor_merged(pair):
     """The head has repaired the old revision, so the fetch includes it; a pin may name it."""
     bad = of_ada(pair, NEVER_ENDS)
     of_ada(pair, "DROP TRIGGER t", name="mended", base=bad)
@@ -353,7 +353,7 @@ def bomb(hub: Repo, listed: int) -> None:
     data.publish()
 
 
-def test_few_bytes_that_grow_to_many_are_refused_before_they_are_written(pair):
+def test_compressed_bomb_is_refused_before_it_is_written(pair):
     before, size = pair.bob.state(), stored(pair.bob.places.shared)
     bomb(pair.hub, 3000)
     fresh = git_clone(pair.hub.top, pair.folder / "fresh")
@@ -457,7 +457,7 @@ def test_oversized_own_document_is_rejected_with_the_setting(world):
 # -- what is pinned --------------------------------------------------------------------------------
 
 
-def test_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_note(world):
+def test_pin_at_hostile_revision_keeps_old_knowledge_answering_with_a_note(world):
     ada, bob = world.ada, world.join("bob")
     old = bob.ask("query", "certificates")["kb"]["commit"]
     pin_revision_below_head(ada, old, NEVER_ENDS, "DROP TRIGGER t")

@@ -396,7 +396,7 @@ def test_switching_back_forgets_the_untrusted_remote(victim):
 
 @pytest.mark.parametrize("what", some([*SETTINGS_REFUSED, *SETTINGS_OF_NO_FILE], FEW_SETTINGS))
 @pytest.mark.sample(4)
-def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(victim, what):
+def test_invalid_settings_file_stops_every_command_until_checkout(victim, what):
     victim.check_out("settings", what)  # with the same pin: the hook has nothing to do
     for command in (("query", "x"), ("sync",), ("fetch",), ("push",)):
         error = victim.fails(*command)
@@ -567,7 +567,7 @@ def test_remote_of_the_settings_that_were_agreed_to_is_contacted(victim, scene):
     "what", ["a database", "a database through a link", "a repository", "a repository through a link"]
 )
 @pytest.mark.sample(1)
-def test_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed_root(victim, scene, what):
+def test_folder_remote_of_trusted_settings_needs_an_allowed_root(victim, scene, what):
     accept(victim, scene.filled(UNTRUSTED[what]))
     victim.check_out("missing", what)
     error = victim.fails("sync")
@@ -619,7 +619,7 @@ def test_rewritten_url_is_followed_only_if_equally_protected(victim, scene):
         victim.git("config", "--remove-section", f"url.{scene.filled(way)}")
 
 
-def test_transport_that_git_may_not_use_is_not_used_for_a_trusted_remote_either(victim, scene):
+def test_trusted_remote_does_not_use_a_transport_that_git_forbids(victim, scene):
     remote = scene.filled(UNTRUSTED["git over HTTP"])
     victim.vmrag("remote", "--trust", remote)
     victim.git("config", "protocol.http.allow", "never")

@@ -126,7 +126,7 @@ def test_linked_work_tree_gives_the_ids_of_the_first(pages: Project, tmp_path: P
     assert linked.ask("import", "docs", *FRESH, "--copy")["unchanged"] == 5
 
 
-def test_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Project) -> None:
+def test_link_to_file_becomes_a_separate_document_under_every_argument(pages: Project) -> None:
     (pages.top / "docs/alias.md").symlink_to("b.md")
     pages.vmrag("import", "docs", *FRESH)
     before = ids(pages)
@@ -184,7 +184,7 @@ def test_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project) 
     assert "guide/a.md" not in ids(pages)
 
 
-def test_files_of_a_folder_that_was_moved_stay_documents_that_can_change_and_go(pages: Project) -> None:
+def test_moved_folder_keeps_its_documents_which_can_change_and_be_pruned(pages: Project) -> None:
     for name in ("guide/a.md", "b.md"):
         pages.write(f"manual/{name}", f"# {name}\n")
     pages.vmrag("import", "manual", *FRESH, "--base", "manual")
@@ -378,7 +378,7 @@ def test_documents_that_disagree_make_the_first_import_ask(pages: Project) -> No
     assert base(pages) == "."
 
 
-def test_documents_of_no_file_make_the_first_import_ask_and_none_do_not(pages: Project) -> None:
+def test_first_import_asks_for_base_if_documents_have_no_file(pages: Project) -> None:
     pages.put("by hand", "text", collection="fresh")
     assert base(pages) == ".", "a new collection counts from the root"
     set_base(pages, "")
@@ -434,7 +434,7 @@ def test_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: st
 
 
 @pytest.mark.parametrize("name", ["docs/" + "a" * 300 + ".md", "docs/" + "a/" * 3000 + "b.md"])
-def test_source_that_no_file_can_have_stops_no_import_and_removes_nothing(pages: Project, name: str) -> None:
+def test_invalid_source_stops_no_import_and_removes_nothing(pages: Project, name: str) -> None:
     pages.vmrag("import", "docs", *FRESH)
     set_base(pages, ".", docs__b_md=name)
     report = pages.ask("import", "docs", *FRESH, "--prune")

@@ -223,7 +223,7 @@ def test_generated_files_are_left_out_unless_named(project: Project) -> None:
 # -- files that are gone, or elsewhere -------------------------------------------------------------
 
 
-def test_documents_without_a_file_are_named_and_stay_until_they_are_pruned(project: Project) -> None:
+def test_documents_without_file_are_listed_and_stay_until_pruned(project: Project) -> None:
     write(project, "all/a.md", "all/b.md", "all/c.md", "more/d.md")
     project.vmrag("import", "all", "more", *FRESH)
     for name in ("all/a.md", "all/b.md", "more/d.md"):

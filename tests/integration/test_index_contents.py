@@ -46,7 +46,7 @@ def segments(folder: Path) -> list[Path]:
     return [segments_folder(folder) / part.segment for part in view.read_view(folder).parts]
 
 
-def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
+def test_flipped_bit_in_any_index_file_is_found_after_reboot(kb, revision):
     folder, rng = kb.views.view_path(revision), random.Random(13)
     [segment] = segments(folder)
     files = [
@@ -76,7 +76,7 @@ def test_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb
             assert problem(kb, folder, revision) == ""
 
 
-def test_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revision):
+def test_flipped_bit_in_seal_key_hides_no_segment(kb, revision):
     folder = kb.views.view_path(revision)
     flip(folder / seal.SEAL, (folder / seal.SEAL).read_bytes().index(b'"segments"') + 3, 0)
     simulate_reboot(folder)
@@ -304,7 +304,7 @@ def test_uncommitted_documents_are_not_indexed_into_a_damaged_working_copy(proje
     assert project.answers() == before
 
 
-def test_malformed_words_met_by_a_query_are_an_index_that_is_built_again(project):
+def test_query_rebuilds_index_with_malformed_word_postings(project):
     before = project.answers()
     segment = segment_of(bound(project))
     path = segment / postings.file_name(1)

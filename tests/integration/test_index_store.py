@@ -244,7 +244,7 @@ def test_view_with_wrong_totals_is_never_published(kb, wrong):
     assert find_index_problem(path, revision=revision) == ""
 
 
-def test_index_that_is_being_changed_answers_as_before_until_that_is_published(kb):
+def test_index_answers_as_before_until_a_draft_is_published(kb):
     revision = kb.commit(doc("a", "the owl"), doc("b", "an owl"), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "changed")
@@ -405,7 +405,7 @@ def _apply(kb: Knowledge, changes: list[tuple[str, str, str, int]]) -> None:
 
 @given(base=CHANGES, touched=CHANGES, later=CHANGES)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_path_factory, base, touched, later):
+def test_diff_of_engine_and_row_comparison_give_equal_plans(tmp_path_factory, base, touched, later):
     kb = Knowledge(tmp_path_factory.mktemp("kb"))
     kb.write(doc("z"), collections=[collection()])
     _apply(kb, base)

@@ -69,7 +69,7 @@ def test_hooks_outside_are_not_reported_as_active(project: Project, tmp_path: Pa
     )
 
 
-def test_lock_that_a_killed_git_left_is_named_with_the_way_out(project: Project) -> None:
+def test_init_reports_lock_of_killed_git_and_how_to_remove_it(project: Project) -> None:
     lock = project.top / ".git" / "config.lock"
     lock.touch()
     refused = project.vmrag("init", "--knowledge-base", "--no-sources", "--json", code=3).error

@@ -69,7 +69,7 @@ def checks_out(project: Project, second: Project, commit: str, *, operation: byt
 # -- workspaces
 
 
-def test_workspace_answers_from_the_commit_that_jj_has_checked_out_and_follows_it(project):
+def test_jj_workspace_answers_from_its_checked_out_commit(project):
     second = workspace(project, "feature")
     assert second.marks().keys() == {"setup.md", "rest.md", "uv.md"}
     assert second.ask("query", "uv")["kb"]["git_head"] == project.git("rev-parse", "feature")
@@ -151,7 +151,7 @@ HOSTILE = (cut_off, endless, of_another_name, no_commit, a_commit_that_is_gone, 
 
 
 @pytest.mark.parametrize("breaks", HOSTILE, ids=lambda function: function.__name__)
-def test_files_of_jj_that_cannot_be_read_are_an_error_and_change_nothing(project, breaks):
+def test_unreadable_jj_files_are_an_error_and_change_nothing(project, breaks):
     second = workspace(project, "feature")
     breaks(second, project.top / ".jj/repo")
     error = second.vmrag("list", "--json", code=2).error
@@ -183,7 +183,7 @@ def half_merged(project: Project) -> str:
     return commit
 
 
-def test_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(project):
+def test_verify_and_status_find_committed_conflict_in_the_pin(project):
     commit = half_merged(project)
     findings = project.ask("verify", "main..half", code=1)["findings"]
     assert [(finding["code"], finding["level"], finding["commit"]) for finding in findings] == [
@@ -281,7 +281,7 @@ def test_knowledge_not_pushed_by_jj_is_reported(project):
 
 
 @needs_jj
-def test_documents_are_written_in_the_shared_folder_once_git_is_on_the_bookmark(project):
+def test_documents_are_written_in_colocated_folder_after_git_switch(project):
     types(project, "git init --colocate", "new main")
     for number in range(2):
         project.git("switch", "-q", "main")

@@ -85,7 +85,7 @@ def test_renamed_journal_entries_are_never_overwritten(project):
 
 
 @pytest.mark.parametrize("moved", ["main", "linked"])
-def test_work_tree_that_lost_its_repository_gets_the_command_that_joins_them(project, tmp_path, moved):
+def test_work_tree_without_its_repository_gets_worktree_repair_as_hint(project, tmp_path, moved):
     project.git("worktree", "add", "-q", str(tmp_path / "linked tree"), "feature")
     linked, main = tmp_path / "linked tree", project.top
     if moved == "main":

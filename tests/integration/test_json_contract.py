@@ -90,7 +90,7 @@ def test_status_changes_nothing(project):
     assert {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()} == before
 
 
-def test_status_in_every_other_state_has_the_same_keys_and_exits_with_1(project, tmp_path):
+def test_status_has_equal_keys_and_exit_code_1_in_other_states(project, tmp_path):
     (tmp_path / "new").mkdir()
     new = terminal.Project(tmp_path / "new")
     new.git("init", "-q")

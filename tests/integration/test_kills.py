@@ -200,7 +200,7 @@ def test_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part):
 
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.sample(1)
-def test_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(stocked, tmp_path, part):
+def test_killed_library_import_leaves_all_old_or_all_new_versions(stocked, tmp_path, part):
     """Replace or remove documents of a new or existing library, as a whole."""
     dice = Dice(f"library {part}", 4)
     others = documents(stocked)

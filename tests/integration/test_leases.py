@@ -291,7 +291,7 @@ def test_leases_that_hold_nothing_are_swept_and_those_that_hold_stay(project, tm
     writes(one, "second.md")
 
 
-def test_work_tree_that_git_names_by_a_relative_path_holds_its_branch(project, tmp_path):
+def test_work_tree_with_relative_gitdir_holds_its_branch(project, tmp_path):
     other = linked(project, tmp_path / "other", "feature")
     writes(other, "draft.md")
     (other.own.parent / "gitdir").write_text("../../../../other/.git\n")

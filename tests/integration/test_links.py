@@ -61,7 +61,7 @@ def test_linking_again_replaces_the_row_and_moves_nothing_else(project: Project)
     assert project.status()["in_sync"]
 
 
-def test_any_commit_can_be_linked_and_a_branch_is_named_for_head_only(project: Project) -> None:
+def test_link_accepts_any_commit_and_stores_branch_only_for_head(project: Project) -> None:
     first = project.ask("link", "--git-commit", "first")["link"]
     assert (first["git_commit"], first["git_branch"]) == (commit_of(project, "first"), None)
     project.git("checkout", "-q", "--detach")
@@ -91,7 +91,7 @@ def test_link_file_has_the_encoding_of_a_pin(project: Project) -> None:
 @pytest.mark.parametrize(
     "file", ["../.dolt-version", "/etc/passwd", ".git/config", "deep/../../.dolt-version", "docs", "link.dolt-version"]
 )
-def test_link_file_outside_of_the_work_tree_is_refused_and_nothing_is_linked(project: Project, file: str) -> None:
+def test_link_file_outside_work_tree_is_refused_without_a_link(project: Project, file: str) -> None:
     (project.top / "link.dolt-version").symlink_to("/etc/hostname")
     error = project.vmrag("link", "--bidirectional", "--link-file", file, "--json", code=2).error
     assert (error["code"], error["details"]["parameter"]) == ("INVALID_PARAMETER", "link_file")
@@ -169,7 +169,7 @@ def test_rebuilding_keeps_manual_links_and_drops_lost_commits(project: Project) 
     assert {link["source"] for link in links(project).values()} == {"manual", "pin"}
 
 
-def test_commit_without_a_row_is_shown_by_the_pin_in_its_tree(project: Project) -> None:
+def test_commit_without_link_row_shows_the_pin_in_its_tree(project: Project) -> None:
     shown = project.ask("links", "show", "feature")
     assert shown["dolt_commit"] in project.git("show", "feature:.dolt-version")
     assert shown["git_commit"] == commit_of(project, "feature")

@@ -240,7 +240,7 @@ def test_merge_of_knowledge_answers_from_both_sides(project):
     assert project.consistent()
 
 
-def test_merge_conflict_in_the_pin_leaves_our_knowledge_answering_until_a_side_is_taken(project):
+def test_pin_conflict_keeps_our_knowledge_answering_until_side_is_chosen(project):
     project.put("rest.md", "Rest on Sundays.")
     project.record("rest")
     before, pinned = project.ask("query", "faq"), project.pinned
@@ -257,7 +257,7 @@ def test_merge_conflict_in_the_pin_leaves_our_knowledge_answering_until_a_side_i
     assert project.consistent()
 
 
-def test_merge_that_no_driver_made_leaves_markers_and_the_old_knowledge_answering(project):
+def test_merge_without_driver_leaves_markers_and_old_knowledge_answering(project):
     """A clone without hooks, a merge made elsewhere."""
     before = project.ask("query", "faq")
     project.git("config", "--remove-section", "merge.vmrag")

@@ -434,7 +434,7 @@ def test_status_and_verify_report_drop_until_it_is_repaired(dropping):
     assert DROPPED not in verified(dropping)
 
 
-def test_status_and_verify_report_drop_until_commit_accepts_it_for_the_team(dropping, loss):
+def test_status_and_verify_report_drop_until_commit_accepts_it(dropping, loss):
     message = status_of(dropping)["reasons"][0]
     command = hints.list_commands(message)[-1]
     said = dropping.vmrag("verify", code=1).out.splitlines()

@@ -184,7 +184,7 @@ def test_truncated_answer_counts_left_out_items_and_names_offset(tools):
     assert rest["collections"][0]["name"] > answer["collections"][-1]["name"]
 
 
-def test_pages_of_a_diff_and_of_documents_together_are_all_of_it(tools):
+def test_pages_of_diff_and_documents_return_every_row_once(tools):
     for name, arguments, key in (
         ("get_diff", {"limit": 1000, "include_content": True}, "doc_id"),
         ("chroma_get_documents", {**ALL, "limit": 1000}, "id"),

@@ -268,7 +268,7 @@ def test_client_that_was_never_started_gets_no_file_of_the_persons(project, name
     assert not any((tmp_path / "empty").iterdir())
 
 
-def test_claude_codes_own_state_is_not_written_and_the_hint_is_its_command(project, home):
+def test_claude_code_user_state_is_unchanged_and_hint_is_its_command(project, home):
     error = project.vmrag("mcp", "install", "--client", "claude-code", "--user", "--json", code=2).error
     [command] = hints.list_commands(error["hint"])
     assert command.startswith("claude mcp add --scope user")
@@ -347,7 +347,7 @@ def test_uninstall_removes_entry_without_a_receipt(project, home):
     assert json.loads(file_of(project, "cursor", False).read_text()) == {"mcpServers": {}}
 
 
-def test_uninstall_all_of_the_repository_takes_its_server_and_leaves_that_of_all_projects(project):
+def test_uninstall_all_removes_project_servers_and_keeps_the_user_server(project):
     project.ask("mcp", "install", "--client", "claude-code")
     project.ask("mcp", "install", "--client", "kiro")
     project.ask("mcp", "install", "--client", "cursor", "--user")

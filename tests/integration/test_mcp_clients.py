@@ -323,7 +323,7 @@ def test_module_of_the_project_is_not_imported_by_the_server(project, monkeypatc
 # -- printing
 
 
-def test_printing_writes_nothing_and_for_an_unknown_client_names_the_places_of_this_computer(project):
+def test_print_option_writes_no_file(project):
     before = project.git("status", "--porcelain", "--ignored")
     printed = project.ask("mcp", "install", "--print", "--read-only")
     server = printed["configuration"]["mcpServers"]["vmrag"]

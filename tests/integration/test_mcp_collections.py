@@ -107,9 +107,7 @@ def test_branch_suffix_of_another_branch_hints_how_to_switch(tools: Tools) -> No
 # -- create ----------------------------------------------------------------------------------------
 
 
-def test_created_collection_can_be_filled_committed_and_survives_a_checkout_while_empty(
-    project: Project, tools: Tools
-) -> None:
+def test_created_collection_is_committed_and_survives_checkout_while_empty(project: Project, tools: Tools) -> None:
     made = tools("chroma_create_collection", collection_name="notes", metadata={})
     assert made["collection"] == {"name": "notes", "id": made["id"], "created": True}
     assert made["id"] == tools("chroma_get_collection_info", collection_name="notes")["id"]

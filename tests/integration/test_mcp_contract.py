@@ -90,7 +90,7 @@ def test_toolsets_hold_exactly_the_tools_of_the_contract():
     assert list(CORE) == [name for name, toolset in COMMON["toolsets"].items() if toolset["default"]]
 
 
-def test_server_that_is_read_only_has_exactly_the_tools_that_only_read():
+def test_read_only_server_has_exactly_the_reading_tools():
     reading = {name for name, tool in TOOLS.items() if set(tool["effect"]) <= {"R", "N"} or tool.get("on_read_only")}
     assert set(select_tools(ToolChoice(toolsets="all", read_only=True)).tools) == reading
 

@@ -93,7 +93,7 @@ def test_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
 
 
 @pytest.mark.parametrize("given", REFUSED)
-def test_every_error_of_a_tool_comes_in_the_envelope_and_nothing_has_changed(world, given):
+def test_every_tool_error_has_the_envelope_and_changes_nothing(world, given):
     problems = []
     for strangers in (True, False):  # in this order: a confirmation is written into git's configuration
         calls = [result for result in REFUSED[given] if (result.code in STRANGERS) is strangers]

@@ -102,7 +102,7 @@ def test_second_concurrent_add_of_an_id_is_rejected(project):
     assert next(result["code"] for result, failed in outcomes if failed) == "DUPLICATE_ID"
 
 
-def test_title_is_the_metadatas_else_a_heading_else_how_the_text_begins(project, tools):
+def test_title_comes_from_metadata_then_heading_then_beginning_of_text(project, tools):
     for doc_id, text, metadata, title in (
         ("w", "# Heading\n\ntext", {"title": "Stated"}, "Stated"),
         ("x", "Some words\n\n# Heading\n\ntext", {}, "Heading"),

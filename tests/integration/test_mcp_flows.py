@@ -44,7 +44,7 @@ def whole(state: State, tools: Tools) -> None:
     assert answers(tools) == result
 
 
-def test_document_is_found_at_once_counted_committed_and_hidden_on_another_branch(world):
+def test_added_document_is_found_committed_and_hidden_on_another_branch(world):
     state = world.state("topic")
     tools = Tools(state.top)
     tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
@@ -123,7 +123,7 @@ def test_link_that_is_made_twice_changes_nothing(world):
     assert seen() == before
 
 
-def test_model_that_fails_in_the_middle_of_a_write_leaves_nothing_half_done(world, monkeypatch):
+def test_write_with_failing_model_leaves_nothing_half_done(world, monkeypatch):
     state = world.state("notes")
     tools = Tools(state.top)
     real = HashModel.embed

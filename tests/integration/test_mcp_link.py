@@ -28,7 +28,7 @@ def rows(project: Project) -> dict[str, str]:
     return {link["git_commit"]: link["dolt_commit"] for link in project.ask("links")["links"]}
 
 
-def test_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_set(project, tools, tmp_path):
+def test_repository_outside_work_tree_needs_a_root_set_by_the_person(project, tools, tmp_path):
     other = make_repo(project.top.parent / "other")
     (project.top / "way").symlink_to(other.top)
     (project.top / "ring").symlink_to("ring")
@@ -96,7 +96,7 @@ OUTSIDE = (
 )
 
 
-def test_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(project, tools, tmp_path):
+def test_link_file_outside_work_tree_or_in_dot_folders_is_refused(project, tools, tmp_path):
     (project.top / "out").symlink_to(tmp_path)
     (project.top / "folder").mkdir()
     (project.top / "inner").symlink_to("folder")

@@ -162,7 +162,7 @@ def test_notes_are_written_through_a_server_process(project: Project):
     assert (project.top / FOLDER / "search.md").read_text().endswith("It is fast.\n")
 
 
-def test_note_that_two_sources_have_is_not_deleted_by_its_id_alone(project: Project, tools: Tools):
+def test_id_in_two_sources_does_not_delete_a_note(project: Project, tools: Tools):
     project.vmrag("sources", "add", "--write", "docs/adr")
     tools("chroma_add_documents", collection_name="adr", documents=["another"], ids=["b"])
     assert "adr" in tools.error("INVALID_PARAMETER", "delete_document", id="b")["details"]["collections"]

@@ -229,7 +229,7 @@ def test_options_that_do_not_fit_together_end_the_start(project, arguments):
 # -- which repository
 
 
-def test_flag_precedes_the_environment_which_precedes_the_client_and_the_current_directory(monkeypatch, tmp_path):
+def test_repository_comes_from_flag_then_environment_then_client_then_directory(monkeypatch, tmp_path):
     for name in ("flag", "own", "client", "here"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -321,7 +321,7 @@ def test_remote_access_requires_option_and_token():
             require_safe(ListenAddress(host, 1), allow_remote=True, token=None)
 
 
-def test_server_is_named_by_the_address_and_the_port_that_it_listens_on():
+def test_server_accepts_host_names_of_its_listen_address_and_port():
     assert http._list_hosts(ListenAddress("192.0.2.1", 5), ListenAddress("192.0.2.1", 5)) == {b"192.0.2.1:5"}
     assert http._list_hosts(ListenAddress("localhost", 5), ListenAddress("::1", 5)) == {b"localhost:5", b"[::1]:5"}
     assert http._list_hosts(ListenAddress("127.0.0.1", 80), ListenAddress("127.0.0.1", 80)) >= {
@@ -343,7 +343,7 @@ def test_guide_explains_every_toolset_and_every_setting():
     assert {name for name in expected if f"`{name}`" not in (DOCS / "mcp.md").read_text()} == set()
 
 
-def test_reference_of_the_tools_lists_every_error_code_and_when_it_comes():
+def test_tools_reference_explains_every_error_code():
     listed = (DOCS / "tools.md").read_text().partition("## Codes")[2]
     assert {
         code for code in codes(VmragError) if not re.search(rf"^\| `{code}` \| \S.+ \|$", listed, re.MULTILINE)

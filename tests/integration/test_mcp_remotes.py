@@ -212,7 +212,7 @@ def test_clone_from_a_remote_of_git_that_is_not_the_nearest(world, ada, newcomer
 
 
 @pytest.mark.parametrize("name", ["dolt_fetch", "dolt_pull"])
-def test_any_git_remote_can_be_named_and_origin_is_that_of_git(world, ada, bob, bobs, name):
+def test_every_git_remote_can_be_named_and_origin_means_git_origin(world, ada, bob, bobs, name):
     other = world.bare("other.git")
     bob.git("remote", "add", "team", str(world.hub.top))
     bob.git("remote", "set-url", "origin", str(other.top))
@@ -542,7 +542,7 @@ def test_configured_remote_is_the_origin_of_the_knowledge_base(world, tmp_path):
     assert tools("dolt_fetch")["current_branch_status"] == {"branch": "main", "behind": 0, "ahead": 0}
 
 
-def test_clone_from_a_server_or_a_folder_that_the_engine_reads_itself(world, ada, newcomer, settled):
+def test_clone_reads_folder_remote_of_the_engine_directly(world, ada, newcomer, settled):
     place = f"file://{world.top}/shared.doltlite"
     Tools(ada.top, agreed=Yes(ada))("dolt_push", remote=place)
     made = settled("dolt_clone", remote_url=place)

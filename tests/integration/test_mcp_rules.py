@@ -75,7 +75,7 @@ def test_install_creates_the_file_once_and_uninstall_deletes_it(project):
     assert edit(project, "uninstall").out.strip() == "No file has the section for agents."
 
 
-def test_uninstall_keeps_a_file_with_other_text_and_an_empty_file_of_the_project(project):
+def test_uninstall_keeps_file_with_other_text_and_empty_project_file(project):
     project.write("CLAUDE.md", "")
     edit(project)
     with (project.top / "AGENTS.md").open("a") as file:

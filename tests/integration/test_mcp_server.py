@@ -216,7 +216,7 @@ def test_prompts_mark_every_line_of_a_document_and_show_hidden_characters(projec
     talk(project, era, body)
 
 
-def test_prompt_of_many_changes_is_cut_and_names_the_tool_that_shows_the_rest(project):
+def test_prompt_of_many_changes_is_cut_and_names_get_diff(project):
     for number in range(4):
         project.put(f"long-{number}.md", "old text " * 10)
     project.vmrag("commit", "-m", "long")
@@ -362,7 +362,7 @@ def test_subscriber_hears_nothing_while_nothing_changes(project):
 
 
 @both_eras
-def test_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(project, era):
+def test_client_enables_toolset_and_is_notified_about_new_tools(project, era):
     heard, reads = [], "chroma_find_similar_sessions"
 
     async def listen(message: Any) -> None:
@@ -526,7 +526,7 @@ def test_each_answer_names_commands_that_a_shell_finds(project, without_vmrag, s
 
 @both_eras
 @pytest.mark.parametrize("answer", ["yes", "no", "decline"])
-def test_client_that_can_ask_the_person_does_so_before_a_collection_is_deleted(project, era, answer):
+def test_server_asks_the_person_before_it_deletes_a_collection(project, era, answer):
     questions = []
 
     async def person(_: Any, params: Any) -> types.ElicitResult:
@@ -588,7 +588,7 @@ def test_cancelled_call_stops_at_its_next_step(project):
     assert tools("dolt_status")["index"]["status"] == "synced"
 
 
-def test_bug_is_an_internal_error_with_its_log_and_without_its_text(project, monkeypatch):
+def test_bug_is_an_internal_error_without_the_text_of_exception(project, monkeypatch):
     from vmrag_mcp.tools import collections
 
     def broken(call: Any, **_: Any) -> Any:

@@ -172,7 +172,7 @@ def test_every_tool_that_reads_one_collection_reads_them(tools, name):
         assert (answer["kb"]["commit"], answer["kb"]["sources"]["collections"]) == ("", ["docs", "code"])
 
 
-def test_chunk_of_a_file_is_got_by_its_name_and_metadata_of_code_filters(tools):
+def test_get_documents_returns_file_chunk_by_id_and_filters_code_metadata(tools):
     [match] = asked(tools, "rotate keys", collection_name="code", n_results=1)
     [chunk] = tools("chroma_get_documents", collection_name="code", ids=[match["id"]])["documents"]
     assert chunk["document"] == match["document"]

@@ -83,9 +83,7 @@ def test_sync_without_changes_reports_zeros(tools: Tools) -> None:
     assert numbers(only(everything["collections"])) == NOTHING
 
 
-def test_documents_that_the_index_did_not_follow_are_brought_uncommitted_as_they_are(
-    project: Project, tools: Tools
-) -> None:
+def test_sync_indexes_pending_documents_and_leaves_them_uncommitted(project: Project, tools: Tools) -> None:
     project.put("one.md", "One.")
     changed = [note("one.md", "Two."), note("new.md", "New.")]
     store_without_index(project, Write(put_documents=changed, remove_documents=[("handbook", "faq.md")]))

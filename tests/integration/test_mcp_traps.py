@@ -39,7 +39,7 @@ def found(tools: Tools, query: str) -> list[str]:
 # -- the index does not limit the documents --------------------------------------------------------
 
 
-def test_document_that_the_index_does_not_hold_is_not_taken_for_deleted(world):
+def test_document_missing_in_index_does_not_become_deleted(world):
     """2"""
     state, tools = begun(world, "notes")
     past_the_tools(state, put={"e": "epsilon"})
@@ -71,7 +71,7 @@ def test_failure_is_an_error_and_never_an_empty_list(world):
     assert not tools("dolt_status")["local_changes"]["has_changes"]
 
 
-def test_rebuild_that_fails_is_a_failure_and_leaves_the_index_as_it_was(world):
+def test_failed_rebuild_is_an_error_and_keeps_the_index(world):
     """4"""
     _, tools = begun(world, "pending")
     vectors = {"include": ["embeddings"], "ids": ["a", "b", "c"]}
@@ -206,7 +206,7 @@ def test_contents_are_stored_exactly_for_any_text(world):
     assert tools("chroma_get_documents", **NOTES, where_document={"$contains": "C:\\new"})["total_matching"] == 1
 
 
-def test_hashes_are_taken_as_they_were_given_and_no_colour_confuses_anything(world):
+def test_hashes_are_accepted_as_printed_despite_git_colour_settings(world):
     """17"""
     state, tools = begun(world, "topic")
     for name in ("color.ui", "color.status", "color.branch"):
@@ -242,7 +242,7 @@ def test_two_links_of_one_revision_at_different_times_do_not_conflict(world):
 # -- processes -------------------------------------------------------------------------------------
 
 
-def test_two_that_write_at_once_wait_for_each_other_and_nothing_is_lost(world):
+def test_two_concurrent_writers_wait_for_each_other_without_loss(world):
     """22"""
     state = world.state("notes")
     failures = []

@@ -88,7 +88,7 @@ def test_trap_24_deleting_only_a_collection_is_a_change(notes, tools):
     tools.error("NO_CHANGES", "dolt_commit", message="again")
 
 
-def test_commit_is_linked_to_gits_and_a_link_that_fails_is_a_warning(dirty, tools):
+def test_commit_links_to_git_head_and_failed_link_is_a_warning(dirty, tools):
     answer = tools("dolt_commit", message="m", auto_link_git=True)
     assert answer["linked"]["link"] == answer["linked"]["link"] | {
         "dolt_commit": answer["commit"]["hash"],
@@ -155,7 +155,7 @@ def test_checkout_moves_the_pin_and_query_results_and_back(notes, tools, tmp_pat
     assert_consistent(notes, tmp_path)
 
 
-def test_trap_1_a_hash_is_read_itself_and_never_a_branch_tip(notes, tools):
+def test_trap_1_checkout_of_a_hash_never_selects_branch_tip(notes, tools):
     first = notes.pinned
     second = changed(notes, tools, "second", d="delta")
     for target in (first, first[:8], "HEAD~1", f"{second[:8]}~1"):
@@ -176,7 +176,7 @@ def test_tag_of_the_code_names_the_commit_that_it_pins(notes, tools):
 
 
 @pytest.mark.parametrize("how", ["commit_first", "reset_first"])
-def test_target_that_cannot_be_gone_to_is_known_before_anything_is_touched(notes, tools, how):
+def test_checkout_rejects_invalid_target_before_it_changes_anything(notes, tools, how):
     make_branch(notes, tools, t="tau")
     put(notes, d="delta")
     before = read_state(notes)
@@ -358,7 +358,7 @@ def test_changed_collection_without_documents_is_named(tools):
     assert "'main'" in refused["message"]
 
 
-def test_clean_branch_moved_back_lists_the_orphans_and_they_can_be_read(notes, tools, tmp_path):
+def test_reset_of_clean_branch_lists_orphaned_commits_that_stay_readable(notes, tools, tmp_path):
     first = notes.pinned
     second = changed(notes, tools, "second", d="delta")
     third = changed(notes, tools, "third", e="epsilon")

@@ -184,7 +184,7 @@ def copied(template_folder: Path, top: Path) -> Story:
     "command", [("rebase", "main"), ("rebase", "--apply", "main"), ("pull", "-q", "--rebase", ".", "main")], ids=str
 )
 @pytest.mark.sample(1)
-def test_replayed_revision_keeps_message_author_and_date_of_the_one_it_replays(story, command):
+def test_replayed_revision_keeps_message_author_and_date(story, command):
     story.quiet("switch", "-qc", "topic", "base")
     said = {}
     for name, by, at in (("one", BEA, "2025-03-04T05:06:07Z"), ("two", ADA, "2025-04-04T05:06:07Z")):
@@ -291,7 +291,7 @@ def test_rebase_of_merges_joins_the_knowledge(story):
     assert story.revision(second) != inner
 
 
-def test_merge_tree_merges_without_a_work_tree_and_as_often_as_it_likes(story):
+def test_merge_tree_merges_repeatedly_without_work_tree(story):
     before = story.git("status", "--porcelain"), story.pin
     trees = {story.git("merge-tree", "--write-tree", "main", "side") for _ in range(2)}
     (tree,) = trees
@@ -415,7 +415,7 @@ def moved(story: Story, branch: str, remote: str) -> None:
 
 
 @pytest.mark.parametrize("settled", ["org/left", "org/right"])
-def test_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(story, settled):
+def test_remote_changed_on_both_sides_needs_the_choice_of_a_person(story, settled):
     moved(story, "left", "org/left")
     moved(story, "right", "org/right")
     story.tell("more", more="More.")
@@ -482,7 +482,7 @@ def test_sides_with_own_pins_are_kept_without_a_virtual_base(story):
     assert {"left": "left.", "right": "right."}.items() <= story.texts().items()
 
 
-def test_long_conflict_markers_of_the_repository_do_not_pass_for_a_virtual_base(story):
+def test_long_conflict_markers_do_not_look_like_a_virtual_base(story):
     (story.top / ".git/info/attributes").write_text("* conflict-marker-size=32\n")
     before = story.pin
     said = story.does("merge", "--no-edit", "clash", code=1)
@@ -494,7 +494,7 @@ def test_long_conflict_markers_of_the_repository_do_not_pass_for_a_virtual_base(
     assert story.texts() == {"a": "Settled a.", "b": "Another b."}
 
 
-def test_pins_that_both_sides_added_are_merged_from_the_base_of_the_knowledge(story):
+def test_pins_added_on_both_sides_merge_from_the_knowledge_base_ancestor(story):
     for branch in ("main", "side"):
         story.quiet("switch", "-q", "--orphan", f"new-{branch}")
         story.quiet("checkout", branch, "--", ".")

@@ -457,7 +457,7 @@ def test_merge_without_document_changes_is_still_committed(project, tmp_path):
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.sample(1)  # test_resolve.py has the sides
-def test_collection_that_a_revert_takes_away_stays_or_goes_with_all_its_documents(project, side):
+def test_collection_removed_by_revert_stays_or_goes_with_all_documents(project, side):
     for name in ("n1", "n2", "n3"):
         project.put(name, name, collection="notes")
     project.record("notes")
@@ -576,7 +576,7 @@ def aside(project: Project) -> Project:
     return project
 
 
-def test_documents_that_a_moved_pin_set_aside_come_back_with_their_conflicts(aside, tmp_path):
+def test_documents_stashed_by_moved_pin_return_with_their_conflicts(aside, tmp_path):
     report = aside.ask("merge", "vmrag/wip/main", code=1)
     assert (report["result"], report["conflicts"]) == ("conflict", ["handbook/rest.md"])
     aside.vmrag("resolve", "--theirs")
@@ -907,7 +907,7 @@ def test_repair_works_on_later_knowledge(project, tmp_path):
     merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH | {"later.md": "Later."})
 
 
-def test_repair_of_a_squash_that_dropped_the_knowledge_it_was_put_upon(project, tmp_path):
+def test_repair_restores_knowledge_that_a_squash_dropped(project, tmp_path):
     dropped, taken = project.pinned, revision(project, "feature")
     project.git("checkout", "feature", "--", ".dolt-version", env=OFF)
     project.git("commit", "-q", "-m", "squashed", env=OFF)
@@ -916,7 +916,7 @@ def test_repair_of_a_squash_that_dropped_the_knowledge_it_was_put_upon(project, 
     merged(project, tmp_path, ours=taken, theirs=dropped, texts=BOTH)
 
 
-def test_repair_of_an_octopus_takes_one_side_in_each_run_with_its_own_base(project, tmp_path):
+def test_repair_of_octopus_merges_one_side_in_each_run(project, tmp_path):
     project.git("switch", "-q", "-c", "third", "feature")
     project.record("third", third="Third.")
     project.git("switch", "-q", "-c", "base", "first")

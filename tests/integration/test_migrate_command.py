@@ -124,7 +124,7 @@ def test_team_migrates_and_each_old_commit_keeps_its_meaning(world: World) -> No
     assert ada.vmrag("verify", "origin/draft").code == 0
 
 
-def test_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World) -> None:
+def test_fetch_refuses_wrong_revision_map_and_accepts_the_rest(world: World) -> None:
     ada = world.ada
     await_next_second()  # pins contain the seconds of their revisions
     ada.write_document("second.md", "A second revision.\n")
@@ -376,7 +376,7 @@ def _whole(user: User) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("to", ["dolt", pytest.param("doltlite", marks=pytest.mark.long)])
-def test_kill_at_any_step_of_the_exchange_leaves_one_whole_knowledge_base(
+def test_kill_at_any_exchange_step_leaves_one_sound_knowledge_base(
     world: World, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     """Forward, and undone, at every rename and every file that is written; a third of them in a

@@ -203,7 +203,7 @@ def told(project: Project, *arguments: str) -> tuple[str, int, str]:
     return best["doc_id"], best["file_line"], best["symbol"]
 
 
-def test_answer_names_the_symbol_at_its_line_and_a_name_leads_to_its_declaration(project):
+def test_answer_has_symbol_with_line_and_name_finds_its_declaration(project):
     token = SESSION[: SESSION.index("class Token")].count("\n") + 1
     assert told(project, "Token.expire") == (OWN, token + 1, "Token.expire"), "its class is one piece"
     assert told(project, "symbol:Token.expire") == (OWN, token + 1, "Token.expire")
@@ -337,7 +337,7 @@ def test_file_is_outlined_whole(project):
     ]
 
 
-def test_overloads_in_several_languages_are_listed_those_of_the_same_case_first(project):
+def test_symbol_search_lists_all_overloads_with_same_case_first(project):
     assert defined(project, "area") == [
         ("src/Shape.java", 2, 4, "Shape.area", "method"),
         ("src/Shape.java", 5, 7, "Shape.area", "method"),

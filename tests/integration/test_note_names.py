@@ -201,7 +201,7 @@ def test_claimed_ids_mean_one_file_for_every_command(project, case):
         assert texts(project) == {name: text.replace("File", "Edited") for name, text in begun.items()}
 
 
-def test_full_name_of_a_note_comes_before_an_id_that_is_spelled_like_it(project):
+def test_full_name_of_note_precedes_an_equally_spelled_id(project):
     project.vmrag("add", "-m", "The note p.", "--id", "p")
     project.vmrag("add", "-m", "Another note.", "--id", "notes/p")
     assert project.vmrag("show", "notes/p").out == "The note p.\n"

@@ -184,7 +184,7 @@ def test_tools_and_commands_write_one_note_in_turn(project):
     assert len(note(project, "log").splitlines()) == 1 + 9 + 3
 
 
-def test_note_waits_for_a_short_lock_of_the_index_and_is_staged(project):
+def test_add_waits_for_a_short_index_lock_and_stages_note(project):
     lock = project.top / ".git/index.lock"
     lock.touch()
     running = start(project, "add", "-m", "First.", "--id", "a")

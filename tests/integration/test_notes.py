@@ -103,7 +103,7 @@ def test_add_of_a_file_outside_git_writes_a_note(project, tmp_path):
     assert refused(project, "add", "docs/setup.md")["code"] == "SOURCE_READ_ONLY"
 
 
-def test_edit_opens_the_text_and_keeps_front_matter_as_it_is_written(project):
+def test_edit_opens_the_text_and_keeps_front_matter_unchanged(project):
     project.write(f"{FOLDER}/a.md", "---\n# ours\nteam:   core\n---\nOne.\n")
     project.vmrag("edit", "notes/a", env={"GIT_EDITOR": "sed -i s/One/Two/"})
     assert note(project, "a") == "---\n# ours\nteam:   core\n---\nTwo.\n"

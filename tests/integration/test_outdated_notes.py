@@ -157,7 +157,7 @@ def test_only_cited_files_of_the_repository_are_compared(repo: Repo):
     assert describe(repo) == "cites src/none.py, changed since in 1 commit"
 
 
-def test_link_cites_a_file_next_to_the_note_or_below_the_root(repo: Repo):
+def test_link_cites_file_next_to_note_or_below_root(repo: Repo):
     repo.commit("files", **{"notes/a.md": "a\n", "a.md": "a\n", "b.md": "b\n"})
     repo.commit("note", **{NOTE: "[one](a.md) [two](b.md) [three](../src/auth.py#L3)\n"})
     repo.commit("edit", **{"a.md": "other\n"})

@@ -111,7 +111,7 @@ def test_answer_fits_the_budget_with_the_best_passage_and_exact_lines(project, b
     assert (first["collection"], first["doc_id"]) == (best["collection"], best["doc_id"])
 
 
-def test_documents_code_and_stored_texts_are_packed_together_each_with_its_revision(project):
+def test_documents_code_and_stored_texts_are_packed_with_their_revisions(project):
     report = packed(project, "otter", 20_000)
     assert {passage["collection"] for passage in report["passages"]} == {"docs", "code", "notes"}
     head = project.git("rev-parse", "HEAD")
@@ -181,7 +181,7 @@ def test_single_answer_of_a_long_function_has_its_signature(project):
     assert project.ask("query", "bark", "--mode", "keyword", "-k", "1")["results"][0]["signature"] == ""
 
 
-def test_parts_of_a_long_class_have_its_name_and_neighbours_complete_them(project):
+def test_parts_of_long_class_have_its_name_and_gain_neighbours(project):
     [alone] = packed(project, "groom", 5000, "--mode", "keyword", "-k", "1", "--collection", "code")["passages"]
     assert alone["symbol"].startswith("Otters.")
     one = packed(project, "groom", 5000, "--mode", "keyword", "-k", "1", "--collection", "code", "--neighbours", "1")
@@ -224,13 +224,13 @@ def test_old_commit_is_packed_with_its_texts(project):
     assert found(packed(project, "a seal barks", 2000), "src/seals.py") == []
 
 
-def test_file_with_other_lines_than_its_text_is_named_as_a_document(project):
+def test_file_with_converted_text_is_shown_as_a_document(project):
     project.put("page.html", "Converted text of the walrus.\n", collection="notes")
     [first] = packed(project, "walrus", 200, "--mode", "keyword", "-k", "1")["passages"]
     assert (first["path"], first["doc_id"], first["lines"]) == (None, "page.html", [1, 1])
 
 
-def test_byte_order_mark_and_line_ends_of_another_system_change_no_lines(project):
+def test_byte_order_mark_and_crlf_do_not_change_line_numbers(project):
     text = "\ufeff# Walrus\r\n\r\nThe walrus sleeps.\r\n"
     (project.top / "docs/walrus.md").write_bytes(text.encode())
     (project.top / "src/walrus.py").write_bytes(b"\xef\xbb\xbfdef walrus():\r\n    return 'tusk'\r\n")

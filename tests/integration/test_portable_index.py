@@ -68,7 +68,7 @@ def test_index_without_a_store_is_built(world, tmp_path):
 
 
 @pytest.mark.parametrize("spoil", poison.FORGED, ids=lambda function: function.__name__)
-def test_forged_vectors_are_found_and_the_index_is_built_again_without_them(world, folder, tmp_path, spoil):
+def test_forged_vectors_are_rejected_and_the_index_is_rebuilt(world, folder, tmp_path, spoil):
     spoil(folder)
     bob = world.join("bob")
     provided = brought(bob, folder)

@@ -83,7 +83,7 @@ def test_pull_merges_the_upstream_pin_and_reports_missing_code(ada, bob):
     assert bob.consistent()
 
 
-def test_pull_in_between_takes_nothing_away_from_a_git_pull_that_only_fast_forwards(ada, bob):
+def test_vmrag_pull_does_not_disturb_a_fast_forward_git_pull(ada, bob):
     ada.write_document("new.md", "news")
     ada.push()
     bob.git("fetch", "-q")
@@ -256,7 +256,7 @@ def test_remote_branch_continues_after_a_revert(world, ada, bob, by):
 
 
 @pytest.mark.hooks("on")
-def test_older_pin_that_is_pinned_again_moves_the_remote_s_branch_back(world, ada):
+def test_push_moves_remote_branch_back_to_reverted_pin(world, ada):
     first = ada.pinned
     later = ada.write_document("new.md", "news")
     ada.push()
@@ -283,7 +283,7 @@ def test_branch_of_which_others_hold_more_is_not_moved_back(ada, bob):
     assert bob.ask("push")["branches"] == []
 
 
-def test_branch_that_is_merged_into_head_is_not_moved_back_when_all_are_pushed(ada, bob):
+def test_push_all_skips_branch_that_is_merged_into_head(ada, bob):
     topic(ada, "fix", "one.md")
     bob.git("fetch", "-q")
     bob.git("switch", "-q", "fix")

@@ -126,7 +126,7 @@ def test_plugin_fails_tests_with_a_hint_for_invalid_knowledge(project, pytester)
     missing.stdout.fnmatch_lines(["this repository pins a knowledge base, but it is not on this machine*", "hint: *"])
 
 
-def test_knowledge_that_drifts_while_a_test_runs_is_an_error_with_its_hint(project, pytester):
+def test_knowledge_that_drifts_during_a_test_is_an_error_with_hint(project, pytester):
     pytester.makepyfile(
         """
         from pathlib import Path

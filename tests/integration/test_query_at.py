@@ -94,7 +94,7 @@ def path_of(workspace: Workspace, ref: str) -> Path:
     return workspace.views.view_path(pinned_at(workspace, ref))
 
 
-def test_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
+def test_first_query_at_ref_builds_index_and_second_reuses_it(workspace, tasks):
     answer = answer_query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
     assert tasks.begun == ["building the index"]
     place = path_of(workspace, "feature")
@@ -120,7 +120,7 @@ def cached(project: Project) -> dict[str, list[tuple]]:
 
 @pytest.mark.parametrize("spares", [0, 1, 2])
 @pytest.mark.sample(1)
-def test_limit_of_spares_holds_after_every_query_and_the_bound_view_stays(project, workspace, monkeypatch, spares):
+def test_spare_limit_applies_after_every_query_and_spares_bound_view(project, workspace, monkeypatch, spares):
     keep(monkeypatch, spares)
     bound = path_of(workspace, "main")
     refs = ("feature", "other", "feature", "other")

@@ -54,7 +54,7 @@ def messages(project: Project, *arguments: str) -> list[str]:
 # -- ranges ----------------------------------------------------------------------------------------
 
 
-def test_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project):
+def test_diff_range_starts_at_first_side_or_merge_base(project):
     """`side` was left by `main` at `first`: what main has made since is not in `main...side`."""
 
     def names(*places):
@@ -77,7 +77,7 @@ def find_ends(ws: Workspace, names: list[str]) -> tuple[At, At]:
     return start, end
 
 
-def test_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(project):
+def test_merge_base_of_revisions_comes_from_the_knowledge_base(project):
     side, before = pin_of(project, "side"), pin_of(project, "main~1^")
     with opened(project) as ws:
         assert find_ends(ws, [f"{before}...{side}"]) == (pin_of(project, "v1"), side)
@@ -132,7 +132,7 @@ def test_log_on_one_line_names_the_refs_of_each_revision(project):
     assert "(tag: first, tag: v1) first  <- " in first
 
 
-def test_branch_of_the_knowledge_base_that_code_does_not_pin_is_named(project):
+def test_log_names_kb_branch_whose_head_has_no_commit(project):
     project.put("draft.md", "A draft.")
     project.vmrag("commit", "-m", "not yet in git")
     newest, before, *_ = project.ask("log")["revisions"]

@@ -201,7 +201,7 @@ def test_branch_starts_at_a_revision_not_yet_committed_in_git(
         ("dolt_find", {"query": "second", "branch": "topic"}, False),
     ],
 )
-def test_each_tool_that_takes_a_branch_takes_the_one_of_the_knowledge_base(
+def test_tool_with_branch_parameter_uses_kb_branch_with_a_warning(
     project: Project, twins: tuple[str, str], tool: str, arguments: dict[str, str], goes: bool
 ) -> None:
     git, kb = twins
@@ -221,9 +221,7 @@ def test_branch_that_only_the_remote_has_can_be_named(world: World) -> None:
     assert tools("merge_branch", source="main")["merge_type"] == "already_up_to_date"
 
 
-def test_parameter_that_names_a_kb_branch_takes_that_and_warns_of_gits(
-    project: Project, twins: tuple[str, str]
-) -> None:
+def test_dolt_commits_lists_kb_branch_and_warns_about_git_branch(project: Project, twins: tuple[str, str]) -> None:
     git, kb = twins
     result = Tools(project.top)("dolt_commits", branch="topic", limit=1)
     assert result["commits"][0]["hash"] == kb
@@ -236,7 +234,7 @@ def test_equal_branch_names_cause_no_warning(project: Project) -> None:
     assert "warnings" not in Tools(project.top)("dolt_show", commit="feature")
 
 
-def test_command_line_takes_the_beginning_of_a_hash_of_the_knowledge_base(project: Project) -> None:
+def test_command_line_accepts_abbreviated_hash_of_knowledge_base(project: Project) -> None:
     assert project.ask("log", project.pinned[:10])["revisions"][0]["revision"] == project.pinned
 
 

@@ -205,7 +205,7 @@ def test_branches_of_the_knowledge_base_do_not_move_on_the_host(host):
 # -- a branch that refuses
 
 
-def test_repair_that_waits_is_made_again_when_its_branch_has_moved_on(host):
+def test_offered_repair_is_redone_after_its_branch_has_moved(host):
     landed = dropping.squash(host.world.ada)
     dropping.protect(host.hub)
     first = host.repair(landed)

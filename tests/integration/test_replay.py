@@ -729,7 +729,7 @@ def test_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
 
 
 @pytest.mark.hooks("on")
-def test_hook_that_finds_the_knowledge_base_locked_leaves_it_to_the_next_command(edited, tmp_path):
+def test_hook_leaves_documents_to_next_command_if_knowledge_base_is_locked(edited, tmp_path):
     before = branches(edited)
     with opened(edited) as workspace, workspace.engine.write_lock("test"):
         said = edited.run("switch", "-q", "-C", "main", "first").stderr.splitlines()
@@ -800,7 +800,7 @@ def dies(project: Project, number: int, *arguments: str) -> bool:
 
 @pytest.mark.parametrize("number", range(1, ALONG + 1))
 @pytest.mark.sample(1)
-def test_kill_at_any_step_leaves_the_documents_uncommitted_on_the_new_pin(edited, tmp_path, number):
+def test_kill_at_any_step_leaves_documents_uncommitted_on_new_pin(edited, tmp_path, number):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
     went_along(edited, tmp_path, **EDITS)
@@ -813,7 +813,7 @@ def test_these_are_all_the_steps(edited):
 
 
 @pytest.mark.parametrize("number", range(MOVED, CONFLICT + 1))
-def test_kill_at_any_step_that_finds_a_conflict_leaves_the_documents_aside_once(project, tmp_path, number):
+def test_kill_at_any_step_with_conflict_stashes_documents_once(project, tmp_path, number):
     edit_edit(project)
     held = texts(project, WorkingSet("main"))
     silently(project, "reset", "-q", "--hard", "feature")

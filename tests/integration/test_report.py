@@ -80,7 +80,7 @@ def test_report_lists_changes_of_the_head_since_the_merge_base(project):
     )
 
 
-def test_head_is_that_of_the_work_tree_unless_another_one_is_named(project):
+def test_report_compares_with_head_of_work_tree_by_default(project):
     assert changes(project, "first") == changes(project, "first", "HEAD") == {"handbook/faq.md": "added"}
 
 
@@ -331,7 +331,7 @@ def test_report_folds_changes_at_lower_ranks_unless_expected(project):
     assert expected == [("certificates for TLS or a rest", 2, False, [])]
 
 
-def test_queries_that_one_end_has_alone_are_named_and_compared_with_nothing(project):
+def test_queries_that_one_side_lacks_are_listed_and_not_compared(project):
     kept, gone = "{query: sleep, mode: keyword}", "{query: TLS, mode: keyword}"
     new = "{query: certificates for TLS, mode: keyword, expect: [handbook/deep/tls.txt]}"
     before, after = (f"queries:\n  - {kept}\n  - {query}\n" for query in (gone, new))

@@ -268,7 +268,7 @@ def decisions(project: Project) -> dict:
     ids=["empty", "umlauts", "CRLF", "byte order mark"],
 )
 @pytest.mark.sample(1)
-def test_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiting, tmp_path, data):
+def test_resolve_stores_bytes_from_file_and_standard_input_unchanged(waiting, tmp_path, data):
     path = tmp_path / "text.md"
     path.write_bytes(data)
     waiting.vmrag("resolve", "handbook/d", "--file", str(path))
@@ -375,7 +375,7 @@ def test_resolve_prints_word_differences_without_colours(waiting):
     assert "hint: run 'vmrag resolve COLLECTION/DOC --ours" in out
 
 
-def test_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
+def test_kill_during_resolve_leaves_the_old_or_new_decision(waiting):
     for body in (
         "import vmrag_link.workspace.merge.merge_state as m; m.save_merge = die",
         "from pathlib import Path as m; m.replace = die",
@@ -566,7 +566,7 @@ def test_merge_with_superset_side_is_not_open(parted):
     assert not [reason for reason in parted.status()["reasons"] if "resolve" in reason]
 
 
-def test_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(parted):
+def test_decision_is_signed_by_the_person_and_retry_is_identical(parted):
     """An automatic merge takes author and date from its sides, a decided one from the person."""
     merging(parted)
     body = "import vmrag_link.ops.resolve.resolve as m; m.write_atomically = die"
@@ -619,7 +619,7 @@ def test_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
     assert texts(parted, parted.pinned) == texts(parted, pinned_by(parted, "ours"))
 
 
-def test_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(parted):
+def test_resolve_under_index_lock_leaves_pin_unstaged_until_next_try(parted):
     merging(parted)
     lock = parted.top / ".git/index.lock"
     lock.touch()
@@ -688,7 +688,7 @@ def test_side_with_an_unreadable_or_missing_pin_is_named(parted):
 # -- an open vmrag merge during another operation --------------------------------------------------
 
 
-def test_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project):
+def test_resolve_refuses_on_another_branch_that_has_both_sides(project):
     """The same merge was made elsewhere; a command there must not lose the decisions made here."""
     ours, theirs, _ = KINDS["both edited"]
     left_side, right_side = torn(project, ours, theirs, base=put(document("e")))

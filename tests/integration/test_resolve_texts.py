@@ -80,7 +80,7 @@ def two_hunks(_two_hunks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.hooks("on")
-def test_edits_in_different_places_of_a_page_merge_as_git_merges_them(paged):
+def test_edits_in_different_places_of_a_page_merge_like_git(paged):
     branched(paged, edited(p1="1 ours"), edited(p5="5 theirs"))
     assert paged.run("merge", "-q", "--no-edit", "topic").returncode == 0
     assert stored(paged, paged.pinned).content == edited(p1="1 ours", p5="5 theirs")

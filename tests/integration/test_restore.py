@@ -121,7 +121,7 @@ def test_documents_come_from_another_place_as_git_restore_takes_files(project):
     assert "handbook/deep/tls.txt" in texts(project)
 
 
-def test_document_brings_its_collection_back_and_a_new_collection_goes_with_everything(project):
+def test_restored_document_restores_its_collection_and_new_collections_are_discarded(project):
     settings = project.ask("diff", "first", "WORKING")["collections"]
     project.vmrag("rm", "handbook", "--yes")
     project.put("a", "text", collection="notes")

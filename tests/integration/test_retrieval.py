@@ -49,7 +49,7 @@ def reference(kb: Knowledge, query: Query, texts: dict[tuple[str, str, int], str
     return [(*place, round(-negative / UNIT, 6)) for negative, place in scored[: query.k]]
 
 
-def test_embeddings_are_those_of_the_model_with_the_cache_of_vectors_and_without(kb):
+def test_read_embeddings_returns_model_vectors_with_and_without_cache(kb):
     dice = random.Random(2)
     texts = [prose(dice, 40), "owl"]
     revision = kb.commit(doc("long", texts[0]), doc("b", texts[1]), collections=[collection(chunking=SMALL)])
@@ -205,7 +205,7 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
     assert "owl" in answers.popitem()[1]
 
 
-def test_queries_to_one_searcher_share_no_filter_that_is_not_the_same(kb):
+def test_searcher_does_not_share_filters_between_different_queries(kb):
     documents = [
         doc("tls", "keys of TLS rotate", metadata={"n": 1}),
         doc("ssh", "keys of SSH rotate", metadata={"n": 2}),
@@ -267,7 +267,7 @@ def test_document_that_fills_the_ranking_does_not_keep_others_out(kb):
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_neither_does_one_where_no_tie_brings_more_chunks_than_were_looked_for(kb, mode):
+def test_document_without_ties_in_ranking_does_not_keep_others_out(kb, mode):
     long = doc("long", " ".join(f"owl fox night {' '.join(WORDS[3 : 3 + n % 17])}" for n in range(400)))
     others = [doc(f"d{n}", f"owl {WORDS[n + 3]} {'stone ' * (30 + n)}") for n in range(4)]
     path = kb.index(kb.commit(long, *others, collections=[collection(chunking=SMALL)])).path
@@ -362,7 +362,7 @@ def test_chunk_from_the_document_on_the_topic_precedes_an_equal_one(kb):
     assert without[0].score == without[1].score
 
 
-def test_hybrid_score_of_one_is_the_best_by_words_and_by_meaning(kb):
+def test_hybrid_score_is_one_for_best_by_words_and_meaning(kb):
     documents = [
         doc("best", "owl fox night"),
         doc("other", "owl stone"),
@@ -387,7 +387,7 @@ def test_hybrid_score_of_one_is_the_best_by_words_and_by_meaning(kb):
         ("hash", "wo ist der rain", 0.4),
     ],
 )
-def test_vectors_count_half_for_a_language_that_the_model_does_not_know(kb, model, question, share):
+def test_vectors_get_half_weight_if_model_does_not_know_the_language(kb, model, question, share):
     documents = [
         doc("a", "rain owl"),
         doc("b", "where the rain falls"),
@@ -406,7 +406,7 @@ def test_vectors_count_half_for_a_language_that_the_model_does_not_know(kb, mode
         assert hit.score == pytest.approx(expected, abs=1e-4)
 
 
-def test_vectors_count_whole_if_a_model_of_the_query_knows_the_language(kb):
+def test_vectors_get_full_weight_if_one_model_knows_the_language(kb):
     documents = [doc("a", "der rain ist wo"), doc("b", "wo rain"), doc("c", "rain owl", collection="more")]
     collections = [collection(model="default"), collection("more")]
     path = kb.index(kb.commit(*documents, collections=collections)).path

@@ -176,7 +176,7 @@ def test_argument_that_is_not_utf8_is_an_error_with_a_hint(project, arguments):
     assert json.loads(result.err)["error"]["hint"]
 
 
-def test_commit_message_that_is_not_utf8_is_an_error_with_a_hint(project):
+def test_commit_message_that_is_not_utf8_fails_with_hint(project):
     project.put("draft.md", "A draft.")
     result = project.run_quietly("commit", "-m", "\udcff", "--json")
     assert result.code in (2, 3), result

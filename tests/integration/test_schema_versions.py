@@ -90,7 +90,7 @@ def file(engine: DoltliteEngine) -> bytes:
 
 
 @pytest.mark.parametrize("newer", range(2, SCHEMA_VERSION + 1))
-def test_upgrade_makes_exactly_the_tables_that_the_version_has_from_the_start(newer: int, tmp_path: Path) -> None:
+def test_upgrade_creates_exactly_the_tables_of_a_new_knowledge_base(newer: int, tmp_path: Path) -> None:
     with program(newer - 1):
         DoltliteEngine.create(tmp_path / "upgraded", author=AUTHOR, date=DATE).close()
     with Connection(tmp_path / "upgraded" / FILE_NAME, access="write") as connection, connection.transaction():
@@ -188,9 +188,7 @@ def test_upgrade_that_is_taken_back_leaves_the_older_version(engine: DoltliteEng
 # -- two versions together
 
 
-def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
-    engine: DoltliteEngine, tmp_path: Path
-) -> None:
+def test_equal_upgrades_in_clones_are_one_revision_and_others_merge(engine: DoltliteEngine, tmp_path: Path) -> None:
     base = head(engine, "main")
     url = f"file://{tmp_path / 'remote'}"
     engine.push("there", url, {"vmrag_root": root(engine), "main": base})
@@ -380,7 +378,7 @@ def revised(engine: DoltliteEngine, onto: str, *rows: Entry, remove: tuple[Entry
         (project("a"), project("a", repository_url="b"), project("a", repository_url="c"), "repository_url"),
     ],
 )
-def test_part_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
+def test_conflict_in_part_of_entry_is_decided_like_a_document(
     engine: DoltliteEngine, base: Entry, one: Entry, other: Entry, part: str
 ) -> None:
     at = write(engine, "main", **rows_of(base))
@@ -399,7 +397,7 @@ def test_part_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
     assert result not in (one, other)
 
 
-def test_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(engine: DoltliteEngine) -> None:
+def test_document_moved_on_one_side_and_edited_on_other_merges(engine: DoltliteEngine) -> None:
     base = write(engine, "main", put_documents=[knowledge("a"), knowledge("b")])
     moved = knowledge("a", tool_name="jj")
     ours = revised(engine, base, knowledge("a", "new text"))
@@ -419,7 +417,7 @@ def test_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(eng
 
 
 @pytest.mark.parametrize("row", [log("a"), knowledge("a"), project("a")])
-def test_entry_that_one_side_removed_and_the_other_changed_is_in_conflict(engine: DoltliteEngine, row: Entry) -> None:
+def test_entry_removed_on_one_side_and_changed_on_other_conflicts(engine: DoltliteEngine, row: Entry) -> None:
     base = write(engine, "main", **rows_of(row))
     changed_row = _with_metadata(row)
     ours, theirs = revised(engine, base, changed_row), revised(engine, base, remove=(row,))
@@ -508,7 +506,7 @@ def test_older_program_clones_nothing_that_began_in_a_newer_version(tmp_path: Pa
     ],
     ids=["says 1", "lacks one", "one more", "other digits", "0", "bytes", "endless", "says nothing"],
 )
-def test_tables_that_are_not_those_of_the_version_they_call_themselves_are_refused(
+def test_tables_that_contradict_their_schema_version_are_refused(
     engine: DoltliteEngine, tmp_path: Path, statements: tuple[str, ...]
 ) -> None:
     old = head(engine, "main")
@@ -553,7 +551,7 @@ def pushed(engine: DoltliteEngine, url: str, **heads: str) -> str:
     ],
 )
 @pytest.mark.sample(2)
-def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched(
+def test_fetch_refuses_rows_that_no_vmrag_command_writes(
     engine: DoltliteEngine, tmp_path: Path, statement: str, why: str
 ) -> None:
     good = write(engine, "main", **rows_of(project(), log("a")))

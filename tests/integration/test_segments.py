@@ -98,7 +98,7 @@ def grown(kb: Knowledge, rng: random.Random, revisions: int = 14) -> list[str]:
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
-def test_any_split_of_the_same_documents_into_segments_ranks_equally_bit_for_bit(small, tmp_path, seed):
+def test_any_split_of_documents_into_segments_gives_identical_ranking(small, tmp_path, seed):
     folder = tmp_path / str(seed)
     folder.mkdir()
     made = Knowledge(folder)
@@ -216,7 +216,7 @@ def test_damaged_segment_is_built_again_alone(kb, small):
 
 @pytest.mark.parametrize("updates", [1, 2])
 @pytest.mark.parametrize("discarded", [{"drop": ["notes"]}, {"remove": [("notes", "draft")]}], ids=["drop", "remove"])
-def test_revision_keeps_no_text_of_a_collection_that_was_discarded_before_the_commit(kb, discarded, updates):
+def test_revision_keeps_no_text_of_collection_discarded_before_commit(kb, discarded, updates):
     first = kb.commit(*[doc(f"d{number}") for number in range(40)], collections=[collection()])
     kb.index(first)
     working = kb.copied(first, "working")
@@ -328,7 +328,7 @@ def test_rewriting_keeps_all_answers_and_frees_duplicates(kb, monkeypatch):
     assert kb.answers(kb.views.view_path(following), QUERIES) == kb.answers(kb.folder / "fresh" / "following", QUERIES)
 
 
-def test_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, monkeypatch):
+def test_view_in_use_is_not_rewritten_and_keeps_its_segments(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     held = next(revision for revision in reversed(revisions) if len(parts(kb, revision)) > 1)
@@ -385,7 +385,7 @@ def test_views_that_share_little_are_not_joined(kb, small):
     assert segments(kb) == segments_before
 
 
-def test_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(kb, monkeypatch):
+def test_view_replaced_during_segment_rewrite_stays_unchanged(kb, monkeypatch):
     monkeypatch.setattr(draft, "SMALL_SEGMENT", 12)
     revisions = grown(kb, random.Random(5))
     replacing, rebuilt = upkeep._replace_view, []

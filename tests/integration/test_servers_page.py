@@ -68,7 +68,7 @@ def test_team_continues_after_a_restored_backup_of_the_server(tmp_path: Path, mo
         server.stop()
 
 
-def test_chroma_servers_folder_that_was_copied_while_it_was_stopped_serves_as_before(
+def test_copied_folder_of_stopped_chroma_server_serves_the_same_vectors(
     paid_project: Project, tmp_path: Path, services: paid.Services
 ) -> None:
     first = ChromaServer(tmp_path / "first")

@@ -100,7 +100,7 @@ def value(config: Config, name: str) -> object:
     return result
 
 
-def test_defaults_apply_without_a_base_file_and_the_head_may_narrow_them(repo, monkeypatch):
+def test_defaults_apply_without_base_file_and_head_may_narrow_them(repo, monkeypatch):
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", repo.commit("no settings"))
     commit(repo, "remote: file:///evil\nhooks.on_dirty: commit\nlimits.knowledge_mb: 5\nauto_fetch: false\n")
     config = loaded(repo).config

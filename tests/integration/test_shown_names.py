@@ -72,7 +72,7 @@ def test_show_accepts_the_name_of_a_file_in_a_commit(project):
 
 
 @pytest.mark.parametrize("command", ["log", "blame", "show"])
-def test_path_means_that_file_and_not_the_one_with_that_full_name(project, command):
+def test_path_means_the_file_before_an_equal_full_name(project, command):
     commit(project, "top changes", **{"README.md": "# Top again\n"})
     below, top = (project.vmrag(command, name).out for name in ("docs/README.md", "docs//README.md"))
     assert ("Below" in below, "Top" in below) == (command != "log", False)

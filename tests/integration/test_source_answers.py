@@ -138,7 +138,7 @@ def test_question_is_answered_from_both_kinds(stocked):
     assert absent.error["code"] == "COLLECTION_NOT_FOUND"
 
 
-def test_before_anything_is_set_up_a_question_is_answered_from_the_files(project):
+def test_ask_answers_from_files_before_setup(project):
     project.git("rm", "-q", ".vmrag.yaml")
     project.git("commit", "-qm", "nothing is set up")
     assert "docs/deploy.md" in project.vmrag("ask", "how often does the rollback script run", "--min-score", "0").out
@@ -158,7 +158,7 @@ def test_file_is_sent_to_no_language_model(stocked, chat):
 # -- places
 
 
-def test_place_in_a_commit_uses_the_notation_of_git_with_the_line(project):
+def test_result_at_commit_shows_git_notation_with_the_line(project):
     before = project.git("rev-parse", "--short=7", "HEAD")
     change(project, "docs/deploy.md", "---\n# Dep", "author: me\n---\n\n\n# Dep")
     commit(project, "move it down")

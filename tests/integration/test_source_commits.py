@@ -118,7 +118,7 @@ def test_colliding_and_invalid_paths_are_left_out_with_reasons(repo):
     ]
 
 
-def test_file_in_two_sources_is_left_out_only_if_neither_accepts_it(repo):
+def test_file_in_two_sources_is_omitted_only_if_neither_accepts_it(repo):
     repo.commit(**{"src/a.py": "a\n", "src/b.md": "b\n"})
     result = listed(repo, "HEAD", SourceSettings("docs", ("src",)), CODE)
     assert paths(result) == ["src/b.md"]

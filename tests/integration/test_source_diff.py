@@ -184,7 +184,7 @@ def test_diff_compares_files_with_a_commit_before_the_settings(early, place):
     assert names(early, place, "docs/page.md") == ["M\tdocs/page.md"]
 
 
-def test_diff_and_show_find_a_document_of_a_commit_before_the_settings(early):
+def test_diff_and_show_find_document_of_commit_before_settings(early):
     assert "[-two-]{+TWO+}" in early.vmrag("diff", "v0.1:docs/page.md").out
     assert early.vmrag("show", "v0.1:handbook/docs/page.md").out == early.vmrag("show", "v0.1:docs/page.md").out
 

@@ -80,7 +80,7 @@ def test_log_shows_patches_and_numbers_as_those_of_revisions_are_shown(project):
     assert "M  docs/page.md | +1 -1" in project.vmrag("log", "HEAD~1", "docs/page.md", "--stat", "-n", "1").out
 
 
-def test_log_finds_a_removed_file_by_its_path_and_its_full_name(project):
+def test_log_finds_removed_file_by_path_and_full_name(project):
     commit(project, "drop it", **{"docs/deep/page.md": None})
     assert subjects(project, "docs/deep/page.md")[:2] == ["drop it", "move it"]
     assert subjects(project, "docs/docs/deep/page.md")[:2] == ["drop it", "move it"]

@@ -152,7 +152,7 @@ def test_unmerged_files_are_shown_unchanged(committed):
     assert committed.listed().removed == ("docs/a.txt",)
 
 
-def test_assume_unchanged_is_as_in_the_index_and_sparse_is_not_shown(committed):
+def test_assume_unchanged_file_reads_from_index_and_sparse_file_is_hidden(committed):
     committed.git("update-index", "--assume-unchanged", "README.md")
     committed.write("README.md", "hidden\n")
     assert committed.docs()["README.md"] == ""
@@ -207,7 +207,7 @@ def test_all_forms_of_the_index_are_read(committed, setting):
 # -- harmless
 
 
-def test_index_is_neither_written_nor_locked_and_a_lock_does_not_matter(committed):
+def test_listing_neither_writes_nor_locks_index_and_ignores_its_lock(committed):
     index = committed.top / ".git" / "index"
     os.utime(committed.top / "README.md")
     committed.write("docs/a.txt", "b\n")
@@ -358,13 +358,13 @@ def test_token_is_stable_until_a_change(committed):
         assert committed.unchanged() == compute_token(fresh)
 
 
-def test_change_within_one_tick_of_the_clock_and_of_equal_size_is_seen(committed):
+def test_change_of_equal_size_within_one_clock_tick_is_detected(committed):
     for number in range(30):
         committed.write("README.md", f"# {number:04}\n")
         assert committed.texts()["README.md"] == f"# {number:04}\n"
 
 
-def test_files_that_are_as_young_as_the_index_are_compared_until_they_are_older(committed):
+def test_files_as_young_as_index_are_compared_until_they_are_older(committed):
     committed.listed()
     folder = committed.top / ".git" / "vmrag"
     time.sleep(1.1)
@@ -491,7 +491,7 @@ def test_copy_of_the_index_that_another_process_removes_is_made_again(committed,
 
 
 @pytest.mark.parametrize("content", [b"", b"DIRC", b"\0" * 200, b"DIRC\0\0\0\2\0\0\0\x09" + b"x" * 300])
-def test_copy_of_the_index_that_a_power_cut_tore_is_made_again(committed, content):
+def test_index_copy_damaged_by_power_cut_is_rebuilt(committed, content):
     committed.write("README.md", "# B\n")
     before = committed.listed()
     (copy,) = (committed.top / ".git" / "vmrag").glob("sources@*")
@@ -508,7 +508,7 @@ def test_index_of_gits_that_is_damaged_is_an_error_of_gits(committed):
         committed.listed()
 
 
-def test_value_of_attributes_that_is_not_utf8_is_a_reason_and_an_encoding(committed):
+def test_attribute_value_that_is_not_utf8_is_reported_as_reason(committed):
     (committed.top / ".gitattributes").write_bytes(b"README.md filter=\xff\n*.txt working-tree-encoding=\xff\n")
     committed.git("add", "-A")
     assert committed.reasons()["README.md"].startswith("has the filter \\xff")

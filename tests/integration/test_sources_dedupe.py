@@ -129,7 +129,7 @@ def test_dedupe_lists_documents_that_differ_from_their_file(project):
     assert "pip" in then
 
 
-def test_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(project):
+def test_dedupe_removes_stored_collection_with_source_name_if_it_becomes_empty(project):
     project.drop("faq.md")
     project.record("without")
     project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))

@@ -82,7 +82,7 @@ def test_vmrag_merge_has_no_conflict(project):
     assert "handbook/setup.md" not in names(project)
 
 
-def test_whole_collection_that_became_a_source_conflicts_with_no_change_of_its_documents(project):
+def test_collection_that_became_a_source_merges_with_changed_documents(project):
     project.git("switch", "-q", "main")
     project.vmrag("sync")
     project.vmrag("import", "docs", "--collection", "guide", "--copy", "--base", "docs")

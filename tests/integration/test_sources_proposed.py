@@ -103,7 +103,7 @@ def test_init_proposes_each_kind_and_counts_the_rest(project):
     assert "2 .css, " in project.vmrag("sources").out
 
 
-def test_questions_reach_the_file_of_each_kind_before_anything_is_set_up(project):
+def test_questions_find_a_file_of_each_kind_before_setup(project):
     for path, (_, question) in (DOCUMENTS | CODE).items():
         results = project.ask("query", question, "--mode", "keyword")["results"]
         kind = "document" if path in DOCUMENTS else "code"
@@ -165,7 +165,7 @@ def test_fingerprint_of_files_alone_is_compared(project):
     assert project.ask("fingerprint", "--check", expected, code=1)["equal"] is False
 
 
-def test_text_is_shown_with_a_final_line_end_and_without_code_fences(project):
+def test_text_is_shown_with_final_newline_and_without_code_fences(project):
     project.commit("page", **{"page.md": "# Wren\n\nThe wren sings.\n```sh\nsing loudly\n```\nThen it rests."})
     assert project.vmrag("show", "page.md").out.endswith("Then it rests.\n")
     said = project.vmrag("query", "wren sings", "--mode", "keyword", "-k", "1").out

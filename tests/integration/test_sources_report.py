@@ -305,7 +305,7 @@ def test_init_with_pin_names_sync(project):
     assert project.vmrag("init", "--json", code=2).error["hint"] == "run 'vmrag sync' to sync to the pin"
 
 
-def test_settings_of_a_persons_own_keep_every_byte_and_are_theirs_to_stage(project):
+def test_init_appends_to_existing_settings_and_leaves_them_unstaged(project):
     own_settings = b"# Mine\r\nretrieval:\r\n  k: 7   # more"
     project.write(".vmrag.yaml", own_settings)
     shown = project.vmrag("init").out

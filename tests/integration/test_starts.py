@@ -156,7 +156,7 @@ def test_command_that_reads_stays_in_its_budget(project, line):
     require(load(project, *line.split()), BUDGETS[line])
 
 
-def test_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
+def test_import_of_one_changed_file_and_commit_stay_within_budget(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
     require(load(project, "import", "docs", "--collection", "handbook", "--copy"), Budget(149, 5))
     require(load(project, "commit", "-m", "rest"), Budget(130, 5))
@@ -199,7 +199,7 @@ def test_command_that_moves_documents_stays_in_its_budget_of_processes(
         assert sum(line.split()[0].endswith("/dolt") or " dolt " in line for line in started) <= programs, started
 
 
-def test_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
+def test_checkout_hook_stays_within_budget_with_and_without_work(project):
     require(load(project, "post-checkout", kind="hook"), Budget(78, 2))
     project.git("switch", "-q", "feature")
     require(load(project, "post-checkout", kind="hook"), Budget(85, 2))

@@ -66,7 +66,7 @@ def test_status_reports_uncommitted_pin_until_it_is_committed(project):
     assert not any("The pin" in reason for reason in project.status()["reasons"])
 
 
-def test_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(project):
+def test_status_advises_sync_instead_of_fetch_during_background_sync(project):
     missing = "0123456789abcdef" * 2 + "01234567"
     pin = project.top / ".dolt-version"
     pin.write_text(pin.read_text().replace(project.pinned, missing))

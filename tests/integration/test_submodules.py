@@ -137,7 +137,7 @@ def test_missing_submodule_is_named(project, tmp_path):
     assert clone.vmrag("fingerprint").out == project.vmrag("fingerprint").out
 
 
-def test_submodule_that_is_removed_from_the_working_tree_is_read_at_a_commit(project):
+def test_deinitialized_submodule_is_missing_but_readable_at_a_commit(project):
     project.git("submodule", "--quiet", "deinit", "--all", "--force")
     assert project.ask("query", "platypus")["kb"]["sources"]["missing"] == ["vendor/lib/"]
     assert "quokka" in texts(project, "quokka", "--at", "HEAD")[PAGE]

@@ -57,7 +57,7 @@ def test_other_kb_branch_is_pinned_staged_and_written(spare, tmp_path):
     whole(spare, tmp_path)
 
 
-def test_documents_left_behind_on_a_dirty_branch_are_named_and_found_again(spare, tmp_path):
+def test_switch_names_documents_left_behind_and_restores_them_on_return(spare, tmp_path):
     spare.put("draft.md", "A draft.")
     said = spare.vmrag("branch", "--switch", "spare").out
     assert "vmrag branch --switch main" in said

@@ -179,7 +179,7 @@ PROMOTING = {
 
 
 @pytest.mark.parametrize("step", PROMOTING)
-def test_killed_promotion_leaves_a_whole_file_that_its_row_follows_with_the_next_call(project, config, tmp_path, step):
+def test_killed_promotion_leaves_complete_file_that_next_call_reads(project, config, tmp_path, step):
     written = step != "before the file is exchanged"
     path = project.top / DOCS / "problems" / "flood.md"
     before = path.read_text()

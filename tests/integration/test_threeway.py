@@ -265,7 +265,7 @@ NOTES_CHANGES = ("a document added", "a document edited", "one added, one remove
 
 @pytest.mark.parametrize("removing", ["ours", "theirs"])
 @pytest.mark.parametrize("change", NOTES_CHANGES)
-def test_collection_removed_by_one_side_and_written_by_the_other_is_atomic(
+def test_collection_removed_on_one_side_and_written_on_other_is_atomic(
     engine: Engine, removing: str, change: str
 ) -> None:
     base = _with_notes(engine, "one", "two")
@@ -389,9 +389,7 @@ def test_conflict_between_two_bases_returns_unless_both_sides_agree(engine: Engi
 
 
 @pytest.mark.parametrize("change", NOTES_CHANGES)
-def test_collection_that_one_base_removed_conflicts_again_unless_both_sides_settled_it_alike(
-    engine: Engine, change: str
-) -> None:
+def test_virtual_base_conflicts_again_unless_both_sides_settled_collection_alike(engine: Engine, change: str) -> None:
     base = _with_notes(engine, "one", "two")
     wrote, without = _changed_notes(engine, base, change), revision(engine, {})
     for pair in ((wrote, without), (without, wrote)):

@@ -333,7 +333,7 @@ def test_tampered_data_is_rejected_and_next_sound_state_is_fetched(name: str, pa
     "change", [a_byte_differs, the_tree_is_empty, a_byte_differs_and_the_manifest_says_so, it_is_a_text, it_is_zeroes]
 )
 @pytest.mark.sample(1)
-def test_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it_is_sound(change, pair: Pair) -> None:
+def test_fresh_clone_of_damaged_remote_waits_until_remote_is_sound(change, pair: Pair) -> None:
     good = pair.tip
     data = Data.of(pair.hub)
     change(data)
@@ -365,7 +365,7 @@ def test_deleted_ref_is_restored_completely_by_a_clone_with_news(pair: Pair) -> 
     assert pair.ada.heads().keys() == {"main", "bob"}
 
 
-def test_ref_that_was_rewound_is_followed_and_the_next_push_brings_the_rest_again(pair: Pair) -> None:
+def test_fetch_follows_rewound_ref_and_next_push_restores_the_rest(pair: Pair) -> None:
     good = pair.tip
     first = pair.ada.heads()
     pair.ada.record("next")

@@ -286,7 +286,7 @@ def test_host_that_never_answers_is_given_up(scheme: str, pair: Pair, monkeypatc
 
 
 @pytest.mark.parametrize("action", ["fetch", "push"])
-def test_host_that_stays_silent_in_git_s_own_protocol_is_given_up(
+def test_silent_host_of_git_protocol_is_abandoned_after_timeout(
     action: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "_MOST_SECONDS", 1)

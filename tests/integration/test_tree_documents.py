@@ -288,7 +288,7 @@ def test_stored_collection_of_a_name_precedes_at_a_commit(project):
         assert answer["kb"]["sources"]["unavailable"].keys() == {"handbook"}
 
 
-def test_old_commit_in_which_nothing_is_set_up_answers_by_its_own_proposals(project):
+def test_old_commit_without_settings_answers_by_its_own_proposals(project):
     project.git("rm", "-qr", "--cached", ".vmrag.yaml", "docs", "README.md")
     for name in (".vmrag.yaml", "README.md", "docs/setup.md"):
         (project.top / name).unlink()
@@ -364,7 +364,7 @@ def test_unused_views_are_removed_without_a_knowledge_base(project, monkeypatch)
 
 
 @pytest.mark.parametrize("milliseconds", [150, 300, 450, 600, 750, 900])
-def test_kill_at_any_moment_leaves_nothing_that_keeps_the_next_from_answering(project, milliseconds):
+def test_kill_at_any_moment_does_not_block_next_query(project, milliseconds):
     for number in range(200):
         project.write(f"docs/page{number}.md", f"# Page {number}\n\nword{number} and more.\n")
     project.git("add", "-A")

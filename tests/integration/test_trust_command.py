@@ -105,7 +105,7 @@ def reins(project: Project) -> tuple[bool, str, str, str]:
         return config.mcp.read_only, llm.provider, llm.base_url, config.hooks.on_dirty
 
 
-def test_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agreement(project):
+def test_older_trusted_file_does_not_revoke_the_latest_trust(project):
     """An untrusted branch may restore a file from years ago; its narrower values apply."""
     agreed_on_two_branches(project)
     project.git("checkout", "-q", "old")
@@ -132,7 +132,7 @@ def test_agreement_on_an_old_branch_becomes_the_latest(project):
     assert "hooks.on_dirty (line 3)" in project.vmrag("list").err
 
 
-def test_two_work_trees_of_two_branches_share_the_latest_agreement_and_neither_widens_it(project, tmp_path):
+def test_work_trees_share_the_latest_trust_and_neither_widens_it(project, tmp_path):
     agreed_on_two_branches(project)
     project.git("worktree", "add", "-q", str(tmp_path / "linked"), "old")
     linked = Project(tmp_path / "linked")
@@ -252,7 +252,7 @@ def test_starting_a_knowledge_base_in_a_clone_agrees_to_nothing(tmp_path, monkey
     "way", ["bare clone", "pull", "pull request", "no remote any more", "a tag before its removal"]
 )
 @pytest.mark.sample(2)
-def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(tmp_path, monkeypatch, way):
+def test_init_trusts_no_committed_settings_from_any_origin(tmp_path, monkeypatch, way):
     terminal.isolate(monkeypatch, tmp_path / "home")
     theirs, mine = make_repo(tmp_path / "theirs"), tmp_path / "mine"
     theirs.git("commit", "-q", "--allow-empty", "-m", "first")
@@ -359,7 +359,7 @@ def test_files_outside_of_the_repository_are_not_read_without_agreement(project,
     assert agreements.read_agreements(plumbing.locate_work_tree(project.top)).agreed == ()
 
 
-def test_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, monkeypatch):
+def test_local_model_needs_no_trust_and_does_not_read_it(project, monkeypatch):
     monkeypatch.setattr(agreements, "permit_services", lambda *_: pytest.fail("looked which services are allowed"))
     assert project.vmrag("query", "zebras", "--json").json["results"]
 

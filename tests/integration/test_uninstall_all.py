@@ -157,7 +157,7 @@ def test_uninstall_all_reports_that_discarded_revision_is_gone(project: Project)
 
 
 @pytest.mark.parametrize("discard", [False, True])
-def test_while_git_has_the_pin_in_conflict_its_knowledge_is_not_removed(project: Project, discard: bool) -> None:
+def test_uninstall_keeps_knowledge_while_the_pin_is_in_conflict(project: Project, discard: bool) -> None:
     project.record("rest", rest="Rest often.")
     project.git("merge", "feature", check=False)
     before = (project.top / ".dolt-version").read_bytes()

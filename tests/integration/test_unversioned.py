@@ -133,7 +133,7 @@ def test_user_reads_and_removes_unversioned_documents_by_commands(project):
     assert not find_files_with(project.shared / "local", b"swordfish")
 
 
-def test_chat_names_the_code_that_it_changed_and_no_pushed_document_names_the_chat(tools, project):
+def test_chat_links_changed_code_and_pushed_documents_do_not_link_back(tools, project):
     made = tools("learning_setup_collections")
     assert len(made["created"]) == 6
     code = {"file_path": "src/parser.py"}
@@ -149,7 +149,7 @@ def test_chat_names_the_code_that_it_changed_and_no_pushed_document_names_the_ch
     assert (chunk["metadata"].get("related_chat_ids"), project.marks()) == (None, before)
 
 
-def test_setting_that_a_person_changes_during_a_call_counts_for_the_next_call(tools, project):
+def test_setting_changed_during_a_call_applies_to_next_call(tools, project):
     with tools.session._open_workspace(CallProgress()) as ws:
         assert ws.config.retrieval.k != 3
         project.git("config", "vmrag.retrieval.k", "3")
@@ -160,7 +160,7 @@ def test_setting_that_a_person_changes_during_a_call_counts_for_the_next_call(to
         assert ws is before
 
 
-def test_agent_gets_nothing_of_it_into_the_knowledge_base_by_other_tools_or_names(tools, project):
+def test_other_tools_cannot_move_unversioned_chats_into_knowledge_base(tools, project):
     name = {"collection_name": "chat_history_v1"}
     tools.error("INVALID_PARAMETER", "chroma_create_collection", **name)
     tools.error("INVALID_PARAMETER", "chroma_add_documents", **name, documents=["x"])

@@ -141,7 +141,7 @@ def test_merge_must_contain_the_moved_pins_of_its_sides(world, r, case):
         assert world.verified(merge)["findings"][-1]["commit"] == merge
 
 
-def test_octopus_must_contain_every_side_that_moved_since_it_left_the_others(world, r):
+def test_octopus_must_contain_every_side_that_moved(world, r):
     c = world.on(r.base, c="C.")
     abc = world.on(r.ab, joining=c, c="C.")
     older = world.code(r.old)
@@ -155,7 +155,7 @@ def test_octopus_must_contain_every_side_that_moved_since_it_left_the_others(wor
     assert world.found(world.code(r.ab, *sides[:2], unmoved)) == []
 
 
-def test_side_of_an_octopus_did_not_move_if_another_one_left_the_same_pin(world, r):
+def test_side_of_octopus_is_unmoved_if_another_left_equal_pin(world, r):
     root = world.code(r.base)
     fork = world.code(r.a, root)
     sides = world.code(r.b, root), world.code(r.base, fork), world.code(r.a, fork)
@@ -309,7 +309,7 @@ def test_older_pin_that_was_checked_out_goes_back(forked):
     assert forked.found("base..HEAD") == [BACK]
 
 
-def test_branch_that_was_reset_to_an_older_commit_has_nothing_to_report(forked):
+def test_branch_reset_to_older_commit_has_no_finding(forked):
     checked_out(forked, "reset", "-q", "--hard", "side~1", branch="side")
     assert forked.found("base..HEAD") == []
 
@@ -326,7 +326,7 @@ def test_merge_with_the_ours_strategy_drops_knowledge(forked):
     assert forked.found("base..HEAD") == [DROPPED]
 
 
-def test_merge_made_outside_of_a_work_tree_names_theirs_in_trailers_and_drops_nothing(forked):
+def test_merge_tree_commit_names_theirs_in_trailer_and_drops_nothing(forked):
     tree = forked.git("merge-tree", "--write-tree", "main", "side")
     merge = forked.git("commit-tree", tree, "-p", "main", "-p", "side", "-m", "merged")
     with forked.opened() as workspace:
@@ -371,7 +371,7 @@ def test_trailer_hides_nothing_that_the_documents_do_not_hold(world, r):
     assert merged(r.a, said(r.base, r.base), b="B.") == [DROPPED]
 
 
-def test_pick_of_one_change_is_not_the_whole_that_it_was_picked_from(world, r):
+def test_pick_of_one_change_does_not_contain_its_whole_origin(world, r):
     second = world.on(r.b, c="C.")
     root = world.code(r.base)
     left_side, right_side = world.code(r.a, root), world.code(second, root)
@@ -643,7 +643,7 @@ def test_knowledge_dropped_over_an_invalid_pin_is_repaired(forked, between):
     repaired(forked)
 
 
-def test_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(forked):
+def test_unmoved_side_does_not_prevent_repair_of_the_moved_side(forked):
     forked.git("switch", "-qc", "other", "base")
     forked.git("commit", "-q", "--allow-empty", "-m", "code alone")
     old, other, side = forked.revision("old"), *forked.git("rev-parse", "other", "side").split()

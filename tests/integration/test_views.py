@@ -80,7 +80,7 @@ def test_broken_view_in_use_raises_index_failed(kb, revision):
     assert kb.index(revision).how == "fresh"
 
 
-def test_view_that_another_process_reads_is_not_removed_nor_are_its_segments(kb, revision):
+def test_view_in_use_and_its_segments_are_not_removed(kb, revision):
     path = kb.views.view_path(revision)
     reader = child(
         shelf(kb)
@@ -196,7 +196,7 @@ def test_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
     assert kb.views.find_problem(revision) == ""
 
 
-def test_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revision):
+def test_view_of_another_format_and_its_segments_stay_untouched(kb, revision):
     ours = kb.views.view_path(revision)
     other = ours.with_name(f"{revision}-00000000")
     shutil.copytree(ours, other)
@@ -219,7 +219,7 @@ def test_copy_of_a_view_verifies_and_can_be_copied(kb, revision):
     assert view.read_view(target) == view.read_view(kb.views.view_path(revision))
 
 
-def test_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, revision):
+def test_missing_source_or_impossible_target_of_view_is_an_error(kb, revision):
     with pytest.raises(IndexFailed):
         view.read_view(kb.views.root / "absent")
     with pytest.raises(FileFailed):

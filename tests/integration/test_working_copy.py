@@ -73,7 +73,7 @@ def test_copy_belongs_to_one_branch_and_one_revision(kb, copy, revision):
     assert working(kb, revision, branch="topic").find_problem() == "it does not exist"
 
 
-def test_writer_that_fails_leaves_a_mark_and_the_copy_is_made_again(kb, copy):
+def test_failed_writer_leaves_a_mark_and_the_copy_is_rebuilt(kb, copy):
     write(kb, copy, "new")
     with pytest.raises(RuntimeError), copy.lock_for_writing():
         raise RuntimeError

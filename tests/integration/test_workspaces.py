@@ -51,7 +51,7 @@ def three(project: Project) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.hooks("on")
-def test_each_code_branch_shows_exactly_its_own_uncommitted_documents_on_every_walk(project, three):
+def test_each_code_branch_shows_only_its_own_uncommitted_documents(project, three):
     before = kb_branches(project)
     assert {name: dirty for name, (_, dirty, _) in before.items()} == dict.fromkeys(three, True)
     main, twin, feature = three
@@ -144,7 +144,7 @@ def test_pin_over_uncommitted_documents_reports_that_they_followed(project):
 # -- a clean KB branch follows the pin -------------------------------------------------------------
 
 
-def test_clean_kb_branch_follows_the_pin_and_its_old_head_survives_gc(project):
+def test_clean_kb_branch_follows_pin_and_old_head_survives_gc(project):
     before, answers = project.pinned, project.answers()
     project.git("reset", "-q", "--hard", "first")
     project.vmrag("sync")
@@ -257,7 +257,7 @@ def test_renamed_code_branch_keeps_its_documents(project):
     assert project.ask("commit", "-m", "draft")["branch"] == "old-name"
 
 
-def test_deleted_code_branch_leaves_a_kb_branch_that_its_successor_does_not_adopt(project):
+def test_new_branch_does_not_adopt_kb_branch_of_deleted_namesake(project):
     project.git("switch", "-q", "-c", "topic")
     project.put("draft.md", "A draft.")
     project.git("switch", "-q", "main")
@@ -388,7 +388,7 @@ def test_eviction_in_one_worktree_keeps_views_of_another(project, tmp_path):
 
 
 @pytest.mark.hooks("on")
-def test_new_branch_with_the_same_pin_is_in_sync_with_own_documents(project):
+def test_new_branch_with_equal_pin_is_in_sync_and_independent(project):
     """The checkout starts no Python for it: what its hook would note, the next command does."""
     applied = (project.own / "applied").read_bytes()
     assert project.run("switch", "-q", "-c", "twin").stderr == ""
@@ -545,7 +545,7 @@ def test_writes_on_a_detached_head_are_rejected(project):
     assert (error["code"], error["hint"]) == ("GIT_BUSY", "run 'git switch -c NAME'")
 
 
-def test_while_git_holds_its_index_the_applied_knowledge_answers_and_nothing_is_written(project):
+def test_applied_knowledge_answers_and_writes_fail_while_git_locks_index(project):
     """In the middle of a checkout: the pin is the target's already, HEAD still the old branch."""
     pinned, feature = project.pinned, project.git("show", "feature:.dolt-version")
     project.write(".dolt-version", feature + "\n")

@@ -120,7 +120,7 @@ def test_tool_brings_them_back_as_the_command_does(project, tmp_path):
 @pytest.mark.parametrize("hooks", [{}, ON], ids=["without hooks", "with hooks"])
 @pytest.mark.parametrize("draft", [False, True])
 @pytest.mark.sample(2)
-def test_revision_that_no_commit_pinned_is_pinned_by_the_next_work_tree(project, tmp_path, hooks, draft):
+def test_next_work_tree_pins_a_revision_that_no_commit_pinned(project, tmp_path, hooks, draft):
     tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
     tree.put("memo.md", "A memory.")
     tree.vmrag("commit", "-m", "memo")
@@ -156,7 +156,7 @@ def second(project: Project, tmp_path: Path) -> Project:
     return linked(project, tmp_path / "second", "--force", "main")
 
 
-def test_second_work_tree_on_a_branch_writes_on_a_kb_branch_of_its_own(project, second):
+def test_second_work_tree_on_branch_writes_on_its_own_kb_branch(project, second):
     project.put("one.md", "Of the first.")
     said = second.vmrag("add", "-", "--collection", "handbook", "--id", "two.md", stdin="Of the second.").err
     assert str(project.top) in said
