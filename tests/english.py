@@ -47,6 +47,9 @@ FRAGMENTS = {
 RIDDLE = re.compile(r"test_(?:what|who|whose|whoever|whatever|whether|that|where|nobody|somebody)_|_(?:is|are)_(?:said|told|no|none)(?:_|$)|_says_so|_anew")  # fmt: skip
 """Names of tests that do not begin with their subject."""
 
+LONG_NAME = re.compile(r"test(?:_[^_]+){12,}")
+"""Names of tests with more than 12 words, `test` included."""
+
 _SUBJECT = re.compile(r"[a-z][\w./, -]*: [^\s;][^;]*[^\s;.]")
 SUBJECT_LENGTH = 72
 _FIRST_CHECKED = "0c94dce580a465e3b1fe5bcced4d32ae0d86f14c"
@@ -70,7 +73,7 @@ def list_places() -> Iterator[Place]:
 
 def select_patterns(kind: str) -> dict[str, re.Pattern[str]]:
     if kind == "name":
-        return {"riddle": RIDDLE}
+        return {"riddle": RIDDLE, "long name": LONG_NAME}
     return CONSTRUCTIONS | FRAGMENTS if kind == "docstring" else CONSTRUCTIONS
 
 

@@ -41,6 +41,7 @@ def count_constructions(kind: str, text: str) -> set[str]:
         ("docstring", "As `x` has it.", "As `x`", "Return the revision, as an opaque text."),
         ("name", "test_what_is_no_author_is_refused", "riddle", "test_commit_rejects_invalid_author"),
         ("name", "test_stale_documents_are_said", "riddle", "test_status_lists_stale_documents"),
+        ("name", "test_a_b_c_d_e_f_g_h_i_j_k_l", "long name", "test_a_b_c_d_e_f_g_h_i_j_k"),
     ],
 )
 def test_english_counts_construction_and_accepts_rewrite(kind: str, before: str, construction: str, after: str) -> None:
