@@ -303,7 +303,7 @@ class Session:
         """Call a tool, and return its answer or the envelope of its error.
 
         `agreed` has the addresses, hosts, toolsets and files that the user, not the agent, has
-        confirmed. Its values tell whether to remember each of them. `tools` are the client's tools,
+        confirmed. Its values decide if vmrag remembers each one. `tools` are the client's tools,
         and `agent` is its name. Raises only `Cancelled`.
         """
         enabled = tools or self.tools

@@ -160,7 +160,7 @@ class TextRefused(Exception):
 
 
 class Addition(Record, frozen=True):
-    """What vmrag added with an entry, so that the removal of the entry can undo it."""
+    """Parts that vmrag added with an entry; the removal of the entry removes them also."""
 
     made: Literal["entry", "section", "document"] = "entry"
     """The outermost part that did not exist."""
