@@ -89,6 +89,7 @@ def test_later_steps_have_the_command_and_the_knowledge(ci):
 
 
 @pytest.mark.hooks("on")
+@pytest.mark.long
 def test_cache_of_another_revision_is_a_warm_start(ci):
     ci.on_push()
     ci.ada.write_document("new.md", "Words that nobody had written before.")
@@ -115,6 +116,7 @@ def test_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
 
 @pytest.mark.parametrize("spoil", [poison.truncated, poison.altered_vectors, poison.no_database])
 @pytest.mark.sample(1)
+@pytest.mark.long
 def test_cache_without_usable_vector_is_replaced(ci, spoil):
     good = ci.on_push()
     spoil(ci.cache.root / ci.cache.entries[0])
@@ -197,6 +199,7 @@ def fresh_machines(ci: Ci, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("ci_of_processes")
+@pytest.mark.long
 def test_packages_are_kept_by_the_default_branch_and_restored_by_everybody(ci, monkeypatch):
     fresh_machines(ci, monkeypatch)
     ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
@@ -223,6 +226,7 @@ def test_packages_are_kept_by_the_default_branch_and_restored_by_everybody(ci, m
     assert ci.cache.entries == [entry]
 
 
+@pytest.mark.long
 def test_broken_library_from_the_cache_is_replaced(ci, monkeypatch):
     fresh_machines(ci, monkeypatch)
     ci.on_push(mode="verify")

@@ -48,6 +48,7 @@ def hub(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "hub")
 
 
+@pytest.mark.long
 def test_action_answers_golden_queries_of_this_repository(hub: Repo, tmp_path: Path) -> None:
     before, tip = hub.git("rev-parse", "main~1"), hub.git("rev-parse", "main")
     repo = events.checkout(hub.top, tmp_path / "workspace", tip)

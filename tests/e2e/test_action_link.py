@@ -50,6 +50,7 @@ def test_pushed_commits_are_linked_for_new_clones(ci):
     assert "Fetching the knowledge base" not in code_alone.log  # the knowledge base is not needed for that
 
 
+@pytest.mark.long
 def test_two_jobs_at_once_lose_no_links(ci, tmp_path):
     ada, start = ci.ada, ci.tip
     pushed = {}

@@ -44,6 +44,7 @@ def assert_repaired(ci: Ci, tip: str, commit: str = "main") -> None:
     assert BOTH.items() <= dropping.documents(ci.world, commit).items()
 
 
+@pytest.mark.long
 def test_closed_pull_request_reveals_squash_that_kept_the_base_pin(ci):
     """No pin changed on `main`, so no look at its commits alone can find it."""
     ada, hub = ci.ada, ci.world.hub
@@ -115,6 +116,7 @@ def test_bot_repairs_merge_that_was_resolved_in_web_editor(ci):
     assert ci.world.hub.git("log", "-1", "--format=%(trailers:key=Vmrag-Repairs,valueonly)", "main") == landed.dropping
 
 
+@pytest.mark.long
 def test_repair_makes_the_revision_of_a_manual_repair(ci):
     landed = dropping.squash(ci.ada)
     bob = ci.world.join("bob")

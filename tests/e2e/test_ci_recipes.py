@@ -62,7 +62,7 @@ def topic(world: World) -> None:
     ada.git("push", "-q", "origin", "topic", env=ON)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @services
 def test_recipe_passes_mergeable_requests_reports_and_stops_at_others(world: World, service: str) -> None:
     topic(world)

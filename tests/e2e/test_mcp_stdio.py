@@ -91,6 +91,7 @@ def text_of(server, tool, **arguments):
     return result["content"][0]["text"]
 
 
+@pytest.mark.long
 def test_client_that_cannot_ask_gets_a_start_option_that_works(project):
     with serve(project.top, "--default-toolsets", "essential") as server:
         before = server.tools()
@@ -145,6 +146,7 @@ def test_input_that_ends_after_any_message_gets_each_answer_once(project, count)
     assert all("result" in answer for answer in answers if answer["id"])
 
 
+@pytest.mark.long
 def test_each_request_during_sdk_import_gets_one_answer(project):
     with serve(project.top) as server:
         methods = ["tools/list", "resources/list", "ping", "prompts/list", "resources/templates/list", "tools/list"]

@@ -247,6 +247,7 @@ FREE = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.sample(1)
+@pytest.mark.long
 def test_pair_conflicts_as_the_files_do(team, way):
     for count, (name, changes) in enumerate([*CONFLICTS.items(), *FREE.items()]):
         main = [repo.git("rev-parse", "main") for repo in (team.github, team.twin)]

@@ -213,6 +213,7 @@ def test_two_people_edit_one_branch_and_get_equal_knowledge(world, how):
     assert world.hub.git("fsck", "--full") == ""
 
 
+@pytest.mark.long
 def test_remote_without_git_works_like_a_git_remote(world):
     ada = world.ada
     folder = world.top / "knowledge"

@@ -290,6 +290,7 @@ PRUNER = """
 """
 
 
+@pytest.mark.long
 def test_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path, notes, vectors = tmp_path / "e.sqlite", Notes(), large("v", 6000)
     for number in range(0, 8, 1 if LONG else 2):

@@ -180,6 +180,7 @@ def goes_on_and_upgrades(dan: Project, project_id: str) -> None:
 
 
 @pytest.mark.hooks("on")
+@pytest.mark.long
 def test_two_upgrades_on_two_clones_meet_without_a_conflict(world: Formerly) -> None:
     dan, carol = world.dan, world.carol
     goes_on_and_upgrades(dan, "of-dan")

@@ -287,6 +287,7 @@ def test_log_starts_at_any_place_and_leaves_anchors_out(project):
     assert (newest["message"], newest["commits"]) == ("to be left behind", [])  # only the reflog has that commit
 
 
+@pytest.mark.long
 def test_log_of_a_long_git_history_does_not_take_seconds(project):
     """10,000 commits, of which 500 pin something."""
     pin = json.loads((project.top / ".dolt-version").read_text())

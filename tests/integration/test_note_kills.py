@@ -149,7 +149,7 @@ def test_note_is_whole_after_a_kill_before_any_system_call(make, name):
     assert outcome.code == 0, outcome
     after, steps = files(project), int(outcome.err.rpartition("steps: ")[2])
     assert before != after
-    chosen = range(1, steps + 1) if LONG else sorted({1, *range(1 + steps % 30, steps, 30), steps})
+    chosen = range(1, steps + 1) if LONG else sorted({1, *range(1 + steps % 60, steps, 60), steps})
     for step in chosen:
         project = make()
         outcome = killed(project, step, COMMANDS[name])

@@ -183,6 +183,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("case", CLAIMS)
+@pytest.mark.sample(4)
 def test_claimed_ids_mean_one_file_for_every_command(project, case):
     for name, claim in CLAIMS[case].items():
         front = f"---\nid: '{claim}'\n---\n" if claim else ""

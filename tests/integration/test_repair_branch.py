@@ -90,6 +90,7 @@ def once(act: Callable[[], object]) -> Callable[[], None]:
     return lambda: remaining.pop()() and None if remaining else None
 
 
+@pytest.mark.long
 def test_concurrently_moved_branch_is_checked_and_repaired_again(host):
     landed = dropping.squash(host.world.ada)
     moved: list[str] = []

@@ -181,6 +181,7 @@ kb.close()
 
 
 @pytest.mark.skipif(not openblas(), reason="numpy's BLAS is not OpenBLAS, so its kernels cannot be chosen")
+@pytest.mark.long
 def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
     dice = random.Random(3)
     documents = [doc(f"d{n}", prose(dice, 12)) for n in range(300)]

@@ -98,6 +98,7 @@ def grown(kb: Knowledge, rng: random.Random, revisions: int = 14) -> list[str]:
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.long
 def test_any_split_of_documents_into_segments_gives_identical_ranking(small, tmp_path, seed):
     folder = tmp_path / str(seed)
     folder.mkdir()

@@ -55,7 +55,7 @@ def test_damaged_state_file_causes_no_internal_error(project, tmp_path, damage):
         before = path.read_bytes() if path.exists() else None
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(DAMAGE[damage])
-        for command in COMMANDS:
+        for command in COMMANDS if LONG else COMMANDS[1::2]:
             result = project.vmrag(*command, code=None)
             assert result.code in (0, 1, 2, 3), (name, command, result)
         if before is None:

@@ -230,7 +230,7 @@ def test_question_is_compared_with_names_as_if_with_each_of_them(words, symbol, 
     ],
     ids=["capitals", "parts", "joints", "names"],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_question_of_any_kind_is_ranked_quickly(text):
     begun = time.process_time()
     many = [piece(f"f{number}.py", "Type.put", *["get"] * 200, number=number) for number in range(100)]

@@ -318,6 +318,7 @@ def test_bomb_ends_in_an_error_for_that_file(converter: Converter, data: bytes, 
         ("".join(f"<p><b a{number}></p>" for number in range(5000)), "needs more than 256 MiB of memory"),
     ],
 )
+@pytest.mark.sample(1)
 def test_page_that_nests_without_end_is_an_error_for_that_page(source: str, reason: str) -> None:
     with Converter(ConversionLimits(max_cpu_seconds=1, max_memory=256 << 20)) as converter:
         assert refusal(converter, source.encode(), "x.html").startswith(reason)

@@ -148,6 +148,7 @@ def large(case: str) -> tuple[str, str, int | None]:
 
 @pytest.mark.parametrize("case", LARGE_CASES)
 @pytest.mark.sample(1)
+@pytest.mark.long
 def test_megabytes_are_compared_in_seconds(case):
     old, new, changes = large(case)
     since = time.process_time()
