@@ -327,7 +327,7 @@ _ALPHANUMERIC = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 3
 def split_identifiers(text: str) -> str:
     """Return the parts of the identifiers in a text that no character separates."""
     words = text.encode(errors="replace").translate(_ALPHANUMERIC).split()
-    return " ".join(filter(None, map(_split_identifier, words)))
+    return " ".join(filter(None, [_split_identifier(word) for word in words if not word.islower()]))
 
 
 @functools.lru_cache(maxsize=1 << 16)
