@@ -18,7 +18,7 @@ from tests.support.repos import ON
 PAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "quick-start.md": {
         "begin": (
-            "git init -q shop && cd shop",
+            "git init -q -b main shop && cd shop",
             r"mkdir docs && printf '# Releases\n\n## When\n\nWe release on Tuesdays.\n\n## Keys\n\nAsk Ada for the key.\n' > docs/releases.md",
             r"printf 'def send(url):\n    print(url)\n\n\ndef fetch(url):\n    send(url)\n' > client.py",
             'git add . && git commit -qm "Begin"',
@@ -45,7 +45,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "merge": ("git merge -q new-contract", "vmrag log --oneline", "vmrag status"),
         "share": (
-            "git init -q --bare ../shop.git && git remote add origin ../shop.git",
+            "git init -q --bare -b main ../shop.git && git remote add origin ../shop.git",
             "git push -q origin main",
             "git clone -q ../shop.git ../colleague && cd ../colleague",
             "vmrag install",
