@@ -45,6 +45,10 @@ def merge_pin_files(argv: Sequence[str]) -> None:
         # real merge. With our pin as the base, git would drop it as unchanged.
         ours.write_bytes(b"")
     try:
+        if workspace.places.merge_in_git.exists():
+            from vmrag_link.workspace.merge import merge_state  # rarely needed
+
+            merge_state.discard_aborted(workspace)
         lazy_fetch.require_sides(workspace, base.read_bytes(), before, theirs.read_bytes())
         result = merge_pins(
             workspace.engine,

@@ -619,6 +619,24 @@ def test_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
     assert texts(parted, parted.pinned) == texts(parted, pinned_by(parted, "ours"))
 
 
+@pytest.mark.parametrize("command", ["merge", "rebase"])
+def test_abort_discards_the_decisions(parted, command):
+    def count_decided() -> int:
+        return parted.ask("resolve", "--list", code=1)["decided"]
+
+    more = revision(parted, pinned_by(parted, "theirs"), put(document("only-ours", "theirs")))
+    parted.git("switch", "-q", "topic", env=OFF)
+    parted.commit("more", pin=pinning(parted, more))
+    parted.git("switch", "-q", "main", env=OFF)
+    GIT[command][0](parted)
+    parted.vmrag("resolve", "handbook/d", "--ours", code=1)
+    parted.git("merge-tree", "--write-tree", "main", "topic", check=False)  # starts the driver, but no merge
+    assert count_decided() == 1
+    parted.git(command, "--abort")
+    GIT[command][0](parted)
+    assert count_decided() == 0
+
+
 def test_resolve_under_index_lock_leaves_pin_unstaged_until_next_try(parted):
     merging(parted)
     lock = parted.top / ".git/index.lock"

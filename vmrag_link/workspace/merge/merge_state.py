@@ -122,6 +122,18 @@ def recover_merge(ws: Workspace) -> MergeState | None:
     return state
 
 
+def discard_aborted(ws: Workspace) -> None:
+    """Discard the decisions about a merge that git has aborted. The merge driver calls this when a
+    merge begins.
+
+    `git merge --abort` starts no hook. Without this, the same merge would begin with the decisions.
+    They stay if the merge is still open, for example when `git merge-tree` starts the driver.
+    """
+    undecided = pin_conflict.find_undecided(ws.places)
+    if undecided is None or (undecided.closed and plumbing.find_operation(ws.places) is None):
+        clear_merge(ws, "git")
+
+
 def require_merge(ws: Workspace) -> MergeState:
     """Return the open merge. Raises `MergeConflict` if there is none."""
     state = recover_merge(ws)
