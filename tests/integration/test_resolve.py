@@ -184,6 +184,9 @@ def test_fields_are_decided_one_by_one_and_the_others_are_left(project):
     report = project.ask("resolve", "d", "--field", "title=theirs", code=1)  # the id alone
     assert ([conflict["open"] for conflict in report["conflicts"]], report["decided"]) == ([["content"]], 0)
     assert "title  (decided: theirs)" in project.vmrag("resolve", code=1).out
+    printed = project.vmrag("resolve", "handbook/d", "--field", "title=theirs", code=1).out
+    assert "conflict  handbook/d  (open: hunk 1)" in printed
+    assert "hint: run 'vmrag resolve handbook/d --hunk 1=ours'" in printed
     assert refused(project, "merge", "--continue")["code"] == "MERGE_CONFLICT"
     project.vmrag("resolve", "handbook/d", "--field", "content=ours")
     project.vmrag("merge", "--continue")
@@ -372,7 +375,7 @@ def test_resolve_prints_word_differences_without_colours(waiting):
     assert "[-base text-]{+ours+}" in out
     assert "{+theirs+}" in out
     assert "\x1b" not in out
-    assert "hint: run 'vmrag resolve COLLECTION/DOC --ours" in out
+    assert "hint: run 'vmrag resolve handbook/d --ours'" in out
 
 
 def test_kill_during_resolve_leaves_the_old_or_new_decision(waiting):

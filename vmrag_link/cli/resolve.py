@@ -18,7 +18,7 @@ from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
 from vmrag_link.merging.conflicts import Decision, find_text_field, name_hunk_part
 from vmrag_link.merging.text import Take
 from vmrag_link.ops.resolve import resolve as operation
-from vmrag_link.ops.resolve.resolve import ResolveReport
+from vmrag_link.ops.resolve.resolve import ConflictRow, ResolveReport
 from vmrag_link.ops.resolve.worktree_texts import read_worktree_texts
 from vmrag_link.workspace import Workspace
 
@@ -198,14 +198,14 @@ def _format_report(report: ResolveReport, *, shown: bool) -> Iterator[str]:
         if shown:
             yield from resolve_dialog.format_conflict(row, report.labels)
         else:
-            yield f"{output.style_text('conflict', fg='red')}  {row.id}"
+            yield f"{output.style_text('conflict', fg='red')}  {row.id}{_describe_open_parts(report, row)}"
     if report.conflicts:
         decided = f", {report.decided} decided" if report.decided else ""
         sides = (
             f"Ours is {report.labels.ours} at {report.ours[:7]}, theirs {report.labels.theirs} at {report.theirs[:7]}."
         )
         yield f"{plural(len(report.conflicts), 'conflict')} open{decided}. {sides}"
-        yield "hint: run 'vmrag resolve COLLECTION/DOC --ours', or 'vmrag resolve --help' to see the other options"
+        yield f"hint: run '{_suggest_decision(report)}', or 'vmrag resolve --help' to see the other options"
     elif report.pin:
         staged = ", which is staged" if report.staged else ""
         yield f"Pinned {report.pin.dolt_commit[:7]} in .dolt-version{staged}."
@@ -213,3 +213,20 @@ def _format_report(report: ResolveReport, *, shown: bool) -> Iterator[str]:
     else:
         yield "All conflicts are resolved."
         yield f"hint: run '{report.next}'"
+
+
+def _describe_open_parts(report: ResolveReport, row: ConflictRow) -> str:
+    """Return the parts that are left, if the user has decided others; otherwise an empty text."""
+    if not row.choices:
+        return ""
+    parts = [
+        f"hunk {part.hunk}" if part.hunk else part.field for part in resolve_dialog.list_open_parts(report, [row.id])
+    ]
+    return f"  (open: {', '.join(parts)})"
+
+
+def _suggest_decision(report: ResolveReport) -> str:
+    """Return a command that decides the first conflict, and keeps the decisions about its parts."""
+    row = report.conflicts[0]
+    part = next(resolve_dialog.list_open_parts(report, [row.id]), None) if row.choices else None
+    return f"vmrag resolve {quoted(row.id)} {part.format_option('ours') if part else '--ours'}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import editor, output
 from vmrag_link.cli.base import format_title
-from vmrag_link.errors import ContentRefused, plural
+from vmrag_link.errors import ContentRefused, plural, quoted
 from vmrag_link.merging.choices import Choices
 from vmrag_link.merging.conflicts import (
     COLLECTION,
@@ -44,6 +44,10 @@ class OpenPart(NamedTuple):
         """A value that stays the same while the conflict does."""
         return self.row.id, self.field, self.row.conflict.hunks[self.hunk - 1].key if self.hunk else ""
 
+    def format_option(self, side: Take) -> str:
+        """Return the option of `vmrag resolve` that decides this part."""
+        return f"--hunk {self.hunk}={side}" if self.hunk else f"--field {quoted(f'{self.field}={side}')}"
+
 
 def run_dialog(ws: Workspace, report: ResolveReport, names: Sequence[str]) -> ResolveReport:
     """Ask about one part after the other, and store each answer, until the user stops.
@@ -54,7 +58,7 @@ def run_dialog(ws: Workspace, report: ResolveReport, names: Sequence[str]) -> Re
     skipped: set[tuple[str, str, str]] = set()
     drafts: dict[tuple[str, str, str], str] = {}
     shown = ""
-    while questions := [open_part for open_part in _list_open_parts(report, names) if open_part.key not in skipped]:
+    while questions := [open_part for open_part in list_open_parts(report, names) if open_part.key not in skipped]:
         question = questions[0]
         skipped.add(question.key)
         if question.row.id != shown:
@@ -78,7 +82,8 @@ def run_dialog(ws: Workspace, report: ResolveReport, names: Sequence[str]) -> Re
     return report
 
 
-def _list_open_parts(report: ResolveReport, names: Sequence[str]) -> Iterator[OpenPart]:
+def list_open_parts(report: ResolveReport, names: Sequence[str] = ()) -> Iterator[OpenPart]:
+    """Return the parts without a decision of these conflicts, by default of all."""
     for row in report.conflicts:
         if names and row.id not in names:
             continue
