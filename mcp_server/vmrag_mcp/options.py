@@ -150,8 +150,9 @@ class ToolSelection(Record, frozen=True):
         advice = f"start the server with '{flag}'"
         if self.has_tool(SWITCH):
             advice = f"call {self.choice.prefix}{SWITCH} with the toolset {info.toolsets[0]!r}, or {advice}"
+        shown = info.short or info.name
         raise ToolDisabled(
-            f"{info.name} is switched off: it is part of {_describe_toolsets(info)}.",
+            f"{shown} is switched off: it is part of {_describe_toolsets(info)}.",
             hint=advice,
             tool=info.name,
             toolset=info.toolsets[0],
@@ -394,10 +395,13 @@ def _qualified_name(tool: ToolInfo) -> str:
 
 
 def _find_tool(name: str) -> ToolInfo | None:
-    """Return the tool with this name or this qualified name."""
-    return load_catalogue().get(name) or next(
-        (tool for tool in load_catalogue().values() if _qualified_name(tool) == name), None
-    )
+    """Return the tool with this short name, name or qualified name.
+
+    A short name is first: a client that calls `search` means the essential tool.
+    """
+    tools = load_catalogue().values()
+    short = next((tool for tool in tools if tool.short == name), None)
+    return short or load_catalogue().get(name) or next((tool for tool in tools if _qualified_name(tool) == name), None)
 
 
 def _list_excluded_with(name: str) -> set[str]:

@@ -107,6 +107,8 @@ def test_toolset_that_is_added_later_keeps_the_names_of_tools():
     )
     with pytest.raises(ToolDisabled, match=r"^search is switched off"):
         select_tools(ToolChoice(toolsets="essential")).require_tool("libraries_search")
+    with pytest.raises(ToolDisabled, match=r"^search is switched off: it is part of the toolset 'essential'"):
+        select_tools(ToolChoice()).require_tool("search")
 
 
 def test_settings_that_are_read_later_keep_the_names_of_tools():
