@@ -669,6 +669,8 @@ def test_new_embedding_model_applies_to_new_collections_only(project, tmp_path):
     [
         (["frob"], "no such command: 'frob'"),
         (["qery", "x"], "Did you mean 'query'?"),
+        (["search", "x"], "Did you mean 'query'?"),
+        (["query", "two", "words"], "unexpected extra argument"),
         (["query"], "missing argument"),
         (["query", "x", "--nope"], "no such option"),
         (["query", "x", "-k", "0"], "0 is not in the range"),
@@ -688,7 +690,12 @@ def test_command_line_that_cannot_be_meant_is_a_usage_error(project, line, says)
     error = error_of(project.run_quietly(*line, "--json"))
     assert error["code"] == "INVALID_PARAMETER"
     assert says in error["message"]
+    assert ("in quotes" in error["hint"]) == ("extra argument" in says)
     assert "vmrag" in error["hint"]
+
+
+def test_option_without_its_value_names_the_help_of_the_command(project):
+    assert project.run_quietly("commit", "-m").err.endswith("hint: run 'vmrag commit --help' to see its options\n")
 
 
 def test_vmrag_without_a_command_prints_the_help_once(project):

@@ -146,6 +146,13 @@ class VmragCommand(click.Command):
     sections: Mapping[str, Sequence[str]] = {}
     """Headings, with the options below each. Other options are below `Options`."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser does not name the command
+            raise
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         headings = {option: heading for heading, options in self.sections.items() for option in options}
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in (*self.sections, "Options")}

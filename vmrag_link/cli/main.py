@@ -44,9 +44,25 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in commands.COMMANDS and not name.startswith("-") and name not in commands.list_names():
-            similar = nearest(name, commands.list_names())
+            similar = _OTHER_NAMES.get(name) or nearest(name, commands.list_names())
             ctx.fail(f"no such command: '{name}'." + (f" Did you mean '{similar}'?" if similar else ""))
         return super().resolve_command(ctx, args)
+
+
+_OTHER_NAMES = {
+    "checkout": "git checkout",
+    "delete": "rm",
+    "find": "query",
+    "forget": "rm",
+    "history": "log",
+    "ls": "list",
+    "read": "show",
+    "remember": "add",
+    "remove": "rm",
+    "search": "query",
+    "switch": "git switch",
+}
+"""Commands by the names that git, other programs and the tools of agents use."""
 
 
 def write_commands(formatter: click.HelpFormatter, topics: Mapping[str, Mapping[str, str]]) -> None:
@@ -144,12 +160,10 @@ def _report_error(error: VmragError, *, as_json: bool) -> int:
 
 def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
     context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = (
-        f"run '{context.command_path} --help' to see its options"
-        if context
-        else "run 'vmrag --help' to list the commands"
-    )
     message = error.format_message()
+    hint = _suggest_help(context)
+    if message.startswith("Got unexpected extra argument"):
+        hint = f"put a text of several words in quotes, or {hint}"
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
         output.print_stderr(message.splitlines())
         return USAGE
@@ -163,6 +177,12 @@ def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
     output.print_warning(message, "error:", fg="red", bold=True)
     output.print_warning(hint, "hint:", fg="cyan")
     return USAGE
+
+
+def _suggest_help(context: click.Context | None) -> str:
+    if context is None or context.parent is None:
+        return "run 'vmrag --help' to list the commands"
+    return f"run '{context.command_path} --help' to see its options"
 
 
 def _report_bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
