@@ -56,7 +56,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed and not files_only:
-        lines.append("git does not use it yet, because .gitattributes does not name it.")
+        lines.append("git does not use the merge driver yet, because .gitattributes does not name it.")
         lines.append("hint: run 'vmrag init --knowledge-base' to create a knowledge base")
     invocation.emit_report(report, [*lines, *fetch_lines])
 

@@ -40,9 +40,10 @@ def open_regular_file(path: Path) -> BinaryIO:
     except OSError as error:
         kind = _describe_kind(path)
         reason = f"it is {kind}" if kind else error.strerror
-        raise FileFailed(
-            f"cannot read {name}: {reason}.", hint=f"run 'ls -la {quoted(path)}' to check its permissions", path=name
-        ) from error
+        hint = f"run 'ls -la {quoted(path)}' to check its permissions"
+        if isinstance(error, FileNotFoundError):
+            hint = "check the path"
+        raise FileFailed(f"cannot read {name}: {reason}.", hint=hint, path=name) from error
     if kind := _describe_kind(descriptor):
         os.close(descriptor)
         hint = "run 'vmrag import FOLDER'" if kind == "a folder" else f"run 'cat {quoted(path)} | vmrag … -'"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_link.errors import DocumentMissing
+from vmrag_link.errors import DocumentMissing, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.objects import hash_blob
 from vmrag_link.models import ChangeKind, Record
@@ -121,7 +121,7 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
     subject = f" of {name!r}" if name else ""
     raise DocumentMissing(
         f"no replaced or deleted text{subject} is available. vmrag keeps only texts that git does not have.",
-        hint="run 'vmrag restore NAME' to restore it from HEAD",
+        hint=f"run 'vmrag restore {quoted(name) if name else 'NAME'}' to restore it from HEAD",
         doc_id=name or "",
     )
 
