@@ -7,7 +7,7 @@ tools=$(mktemp -d)
 trap 'rm -rf "$tools"' EXIT
 python3 -m venv "$tools"
 PATH="$tools/bin:$PATH"
-pip install -q 'vmrag-link[index]==0.2.0'
+pip install -q 'vmrag-link[index,code]==0.2.0'
 vmrag sync
 vmrag fingerprint --verify
 set --

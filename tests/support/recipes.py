@@ -68,7 +68,7 @@ def run(service: str, folder: Path, *, target: str = "", **more: str) -> Ran:
     Its one line that downloads is left out: what that installs is in the `PATH`. So is pip, which
     nothing else asks: three seconds for each environment.
     """
-    script, downloads = re.subn(r"(?m)^ *pip install -q 'vmrag-link\[index]==[\d.]+'\n", "", lines(service) + "\n")
+    script, downloads = re.subn(r"(?m)^ *pip install -q 'vmrag-link\[index,code]==[\d.]+'\n", "", lines(service) + "\n")
     assert downloads == 1
     script = script.replace("python3 -m venv ", "python3 -m venv --without-pip ")
     home = folder.with_name(f"{folder.name}-home")
