@@ -119,6 +119,16 @@ def test_tools_answer_from_files_and_documents_of_a_release(tools):
     assert "v1.0" in refused["message"]
 
 
+def test_search_names_the_commit_of_the_ref_that_has_no_sources(tools, project):
+    project.git("switch", "-q", "-c", "old", "v1.0")
+    project.git("rm", "-q", ".vmrag.yaml")
+    project.git("commit", "-q", "-m", "No sources")
+    project.git("switch", "-q", "main")
+    answer = tools("search", query="retry policy", ref="old")
+    assert answer.places
+    assert answer.message.startswith(f"commit {project.git('rev-parse', 'old')[:7]} and revision ")
+
+
 def test_read_returns_pages_and_names_the_next_call(project):
     project.write("docs/long.md", "".join(f"line {number}\n" for number in range(1, 5001)))
     project.git("add", "-A")

@@ -234,9 +234,8 @@ def _answer_at(ws: Workspace, question: NarrowedQuestion, budget: int, at: Ranke
         narrowing=question.narrowed,
     )
     answer = packed_answer(ws, query, PackRequest(budget, frugal=True), at=at)
-    return Passages(
-        answer.passages, answer.tokens, answer.left_out, build_origin(answer.kb, answer.notes), weak=answer.weak is True
-    )
+    origin = _build_origin_at(ws, question.ref, answer.kb, answer.notes)
+    return Passages(answer.passages, answer.tokens, answer.left_out, origin, weak=answer.weak is True)
 
 
 def definitions_soon(ws: Workspace, question: NarrowedQuestion) -> tuple[SymbolReport, AnswerOrigin, str]:
@@ -267,7 +266,7 @@ def related_code(ws: Workspace, question: NarrowedQuestion, relation: Relation) 
     at = ranked_at(ws, question.ref, or_files=True) if question.ref else None
     names = [question.collection] if question.collection else None
     report = list_related(ws, question.symbol, relation, collections=names, among=_without_symbol(question), at=at)
-    return report, build_origin(report.kb, report.notes)
+    return report, _build_origin_at(ws, question.ref, report.kb, report.notes)
 
 
 def _without_symbol(question: NarrowedQuestion) -> Narrowing | None:
@@ -281,7 +280,17 @@ def find_definitions(ws: Workspace, question: NarrowedQuestion) -> tuple[SymbolR
     at = ranked_at(ws, question.ref, or_files=True) if question.ref else None
     names = [question.collection] if question.collection else None
     report = find_symbols(ws, question.symbol, collections=names, among=_without_symbol(question), at=at)
-    return report, build_origin(report.kb, report.notes)
+    return report, _build_origin_at(ws, question.ref, report.kb, report.notes)
+
+
+def _build_origin_at(ws: Workspace, ref: str, kb: KbBlock, notes: Sequence[str]) -> AnswerOrigin:
+    """Return the origin of an answer from `ref`, or from the work tree if it is empty.
+
+    The block has git's HEAD, which is another commit. Files of the commit are named by `sources`.
+    """
+    if ref and kb.sources is None:
+        kb = replace(kb, git_head=plumbing.resolve_commit(ws.places, ref))
+    return build_origin(kb, notes)
 
 
 def build_origin(kb: KbBlock, notes: Sequence[str]) -> AnswerOrigin:
