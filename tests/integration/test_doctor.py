@@ -902,6 +902,7 @@ def test_doctor_reports_pin_conflict_with_the_command_to_resolve_it(project):
 
 def test_missing_revision_is_named(project):
     rewritten(project.top / ".dolt-version", project.pinned, "0" * 40)
+    project.git("add", ".dolt-version")
     result = findings(project)
     assert result["PIN_REVISION_MISSING"]["subject"] == "0" * 40
     assert result["PIN_REVISION_MISSING"]["level"] == "error"

@@ -235,6 +235,7 @@ def test_fingerprint_of_an_older_revision_is_not_compared(project):
     nowhere = "0" * len(project.pinned)  # of the form that the engine's own have
     pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": nowhere}
     project.write(".dolt-version", json.dumps(pin))
+    project.git("add", ".dolt-version")
     assert project.ask("fingerprint")["fingerprint"] == expected
     error = project.vmrag("fingerprint", "--check", expected, "--json", code=1).error
     assert (error["code"], error["hint"]) == (

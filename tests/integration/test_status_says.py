@@ -70,6 +70,9 @@ def test_status_advises_sync_instead_of_fetch_during_background_sync(project):
     missing = "0123456789abcdef" * 2 + "01234567"
     pin = project.top / ".dolt-version"
     pin.write_text(pin.read_text().replace(project.pinned, missing))
+    discard = "run 'git checkout -- .dolt-version' to discard your change of the pin"
+    assert project.status()["hint"] == f"{discard}, or 'vmrag fetch' to fetch the revision"
+    project.git("add", ".dolt-version")
     assert project.status()["hint"] == "run 'vmrag fetch' to fetch the revision"
     job = background.get_sync_job(plumbing.locate_work_tree(project.top))
     with locks.hold_exclusive(job.lock, purpose="sync in the background", timeout=1):

@@ -506,6 +506,7 @@ def test_state_missing_names_possible_owners_and_the_old_revision_answers(projec
     nowhere = "0" * len(project.pinned)  # of the form that the engine's own have
     pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": nowhere}
     project.write(".dolt-version", json.dumps(pin))
+    project.git("add", ".dolt-version")
     report = project.ask("status", code=1)
     assert (report["state"], report["pin"]["dolt_commit"]) == ("missing", nowhere)
     assert report["hint"] == "run 'vmrag fetch' to fetch the revision"

@@ -119,7 +119,16 @@ def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
             )
         if isinstance(why, RemoteNotTrusted):
             return RemoteNotTrusted(_add_reason(missing, why), hint=why.hint, revision=target.revision, **why.details)
-        return explain_missing_revision(missing, target.revision, why)
+        error = explain_missing_revision(missing, target.revision, why)
+        from vmrag_link.git import versions  # a checkout does not need it
+
+        staged = versions.read_staged_file(ws.places, ws.places.pin.name)
+        if staged not in (None, plumbing.read_pin_bytes(ws.places)):
+            discard = f"git checkout -- {ws.places.pin.name}"
+            error.hint = hints.join_alternatives(
+                hints.suggest_command(discard, "discard your change of the pin"), error.hint
+            )
+        return error
     if target.state == "pinned":  # the pin was not followed yet, as in a fresh clone
         return KnowledgeMoved(
             "this working tree is not at the pinned revision yet.", hint="run 'vmrag sync' to sync to the pin"
