@@ -242,6 +242,11 @@ def test_log_of_files_alone_names_the_command_for_a_note(plain):
         assert shlex.split(command) == ["vmrag", "log", *arguments, "DOC"]
 
 
+def test_commit_of_files_alone_suggests_git_commit(plain):
+    error = plain.vmrag("commit", "-m", "notes", "--json", code=2).error
+    assert (error["code"], hints.list_commands(error["hint"])) == ("NOT_INITIALIZED", ["git commit"])
+
+
 @pytest.mark.sample(1)
 @needs_chroma
 def test_chroma_client_finds_notes(project, monkeypatch):

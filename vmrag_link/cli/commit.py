@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from vmrag_link.cli.base import Invocation, read_subject
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, quoted
+from vmrag_link.errors import FAILED_CHECK, OK, NotInitialized, UsageInvalid, quoted
 
 if TYPE_CHECKING:
     from vmrag_link.ops.commit.commit import CommitReport, PlannedCommit
@@ -59,6 +59,11 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
     commit, hidden = None, invocation.as_json or invocation.verbosity < 0
     with contextlib.ExitStack() as drafts:
         with invocation.workspace() as ws:
+            if ws.stores_nothing and ws.sources.configured:
+                raise NotInitialized(
+                    "this repository has no knowledge base, so there are no stored documents to commit.",
+                    hint="run 'git commit' to commit files and notes",
+                )
             with prepare_git_commit(ws, message) if with_git else contextlib.nullcontext():
                 planned = None if message is not None else operation.plan_commit(ws, author=author)
                 text, file = message or "", None
