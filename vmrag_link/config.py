@@ -28,6 +28,7 @@ from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_
 from vmrag_link.settings.keys import CORE, KEYS, REMOVED, SECTIONS, Schema, SettingKey
 
 __all__ = [
+    "DOCUMENTATION",
     "TRUST_COMMAND",
     "Config",
     "LoadedSettings",
@@ -39,6 +40,9 @@ __all__ = [
 
 TRUST_COMMAND = "vmrag trust"
 """The command by which a user trusts the settings of the file."""
+
+DOCUMENTATION = "https://github.com/vmrag/vmrag-link/blob/main/docs/configuration.md"
+"""The page with all settings."""
 
 _REQUIRES = "requires"
 _IN_GIT = "vmrag"  # the section of git config, whose keys are not settings of the file
@@ -504,7 +508,7 @@ def _unknown_error(entry: SettingEntry, place: _Place, schema: Schema) -> Config
     similar = nearest(name, spellings) or nearest(name.rpartition(".")[2], spellings)
     meant = spellings[similar] if similar else None
     reason = f"there is no setting {quote_untrusted(name)}" + (f"; the nearest is {meant}" if meant else "")
-    hint = f"delete the line, or use one of these keys: {', '.join(keys)}"
+    hint = f"delete the line, or see {DOCUMENTATION} for all settings"
     if meant:
         written = entry.format_key(meant)
         elsewhere = " at the beginning of a line" if entry.section and written == meant else ""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vmrag_link import env, toolset, yaml_tree
+from vmrag_link.config import DOCUMENTATION
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.formats import is_below
 from vmrag_link.paths import CONFIG_NAME
@@ -115,7 +116,7 @@ def format_template() -> str:
     lines = [
         "# Settings of this project's knowledge base, for everybody who clones it.",
         "# Everything may stay as it is; remove a # and change the value. All settings:",
-        "# https://github.com/vmrag/vmrag-link/blob/main/docs/configuration.md",
+        f"# {DOCUMENTATION}",
     ]
     for name in ("remote", "embedding.model", "chunking.size", "chunking.overlap", "retrieval.mode", "retrieval.k"):
         key = KEYS[name]

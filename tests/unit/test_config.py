@@ -453,7 +453,7 @@ def test_invalid_file_is_rejected_with_line_and_expected_value(text, line, part)
         ("hooks:\n  store-documents: true\n", "write 'index.store_documents' at the beginning of a line"),
         ("index.keep_mb: x\n", "write 'index.keep_mb: 500'"),
         ("auto_pin: no\n", "write 'auto_pin: true'"),
-        ("xyzzy: 1\n", "engine, remote, lock_timeout_s"),
+        ("xyzzy: 1\n", "docs/configuration.md for all settings"),
     ],
 )
 def test_hint_shows_a_valid_value(text, part):
