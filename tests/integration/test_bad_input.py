@@ -442,7 +442,7 @@ def test_commands_outside_a_repository_report_no_repository(tmp_path, monkeypatc
     (tmp_path / "nothing").mkdir()
     for command in EVERYTHING:
         error = refused(Project(tmp_path / "nothing"), *command, code=2, error="GIT_REPO_NOT_FOUND")
-        assert error["hint"] == "run 'git init' to create a repository"
+        assert error["hint"] == "change to a folder of your repository, or run 'git init' to create one"
         refused(Project(tmp_path / "absent"), *command, code=2, error="GIT_REPO_NOT_FOUND")
     assert list((tmp_path / "nothing").iterdir()) == []
 

@@ -77,7 +77,7 @@ def test_scrubbed_variables_are_those_that_git_lists():
 def test_outside_of_a_repository_the_hint_is_git_init(tmp_path):
     with pytest.raises(GitRepositoryMissing) as raised:
         plumbing.locate_work_tree(tmp_path)
-    assert raised.value.hint == "run 'git init' to create a repository"
+    assert raised.value.hint == "change to a folder of your repository, or run 'git init' to create one"
 
 
 def test_bare_repository_is_refused_in_a_sentence(tmp_path):

@@ -459,7 +459,10 @@ def test_missing_and_bare_git_repositories_are_reported(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     (tmp_path / "plain").mkdir()
     plain = terminal.Project(tmp_path / "plain")
-    assert plain.vmrag("status", "--json", code=2).error["hint"] == "run 'git init' to create a repository"
+    assert (
+        plain.vmrag("status", "--json", code=2).error["hint"]
+        == "change to a folder of your repository, or run 'git init' to create one"
+    )
     plain.git("init", "-q", "--bare", "bare.git")
     error = plain.vmrag("-C", "bare.git", "status", "--json", code=2).error
     assert error["code"] == "GIT_REPO_NOT_FOUND"

@@ -214,7 +214,9 @@ def test_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp_p
     pytester.makepyfile("def test_own(): pass\n\ndef test_without_a_repository(kb): ...")
     result = run(pytester, "-W", "error")
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*is not in a git repository.", "hint: run 'git init' to create a repository"])
+    result.stdout.fnmatch_lines(
+        ["*is not in a git repository.", "hint: change to a folder of your repository, or run 'git init' to create one"]
+    )
 
 
 def test_plugin_imports_nothing_but_itself_into_pytest():

@@ -117,7 +117,9 @@ def _locate_without_git(start: Path) -> Places:
     if workspace := jj.locate_workspace(start):
         return workspace
     raise GitRepositoryMissing(
-        f"{start} is not in a git repository.", hint="run 'git init' to create a repository", path=str(start)
+        f"{start} is not in a git repository.",
+        hint="change to a folder of your repository, or run 'git init' to create one",
+        path=str(start),
     )
 
 
