@@ -249,7 +249,7 @@ class Call:
 
         stored = copies.find_copies_by_name(self.ws, self._origin.at, quoted)
         if stored:
-            self.warn(copies.CODE, copies.form_sentence(stored, command=False))
+            self.warn(copies.CODE, copies.form_sentence(stored))
         return [f"{copy.collection}/{copy.doc_id}" for copy in stored]
 
     def collect_warnings(self) -> list[ToolWarning]:

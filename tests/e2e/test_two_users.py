@@ -21,7 +21,7 @@ from vmrag_link import hints
 shared, world = people.shared, people.world
 
 COMING = "Fetching the knowledge base of this repository from origin.\n"
-COPIES = "warning: 3 stored copies of tracked files may be outdated: run 'vmrag sources dedupe' to remove the stored copies\n"
+COPIES = "warning: 3 stored copies of tracked files may be outdated: run 'vmrag init && vmrag sources dedupe' to search the files instead\n"
 NO_HOOKS = (
     "warning: vmrag's git hooks are not installed in this clone: 'git push' does not push the knowledge base, "
     "and 'git checkout' does not move it; run 'vmrag install' to install them\n"

@@ -46,7 +46,7 @@ def test_open_merge_is_not_in_sync(project):
     assert "The pin is staged, but not committed: git commit" in report["reasons"]
     project.git("commit", "-q", "--no-edit")
     assert project.status()["reasons"] == [
-        "warning: 1 stored copy of a tracked file may be outdated: run 'vmrag sources dedupe' to remove the stored copies"
+        "warning: 1 stored copy of a tracked file may be outdated: run 'vmrag init && vmrag sources dedupe' to search the files instead"
     ]
 
 

@@ -23,7 +23,7 @@ from vmrag_link.workspace.answers import passages as operation
 from vmrag_link.workspace.answers.passage_places import PlacedPassage
 from vmrag_link.workspace.answers.passages import PassageReport
 from vmrag_link.workspace.answers.query import describe_setup
-from vmrag_link.workspace.documents.copies import form_sentence
+from vmrag_link.workspace.documents.copies import form_sentence, suggest_removal
 from vmrag_link.workspace.follow import provenance
 from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at
 
@@ -251,7 +251,9 @@ def _choose_store(search: _Search) -> ReadableStore:
 
 def _build_answer(search: _Search, report: PassageReport | PackedReport, lines: Iterator[str]) -> ShownAnswer:
     invocation = search.invocation
-    copies = [form_sentence(report.copies)] if report.copies and invocation.verbosity >= 0 else []
+    copies = []
+    if report.copies and invocation.verbosity >= 0:
+        copies = [form_sentence(report.copies, suggest_removal(search.ws))]
     notes = [*report.notes, *copies, *provenance.source_warnings(report.kb)]
     hint = "" if invocation.as_json or invocation.verbosity < 0 else describe_setup(search.ws, report.kb)
     return ShownAnswer(report, lines, notes, hint)

@@ -60,8 +60,8 @@ def _check_stored_copies(ws: Workspace) -> Iterator[Finding]:
         stored = copies.list_copies(ws, ws.locate_documents())
         if stored:
             names = ", ".join(f"{copy.collection}/{copy.doc_id}" for copy in stored)
-            message = f"{copies.form_sentence(stored, command=False).rstrip('.')}: {names}."
-            yield Finding(copies.CODE, "note", message, copies.REMOVE)
+            message = f"{copies.form_sentence(stored).rstrip('.')}: {names}."
+            yield Finding(copies.CODE, "note", message, copies.suggest_removal(ws))
 
 
 def _check_root_branch(ws: Workspace) -> Iterator[Finding]:

@@ -152,7 +152,7 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         state, pending_changes, hint = "drift", None, error.hint
         reasons.append(error.message)
     if pending_changes and pending_changes.copies:
-        reasons.append(f"warning: {copies.form_sentence(pending_changes.copies)}")
+        reasons.append(f"warning: {copies.form_sentence(pending_changes.copies, copies.suggest_removal(ws))}")
     if with_changes:
         reasons += kb_branches.list_branch_warnings(ws, target)
     if merge and not merge.written:  # its result moves the pin

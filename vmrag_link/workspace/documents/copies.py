@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
 CODE = "STORED_COPIES"
-REMOVE = "run 'vmrag sources dedupe' to remove the stored copies"
 
 
 class StoredCopy(Record, frozen=True):
@@ -30,10 +29,17 @@ class StoredCopy(Record, frozen=True):
     path: str
 
 
-def form_sentence(copies: Sequence[StoredCopy], *, command: bool = True) -> str:
-    """Return the warning about copies, with the command that removes them."""
+def suggest_removal(ws: Workspace) -> str:
+    """Return the hint to remove copies. Without sources, the files first become documents."""
+    if ws.sources.configured:
+        return "run 'vmrag sources dedupe' to remove the stored copies"
+    return "run 'vmrag init && vmrag sources dedupe' to search the files instead"
+
+
+def form_sentence(copies: Sequence[StoredCopy], hint: str = "") -> str:
+    """Return the warning about copies, with the hint of `suggest_removal`."""
     files = "a tracked file" if len(copies) == 1 else "tracked files"
-    return f"{plural(len(copies), 'stored copy')} of {files} may be outdated{f': {REMOVE}' if command else '.'}"
+    return f"{plural(len(copies), 'stored copy')} of {files} may be outdated{f': {hint}' if hint else '.'}"
 
 
 def list_copies(ws: Workspace, at: At) -> tuple[StoredCopy, ...]:
