@@ -270,6 +270,7 @@ def test_init_without_readable_files_writes_settings_and_names_next_step(project
     project.commit("gone", LICENCE="x")
     project.write("a.md", "# A\n")
     assert "then 'vmrag init'" in project.vmrag("init").out
+    project.vmrag("add", "-m", "A note.")  # which is in a source already
     error = project.vmrag("init", "--json", code=2).error
     assert "1 untracked file can be documents" in error["message"]
     project.git("add", "a.md")

@@ -80,7 +80,13 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     require_folders(ws.places.shared, ws.places.work_tree_folder)
     tracked = listing.list_tracked_files(ws.places)
     configured, required = ws.config.sources, ws.config.requires  # raises an error for an unreadable settings file
-    proposed = () if not with_sources or any(not source.write for source in configured) else ws.sources.propose()
+    remaining = find_uncovered(configured, tracked)
+    proposed: tuple[SourceSettings, ...] = ()
+    if with_sources and not configured:
+        proposed = ws.sources.propose()
+    elif with_sources and all(source.write for source in configured):  # a note needs no other source
+        names = {*ws.list_stored_collections(), *(source.collection for source in configured)}
+        proposed = ws.sources.propose_for(remaining, names)
     no_notes = _find_obstacle(ws)
     added_notes = (
         with_notes and not no_notes and not any(source.collection == NOTES or source.write for source in configured)
@@ -100,7 +106,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     sources = (*configured, *proposed)
     uncovered = find_uncovered(sources, tracked)
     return InitReport(
-        tuple(_describe_source(source, tracked) for source in proposed),
+        tuple(_describe_source(source, remaining) for source in proposed),
         count_endings(uncovered),
         0 if any(not source.write for source in sources) else count_untracked_offers(ws),
         written,
