@@ -222,6 +222,6 @@ def _confirmation_error(unsaved: Difference, command: str) -> ConfirmationMissin
     )
     return ConfirmationMissing(
         f"this would discard uncommitted changes of {contents}{', …' if len(names) > _MAX_NAMED else ''}.",
-        hint=f"run '{command} --yes' to discard them from here, because a revision keeps them",
+        hint=f"run '{command} --yes' to discard them, and to keep a copy in a revision",
         uncommitted_count=len(names),
     )
