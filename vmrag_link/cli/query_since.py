@@ -25,6 +25,7 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
     files = report.commit if report.kb.sources or not report.since else ""
     position = " and the files of ".join(name[:7] for name in (report.since, files) if name)
     yield f"Since {ref} ({position}), " + ("the answer has changed:" if moved else "the answer is the same:")
+    yield f"{'was':>4} -> {'is':<4} document #chunk  score"
     yield from answering.format_rankings(report.before, report.after, report.names)
     for document in report.documents:
         yield f"{output.style_text(report.names[document.document], bold=True)} was {document.kind}:"
