@@ -47,7 +47,9 @@ def test_submodule_is_named_with_the_files_of_its_commit(project, library):
     project.git("add", "vendor/lib")
     project.git("commit", "-qm", "update")
     assert (counts(project), counts(project, "--at", "then")) == ({"vendor/lib": 3}, {"vendor/lib": 2})
-    assert "submodule vendor/lib: 3 files" in project.vmrag("sources").out
+    shown = project.vmrag("sources").out
+    assert "submodule vendor/lib: 3 files" in shown
+    assert "hint: write 'sources_submodules: true' into .vmrag.yaml to read submodules" in shown
     row = project.ask("sources", "--at", "then")["submodules"][0]
     assert row["commit"] == library.git("rev-parse", "HEAD~1")
 

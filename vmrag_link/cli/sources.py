@@ -209,6 +209,8 @@ def _describe_folders(report: SourcesReport, limit: int | None) -> Iterator[str]
         yield from (f"  {row}" for row in rows[:limit])
         if limit is not None and len(rows) > limit:
             yield f"  and {len(rows) - limit} more (-v shows all)"
+    if any(row.files is not None and not row.is_read for row in report.submodules):
+        yield "hint: write 'sources_submodules: true' into .vmrag.yaml to read submodules"
 
 
 def _describe_count(files: int | None, unknown: str) -> str:
