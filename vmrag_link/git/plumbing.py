@@ -248,7 +248,7 @@ def read_blob(places: Places, spec: str, *, limit: int | None = None) -> bytes |
     object_ = _find_object(places, spec)
     if object_ is None:
         if reference and _find_object(places, reference) is None:
-            raise _build_reference_error(reference)
+            raise _build_reference_error(places, reference)
         return None
     name, kind, size = object_
     if kind != "blob":
@@ -380,11 +380,11 @@ def resolve_commit(places: Places, ref: str) -> str:
     in messages also raises `GitReferenceMissing`.
     """
     if not can_name_commit(ref):
-        raise _build_reference_error(ref)
+        raise _build_reference_error(places, ref)
     finished = run_git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}", bounded=True)
     commit = finished.text.strip()
     if finished.returncode != 0 or not re.fullmatch(COMMIT_NAME, commit):
-        raise _build_reference_error(ref)
+        raise _build_reference_error(places, ref)
     return commit
 
 
@@ -413,10 +413,11 @@ def is_ref_name(places: Places, name: str) -> bool:
     return run_git(places, "check-ref-format", name, bounded=True).returncode == 0
 
 
-def _build_reference_error(ref: str) -> GitReferenceMissing:
+def _build_reference_error(places: Places, ref: str) -> GitReferenceMissing:
     shown = shortened(repr(ref))
+    fetch = "git fetch --unshallow" if (places.common / "shallow").exists() else "git fetch"
     return GitReferenceMissing(
         f"{shown} is not a branch, a tag or a commit of this repository.",
-        hint="run 'git fetch', or 'git branch -a' to list branches",
+        hint=f"run '{fetch}', or 'git branch -a' to list branches",
         ref=ref[:LONGEST_REF],
     )
