@@ -54,6 +54,17 @@ def test_init_reuses_the_knowledge_base_of_another_branch(project: Project) -> N
     assert f"Pinned revision {project.pinned[:7]} of the knowledge base in {project.shared / 'kb'}\n" in said
 
 
+def test_copy_without_sources_is_removed_by_the_suggested_commands(project: Project) -> None:
+    project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
+    project.write("docs/a.md", "a")
+    project.git("add", "-A")
+    project.vmrag("add", "docs/a.md", "--collection", "handbook", "--copy")
+    project.vmrag("commit", "--git", "-m", "A copy")
+    assert "run 'vmrag init && vmrag sources dedupe' to search the files instead" in project.vmrag("status").out
+    assert "hint: run 'git commit -m" in project.vmrag("init").out
+    assert "Removed 1 stored copy" in project.vmrag("sources", "dedupe").out
+
+
 def test_hooks_outside_are_not_reported_as_active(project: Project, tmp_path: Path) -> None:
     project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks")
     project.vmrag("install", "--worktree")

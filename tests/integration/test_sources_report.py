@@ -299,10 +299,12 @@ def test_init_does_not_stage_ignored_settings_file(project):
     assert project.git("status", "--porcelain") == ""
 
 
-def test_init_with_pin_names_sync(project):
+def test_init_with_pin_names_sync_if_the_knowledge_base_is_missing(project, tmp_path):
     project.vmrag("init", "--knowledge-base", "--no-sources")
     project.git("commit", "-qm", "pinned")
-    assert "run 'vmrag sync'" in project.vmrag("init").out
+    project.git("clone", "-q", ".", str(tmp_path / "clone"))
+    assert "run 'vmrag sync'" in Project(tmp_path / "clone").vmrag("init").out
+    assert "run 'git commit" in project.vmrag("init").out
     assert project.vmrag("init", "--json", code=2).error["hint"] == "run 'vmrag sync' to sync to the pin"
 
 

@@ -176,7 +176,7 @@ def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
 
 
 def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport | None) -> str:
-    if base is None and plumbing.read_pin_bytes(ws.places) is not None:
+    if base is None and not ws.is_initialized and plumbing.read_pin_bytes(ws.places) is not None:
         return "run 'vmrag sync' for the knowledge base that this commit pins"
     if report.sources or any(not source.write for source in ws.config.sources):
         return """run 'git commit -m "Set up vmrag"', then 'vmrag query "…"'"""
