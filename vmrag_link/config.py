@@ -25,10 +25,9 @@ from vmrag_link.pin_values import quote_untrusted
 from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.settings.entries import MAX_BYTES, SettingEntry, recall_entries, record_entries
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings.keys import CORE, KEYS, REMOVED, SECTIONS, Schema, SettingKey
+from vmrag_link.settings.keys import CORE, DOCUMENTATION, KEYS, REMOVED, SECTIONS, Schema, SettingKey
 
 __all__ = [
-    "DOCUMENTATION",
     "TRUST_COMMAND",
     "Config",
     "LoadedSettings",
@@ -40,9 +39,6 @@ __all__ = [
 
 TRUST_COMMAND = "vmrag trust"
 """The command by which a user trusts the settings of the file."""
-
-DOCUMENTATION = "https://github.com/vmrag/vmrag-link/blob/main/docs/configuration.md"
-"""The page with all settings."""
 
 _REQUIRES = "requires"
 _IN_GIT = "vmrag"  # the section of git config, whose keys are not settings of the file

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import msgspec
 
 from vmrag_link import env, toolset, yaml_tree
-from vmrag_link.config import DOCUMENTATION
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.formats import is_below
 from vmrag_link.paths import CONFIG_NAME
@@ -21,7 +20,7 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.entries import MAX_BYTES, SettingEntry
 from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings.keys import CORE, KEYS, SettingKey
+from vmrag_link.settings.keys import CORE, DOCUMENTATION, KEYS, SettingKey
 from vmrag_link.yaml_tree import MappingNode, ScalarNode, SequenceNode
 
 _PAGE = """\

@@ -129,6 +129,9 @@ def _list_keys(struct: type[Record], prefix: str = "") -> dict[str, SettingKey]:
     return keys
 
 
+DOCUMENTATION = "https://github.com/vmrag/vmrag-link/blob/main/docs/configuration.md"
+"""The page with all settings."""
+
 REMOVED = {
     "import.on_stale": "run 'vmrag sources dedupe' to remove stored copies of tracked files",
 }

@@ -286,7 +286,7 @@ def find_definitions(ws: Workspace, question: NarrowedQuestion) -> tuple[SymbolR
 def _build_origin_at(ws: Workspace, ref: str, kb: KbBlock, notes: Sequence[str]) -> AnswerOrigin:
     """Return the origin of an answer from `ref`, or from the work tree if it is empty.
 
-    The block has git's HEAD, which is another commit. Files of the commit are named by `sources`.
+    Without sources, the block names git's HEAD, which is another commit.
     """
     if ref and kb.sources is None:
         kb = replace(kb, git_head=plumbing.resolve_commit(ws.places, ref))
