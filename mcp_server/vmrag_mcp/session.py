@@ -17,7 +17,7 @@ from vmrag_link import trust as agreements
 from vmrag_link.engines import opening
 from vmrag_link.errors import NotInitialized, UsageError, VmragError, system_failure
 from vmrag_link.file_access import read_file_stamps
-from vmrag_link.git import configuration
+from vmrag_link.git import configuration, plumbing
 from vmrag_link.git.run import answering_agent
 from vmrag_link.models import Record
 from vmrag_mcp import arguments as given
@@ -238,10 +238,13 @@ class Call:
         return origin.kb
 
     def find_copies(self) -> list[str]:
-        """Return the shown documents that are copies of tracked files, and warn of them."""
+        """Return the shown documents of HEAD that are copies of tracked files, and warn of them."""
         if self._origin is None or not (self._origin.kb.versioned and self._origin.kb.in_sync):
             return []
         files = self._origin.kb.sources
+        commit = files.commit if files else self._origin.kb.git_head
+        if (commit or "") != (plumbing.read_head(self.ws.places).commit or ""):
+            return []  # a copy at another ref is as old as its file
         quoted = [key for key in self._quoted if files is None or key[0] not in files.collections]
         if not quoted:
             return []

@@ -122,10 +122,12 @@ def test_tools_answer_from_files_and_documents_of_a_release(tools):
 def test_search_names_the_commit_of_the_ref_that_has_no_sources(tools, project):
     project.git("switch", "-q", "-c", "old", "v1.0")
     project.git("rm", "-q", ".vmrag.yaml")
-    project.git("commit", "-q", "-m", "No sources")
+    project.vmrag("import", "docs", "--collection", "copies", "--copy")
+    project.vmrag("commit", "--git", "-m", "No sources")
     project.git("switch", "-q", "main")
-    answer = tools("search", query="retry policy", ref="old")
+    answer = tools("search", query="when do requests time out", ref="old")
     assert answer.places
+    assert answer.warnings == [], "a copy is as old as its file"
     assert answer.message.startswith(f"commit {project.git('rev-parse', 'old')[:7]} and revision ")
 
 
