@@ -371,6 +371,25 @@ def test_move_makes_stored_documents_files_and_back(project):
     assert (row["doc_id"], row["metadata"]) == ("a/b", {"n": 1})
 
 
+def test_move_keeps_ids_that_end_in_the_suffix_of_notes(project):
+    project.vmrag("init", "--knowledge-base", code=None)
+    project.write(".vmrag.yaml", "embedding:\n  model: hash\n")
+    ids = ["backups.md", "both", "both.md", "twice.md.md"]
+    for doc_id in ids:
+        project.vmrag("add", "-m", f"Text of {doc_id}.", "--collection", "wiki", "--id", doc_id)
+    project.vmrag("commit", "-m", "Wiki")
+    project.vmrag("move", "wiki", "--to", "files")
+    folder = project.top / ".vmrag/wiki"
+    assert (folder / "backups.md").read_text() == "---\nid: backups.md\n---\nText of backups.md."
+    assert {"backups.md", "both.md", "twice.md.md"} < {path.name for path in folder.iterdir()}
+    rows = project.ask("list", "--collection", "wiki")["documents"]
+    assert {row["doc_id"]: row["title"] for row in rows} == {doc_id: f"Text of {doc_id}." for doc_id in ids}
+    project.vmrag("commit", "--git", "-m", "Moved")
+    project.vmrag("move", "wiki", "--to", "store")
+    assert not folder.exists()
+    assert [row["doc_id"] for row in project.ask("list", "--collection", "wiki")["documents"]] == ids
+
+
 # -- several writers
 
 

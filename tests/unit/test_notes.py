@@ -82,7 +82,8 @@ def test_note_is_read_back_unchanged(doc_id, text, beginning, metadata):
     [
         ("decisions/retry-policy", "decisions/retry-policy.md"),
         ("日本語/メモ", "日本語/メモ.md"),
-        ("a.md", "a.md.md"),
+        ("a.md", "a.md"),
+        ("a.md.md", "a.md.md"),
         ("con", "con-1143da2b.md"),
         ("a: b", "a-b-75cd1899.md"),
         (".hidden", "hidden-9cd9a4cf.md"),

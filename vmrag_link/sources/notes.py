@@ -137,8 +137,11 @@ def note_path(source: SourceSettings, doc_id: str) -> str:
 def natural_path(source: SourceSettings, doc_id: str) -> str:
     """Return the path of the file with the note's name, or an empty text if some system does not
     allow such a file.
+
+    The id `a.md` gets the file `a.md`, whose front matter has the id.
     """
-    parts = f"{doc_id}{SUFFIX}".split("/")
+    name = f"{doc_id.removesuffix(SUFFIX)}{SUFFIX}"
+    parts = name.split("/")
     is_risky = any(
         part.startswith((".", " ")) or _RISKY.search(part) or unicodedata.normalize("NFC", part) != part
         for part in parts
@@ -150,7 +153,7 @@ def natural_path(source: SourceSettings, doc_id: str) -> str:
         or export_paths.find_name_problem(parts)
     ):
         return ""
-    path = f"{source.folder}/{doc_id}{SUFFIX}"
+    path = f"{source.folder}/{name}"
     return "" if find_id_problem(path) else path
 
 
