@@ -59,7 +59,7 @@ def test_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     assert "(+0 ~0 -1 documents)" in moved
     answer = project.vmrag("query", "uv").out
     assert "handbook/uv.md" not in answer
-    assert f"from revision {project.pinned[:7]}, as committed" in answer
+    assert f"from revision {project.pinned[:7]}\n" in answer
 
 
 def test_loop_with_the_default_model_finds_by_meaning(tmp_path, monkeypatch):

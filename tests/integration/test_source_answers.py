@@ -240,7 +240,7 @@ def test_last_line_is_short_and_true(stocked):
     last = stocked.vmrag("query", "otters").out.splitlines()[-1]
     head = stocked.git("rev-parse", "HEAD")[:7]
     files = f"commit {head}, 1 edited, 1 removed (1 untracked not searched)"
-    assert last == f"from {files}, and revision {stocked.pinned[:7]} of the knowledge base, as committed"
+    assert last == f"from {files}, and revision {stocked.pinned[:7]} of the knowledge base"
 
 
 # -- the fingerprint

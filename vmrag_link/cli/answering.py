@@ -68,17 +68,17 @@ def describe_position(kb: KbBlock) -> str:
 
 
 def describe_position_plainly(kb: KbBlock) -> str:
-    """Return the revision and the files of an answer, without colours."""
+    """Return the revision and the files of an answer, without colours.
+
+    A revision alone means that the answer has no uncommitted documents.
+    """
     if not kb.versioned:
         return "from this machine alone, not versioned"
-    state = "uncommitted documents included" if kb.dirty else "as committed"
     places = [_describe_files(kb.sources)] if kb.sources else []
     if kb.commit and not kb.empty:
-        places.append(
-            f"revision {kb.commit[:7]} of the knowledge base, {state}"
-            if kb.sources
-            else f"revision {kb.commit[:7]}, {state}"
-        )
+        owner = " of the knowledge base" if kb.sources else ""
+        uncommitted = ", uncommitted documents included" if kb.dirty else ""
+        places.append(f"revision {kb.commit[:7]}{owner}{uncommitted}")
     return f"from {', and '.join(places)}"
 
 
