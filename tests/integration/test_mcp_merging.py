@@ -16,6 +16,7 @@ from tests.support.branching import (
     put,
     read_state,
 )
+from tests.support.mcp import warned
 from tests.support.terminal import opened
 from vmrag_link.engines.base import Write
 
@@ -303,7 +304,8 @@ def test_texts_of_a_conflict_are_cut(notes, tools):
     assert (conflict["ours"]["content"], conflict["theirs"]["content"]) == ("y" * 500, "x" * 500)
 
 
-def test_conflict_of_two_pins_is_decided_and_git_continues(notes, tools, tmp_path):
+def merge_conflicting_pins(notes, tools):
+    """Let git merge two pins whose documents are in conflict."""
     put(notes, c="changed")
     tools("dolt_commit", message="a common change")
     notes.git("commit", "-q", "-am", "common")
@@ -316,6 +318,10 @@ def test_conflict_of_two_pins_is_decided_and_git_continues(notes, tools, tmp_pat
     tools("dolt_commit", message="ours")
     notes.git("commit", "-q", "-am", "ours")
     assert notes.run("merge", "other").returncode == 1
+
+
+def test_conflict_of_two_pins_is_decided_and_git_continues(notes, tools, tmp_path):
+    merge_conflicting_pins(notes, tools)
     tools.error("GIT_BUSY", "dolt_commit", message="m")
     tools.error("TABLE_NOT_FOUND", "resolve_conflicts", table="absent", strategy="ours")
     answer = tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
@@ -325,6 +331,19 @@ def test_conflict_of_two_pins_is_decided_and_git_continues(notes, tools, tmp_pat
     notes.git("commit", "-q", "--no-edit")
     assert notes.texts() == TEXTS | {"a": "theirs", "c": "changed"}
     assert_consistent(notes, tmp_path)
+
+
+def test_resolve_reports_an_unstaged_pin_while_the_index_is_locked(notes, tools):
+    merge_conflicting_pins(notes, tools)
+    lock = notes.top / ".git" / "index.lock"
+    lock.touch()
+    answer = tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
+    lock.unlink()
+    assert "the pin is written, but not staged. Run 'git add .dolt-version'" in answer["message"]
+    assert "NOTE" in warned(answer)
+    notes.git("add", ".dolt-version")
+    notes.git("commit", "-q", "--no-edit")
+    assert notes.texts() == TEXTS | {"a": "theirs", "c": "changed"}
 
 
 def test_decision_is_rejected_if_the_pin_has_moved(notes, tools):

@@ -148,7 +148,8 @@ def _describe_resolution(call: Call, report: BulkReport) -> str:
     if report.open_conflicts:
         return f"Resolved {report.decided}; {len(report.open_conflicts)} are still in conflict."
     if report.next:
-        return f"All conflicts are resolved, and the pin is staged. Run '{report.next}'."
+        pin = "staged" if report.staged else "written, but not staged"
+        return f"All conflicts are resolved, and the pin is {pin}. Run '{report.next}'."
     if report.kind == "aside":
         return "All conflicts are resolved; restored the documents, uncommitted."
     if report.revision:
