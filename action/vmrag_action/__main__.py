@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _run_step(runner: Runner, argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0] not in STEPS:
-        raise UsageInvalid(f"A step is one of {', '.join(STEPS)}.", hint="run 'python -m vmrag_action sync'")
+        raise UsageInvalid(f"no such step; the steps are {', '.join(STEPS)}.", hint="run 'python -m vmrag_action sync'")
     job = WorkflowJob.from_environment()
     module, _, function = STEPS[argv[0]].partition(":")
     code: int = getattr(importlib.import_module(f"vmrag_action.steps.{module}"), function)(runner, job)

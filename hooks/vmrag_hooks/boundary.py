@@ -61,7 +61,7 @@ def run_guarded(action: Callable[[], None], *, say: Callable[[str], None] = prin
     except VmragError as error:
         say(error.sentence)
     except KeyboardInterrupt:
-        say("interrupted; to continue: vmrag sync")
+        say("interrupted; run 'vmrag sync' to continue")
     except Exception as error:  # noqa: BLE001  the reason is in the docstring
         failure = system_failure(error)
         say(failure.sentence if failure else _report_bug(error))

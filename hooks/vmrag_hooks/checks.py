@@ -96,7 +96,7 @@ def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
     report = commit_check.check_commit(workspace)
     if report.committed:
         sentence = f"committed the documents as {report.committed[:7]}"
-        again = f"{sentence} and staged {PIN_NAME} (if git reports 'nothing to commit', run: git commit)"
+        again = f"{sentence} and staged {PIN_NAME}; run 'git commit' again if git reports 'nothing to commit'"
         print_line(again if report.alone else f"{sentence}; this commit pins them")
     return report.findings
 
@@ -120,7 +120,7 @@ def _check_push(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:
     report = push_check.check_push(workspace, push)
     for where, pushed in report.sent:
         if not pushed.empty:
-            print_line(f"pushed the knowledge that these commits pin to {where}")
+            print_line(f"pushed the documents that these commits pin to {where}")
     return report.findings
 
 

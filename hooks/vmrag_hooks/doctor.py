@@ -45,7 +45,7 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
         yield from _check_texts([*paths, *configured], ws.places, install)
         yield from _check_executable(folder, paths, install)
         if not hook_config.is_active(ws.places):
-            message = "The hooks act only in other worktrees. Here, the next vmrag command updates the knowledge base."
+            message = "the hooks act only in other worktrees; here, the next vmrag command updates the knowledge base."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
     elif plumbing.read_pin_bytes(ws.places) is not None and not _is_framework_configured(ws.places):
         is_wanted = bool(hook_config.list_chosen_hooks(ws.places))
@@ -128,10 +128,10 @@ def _report_missing(folder: Path, missing: Sequence[str], install: str) -> Itera
         else:
             replaced.append(hook)
     if replaced:
-        message = f"Another tool has overwritten these vmrag hooks: {', '.join(replaced)}."
+        message = f"another tool has overwritten these vmrag hooks: {', '.join(replaced)}."
         yield Finding("HOOK_REPLACED", "warning", message, install, " ".join(replaced))
     if names := [hook for hook in missing if not chaining.find_chained_hook(folder, hook).exists()]:
-        message = f"These vmrag hooks are not installed: {', '.join(names)}."
+        message = f"these vmrag hooks are not installed: {', '.join(names)}."
         yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
 
 
@@ -140,12 +140,12 @@ def _check_texts(paths: Sequence[Path], places: Places, install: str) -> Iterato
     versions = {path: found.parse_shim_version(content[path]) or 0 for path in paths}
     newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
-        message = f"A newer version of vmrag-link wrote these hooks: {_list_hooks(newer)}."
+        message = f"a newer version of vmrag-link wrote these hooks: {_list_hooks(newer)}."
         fix = f"run '{quoted(sys.executable)} -m pip install --upgrade vmrag-link' to upgrade it"
         yield Finding("HOOK_NEWER", "warning", message, fix, _join_hooks(newer))
     old = [path for path in paths if path not in newer and not _is_current(places, path, content[path])]
     if old:
-        message = f"These hooks are not those of this version of vmrag-link: {_list_hooks(old)}."
+        message = f"another version of vmrag-link wrote these hooks: {_list_hooks(old)}."
         yield Finding("HOOK_OUTDATED", "warning", message, install, _join_hooks(old))
 
 
@@ -165,12 +165,12 @@ def _expected_text(places: Places, path: Path) -> bytes:
 def _check_executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
     ignored = [path for path in paths if not os.access(path, os.X_OK)]
     if ignored:
-        message = f"These hooks are not executable, so git skips them: {_list_hooks(ignored)}."
+        message = f"these hooks are not executable, so git skips them: {_list_hooks(ignored)}."
         yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, _join_hooks(ignored))
     for hook in found.list_shims(folder):
         chained = chaining.find_chained_hook(folder, hook)
         if chained.exists() and not os.access(chained, os.X_OK):
-            message = f"The {hook} hook before vmrag's is not executable, so it is skipped."
+            message = f"the {hook} hook before vmrag's is not executable, so it is skipped."
             yield Finding(
                 "CHAINED_NOT_EXECUTABLE", "warning", message, f"run 'chmod +x {quoted(chained)}'", str(chained)
             )
@@ -188,7 +188,7 @@ def _reinstall_hooks(ws: Workspace, finding: Finding) -> str:
     """Install the shims again, also outside the repository, where other vmrag hooks show that the
     user wanted that.
     """
-    return f"Installed {', '.join(_install_again(ws, finding.subject.split()).written)}."
+    return f"installed {', '.join(_install_again(ws, finding.subject.split()).written)}."
 
 
 def _install_again(ws: Workspace, hooks: Sequence[str]) -> installer.InstallReport:
@@ -211,10 +211,10 @@ def check_interpreter(ws: Workspace) -> Iterator[Finding]:
         return
     install, python = _form_install_hint(ws.places, folder), _recorded_interpreter(ws.places)
     if python is None:
-        message = "No interpreter is recorded for the hooks: they take the python3 on PATH, if that has vmrag-link."
+        message = "no Python is recorded for the hooks, so they try the python3 on PATH."
         yield Finding("INTERPRETER_MISSING", "warning", message, install, str(ws.places.interpreter))
     elif not os.access(python, os.X_OK):
-        message = f"The hooks' interpreter {python} is gone: they take the python3 on PATH, if that has vmrag-link."
+        message = f"the Python of the hooks, {python}, no longer exists, so they try the python3 on PATH."
         yield Finding("INTERPRETER_MISSING", "warning", message, install, python)
     elif Path(python) != Path(sys.executable):
         yield from _probe_interpreter(ws.places, python, install)
@@ -237,15 +237,15 @@ def _probe_interpreter(places: Places, python: str, install: str) -> Iterator[Fi
     except OSError as error:  # executable, but no program
         result, version, error_lines = None, "", [error.strerror or str(error)]
     if result is None or result.returncode:
-        message = f"The hooks' interpreter {python} cannot run them: {' '.join(error_lines)}."
+        message = f"the Python of the hooks, {python}, cannot run them: {' '.join(error_lines)}."
         yield Finding("INTERPRETER_BROKEN", "error", message, install, python)
     elif version != __version__:
-        message = f"The hooks run vmrag-link {version} ({python}); this one is {__version__}."
+        message = f"the hooks run vmrag-link {version} ({python}); this one has version {__version__}."
         yield Finding("INTERPRETER_OTHER_VERSION", "warning", message, install, python)
 
 
 def _record_interpreter(ws: Workspace, _: Finding) -> str:
-    return f"The hooks start {_install_again(ws, ()).interpreter} from now on."
+    return f"the hooks start {_install_again(ws, ()).interpreter} from now on."
 
 
 # -- the merge driver
@@ -261,16 +261,16 @@ def check_driver(ws: Workspace) -> Iterator[Finding]:
     )
     command = section.get("driver", "")
     if not section:
-        message = "The merge driver of the pin is not registered: git merges it line by line, into conflicts."
+        message = "the merge driver of the pin is not registered, so git merges the pin line by line, with conflicts."
         yield Finding("DRIVER_MISSING", "warning", message, install, pin_merge.DRIVER)
     elif not command:
-        message = "The merge driver of the pin is registered without a command: a merge that needs it fails."
+        message = "the merge driver of the pin is registered without a command, so merges of pins fail."
         yield Finding("DRIVER_INCOMPLETE", "error", message, install, pin_merge.DRIVER)
     elif not (python := _find_program(command)) or not shutil.which(python):
-        message = f"The interpreter of the pin's merge driver is gone ({python or command}): every merge of pins is a conflict."
+        message = f"the Python of the pin's merge driver no longer exists ({python or command}), so each merge of pins is a conflict."
         yield Finding("DRIVER_BROKEN", "warning", message, install, python or command)
     elif command != shims.format_driver_command(_find_usable_interpreter(ws.places) or python) or "name" not in section:
-        message = "The merge driver of the pin is not registered as this version of vmrag-link does it."
+        message = "another version of vmrag-link registered the merge driver of the pin."
         yield Finding("DRIVER_OUTDATED", "warning", message, install, command)
 
 
@@ -285,7 +285,7 @@ def _find_program(command: str) -> str:
 def _register_driver(ws: Workspace, _: Finding) -> str:
     python = _find_usable_interpreter(ws.places) or sys.executable
     pin_merge.register_driver(ws.places, shims.format_driver_command(python))
-    return f"Registered it with {python}."
+    return f"registered it with {python}."
 
 
 INSTALLED = Topic(

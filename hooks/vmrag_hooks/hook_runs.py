@@ -24,7 +24,7 @@ def check_hook_runs(ws: Workspace) -> Iterator[Finding]:
     configured = hook_config.list_configured_hooks(ws.places)
     files = installer.list_own_shims(ws.places, folder)
     if configured and files:
-        message = f"These hooks are in git's configuration and also in files: {', '.join(files)}."
+        message = f"these hooks are in git's configuration and also in files: {', '.join(files)}."
         yield Finding("HOOKS_TWICE", "warning", message, install, " ".join(files))
     if configured or files or found.list_shims(folder):
         gits = hook_config.find_gits(ws.places)
@@ -96,7 +96,7 @@ def _is_first(folder: Path, hook: str) -> bool:
 def _move_hooks(ws: Workspace, _: Finding) -> str:
     place = ws.config.hooks.place
     report = installer.install_hooks(ws.places, hooks=(), place=place, files_only=ws.stores_nothing)
-    return f"Moved the hooks to {report.folder}."
+    return f"moved the hooks to {report.folder}."
 
 
 HOOK_RUNS = Topic("hooks in git", check_hook_runs, dict.fromkeys(("HOOKS_TWICE", "HOOKS_MISPLACED"), _move_hooks))

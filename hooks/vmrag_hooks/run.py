@@ -105,7 +105,7 @@ def _hand_over(workspace: Workspace) -> list[str]:
     from vmrag_hooks.background import start_sync  # rarely needed, and a checkout waits for imports
 
     start_sync(workspace.places)
-    return [] if workspace.config.hooks.quiet else ["knowledge follows in the background; see: vmrag status"]
+    return [] if workspace.config.hooks.quiet else ["syncing in the background; run 'vmrag status' to see the state"]
 
 
 def _sync_index(workspace: Workspace) -> list[str]:

@@ -57,7 +57,7 @@ def end_turn(ws: Workspace) -> str:
     branch = ws.find_kb_branch() if ws.is_initialized else None
     if warnings or branch is None or not branch.dirty:
         return " ".join(sentence for _, sentence in warnings)
-    return f"Branch {branch.name!r} has uncommitted documents: run vmrag commit"
+    return f"branch {branch.name!r} has uncommitted documents; run 'vmrag commit' to commit them"
 
 
 def _commit_uncommitted(ws: Workspace, tool: str, agent: str = "") -> list[tuple[str, str]]:

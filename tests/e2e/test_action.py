@@ -82,7 +82,7 @@ def test_later_steps_have_the_command_and_the_knowledge(ci):
     assert answer["kb"]["in_sync"]
     assert answer["results"] == ci.ada.ask("query", "certificates")["results"]
     assert result.stderr == (
-        "warning: 3 stored copies of tracked files may be outdated: "
+        "warning: 3 stored copies of tracked files may be outdated; "
         "run 'vmrag init && vmrag sources dedupe' to search the files instead\n"
     )
     assert [Path(path).joinpath("python").exists() for path in run.paths] == [False]  # the job's own Python stays

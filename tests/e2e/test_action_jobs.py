@@ -262,7 +262,7 @@ JOBS = {
         state=on.squashed_with_the_pin_of_main,
         passes=False,
         errors=("KNOWLEDGE_DROPPED",),
-        says=("The pull request pinned", "vmrag merge"),
+        says=("the pull request pinned", "vmrag merge"),
         proven="test_action_repair.py::test_closed_pull_request_reveals_squash_that_kept_the_base_pin",
     ),
     # -- reports and comments

@@ -61,7 +61,7 @@ def test_closed_pull_request_reveals_squash_that_kept_the_base_pin(ci):
     hub.git("branch", "-q", "-D", "topic")
     result = ci.run("pull_request", comparison, sha=landed.after, ref="refs/heads/main", mode="verify")
     [said] = result.said("error")
-    assert (result.passed, "The pull request pinned" in said) == (False, True)
+    assert (result.passed, "the pull request pinned" in said) == (False, True)
     unknown = hub.git("show", f"{proposed}:.dolt-version").replace(
         pinned(ci, proposed), "0" * len(pinned(ci, proposed))
     )

@@ -131,4 +131,4 @@ def test_nightly_job_checks_the_whole_history(ci: Ci) -> None:
         ["bash", "-e", "-c", last["run"]], cwd=ci.workspace, env=environ, capture_output=True, text=True, check=False
     )
     assert looked.returncode == 1
-    assert f"The commit {squashed[:12]} drops documents" in looked.stdout
+    assert f"the commit {squashed[:12]} drops documents" in looked.stdout

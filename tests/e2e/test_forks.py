@@ -27,7 +27,7 @@ pytestmark = pytest.mark.hooks("off")
 shared, world = people.shared, people.world
 
 PULL_REQUEST = "refs/pull/12/head"
-TO_FORK = "vmrag: pushed the knowledge that these commits pin to origin"
+TO_FORK = "vmrag: pushed the documents that these commits pin to origin"
 
 
 @dataclass

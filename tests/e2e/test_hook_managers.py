@@ -101,7 +101,7 @@ def works(team: Team, doc_id: str) -> None:
     project.record(f"about {doc_id}", **{doc_id: f"what is known of {doc_id}"})
     result = project.run("push", "origin", "main")
     assert result.returncode == 0, result
-    assert "pushed the knowledge that these commits pin to origin" in result.stderr + result.stdout
+    assert "pushed the documents that these commits pin to origin" in result.stderr + result.stdout
     assert team.knowledge not in ("", before)
     assert team.told(project).split()[::2] == ["refs/heads/main", "refs/heads/main"]
     before = project.pinned

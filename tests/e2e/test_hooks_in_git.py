@@ -122,7 +122,7 @@ def test_quiet_hooks_still_report_commits_pushes_and_omissions(project, tmp_path
     (line,) = said(project, "commit", "-q", "--allow-empty", "-m", "with it")
     assert line.startswith("vmrag: committed the documents as ")
     assert said(project, "push", "-q", "origin", "main") == [
-        "vmrag: pushed the knowledge that these commits pin to origin"
+        "vmrag: pushed the documents that these commits pin to origin"
     ]
 
 

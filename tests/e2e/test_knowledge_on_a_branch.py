@@ -56,7 +56,7 @@ def test_knowledge_travels_as_on_its_default_ref(moved: World) -> None:
     assert bob.answers() == ada.answers()
     bob.vmrag("install")
     new = bob.write_document("bob.md", "Bob keeps goats.")
-    assert bob.said("push", "-q") == ["vmrag: pushed the knowledge that these commits pin to origin"]
+    assert bob.said("push", "-q") == ["vmrag: pushed the documents that these commits pin to origin"]
     ada.git("pull", "-q")
     ada.vmrag("fetch", "origin")
     assert (ada.pinned, ada.answers()) == (new, bob.answers())

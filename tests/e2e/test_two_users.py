@@ -21,13 +21,13 @@ from vmrag_link import hints
 shared, world = people.shared, people.world
 
 COMING = "Fetching the knowledge base of this repository from origin.\n"
-COPIES = "warning: 3 stored copies of tracked files may be outdated: run 'vmrag init && vmrag sources dedupe' to search the files instead\n"
+COPIES = "warning: 3 stored copies of tracked files may be outdated; run 'vmrag init && vmrag sources dedupe' to search the files instead\n"
 NO_HOOKS = (
     "warning: vmrag's git hooks are not installed in this clone: 'git push' does not push the knowledge base, "
     "and 'git checkout' does not move it; run 'vmrag install' to install them\n"
 )
-LATER = "vmrag: knowledge follows in the background; see: vmrag status"
-SENT = "vmrag: pushed the knowledge that these commits pin to origin"
+LATER = "vmrag: syncing in the background; run 'vmrag status' to see the state"
+SENT = "vmrag: pushed the documents that these commits pin to origin"
 
 
 def assert_alike(one: User, other: User, *, answers: bool = False) -> None:
@@ -224,7 +224,7 @@ def test_remote_without_git_works_like_a_git_remote(world):
     ada.git("commit", "-q", "-am", "the knowledge lies elsewhere")
     ada.write_document("where.md", "The knowledge lies elsewhere.")
     assert json.loads((ada.top / ".dolt-version").read_text())["dolt_remote"] == url
-    assert ada.said("push", "-q") == [f"vmrag: pushed the knowledge that these commits pin to {url}"]
+    assert ada.said("push", "-q") == [f"vmrag: pushed the documents that these commits pin to {url}"]
 
     bob = world.join("bob")
     result = bob.vmrag("query", "where", code=2)
@@ -255,8 +255,10 @@ def test_commands_without_network_continue_from_local_data(world):
     result = bob.vmrag("query", "certificates", "--json")
     assert result.json["kb"] | {"commit": first, "in_sync": False} == result.json["kb"]
     assert bob.pinned == topic
-    note = f"no git repository at origin); this answer comes from revision {first[:7]}. To fetch it: vmrag fetch"
-    assert result.json["notes"] == [f"The pinned revision is not in this knowledge base ({note}"]
+    note = (
+        f"no git repository at origin), so this answer comes from revision {first[:7]}; run 'vmrag fetch' to fetch it"
+    )
+    assert result.json["notes"] == [f"the pinned revision is not in this knowledge base ({note}"]
     assert bob.status()["state"] == "missing"
     assert bob.vmrag("sync", code=1).err.splitlines()[0].endswith("no git repository at origin.")
     assert bob.vmrag("fetch", code=3).err.splitlines()[0] == "error: no git repository at origin."
@@ -279,7 +281,7 @@ def test_push_with_unreachable_knowledge_is_rejected_or_warned_about(world, poli
     before = world.hub.git("rev-parse", "main")
     blocks = policy == "block"
     (line,) = ada.said("push", "-q", code=int(blocks))
-    assert line.startswith(f"vmrag: The knowledge that these commits pin was not pushed: cannot reach {url}")
+    assert line.startswith(f"vmrag: the documents that these commits pin were not pushed: cannot reach {url}")
     assert line.endswith(", or 'git push --no-verify' to push only the code")
     assert (world.hub.git("rev-parse", "main") == before) == blocks
 
@@ -326,7 +328,7 @@ def test_git_does_not_wait_for_a_slow_network(world, how):
         assert bob.status()["state"] == "missing"
     answer = bob.ask("query", "certificates", env={"VMRAG_HOOKS_WAIT_S": "0"})
     assert answer["kb"]["commit"] == first
-    assert "and the index follows in the background; this answer comes from" in answer["notes"][0]
+    assert "and the index follows in the background, so this answer comes from" in answer["notes"][0]
     ssh.goes_on()
     assert_alike(ada, bob)
 
@@ -365,7 +367,7 @@ def test_merge_that_needs_their_knowledge_without_a_network_is_resolved_later(wo
     world.hub.top.rename(world.top / "gone.git")
     (line, *_) = bob.said("merge", "-q", "--no-edit", "origin/main", code=1)
     assert line.startswith(
-        f"vmrag: Their side pins revision {ada.pinned}, which is not in this knowledge base: no git repository"
+        f"vmrag: their side pins revision {ada.pinned}, which is not in this knowledge base: no git repository"
     )
     assert "no git repository at origin." in bob.vmrag("resolve", code=1).err
     (world.top / "gone.git").rename(world.hub.top)
@@ -538,7 +540,7 @@ def test_pre_commit_framework_also_pushes_knowledge(world):
     ada.write_document("topic.md", "Nobody hears of it.")
     result = ada.run("push", "-q", env=home)
     assert result.returncode != 0
-    assert "The knowledge that these commits pin was not pushed" in result.stdout + result.stderr
+    assert "the documents that these commits pin were not pushed" in result.stdout + result.stderr
 
 
 def test_push_of_code_is_stopped_if_server_rejects_knowledge(world):

@@ -12,7 +12,7 @@ from vmrag_link import hints
 
 shared, world = people.shared, people.world
 
-SENT = "vmrag: pushed the knowledge that these commits pin to {}"
+SENT = "vmrag: pushed the documents that these commits pin to {}"
 
 
 def heads(user) -> dict[str, str]:
@@ -103,7 +103,7 @@ def test_mirror_that_is_configured_is_refused_before_it_deletes_knowledge(world)
     ada.git("remote", "add", "--mirror=push", "copy", str(copy.top))
     ada.git("push", "-q", "copy")
     (line,) = ada.said("push", "-q", "copy", code=1)
-    assert "would delete knowledge from copy" in line
+    assert "would delete documents from copy" in line
     assert copy.git("rev-parse", DATA)
     advice, *_ = hints.list_commands(line.partition("; ")[2])
     assert ada.run("-c", f"alias.advice=!{advice}", "advice").returncode == 0
@@ -117,7 +117,7 @@ def test_mirror_from_another_clone_is_also_rejected(world):
     bob.vmrag("install")
     bob.git("remote", "add", "again", str(world.hub.top))
     (line,) = bob.said("push", "-q", "--mirror", "again", code=1)
-    assert "would delete knowledge from again" in line
+    assert "would delete documents from again" in line
     assert world.hub.git("rev-parse", DATA)
 
 
@@ -146,5 +146,5 @@ def test_password_in_a_url_is_not_shown(world):
     hook = ada.top / ".git" / "hooks" / "pre-push"
     result = ada.run("-c", f"alias.told=!{hook}", "told", url, url, stdin=line)
     assert result.returncode == 1
-    assert "would delete knowledge" in result.stderr
+    assert "would delete documents" in result.stderr
     assert "s3cret" not in result.stderr

@@ -26,7 +26,7 @@ from vmrag_link.sync import background
 template, project = terminal.template, terminal.project
 
 ASIDE = {"VMRAG_HOOKS_SYNC": "background"}
-LINE = "vmrag: knowledge follows in the background; see: vmrag status"
+LINE = "vmrag: syncing in the background; run 'vmrag status' to see the state"
 
 
 def switched(project: Project, branch: str, **environ: str) -> list[str]:

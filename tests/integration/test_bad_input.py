@@ -96,7 +96,7 @@ def test_malformed_pin_names_line_and_fix_and_the_old_revision_answers(project, 
     assert report["hint"] == error["hint"]
     answer = project.vmrag("query", "faq")
     assert "faq.md" in answer.out
-    assert "The pin cannot be read; this answer comes from revision" in answer.out.splitlines()[0]
+    assert "the pin cannot be read, so this answer comes from revision" in answer.out.splitlines()[0]
     if what != "a conflict marker":  # there is no merge to take a side of
         follow(project, error["hint"])
         (tmp_path / "scratch").mkdir()

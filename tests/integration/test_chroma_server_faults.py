@@ -161,7 +161,7 @@ def test_git_waits_for_no_server(paid, shared, network, services):
     network.database.use(shared, network.url)
     network.rule = lambda _: Fault(slow=0.2)
     result = shared.run("switch", "-q", "main", env=ON)
-    assert "knowledge follows in the background" in result.stderr
+    assert "syncing in the background" in result.stderr
     assert shared.ask("query", "sea", "--collection", "api")["kb"]["commit"] == revision
     assert paid_texts(services) == ["sea"]
 

@@ -136,7 +136,7 @@ def test_uncommitted_documents_are_mentioned(coded, kind):
     code, lines = commit(coded, *COMMITS[kind])
     assert code == 0
     assert len(lines) == 1
-    assert "Documents of 'main' are not committed" in lines[0]
+    assert "documents of 'main' are not committed" in lines[0]
     assert hints.list_commands(lines[0])[-1] == 'vmrag commit -m "What changed in the knowledge"'
     assert commit(coded, "commit", "--allow-empty", "-m", "x", VMRAG_HOOKS_QUIET="1") == (0, lines), "always said"
     coded.vmrag("commit", "-m", "new")
@@ -156,9 +156,7 @@ def test_uncommitted_documents_stop_a_commit_if_configured(coded, kind):
     coded.put("new.md", "new")
     code, lines = commit(coded, *COMMITS[kind], VMRAG_HOOKS_ON_DIRTY="block")
     assert (code, len(lines)) == (1, 1)
-    assert (
-        "This commit was stopped because documents of 'main' are not committed and hooks.on_dirty is block" in lines[0]
-    )
+    assert "commit stopped: documents of 'main' are not committed, and hooks.on_dirty is block" in lines[0]
     assert "vmrag commit" in lines[0]
     assert coded.git("show", "HEAD:code.py") == "1"
     assert coded.marks()["new.md"] == "added"
@@ -189,7 +187,7 @@ def test_commit_hook_prints_next_command_if_git_has_nothing_to_commit(coded):
     code, lines = commit(coded, "commit", "-m", "x", VMRAG_HOOKS_ON_DIRTY="commit")
     assert (code, coded.git("rev-parse", "HEAD")) == (1, before)
     assert "this commit pins" not in lines[0]
-    assert lines[0].endswith("and staged .dolt-version (if git reports 'nothing to commit', run: git commit)")
+    assert lines[0].endswith("and staged .dolt-version; run 'git commit' again if git reports 'nothing to commit'")
     assert commit(coded, "commit", "-m", "x", VMRAG_HOOKS_ON_DIRTY="commit") == (0, [])
     assert json.loads(coded.git("show", "HEAD:.dolt-version"))["dolt_commit"] == coded.pinned
     assert coded.status()["state"] == "in_sync"
@@ -326,7 +324,7 @@ def test_uncommitted_documents_follow_a_merge_with_any_setting(project, on_dirty
 # -- pushes
 
 
-PUSHED = "vmrag: pushed the knowledge that these commits pin to {}"
+PUSHED = "vmrag: pushed the documents that these commits pin to {}"
 
 
 @pytest.fixture

@@ -740,7 +740,7 @@ def test_fix_repairs_safe_problems_and_leaves_the_rest(project, broken):
 def test_fix_fetches_a_damaged_copy_of_a_remote_again(project):
     remote_copy_with_a_flipped_bit(project)
     [repair] = examined(project, "--fix")["mended"]
-    assert repair["done"] == "Removed it, and fetched it again."
+    assert repair["done"] == "removed it, and fetched it again."
     assert list((project.shared / "remotes").glob("*/remote.doltlite"))
 
 
@@ -1005,7 +1005,7 @@ def test_doctor_notes_a_system_that_cannot_confine_conversion(project, monkeypat
     monkeypatch.setattr(serving, "list_missing_limits", lambda: ["Landlock"])
     finding = findings(project)["CONVERSION_LESS_CONFINED"]
     assert finding["level"] == "note"
-    assert "without Landlock, which this system does not have" in finding["message"]
+    assert "without Landlock, which this system lacks" in finding["message"]
 
 
 def test_different_vmrag_version_on_the_path_is_a_warning(project, tmp_path, monkeypatch):

@@ -394,7 +394,7 @@ def test_git_push_includes_knowledge_and_git_pull_fetches_it(world: World) -> No
     assert bob.vmrag("clone").out.startswith("Fetched the knowledge base from origin")
     bob.vmrag("install", "-q")
     theirs = bob.write_document("new.md", "news of Bob")
-    assert bob.said("push", "-q") == ["vmrag: pushed the knowledge that these commits pin to origin"]
+    assert bob.said("push", "-q") == ["vmrag: pushed the documents that these commits pin to origin"]
     ada.git("pull", "-q")
     ada.vmrag("fetch")
     ada.vmrag("sync")

@@ -234,7 +234,7 @@ def test_next_query_by_meaning_finds_everything_once_the_key_exists(project, ser
     assert found_by_words(other) == ["river"]
     address(other, services, "openai")
     result = other.vmrag("query", "sea", "--collection", "api", "--mode", "vector", "--json")
-    assert "could not be embedded when the index was built. It is built again." in result.err
+    assert "could not be embedded when the index was built" in result.err
     assert result.json["results"] == expected
     services.requests.clear()
     assert other.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"] == expected
@@ -282,7 +282,7 @@ def test_git_waits_for_no_service(project, services):
     project.forget_indexes()
     (project.shared / "embeddings.sqlite").unlink()
     services.hang = 0.5
-    assert "knowledge follows in the background" in project.run("switch", "-q", "main").stderr
+    assert "syncing in the background" in project.run("switch", "-q", "main").stderr
     assert json.loads(project.vmrag("query", "sea", "--collection", "api", "--json").out)["kb"]["commit"] == revision
 
 

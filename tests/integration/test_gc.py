@@ -15,7 +15,7 @@ from tests.support import terminal
 from tests.support.cli import measure_duration, run_killed
 from tests.support.indexes import copy_of, list_folders, segments_of, view_of
 from tests.support.terminal import Project
-from vmrag_link import locks
+from vmrag_link import hints, locks
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.file_access import STALE_SECONDS
 from vmrag_link.ops.gc import gc as operation
@@ -303,7 +303,7 @@ def test_uncommitted_documents_of_a_deleted_branch_stay_restorable(project, how,
     if made_again:
         project.git("switch", "-q", "-c", "feature")
         assert project.ask("gc")["kept"] == report["kept"]
-    program, *arguments = kept["hint"].split(" ")
+    program, *arguments = hints.list_commands(kept["hint"])[0].split(" ")
     assert program == "vmrag"
     project.vmrag(*arguments)
     assert project.texts() == expected

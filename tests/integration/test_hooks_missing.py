@@ -141,7 +141,7 @@ def in_another_work_tree(project: Project) -> None:
 
 EFFECT = "'git push' does not push the knowledge base, and 'git checkout' does not move it"
 GONE = {
-    written_over: f"Another tool has overwritten these vmrag hooks: {', '.join(hook_config.HOOKS)}: {EFFECT}{INSTALL}",
+    written_over: f"another tool has overwritten these vmrag hooks: {', '.join(hook_config.HOOKS)}: {EFFECT}{INSTALL}",
     deleted: f"git does not run these vmrag hooks: pre-push: 'git push' does not push the knowledge base{INSTALL}",
     not_executable: f"git does not run these vmrag hooks: post-merge{INSTALL}",
     elsewhere: f"git now uses the hooks in .hooks, without vmrag's hooks: {EFFECT}; run 'vmrag doctor' to find out why",

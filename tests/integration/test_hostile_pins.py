@@ -335,7 +335,7 @@ def test_pin_of_a_known_revision_sends_no_knowledge(victim, scene, what):
     assert victim.fails("push")["code"] == "REMOTE_NOT_TRUSTED"
     pushed = victim.run("push", "origin", "HEAD:review")
     assert pushed.returncode != 0
-    assert "The knowledge that these commits pin was not pushed" in pushed.stderr
+    assert "the documents that these commits pin were not pushed" in pushed.stderr
     assert "git push --no-verify" in pushed.stderr
     assert not victim.git("ls-remote", "origin", "review")
 

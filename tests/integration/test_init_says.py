@@ -22,7 +22,7 @@ def test_file_with_other_changes_is_not_reported_as_a_busy_git(project: Project)
     said = project.vmrag("init", "--knowledge-base", "--no-sources", "--no-hooks").out
     assert "Wrote and staged .dolt-version\n" in said
     assert (
-        "Wrote .gitattributes, which has your unstaged changes. To stage all of them, run: git add .gitattributes"
+        "Wrote .gitattributes, which has your unstaged changes.\nhint: run 'git add .gitattributes' to stage all of them"
         in said
     )
     assert "busy" not in said

@@ -287,7 +287,7 @@ def test_documents_are_written_in_colocated_folder_after_git_switch(project):
         project.git("switch", "-q", "main")
         project.put(f"{number}.md", "New.")
         project.vmrag("commit", "-m", "new")
-        assert "The pin is not committed: jj commit" in project.status()["reasons"]
+        assert "the pin is not committed; run 'jj commit' to commit it" in project.status()["reasons"]
         types(project, "commit -m knowledge")
         assert f"{number}.md" in project.marks()
         types(project, "bookmark set main -r @-")

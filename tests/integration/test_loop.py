@@ -265,7 +265,7 @@ def test_merge_without_driver_leaves_markers_and_old_knowledge_answering(project
     answer = project.vmrag("query", "faq", "--json")
     assert answer.json["results"] == before["results"]
     assert answer.json["kb"]["in_sync"] is False
-    assert "The pin cannot be read" in answer.err
+    assert "the pin cannot be read" in answer.err
     status = project.status()
     assert status["state"] == "malformed"
     project.git("checkout", "-q", "--theirs", ".dolt-version")

@@ -134,7 +134,7 @@ def test_end_of_turn_commits_the_rest_if_agreed(project, tmp_path):
 
     assert ends() == ""
     project.put("memo.md", "A memory.")
-    assert ends() == "Branch 'main' has uncommitted documents: run vmrag commit"
+    assert ends() == "branch 'main' has uncommitted documents; run 'vmrag commit' to commit them"
     assert project.marks()["memo.md"] == "added"
     project.git("config", "vmrag.mcp.auto-commit", "write")
     assert ends().startswith("Committed as")

@@ -283,7 +283,7 @@ def test_status_names_fifty_changes_and_counts_the_rest(stored):
     answer = desk.tools("status")
     assert len(answered(answer)) == 50
     assert "added handbook/limits" in answered(answer)
-    assert "11 more: vmrag status -v" in answer.body
+    assert "and 11 more; run 'vmrag status -v' to list them" in answer.body
     assert answer.message == "next: vmrag commit -m MESSAGE, then git add -A, then git commit"
 
 

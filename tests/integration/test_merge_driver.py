@@ -743,7 +743,7 @@ def test_revision_that_is_missing_on_one_side(story):
     story.write(".dolt-version", pins.format_pin(pin))
     story.quiet("commit", "-qam", "stranger")
     story.quiet("switch", "-q", "main")
-    assert "Their side pins revision 0000" in failed(story, "stranger")
+    assert "their side pins revision 0000" in failed(story, "stranger")
 
 
 def test_malformed_pin_on_one_side(story):

@@ -159,7 +159,7 @@ def test_earlier_commit_is_merged_already(project):
 
 def test_merge_suggests_git_merge_until_git_has_merged(project):
     """A host compares the pins with where the branches parted, whatever the knowledge holds."""
-    todo = "a pull request, also merge the code: git merge feature"
+    todo = "run 'git merge feature' to merge the code of a pull request as well"
     assert f"Then, for {todo}" in project.vmrag("merge", "feature").out
     project.git("commit", "-q", "-m", "knowledge")
     assert f"For {todo}" in project.vmrag("merge", "feature").out

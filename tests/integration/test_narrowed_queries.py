@@ -405,7 +405,7 @@ def test_before_anything_is_set_up_definitions_are_listed(project):
 
 def test_query_warns_about_code_without_the_extra(project, monkeypatch):
     monkeypatch.setattr(languages, "find_language_problem", lambda: f"no grammar is installed: {languages.EXTRA_HINT}")
-    said = "warning: The source 'code' was not searched: no grammar is installed"
+    said = "warning: the source 'code' was not searched: no grammar is installed"
     shown = project.vmrag("query", "--symbols", "Session").out
     assert shown.startswith(said)
     assert "No definition of 'Session' found." in shown

@@ -122,10 +122,10 @@ def drifted(project: Project) -> Project:
 )
 def test_answer_from_other_revision_begins_with_a_warning(drifted, words):
     result = drifted.vmrag(*words)
-    assert result.out.splitlines()[0].startswith("warning: The pinned revision is not in this knowledge base")
+    assert result.out.splitlines()[0].startswith("warning: the pinned revision is not in this knowledge base")
     assert result.err == ""
     spoken = drifted.vmrag(*words, "--json")
-    assert spoken.err.startswith("warning: The pinned revision")
+    assert spoken.err.startswith("warning: the pinned revision")
     assert spoken.json
 
 

@@ -226,7 +226,7 @@ def test_fingerprint_is_compared_with_a_hash_or_a_file(project):
     compared = project.ask("fingerprint", "--check", "hash.txt", code=1)
     assert (compared["equal"], compared["differences"]) == (
         False,
-        ["the present fingerprint includes uncommitted documents: vmrag diff"],
+        ["the present fingerprint includes uncommitted documents; run 'vmrag diff' to list them"],
     )
 
 

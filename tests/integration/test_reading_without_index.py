@@ -99,7 +99,7 @@ def test_checkout_moves_rows_first_and_the_index_on_demand(project):
     assert project.vmrag("diff").err == "", "said once"
     assert indexes(project) == []
     assert json.loads((project.own / "workspace.json").read_text()) == bound
-    assert project.run_quietly("status", "--json").json["reasons"][0].startswith("The index is at")
+    assert project.run_quietly("status", "--json").json["reasons"][0].startswith("the index is at")
     assert "note.md" in {result["doc_id"] for result in project.ask("query", "zebras")["results"]}
     assert project.status()["in_sync"]
     assert project.consistent()

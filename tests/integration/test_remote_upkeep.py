@@ -163,7 +163,7 @@ def test_damaged_remote_is_repaired_by_an_unrelated_clone(project, bare):
     there(bare, "update-ref", DATA, "refs/heads/main")
     assert project.ask("gc", "--remote")["damaged"]
     result = project.vmrag("gc", "--remote", "--apply")
-    assert "must run: vmrag push" in result.out
+    assert "ask users who pushed since then to run 'vmrag push'" in result.out
     other = cloned(bare, "other")
     other.vmrag("clone")
     assert other.answers() == project.answers()

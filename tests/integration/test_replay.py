@@ -595,7 +595,7 @@ def test_conflict_leaves_a_clean_branch_and_names_the_stash(project, tmp_path, m
     silently(project, "reset", "-q", "--hard", "feature")
     said = project.vmrag("list").err.splitlines()
     assert len(said) == 1
-    assert said[0].endswith("and are kept. To bring them back: vmrag merge vmrag/wip/main")
+    assert said[0].endswith("and are kept; run 'vmrag merge vmrag/wip/main' to restore them")
     assert f"of 'main' conflict with revision {project.pinned[:7]}" in said[0]
     assert (branches(project)["main"].head, branches(project)["main"].dirty) == (project.pinned, False)
     assert aside(project) == {"vmrag/wip/main": held}
@@ -630,7 +630,7 @@ def test_first_command_prints_once_where_stashed_documents_are(project, command)
     project.write("docs/new.md", "New.")
     silently(project, "reset", "-q", "--hard", "feature")
     said = project.vmrag(*command, code=None, stdin="New.")
-    line = "To bring them back: vmrag merge vmrag/wip/main"
+    line = "run 'vmrag merge vmrag/wip/main' to restore them"
     assert said.err.splitlines()[0].endswith(line)
     assert (said.out + said.err).count(line) == 1
     assert line not in project.vmrag(*command, code=None, stdin="New.").err
@@ -643,7 +643,7 @@ def test_json_output_has_the_message_on_stderr(project, command):
     result = project.vmrag(*command, "--json", stdin="New.")
     assert isinstance(result.json, dict)
     assert result.err.splitlines() == [result.err.strip()]
-    assert result.err.strip().endswith("vmrag merge vmrag/wip/main")
+    assert result.err.strip().endswith("'vmrag merge vmrag/wip/main' to restore them")
     if command == ("sync",):
         assert result.json["notes"] == [result.err.strip()]
 
@@ -671,7 +671,7 @@ def test_git_hook_prints_the_message_in_one_line(project):
     edit_edit(project)
     said = project.run("switch", "-q", "-C", "main", "feature").stderr.splitlines()
     assert len(said) == 1
-    assert said[0].endswith("To bring them back: vmrag merge vmrag/wip/main")
+    assert said[0].endswith("run 'vmrag merge vmrag/wip/main' to restore them")
 
 
 def test_second_conflict_takes_a_name_of_its_own(project, tmp_path):
@@ -684,7 +684,7 @@ def test_second_conflict_takes_a_name_of_its_own(project, tmp_path):
     both_added(project)
     second = texts(project, WorkingSet("main"))
     silently(project, "reset", "-q", "--hard", "feature")
-    assert project.vmrag("list").err.splitlines()[0].endswith("vmrag merge vmrag/wip/main-2")
+    assert project.vmrag("list").err.splitlines()[0].endswith("'vmrag merge vmrag/wip/main-2' to restore them")
     assert aside(project) == {"vmrag/wip/main": first, "vmrag/wip/main-2": second}
     whole(project, tmp_path)
 

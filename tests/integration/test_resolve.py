@@ -514,13 +514,13 @@ def test_git_conflict_in_the_pin_is_resolved_and_its_command_continues(parted, t
 
 
 SAID = {
-    "merge": "The merge of git's topic is open; run 'vmrag resolve' to resolve the conflicts",
-    "rebase": "The merge of your commit {theirs}, which is being rebased, is open; run 'vmrag resolve' to resolve the conflicts",
-    "cherry-pick": "The merge of the picked commit {theirs} is open; run 'vmrag resolve' to resolve the conflicts",
-    "revert": "The merge of the revert of {ours} is open; run 'vmrag resolve' to resolve the conflicts",
-    "pull": "The merge of git's topic is open; run 'vmrag resolve' to resolve the conflicts",
-    "stash pop": "The merge of your stash is open; run 'vmrag resolve' to resolve the conflicts",
-    "checkout -m": "The merge of git's main is open; run 'vmrag resolve' to resolve the conflicts",
+    "merge": "the merge of git's topic is open; run 'vmrag resolve' to resolve the conflicts",
+    "rebase": "the merge of your commit {theirs}, which is being rebased, is open; run 'vmrag resolve' to resolve the conflicts",
+    "cherry-pick": "the merge of the picked commit {theirs} is open; run 'vmrag resolve' to resolve the conflicts",
+    "revert": "the merge of the revert of {ours} is open; run 'vmrag resolve' to resolve the conflicts",
+    "pull": "the merge of git's topic is open; run 'vmrag resolve' to resolve the conflicts",
+    "stash pop": "the merge of your stash is open; run 'vmrag resolve' to resolve the conflicts",
+    "checkout -m": "the merge of git's main is open; run 'vmrag resolve' to resolve the conflicts",
 }
 
 
@@ -748,7 +748,7 @@ def test_vmrag_merge_stays_open_during_a_git_merge(parted, tmp_path):
     parted.vmrag("resolve", "--theirs")
     parted.git("commit", "-q", "--no-edit")
     both = parted.pinned
-    assert any(f"The merge of {third} is open" in reason for reason in parted.status()["reasons"])
+    assert any(f"the merge of {third} is open" in reason for reason in parted.status()["reasons"])
     assert refused(parted, "commit", "-m", "m")["code"] == "KB_MOVED"  # the result would not be a merge
     assert parted.marks()["third"] == "added"
     parted.vmrag("pin", ours)  # as the hint advises

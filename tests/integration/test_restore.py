@@ -34,7 +34,7 @@ def typed(project: Project, command: str) -> None:
 
 
 def way_back(said: str) -> str:
-    match = re.search(r"back: (vmrag restore .*)", said)
+    match = re.search(r"run '(vmrag restore .*)' to restore", said)
     assert match, said
     return match[1]
 
@@ -56,7 +56,7 @@ def test_restored_document_equals_the_commit_and_the_edit_is_recoverable(project
     said = project.vmrag("restore", "handbook/rest.md").out
     assert texts(project)["handbook/rest.md"] == REST
     assert project.marks()["rest.md"] is None
-    assert said.startswith(f"1 document restored from {project.pinned[:7]}\nOne was never committed.")
+    assert said.startswith(f"1 document restored from {project.pinned[:7]}\nOne was never committed;")
     typed(project, way_back(said))
     assert texts(project)["handbook/rest.md"] == "Changed."
 
@@ -214,7 +214,7 @@ def test_removed_collection_is_restored_as_a_whole(project):
     project.put("new.md", "Never committed.")
     before = texts(project)
     said = project.vmrag("rm", "handbook", "--yes").out
-    assert said.startswith("collection handbook removed, with 5 documents\nOne was never committed.")
+    assert said.startswith("collection handbook removed, with 5 documents\nOne was never committed;")
     with opened(project) as ws:
         assert ws.engine.list_collections(ws.locate_documents()) == []
     typed(project, way_back(said))

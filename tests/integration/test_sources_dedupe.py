@@ -182,7 +182,7 @@ def test_folder_import_leaves_out_files_of_sources_with_reasons(project):
     project.write("docs/new.md", "# New\n")
     said = project.vmrag("import", "notes", "docs", "--collection", "notes", "--base", ".").out
     assert "docs/setup.md: is a document of the source 'files'" in said
-    assert "docs/new.md: is a document of the source 'files' as soon as git tracks it: git add" in said
+    assert "docs/new.md: is a document of the source 'files' as soon as git tracks it; run 'git add'" in said
     assert {name for name in names(project) if name.startswith("notes/")} == {"notes/notes/a.md"}
 
 
@@ -248,7 +248,7 @@ def test_status_and_doctor_report_copies_until_they_are_removed(project):
 def test_query_warns_of_copies_in_its_answer_only(project):
     answer = project.ask("query", "install the program", "--collection", "handbook", "-k", "1")
     assert answer["copies"] == [{"collection": "handbook", "doc_id": "setup.md", "path": "docs/setup.md"}]
-    warning = "warning: 1 stored copy of a tracked file may be outdated: run 'vmrag sources dedupe' to remove the stored copies"
+    warning = "warning: 1 stored copy of a tracked file may be outdated; run 'vmrag sources dedupe' to remove the stored copies"
     command = ("query", "install the program", "--collection", "handbook", "-k", "1")
     assert warning in project.vmrag(*command).out
     assert warning in project.vmrag(*command, "--budget", "100").out
@@ -326,8 +326,8 @@ def test_answer_reports_that_the_stored_collection_answers(project):
     said = project.vmrag("query", "install the program")
     assert "handbook/setup.md" in said.out
     assert (
-        "The source 'handbook' was not searched: the knowledge base stores a collection of that name, which was searched; "
-        "to search the files instead: vmrag sources dedupe\n"
+        "the source 'handbook' was not searched: the knowledge base stores a collection of that name, which was searched; "
+        "run 'vmrag sources dedupe' to search the files instead\n"
     ) in said.out
 
 

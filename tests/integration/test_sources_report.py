@@ -165,7 +165,7 @@ def test_unreadable_source_is_shown_with_the_reason(without_code, command):
 
 def test_source_that_cannot_be_read_is_named_in_an_answer(without_code):
     said = without_code.vmrag("query", "install").out
-    assert "The source 'code' was not searched: the extra is missing: pip install it\n" in said
+    assert "the source 'code' was not searched: the extra is missing: pip install it\n" in said
 
 
 @pytest.mark.parametrize(("name", "why"), [("docs/docs/a.png", "it is .png"), ("docs/docs/none.md", "it is empty")])

@@ -88,4 +88,4 @@ def test_revisions_that_the_remote_is_not_known_to_have_are_counted(project, tmp
     project.record("one", one="1")
     project.record("two", two="2")
     (tmp_path / "origin.git").rename(tmp_path / "away.git")  # nothing asks it
-    assert "  remote     origin, 2 revisions not pushed: vmrag push\n" in project.vmrag("status").out
+    assert "  remote     origin, 2 revisions not pushed; run 'vmrag push' to push them\n" in project.vmrag("status").out

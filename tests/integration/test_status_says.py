@@ -43,7 +43,7 @@ def test_open_merge_is_not_in_sync(project):
     project.vmrag("resolve", "--theirs")
     report = project.status()
     assert report["state"] == "in_sync"
-    assert "The pin is staged, but not committed: git commit" in report["reasons"]
+    assert "the pin is staged, but not committed; run 'git commit' to commit it" in report["reasons"]
     project.git("commit", "-q", "--no-edit")
     assert project.status()["reasons"] == [
         "warning: 1 stored copy of a tracked file may be outdated: run 'vmrag init && vmrag sources dedupe' to search the files instead"
@@ -53,7 +53,9 @@ def test_open_merge_is_not_in_sync(project):
 def test_status_reports_uncommitted_pin_until_it_is_committed(project):
     project.put("new.md", "New.")
     project.vmrag("commit", "-m", "new")
-    assert project.status()["reasons"][:1] == ["The pin is staged, but not committed: git commit .dolt-version"]
+    assert project.status()["reasons"][:1] == [
+        "the pin is staged, but not committed; run 'git commit .dolt-version' to commit it"
+    ]
     project.git("reset", "-q")
     assert project.status()["reasons"][:1] == [
         "The pin is neither staged nor committed; run 'git add .dolt-version' to stage it"
@@ -61,7 +63,10 @@ def test_status_reports_uncommitted_pin_until_it_is_committed(project):
     project.git("add", ".dolt-version")
     project.write("docs/rest.md", "# Rest\n\nOften.\n")
     project.git("commit", "-q", "-m", "the page alone", "docs/rest.md")
-    assert "The pin is staged, but not committed: git commit .dolt-version" in project.status()["reasons"]
+    assert (
+        "the pin is staged, but not committed; run 'git commit .dolt-version' to commit it"
+        in project.status()["reasons"]
+    )
     project.git("commit", "-q", "-m", "the pin", ".dolt-version")
     assert not any("The pin" in reason for reason in project.status()["reasons"])
 

@@ -38,7 +38,7 @@ def test_trust_shows_stated_and_present_values(project):
     assert "line 3: hooks.on_dirty: commit   (now: warn)" in result.out
     assert "line 4: remote: file:///srv/kb   (now: git:)" in result.out
     assert "embedding.model" not in result.out
-    assert result.out.rstrip().endswith("To trust these settings: vmrag trust --yes")
+    assert result.out.rstrip().endswith("hint: run 'vmrag trust --yes' to trust these settings")
     assert counting(project) == ("warn", "git:")
 
 

@@ -241,7 +241,7 @@ def test_old_hooks_move_and_push_the_knowledge(name: str, renewed: bool, world: 
     project.vmrag("commit", "-m", "Foxes")
     assert read_ours(project, "commit", "-q", "-am", "Foxes") == []
     assert read_ours(project, "push", "-q", "-u", "origin", branch) == [
-        "vmrag: pushed the knowledge that these commits pin to origin"
+        "vmrag: pushed the documents that these commits pin to origin"
     ]
     read_ours(project, "checkout", "-q", "HEAD~1")
     assert project.status()["state"] == "in_sync", "the hook has moved the knowledge"

@@ -663,9 +663,12 @@ def test_output_explains_findings_and_hints(world, r):
     said = f"its pin {r.b[:12]} does not contain {r.a[:12]}, which its parent pins. KNOWLEDGE_DROPPED"
     result = world.vmrag("verify", dropping, code=1)
     assert result.out.splitlines() == [
-        f"error        The commit {dropping[:12]} drops documents: {said}",
+        f"error        the commit {dropping[:12]} drops documents: {said}",
         f"             run 'vmrag merge --repair {dropping[:12]}' to restore the documents",
-        f"To accept a loss: git commit --allow-empty -m 'Accept the loss' -m 'Vmrag-Accept-Drop: {dropping}'",
+        (
+            'hint: run \'git commit --allow-empty -m "Accept the loss" '
+            f'-m "Vmrag-Accept-Drop: {dropping}"\' to accept the loss'
+        ),
         f"Checked 2 commits ({dropping}), 2 with another pin: 1 error.",
     ]
     mending = world.code(r.ab, dropping)

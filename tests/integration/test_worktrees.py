@@ -82,7 +82,9 @@ def test_uncommitted_documents_of_a_removed_work_tree_wait_on_its_branch(project
     tree.put("memo.md", "A memory.")
     assert waits(project) == []
     removed(project, tree, how)
-    assert waits(project) == ["Uncommitted documents of 'agent', which is checked out nowhere: git switch agent"]
+    assert waits(project) == [
+        "'agent' has uncommitted documents, but no worktree has it; run 'git switch agent' to return to them"
+    ]
     assert "were not merged. Commit them first" in project.vmrag("merge", "agent").err
     assert project.ask("gc", "--apply")["kept"] == []
     project.git("switch", "-q", "agent")
@@ -95,8 +97,8 @@ def test_documents_of_a_deleted_branch_return_by_the_printed_command(project, tm
     removed(project, tree)
     project.git("branch", "-q", "-D", "agent")
     [line] = waits(project)
-    assert line.endswith("whose branch or worktree is gone: vmrag merge agent")
-    assert project.ask("gc", "--apply")["kept"][0]["hint"] == "vmrag merge agent"
+    assert line.endswith("branch or worktree no longer exists; run 'vmrag merge agent' to restore them")
+    assert project.ask("gc", "--apply")["kept"][0]["hint"] == "run 'vmrag merge agent' to restore them"
     project.record("later", later="What main learned meanwhile.")
     project.put("own.md", "Uncommitted here.")
     assert project.ask("merge", "agent")["result"] == "uncommitted"
@@ -207,9 +209,8 @@ def test_documents_of_a_removed_worktree_can_be_merged(project, second, committe
         project.vmrag("merge", head)
         assert project.texts()["two.md"] == "Of the second."
         return
-    assert waits(project) == [
-        f"Uncommitted documents of {branch!r}, whose branch or worktree is gone: vmrag merge {branch}"
-    ]
+    state = f"{branch!r} has uncommitted documents, but its branch or worktree no longer exists"
+    assert waits(project) == [f"{state}; run 'vmrag merge {branch}' to restore them"]
     project.vmrag("merge", branch)
     assert project.marks()["two.md"] == "added"
     assert [branch["name"] for branch in project.ask("gc", "--apply")["pruned"]] == [branch]
@@ -224,7 +225,7 @@ def test_second_worktree_keeps_its_branch_until_the_pin_moves(project, second):
     second.vmrag("commit", "-m", "two")
     assert second.status()["kb"]["branch"] == branch
     [line] = waits(second)
-    assert line.endswith("gone: vmrag merge main")
+    assert line.endswith("no longer exists; run 'vmrag merge main' to restore them")
     second.vmrag("merge", "main")
     assert second.marks()["one.md"] == "added"
     second.record("both")

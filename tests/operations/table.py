@@ -57,7 +57,7 @@ CODE = "echo 3 >a.txt; git add a.txt"
 CLONE = "git clone --template=../template"
 STAYS = "uncommitted documents stay with 'main'"
 ALONG = "moved to revision"
-NOT_COMMITTED = "Documents of 'main' are not committed"
+NOT_COMMITTED = "documents of 'main' are not committed"
 CONFLICT = "have a conflict in handbook/limits.md"
 
 CLONES = (

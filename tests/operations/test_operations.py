@@ -32,7 +32,7 @@ def refused(operation: Operation) -> tuple[object, ...]:
     return any(operation.codes), operation.follows
 
 
-REASONS = {"no pin": "This code commit has no pin", "malformed": "The pin cannot be read"}
+REASONS = {"no pin": "this commit has no pin", "malformed": "the pin cannot be read"}
 
 
 @pytest.fixture(scope="session")

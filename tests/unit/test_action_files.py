@@ -61,8 +61,8 @@ def test_problem_matcher_matches_the_output_of_verify() -> None:
     [matcher] = json.loads((ROOT / "action/vmrag_action/problems.json").read_text())["problemMatcher"]
     pattern = matcher["pattern"][0]
     match = re.fullmatch(
-        pattern["regexp"], "error        The merge abc drops documents: it has no pin. KNOWLEDGE_DROPPED"
+        pattern["regexp"], "error        the merge abc drops documents: it has no pin. KNOWLEDGE_DROPPED"
     )
     assert match
-    assert match[pattern["message"]].startswith("The merge")
+    assert match[pattern["message"]].startswith("the merge")
     assert match[pattern["code"]] == "KNOWLEDGE_DROPPED"

@@ -137,7 +137,7 @@ def test_required_workflows_run_in_the_merge_queue(name: str) -> None:
         ("error: the embedded engine, doltlite, is made for this and that only.", 3, True),
         ("error: vmrag runs on Linux and macOS, not on Windows.", 2, True),
         ("Traceback (most recent call last):\nNo module named 'fcntl'\nnot on Windows.", 1, False),
-        ("error: There is no git on PATH.", 3, False),
+        ("error: git is not on PATH.", 3, False),
         ("Started a knowledge base: it is made for this only.", 0, False),
     ],
 )

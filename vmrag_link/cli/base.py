@@ -233,7 +233,7 @@ def group(name: str, about: str) -> click.Group:
 def describe_kept_revision(count: int, command: str) -> str:
     """Return how to recover discarded documents that no other revision has."""
     subject, pronoun = (f"{count} were", "them") if count > 1 else ("One was" if count else "It was", "it")
-    return f"{subject} never committed. To get {pronoun} back: {command}"
+    return f"{subject} never committed; run '{command}' to restore {pronoun}"
 
 
 def describe_requirement(version: str) -> str:

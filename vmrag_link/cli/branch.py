@@ -40,9 +40,9 @@ def command(invocation: Invocation, *, name: str | None) -> int:
         mark = "*" if branch.current else " "
         belongs = f"for {branch.code_branch}" if branch.code_branch else "of no code branch"
         if branch.name.startswith(ASIDE_PREFIX):
-            belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {quoted(branch.name)}"
+            belongs = f"stashed documents; run 'vmrag merge {quoted(branch.name)}' to restore them"
             if is_memory_branch(branch.name):
-                belongs = "uncommitted changes that return when the pin goes back; 'vmrag commit' drops them"
+                belongs = "uncommitted changes that return when the pin moves back; 'vmrag commit' drops them"
         lines.append(f"{mark} {branch.name}  {branch.revision[:7]}  {belongs}{', uncommitted changes' * branch.dirty}")
     invocation.emit_report(report, lines or ["No KB branches yet: the first document that is stored makes one."])
     return 0

@@ -42,7 +42,7 @@ def command(invocation: Invocation, *, fix: bool) -> int:
             if fix and error.repairable:
                 repaired = report.topics[0].findings[0]
                 report = _examine_folder(invocation.directory, progress, fix=True, repair=True)
-                mended = (RepairedFinding(repaired, "Wrote it again."), *report.mended)
+                mended = (RepairedFinding(repaired, "wrote it again."), *report.mended)
                 report = msgspec.structs.replace(report, mended=mended)
     invocation.emit_report(report, _format_report(report, every=invocation.verbosity > 0))
     return 0 if report.healthy else FAILED_CHECK
@@ -71,14 +71,14 @@ def _format_report(report: DoctorReport, *, every: bool) -> Iterator[str]:
     With `every`, they also name the topics without problems.
     """
     for repaired in report.mended:
-        yield f"{_format_mark('ok', 'fixed')}{repaired.finding.message} → {repaired.repair}"
+        yield f"{_format_mark('ok', 'fixed')}{repaired.finding.message.rstrip('.')} → {repaired.repair}"
     for topic in report.topics:
         if topic.findings:
             yield from (line for finding in topic.findings for line in _format_finding(finding))
         elif every:
             yield f"{_format_mark('ok')}{topic.name}"
     count = sum(len(topic.findings) for topic in report.topics)
-    yield f"Checked {plural(len(report.topics), 'topic')}: {plural(count, 'finding') if count else 'all is well'}."
+    yield f"Checked {plural(len(report.topics), 'topic')}: {plural(count, 'finding') if count else 'no problems'}."
 
 
 def _format_finding(finding: Finding) -> Iterator[str]:

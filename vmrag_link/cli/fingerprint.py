@@ -65,7 +65,7 @@ def _format_fingerprint(report: VerifiedIndex) -> Iterator[str]:
     yield report.fingerprint
     if report.problems:
         yield from report.problems
-        yield f"Build the index again: {report.fix}"
+        yield f"hint: {report.fix}"
         return
     proven = f"{report.vectors} of their vectors proven by the cache, {report.recomputed} computed again"
     compared = proven if report.chunks else "nothing to compare"

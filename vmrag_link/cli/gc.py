@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural, quoted
 from vmrag_link.ops.gc import gc as operation
 from vmrag_link.ops.gc.gc import GcReport
 from vmrag_link.ops.gc.gc_shared import KEEP_DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
-
-if TYPE_CHECKING:
-    pass
 
 MEGABYTE = 1_000_000
 
@@ -67,9 +63,9 @@ def command(invocation: Invocation, *, apply: bool, remote: str | None, server: 
 
 
 _REASONS = {
-    "uncommitted": "has uncommitted documents. To bring them back",
-    "set_aside": "holds documents that were set aside. To bring them back",
-    "remembered": "remembers uncommitted changes that return when the pin goes back. To list it",
+    "uncommitted": "has uncommitted documents",
+    "set_aside": "has stashed documents",
+    "remembered": "has uncommitted changes that return when the pin moves back",
 }
 
 
@@ -80,7 +76,7 @@ def _format_report(report: GcReport) -> Iterator[str]:
     removed = "Removed" if report.applied else "Would remove"
     for branch in report.pruned:
         yield f"{removed} the branch {branch.name}, whose git branch no longer exists (its revision {branch.revision[:7]} is kept)."
-    yield from (f"The branch {kept.name} stays. It {_REASONS[kept.reason]}: {kept.hint}" for kept in report.kept)
+    yield from (f"Kept the branch {kept.name}, which {_REASONS[kept.reason]}; {kept.hint}" for kept in report.kept)
     for noun, swept in (
         ("spare index part", report.leftovers.views),
         ("spare Chroma store", report.leftovers.chroma),
@@ -111,7 +107,7 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
         yield f"Rewrote it: {_format_megabytes(report.after.bytes)}. The host deletes the rest when it collects garbage."
         if report.damaged:
             yield "It has what it had at the last fetch of this clone, and what the code of this clone pins."
-            yield "Users who pushed since then must run: vmrag push"
+            yield "hint: ask users who pushed since then to run 'vmrag push'"
     else:
         yield f"hint: run 'vmrag gc --remote {quoted(report.remote)} --apply'"
 

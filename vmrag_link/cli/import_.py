@@ -176,7 +176,7 @@ def _describe_documents(report: ImportReport) -> Iterator[str]:
         number = plural(len(report.left_out), "document")
         yield (
             f"{number} of skipped files stay{'s' * (len(report.left_out) == 1)}; "
-            f"to remove: vmrag rm {names}{more} --collection {report.collection}"
+            f"run 'vmrag rm {names}{more} --collection {report.collection}' to remove {'it' if len(report.left_out) == 1 else 'them'}"
         )
 
 

@@ -119,11 +119,13 @@ def _describe_sources(report: InitReport) -> Iterator[str]:
     if report.staged:
         yield f"Wrote and staged {CONFIG_NAME}"
     elif report.busy:
-        yield f"Wrote {CONFIG_NAME}. Another git command holds the index, so run: git add {CONFIG_NAME}"
+        yield f"Wrote {CONFIG_NAME}, but another git command holds the index."
+        yield f"hint: run 'git add {CONFIG_NAME}' to stage it"
     elif report.ignored:
         yield f"Wrote {CONFIG_NAME}, which git ignores: it applies to this working tree only."
     elif report.written and (report.sources or report.notes):
-        yield f"Changed {CONFIG_NAME}. You wrote this file, so run: git add {CONFIG_NAME}"
+        yield f"Changed {CONFIG_NAME}, and did not stage your own changes."
+        yield f"hint: run 'git add {CONFIG_NAME}' to stage it"
     if report.requires:
         yield describe_requirement(report.requires)
 

@@ -51,7 +51,8 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     if report.limited:
         lines.append("They act only in worktrees in which `vmrag install --worktree` was run, such as this one.")
     elif worktree:
-        lines.append("They still act in all worktrees. For this one only: vmrag uninstall && vmrag install --worktree")
+        lines.append("They still act in all worktrees.")
+        lines.append("hint: run 'vmrag uninstall && vmrag install --worktree' to use them in this one only")
     lines += describe_hook_tools(report)
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
@@ -86,7 +87,8 @@ def _by_tools(report: installer.InstallReport) -> list[str]:
         ]
     if report.husky and report.scripts is None:
         return [
-            "husky rewrites its folder with every `npm install`. On a branch, run: vmrag install (which also changes its scripts)"
+            "husky rewrites its folder with every 'npm install'.",
+            "hint: run 'vmrag install' on a branch to add the hooks to husky's scripts too",
         ]
     if report.lefthook:
         return [f"lefthook starts these, by {LEFTHOOK_LOCAL[0]}, which is not committed: {', '.join(report.lefthook)}"]

@@ -79,7 +79,8 @@ def command(
         if moved:
             output.print_warning(f"for its history as {'a stored document' if file else 'a note'}: {moved}", "hint:")
     if (file or revisions).more and limit is None and not invocation.as_json and invocation.verbosity >= 0:
-        output.print_warning(f"There are older {'commits' if file else 'revisions'}: vmrag log -n {10 * USUAL}")
+        shown_kind = "commits" if file else "revisions"
+        output.print_warning(f"run 'vmrag log -n {10 * USUAL}' to see older {shown_kind}", "hint:")
 
 
 def _find_file_history(ws: Workspace, places: tuple[str, ...], *, limit: int) -> FileHistory | None:

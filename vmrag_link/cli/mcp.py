@@ -237,7 +237,9 @@ def command(
     context = click.get_current_context()
     if name := context.invoked_subcommand:
         if any(context.get_parameter_source(param) == ParameterSource.COMMANDLINE for param in _SERVER_PARAMS):
-            raise click.UsageError(f"options of the server cannot precede '{name}'. See: vmrag mcp {name} --help")
+            raise click.UsageError(
+                f"options of the server cannot precede '{name}'; run 'vmrag mcp {name} --help' to see its options"
+            )
         return OK
     if cpu_execution_provider:
         from vmrag_mcp.process import log

@@ -72,8 +72,7 @@ def describe_merge(report: MergeReport) -> list[str]:
             lines = [f"Merged {report.source}: {report.changes.text}. Revision {revision} is pinned."]
             lines.append("hint: run 'git commit -m \"…\"'" if report.staged else "hint: run 'git add .dolt-version'")
     if report.code_behind and report.result in ("already_up_to_date", "fast_forward", "merge"):
-        first = "For" if report.result == "already_up_to_date" else "Then, for"
-        lines.append(f"{first} a pull request, also merge the code: git merge {quoted(report.source)}")
+        lines.append(f"hint: run 'git merge {quoted(report.source)}' to merge the code of a pull request as well")
     if report.pending:
         lines.append(f"warning: {report.pending}")
     return [*lines, *report.notes]

@@ -48,8 +48,8 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
     amount = f"{plural(report.revisions, 'revision')} and {plural(len(report.branches), 'branch')}"
     if report.absent:
         which = "1 pinned revision is" if report.absent == 1 else f"{report.absent} pinned revisions are"
-        after = "" if report.applied else ". To copy them too, run first: vmrag fetch"
-        yield f"{which} not in this clone, so the migration does not copy them{after}."
+        after = "" if report.applied else "; run 'vmrag fetch' first to copy them too"
+        yield f"{which} not in this clone, so the migration does not copy them{after}"
     if not report.applied:
         yield f"Would move {amount} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
         yield f"hint: run 'vmrag migrate --to {report.to}'"
@@ -57,12 +57,13 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
     yield f"Moved {amount} to {_NAMES[report.to]}; {report.made} were made by this run."
     yield from _file_lines(report.changed)
     if report.remote:
-        yield f"The remote {report.remote} has the old knowledge base. Set another remote in .vmrag.yaml, then run: vmrag pin"
+        yield f"The remote {report.remote} has the old knowledge base."
+        yield "hint: set another remote in .vmrag.yaml, then run 'vmrag pin' to write it into the pin"
     if report.changed.written or report.changed.skipped:
         yield f"hint: run 'git commit -m \"Store the knowledge with {report.to}\"', then 'vmrag push'"
     else:
         yield "The pin already names the new revision, so there is nothing to commit."
-    yield "To go back: vmrag migrate --undo"
+    yield "hint: run 'vmrag migrate --undo' to return to the old knowledge base"
 
 
 def _undone_lines(report: UndoReport) -> Iterator[str]:
@@ -75,6 +76,7 @@ def _file_lines(changed: ChangedFiles) -> Iterator[str]:
     if staged:
         yield f"Changed and staged: {', '.join(staged)}."
     if changed.unstaged:
-        yield f"Changed, but not staged: git add {' '.join(map(quoted, changed.unstaged))}"
+        yield f"Changed, but not staged: {', '.join(changed.unstaged)}."
+        yield f"hint: run 'git add {' '.join(map(quoted, changed.unstaged))}' to stage them"
     if changed.skipped:
         yield f"Left as they are, because they were changed since: {', '.join(changed.skipped)}."

@@ -41,7 +41,8 @@ def create_for_documents(ws: Workspace) -> Iterator[None]:
     for line in [
         f"Created a knowledge base in {base.kb} and staged {enumerated(staged)}.",
         *hook_lines,
-        f"'git push' also sends it to the remote ({remote}). To undo all of this, run: vmrag uninstall --all",
+        f"'git push' also pushes it to the remote ({remote}).",
+        "hint: run 'vmrag uninstall --all' to undo all of this",
     ]:
         ws.progress.note(line)
 
@@ -87,6 +88,8 @@ def describe_files(report: KnowledgeBaseReport) -> Iterator[str]:
         yield f"Wrote and staged {', '.join(staged)}"
     mixed = ATTRIBUTES if report.edited and ATTRIBUTES in report.unstaged else ""
     if unstaged := [name for name in report.unstaged if name != mixed]:
-        yield f"Wrote {', '.join(unstaged)}. Another git command holds the index, so run: git add {' '.join(unstaged)}"
+        yield f"Wrote {', '.join(unstaged)}, but another git command holds the index."
+        yield f"hint: run 'git add {' '.join(unstaged)}' to stage {'them' if unstaged[1:] else 'it'}"
     if mixed:
-        yield f"Wrote {mixed}, which has your unstaged changes. To stage all of them, run: git add {mixed}"
+        yield f"Wrote {mixed}, which has your unstaged changes."
+        yield f"hint: run 'git add {mixed}' to stage all of them"

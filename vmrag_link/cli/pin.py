@@ -75,7 +75,8 @@ def _pin_lines(report: PinCommandReport) -> Iterator[str]:
     if first and first.attributes.written:
         busy += [] if first.attributes.staged or first.attributes.edited else [ATTRIBUTES]
         if first.attributes.edited:
-            yield f"Wrote {ATTRIBUTES}, which has your unstaged changes. To stage all of them, run: git add {ATTRIBUTES}"
+            yield f"Wrote {ATTRIBUTES}, which has your unstaged changes."
+            yield f"hint: run 'git add {ATTRIBUTES}' to stage all of them"
     if busy:
         yield "Another git command holds the index."
         yield f"hint: run 'git add {' '.join(busy)}'"

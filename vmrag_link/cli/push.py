@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.remote import describe_moves
 from vmrag_link.errors import UsageInvalid, plural
@@ -71,4 +71,5 @@ def _push_lines(report: PushReport) -> Iterator[str]:
     else:
         yield f"{report.remote} has everything already."
     if report.uncommitted:
-        yield 'Uncommitted documents stay here: vmrag commit -m "What changed in the knowledge"'
+        yield "Uncommitted documents were not pushed."
+        yield NEXT_COMMIT

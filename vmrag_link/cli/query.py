@@ -296,7 +296,8 @@ def _describe_nothing(search: _Search) -> str:
     everywhere = not (search.at or query.collections)
     files = everywhere and not ws.list_stored_collections() and propose_sources(ws)
     narrowed = f" with {query.narrowing.display_text}" if query.narrowing else ""
-    return f"Nothing found{narrowed}.{' To search files of the repository, run: vmrag init' if files else ''}"
+    proposal = "\nhint: run 'vmrag init' to search files of the repository" if files else ""
+    return f"Nothing found{narrowed}.{proposal}"
 
 
 def _format_answer(search: _Search, report: PassageReport, nothing: str) -> Iterator[str]:

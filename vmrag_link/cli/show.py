@@ -61,7 +61,9 @@ def _show_document(invocation: Invocation, ws: Workspace, report: ShowReport, *,
     with open_pager(ws.places):
         exact = output.print_exactly(report.content, raw=raw, end_line=not raw)
     if not exact and not sys.stdout.isatty():
-        output.print_warning("The text was escaped for the job's log. Its exact bytes: vmrag show --raw", "warning:")
+        output.print_warning(
+            "the text was escaped for the job's log; run 'vmrag show --raw' to print its exact bytes", "warning:"
+        )
 
 
 def _format_revision(revision: ShownRevision, form: Form) -> Iterator[str]:

@@ -174,7 +174,7 @@ def _format_report(report: SourcesReport, limit: int | None, ref: str | None) ->
             if report.untracked == 1
             else f"{report.untracked} files that git does not track are"
         )
-        yield f"{subject} left out; to let git track it: git add FILE"
+        yield f"{subject} left out; run 'git add FILE' to include it"
     if report.missing:
         yield f"Not in this clone: {first_of(report.missing, NAMED)}"
         if any(path.endswith("/") for path in report.missing):
@@ -302,10 +302,10 @@ def _dedupe_lines(report: Deduplication) -> Iterator[str]:
         noun = "collection" if len(report.collections) == 1 else "collections"
         yield f"Removed the stored {noun} {enumerated(report.collections)}."
     if report.differing:
-        yield f"Other texts than the files have: {first_of(list(map(str, report.differing)), NAMED)}"
+        yield f"These copies differed from their files: {first_of(list(map(str, report.differing)), NAMED)}"
         if report.commit:
             name = quoted(str(report.differing[0]))
-            yield f"  to see one as it was: vmrag show {report.commit.parent[:12]}:{name}"
+            yield f"hint: run 'vmrag show {report.commit.parent[:12]}:{name}' to see the text of a copy"
     if report.kept:
         names = " ".join(quoted(str(name)) for name in report.unsaved[:NAMED])
         yield describe_kept_revision(len(report.unsaved), f"vmrag restore --source {report.kept[:12]} {names}")
@@ -326,9 +326,9 @@ def _remaining_lines(report: Deduplication) -> Iterator[str]:
     for name, number in report.occupied.items():
         yield (
             f"The stored collection {name} has {plural(number, 'other document')}, so the source of that name is not "
-            f"read: call the source otherwise in .vmrag.yaml, or remove them: vmrag list --collection {name}, vmrag rm {name}"
+            f"read; rename the source in .vmrag.yaml, or run 'vmrag rm {quoted(name)}' to remove the collection"
         )
     if report.uncovered:
         paths = sorted({copy.path for copy in report.uncovered})
         yield f"No source reads the files of {plural(len(report.uncovered), 'other stored copy')}: {first_of(paths, NAMED)}"
-        yield f"  to let the files answer: vmrag sources add {' '.join(map(quoted, paths[:NAMED]))}"
+        yield f"hint: run 'vmrag sources add {' '.join(map(quoted, paths[:NAMED]))}' to search the files instead"

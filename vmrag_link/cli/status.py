@@ -149,7 +149,7 @@ def describe_unpushed(remote: Unpushed) -> str:
         return f"{remote.remote}: {remote.problem}"
     if not remote.revisions:
         return f"{remote.remote}, nothing to push"
-    return f"{remote.remote}, {plural(remote.revisions, 'revision')} not pushed: vmrag push"
+    return f"{remote.remote}, {plural(remote.revisions, 'revision')} not pushed; run 'vmrag push' to push them"
 
 
 def format_changes(changes: PendingChanges, limit: int | None) -> Iterator[str]:

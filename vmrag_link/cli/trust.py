@@ -64,7 +64,7 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
         operation.trust_settings(ws, report)
         invocation.emit_report(
             operation.examine_settings(ws),
-            ["Trusted the settings of this repository. To undo this: vmrag trust --revoke"],
+            ["Trusted the settings of this repository.", "hint: run 'vmrag trust --revoke' to undo this"],
         )
     return OK
 
@@ -73,7 +73,11 @@ def _ask_user(invocation: Invocation, report: TrustReport) -> bool:
     """Print the settings, and ask the user if a terminal exists."""
     is_interactive = invocation.is_interactive
     invocation.emit_report(
-        report, [*_report_lines(report), *([] if is_interactive else ["To trust these settings: vmrag trust --yes"])]
+        report,
+        [
+            *_report_lines(report),
+            *([] if is_interactive else ["hint: run 'vmrag trust --yes' to trust these settings"]),
+        ],
     )
     return is_interactive and output.ask_yes("Trust these settings in this repository?")
 

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from vmrag_hooks import installer
-from vmrag_link import env
+from vmrag_link import env, hints
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
@@ -167,8 +167,11 @@ def _uninstall_everything(hooks: installer.UninstallReport, report: RemovalRepor
     if changed:
         files = " ".join(map(quoted, changed))
         yield f"Removed from the working tree: {', '.join(changed)}"
-        yield f"hint: run 'git add -A -- {files} && git commit -m \"Remove vmrag\"' to remove vmrag for the team"
-        yield f"   or, to remove it only here: git stash push -- {files}"
+        remove = hints.suggest_command(
+            f'git add -A -- {files} && git commit -m "Remove vmrag"', "remove vmrag for the team"
+        )
+        keep = hints.suggest_command(f"git stash push -- {files}", "remove it only here")
+        yield f"hint: {hints.join_alternatives(remove, keep)}"
     if SETTINGS in report.kept:
         yield f"{SETTINGS} stays: it has settings that were never committed."
     if written := [name for name in report.kept if name != SETTINGS]:
@@ -178,4 +181,4 @@ def _uninstall_everything(hooks: installer.UninstallReport, report: RemovalRepor
     elif report.lost and report.lost.pin and PIN_NAME in report.changed:
         yield "HEAD's .dolt-version pins a deleted revision. Commit its removal, so that others do not get this pin."
     elif report.knowledge and PIN_NAME in report.changed:
-        yield "To come back: git checkout HEAD -- .dolt-version .gitattributes .vmrag.yaml && vmrag clone"
+        yield ("hint: run 'git checkout HEAD -- .dolt-version .gitattributes .vmrag.yaml && vmrag clone' to undo this")

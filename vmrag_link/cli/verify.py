@@ -73,11 +73,11 @@ def _format_report(report: VerifyReport, *, acceptable: bool) -> Iterator[str]:
         if finding.code == "KNOWLEDGE_DROPPED" and finding.level == "error"
     ]
     if drops and acceptable:
-        trailers = " ".join(f"-m '{history.ACCEPT_DROP}: {drop}'" for drop in dict.fromkeys(drops))
-        yield f"To accept a loss: git commit --allow-empty -m 'Accept the loss' {trailers}"
+        trailers = " ".join(f'-m "{history.ACCEPT_DROP}: {drop}"' for drop in dict.fromkeys(drops))
+        yield f"hint: run 'git commit --allow-empty -m \"Accept the loss\" {trailers}' to accept the loss"
     if report.shallow:
-        yield f"{_format_mark('information', 'cyan')}The history is cut off (a shallow clone), so some commits could not be compared."
-        yield f"{' ' * _WIDTH}git fetch --unshallow"
+        yield f"{_format_mark('information', 'cyan')}The clone is shallow, so some commits could not be compared."
+        yield f"{' ' * _WIDTH}run 'git fetch --unshallow' to fetch the history"
     if report.unpinned and report.clean:
         yield f"No commit has a pin ({report.range}): nothing to verify."
         return

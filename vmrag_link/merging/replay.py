@@ -49,12 +49,12 @@ class Replayed(Record, frozen=True):
     @property
     def note(self) -> str:
         """The note for the user, or an empty text."""
-        back = f"To bring them back: vmrag merge {quoted(self.kept_on)}"
+        restore = f"run 'vmrag merge {quoted(self.kept_on)}' to restore them"
         some = f"{plural(self.documents, 'uncommitted document')} of {self.branch!r}"
         if self.conflicts:
-            return f"{some} conflict with revision {self.to[:7]} and are kept. {back}"
+            return f"{some} conflict with revision {self.to[:7]} and are kept; {restore}"
         if self.kept_on:
-            return f"{some} are kept. {back}"
+            return f"{some} are kept; {restore}"
         if self.silent and not self.hidden:
             return ""
         if self.documents:
@@ -64,7 +64,9 @@ class Replayed(Record, frozen=True):
         else:
             shown = f"revision {self.to[:7]} already contains the uncommitted changes of {self.branch!r}."
         if self.hidden:
-            return f"{shown} Earlier uncommitted changes are kept. To merge them: vmrag merge {quoted(self.hidden)}"
+            return (
+                f"{shown} Earlier uncommitted changes are kept; run 'vmrag merge {quoted(self.hidden)}' to merge them"
+            )
         if self.remembered:
             return f"{shown} Changes that it already contains will be uncommitted again if the pin moves back."
         return shown

@@ -116,8 +116,8 @@ def discard_uncommitted(ws: Workspace, branch: KbBranch) -> str:
     ws.engine.delete_branch(aside, expected=held)
     replay.forget_changes(ws.engine, branch.name)
     ws.progress.note(
-        f"Discarded uncommitted changes on {branch.name!r}: {changes}. Revision {held} keeps them. To restore them: "
-        f"merge_branch with source={held}, or in a terminal: vmrag merge {held}"
+        f"Discarded uncommitted changes on {branch.name!r}: {changes}. Revision {held} keeps them; "
+        f"call merge_branch with source={held} to restore them, or run 'vmrag merge {held}' in a terminal"
     )
     return held
 
@@ -192,7 +192,7 @@ def _read_aside_branch(ws: Workspace, name: str) -> KbBranch:
 
 
 def _explain_restore(aside: str) -> str:
-    return f"The branch {aside!r} keeps the uncommitted documents. To restore them: vmrag merge {quoted(aside)}"
+    return f"the branch {aside!r} keeps the uncommitted documents; run 'vmrag merge {quoted(aside)}' to restore them"
 
 
 class ResetReport(Record, frozen=True):

@@ -76,8 +76,8 @@ def describe_shared(other: Path, branch: str, kb_branch: str) -> str:
     """
     destination = f"go to {kb_branch!r}" if kb_branch else "would go to a separate KB branch"
     return (
-        f"The documents of {branch!r} are written in another worktree, {find_work_tree(other)}; those of this one "
-        f"{destination}. To merge what the other one has committed to git: vmrag merge {quoted(branch)}"
+        f"another worktree, {find_work_tree(other)}, writes the documents of {branch!r}, so those of this one "
+        f"{destination}; run 'vmrag merge {quoted(branch)}' to merge what the other one has committed to git"
     )
 
 

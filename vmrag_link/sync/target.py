@@ -171,7 +171,7 @@ def describe_left_behind(target: Target) -> tuple[str, ...]:
 
 def describe_held(branch: KbBranch, pinned: str) -> str:
     """Return the statement that uncommitted documents are not on the pinned revision."""
-    return f"Uncommitted documents of {branch.name!r} were written on revision {branch.head[:7]}, while the pin names {pinned[:7]}."
+    return f"uncommitted documents of {branch.name!r} were written on revision {branch.head[:7]}, while the pin names {pinned[:7]}."
 
 
 def describe_unpinned(branch: KbBranch, pinned: str) -> str:

@@ -148,7 +148,7 @@ class Reader:
                 if folder and _is_same_moment(moment, self._read_position(self._ws.require_indexed_revision())):
                     notes = reasons.explain_difference(self._ws, moment.target, revision)
                     if failure:
-                        notes += (f"The uncommitted documents are left out of this answer: {failure.message}",)
+                        notes += (f"this answer lacks the uncommitted documents: {failure.message}",)
                     dirty = moment.dirty and not failure
                     view = View(folder, revision, moment.branch, dirty, moment.git_head, notes)
                     with self._add_sources(view, sources) as whole:
@@ -168,7 +168,7 @@ class Reader:
                     work_tree = self._ws.source_index.open_work_tree(stored=self._ws.list_stored_collections())
                     opened: OpenSources | str | None = held.enter_context(work_tree)
             except (FileSystemError, LimitExceeded, GitError, LockError) as why:
-                opened = f"The files of sources are left out of this answer: {why.message}"
+                opened = f"this answer lacks the files of sources: {why.message}"
             yield opened
 
     @contextlib.contextmanager
@@ -308,9 +308,7 @@ class Reader:
                 yield copy.path
                 return
             if copy.path.is_dir() and not copy.is_unfinished:
-                self._ws.progress.note(
-                    f"The index of uncommitted documents does not verify: {problem}. It is built again."
-                )
+                self._ws.progress.note(f"rebuilding the damaged index of uncommitted documents: {problem}")
         try:
             with file_failures(), copy.lock_for_writing() as state:
                 self.update_copy(copy.path, branch, revision, whole=state != "gone")

@@ -177,19 +177,19 @@ def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str
             return (f"{ws.offline.message} The index answers at the pinned revision, without uncommitted documents.",)
         return describe_left_behind(target)
     why = {
-        "no_pin": "This code commit has no pin",
-        "malformed": "The pin cannot be read",
-        "missing": "The pinned revision is not in this knowledge base"
+        "no_pin": "this commit has no pin",
+        "malformed": "the pin cannot be read",
+        "missing": "the pinned revision is not in this knowledge base"
         + (f" ({ws.unreached.message.rstrip('.')})" if ws.unreached else ""),
-    }.get(target.state, "The pin has moved")
+    }.get(target.state, "the pin has moved")
     if isinstance(target.problem, KnowledgeRefused):
-        why = f"The pinned revision was refused: {target.problem.message.rstrip('.')}"
+        why = f"the pinned revision was refused: {target.problem.message.rstrip('.')}"
     if target.state == "pinned" and ws.unbuilt:
         why += f", and syncing to it failed ({ws.unbuilt.message.rstrip('.')})"
     if target.state in ("pinned", "missing") and background.is_running(background.get_sync_job(ws.places)):
         why += ", and the index follows in the background"
-    command = "To fetch it: vmrag fetch" if target.state == "missing" else "See: vmrag status"
-    return (f"{why}; this answer comes from revision {revision[:7]}. {command}",)
+    hint = "run 'vmrag fetch' to fetch it" if target.state == "missing" else "run 'vmrag status' to see the state"
+    return (f"{why}, so this answer comes from revision {revision[:7]}; {hint}",)
 
 
 def explain_missing_documents(why: VmragError) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ def explain_missing_documents(why: VmragError) -> tuple[str, ...]:
     if not isinstance(why, KnowledgeElsewhere | KnowledgeLost | PinRevisionMissing):
         return ()
     command = "vmrag fetch" if isinstance(why, PinRevisionMissing) else "vmrag clone"
-    return (f"{why.message.rstrip('.')}; only files answer. Fetch the stored documents: {command}",)
+    return (f"{why.message.rstrip('.')}; only files answer; run '{command}' to fetch the stored documents",)
 
 
 def _explain_untrusted(ws: WorkTree) -> RemoteNotTrusted | None:

@@ -35,7 +35,9 @@ def warn_unfinished(call: Call, *, pending: str, staged: bool) -> None:
     """Warn if the index does not have the change, or if the pin could not be staged."""
     call.warn_pending(pending)
     if not staged:
-        call.warn("NOTE", "the pin is written, but not staged, because git's index is locked; run 'git add .dolt-version'")
+        call.warn(
+            "NOTE", "the pin is written, but not staged, because git's index is locked; run 'git add .dolt-version'"
+        )
 
 
 def warn_pending(call: Call, result: WriteResult[R]) -> None:

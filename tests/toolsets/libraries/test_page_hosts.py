@@ -240,7 +240,7 @@ def test_refresh_contacts_no_host_known_only_from_the_knowledge_base(project, in
     result = project.vmrag("refresh", code=1)  # the user of this machine has not agreed to the host
     assert asked(internet) == []
     assert "2 failed" in result.out
-    [hint] = [line.partition(": ")[2] for line in result.out.splitlines() if line.startswith("To ask such a host")]
+    [hint] = [line.partition(": ")[2] for line in result.out.splitlines() if line.startswith("hint: run 'git config")]
     project.git(*shlex.split(hints.list_commands(hint)[0])[1:])
     refreshed = {page["url"]: page for page in project.ask("refresh", code=1)["pages"]}
     assert refreshed["http://docs.example/guide"]["status"] == "unchanged"

@@ -122,7 +122,7 @@ def test_refresh_stores_changes_uncommitted_and_diff_shows_words(project, site):
     dry = project.vmrag("refresh", "--dry-run").out
     assert f"M  {site.url('/owls')} | +1 -0" in dry
     assert "1 page changed, 2 unchanged, 0 failed" in dry
-    assert "the same command without --dry-run" in dry
+    assert "run the command without --dry-run" in dry
     assert project.ask("status")["kb"]["dirty"] is False
 
     said = project.vmrag("refresh").out

@@ -274,7 +274,7 @@ def test_unknown_host_is_reported():
     def lookup(host):
         raise socket.gaierror(-2, "Name or service not known")
 
-    assert "There is no host nowhere.example" in refusal("http://nowhere.example/", lookup=lookup).message
+    assert "no such host: nowhere.example" in refusal("http://nowhere.example/", lookup=lookup).message
 
 
 # -- credentials

@@ -84,7 +84,7 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     notes: tuple[str, ...] = ()
     if former and former.dirty and not (branch and branch.name == former.name):
         command = f"vmrag branch --switch {quoted(former.name)}"
-        notes = (f"uncommitted documents stay on {former.name!r}; to return to them: {command}",)
+        notes = (f"uncommitted documents stay on {former.name!r}; run '{command}' to return to them",)
     return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, notes, pinned.pending)
 
 

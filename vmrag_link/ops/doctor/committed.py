@@ -55,7 +55,7 @@ def _check_pin(ws: Workspace) -> Iterator[Finding]:
             PIN_NAME,
         )
     elif ws.is_initialized:
-        message = "This code commit has no pin, so the knowledge base stays at its revision."
+        message = "this commit has no pin, so the knowledge base stays at its revision."
         yield Finding(
             "PIN_NOT_THERE",
             "warning",
@@ -72,7 +72,7 @@ def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
         yield Finding(
             "PIN_IN_CONFLICT",
             "error",
-            "The pin has a merge conflict.",
+            "the pin has a merge conflict.",
             "run 'vmrag resolve' to resolve the conflicts",
             PIN_NAME,
         )
@@ -83,7 +83,7 @@ def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
         yield Finding("PIN_MALFORMED", "error", error.message, error.hint, PIN_NAME)
         return
     if data != pin_merge.read_staged_pin(ws.places):
-        message = "The pin of this working tree is not staged, so the next commit will not contain it."
+        message = "the pin of this working tree is not staged, so the next commit will not contain it."
         yield Finding("PIN_NOT_STAGED", "warning", message, f"run 'git add --force {PIN_NAME}'", PIN_NAME)
     if ws.is_initialized and not ws.engine.has_revision(pin.dolt_commit):
         missing = lazy_fetch.unusable_pin(ws, ws.resolve_target())
@@ -99,12 +99,12 @@ def _check_attributes(ws: Workspace) -> Iterator[Finding]:
     if not names_driver:
         message = f"{ATTRIBUTES} does not name vmrag's merge driver for the pin, so git merges it line by line, with conflicts."
         if pin_merge.is_attributed(ws.places):
-            message = f"Only this clone uses vmrag's merge driver for the pin, because {ATTRIBUTES} does not name it."
+            message = f"only this clone uses vmrag's merge driver for the pin, because {ATTRIBUTES} does not name it."
         yield Finding(
             "ATTRIBUTES_MISSING",
             "warning",
             message,
-            "run 'vmrag init --knowledge-base' to create a knowledge base",
+            "run 'vmrag init --knowledge-base' to add the line",
             str(path),
         )
     elif not pin_merge.is_attributed(ws.places):
@@ -112,7 +112,7 @@ def _check_attributes(ws: Workspace) -> Iterator[Finding]:
         yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _form_override_hint(ws), str(path))
     elif not pin_merge.names_driver(plumbing.read_blob(ws.places, f":{ATTRIBUTES}") or b""):
         ignored = run_git(ws.places, "check-ignore", "--quiet", "--", ATTRIBUTES).returncode == 0
-        message = f"The line of {ATTRIBUTES} that names vmrag's merge driver is not staged{', and ignored' * ignored}."
+        message = f"the line of {ATTRIBUTES} that names vmrag's merge driver is not staged{', and ignored' * ignored}."
         yield Finding("ATTRIBUTES_NOT_STAGED", "warning", message, f"run 'git add --force {ATTRIBUTES}'", str(path))
 
 

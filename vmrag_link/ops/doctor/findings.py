@@ -25,7 +25,7 @@ class Finding(Record, frozen=True):
     """
     message: str
     fix: str
-    """A command line that repairs it, or a sentence if you must repair it by hand."""
+    """A hint that repairs it, in the form of `vmrag_link.hints`."""
     subject: str = ""
     """The path or name that it is about."""
 
@@ -138,7 +138,7 @@ def _repair_findings(
                 yield RepairedFinding(finding, repair(ws, finding))
             except (VmragError, OSError) as error:
                 vmrag_error = _as_known_error(error)
-                ws.progress.note(f"{finding.code} was not repaired: {vmrag_error.message} {vmrag_error.hint}".rstrip())
+                ws.progress.note(f"{finding.code} was not repaired: {vmrag_error.sentence}")
 
 
 def _as_known_error(error: VmragError | OSError) -> VmragError:

@@ -46,13 +46,13 @@ def check_sync(ws: Workspace) -> Iterator[Finding]:
     yield Finding(code, "warning", report.reasons[0], report.hint)
     failed = background.read_report(background.get_sync_job(ws.places))
     if failed and failed.error:
-        message = f"The background sync failed: {failed.error} (log: {background.get_sync_job(ws.places).log})"
+        message = f"the background sync failed: {failed.error} (log: {background.get_sync_job(ws.places).log})"
         yield Finding("BACKGROUND_FAILED", "warning", message, _COMMAND, str(background.get_sync_job(ws.places).log))
 
 
 def _sync_index(ws: Workspace, finding: Finding) -> str:
     report = sync_to_pin(ws, rebuild="--rebuild" in finding.fix)
-    return f"Updated knowledge base and index to {(report.to or '')[:7]}."
+    return f"updated knowledge base and index to {(report.to or '')[:7]}."
 
 
 def check_views(ws: Workspace) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def check_views(ws: Workspace) -> Iterator[Finding]:
         if not problem or not revision_view.path.exists():  # another process is removing it
             continue
         if is_bound:
-            message = f"The bound index is damaged: {problem}."
+            message = f"the bound index is damaged: {problem}."
             yield Finding(
                 "INDEX_DAMAGED",
                 "error",
@@ -80,7 +80,7 @@ def check_views(ws: Workspace) -> Iterator[Finding]:
                 str(revision_view.path),
             )
         else:
-            message = f"The spare index of {revision_view.revision[:7]} cannot be used: {problem}."
+            message = f"the spare index of {revision_view.revision[:7]} cannot be used: {problem}."
             yield Finding(
                 "SNAPSHOT_DAMAGED",
                 "warning",
@@ -96,7 +96,7 @@ def _drop_view(ws: Workspace, finding: Finding) -> str:
             "another process is reading this index.",
             hint="run 'vmrag doctor --fix' to repair it when the other process has finished",
         )
-    return "Removed it. It will be rebuilt when it is needed."
+    return "removed it; it is rebuilt when it is needed."
 
 
 def check_copies(ws: Workspace) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def check_copies(ws: Workspace) -> Iterator[Finding]:
         with copy.lock_for_reading():  # an outdated one is updated when it is used
             problem = copy.find_damage() or view.find_mismatch(copy.path)
         if problem:
-            message = f"The index of the uncommitted documents of {branch.name!r} cannot be used: {problem}."
+            message = f"the index of the uncommitted documents of {branch.name!r} cannot be used: {problem}."
             yield Finding("WORKING_COPY_DAMAGED", "warning", message, DOCTOR, branch.name)
 
 
@@ -119,7 +119,7 @@ def _drop_copy(ws: Workspace, finding: Finding) -> str:
     if branch:
         with ws.sync_context.without_copy(branch.name, branch.head):
             pass
-    return "Removed it. It will be rebuilt when it is needed."
+    return "removed it; it is rebuilt when it is needed."
 
 
 def _check_sources(ws: Workspace) -> Iterator[Finding]:
@@ -132,7 +132,7 @@ def _check_sources(ws: Workspace) -> Iterator[Finding]:
                 source_view.path, checked
             )
         if problem and source_view.path.exists():  # another process may remove it now
-            message = f"An index of sources is damaged: {problem}."
+            message = f"an index of sources is damaged: {problem}."
             yield Finding("SOURCES_DAMAGED", "warning", message, DOCTOR, str(source_view.path))
 
 
@@ -143,7 +143,7 @@ def _drop_sources(ws: Workspace, finding: Finding) -> str:
             hint="run 'vmrag doctor --fix' to repair it when the other process has finished",
         )
     ws.views.segments.collect_garbage(ws.places.view_folders)
-    return "Removed it. The next query will rebuild it."
+    return "removed it; the next query rebuilds it."
 
 
 def _check_local(ws: Workspace) -> Iterator[Finding]:
@@ -156,7 +156,7 @@ def _check_local(ws: Workspace) -> Iterator[Finding]:
     with index.lock_for_reading():
         problem = index.find_damage() or view.find_mismatch(index.path)
     if problem:
-        message = f"The index of the documents that stay on this machine is damaged: {problem}."
+        message = f"the index of the documents that stay on this machine is damaged: {problem}."
         yield Finding("LOCAL_INDEX_DAMAGED", "warning", message, DOCTOR, str(index.path))
 
 
@@ -164,7 +164,7 @@ def _drop_local(ws: Workspace, _: Finding) -> str:
     index = ws.local.get_index()
     with index.lock_for_writing():
         index.remove_copy()
-    return "Removed it. The next search will rebuild it."
+    return "removed it; the next query rebuilds it."
 
 
 def check_vectors(ws: Workspace) -> Iterator[Finding]:
@@ -177,7 +177,7 @@ def check_vectors(ws: Workspace) -> Iterator[Finding]:
 
 def _repair_vectors(ws: Workspace, _: Finding) -> str:
     ws.embedding_cache.repair()
-    return "Kept the valid vectors. The others will be computed again when they are needed."
+    return "kept the valid vectors; the others are computed again when they are needed."
 
 
 VIEWS = Topic("indexes", check_views, {"SNAPSHOT_DAMAGED": _drop_view, "INDEX_DAMAGED": _sync_index})
@@ -264,7 +264,7 @@ def _drop_store(ws: Workspace, finding: Finding) -> str:
             hint="run 'vmrag doctor --fix' to repair it when the other process has finished",
         )
     ws.chroma.local.start_following()
-    return "Removed it. It will be rebuilt when it is needed."
+    return "removed it; it is rebuilt when it is needed."
 
 
 def _check_server(ws: Workspace) -> Iterator[Finding]:
@@ -290,12 +290,12 @@ def _compare_collection(
     label = f"{contents.label!r} of {revision[:7]} on the Chroma server ({client.address.display_text})"
     remote_collection = client.find_collection(contents.name)
     if remote_collection is None:
-        yield Finding("CHROMA_SERVER_LACKS", "note", f"The collection {label} does not exist.", DOCTOR, contents.name)
+        yield Finding("CHROMA_SERVER_LACKS", "note", f"the collection {label} does not exist.", DOCTOR, contents.name)
         return
     paid = contents.indexed.collection.embedding_function in SERVICES
     vouched = shared_vectors.read_digests(engine, contents.fingerprint) if paid else None
     if changes := find_difference(client, remote_collection, contents, vouched):
-        message = f"The collection {label} was changed: {changes}."
+        message = f"the collection {label} was changed: {changes}."
         yield Finding("CHROMA_SERVER_CHANGED", "warning", message, DOCTOR, contents.name)
 
 
@@ -311,10 +311,10 @@ def _share_again(ws: Workspace, finding: Finding) -> str:
         if finding.code == "CHROMA_SERVER_CHANGED" and (remote_collection := client.find_collection(finding.subject)):
             remove_collection(client, remote_collection)
     wait_for_server(ws)
-    return "Wrote it again."
+    return "wrote it again."
 
 
 STORES = Topic("Chroma", _check_stores, {"CHROMA_DAMAGED": _drop_store})
 SERVER = Topic(
-    "Chroma server", _check_server, {"CHROMA_SERVER_LACKS": _share_again, "CHROMA_SERVER_CHANGED": _share_again}
+    "chroma server", _check_server, {"CHROMA_SERVER_LACKS": _share_again, "CHROMA_SERVER_CHANGED": _share_again}
 )

@@ -78,7 +78,7 @@ def _repair_root_branch(ws: Workspace, finding: Finding) -> str:
         engine.create_branch(ROOT_BRANCH, root)
     else:
         engine.move_branch(ROOT_BRANCH, root, expected=branch.head)
-    return f"Put {ROOT_BRANCH!r} at revision {root[:12]}."
+    return f"put {ROOT_BRANCH!r} at revision {root[:12]}."
 
 
 def _form_fetch_hint(folder: Path) -> str:
@@ -93,12 +93,10 @@ def _check_uncommitted_note(ws: Workspace) -> Iterator[Finding]:
     note = ws.engine.folder / UNCOMMITTED_NAME
     dirty = [branch.name for branch in ws.engine.list_branches() if branch.dirty]
     if dirty and not note.exists():
-        message = f"The note for git hooks about uncommitted documents (of {', '.join(dirty)}) is missing."
+        message = f"the note for git hooks about uncommitted documents (of {', '.join(dirty)}) is missing."
         yield Finding("UNCOMMITTED_NOTE", "warning", message, DOCTOR, str(note))
     elif note.exists() and not dirty:
-        message = (
-            "There is a note for git hooks about uncommitted documents, but there are none, so commits take longer."
-        )
+        message = "a note for git hooks reports uncommitted documents, but none exist, so commits take longer."
         yield Finding("UNCOMMITTED_NOTE", "note", message, DOCTOR, str(note))
 
 
@@ -106,9 +104,9 @@ def _repair_uncommitted_note(ws: Workspace, finding: Finding) -> str:
     with ws.engine.write_lock("note what is uncommitted"):  # no other process stores documents in the block
         if any(branch.dirty for branch in ws.engine.list_branches()):
             permissions.make_file(Path(finding.subject))
-            return "Noted that there are uncommitted documents."
+            return "noted that there are uncommitted documents."
         Path(finding.subject).unlink(missing_ok=True)
-    return "Removed the note."
+    return "removed the note."
 
 
 # -- the journal
@@ -121,14 +119,14 @@ def _check_journal(ws: Workspace) -> Iterator[Finding]:
     for path, entry in ws.journal.list_entries():
         problem = recovery.find_flaw(ws, entry)
         if problem or entry is None:
-            message = f"The entry {path.name} of the journal {problem}."
+            message = f"the entry {path.name} of the journal {problem}."
             yield Finding("JOURNAL_DAMAGED", "warning", message, "run 'vmrag sync' to finish it", str(path))
         elif isinstance(entry, CommitEntry):
             yield from _check_commit(ws, path, entry)
         else:
             yield from _check_replay(ws, path, entry)
     for path in sorted(ws.places.journal.glob("*.damaged")):
-        message = f"An unreadable journal entry was renamed: {path.name}."
+        message = f"an unreadable journal entry was renamed: {path.name}."
         yield Finding("JOURNAL_SET_ASIDE", "note", message, f"run 'rm {quoted(path)}'", str(path))
 
 
@@ -138,7 +136,7 @@ def _check_commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Fin
     if (is_known and locks.is_held(ws.places._replace(git_dir=git_dir).workspace_lock)) or not path.exists():
         return
     tree, branch = lease.find_work_tree(git_dir), entry.symbolic.removeprefix(BRANCHES)
-    message = f"A commit on {branch!r} in {tree} was interrupted before its revision was pinned."
+    message = f"a commit on {branch!r} in {tree} was interrupted before its revision was pinned."
     if recovery.is_on_branch(ws, entry):
         yield Finding("COMMIT_UNFINISHED", "warning", message, "run 'vmrag sync' to finish it", str(path))
         return
@@ -151,7 +149,7 @@ def _check_replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Fin
     if locks.is_held(ws.engine.folder / LOCK_NAME) or not path.exists():
         return
     code = plumbing.read_kb_owners(ws.places).get(entry.kb_branch)
-    message = f"The move of uncommitted documents of {entry.kb_branch!r} to {entry.to[:7]} was interrupted."
+    message = f"the move of uncommitted documents of {entry.kb_branch!r} to {entry.to[:7]} was interrupted."
     if code in (None, ws.read_trigger().branch):
         yield Finding("REPLAY_UNFINISHED", "warning", message, "run 'vmrag sync' to finish it", str(path))
     else:
@@ -161,7 +159,7 @@ def _check_replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Fin
 
 def _finish_interrupted(ws: Workspace, _: Finding) -> str:
     sync_to_pin(ws)
-    return "Finished the interrupted operation."
+    return "finished the interrupted operation."
 
 
 # -- the queue of links
@@ -173,12 +171,12 @@ def _check_links(ws: Workspace) -> Iterator[Finding]:
     except FileNotFoundError:
         return
     if size > QUEUE_BYTES and ws.is_initialized:
-        message = f"The queue of links has {size / 1000:.0f} kB, from thousands of commits since it was last processed."
+        message = f"the queue of links has {size / 1000:.0f} kB, from thousands of commits since it was last processed."
         yield Finding("LINKS_WAITING", "note", message, "run 'vmrag links'", str(ws.places.link_queue))
 
 
 def _flush_links(ws: Workspace, _: Finding) -> str:
-    return f"Linked {links.flush_queue(ws)} commits."
+    return f"linked {links.flush_queue(ws)} commits."
 
 
 def _check_local(ws: Workspace) -> Iterator[Finding]:
@@ -205,13 +203,13 @@ def _check_copies(ws: Workspace) -> Iterator[Finding]:
     store = ws.places.remote_objects
     problem = sidecar_repo.find_damage(sidecar_repo.locate_repository(ws.places, store))
     if problem:
-        message = f"The git repository {store.name}, which caches fetches from remotes, is damaged: {problem}."
+        message = f"the git repository {store.name}, which caches fetches from remotes, is damaged: {problem}."
         yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR, str(store))
         return
     for key in git_transport.list_copied_remotes(ws.places):
         problem = git_transport.find_copy_damage(ws.places, ws.engine.name, key)
         if problem and not connection.is_in_use(ws.places, key):
-            message = f"The copy of a remote is damaged: {problem}."
+            message = f"the copy of a remote is damaged: {problem}."
             yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR, str(ws.places.remotes / key))
 
 
@@ -228,8 +226,8 @@ def _rebuild_copy(ws: Workspace, finding: Finding) -> str:
                 with connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
                     peer.fetch()
     except RemoteError as error:
-        return f"Removed it. The next fetch will restore it ({error.message.rstrip('.')})."
-    return "Removed it, and fetched it again."
+        return f"removed it; the next fetch restores it ({error.message.rstrip('.')})."
+    return "removed it, and fetched it again."
 
 
 def _check_remote(ws: Workspace) -> Iterator[Finding]:
@@ -254,7 +252,7 @@ def _check_root(ws: Workspace) -> Iterator[Finding]:
     if pin is None or root is None or not ws.engine.has_revision(pin.dolt_commit):
         return
     if not find_correct_root(ws.engine) and not ws.engine.is_ancestor(root.head, pin.dolt_commit):
-        message = f"The code pins {pin.dolt_commit[:12]}, a revision of another knowledge base."
+        message = f"the code pins {pin.dolt_commit[:12]}, a revision of another knowledge base."
         yield Finding(
             "PIN_FOREIGN",
             "error",
@@ -283,8 +281,8 @@ def _push_back(ws: Workspace, finding: Finding) -> str:
             with connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
                 restored = peer.restore_remote()
             if restored:
-                return f"Pushed the last known knowledge base back to {quoted(address.text)}."
-    return "Nothing was left to do."
+                return f"pushed the last known knowledge base back to {quoted(address.text)}."
+    return "nothing was left to do."
 
 
 KNOWLEDGE = Topic(

@@ -87,7 +87,7 @@ def _check_path() -> Iterator[Finding]:
     own_program = Path(sys.executable).with_name("vmrag")
     path = shutil.which("vmrag")
     if path is None:
-        message = "There is no vmrag on PATH, so you cannot run the commands in vmrag's messages unchanged."
+        message = "vmrag is not on PATH, so you cannot run the commands in its messages unchanged."
         yield Finding(
             "PATH_WITHOUT_VMRAG", "note", message, f"run 'export PATH={quoted(str(own_program.parent))}:\"$PATH\"'"
         )
@@ -95,7 +95,7 @@ def _check_path() -> Iterator[Finding]:
         words = proc.run([path, "--version"]).text.split() if path == proc.find_program("vmrag") else []
         if __version__ not in words:
             version = next(iter(words[2:]), "unknown")  # vmrag, version 0.2.0
-            message = f"The vmrag on PATH, {path}, has the version {version}; this one is {__version__}."
+            message = f"the vmrag on PATH, {path}, has version {version}; this one has {__version__}."
             fix = f"run 'export PATH={quoted(str(own_program.parent))}:\"$PATH\"'"
             yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
 
@@ -103,8 +103,8 @@ def _check_path() -> Iterator[Finding]:
 def _check_conversion() -> Iterator[Finding]:
     if missing := serving.list_missing_limits():
         message = (
-            f"Files are converted without {' and without '.join(missing)}, which this system does not have. "
-            "A malicious file that exploits a C library could access your files and run programs."
+            f"files are converted without {' and without '.join(missing)}, which this system lacks: "
+            "a malicious file that exploits a C library could access your files and run programs."
         )
         fix = "import untrusted PDF and Office files on Linux 5.13 or newer, on x86_64 or aarch64"
         yield Finding("CONVERSION_LESS_CONFINED", "note", message, fix)
@@ -129,7 +129,7 @@ def _check_folders(ws: Workspace) -> Iterator[Finding]:
 
 def _check_rights(ws: Workspace) -> Iterator[Finding]:
     for folder in folder_modes.list_too_open(ws.places):
-        message = f"Other users of this machine can read {folder}, and can block every write with a lock."
+        message = f"other users of this machine can read {folder}, and can block every write with a lock."
         yield Finding("OPEN_TO_OTHERS", "warning", message, DOCTOR, str(folder))
     for folder in folder_modes.list_too_closed(ws.places):
         message = (
@@ -142,7 +142,7 @@ def _check_rights(ws: Workspace) -> Iterator[Finding]:
 
 def _close_folder(ws: Workspace, finding: Finding) -> str:
     folder_modes.tighten_folders(ws.places)
-    return f"Removed the permissions of others from {finding.subject}."
+    return f"removed the permissions of others from {finding.subject}."
 
 
 def _check_writable(ws: Workspace) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ def _check_writable(ws: Workspace) -> Iterator[Finding]:
     paths = [*dict.fromkeys(folders), *files]
     if os.statvfs(places.git_dir).f_flag & os.ST_RDONLY:
         message = (
-            f"The file system of {places.git_dir} is read-only, so vmrag can answer queries, but cannot store anything."
+            f"the file system of {places.git_dir} is read-only, so vmrag can answer queries, but cannot store anything."
         )
         yield Finding("READ_ONLY", "error", message, f"run 'df {quoted(places.git_dir)}'", str(places.git_dir))
         return
@@ -216,7 +216,7 @@ def _check_holder(path: Path, seconds: float) -> Iterator[Finding]:
             yield Finding("HOLDER_STALE", "note", message, f"run 'rm -f {quoted(path)}'", str(lock))
     elif seconds >= BRIEF_SECONDS:
         pid, purpose = locks.read_holder(lock) or (None, "do something unnamed")
-        label = f"Process {pid}" if pid else "A process"
+        label = f"process {pid}" if pid else "a process"
         message = f"{label} has held {lock.name} for {seconds:.0f} s, to {purpose}."
         look = hints.suggest_command(f"ps -fp {pid}" if pid else f"fuser -v {quoted(lock)}", "see the process")
         yield Finding("LOCK_HELD", "note" if seconds < LONG_SECONDS else "warning", message, look, str(lock))
@@ -225,7 +225,7 @@ def _check_holder(path: Path, seconds: float) -> Iterator[Finding]:
 def _release_lock(ws: Workspace, finding: Finding) -> str:  # noqa: ARG001  the signature of a repair
     with locks.hold_exclusive(Path(finding.subject), purpose="tidy up", timeout=0):
         pass  # releasing a lock removes its name
-    return "Removed the name."
+    return "removed the name of the process."
 
 
 def _check_git_locks(places: Places) -> Iterator[Finding]:
@@ -248,12 +248,12 @@ def check_leftovers(ws: Workspace) -> Iterator[Finding]:
         if files:
             size = sum(map(measure_size, files))
             names = ", ".join(path.name for path in files[:3]) + " …" * (len(files) > 3)  # noqa: PLR2004
-            message = f"Killed processes left {len(files)} files or folders ({size / 1_000_000:.1f} MB): {names}"
+            message = f"killed processes left {len(files)} files or folders ({size / 1_000_000:.1f} MB): {names}"
             yield Finding("LEFTOVERS", "note", message, "run 'vmrag gc --apply' to remove them", str(ws.places.shared))
 
 
 def _remove_leftovers(ws: Workspace, _: Finding) -> str:
-    return f"Removed {', '.join(garbage.remove_leftovers(ws).files.names)}."
+    return f"removed {', '.join(garbage.remove_leftovers(ws).files.names)}."
 
 
 def _check_work_trees(places: Places) -> Iterator[Finding]:
@@ -263,7 +263,7 @@ def _check_work_trees(places: Places) -> Iterator[Finding]:
     for git_dir in refs.list_git_dirs(places)[1:]:
         tree = lease.find_work_tree(git_dir)
         if not tree.is_dir() and not (git_dir / "locked").exists():
-            message = f"The worktree {tree} was deleted, but git still lists it, so its index is kept."
+            message = f"the worktree {tree} was deleted, but git still lists it, so its index is kept."
             yield Finding("WORK_TREE_GONE", "note", message, "run 'git worktree prune' to remove it", str(git_dir))
 
 
@@ -271,16 +271,16 @@ def _check_leases(places: Places) -> Iterator[Finding]:
     for path in sorted((places.shared / "leases").glob("[0-9a-f]" * lease.NAME_LENGTH)):
         git_dir = read_recorded_path(path)
         if git_dir is None:
-            message = "A file that reserves a branch's documents for a worktree is damaged."
+            message = "a file that reserves a branch's documents for a worktree is damaged."
             yield Finding("LEASE_STALE", "note", message, "run 'vmrag sync' to sync to the pin", str(path))
         elif not os.path.isdir(git_dir) or not lease.find_work_tree(git_dir).is_dir():  # noqa: PTH112  no error for any path
-            message = f"A branch's documents are reserved for a deleted worktree ({shortened(str(git_dir))})."
+            message = f"a branch's documents are reserved for a deleted worktree ({shortened(str(git_dir))})."
             yield Finding("LEASE_STALE", "note", message, "run 'vmrag sync' to sync to the pin", str(path))
 
 
 def _remove_leases(ws: Workspace, _: Finding) -> str:
     lease.remove_stale_leases(ws.places)
-    return "Removed the reservation."
+    return "removed the reservation."
 
 
 LOCKS = Topic("locks", check_locks, {"HOLDER_STALE": _release_lock})

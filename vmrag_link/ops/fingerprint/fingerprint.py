@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link import hints
 from vmrag_link.errors import FileFailed, NotInitialized, PinMissing, UsageInvalid, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record, WorkingSet
@@ -177,13 +178,15 @@ def _list_differences(expected: ExpectedFingerprint, present: FingerprintReport)
             if before != after:
                 yield f"ranking.{name} was {before} and is {after}"
     if expected.revision and expected.revision != present.revision:
-        see = f"vmrag diff {quoted(expected.revision)} {present.revision}"
-        yield f"the revision was {expected.revision[:7]} and is {present.revision[:7]}: {see}"
+        command = f"vmrag diff {quoted(expected.revision)} {present.revision}"
+        statement = f"the revision was {expected.revision[:7]} and is {present.revision[:7]}"
+        yield hints.append_to(statement, hints.suggest_command(command, "see the difference"))
     before, now = expected.files, present.files
     if before and now and before.commit and now.commit and before.commit != now.commit:
-        see = f"git diff --stat {quoted(before.commit)} {now.commit[:7]}"
-        yield f"the files were those of commit {before.commit[:7]} and are those of {now.commit[:7]}: {see}"
+        command = f"git diff --stat {quoted(before.commit)} {now.commit[:7]}"
+        statement = f"the files were those of commit {before.commit[:7]} and are those of {now.commit[:7]}"
+        yield hints.append_to(statement, hints.suggest_command(command, "see the difference"))
     if expected.dirty:
-        yield "it included uncommitted documents; compute it again: vmrag fingerprint --json"
+        yield "it included uncommitted documents; run 'vmrag fingerprint --json' to compute it again"
     if present.dirty:
-        yield "the present fingerprint includes uncommitted documents: vmrag diff"
+        yield "the present fingerprint includes uncommitted documents; run 'vmrag diff' to list them"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link import hints
 from vmrag_link.documents.chunking import split_document
 from vmrag_link.embedding.base import Model, limit_chunking
 from vmrag_link.errors import Busy, IndexFailed, NotInitialized, PinMissing, plural, quoted
@@ -70,7 +71,7 @@ class VerifiedIndex(Record, frozen=True, omit_defaults=True):
     problems: tuple[str, ...]
     """Problems; empty for a correct index."""
     fix: str
-    """The command that repairs it."""
+    """The hint that repairs it."""
     files: CountedFiles | None = None
     """The files in the fingerprint, without uncommitted changes."""
     indexed_files: int = 0
@@ -96,8 +97,9 @@ def verify_index(ws: Workspace, *, ref: str | None = None, files: bool = True) -
     """
     fingerprint = compute_fingerprint(ws, ref=ref)
     parts = list(_verify_here(ws, files=files) if ref is None else _verify_at(ws, ranked_at(ws, ref), files=files))
-    fixes = " && ".join(part.fix for part in parts if part.problems)
-    checked = msgspec.structs.replace(_join_parts(parts), fix=fixes)
+    commands = " && ".join(part.fix for part in parts if part.problems)
+    hint = hints.suggest_command(commands, "build the index again") if commands else ""
+    checked = msgspec.structs.replace(_join_parts(parts), fix=hint)
     return VerifiedIndex(**msgspec.structs.asdict(fingerprint), **msgspec.structs.asdict(checked))
 
 
@@ -159,7 +161,7 @@ def _compare_index(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Compari
     problems = []
     holdings = read_holdings(folder, "", current=True)
     for name, number in sorted(count_differing(ws, at, holdings).items()):
-        subject = plural(number, "document") if number else "The definition"
+        subject = plural(number, "document") if number else "the definition"
         problems.append(f"{subject} of collection {name!r} in the index: not as in the knowledge base.")
     if problems:
         return _Comparison(tuple(problems), fix=fix)
@@ -216,7 +218,7 @@ def _count_differing_files(opened: OpenSources, tree: SourceTree, holdings: Hold
 
 def _find_damage(folder: Path) -> str:
     problem = views.find_mismatch(folder) or _find_damaged_words(folder)
-    return f"{problem[0].upper()}{problem[1:]}." if problem else ""
+    return f"{problem}." if problem else ""
 
 
 def _find_damaged_words(folder: Path) -> str:

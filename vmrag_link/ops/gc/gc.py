@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link import locks
+from vmrag_link import hints, locks
 from vmrag_link.embedding.cache import Excess
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import (
@@ -47,7 +47,7 @@ class KeptBranch(Record, frozen=True):
     revision: str
     reason: Literal["uncommitted", "set_aside", "remembered"]
     hint: str
-    """The command that restores or lists the documents."""
+    """How to restore or list the documents."""
 
 
 class Sizes(Record, frozen=True):
@@ -210,14 +210,14 @@ def _classify_branches(ws: Workspace) -> _Branches:
     prune, keep, target = [], [], ws.resolve_target()
     for branch in ws.engine.list_branches():
         if is_memory_branch(branch.name):
-            keep.append(KeptBranch(branch.name, branch.head, "remembered", "vmrag branch"))
+            keep.append(KeptBranch(branch.name, branch.head, "remembered", "run 'vmrag branch' to list it"))
         elif branch.name.startswith(ASIDE_PREFIX):
             keep.append(
                 KeptBranch(
                     branch.name,
                     branch.head,
                     "set_aside",
-                    f"vmrag merge {quoted(branch.name)}",
+                    hints.suggest_command(f"vmrag merge {quoted(branch.name)}", "restore them"),
                 )
             )
         elif is_reserved(branch.name) or branch.name in in_use or (ws.engine.shared and branch.name not in deleted):
@@ -225,7 +225,10 @@ def _classify_branches(ws: Workspace) -> _Branches:
         elif branch.dirty:
             keep.append(
                 KeptBranch(
-                    branch.name, branch.head, "uncommitted", kb_branches.form_recovery_command(ws, target, branch)
+                    branch.name,
+                    branch.head,
+                    "uncommitted",
+                    hints.suggest_command(kb_branches.form_recovery_command(ws, target, branch), "restore them"),
                 )
             )
         else:

@@ -110,7 +110,7 @@ def _check_pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Co
         )
         return findings + drops
     if not inherited:  # an inherited pin may be a colleague's, whose revision was not fetched yet
-        message = f"The pin names the revision {pin.dolt_commit[:12]}, which this knowledge base does not have."
+        message = f"the pin names revision {pin.dolt_commit[:12]}, which this knowledge base does not have."
         findings.append(CommitFinding("PIN_REVISION_MISSING", message, "run 'vmrag pin' to write the pin"))
     return findings
 
@@ -119,7 +119,7 @@ def _build_unstaged(*, blocks: bool) -> CommitFinding:
     """Build the finding of an unstaged pin. It blocks if the commit changes the pin, and is a
     warning for a commit of code.
     """
-    message = f"The {PIN_NAME} of this working tree differs from the staged one."
+    message = f"{PIN_NAME} in the working tree differs from the staged one."
     return CommitFinding("PIN_NOT_STAGED", message, f"run 'git add {PIN_NAME}'", blocks)
 
 
@@ -183,9 +183,9 @@ def _check_uncommitted(ws: Workspace) -> list[CommitFinding]:
         return []
     if not blocks and target.attachment == "held" and not ws.position.is_followed:
         return []  # the sync after the commit moves them to the new pin and reports it
-    message = f"Documents of {branch.name!r} are not committed, so this commit does not pin them."
+    message = f"documents of {branch.name!r} are not committed, so this commit does not pin them."
     if blocks:
-        message = f"This commit was stopped because documents of {branch.name!r} are not committed and hooks.on_dirty is block."
+        message = f"commit stopped: documents of {branch.name!r} are not committed, and hooks.on_dirty is block."
     hint = "run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents"
     return [CommitFinding("UNCOMMITTED_CHANGES", message, hint, blocks)]
 

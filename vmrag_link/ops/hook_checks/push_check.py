@@ -136,7 +136,7 @@ def _check_new_pin(ws: Workspace, data: bytes, commit: str, last: Collection[byt
     ends = (pin.dolt_commit for last_data in last if (pin := try_read_pin(ws.places.kb, last_data)))
     if ws.engine.has_revision(revision) or _is_lost(ws, data, revision, list(ends)):
         return None
-    message = f"Commit {commit[:12]} pins the revision {revision[:12]}, which this knowledge base does not have."
+    message = f"commit {commit[:12]} pins the revision {revision[:12]}, which this knowledge base does not have."
     return CommitFinding(
         "PIN_REVISION_MISSING",
         message,
@@ -157,7 +157,7 @@ def _is_lost(ws: Workspace, data: bytes, revision: str, ends: Sequence[str]) -> 
     from vmrag_link.workspace.follow import lazy_fetch  # rarely needed, and a push waits for imports
 
     try:
-        lazy_fetch.require_revision(ws, pin, "A pushed commit")
+        lazy_fetch.require_revision(ws, pin, "a pushed commit")
     except PinRevisionMissing as missing:
         with contextlib.suppress(PinRevisionMissing):
             return lazy_fetch.is_given_up(ws, missing, ends)
@@ -181,7 +181,7 @@ def _check_deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
     return [
         CommitFinding(
             "KNOWLEDGE_DELETED",
-            f"This push would delete knowledge from {remotes.redact_url(push.remote or '')}: it deletes {data}, or moves it back.",
+            f"this push would delete documents from {remotes.redact_url(push.remote or '')}: it deletes {data}, or moves it back.",
             hints.suggest_command(
                 f"{unset}git push {remote} --all && git push {remote} --tags", "push branches and tags only"
             ),
@@ -319,7 +319,7 @@ def _build_push_finding(ws: Workspace, error: RemoteError | LockError, *, last: 
     """
     is_unreachable = isinstance(error, RemoteUnreachable | LockError)
     is_untrusted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
-    message = f"The knowledge that these commits pin was not pushed: {error.message}"
+    message = f"the documents that these commits pin were not pushed: {error.message}"
     hint = hints.join_alternatives(error.hint, hints.suggest_command("git push --no-verify", "push only the code"))
     blocks = last if is_untrusted else not is_unreachable or ws.config.hooks.on_unreachable == "block"
     return CommitFinding("KNOWLEDGE_NOT_PUSHED", message, hint, blocks)

@@ -77,7 +77,9 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     report = merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
     branch = ws.engine.find_branch(source) if ws.engine.is_legal_branch_name(source) else None
     if abandoned:
-        ws.progress.note(f"To merge the uncommitted documents of {source!r} as well: vmrag merge {quoted(source)}")
+        ws.progress.note(
+            f"hint: run 'vmrag merge {quoted(source)}' again to merge the uncommitted documents of {source!r}"
+        )
     elif branch and branch.dirty and branch != target.kb_branch:
         ws.progress.note(f"Uncommitted documents of {source!r} were not merged. Commit them first.")
     return msgspec.structs.replace(report, code_behind=sides.is_code_behind(ws, source, theirs))
@@ -163,7 +165,7 @@ def merge_revision(
     """
     if target.kb_branch and target.kb_branch.dirty:
         raise Uncommitted(
-            "there are uncommitted documents, which a merge would mix with its result.",
+            "cannot merge: uncommitted documents would mix with the result.",
             hint="run 'vmrag commit' to commit the documents",
             local_changes=count_local_changes(ws.engine, target.kb_branch),
         )
@@ -236,7 +238,7 @@ def abort_merge(ws: Workspace) -> MergeReport:
         merge_state.clear_merge(ws)
         aside = replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
     return msgspec.structs.replace(
-        report, notes=(f"The uncommitted result was stashed. To restore it: vmrag merge {quoted(aside)}",)
+        report, notes=(f"hint: run 'vmrag merge {quoted(aside)}' to restore the uncommitted result, which was stashed",)
     )
 
 

@@ -226,8 +226,8 @@ def _note_other_contents(ws: Workspace, plan: MigrationPlan, to: EngineName) -> 
     names = ws.engine.list_docs_and_tags(plan.revisions) if to != "dolt" else []
     if names:
         ws.progress.note(
-            f"warning: {to} does not store the docs and tags of Dolt: {first_of(names, _MAX_NAMED)}."
-            " To keep the docs, import them as documents before you migrate: vmrag import."
+            f"warning: {to} does not store the docs and tags of Dolt: {first_of(names, _MAX_NAMED)}; "
+            "run 'vmrag import' to keep the docs as documents, before you migrate"
         )
 
 

@@ -115,7 +115,7 @@ def _describe_missing_hooks(missing: MissingHooks) -> str:
     if missing.why == "bypassed":
         return f"git now uses the hooks in {missing.folder}, without vmrag's hooks"
     if missing.why == "replaced":
-        return f"{missing.tool[0].upper()}{missing.tool[1:]} has overwritten these vmrag hooks: {names}"
+        return f"{missing.tool} has overwritten these vmrag hooks: {names}"
     if missing.why == "older":
         return f"vmrag's git hooks are in git's configuration, which {missing.git} ignores"
     if missing.why in ("some", "disabled"):

@@ -247,7 +247,7 @@ def _list_warnings(ws: Workspace) -> list[str]:
 def _describe_sources(ws: Workspace) -> list[str]:
     """Return which sources answer without a knowledge base."""
     names = [source.collection for source in ws.sources.configured]
-    return [f"Files of the sources {enumerated(names)} are searched (see: vmrag sources)."] if names else []
+    return [f"files of the sources {enumerated(names)} are searched; run 'vmrag sources' to list them"] if names else []
 
 
 def _read_pin(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
@@ -302,7 +302,7 @@ def _find_state(ws: Workspace, target: Target, damage: str) -> tuple[State, list
     if target.state == "no_pin":
         from vmrag_link.workspace.pins import empty_pin  # only this state needs it
 
-        reason = "This code commit has no pin, so the knowledge base stays at its revision."
+        reason = "this commit has no pin, so the knowledge base stays at its revision."
         is_empty = empty_pin.is_empty(ws)
         hint = (
             hints.suggest_command(empty_pin.form_uninstall(ws), "remove it")
@@ -317,7 +317,7 @@ def _find_state(ws: Workspace, target: Target, damage: str) -> tuple[State, list
         return "missing", [problem.message], problem.hint
     reasons = _explain_drift(ws, target)
     if damage:
-        return "drift", [damage, *reasons], "vmrag sync --rebuild"
+        return "drift", [damage, *reasons], "run 'vmrag sync --rebuild' to build the index again"
     if not reasons:
         return "in_sync", [], ""
     is_held = target.attachment in ("held", "behind") and ws.position.is_followed
@@ -334,11 +334,11 @@ def _explain_drift(ws: Workspace, target: Target) -> list[str]:
     reasons = []
     gap = position.find_gap(ws.views)
     if gap == "unbound":
-        reasons.append("No index is bound to this working tree yet.")
+        reasons.append("this working tree has no index yet.")
     elif gap == "index_elsewhere":
-        reasons.append(f"The index is at {bound_revision[:7]}, but the pin names {target.revision[:7]}.")
+        reasons.append(f"the index is at {bound_revision[:7]}, but the pin names {target.revision[:7]}.")
     elif gap == "index_unusable":
-        reasons.append(f"The index of {bound_revision[:7]} cannot be used: {ws.views.find_problem(bound_revision)}.")
+        reasons.append(f"the index of {bound_revision[:7]} cannot be used: {ws.views.find_problem(bound_revision)}.")
     elif gap == "moved" and not position.is_renamed:
         operation = plumbing.find_operation(ws.places)
         reasons.append(
@@ -363,7 +363,7 @@ def _list_waiting(ws: Workspace, target: Target, merge: MergeState | None) -> li
     """Return tasks for the user that do not count as drift."""
     sentences = []
     if merge:
-        sentences.append(hints.append_to(f"The merge of {merge.source} is open", _name_finish_command(merge)))
+        sentences.append(hints.append_to(f"the merge of {merge.source} is open", _name_finish_command(merge)))
     if target.in_use_by:
         branch_name = target.kb_branch.name if target.has_own_branch and target.kb_branch else ""
         sentences.append(lease.describe_shared(target.in_use_by, target.trigger.branch or "", branch_name))
@@ -375,8 +375,9 @@ def _list_waiting(ws: Workspace, target: Target, merge: MergeState | None) -> li
         for branch in ws.engine.list_branches()
         if branch.name == aside or branch.name.startswith(aside + "-")
     ]
-    commands = (f"vmrag merge {quoted(name)}" for name in names)
-    return sentences + [f"Uncommitted documents were stashed; to restore them: {command}" for command in commands]
+    return sentences + [
+        f"uncommitted documents were stashed; run 'vmrag merge {quoted(name)}' to restore them" for name in names
+    ]
 
 
 def _name_finish_command(merge: MergeState | None) -> str:
@@ -403,11 +404,11 @@ def _explain_uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
         return []
     pin = target.trigger.pin
     if (ws.places.top / ".jj").is_dir():  # jj commits all files, staged or not
-        return ["The pin is not committed: jj commit"]
+        return ["the pin is not committed; run 'jj commit' to commit it"]
     if pin_merge.read_staged_pin(ws.places) == pin:
         path = "" if pin_merge.is_merge(ws.places) else f" {PIN_NAME}"  # git refuses paths in a merge
-        return [f"The pin is staged, but not committed: git commit{path}"]
-    return [f"The pin is neither staged nor committed; run 'git add {PIN_NAME}' to stage it"]
+        return [f"the pin is staged, but not committed; run 'git commit{path}' to commit it"]
+    return [f"the pin is neither staged nor committed; run 'git add {PIN_NAME}' to stage it"]
 
 
 def _warn_conflicted_commit(ws: Workspace, head: str | None) -> list[str]:
@@ -427,7 +428,7 @@ def _describe_background(ws: Workspace, report: background.JobReport) -> list[st
     if report.unsaid and not report.error:
         return list(report.unsaid)
     if report.error:
-        return [f"The background sync failed: {report.error} (log: {background.get_sync_job(ws.places).log})"]
+        return [f"the background sync failed: {report.error} (log: {background.get_sync_job(ws.places).log})"]
     progress = f": {report.doing}, {report.completed} of {report.total}" if report.total else ""
     return [f"A sync runs in the background{progress} (process {report.pid})."]
 

@@ -201,7 +201,7 @@ def find_landing_drop(ws: Workspace, landed: str, proposed: str) -> PinFinding |
     if proposed_pin is None or (landed_pin and landed_pin.dolt_commit == proposed_pin.dolt_commit):
         return None
     revision = proposed_pin.dolt_commit
-    message = f"The pull request pinned {revision[:12]}, and its merge {landed[:12]} "
+    message = f"the pull request pinned {revision[:12]}, and its merge {landed[:12]} "
     if landed_pin is None:
         message += "has no readable pin."
     elif not all(ws.is_initialized and ws.engine.has_revision(name) for name in (revision, landed_pin.dolt_commit)):
@@ -426,7 +426,7 @@ def _mark_accepted(ws: Workspace, scope: VerifyScope, findings: Sequence[PinFind
             marked[number] = msgspec.structs.replace(finding, level="information", message=message, hint="")
     if scope.base and scope.without:
         for commit, by in history.read_accepted_drops(ws.places, scope.tip, without=scope.without).items():
-            message = f"Commit {by[:12]} accepts that commit {commit[:12]} drops documents."
+            message = f"commit {by[:12]} accepts that commit {commit[:12]} drops documents."
             marked.append(PinFinding("LOSS_ACCEPTED", "information", by, message, f"run 'git show {by[:12]}'"))
     return marked
 

@@ -74,7 +74,7 @@ class ConflictedCommit(NamedTuple):
         if len({*self.sides}) < 2 or not changed:  # noqa: PLR2004  sides that differ
             return None
         message = (
-            f"The jj commit {_short_hash(self.commit)} contains conflicts, and pins only {_short_hash(self.sides[0])}; "
+            f"the jj commit {_short_hash(self.commit)} contains conflicts, and pins only {_short_hash(self.sides[0])}; "
             f"its sides pin {' and '.join(map(_short_hash, dict.fromkeys(self.sides)))}."
         )
         hint = (
@@ -124,7 +124,7 @@ class Examination:
             if change.after in change.before:
                 return None
             return self._build_broken(
-                "PIN_MALFORMED", change, f"Commit {_short_hash(change.commit)}: {revision_or_error.message}", sides
+                "PIN_MALFORMED", change, f"commit {_short_hash(change.commit)}: {revision_or_error.message}", sides
             )
         if not self._ancestry.has_revision(revision_or_error):
             return self._check_missing_pin(change, revision_or_error, sides)
@@ -145,7 +145,7 @@ class Examination:
         if verdict == "dropped":
             return self._build_drop(change, f"its pin {_short_hash(pin)} does not contain", lost)
         message = (
-            f"Commit {_short_hash(change.commit)} moves the pin back from {_short_hash(lost[0])} to {_short_hash(pin)}."
+            f"commit {_short_hash(change.commit)} moves the pin back from {_short_hash(lost[0])} to {_short_hash(pin)}."
         )
         hint = _form_repair_hint(change.commit)
         return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
@@ -157,7 +157,7 @@ class Examination:
             return None
         if not inherited:
             message = (
-                f"Commit {_short_hash(change.commit)} removes {PIN_NAME}, so the code after it has no knowledge base."
+                f"commit {_short_hash(change.commit)} removes {PIN_NAME}, so the code after it has no knowledge base."
             )
             return self._build_broken("PIN_REMOVED", change, message, moved or sides)
         return self._build_drop(change, "it has no pin, so it lacks", moved) if moved else None
@@ -167,7 +167,7 @@ class Examination:
         kind = "merge" if merge else "commit"
         clause = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
         named = " and ".join(map(_short_hash, lost))
-        message = f"The {kind} {_short_hash(change.commit)} drops documents: {reason} {named}, which {clause}."
+        message = f"the {kind} {_short_hash(change.commit)} drops documents: {reason} {named}, which {clause}."
         return Flaw(
             PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _form_repair_hint(change.commit)),
             tuple(lost),
@@ -183,7 +183,7 @@ class Examination:
     def _build_missing(self, commit: str, pin: str) -> PinFinding:
         if self._of_remote:
             return self._build_not_on_remote(commit, pin)
-        message = f"Commit {_short_hash(commit)} pins the revision {_short_hash(pin)}, which this knowledge base does not have."
+        message = f"commit {_short_hash(commit)} pins the revision {_short_hash(pin)}, which this knowledge base does not have."
         return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _form_fetch_hint(commit))
 
     def _check_unknown_side(self, change: PinChange, revision: str) -> Flaw | None:
@@ -192,7 +192,7 @@ class Examination:
             return None
         self._missing.add(revision)
         message = (
-            f"Commit {_short_hash(change.commit)} cannot be checked for dropped documents: this knowledge base does not have "
+            f"commit {_short_hash(change.commit)} cannot be checked for dropped documents: this knowledge base does not have "
             f"the revision {_short_hash(revision)}, which a parent pins."
         )
         parent_commit = next(
@@ -296,9 +296,9 @@ class Examination:
                 else ""
             )
             if len(existing) < len(lost) and not self._of_remote:
-                note += " To check whether a remote has them: vmrag verify --remote REMOTE."
+                note += " Run 'vmrag verify --remote REMOTE' to check whether a remote has them."
             message = (
-                f"Revision {_short_hash(info.revision)} by {info.author} accepts the loss of {', '.join(map(_short_hash, lost))}: "
+                f"revision {_short_hash(info.revision)} by {info.author} accepts the loss of {', '.join(map(_short_hash, lost))}: "
                 f"documents that only these revisions contain are lost for good.{note}"
             )
             hint = (
@@ -331,7 +331,7 @@ class Examination:
         return [Flaw(self._build_not_on_remote(first_commits[revision], revision), None) for revision in unreached]
 
     def _build_not_on_remote(self, commit: str, pin: str) -> PinFinding:
-        message = f"Commit {_short_hash(commit)} pins revision {_short_hash(pin)}, which the remote does not have."
+        message = f"commit {_short_hash(commit)} pins revision {_short_hash(pin)}, which the remote does not have."
         hint = (
             f"run 'vmrag push' in the clone that made it, or 'vmrag adopt FORK {_short_hash(commit)}' as a "
             "maintainer if a fork made it"

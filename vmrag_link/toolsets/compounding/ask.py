@@ -198,7 +198,7 @@ def find_file(project: DocsProject, path: str) -> FilePlace:
     folder = project.external_folder if place.external else project.docs_folder
     if not os.path.lexists(folder / place.doc_id):
         raise DocumentMissing(
-            f"There is no file {shown_path(project.external if place.external else project.docs, place.doc_id)}.",
+            f"no such file: {shown_path(project.external if place.external else project.docs, place.doc_id)}",
             hint="pass a path that semantic_search shows, or write the file first",
             path=place.doc_id,
         )

@@ -197,7 +197,7 @@ def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bo
     places = _list_places(ws)
     if not any(mirror.mirror_of(ws, place.at, name) for place in places):
         raise DocumentMissing(
-            f"No local branch has documents of a project {name!r}.",
+            f"no local branch has documents of a project {name!r}.",
             hint="call activate_project with the name of the project, or chroma_list_collections to list the "
             "collections compounding_…",
             project_name=name,

@@ -141,7 +141,9 @@ class ChatModel:
     def request_answer(self, messages: Sequence[Message]) -> str:
         """Return the answer to messages. Raises `ChatFailed`."""
         if not self._settings.model:
-            raise ChatFailed(f"{self._describe_model} needs the name of a model: git config vmrag.llm.model NAME")
+            raise ChatFailed(
+                f"{self._describe_model} needs the name of a model; run 'git config vmrag.llm.model NAME' to set it"
+            )
         url = self._base.rstrip("/") + self._provider.path
         body = self._provider.body(self._settings.model, messages)
         try:

@@ -174,7 +174,7 @@ def _build_document(
 def _build_invalid(doc_id: str, wrong: list[str]) -> FrontMatterInvalid:
     more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
     return FrontMatterInvalid(
-        f"The front matter of {doc_id} is not as its type wants it: {wrong[0]}{more}.",
+        f"the front matter of {doc_id} does not match its type: {wrong[0]}{more}.",
         hint="correct it between the two lines of --- at the top of the file",
         path=doc_id,
         errors=wrong,

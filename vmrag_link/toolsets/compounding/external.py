@@ -161,13 +161,13 @@ def require_configured(project: DocsProject) -> None:
     """Raise `ExternalDocsMissing`, or `FileFailed` if the folder is missing."""
     if not project.external:
         raise ExternalDocsMissing(
-            f"The project {project.name!r} names no other documentation.",
+            f"the project {project.name!r} has no external documentation.",
             hint=f'add \'"external_docs": {{"path": "./docs"}}\' to {project.config_path}',
             config_path=project.config_path,
         )
     if not project.external_folder.is_dir():
         raise FileFailed(
-            f"There is no folder {project.external_folder}.",
+            f"no such folder: {project.external_folder}",
             hint=f"correct external_docs.path in {project.config_path}, or create the folder",
             path=str(project.external_folder),
         )

@@ -194,7 +194,7 @@ def mirror_of(ws: Workspace, at: At, name: str) -> Collection | None:
     collection = collections.find_exact(ws, at, collection_name)
     if collection and collection.kind != COMPOUNDING:
         raise CollectionExists(
-            f"There is a collection {collection_name!r} already, and it mirrors no project.",
+            f"the collection {collection_name!r} already exists and does not belong to a project.",
             hint="call chroma_modify_collection to rename it, or give the project another project_name",
             collection_name=collection_name,
             kind=collection.kind,

@@ -223,7 +223,7 @@ def unknown_type(types: Sequence[DocType], name: str) -> DocTypeInvalid:
     names = [doc_type.name for doc_type in types]
     shown = terminal_text.escape_line(repr(name[:80]))
     return DocTypeInvalid(
-        f"The project has no documents of the type {shown}.",
+        f"the project has no documents of the type {shown}.",
         hint=f"use one of {', '.join(names)}, or add it to custom_doc_types in the project's configuration",
         doc_type=name[:80],
         doc_types=names,

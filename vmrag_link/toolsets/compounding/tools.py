@@ -273,7 +273,7 @@ def _require_active(call: Call) -> ActiveProject:
     active = call.state.toolset_values.get(__package__)
     if not isinstance(active, ActiveProject):
         raise ProjectInactive(
-            "No project is active in this server.",
+            "no project is active in this server.",
             hint=f"call activate_project with config_path={call.ws.places.top / CONFIG} and branch_name",
         )
     return active

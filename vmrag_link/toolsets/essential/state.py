@@ -58,7 +58,7 @@ def _state_lines(report: StatusReport) -> Iterator[str]:
         yield from (f"uncommitted: {change.kind} collection {change.name}" for change in pending.collections[:LISTED])
         yield from map(show_uncommitted, documents)
     if more := len(pending.documents) + len(sources.changed) - len(documents) - len(files):
-        yield f"{more} more: vmrag status -v"
+        yield f"and {more} more; run 'vmrag status -v' to list them"
     if unpushed := pending.unpushed:
         if unpushed.revisions is None:
             yield f"unpushed: not known, {unpushed.problem}"

@@ -164,7 +164,7 @@ def _answer_relation(call: Call, question: NarrowedQuestion, relation: str) -> T
     wanted_relation: Relation | None = next((name for name in RELATIONS if name == relation), None)
     if wanted_relation is None:
         raise UsageInvalid(
-            f"there is no relation {relation!r}",
+            f"no such relation: {relation!r}",
             hint="pass 'relation=callers' or 'relation=callees'",
             parameter="relation",
             value=relation,

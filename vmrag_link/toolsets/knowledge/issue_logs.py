@@ -120,7 +120,7 @@ def _require_new_type(ws: Workspace, at: At, fields: Mapping[str, Any]) -> None:
     for existing_type, log_id, _ in list_logs_of_issue(ws, at, project, number):
         if existing_type == kind:
             raise DocumentExists(
-                f"Project {project!r} has a log of type {kind} for issue {number} already.",
+                f"issue {number} of project {project!r} already has a log of type {kind}.",
                 hint=f"run 'vmrag issue edit {quoted(f'{project}#{number}:{kind}')}'",
                 log_id=log_id,
                 table=TABLE,

@@ -240,13 +240,13 @@ def id_of_log(ws: Workspace, name: str) -> str:
     if not logs:
         lacking = f" of type {kind}" if kind else ""
         raise DocumentMissing(
-            f"Issue {number} of project {project!r} has no log{lacking}.",
+            f"issue {number} of project {project!r} has no log{lacking}.",
             hint=f"run 'vmrag issue add {quoted(f'{project}#{number}')}'",
             table=TABLE,
         )
     types = [log_type for log_type in LOG_TYPES if any(log_type == log[0] for log in logs)]
     raise UsageInvalid(
-        f"Issue {number} of project {project!r} has {plural(len(logs), 'log')}: {', '.join(types)}.",
+        f"issue {number} of project {project!r} has {plural(len(logs), 'log')}: {', '.join(types)}.",
         hint=f"name one type, such as {quoted(f'{project}#{number}:{types[0]}')}"
         if types
         else "run 'vmrag issue list'",
@@ -266,7 +266,7 @@ def _require_one(name: str, kind: str, ids: list[str]) -> str:
     what = WHAT[TABLE_OF_KIND[kind]]
     command = "vmrag issue list" if kind == ISSUES else "vmrag doc list"
     if not ids:
-        raise DocumentMissing(f"There is no {what} {name!r}.", hint=command, table=TABLE_OF_KIND[kind])
+        raise DocumentMissing(f"no such {what}: {name!r}.", hint=command, table=TABLE_OF_KIND[kind])
     if len(ids) > 1:
         raise UsageInvalid(f"{plural(len(ids), 'id')} begin with {name!r}.", hint=f"run '{command}' to list the ids")
     return ids[0]

@@ -133,7 +133,7 @@ def find_row(ws: Workspace, at: At, table: DocumentTable, name: str) -> Document
         row = by_id(ws, at, table, doc_id)
         row = row if row and number < _count_chunks(ws, at, row) else None
     if row is None:
-        raise DocumentMissing(f"There is no {WHAT[table]} {name!r}.", hint=_COMMANDS[table], doc_id=name, table=table)
+        raise DocumentMissing(f"no such {WHAT[table]}: {name!r}.", hint=_COMMANDS[table], doc_id=name, table=table)
     return row
 
 

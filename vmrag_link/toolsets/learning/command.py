@@ -87,7 +87,7 @@ def promote(invocation: Invocation, *, words: str, description: str, tags: str, 
     """Store a lesson, with its evidence if there is any."""
     if bool(words) == bool(description):
         raise UsageInvalid(
-            "A learning has one description.",
+            "a learning has one description.",
             hint="run it with a text, such as 'vmrag learning promote-learning \"Ask before you delete\"'",
         )
     request = promotion.PromotionRequest(description=words or description, tags=[tags], **given)
@@ -290,7 +290,7 @@ def index(
     """
     if bool(paths) == everything:
         raise UsageInvalid(
-            "Name files and folders, or --all, not both." if paths else "no files are given.",
+            "--all cannot be combined with files and folders." if paths else "no files are given.",
             hint="run it with a folder, such as 'vmrag learning index src'",
         )
     at = replace(invocation, directory=invocation.directory / (repo_root or ""))

@@ -178,7 +178,7 @@ def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evide
     if missing := [identifier for identifier in dict.fromkeys(ids) if identifier not in evidence_by_id]:
         shown = ", ".join(map(repr, missing[:3])) + (" …" if missing[3:] else "")
         raise DocumentMissing(
-            f"There is no evidence with the id {shown}.",
+            f"no evidence has the id {shown}.",
             hint=f"run 'vmrag list --collection {EVIDENCE}', or 'vmrag list --collection {TEST_RESULTS}', to list the ids",
             ids=missing,
         )

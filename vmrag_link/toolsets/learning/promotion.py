@@ -101,14 +101,14 @@ def _find_validation(store: DocumentStore, at: At, request: PromotionRequest) ->
         validation = Validation(request.validation_score, None, request.validation_score >= threshold, [])
     elif request.require_validation:
         raise ValidationMissing(
-            "A validation is required, and neither evidence nor a score is given.",
+            "a validation is required, but neither evidence nor a score is given.",
             hint="run 'vmrag learning validate-evidence' to get an id for --validation-evidence-id",
         )
     else:
         return None
     if request.require_validation and not validation.meets_threshold:
         raise ValidationTooLow(
-            f"The validation's score is {validation.score:g}, and {threshold:g} is required.",
+            f"the validation's score is {validation.score:g}, and {threshold:g} is required.",
             hint="gather more evidence, or promote without --require-validation",
             score=validation.score,
             threshold=threshold,
@@ -122,7 +122,7 @@ def _find_chat(store: DocumentStore, at: At, request: PromotionRequest) -> Docum
     chat = store.engine.find_document(at, collection.name, request.source_chat_id) if collection else None
     if chat is None:
         raise DocumentMissing(
-            f"There is no chat {request.source_chat_id!r} in collection {request.chat_collection_name!r}.",
+            f"the collection {request.chat_collection_name!r} has no chat {request.source_chat_id!r}.",
             hint=f"run 'vmrag list --collection {stores.CHATS}' to list its documents",
             doc_id=request.source_chat_id,
             collection_name=request.chat_collection_name,

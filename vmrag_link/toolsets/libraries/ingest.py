@@ -262,12 +262,12 @@ def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     refuse_reserved(metadata, name)
     if import_base.KEY in metadata:
         raise ContentRefused(
-            f"The metadata of {name!r} uses {import_base.KEY!r}, where a library notes what it made a document of.",
+            f"the metadata of {name!r} has the key {import_base.KEY!r}, which is reserved for libraries.",
             hint="use another key",
             key=import_base.KEY,
         )
     try:
         parsed: dict[str, Any] = parse_user_json(json.dumps(metadata))
     except ValueError as error:
-        raise ContentRefused(f"The metadata of {name!r} {error}.", hint="use only values of JSON") from None
+        raise ContentRefused(f"the metadata of {name!r} {error}.", hint="use only values of JSON") from None
     return parsed

@@ -107,7 +107,7 @@ def _resolve_name(
         matches = [(library, url) for library, pages in pages_by_library.items() if url in pages.values()]
         if not matches:
             raise DocumentMissing(
-                f"No library has a document from {url}.",
+                f"no library has a document from {url}.",
                 hint=f"run 'vmrag import {quoted(url)} --library NAME'",
                 source=url,
             )
@@ -173,17 +173,19 @@ def command(invocation: Invocation, *, names: tuple[str, ...], dry_run: bool) ->
 def _format_lines(report: RefreshReport) -> Iterator[str]:
     yield from page_lines(report.pages)
     if not report.pages:
-        yield "No document of a library came from the web: vmrag import URL --library NAME"
+        yield "No document of a library is from the web."
+        yield "hint: run 'vmrag import URL --library NAME' to import a page"
         return
     yield f"{plural(report.replaced, 'page')} changed, {report.unchanged} unchanged, {report.failed} failed"
     hints = dict.fromkeys(page.hint for page in report.pages if page.code == RemoteNotTrusted.code)
-    yield from (f"To ask such a host: {hint}" for hint in hints)
+    yield from (f"hint: {hint}" for hint in hints)
     if report.pending:
         yield f"warning: {report.pending}"
     if report.dry_run and report.replaced:
-        yield "Nothing was stored. To store it: the same command without --dry-run"
+        yield "Nothing was stored."
+        yield "hint: run the command without --dry-run to store the changes"
     elif report.replaced:
-        yield "To see what changed: vmrag diff"
+        yield "hint: run 'vmrag diff' to see the changes"
         yield NEXT_COMMIT
 
 

@@ -105,7 +105,7 @@ def _check_value(key: str, value: Any) -> str | int:
         )
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise FilterInvalid(
-            f"The filter compares {key!r} with {json.dumps(value)}, which is neither a text nor a whole number.",
+            f"the filter compares {key!r} with {json.dumps(value)}, which is neither a text nor a whole number.",
             hint='pass an object, such as \'{"file_type": "pdf"}\'',
             key=key,
         )

@@ -178,7 +178,7 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
     doc_id = thought_id(session, new.thought_number, branch)
     if why := find_id_problem(doc_id):
         raise UsageInvalid(
-            f"The thought's id {doc_id[:80]!r} {why}.",
+            f"the thought's id {doc_id[:80]!r} {why}.",
             hint="use a shorter session_id and branch_id, or leave them out",
             parameter="session_id",
         )
@@ -241,7 +241,7 @@ def _find_branch_start(session: Sequence[Thought], new: NewThought, branch: str)
     start = next((place.branch_from_thought for place in others if place.branch_from_thought), 0)
     if new.branch_from_thought and start not in (0, new.branch_from_thought):
         raise UsageInvalid(
-            f"Branch {branch!r} begins at thought {start}, not at {new.branch_from_thought}.",
+            f"branch {branch!r} begins at thought {start}, not at {new.branch_from_thought}.",
             hint="leave branch_from_thought out, or use another branch_id",
             parameter="branch_from_thought",
             value=new.branch_from_thought,
@@ -249,7 +249,7 @@ def _find_branch_start(session: Sequence[Thought], new: NewThought, branch: str)
     trunk = {thought.place.thought_number for thought in session if not thought.place.branch_id}
     if new.branch_from_thought and new.branch_from_thought not in trunk:
         raise UsageInvalid(
-            f"There is no thought {new.branch_from_thought} in the session from which a branch could begin.",
+            f"the session has no thought {new.branch_from_thought} from which a branch could begin.",
             hint="store that thought first, or call chroma_get_session_summary to list the stored thoughts",
             parameter="branch_from_thought",
             value=new.branch_from_thought,

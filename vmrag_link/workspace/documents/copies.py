@@ -39,7 +39,7 @@ def suggest_removal(ws: Workspace) -> str:
 def form_sentence(copies: Sequence[StoredCopy], hint: str = "") -> str:
     """Return the warning about copies, with the hint of `suggest_removal`."""
     files = "a tracked file" if len(copies) == 1 else "tracked files"
-    return f"{plural(len(copies), 'stored copy')} of {files} may be outdated{f': {hint}' if hint else '.'}"
+    return f"{plural(len(copies), 'stored copy')} of {files} may be outdated{f'; {hint}' if hint else '.'}"
 
 
 def list_copies(ws: Workspace, at: At) -> tuple[StoredCopy, ...]:

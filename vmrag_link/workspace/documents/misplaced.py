@@ -49,12 +49,8 @@ def describe_misplaced(ws: Workspace, *, committed: bool) -> str:
         return ""
     documents = f"{plural(sum(counts.values()), 'document')} of {', '.join(counts)}"
     if ws.config.system.versioned:
-        return (
-            f"{documents} are only on this machine, because system.versioned was false; to version them: {MOVE_COMMAND}"
-        )
-    return (
-        f"{documents} are in the knowledge base, but system.versioned is false; to move them out of it: {MOVE_COMMAND}"
-    )
+        return f"{documents} are only on this machine, because system.versioned was false; run '{MOVE_COMMAND}' to version them"
+    return f"{documents} are in the knowledge base, but system.versioned is false; run '{MOVE_COMMAND}' to move them to this machine"
 
 
 def find_source(ws: Workspace) -> tuple[DocumentStore, At | None]:

@@ -410,8 +410,12 @@ def _stage_files(ws: Workspace, paths: Sequence[str]) -> str:
     try:
         staged = staging.stage_files(ws.places, paths)
     except GitFailed as error:
-        return f"The note is written, but git could not stage it: {error.message} To stage it, run: {command}"
-    return "" if staged else f"The note is written. Another git command holds the index, so run: {command}"
+        return (
+            f"the note is written, but git could not stage it: {error.message.rstrip('.')}; run '{command}' to stage it"
+        )
+    return (
+        "" if staged else f"the note is written, but another git command holds the index; run '{command}' to stage it"
+    )
 
 
 def _refuse_file(path: str, reason: str, hint: str) -> SourceReadOnly:

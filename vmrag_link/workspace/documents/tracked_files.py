@@ -149,7 +149,7 @@ class TrackedFiles:
         with suppress(LimitExceeded):  # too many untracked files to list
             untracked.update(*list_untracked_files(self._ws.places, sources))
         return {
-            file: f"is a document of the source {source.collection!r} as soon as git tracks it: git add"
+            file: f"is a document of the source {source.collection!r} as soon as git tracks it; run 'git add'"
             for file, source in named.items()
             if files[file] in untracked
         }

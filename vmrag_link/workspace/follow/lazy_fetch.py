@@ -181,7 +181,7 @@ def require_sides(
     A side without a readable pin needs none. A lost revision is not needed if another side accepts
     its loss (`is_given_up`), or if it is in `given_up`. Raises `PinRevisionMissing`.
     """
-    named = (("Our side", ours), ("Their side", theirs), ("The base", base))
+    named = (("our side", ours), ("their side", theirs), ("the base", base))
     sides = [(source, pin) for source, data in named if (pin := migrated.try_read_pin(ws.places.kb, data))]
     others = [pin.dolt_commit for _, pin in sides]
     problems: list[PinRevisionMissing] = []

@@ -177,12 +177,12 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
     if submodules:
         named = first_of(submodules, _NAMED)
         lacking = plural(len(submodules), "submodule")
-        coded.append((INCOMPLETE, f"The answer lacks {lacking} that cannot be read here: {named}."))
+        coded.append((INCOMPLETE, f"the answer lacks {lacking} that cannot be read here: {named}."))
     files_missing = [path for path in block.missing if not path.endswith("/")]
     for paths, problem in ((files_missing, "this clone does not have"), (block.failed, "could not be cut here")):
         if paths:
             files = f"{plural(len(paths), 'file')} of sources that {problem}"
-            coded.append((INCOMPLETE, f"The answer lacks {files}: {first_of(paths, _NAMED)}."))
+            coded.append((INCOMPLETE, f"the answer lacks {files}: {first_of(paths, _NAMED)}."))
     if block.indexed < 100:  # noqa: PLR2004  percent
         coded.append((INCOMPLETE, f"indexing: {block.indexed} % of the files answer; the next query continues."))
     return coded
@@ -192,13 +192,18 @@ def untracked_notice(kb: KbBlock) -> str:
     """Return the sentence about untracked files that match a query; empty if there are none."""
     matches = kb.sources.untracked_matches if kb.sources else 0
     verb = "matches" if matches == 1 else "match"
-    return f"{plural(matches, 'untracked file')} {verb}: vmrag query --untracked" if matches else ""
+    return (
+        f"{plural(matches, 'untracked file')} {verb}; run 'vmrag query --untracked' to search untracked files"
+        if matches
+        else ""
+    )
 
 
 def _describe_unavailable(name: str, reason: str) -> str:
+    statement = f"the source {name!r} was not searched: {reason}"
     if reason == STORED:
-        reason += ", which was searched; to search the files instead: vmrag sources dedupe"
-    return f"The source {name!r} was not searched: {reason}{'' if ': ' in reason else '.'}"
+        return f"{statement}, which was searched; run 'vmrag sources dedupe' to search the files instead"
+    return f"{statement}{'' if ': ' in reason else '.'}"
 
 
 def _form_source_block(opened: OpenSources | None, head: str | None, problem: str = "") -> SourceBlock | None:

@@ -65,8 +65,8 @@ def _pin_unpinned_head(ws: Workspace) -> None:
 
         pinning.write_pin(ws, branch.head, branch.name)
     ws.progress.note(
-        f"pinned and staged revision {branch.head[:7]} of {branch.name!r}, which no git commit had when its worktree was removed. "
-        f"To discard it: git checkout HEAD -- {PIN_NAME}"
+        f"pinned and staged revision {branch.head[:7]} of {branch.name!r}, which no git commit had when its worktree was removed; "
+        f"run 'git checkout HEAD -- {PIN_NAME}' to discard it"
     )
 
 

@@ -9,7 +9,7 @@ from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.pins import history_pins
 
-MESSAGE = "The knowledge base of this repository has no documents, so it needs no pin."
+MESSAGE = "the knowledge base of this repository has no documents, so it needs no pin."
 UNINSTALL = "vmrag uninstall --all"
 REMOVE_PIN = f'{UNINSTALL} && git checkout -- {CONFIG_NAME} && git commit -am "Remove the empty pin"'
 

@@ -207,7 +207,7 @@ def list_branch_warnings(ws: Workspace, target: Target) -> Iterator[str]:
     warnings = [*_warn_uncommitted(ws, target), *_warn_unpinned(ws, target)]
     yield from warnings[:_SHOWN_LINES]
     if len(warnings) > _SHOWN_LINES:
-        yield f"{len(warnings) - _SHOWN_LINES} more branches have such documents: vmrag branch, vmrag gc"
+        yield f"{len(warnings) - _SHOWN_LINES} more branches have such documents; run 'vmrag branch' to list them"
 
 
 def _warn_uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
@@ -218,11 +218,12 @@ def _warn_uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
     abandoned_names = {branch.name for branch in list_abandoned(ws, target)}
     codes, out = plumbing.read_kb_owners(ws.places), refs.list_checked_out(ws.places)
     for branch in dirty:
-        subject = f"Uncommitted documents of {branch.name!r}"
+        subject = f"{branch.name!r} has uncommitted documents"
         if branch.name in abandoned_names:
-            yield f"{subject}, whose branch or worktree is gone: {form_recovery_command(ws, target, branch)}"
+            command = form_recovery_command(ws, target, branch)
+            yield f"{subject}, but its branch or worktree no longer exists; run '{command}' to restore them"
         elif codes[branch.name] not in out:
-            yield f"{subject}, which is checked out nowhere: git switch {quoted(codes[branch.name])}"
+            yield f"{subject}, but no worktree has it; run 'git switch {quoted(codes[branch.name])}' to return to them"
 
 
 def _warn_unpinned(ws: Workspace, target: Target) -> Iterator[str]:
@@ -248,4 +249,4 @@ def _warn_unpinned(ws: Workspace, target: Target) -> Iterator[str]:
     out = refs.list_checked_out(ws.places) if ahead else set()
     for code, branch in ahead.items():
         if code not in out:
-            yield f"Revision {branch.head[:7]} of {branch.name!r} is in no commit of its code: git switch {quoted(code)}"
+            yield f"no commit of {code!r} pins revision {branch.head[:7]} of {branch.name!r}; run 'git switch {quoted(code)}' to pin it"

@@ -147,7 +147,7 @@ class Resolver(Record, frozen=True):
     def _build_denied(self, host: str, how: str) -> AccessDenied:
         allowed = ",".join((*sorted(self.private_hosts), host))
         return AccessDenied(
-            f"Pages of this machine and of private networks are not fetched: {host} {how}.",
+            f"cannot fetch pages of this machine or a private network: {host} {how}.",
             hint=f"run 'git config vmrag.ingest.allow-private-urls {quoted(allowed)}' if you want to read that address",
             host=host,
             setting="ingest.allow_private_urls",
@@ -156,7 +156,7 @@ class Resolver(Record, frozen=True):
 
 def _build_unreachable(host: str) -> FetchFailed:
     return FetchFailed(
-        f"There is no host {host}: its name leads to no address.",
+        f"no such host: {host}",
         hint="check the spelling of the host, and that this machine is online",
         host=host,
     )

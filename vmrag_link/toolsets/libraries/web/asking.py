@@ -52,7 +52,7 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
         host, port = None, None
     if not host or parts.scheme not in ("http", "https"):
         raise FetchFailed(
-            f"The proxy {shown_url(text)} of the environment cannot be used for {url}: it is not an http:// or https:// proxy.",
+            f"cannot use the proxy {shown_url(text)} of the environment for {url}: it is not an http:// or https:// proxy.",
             hint=f"set {url.scheme}_proxy to an HTTP proxy, or run 'export no_proxy={quoted(url.host)}' to use none for this "
             "host",
         )
