@@ -206,7 +206,7 @@ def set_value(data: bytes, key: str, value: str, *, comment: str = "") -> bytes:
         after = {}
     if after != before | {key: value}:
         raise ConfigInvalid(
-            f"{CONFIG_NAME} is written in a way in which {key!r} cannot be set.",
+            f"cannot set {key!r} in {CONFIG_NAME} automatically.",
             hint=f"write it there yourself, as a line of its own: {written}",
             file=CONFIG_NAME,
             key=key,
@@ -233,7 +233,7 @@ def add_sources(data: bytes, sources: Sequence[SourceSettings]) -> bytes:
         after = []
     if [*before] != after[:-1] or _parse_sources(after) != tuple(sources):
         raise ConfigInvalid(
-            f"{CONFIG_NAME} is written in a way in which sources cannot be added to it.",
+            f"cannot add sources to {CONFIG_NAME} automatically.",
             hint=f"write them there yourself: {section}",
             file=CONFIG_NAME,
             key=_SOURCES,
@@ -378,7 +378,7 @@ def _flow_item(source: SourceSettings) -> str:
 
 def _not_editable(source: SourceSettings) -> ConfigInvalid:
     return ConfigInvalid(
-        f"{CONFIG_NAME} is written in a way in which sources cannot be added to it.",
+        f"cannot add sources to {CONFIG_NAME} automatically.",
         hint=f"write the source into {CONFIG_NAME} yourself: {_flow_item(source)}",
         file=CONFIG_NAME,
         key=_SOURCES,

@@ -88,7 +88,8 @@ class CommentApi(NamedTuple):
         github, graphql = GitHub.from_job(token, environ), environ.get("GITHUB_GRAPHQL_URL", "")
         if not graphql or not endpoint.is_private(graphql):
             raise UsageInvalid(
-                "GITHUB_GRAPHQL_URL names no address to which a token may go.", hint="run it as a step of a job"
+                "cannot send a token to GITHUB_GRAPHQL_URL: it is not an https address.",
+                hint="run it as a step of a job",
             )
         return cls(github, graphql)
 
@@ -163,7 +164,7 @@ class CommentApi(NamedTuple):
             if error.status != _FOUND:
                 raise
             if not endpoint.is_private(error.location):
-                raise RemoteUnreachable("the artifact is at an address that is not private.", hint=_READ) from error
+                raise RemoteUnreachable("cannot read the artifact: its address is not https.", hint=_READ) from error
             return endpoint.send_request(
                 "GET", error.location, headers={}, circuit=self.github.url, max_bytes=max_bytes
             )

@@ -137,7 +137,7 @@ class GitHub(NamedTuple):
         repository = payload.read_repository_name(environ)
         if not url or not endpoint.is_private(url):
             raise UsageInvalid(
-                "GITHUB_API_URL names no address to which a token may go.", hint="run it as a step of a job"
+                "cannot send a token to GITHUB_API_URL: it is not an https address.", hint="run it as a step of a job"
             )
         if not token.strip():
             raise UsageInvalid("GitHub's API needs the input token.", hint="set the input 'token: ${{ github.token }}'")

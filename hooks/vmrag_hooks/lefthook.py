@@ -72,7 +72,7 @@ def require_writable(places: Places) -> None:
         )
     if _add_extension(places, path, before) is None:
         raise HooksRefused(
-            f"{name} is written in a way in which vmrag's part cannot be added to it.",
+            f"cannot add vmrag's hooks to {name} automatically.",
             hint=f"add {format_lefthook_extension(places)} to its list `extends`, then run 'vmrag install'",
             file=name,
         )

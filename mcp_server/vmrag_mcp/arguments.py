@@ -219,9 +219,9 @@ class Parameter(Record, frozen=True):
             warn("IGNORED_SETTING", f"{self.name} can be at most {high}; used {high} instead of {number}.")
             return high
         if (low is not None and number < low) or (high is not None and number > high) or abs(number) >= _LARGEST:
-            bounds = f"at least {low}" if high is None else f"from {low} to {high}"
+            bounds = f"at least {low}" if high is None else f"{low} to {high}"
             raise UsageInvalid(
-                f"{self.name} is {bounds}, not {number}.",
+                f"{self.name} must be {bounds}, not {number}.",
                 parameter=self.name,
                 value=number if abs(number) < _LARGEST else str(number),
                 minimum=low,

@@ -118,7 +118,7 @@ def test_commit_without_terminal_needs_message(project: Project, monkeypatch: py
         failed = project.start("commit", *options, env={"EDITOR": "vi", "VISUAL": "vi"})
         assert (failed.code, failed.out) == (2, "")
         assert failed.err == (
-            "error: a commit needs a message, and an editor needs a terminal\n"
+            "error: missing commit message, and cannot open an editor without a terminal\n"
             "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents\n"
         )
     assert project.marks()["uv.md"] == "added"

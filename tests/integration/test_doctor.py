@@ -1065,7 +1065,7 @@ def test_doctor_names_lock_holder_purpose_and_duration(project):
     finally:
         ended(process)
     assert finding["level"] == "warning"
-    assert f"Process {process.pid} has held workspace.lock for 10000 s, to try something." in finding["message"]
+    assert f"process {process.pid} has held workspace.lock for 10000 s, to try something." in finding["message"]
     assert hints.list_commands(finding["fix"]) == [f"ps -fp {process.pid}"]
 
 

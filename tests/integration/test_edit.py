@@ -215,7 +215,7 @@ def test_edit_without_terminal_runs_only_editor_of_git_editor(
     for environ in ({}, {"EDITOR": command}, {"VISUAL": command}):
         failed = project.start("edit", "faq.md", env=environ)
         assert (failed.code, failed.out) == (2, "")
-        assert "error: an editor needs a terminal, and this command has none\n" in failed.err
+        assert "error: cannot open an editor without a terminal\n" in failed.err
         assert "hint: run 'GIT_EDITOR=COMMAND vmrag edit handbook/faq.md' " in failed.err
     assert project.start("edit", "faq.md", env={"GIT_EDITOR": command}).code == 0
     assert read_row(project, "faq.md").content == "Edited."

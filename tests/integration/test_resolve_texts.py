@@ -135,8 +135,8 @@ def test_hunk_can_be_decided_later_and_again(two_hunks):
     [
         (["handbook/page.md", "--hunk", "3=ours"], "has 2 hunks in conflict, but not number 3"),
         (["handbook/page.md", "--hunk", "0=ours"], "but not number 0"),
-        (["handbook/page.md", "--hunk", "1=mine"], "names no side"),
-        (["--hunk", "1=ours"], "--hunk is for one document"),
+        (["handbook/page.md", "--hunk", "1=mine"], "invalid value of --hunk"),
+        (["--hunk", "1=ours"], "--hunk needs the name of one document"),
         (["handbook/page.md", "--field", "title=ours"], "the field 'title' of handbook/page.md is not in conflict"),
         (["--from-worktree", "--ours"], "cannot be combined with other resolutions"),
     ],
@@ -189,7 +189,7 @@ def both_edit_the_file(project: Project, ours: str, theirs: str) -> None:
 def test_merged_files_of_the_work_tree_resolve_their_documents(project):
     both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
     error = project.vmrag("resolve", "--from-worktree", "--json", code=2).error
-    assert error["message"] == "git has not merged docs/setup.md yet."
+    assert error["message"] == "docs/setup.md still has a merge conflict in git."
     project.write("docs/setup.md", "# Setup\n\nboth of us\n")
     project.git("add", "--all")
     report = project.ask("resolve", "--from-worktree")

@@ -103,7 +103,7 @@ def test_sources_add_leaves_unstaged_changes_to_the_user(project):
         ([], "missing argument PATH.", "run 'vmrag sources add docs/'"),
         (
             ["docs", "--dry-run"],
-            "'vmrag sources add' takes no --dry-run.",
+            "'vmrag sources add' has no option --dry-run.",
             "run 'vmrag sources dedupe --help' to see its options",
         ),
     ],

@@ -46,7 +46,7 @@ def test_open_merge_is_not_in_sync(project):
     assert "the pin is staged, but not committed; run 'git commit' to commit it" in report["reasons"]
     project.git("commit", "-q", "--no-edit")
     assert project.status()["reasons"] == [
-        "warning: 1 stored copy of a tracked file may be outdated: run 'vmrag init && vmrag sources dedupe' to search the files instead"
+        "warning: 1 stored copy of a tracked file may be outdated; run 'vmrag init && vmrag sources dedupe' to search the files instead"
     ]
 
 
@@ -58,7 +58,7 @@ def test_status_reports_uncommitted_pin_until_it_is_committed(project):
     ]
     project.git("reset", "-q")
     assert project.status()["reasons"][:1] == [
-        "The pin is neither staged nor committed; run 'git add .dolt-version' to stage it"
+        "the pin is neither staged nor committed; run 'git add .dolt-version' to stage it"
     ]
     project.git("add", ".dolt-version")
     project.write("docs/rest.md", "# Rest\n\nOften.\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from tests.unit.test_hint_form import PACKAGES, ROOT, _read
 from vmrag_link import errors

@@ -41,7 +41,7 @@ def get(ws: Workspace, full: str, name: str) -> DocumentText:
     try:
         shown = listing.show_stored(store, full) if store is not ws else listing.show_name(ws, full)
     except CollectionMissing:
-        raise DocumentMissing(f"no tracked file and no document {name!r}.", hint=_LISTED, doc_id=name) from None
+        raise DocumentMissing(f"no such file or document: {name!r}.", hint=_LISTED, doc_id=name) from None
     if not isinstance(shown, ShowReport):
         raise DocumentMissing(f"{name!r} is the name of a revision, not of a document.", hint=_LISTED, doc_id=name)
     return DocumentText(
@@ -71,7 +71,7 @@ def grep(
 
     if context < 0 or (limit is not None and limit < 0):
         raise UsageInvalid(
-            "context and limit are numbers of lines, from 0.", hint="pass numbers, such as 'context=2, limit=50'"
+            "context and limit must be 0 or more lines.", hint="pass numbers, such as 'context=2, limit=50'"
         )
     searched = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
     report = operation.grep_texts(
@@ -113,7 +113,7 @@ def diff(ws: Workspace, old: str | None, new: str | None, only: Sequence[str], *
 
     if new is not None and old is None:
         raise UsageInvalid(
-            "diff needs the place to compare with.", hint='pass names, such as \'kb.diff("main", "HEAD")\''
+            "diff needs a revision to compare with.", hint='pass names, such as \'kb.diff("main", "HEAD")\''
         )
     places = [place for place in (old, new) if place is not None]
     difference = compare.compare_places(ws, places, only=only, detail="text", code=code)

@@ -115,7 +115,9 @@ def remove(ws: Workspace, names: Sequence[str], collection: str | None) -> Remov
     from vmrag_link.ops.stores import stores
 
     if not names:
-        raise UsageInvalid("remove needs a name.", hint="pass a name, such as 'kb.remove(\"handbook/faq.md\")'")
+        raise UsageInvalid(
+            "remove needs the name of a document.", hint="pass a name, such as 'kb.remove(\"handbook/faq.md\")'"
+        )
     store = stores.find_common_store(ws, [collection or name.partition("/")[0] for name in names])
     removed = remove_named(store, names, within=collection, confirmed=True).report
     return RemovedDocuments(names=tuple(map(str, removed.documents)), collections=removed.collections)

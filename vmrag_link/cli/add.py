@@ -133,7 +133,7 @@ def _read_given_text(
     if message is None and source is not None and str(source) != "-":
         return None
     if message is not None and source is not None:
-        raise UsageInvalid("FILE and -m both give the text of the document", hint="leave one of them out")
+        raise UsageInvalid("FILE cannot be combined with -m, because both give the text", hint="leave one of them out")
     options = f" --collection {quoted(collection)} --id {quoted(doc_id or 'NAME')}" if collection else ""
     if message is None and source is None and not has_piped_input():
         raise UsageInvalid(

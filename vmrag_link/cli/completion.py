@@ -27,6 +27,6 @@ def command(invocation: Invocation, *, shell: str) -> None:
 
     shell_class = get_completion_class(shell)
     if shell_class is None:
-        raise UsageInvalid(f"click knows no completion for {shell}.", hint="run 'vmrag completion bash'")
+        raise UsageInvalid(f"no completion script for the shell {shell!r}.", hint="run 'vmrag completion bash'")
     script = shell_class(cli, {}, "vmrag", "_VMRAG_COMPLETE").source()
     invocation.emit_report({"shell": shell, "script": script}, terminal_text.split_lines(script))

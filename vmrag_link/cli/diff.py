@@ -55,7 +55,7 @@ def command(
 
         if form or only or code:
             raise UsageInvalid(
-                "--queries shows answers; --stat, --name-only, --name-status, --files and --only are about documents.",
+                "--queries cannot be combined with --stat, --name-only, --name-status, --files or --only.",
                 hint="run 'vmrag diff --queries'",
             )
         with invocation.workspace() as ws:

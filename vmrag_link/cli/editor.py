@@ -61,7 +61,7 @@ def open_edited_text(places: Places, text: str, *, name: str, instead: str = "")
     `UsageInvalid` if no editor can run or if it fails, and `FileFailed` if the result is not UTF-8.
     """
     if not _can_edit():
-        raise UsageInvalid("an editor needs a terminal, and this command has none", hint=instead)
+        raise UsageInvalid("cannot open an editor without a terminal", hint=instead)
     with open_draft(places, name, text) as path:
         programs.edit_file(places, path)
         after = export_paths.read_text(path)
@@ -104,7 +104,7 @@ def open_edited_message(places: Places, contents: str) -> Iterator[tuple[str, Pa
     if the editor fails, and `FileFailed` if the result is not UTF-8.
     """
     if not _can_edit():
-        raise MessageMissing("a commit needs a message, and an editor needs a terminal", hint=_MESSAGE_HINT)
+        raise MessageMissing("missing commit message, and cannot open an editor without a terminal", hint=_MESSAGE_HINT)
     template = "\n" + programs.format_comments(places, f"{_INSTRUCTIONS.strip()}\n\n{contents}")
     with open_draft(places, _MESSAGE_NAME, template) as path:
         programs.edit_file(places, path)

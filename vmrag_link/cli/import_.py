@@ -113,7 +113,7 @@ def command(
     urls = [source for source in sources if "://" in source]
     selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
     if max_pages is not None and not of_site:
-        raise UsageInvalid("--most means something with --sitemap only.", hint="add --sitemap, or leave --most out")
+        raise UsageInvalid("--most needs --sitemap.", hint="add --sitemap, or leave --most out")
     if library_name is not None or of_site or (urls and collection is None):
         others: dict[str, object] = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
         if of_site:
@@ -206,7 +206,9 @@ def _call_toolset(invocation: Invocation, request: ImportRequest) -> int:
             )
         handlers[importer.absolute(importer.imports[scheme])] = importer.load(importer.imports[scheme])
     if len(handlers) > 1:
-        raise UsageInvalid("different toolsets import these addresses.", hint="import one kind of addresses at a time")
+        raise UsageInvalid(
+            "these addresses belong to different toolsets.", hint="import one kind of addresses at a time"
+        )
     return next(iter(handlers.values()))(invocation, request)
 
 

@@ -78,7 +78,7 @@ def command(
     driver.
     """
     if sources and no_sources:
-        raise UsageInvalid("--sources and --no-sources exclude each other.", hint="run 'vmrag init --no-sources'")
+        raise UsageInvalid("--sources and --no-sources cannot be combined.", hint="run 'vmrag init --no-sources'")
     if template is not None:
         _write_template(invocation, template, no_hooks=no_hooks)
         return
@@ -210,7 +210,7 @@ def _choose_offer(invocation: Invocation, *, empty: bool) -> ChooseOffer:
 def _write_template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None:
     if no_hooks:
         raise UsageInvalid(
-            "--template and --no-hooks exclude each other.", hint=f"run 'vmrag init --template {template}'"
+            "--template and --no-hooks cannot be combined.", hint=f"run 'vmrag init --template {template}'"
         )
     report = shim_files.write_template(invocation.directory / template)
     folder = quoted(report.folder)

@@ -25,7 +25,10 @@ def command(invocation: Invocation, *, action: str, ref: str | None, revision: s
     'rebuild' derives the links from git's history again.
     """
     if (action == "show") != (ref is not None) or (revision and action != "list"):
-        raise UsageInvalid("these arguments cannot be combined.", hint="run 'vmrag links --help' to see its options")
+        raise UsageInvalid(
+            "'show' needs a REF, and only 'list' accepts a revision.",
+            hint="run 'vmrag links --help' to see its options",
+        )
     from vmrag_link.ops.links import links as table
 
     with invocation.workspace() as ws:

@@ -33,7 +33,7 @@ def command(invocation: Invocation, *, collection: str, target: Literal["files",
     """
     if target == "store":
         if folder:
-            raise UsageInvalid("--folder is for --to files.", hint=f"run 'vmrag move {collection} --to store'")
+            raise UsageInvalid("--folder needs '--to files'.", hint=f"run 'vmrag move {collection} --to store'")
         with open_for_writing(invocation) as ws:
             report = move_to_store(ws, collection)
     else:

@@ -39,7 +39,7 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
     if offline and not accept_loss:
         raise UsageInvalid("--offline needs --accept-loss.", hint="run 'vmrag pin --help' to see its options")
     if empty and (revision is not None or accept_loss):
-        raise UsageInvalid("--empty names a revision itself.", hint="leave the revision or --empty out")
+        raise UsageInvalid("--empty cannot be combined with a revision.", hint="leave the revision or --empty out")
     from vmrag_link.ops import pin as operation
 
     with invocation.workspace() as ws:

@@ -48,7 +48,8 @@ def command(
 
     if delete and (branches or every or force):
         raise UsageInvalid(
-            "--delete pushes nothing.", hint="run 'vmrag push --delete KB-BRANCH' and 'vmrag push' separately"
+            "--delete cannot be combined with --branch, --all or --force.",
+            hint="run 'vmrag push --delete KB-BRANCH' and 'vmrag push' separately",
         )
     with invocation.workspace() as ws:
         report = (

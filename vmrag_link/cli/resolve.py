@@ -100,13 +100,13 @@ def command(
     if (file or hunks) and len(conflicts) != 1:
         option, value = ("file", str(file)) if file else ("hunk", hunks[0])
         raise UsageInvalid(
-            f"--{option} is for one document, which you must name.",
+            f"--{option} needs the name of one document.",
             hint=f"run 'vmrag resolve --list' to list the conflicts, then 'vmrag resolve COLLECTION/DOC --{option} "
             f"{quoted(value)}'",
         )
     if (accept_loss and conflicts) or (offline and not accept_loss):
         raise UsageInvalid(
-            "--accept-loss is for whole sides, and --offline requires it.",
+            "--accept-loss takes no document, and --offline needs --accept-loss.",
             hint="run 'vmrag resolve --help' to see its options",
         )
     with invocation.workspace() as ws:
@@ -134,7 +134,9 @@ def _choose_way(ways: Sequence[Way], conflicts: Sequence[str], *, attended: bool
     Raises `UsageInvalid` for several ways, or for conflicts that no user can decide.
     """
     if len(ways) > 1 and "list" in ways:
-        raise UsageInvalid("--list resolves nothing.", hint="run 'vmrag resolve --list' to list the conflicts")
+        raise UsageInvalid(
+            "--list cannot be combined with a resolution.", hint="run 'vmrag resolve --list' to list the conflicts"
+        )
     if len(ways) > 1:
         raise UsageInvalid(
             "--from-worktree, --tool and --accept-loss cannot be combined with other resolutions.",
@@ -162,7 +164,7 @@ def _parse_parts(values: tuple[str, ...], option: str, example: str) -> dict[str
         take = next((take for take in _TAKES if take == side), None)
         if take is None or not name:
             raise UsageInvalid(
-                f"--{option} {part} names no side.",
+                f"invalid value of --{option}: {part!r}.",
                 hint=f"pass 'ours' or 'theirs', such as '--{option} {name or example}=ours'",
             )
         parts[name] = take

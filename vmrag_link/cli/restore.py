@@ -77,7 +77,9 @@ def _restore_notes(
 ) -> RestoredNotes | None:
     """Restore notes. Return None if the names are those of stored documents."""
     if undo and (ref is not None or len(names) > 1):
-        raise UsageInvalid("--undo takes one name at most, and no --source.", hint="run 'vmrag restore --undo'")
+        raise UsageInvalid(
+            "--undo takes at most one name, and cannot be combined with --source.", hint="run 'vmrag restore --undo'"
+        )
     if not (undo or (names and ws.sources.find_writable())):
         return None
     from vmrag_link.ops.restore import note_restore

@@ -128,7 +128,7 @@ def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -
     for other, values in options.items():
         if other != action and (option := next((name for name, value in values.items() if value), None)):
             raise UsageInvalid(
-                f"'vmrag sources {action}' takes no {option}.",
+                f"'vmrag sources {action}' has no option {option}.",
                 hint=f"run 'vmrag sources {other} --help' to see its options",
             )
 

@@ -84,7 +84,7 @@ def read_standard_input() -> str:
     `FileFailed` if it is too long or not UTF-8.
     """
     if sys.stdin is None or sys.stdin.closed:
-        raise UsageInvalid("standard input is closed, so it holds no text", hint=_PIPE_HINT)
+        raise UsageInvalid("cannot read a text: standard input is closed", hint=_PIPE_HINT)
     with contextlib.suppress(OSError, ValueError):  # it has no descriptor
         if not select.select([sys.stdin.fileno()], [], [], _PATIENCE)[0]:
             output.print_warning("Waiting for the text on standard input. Ctrl-D ends it, Ctrl-C aborts.", "note:")

@@ -30,7 +30,7 @@ def edit_file(places: Places, path: Path, *, line: int | None = None) -> None:
     finished = run_git(places, "var", "GIT_EDITOR")
     command = finished.text.strip()
     if finished.returncode or not command:
-        raise UsageInvalid(f"git finds no editor: {finished.failure}", hint=_EDITOR_HINT)
+        raise UsageInvalid(f"git found no editor: {finished.failure}", hint=_EDITOR_HINT)
     # Like in git, a shell reads the command, which may have arguments. The path is not part of it.
     code = proc.run_interactive(
         ["sh", "-c", f'{command} "$@"', command, *_editor_arguments(command, path, line)],

@@ -282,7 +282,7 @@ def build_error(url: str, finished: proc.FinishedProcess) -> RemoteError:
     )
     if re.search(_FORBIDDEN, complaint):
         return RemoteInvalid(
-            f"git may not use that transport for {address}: {_select_reason(complaint)}",
+            f"git does not allow this transport for {address}: {_select_reason(complaint)}",
             hint="run 'git remote -v' to list the remotes",
             **details,
         )

@@ -124,7 +124,7 @@ def _require_recorded(
 
 def _build_format_error(label: str) -> QueriesInvalid:
     return QueriesInvalid(
-        f"{label} has a format to which rankings cannot be added, so it was not changed.",
+        f"cannot add rankings to {label}: its format is not supported.",
         hint=f"write each query as a list item with one 'key: value' per line, then run '{UPDATE}'",
         file=label,
     )

@@ -116,7 +116,8 @@ def _source_for(ws: Workspace, name: str, folder: str) -> SourceSettings:
     path = f"{(folder or f'.vmrag/{name}').rstrip('/')}/"
     if present and (not present.write or (folder and present.folder != path.rstrip("/"))):
         raise UsageInvalid(
-            f"the source {name!r} has other files.", hint=f"run 'vmrag sources' to show the files of {quoted(name)}"
+            f"a source {name!r} already exists for other files.",
+            hint=f"run 'vmrag sources' to show the files of {quoted(name)}",
         )
     return present or SourceSettings(name, (path,), write=True)
 

@@ -53,7 +53,7 @@ def provide_index(ws: Workspace, folder: Path) -> ProvidedIndex:
         report, verified, problems = _sync_and_verify(ws, rebuild=True)
     if problems or verified is None:
         raise IndexFailed(
-            f"the index does not verify: {' '.join(problems)}", hint=f"run '{fingerprint_check.REBUILD}' to rebuild it"
+            f"the index is damaged: {' '.join(problems)}", hint=f"run '{fingerprint_check.REBUILD}' to rebuild it"
         )
     reused = bool(vectors) and not rejected and not report.chunks.embedded
     return ProvidedIndex(report, verified, vectors, reused, rejected)

@@ -147,7 +147,7 @@ class LocalStore(StoreBesideWorkTree):
         folder = self.places.local_kb
         if opening.is_lost(folder):
             raise EngineFailed(
-                f"the documents that stay on this machine were in {folder}, and their file is missing.",
+                f"the file of the documents that stay on this machine is missing: {folder}",
                 hint=hints.join_alternatives("restore the file from a backup", self.remedy),
                 path=str(folder),
             )
@@ -226,7 +226,7 @@ class LocalReader:
                 self._update_index_to_rows(index.path, whole=state != "gone")
             is_updated = True
         raise Busy(
-            f"other processes damaged or removed the index {ATTEMPTS} times while it was to be read.",
+            f"cannot read the index: other processes damaged or removed it {ATTEMPTS} times.",
             hint="run the command again when they have finished",
         )
 

@@ -345,6 +345,6 @@ def _select_movable(target: Target) -> tuple[object, ...]:
 
 def _build_unstable_error(what: str) -> Busy:
     return Busy(
-        f"other processes changed the index of {what} {ATTEMPTS} times while it was to be read.",
+        f"cannot read the index of {what}: other processes changed it {ATTEMPTS} times.",
         hint="run the command again when they have finished",
     )

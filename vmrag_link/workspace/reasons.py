@@ -70,8 +70,8 @@ def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
     kb = ws.places.kb
     pushed = remotes.list_remotes(ws.places) or _may_be_on_server(ws)
     return KnowledgeLost(
-        f"the knowledge base was in {kb}, and its file is missing. Uncommitted documents, and revisions "
-        "that were not pushed, were only in that file.",
+        f"the file of the knowledge base in {kb} is missing. Only that file had the uncommitted documents and "
+        "the revisions that were not pushed.",
         hint=hints.join_alternatives(
             "restore the file from a backup",
             hints.suggest_command("vmrag clone", "continue without these documents")
@@ -135,7 +135,7 @@ def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
         )
     # `vmrag pin` pins the current revision. Without one, a knowledge base must be created.
     return PinMissing(
-        "this code commit has no pin.",
+        "this commit has no pin.",
         hint="run 'vmrag pin' to write the pin"
         if ws.current_revision
         else "run 'vmrag init --knowledge-base' to create a knowledge base",

@@ -432,7 +432,7 @@ def require_complete(
         )
     if failed:
         raise SourcesIncomplete(
-            f"{plural(len(failed), 'file')} of sources could not be cut on this machine: {first_of(failed, 3)}.",
+            f"{plural(len(failed), 'file')} of sources could not be split into chunks on this machine: {first_of(failed, 3)}.",
             hint="run 'vmrag sources' to show the reasons",
             failed=list(failed[:100]),
         )

@@ -65,7 +65,7 @@ def require_safe(address: ListenAddress, *, allow_remote: bool, token: str | Non
         return
     if not allow_remote:
         raise UsageInvalid(
-            f"other computers could reach {address.host}.",
+            f"--http {address.host} lets other computers connect, which needs --allow-remote.",
             hint=f"use '--http {address.port}' for this computer only, or add --allow-remote and a token",
         )
     if not token:

@@ -387,14 +387,14 @@ def test_limit_of_time_is_for_everything_together(site, behaviour):
     begun = time.monotonic()
     error = refusal(site.url("/first"), timeout_s=0.4)
     assert time.monotonic() - begun < 5 * slack()
-    assert "was not there after 0.4 s (ingest.timeout_s)" in error.message
+    assert "did not answer within 0.4 s (ingest.timeout_s)" in error.message
 
 
 def test_name_server_that_does_not_answer_takes_no_longer_than_allowed():
     gone = threading.Event()
     error = refusal("http://slow.example/", lookup=lambda _: gone.wait(30) or [], timeout_s=0.2)
     gone.set()
-    assert "was not there after 0.2 s" in error.message
+    assert "did not answer within 0.2 s" in error.message
 
 
 @pytest.mark.parametrize("said", [b"", b"\x1b[2Jnot http\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx"])

@@ -267,7 +267,7 @@ def _next_key(before: str | None, key: object) -> str:
     would follow again.
     """
     if not isinstance(key, str) or (before is not None and key <= before):
-        raise RowsInvalid("the knowledge base holds an invalid key.", hint=ROWS_HINT)
+        raise RowsInvalid("the knowledge base contains an invalid key.", hint=ROWS_HINT)
     return key
 
 

@@ -315,7 +315,7 @@ def translate_error(error: EngineFailed, url: str) -> VmragError:
 
 def damaged_error(url: str, *, said: str = "") -> RemoteDamaged:
     return RemoteDamaged(
-        f"{url} does not hold a readable knowledge base; nothing was fetched.",
+        f"no readable knowledge base at {url}; nothing was fetched.",
         hint="run 'vmrag remote' to check the address",
         remote=url,
         said=said,

@@ -46,7 +46,7 @@ def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access
             foreign.update(remotes.read_foreign_heads(new, remote))
             if ROOT_BRANCH not in heads:
                 raise RemoteDamaged(
-                    f"{url} does not hold a vmrag knowledge base: it has no branch {ROOT_BRANCH!r}.",
+                    f"{url} is not a knowledge base of vmrag: it has no branch {ROOT_BRANCH!r}.",
                     hint="run 'vmrag remote' to check the address",
                     remote=url,
                 )

@@ -253,7 +253,7 @@ class Connection:
                 return raw.decode()
             except UnicodeDecodeError as error:
                 raise RowsInvalid(
-                    f"the knowledge base {self.path} holds a text that is not UTF-8.", hint=ROWS_HINT
+                    f"the knowledge base {self.path} contains a text that is not UTF-8.", hint=ROWS_HINT
                 ) from error
         if kind == INTEGER:
             return lib.column_int64(statement, index)

@@ -238,7 +238,7 @@ def _translate_error(error: EngineFailed, url: str) -> VmragError:
     served = url.startswith("http")
     if code in _DAMAGED or (not served and code == _CANTOPEN):
         return RemoteDamaged(
-            f"{url} does not hold a readable knowledge base; nothing was fetched.",
+            f"no readable knowledge base at {url}; nothing was fetched.",
             hint="run 'vmrag remote' to check the address",
             **details,
         )

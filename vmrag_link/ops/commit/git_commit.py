@@ -29,7 +29,7 @@ def prepare_git_commit(ws: Workspace, message: str | None) -> Iterator[None]:
     option = f" -m {quoted(message.strip())}" if message else ""
     if not ws.config.auto_pin:
         raise UsageInvalid(
-            "'--git' commits the pin, and the setting auto_pin is off",
+            "--git needs the setting auto_pin, which is off",
             hint=f"run 'vmrag commit{option} && vmrag pin && git commit{option}'",
         )
     try:

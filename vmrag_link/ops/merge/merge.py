@@ -217,7 +217,7 @@ def abort_merge(ws: Workspace) -> MergeReport:
     if state.kind == "git":
         busy = plumbing.find_operation(ws.places)
         raise GitBusy(
-            "the open merge is git's own.",
+            "git has started this merge, so git must abort it.",
             hint=plumbing.operation_hint(busy) if busy else "run 'git checkout HEAD -- .dolt-version'",
         )
     report = _build_report(state, "aborted", state.ours)

@@ -73,7 +73,7 @@ def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
     ).text
     if unmerged := sorted({*filter(None, output.split("\0"))}):
         raise UsageInvalid(
-            f"git has not merged {unmerged[0]} yet.",
+            f"{unmerged[0]} still has a merge conflict in git.",
             hint=f"run 'git add {quoted(unmerged[0])} && vmrag resolve --from-worktree' after you resolved it",
             files=unmerged,
         )

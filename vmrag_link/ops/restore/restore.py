@@ -152,7 +152,7 @@ def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirm
             return  # a command that reads the row reports it
         if not confirmed:
             raise ConfirmationMissing(
-                f"{invalid.message} You cannot get the row back after it is replaced.",
+                f"{invalid.message} You cannot restore the row after it is replaced.",
                 hint=f"run 'vmrag restore {quoted(str(invalid.details['row']))} OPTION' with --yes as OPTION",
                 **invalid.details,
             )

@@ -126,7 +126,7 @@ def with_key(data: bytes, key: str, value: str) -> bytes:
     # Before the change, an empty block is part of the text.
     kept = same == content or (not before and content.endswith(same))
     if after != before | {key: value} or not kept:
-        raise NotEditable(f"has front matter that is written in a way in which {key} cannot be set")
+        raise NotEditable(f"has front matter in which {key} cannot be set automatically")
     return mark + written.encode()
 
 

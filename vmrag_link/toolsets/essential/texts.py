@@ -211,7 +211,7 @@ def _build_missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], err
     if near:
         hint = f"use one of the closest names: {', '.join(map(terminal_text.escape_line, near))}"
     at = f"at {ref}; history lists when it changed" if ref else "here"
-    message = f"no tracked file and no document {name!r} {at}."
+    message = f"no file or document {name!r} {at}."
     if isinstance(error, DocumentMissing) and not ref:  # it may have been removed
         message = error.message
     return DocumentMissing(message, hint=hint, doc_id=name)

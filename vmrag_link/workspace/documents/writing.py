@@ -145,7 +145,7 @@ def refuse_if_busy(ws: Workspace) -> None:
     apply.wait_for_git(ws.sync_context)
     if pin_conflict.read_stages(ws.places):
         raise MergeConflict(
-            "the pin is in conflict, and a write would choose one side.",
+            "cannot write documents while the pin is in conflict.",
             hint="run 'vmrag resolve' to resolve the conflicts",
         )
 
@@ -171,7 +171,7 @@ def refuse_git_operation(ws: Workspace) -> None:
         from vmrag_link.git import jj
 
         raise GitBusy(
-            "HEAD is detached, but documents are written on a branch.",
+            "HEAD is detached, but documents can only be written on a branch.",
             hint=jj.main_folder_hint(ws.places, "git switch -c NAME")
             if ws.places.is_jj_workspace
             else "run 'git switch -c NAME'",

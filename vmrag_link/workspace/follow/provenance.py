@@ -179,7 +179,10 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
         lacking = plural(len(submodules), "submodule")
         coded.append((INCOMPLETE, f"the answer lacks {lacking} that cannot be read here: {named}."))
     files_missing = [path for path in block.missing if not path.endswith("/")]
-    for paths, problem in ((files_missing, "this clone does not have"), (block.failed, "could not be cut here")):
+    for paths, problem in (
+        (files_missing, "this clone does not have"),
+        (block.failed, "could not be split into chunks here"),
+    ):
         if paths:
             files = f"{plural(len(paths), 'file')} of sources that {problem}"
             coded.append((INCOMPLETE, f"the answer lacks {files}: {first_of(paths, _NAMED)}."))

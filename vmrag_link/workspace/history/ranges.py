@@ -52,7 +52,7 @@ def split_range(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | 
     names, and the errors of `revparse.resolve_rev` for `...`.
     """
     if len(names) > _MOST or (len(names) == _MOST and any(map(is_range, names))):
-        raise UsageInvalid(f"{' '.join(names)!r} does not name two places to compare.", hint=_EXAMPLES)
+        raise UsageInvalid(f"cannot compare more than two revisions: {' '.join(names)}", hint=_EXAMPLES)
     if names and (named_range := parse_range(names[0])):
         return _find_range_base(ws, named_range) if named_range.dots == "..." else named_range.old, named_range.new
     old, new, *_ = (*names, None, None)

@@ -129,7 +129,7 @@ def undecided_pin(choices: Sequence[Offer], *, empty: str) -> PinMissing:
     pinned = enumerated([f"{offer.revision} ({offer.described})" for offer in choices])
     listed = f" Other commits pin {pinned}." if len(choices) > 1 else ""  # the hint has the first one
     return PinMissing(
-        f"this code commit has no pin but others do, so vmrag cannot choose a revision.{listed}",
+        f"this commit has no pin, and vmrag cannot choose a revision for it.{listed}",
         hint=hints.join_alternatives(
             hints.suggest_command(choices[0].command, f"use {choices[0].described}"),
             hints.suggest_command(empty, NO_DOCUMENTS),

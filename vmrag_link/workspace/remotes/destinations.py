@@ -165,7 +165,7 @@ def distrust_remote(ws: Workspace, text: str) -> None:
     """
     if not configuration.remove_value(ws.places, address.TRUSTED_KEY, text):
         raise RemoteInvalid(
-            f"the git configuration of this repository does not name {text[:80]!r}.",
+            f"this repository does not trust the remote {text[:80]!r}.",
             hint=f"run 'git config --show-origin --get-all {address.TRUSTED_KEY}'",
         )
 

@@ -166,7 +166,7 @@ def send_request(page: PageUrl, conditions: dict[str, str], limits: FetchLimits,
             return Response(response.status, headers, body)
     except (TimeoutError, httpcore.TimeoutException) as error:
         raise FetchFailed(
-            f"{page} was not there after {limits.timeout_s:g} s (ingest.timeout_s).",
+            f"{page} did not answer within {limits.timeout_s:g} s (ingest.timeout_s).",
             hint=f"run 'git config vmrag.ingest.timeout-s {max(60, int(limits.timeout_s) * 6)}'",
             url=page.text,
         ) from error
