@@ -46,7 +46,7 @@ def test_report_that_differs_from_its_type_has_problems():
 def test_status_in_sync_and_with_uncommitted_documents(project):
     report = project.ask("status")
     require("status", report)
-    warning = "warning: 3 stored copies of tracked files may be outdated: run 'vmrag init && vmrag sources dedupe' to search the files instead"
+    warning = "warning: 3 stored copies of tracked files may be outdated; run 'vmrag init && vmrag sources dedupe' to search the files instead"
     assert (report["state"], report["reasons"], report["hint"]) == ("in_sync", [warning], "")
     assert report["kb"] == {
         "engine": "doltlite",

@@ -68,7 +68,7 @@ def test_status_reports_uncommitted_pin_until_it_is_committed(project):
         in project.status()["reasons"]
     )
     project.git("commit", "-q", "-m", "the pin", ".dolt-version")
-    assert not any("The pin" in reason for reason in project.status()["reasons"])
+    assert not any("the pin" in reason for reason in project.status()["reasons"])
 
 
 def test_status_advises_sync_instead_of_fetch_during_background_sync(project):

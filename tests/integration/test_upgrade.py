@@ -155,7 +155,7 @@ def test_copies_are_named_until_sources_replace_them(world: Formerly) -> None:
     answer = ada.vmrag("query", "when do requests time out")
     assert "thirty seconds" in answer.out, "the copy does not follow the file"
     assert (
-        "3 stored copies of tracked files may be outdated: run 'vmrag init && vmrag sources dedupe' to search the files instead"
+        "3 stored copies of tracked files may be outdated; run 'vmrag init && vmrag sources dedupe' to search the files instead"
         in answer.out
     )
     ada.vmrag("commit", "-m", "Owls")

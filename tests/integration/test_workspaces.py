@@ -553,7 +553,7 @@ def test_applied_knowledge_answers_and_writes_fail_while_git_locks_index(project
     (project.top / ".git/index.lock").touch()
     answer = project.vmrag("query", "uv", "--json")
     assert (answer.json["kb"]["commit"], answer.json["kb"]["in_sync"]) == (pinned, False)
-    assert "The pin has moved" in answer.err
+    assert "the pin has moved" in answer.err
     error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x", "--json", code=3, stdin="x").error
     assert error["code"] == "GIT_BUSY"
     assert "index.lock" in error["hint"]

@@ -35,9 +35,8 @@ def removed(project: Project, tree: Project, how: str = "remove") -> None:
 
 def waits(project: Project) -> list[str]:
     """The lines of a status about what waits in no work tree."""
-    return [
-        reason for reason in project.status()["reasons"] if reason.startswith(("Uncommitted documents", "Revision"))
-    ]
+    marks = (" has uncommitted documents", "no commit of ")
+    return [reason for reason in project.status()["reasons"] if any(mark in reason for mark in marks)]
 
 
 # -- free

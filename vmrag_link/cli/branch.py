@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch
 from vmrag_link.errors import FAILED_CHECK, quoted
-
-if TYPE_CHECKING:
-    pass
 
 
 @vmrag_command("branch")
@@ -25,9 +20,9 @@ if TYPE_CHECKING:
 def command(invocation: Invocation, *, name: str | None) -> int:
     """List KB branches, or switch to another one.
 
-    For each KB branch, the list shows the code branch whose documents it stores. --switch
-    changes and stages the pin, like a submodule. If you switch to a revision, the first
-    document that you store creates a KB branch.
+    A KB branch is a branch of the knowledge base. It has the stored documents of one code
+    branch, which the list shows. --switch changes and stages the pin, like a submodule. If you
+    switch to a revision, the first document that you store creates a KB branch.
     """
     from vmrag_link.workspace.pins import kb_branches
 

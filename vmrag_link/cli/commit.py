@@ -33,7 +33,7 @@ _MOST_LISTED = 100
     hidden=True,
     help="Removed.",
 )
-@click.option("--author", help="'Name <email>', or one of both (default: git's).")
+@click.option("--author", help="Author, such as 'Ada <ada@example.org>' (default: git's author).")
 def command(invocation: Invocation, *, message: str | None, with_git: bool, all_files: bool, author: str | None) -> int:
     """Commit stored documents and pin the new revision.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 from click.shell_completion import get_completion_class
 
@@ -11,9 +9,6 @@ from vmrag_link import terminal_text
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid
-
-if TYPE_CHECKING:
-    pass
 
 
 @vmrag_command("completion")

@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Show the documents that differ between two revisions.
 
-    A place is a git ref, a revision, a KB branch or WORKING. Without arguments, the command
+    OLD and NEW are git refs, revisions, KB branches or WORKING. Without arguments, the command
     shows uncommitted documents. OLD..NEW equals OLD NEW. OLD...NEW compares NEW with the
     merge base of both. Add names of documents to compare only those. REF:DOC and [REF:]DOC
     compare two documents.

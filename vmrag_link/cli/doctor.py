@@ -32,6 +32,8 @@ _WIDTH = 9
 def command(invocation: Invocation, *, fix: bool) -> int:
     """Find problems, and print the commands that fix them.
 
+    It checks the pin, the knowledge base, the indexes, the hooks, the remotes and this machine.
+
     The exit code is 1 if a warning or an error remains.
     """
     with invocation.progress() as progress:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from vmrag_hooks import installer
@@ -15,9 +13,6 @@ from vmrag_link.ops.status.cautions import needs_hooks_for_files
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.follow import lazy_fetch
 from vmrag_link.workspace.follow.follow_pin import follow
-
-if TYPE_CHECKING:
-    pass
 
 
 @vmrag_command("install")

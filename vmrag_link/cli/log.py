@@ -49,7 +49,7 @@ def command(
 
     The newest is first. REF is a git ref, a revision or a KB branch (default: the working
     tree). A..B lists the revisions in B that are not in A, and A...B those in only one of
-    them. In parentheses are HEAD, and the branches and tags at the revision.
+    them. HEAD, branches and tags at a revision are in parentheses.
 
     With DOC, the command lists the revisions that changed the document, also under earlier
     names. For a file of a source, it lists git commits.

@@ -24,12 +24,12 @@ from vmrag_link.paths import CONFIG_NAME
 def command(invocation: Invocation, *, collection: str, target: Literal["files", "store"], folder: str) -> None:
     """Move documents between the knowledge base and files.
 
-    'vmrag move notes --to files' writes each document of the stored collection notes as a Markdown
-    file that git merges, with its metadata, and removes the collection. 'vmrag move notes --to
-    store' does the opposite. The history of the documents stays where it was.
+    For example, 'vmrag move wiki --to files' writes each document of the stored collection wiki
+    as a Markdown file with its metadata, and removes the collection. 'vmrag move wiki --to store'
+    does the opposite. The earlier history of the documents stays where it is.
 
-    A document that a file cannot hold, for example an empty one, stops the command before anything
-    is written. If the command is interrupted, run it again.
+    If a document cannot be a file, for example because it is empty, nothing is written. If the
+    command is interrupted, run it again.
     """
     if target == "store":
         if folder:

@@ -33,7 +33,7 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
     to the revision. If the commit has no pin yet, such as an old tag, the command chooses a
     revision and lists the alternatives.
 
-    --accept-loss records in a new revision on top of REVISION that pinned revisions are lost.
+    --accept-loss creates a revision on top of REVISION that records which revisions are lost.
     Reviewers and 'vmrag verify' see the record.
     """
     if offline and not accept_loss:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @click.option("--branch", "branches", multiple=True, metavar="KB-BRANCH", help="Push this KB branch. Can be repeated.")
 @click.option("--all", "every", is_flag=True, help="Push all KB branches, and the pins of every git ref.")
 @click.option(
-    "--force", is_flag=True, help="Overwrite KB branches that have more revisions there. The revisions stay reachable."
+    "--force",
+    is_flag=True,
+    help="Overwrite KB branches of the remote that have newer revisions. The revisions stay reachable.",
 )
 @click.option(
     "--delete",

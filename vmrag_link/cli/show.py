@@ -22,7 +22,7 @@ from vmrag_link.workspace import Workspace
 @vmrag_command("show")
 @click.argument("shown", required=False, metavar="[[REF:][COLLECTION/]DOC | REF]")
 @history_view.form_options
-@click.option("--raw", is_flag=True, help="Print the exact bytes, without a final line end that the text lacks.")
+@click.option("--raw", is_flag=True, help="Print the exact bytes: escape nothing, and add no final line end.")
 def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw: bool) -> None:
     """Print a document, a file, or the changes of a revision.
 
@@ -43,7 +43,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
         if isinstance(shown_item, ShowReport):
             if form:
                 raise UsageInvalid(
-                    f"{shown_item.collection}/{shown_item.doc_id} is a document; --stat and --name-only are about a revision.",
+                    f"--stat and --name-only need a revision, but {shown_item.collection}/{shown_item.doc_id} is a document.",
                     hint="run 'vmrag log COLLECTION/DOC --stat'",
                 )
             _show_document(invocation, ws, shown_item, raw=raw)
