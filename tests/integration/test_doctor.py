@@ -27,6 +27,7 @@ from tests.support.indexes import copy_of, list_folders, segments_of, view_of
 from tests.support.long import one_of_each
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, new_project
+from tests.unit.test_hint_form import find_flaw
 from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
 from vmrag_link import hints
@@ -70,6 +71,7 @@ def findings_of(report: dict[str, Any]) -> list[dict[str, Any]]:
     """All findings but the note about stored copies, which the template has."""
     findings = [finding for topic in report["topics"] for finding in topic["findings"]]
     assert all(finding["message"] and finding["fix"] for finding in findings), findings
+    assert [flaw for finding in findings if (flaw := find_flaw(finding["fix"]))] == []
     return [finding for finding in findings if finding["code"] != "STORED_COPIES"]
 
 

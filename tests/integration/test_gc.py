@@ -15,6 +15,7 @@ from tests.support import terminal
 from tests.support.cli import measure_duration, run_killed
 from tests.support.indexes import copy_of, list_folders, segments_of, view_of
 from tests.support.terminal import Project
+from tests.unit.test_hint_form import find_flaw
 from vmrag_link import hints, locks
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.file_access import STALE_SECONDS
@@ -303,6 +304,7 @@ def test_uncommitted_documents_of_a_deleted_branch_stay_restorable(project, how,
     if made_again:
         project.git("switch", "-q", "-c", "feature")
         assert project.ask("gc")["kept"] == report["kept"]
+    assert find_flaw(kept["hint"]) == ""
     program, *arguments = hints.list_commands(kept["hint"])[0].split(" ")
     assert program == "vmrag"
     project.vmrag(*arguments)

@@ -249,7 +249,7 @@ def test_fingerprint_is_equal_and_verify_finds_the_damage(project):
     damaged(project)
     assert project.vmrag("fingerprint").out == said
     result = project.vmrag("fingerprint", "--verify", code=1)
-    assert "Vectors-1.i8 is not what was written." in result.out
+    assert "vectors-1.i8 is not what was written." in result.out
     assert "vmrag sync --rebuild" in result.out
     project.vmrag("sync", "--rebuild")
     report = project.ask("fingerprint", "--verify")

@@ -24,7 +24,8 @@ For special cases, run the command with `--help`. You can type these options bef
 
 Exit codes are 0 (success), 1 (a difference, or a failed check), 2 (usage or configuration), 3 (the operation failed), 4 (a bug, with
 a log to send) and 130 (interrupted). With `--json`, an error is `{{"error": {{"code", "message", "hint", "details"}}}}` on standard
-error, and standard output is empty.
+error, and standard output is empty. In every result, `hint` and `fix` are sentences with commands in single quotes, such as
+`run 'vmrag sync' to sync to the pin`. `next` is one command without quotes.
 
 ## Shared options
 

@@ -261,7 +261,7 @@ class BulkReport(Record, frozen=True):
     revision: str | None = None
     """The committed revision."""
     next: str = ""
-    """For git's merge, the command that finishes it."""
+    """For git's merge, the command without quotes that finishes it."""
     staged: bool = True
     """See `CommitReport`."""
     pending: str = ""

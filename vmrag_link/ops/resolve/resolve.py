@@ -61,7 +61,7 @@ class ResolveReport(Record, frozen=True):
     """False if another git command held the index, so that `git add .dolt-version` is left to do.
     """
     next: str
-    """The next command, when there is no open conflict."""
+    """The next command without quotes, when there is no open conflict."""
     losses: AcceptedLoss | None = None
     """The losses that this call accepted."""
 

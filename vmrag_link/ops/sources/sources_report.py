@@ -45,7 +45,7 @@ class SourceRow(Record, frozen=True):
     unavailable: str = ""
     """Why the source cannot be read here; empty if it can."""
     hint: str = ""
-    """A command if it cannot be read."""
+    """How to read it, if it cannot be read."""
     unmatched: tuple[str, ...] = ()
     """Patterns of `paths` that match no file."""
     unmatched_exclude: tuple[str, ...] = ()
