@@ -780,7 +780,7 @@ def system_failure(error: BaseException) -> FileFailed | None:
     if isinstance(error, NotADirectoryError):
         return _no_folder([Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if name])
     if isinstance(error, FileNotFoundError) and "temporary directory" in str(error.strerror):  # by `tempfile`
-        return FileFailed("no temporary folder can be written.", hint=WRITABLE_TMPDIR)
+        return FileFailed("cannot write to a temporary folder.", hint=WRITABLE_TMPDIR)
     hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None
     if hint is None or not isinstance(error, OSError):
         return None

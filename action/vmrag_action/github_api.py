@@ -140,7 +140,9 @@ class GitHub(NamedTuple):
                 "cannot send a token to GITHUB_API_URL: it is not an https address.", hint="run it as a step of a job"
             )
         if not token.strip():
-            raise UsageInvalid("GitHub's API needs the input token.", hint="set the input 'token: ${{ github.token }}'")
+            raise UsageInvalid(
+                "missing input 'token', which GitHub's API needs.", hint="set the input 'token: ${{ github.token }}'"
+            )
         return cls(url, repository, token.strip())
 
     def ensure_pull_request(self, proposal: Proposal) -> tuple[int, bool]:

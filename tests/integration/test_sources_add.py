@@ -39,7 +39,7 @@ def test_sources_add_writes_and_stages_a_source(project):
 @pytest.mark.parametrize("command", [["sources", "add", "docs"], ["init"]], ids=["sources add", "init"])
 def test_commands_that_write_sources_require_the_version_that_knows_them(project, monkeypatch, command):
     result = project.vmrag(*command)
-    assert "The file requires vmrag-link 0.2.0: an older version stops" in result.out
+    assert "The file requires vmrag-link 0.2.0 or newer." in result.out
     assert project.vmrag("sources", "add", "src", "--kind", "code").out.count("requires") == 0, "it did before"
     assert (project.top / ".vmrag.yaml").read_text().count("requires:") == 1
     monkeypatch.setattr("vmrag_link.formats.__version__", "0.1.0")

@@ -120,7 +120,7 @@ def test_demo_names_the_missing_temporary_folder(tmp_path):
     assert (process.returncode, process.stderr.splitlines()) == (
         3,
         [
-            "error: no temporary folder can be written.",
+            "error: cannot write to a temporary folder.",
             "hint: run 'export TMPDIR=FOLDER' with a folder that you can write, then run the command again",
         ],
     )

@@ -238,7 +238,7 @@ def describe_kept_revision(count: int, command: str) -> str:
 
 def describe_requirement(version: str) -> str:
     """Return the line about a version that the settings file requires now."""
-    return f"The file requires vmrag-link {version}: an older version stops and prints how to upgrade it."
+    return f"The file requires vmrag-link {version} or newer. Older versions print how to upgrade."
 
 
 def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, limit: int) -> Iterator[str]:

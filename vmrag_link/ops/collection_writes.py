@@ -265,7 +265,7 @@ def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in settings.items():
         if key in given and given[key] != value:
             raise ContentRefused(
-                f"{key!r} is {given[key]!r} in the metadata and {value!r} in its 'settings'.",
+                f"{key!r} has two values: {given[key]!r} in the metadata, and {value!r} in its 'settings'.",
                 hint="pass it once",
                 key=key,
             )

@@ -89,7 +89,7 @@ def require_server(access: DoltAccess, what: str) -> None:
     """
     if not access.server:
         raise ConfigInvalid(
-            f"{what}, and no trusted setting has its address.",
+            f"{what}, but no trusted setting has its address.",
             hint="run 'vmrag trust' if .vmrag.yaml contains dolt.server, or 'git config vmrag.dolt.server HOST:PORT' "
             "otherwise",
             setting="dolt.server",

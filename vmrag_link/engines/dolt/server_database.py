@@ -73,7 +73,7 @@ def require_reachable(access: DoltAccess, url: str) -> None:
     """
     if url.startswith("file://") and not is_local(access):
         raise RemoteInvalid(
-            f"the Dolt server {access.server} itself fetches and pushes, and cannot reach a folder of this machine.",
+            f"the Dolt server {access.server} cannot reach the remote {url}, which is a folder of this machine.",
             hint="run 'vmrag remote' to check the remote, which must be an address that the server can reach, such as "
             "https://HOST/DATABASE",
             remote=url,

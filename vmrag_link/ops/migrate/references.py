@@ -182,7 +182,7 @@ def require_nothing_open(ws: Workspace) -> None:
     for folder in refs.list_git_dirs(ws.places):
         if folder != ws.places.git_dir and (folder / "vmrag" / ws.places.merge.name).exists():
             raise MergeConflict(
-                f"a merge is not finished in another worktree, of {folder}.",
+                f"a merge is open in another worktree, whose git folder is {folder}.",
                 hint="run 'vmrag merge --continue' in that worktree",
             )
     if next(iter(ws.journal.list_entries()), None):

@@ -241,7 +241,7 @@ def update_promotion_level(
     place = ask.find_file(project, document_path)
     if place.external:
         raise ExternalDocsNotPromotable(
-            f"{document_path} belongs to the other documentation, which has no levels.",
+            f"{document_path} is external documentation, which has no promotion levels.",
             hint="write a document of the project that refers to it, and promote that",
             path=document_path,
         )
