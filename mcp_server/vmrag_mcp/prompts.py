@@ -108,7 +108,7 @@ def _describe_changes(call: Call, arguments: Mapping[str, str]) -> str:
     lines = _change_lines(
         call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}"
     )
-    question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({reason})?"
+    question = f"What changed in the documents on this branch, compared with {since[:12]} ({reason})?"
     return _join_message([question, _TELL], lines)
 
 

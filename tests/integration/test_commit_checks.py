@@ -137,7 +137,7 @@ def test_uncommitted_documents_are_mentioned(coded, kind):
     assert code == 0
     assert len(lines) == 1
     assert "documents of 'main' are not committed" in lines[0]
-    assert hints.list_commands(lines[0])[-1] == 'vmrag commit -m "What changed in the knowledge"'
+    assert hints.list_commands(lines[0])[-1] == 'vmrag commit -m "What changed in the documents"'
     assert commit(coded, "commit", "--allow-empty", "-m", "x", VMRAG_HOOKS_QUIET="1") == (0, lines), "always said"
     coded.vmrag("commit", "-m", "new")
     assert commit(coded, "commit", "-m", "x") == (0, [])

@@ -98,7 +98,7 @@ def test_commit_aborts_if_message_is_empty(project: Project, make_editor: MakeEd
         failed = project.vmrag("commit", *options, code=2, env=make_editor(body)).err
         assert failed == (
             "error: the message is empty, so nothing was committed\n"
-            "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents\n"
+            "hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents\n"
         )
     assert project.vmrag("commit", "--json", code=2, env=make_editor(body)).error["code"] == "MESSAGE_REQUIRED"
     assert (project.pinned, project.marks()["uv.md"], read_drafts(project)) == (before, "added", [])
@@ -119,7 +119,7 @@ def test_commit_without_terminal_needs_message(project: Project, monkeypatch: py
         assert (failed.code, failed.out) == (2, "")
         assert failed.err == (
             "error: missing commit message, and cannot open an editor without a terminal\n"
-            "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents\n"
+            "hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents\n"
         )
     assert project.marks()["uv.md"] == "added"
 

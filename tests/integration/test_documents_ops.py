@@ -314,7 +314,7 @@ def test_add_replaces_a_document_and_prints_the_change(project):
     assert "handbook/setup.md: 1 document" in said or "no documents changed" in said
     said = project.vmrag("add", "-", "--collection", "handbook", "--id", "setup.md", stdin="Other.").out
     assert "handbook/setup.md: 1 document modified" in said
-    assert "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents" in said
+    assert "hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents" in said
     assert project.texts()["setup.md"] == "Other."
     assert (
         "handbook/new: 1 document added"
@@ -350,7 +350,7 @@ def test_rm_of_an_unknown_document_names_the_nearest_and_removes_nothing(project
 def test_rm_removes_several_documents_and_prints_the_next_step(project):
     said = project.vmrag("rm", "faq.md", "rest.md", "--collection", "handbook").out
     assert "handbook: 2 documents removed" in said
-    assert "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents" in said
+    assert "hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents" in said
     assert project.ask("commit", "-m", "less")["changes"] == {"added": 0, "modified": 0, "removed": 2}
     assert set(project.marks()) == {"setup.md", "deep/tls.txt"}
     assert project.consistent()

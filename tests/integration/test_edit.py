@@ -38,7 +38,7 @@ def test_edit_stores_text_and_keeps_everything_else(project: Project, make_edito
     result = project.vmrag("edit", "handbook/rest.md", env=make_editor("printf 'Wake up.\\n' >> \"$1\""))
     assert result.out.splitlines() == [
         "handbook/rest.md: 1 document modified",
-        "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents",
+        "hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents",
     ]
     after = read_row(project, "rest.md")
     changed = {name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name)}

@@ -108,7 +108,7 @@ def test_documents_come_from_another_place_as_git_restore_takes_files(project):
     assert said.splitlines() == [
         f"2 documents restored from {at}",
         f"2 documents removed, which {at} does not have",
-        "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents",
+        "hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents",
     ]
     assert project.marks() == {
         "deep/tls.txt": "removed",

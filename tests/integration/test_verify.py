@@ -203,7 +203,7 @@ def test_root_with_an_unreadable_pin_suggests_a_new_one(world):
     finding = world.only(world.code(b"nothing"))
     assert (finding["code"], finding["hint"]) == (
         "PIN_MALFORMED",
-        "run 'vmrag pin && git commit -m \"Pin the knowledge\"' to write a pin",
+        "run 'vmrag pin && git commit -m \"Pin the documents\"' to write a pin",
     )
 
 

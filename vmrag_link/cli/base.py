@@ -36,7 +36,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _FROM_HERE = r"(?s)(?P<ref>[^:]+:)?(?P<path>\.{1,2}/.*)"
 
-NEXT_COMMIT = "hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents"
+NEXT_COMMIT = "hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents"
 
 
 class Invocation(Record, frozen=True):

@@ -37,7 +37,7 @@ KEPT_SECONDS = 30 * 24 * 3600
 _PLAIN_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,10}")
 _MESSAGE_NAME = "COMMIT_EDITMSG"
 """Editors highlight a file of this name as a message of a commit."""
-_MESSAGE_HINT = "run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents"
+_MESSAGE_HINT = "run 'vmrag commit -m \"What changed in the documents\"' to commit the documents"
 _INSTRUCTIONS = """
 Please enter the message for your changes. Lines that begin with
 this character are ignored, and an empty message aborts the commit.

@@ -67,7 +67,7 @@ def describe_merge(report: MergeReport) -> list[str]:
             )
         case "uncommitted":
             lines = [f"Merged {report.source}: {report.changes.text}, not committed yet."]
-            lines.append("hint: run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents")
+            lines.append("hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents")
         case _:
             lines = [f"Merged {report.source}: {report.changes.text}. Revision {revision} is pinned."]
             lines.append("hint: run 'git commit -m \"…\"'" if report.staged else "hint: run 'git add .dolt-version'")

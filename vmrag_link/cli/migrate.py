@@ -60,7 +60,7 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
         yield f"The remote {report.remote} has the old knowledge base."
         yield "hint: set another remote in .vmrag.yaml, then run 'vmrag pin' to write it into the pin"
     if report.changed.written or report.changed.skipped:
-        yield f"hint: run 'git commit -m \"Store the knowledge with {report.to}\"', then 'vmrag push'"
+        yield f"hint: run 'git commit -m \"Store the documents with {report.to}\"', then 'vmrag push'"
     else:
         yield "The pin already names the new revision, so there is nothing to commit."
     yield "hint: run 'vmrag migrate --undo' to return to the old knowledge base"

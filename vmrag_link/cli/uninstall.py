@@ -139,7 +139,7 @@ def _ask_remote(ws: Workspace) -> str:
         raise UsageInvalid(
             "--remote needs the name of a git remote.", hint="run 'vmrag uninstall --all --remote origin'"
         )
-    return output.ask_choice("Delete the knowledge for everybody on which git remote? Type its name", names)
+    return output.ask_choice("Delete the knowledge base for everyone on which git remote? Type its name", names)
 
 
 def _uninstall_hooks(report: installer.UninstallReport) -> Iterator[str]:

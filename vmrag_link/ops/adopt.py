@@ -166,7 +166,7 @@ def _find_base_repository(ws: Workspace, source: str, peer: Peer, *, push: bool)
     if not push:
         return None
     raise UsageInvalid(
-        f"no git remote except {remotes.redact_url(source)[:80]!r} to push the knowledge to.",
+        f"no git remote except {remotes.redact_url(source)[:80]!r} to push the documents to.",
         hint=f"run 'git remote add upstream URL', or 'vmrag adopt --no-push {quoted(remotes.redact_url(source))}' "
         "to import without a push",
     )

@@ -128,7 +128,7 @@ def commit(
     if not message.strip():
         raise MessageMissing(
             "a commit needs a message.",
-            hint="run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents",
+            hint="run 'vmrag commit -m \"What changed in the documents\"' to commit the documents",
         )
     target = writing.require_writable(ws)
     if planned and target.trigger.symbolic != planned.symbolic:

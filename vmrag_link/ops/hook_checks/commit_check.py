@@ -186,7 +186,7 @@ def _check_uncommitted(ws: Workspace) -> list[CommitFinding]:
     message = f"documents of {branch.name!r} are not committed, so this commit does not pin them."
     if blocks:
         message = f"commit stopped: documents of {branch.name!r} are not committed, and hooks.on_dirty is block."
-    hint = "run 'vmrag commit -m \"What changed in the knowledge\"' to commit the documents"
+    hint = "run 'vmrag commit -m \"What changed in the documents\"' to commit the documents"
     return [CommitFinding("UNCOMMITTED_CHANGES", message, hint, blocks)]
 
 

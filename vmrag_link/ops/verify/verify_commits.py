@@ -218,7 +218,7 @@ class Examination:
             if (revision := self._pins.find_revision(entry)) and self._ancestry.has_revision(revision):
                 command = f'git checkout {_short_hash(parent)} -- {PIN_NAME} && git commit -m "Restore the pin"'
                 return hints.suggest_command(command, "restore the pin")
-        return "run 'vmrag pin && git commit -m \"Pin the knowledge\"' to write a pin"
+        return "run 'vmrag pin && git commit -m \"Pin the documents\"' to write a pin"
 
     @cached_property
     def _tip_revision(self) -> str | None:
