@@ -343,7 +343,7 @@ def test_merge_keeps_memory_of_changes_that_revision_contains(project, tmp_path)
     silently(project, "reset", "-q", "--hard", "first")
     project.vmrag("list")
     (name,) = aside(project)
-    assert "return when the pin goes back" in project.vmrag("gc").out
+    assert "return when the pin moves back" in project.vmrag("gc").out
     error = project.vmrag("uninstall", "--all", "--json", code=1).error
     assert hints.list_commands(error["hint"]) == ["vmrag branch"]
     project.vmrag("merge", name)
@@ -524,7 +524,7 @@ def test_documents_that_the_new_pin_has_already_leave_a_clean_branch(project, tm
     assert (branches(project)["main"].head, branches(project)["main"].dirty) == (project.pinned, False)
     assert set(project.marks().values()) == {None}
     assert aside(project).keys() == {"vmrag/wip/main.carried"}
-    assert "return when the pin goes back" in project.vmrag("branch").out
+    assert "return when the pin moves back" in project.vmrag("branch").out
     whole(project, tmp_path)
 
 

@@ -474,7 +474,7 @@ def test_unusable_proxy_is_reported_without_credentials(site, monkeypatch):
 
     monkeypatch.setenv("all_proxy", "socks5://me:s3cret@127.0.0.1:1080")
     error = refusal("https://outside.example/", lookup=nowhere)
-    assert "socks5://…@127.0.0.1:1080 of the environment cannot be used" in error.message
+    assert "cannot use the proxy socks5://…@127.0.0.1:1080 of the environment" in error.message
     monkeypatch.setenv("https_proxy", site.url())
     error = refusal("https://outside.example/", lookup=nowhere)
     assert "the proxy of the environment answered 403" in error.message
