@@ -102,7 +102,7 @@ fi
 @ONCE@if [ ! -d "$common/vmrag/kb" ]; then
     case "$hook ${1-}" in
     "post-checkout 00000000"*) # git clone, with a template
-        [ -f .dolt-version ] && echo "vmrag: this code pins a knowledge base; to fetch it: vmrag clone" >&2 ;;
+        [ -f .dolt-version ] && echo "vmrag: this code pins a knowledge base; run 'vmrag clone' to fetch it" >&2 ;;
     esac
     case $hook in
     pre-push) ;; # pins can be pushed without it
@@ -387,7 +387,7 @@ fi
 if [ ! -x "$python" ]; then
     python=python3
     if ! python3 -P -E -c 'import vmrag_link' >/dev/null 2>&1 </dev/null; then
-        echo "vmrag: @UNDONE@, because no Python with vmrag-link was found; run: vmrag install" >&2
+        echo "vmrag: @UNDONE@, because no Python with vmrag-link was found; run 'vmrag install' to record one" >&2
 @STOPPED@        exit $status
     fi
 fi
@@ -405,7 +405,7 @@ END = r"""case $? in
 0) ;;
 @REFUSES@) exit 1 ;;
 *)
-    echo "vmrag: @UNDONE@, because $python failed; run: vmrag install" >&2
+    echo "vmrag: @UNDONE@, because $python failed; run 'vmrag install' to record another one" >&2
 @STOPPED@    ;;
 esac
 exit $status

@@ -22,8 +22,8 @@ REFUSES = 10
 """The exit code of `python -m vmrag_hooks` that stops git. No interpreter fails with it."""
 
 UNSEEN = (
-    "nothing was pushed: could not check the new pins of these commits, whose revisions may be missing on the remote "
-    "(to push the commits without these revisions: git push --no-verify)"
+    "nothing was pushed: could not check the new pins of these commits, whose revisions may be missing on the remote; "
+    "run 'git push --no-verify' to push the commits without these revisions"
 )
 """Why a push stops if it could not be checked."""
 

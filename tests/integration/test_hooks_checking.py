@@ -244,7 +244,7 @@ def test_missing_python_stops_only_a_push_with_new_pin(stage, shell, hook, remot
     stdin = f"refs/heads/side {side} refs/heads/side {ZERO}\n" if hook == "pre-push" else ""
     result = stage.run(shell, hook, "origin", "b", "1", stdin=stdin, PATH=str(tmp_path / "bin"))
     said = result.stderr.splitlines()
-    assert said[0].endswith("because no Python with vmrag-link was found; run: vmrag install")
+    assert said[0].endswith("because no Python with vmrag-link was found; run 'vmrag install' to record one")
     assert said[1:] == ([f"vmrag: {shims.UNSEEN}"] if hook == "pre-push" else [])
     assert (result.returncode, result.stdout) == (int(hook == "pre-push"), "")
 

@@ -181,7 +181,7 @@ def test_failing_python_does_not_fail_a_checkout(stage, code):
     result = stage.repo.run("checkout", "-q", "side")
     assert result.returncode == 0
     assert result.stderr == (
-        f"vmrag: the knowledge base was not updated, because {stage.recorder} failed; run: vmrag install\n"
+        f"vmrag: the knowledge base was not updated, because {stage.recorder} failed; run 'vmrag install' to record another one\n"
     )
 
 

@@ -112,7 +112,7 @@ def test_hook_of_another_tool_is_rejected_and_can_be_chained(project, tmp_path):
     subprocess.run(["sh", "-c", command], check=True)
     shim_files.write_template(folder)
     _, said = cloned(project, folder, f"--template={folder}")
-    assert said == "mine\nvmrag: this code pins a knowledge base; to fetch it: vmrag clone\n"
+    assert said == "mine\nvmrag: this code pins a knowledge base; run 'vmrag clone' to fetch it\n"
 
 
 def test_file_in_its_place_is_an_error(tmp_path):

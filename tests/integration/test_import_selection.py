@@ -90,7 +90,7 @@ def test_import_leaves_out_files_ignored_by_git(project: Project, tmp_path: Path
     project.git("add", "-f", "all/build/kept.md")
     taken = {"all/a.md", "all/build/kept.md", "all/deep/open.md", "all/negated.md", "all/:(top)x.md", "all/[a] .md"}
     said = project.vmrag("import", "all", *FRESH, "--copy").out
-    assert "To also import these: --include-ignored\n" in said
+    assert "hint: add --include-ignored to import these files too\n" in said
     assert documents(project).keys() == taken
     assert left_out(project.ask("import", "all", *FRESH, "--copy")) == dict.fromkeys(
         ("all/build/b.md", "all/deep/secret.md", "all/mine", "all/theirs.md"), "is ignored by git"

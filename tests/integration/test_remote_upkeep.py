@@ -274,7 +274,7 @@ def test_clone_with_the_template_prints_its_pin(project, bare):
         text=True,
         check=True,
     )
-    assert result.stderr == "vmrag: this code pins a knowledge base; to fetch it: vmrag clone\n"
+    assert result.stderr == "vmrag: this code pins a knowledge base; run 'vmrag clone' to fetch it\n"
     hooked = Project(bare.parent / "hooked")
     hooked.vmrag("clone")
     assert hooked.status()["state"] == "in_sync"

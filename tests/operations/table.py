@@ -68,7 +68,7 @@ CLONES = (
         "query",
         "A clone has no hooks, unless a template directory adds them. Run `vmrag sync`, or search: it fetches the knowledge base.",
         where="../clone",
-        said="to fetch it: vmrag clone",
+        said="run 'vmrag clone' to fetch it",
     ),
     Operation(
         "git clone --depth",

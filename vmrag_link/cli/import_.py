@@ -226,7 +226,7 @@ def describe_skipped_files(skipped: Sequence[SkippedFile], invocation: Invocatio
     reasons = {file.reason for file in skipped}
     options = {leaving_out.IGNORED: "--include-ignored", leaving_out.GENERATED: "--include-generated"}
     if helping := [option for reason, option in options.items() if reason in reasons]:
-        yield f"To also import these: {' '.join(helping)}"
+        yield f"hint: add {' '.join(helping)} to import these files too"
     if hint:
         yield f"hint: {hint}"
 
