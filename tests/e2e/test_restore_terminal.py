@@ -44,7 +44,7 @@ def test_restore_of_everything_asks_for_confirmation(project, screens):
     answer = asked(screens, project, "restore", answer="yes")
     assert answer.end() == 0
     assert "new.md" not in project.texts()
-    way_back = re.search(r"back: vmrag (restore --source \w+ \.)", answer.said)
+    way_back = re.search(r"run 'vmrag (restore --source \w+ \.)'", answer.said)
     assert way_back
     project.vmrag(*way_back[1].split())
     assert project.texts()["new.md"] == "Never committed."

@@ -159,10 +159,10 @@ def test_earlier_commit_is_merged_already(project):
 
 def test_merge_suggests_git_merge_until_git_has_merged(project):
     """A host compares the pins with where the branches parted, whatever the knowledge holds."""
-    todo = "run 'git merge feature' to merge the code of a pull request as well"
-    assert f"Then, for {todo}" in project.vmrag("merge", "feature").out
+    todo = "hint: run 'git merge feature' to merge the code of a pull request as well\n"
+    assert todo in project.vmrag("merge", "feature").out
     project.git("commit", "-q", "-m", "knowledge")
-    assert f"For {todo}" in project.vmrag("merge", "feature").out
+    assert todo in project.vmrag("merge", "feature").out
     assert "git merge" not in project.vmrag("merge", revision(project, "feature")).out
     project.git("merge", "-q", "--no-edit", "-s", "ours", "feature")
     assert "git merge" not in project.vmrag("merge", "feature").out
@@ -503,8 +503,9 @@ def test_aborted_merge_can_be_merged_back_by_the_printed_command(project, tmp_pa
     whole(project, tmp_path)
     project.put("other.md", "Meanwhile.")
     whole(project, tmp_path)
-    command = said[said.index("vmrag merge vmrag/wip/main") :].split()
-    project.vmrag(*command[1:])
+    command = "vmrag merge vmrag/wip/main"
+    assert f"run '{command}'" in said
+    project.vmrag(*command.split()[1:])
     assert project.texts() == BOTH | {"more.md": "More.", "other.md": "Meanwhile."}
     assert [branch["name"] for branch in project.ask("branch")["branches"]] == ["feature", "main"]
     whole(project, tmp_path)
