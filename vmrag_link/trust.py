@@ -272,7 +272,7 @@ def _read_committed(places: Places, commit: str) -> bytes | None:
     except GitReferenceMissing as missing:
         raise ConfigInvalid(
             f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is missing in this clone, so no settings are trusted.",
-            hint=f"run 'git fetch origin {commit}'",
+            hint=f"run 'git fetch origin {commit}' to fetch it",
             variable=env.SETTINGS_FROM,
         ) from missing
 

@@ -72,7 +72,10 @@ def _find_silent_hooks(
         if hook_config.runs_at_event(places, hook, configured=hook in configured):
             continue
         if key := hook_config.find_disabling_key(places, hook):
-            message, fix = f"git does not run vmrag's {hook} hook: {key} disables it.", f"run 'git config {key} true'"
+            message, fix = (
+                f"git does not run vmrag's {hook} hook: {key} disables it.",
+                f"run 'git config {key} true' to enable it",
+            )
         else:
             message, fix = (
                 f"git does not run vmrag's {hook} hook.",

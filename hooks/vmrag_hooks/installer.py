@@ -263,7 +263,9 @@ def uninstall_hooks(
             folder=str(folder),
         )
     if worktree and existing and not hook_config.is_limited(places):
-        raise HooksRefused("the hooks act in all worktrees of this repository.", hint="run 'vmrag uninstall'")
+        raise HooksRefused(
+            "the hooks act in all worktrees of this repository.", hint="run 'vmrag uninstall' to remove them everywhere"
+        )
     with shim_files.readable_failures(folder):
         if worktree and hook_config.unmark_work_tree(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)

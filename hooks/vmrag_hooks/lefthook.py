@@ -67,7 +67,7 @@ def require_writable(places: Places) -> None:
     if run_git(places, "ls-files", "--error-unmatch", "--", name).returncode == 0:
         raise HooksRefused(
             f"git tracks {name}, which is for one clone alone: colleagues would get a path of this machine.",
-            hint=f"run 'git rm --cached {quoted(name)} && echo /{name} >> .gitignore'",
+            hint=f"run 'git rm --cached {quoted(name)} && echo /{name} >> .gitignore' to ignore it",
             file=name,
         )
     if _add_extension(places, path, before) is None:

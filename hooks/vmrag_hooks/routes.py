@@ -53,7 +53,7 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
     if would_run_twice:
         raise HooksRefused(
             f"the hooks in {folder}, outside this repository, are also vmrag's, so they would run twice.",
-            hint="run 'vmrag uninstall --force && vmrag install'",
+            hint="run 'vmrag uninstall --force && vmrag install' to install them here only",
         )
     return ChosenPlace(configured=True)
 
@@ -95,7 +95,7 @@ def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bo
         if not on_branch:
             raise HooksRefused(
                 f"the hooks in {folder} are husky's scripts, which belong to a branch, but HEAD is detached.",
-                hint="run 'git switch BRANCH && vmrag install'",
+                hint="run 'git switch BRANCH && vmrag install' to install them on a branch",
                 folder=str(folder),
             )
         return HookRoutes((), tuple(hooks), scripts)

@@ -148,7 +148,7 @@ def test_commit_refuses_if_head_moved_while_editor_was_open(project: Project, ma
     project.git("commit", "-q", "-a", "-m", "clean", "--allow-empty")
     failed = project.vmrag("commit", code=1, env=make_editor(f"git switch -q feature || exit 8\n{WRITE}")).err
     assert "error: HEAD moved to another branch while you wrote the message, so nothing was committed\n" in failed
-    assert "hint: run 'git switch main && vmrag commit'\n" in failed
+    assert "hint: run 'git switch main && vmrag commit' to return to the branch\n" in failed
     assert read_drafts(project) == [f"{MESSAGE}\n"]
     project.git("switch", "-q", "main")
     assert project.marks()["uv.md"] == "added"

@@ -80,7 +80,7 @@ def test_pin_uses_the_answering_revision_and_lists_alternatives(project):
         f"  instead: vmrag pin {first} (1 document, of commit {project.git('rev-parse', '--short=7', 'first')})",
         "  instead: vmrag pin --empty (begin without documents)",
         f"Pinned {second[:7]} in .dolt-version, which is staged with .gitattributes.",
-        "hint: run 'git commit -m \"…\"'",
+        "hint: run 'git commit -m \"…\"' to commit the pin",
     ]
     assert (project.pinned, staged(project)) == (second, [".dolt-version", ".gitattributes"])
     assert (project.top / ".gitattributes").read_text() == f"{LINE}\n"

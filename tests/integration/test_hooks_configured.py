@@ -338,7 +338,7 @@ def test_doctor_runs_each_configured_event_but_no_foreign_hook(project, tmp_path
     project.git("config", "hook.vmrag-pre-push.enabled", "false")
     finding = doctor(project)["HOOK_SILENT"]
     assert (finding["subject"], finding["level"]) == ("pre-push", "warning")
-    assert finding["fix"] == "run 'git config hook.vmrag-pre-push.enabled true'"
+    assert finding["fix"] == "run 'git config hook.vmrag-pre-push.enabled true' to enable it"
     assert "git does not run these vmrag hooks: pre-push" in project.vmrag("status").out
     project.git(*shlex.split(hints.list_commands(finding["fix"])[0])[1:])
     assert doctor(project) == {}

@@ -519,7 +519,7 @@ def test_plain_install_replaces_an_installation_for_some_worktrees(repo, places,
     assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]  # they go on to act in all
     with pytest.raises(HooksRefused) as raised:
         installer.uninstall_hooks(places, worktree=True)
-    assert raised.value.hint == "run 'vmrag uninstall'"
+    assert raised.value.hint == "run 'vmrag uninstall' to remove them everywhere"
 
 
 def test_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):

@@ -212,7 +212,7 @@ def test_unpushed_knowledge_is_reported_until_printed_command_pushes_it(world: W
     [sentence] = said(bob)
     assert sentence == (
         "origin/main, origin/topic: the pushed code pins 2 revisions of the knowledge base, which was not pushed "
-        "to origin; run 'vmrag push --all'"
+        "to origin; run 'vmrag push --all' to push all revisions"
     )
     assert warned(Tools(bob.top)("dolt_status")) == {"KNOWLEDGE_NOT_PUSHED"}
     carol = world.join("carol")

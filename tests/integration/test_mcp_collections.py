@@ -100,7 +100,7 @@ def test_collection_of_the_whole_name_comes_first(tools: Tools) -> None:
 
 def test_branch_suffix_of_another_branch_hints_how_to_switch(tools: Tools) -> None:
     error = tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="handbook_feature")
-    assert "run 'git switch feature'" in error["suggestions"]
+    assert "run 'git switch feature' to check it out" in error["suggestions"]
     assert (error["details"]["collection_name"], error["details"]["branch"]) == ("handbook_feature", "main")
 
 

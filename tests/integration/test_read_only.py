@@ -167,7 +167,9 @@ def test_doctor_reports_only_that_nothing_can_be_written(project, way):
         finding for topic in json.loads(output)["topics"] for finding in topic["findings"] if finding["level"] != "note"
     ]
     assert {finding["code"] for finding in findings} == {"READ_ONLY"}, findings
-    assert way == "rights" or [finding["fix"] for finding in findings] == [f"run 'df {project.top}/.git'"]
+    assert way == "rights" or [finding["fix"] for finding in findings] == [
+        f"run 'df {project.top}/.git' to see the file system"
+    ]
 
 
 def test_refused_write_names_a_folder_that_exists(project):

@@ -141,7 +141,7 @@ def test_side_without_a_pin_has_no_documents(project):
         ("nowhere", "GIT_COMMIT_NOT_FOUND", "run 'vmrag branch' to list the KB branches"),
         ("WORKING", "INVALID_PARAMETER", ", or 'vmrag commit -m "),
         ("elsewhere", "PIN_MISSING_REVISION", ""),
-        ("apart", "INVALID_PARAMETER", "run 'vmrag diff main apart'"),
+        ("apart", "INVALID_PARAMETER", "run 'vmrag diff main apart' to compare them without a merge base"),
     ],
 )
 def test_incomparable_ref_is_an_error_with_the_reason(project, name: str, code: str, hint: str):

@@ -171,7 +171,7 @@ def test_source_that_cannot_be_read_is_named_in_an_answer(without_code):
 @pytest.mark.parametrize(("name", "why"), [("docs/docs/a.png", "it is .png"), ("docs/docs/none.md", "it is empty")])
 def test_show_explains_why_a_file_is_left_out(without_code, name, why):
     error = without_code.vmrag("show", name, "--json", code=3).error
-    assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "run 'vmrag sources -v'")
+    assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "run 'vmrag sources -v' to list all files")
     assert f"because {why}" in error["message"]
 
 

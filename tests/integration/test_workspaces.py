@@ -543,7 +543,7 @@ def test_clone_without_the_knowledge_base_suggests_a_command(project, tmp_path):
 def test_writes_on_a_detached_head_are_rejected(project):
     project.git("switch", "-q", "--detach")
     error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x", "--json", code=3, stdin="x").error
-    assert (error["code"], error["hint"]) == ("GIT_BUSY", "run 'git switch -c NAME'")
+    assert (error["code"], error["hint"]) == ("GIT_BUSY", "run 'git switch -c NAME' to create a branch")
 
 
 def test_applied_knowledge_answers_and_writes_fail_while_git_locks_index(project):

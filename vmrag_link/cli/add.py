@@ -89,7 +89,9 @@ def command(
     from vmrag_link.workspace.documents.note_writes import add_note
 
     if replace and append:
-        raise UsageInvalid("--replace and --append cannot be used together.", hint="run 'vmrag add --append'")
+        raise UsageInvalid(
+            "--replace and --append cannot be used together.", hint="run 'vmrag add --append' to add to the note"
+        )
     request = _AddRequest(
         source,
         _read_given_text(source, message, collection, doc_id),

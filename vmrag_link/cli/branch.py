@@ -50,7 +50,11 @@ def _switch_branch(invocation: Invocation, name: str) -> int:
         report = switching.switch(ws, name)
     where = f"KB branch {report.branch}" if report.branch else "revision"
     lines = [f"{report.code_branch} is on {where} {report.pin.dolt_commit[:7]}, which is pinned.", *report.notes]
-    lines.append("hint: run 'git commit -m \"…\"'" if report.staged else "hint: run 'git add .dolt-version'")
+    lines.append(
+        "hint: run 'git commit -m \"…\"' to commit the pin"
+        if report.staged
+        else "hint: run 'git add .dolt-version' to stage the pin"
+    )
     if report.pending:
         lines.append(f"warning: {report.pending}")
     invocation.emit_report(report, lines)

@@ -123,7 +123,7 @@ def _describe_pin(report: CommitReport, commit: str | None) -> Iterator[str]:
         yield "hint: run 'vmrag pin' to write the pin"
     elif report.staged:
         yield "Pinned in .dolt-version, which is staged."
-        yield "hint: run 'git commit -m \"…\"'"
+        yield "hint: run 'git commit -m \"…\"' to commit the pin"
     else:
         yield "Pinned in .dolt-version, but another git command holds the index."
-        yield "hint: run 'git add .dolt-version'"
+        yield "hint: run 'git add .dolt-version' to stage the pin"

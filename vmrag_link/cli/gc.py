@@ -109,7 +109,7 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
             yield "It has what it had at the last fetch of this clone, and what the code of this clone pins."
             yield "hint: ask users who pushed since then to run 'vmrag push'"
     else:
-        yield f"hint: run 'vmrag gc --remote {quoted(report.remote)} --apply'"
+        yield f"hint: run 'vmrag gc --remote {quoted(report.remote)} --apply' to rewrite it"
 
 
 def _server_lines(report: ServerGcReport) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _server_lines(report: ServerGcReport) -> Iterator[str]:
     others = f" {plural(report.others, 'collection')} of other users stay." if report.others else ""
     yield f"{report.server}: {len(report.dropped)} to delete, {report.kept} needed or recent.{others}"
     if report.dropped and not report.applied:
-        yield "hint: run 'vmrag gc --server --apply'"
+        yield "hint: run 'vmrag gc --server --apply' to delete them"
 
 
 def _format_megabytes(size: int) -> str:

@@ -24,7 +24,9 @@ def command(invocation: Invocation, *, command: tuple[str, ...], list_all: bool)
     Without a command, it lists the everyday commands.
     """
     if list_all and command:
-        raise UsageInvalid("--all cannot be combined with a command.", hint="run 'vmrag help --all'")
+        raise UsageInvalid(
+            "--all cannot be combined with a command.", hint="run 'vmrag help --all' to list all commands"
+        )
     context = click.get_current_context().find_root()
     for name in command:
         group = context.command

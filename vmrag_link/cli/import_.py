@@ -176,7 +176,7 @@ def _describe_documents(report: ImportReport) -> Iterator[str]:
         number = plural(len(report.left_out), "document")
         yield (
             f"{number} of skipped files stay{'s' * (len(report.left_out) == 1)}; "
-            f"run 'vmrag rm {names}{more} --collection {report.collection}' to remove {'it' if len(report.left_out) == 1 else 'them'}"
+            f"run 'vmrag rm {names}{more} --collection {quoted(report.collection)}' to remove {'it' if len(report.left_out) == 1 else 'them'}"
         )
 
 
@@ -202,7 +202,7 @@ def _call_toolset(invocation: Invocation, request: ImportRequest) -> int:
             ability = "imports files into a library" if scheme == FILE else f"imports {scheme}: addresses"
             raise UsageInvalid(
                 f"no installed toolset {ability}: {shortened(source)}",
-                hint="save the page as a file, then run 'vmrag import FILE --collection NAME'",
+                hint="save the page as a file, then run 'vmrag import FILE --collection NAME' to import it",
             )
         handlers[importer.absolute(importer.imports[scheme])] = importer.load(importer.imports[scheme])
     if len(handlers) > 1:

@@ -210,7 +210,7 @@ def _choose_offer(invocation: Invocation, *, empty: bool) -> ChooseOffer:
 def _write_template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None:
     if no_hooks:
         raise UsageInvalid(
-            "--template and --no-hooks cannot be combined.", hint=f"run 'vmrag init --template {template}'"
+            "--template and --no-hooks cannot be combined.", hint=f"run 'vmrag init --template {quoted(template)}'"
         )
     report = shim_files.write_template(invocation.directory / template)
     folder = quoted(report.folder)

@@ -70,7 +70,11 @@ def describe_merge(report: MergeReport) -> list[str]:
             lines.append("hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents")
         case _:
             lines = [f"Merged {report.source}: {report.changes.text}. Revision {revision} is pinned."]
-            lines.append("hint: run 'git commit -m \"…\"'" if report.staged else "hint: run 'git add .dolt-version'")
+            lines.append(
+                "hint: run 'git commit -m \"…\"' to commit the pin"
+                if report.staged
+                else "hint: run 'git add .dolt-version' to stage the pin"
+            )
     if report.code_behind and report.result in ("already_up_to_date", "fast_forward", "merge"):
         lines.append(f"hint: run 'git merge {quoted(report.source)}' to merge the code of a pull request as well")
     if report.pending:

@@ -52,7 +52,7 @@ def _migrated_lines(report: MigrateReport) -> Iterator[str]:
         yield f"{which} not in this clone, so the migration does not copy them{after}"
     if not report.applied:
         yield f"Would move {amount} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
-        yield f"hint: run 'vmrag migrate --to {report.to}'"
+        yield f"hint: run 'vmrag migrate --to {report.to}' to migrate it"
         return
     yield f"Moved {amount} to {_NAMES[report.to]}; {report.made} were made by this run."
     yield from _file_lines(report.changed)

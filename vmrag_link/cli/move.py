@@ -10,7 +10,7 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.writing import open_for_writing
-from vmrag_link.errors import UsageInvalid, plural
+from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.ops.move import CollectionMove, move_to_files, move_to_store
 from vmrag_link.paths import CONFIG_NAME
 
@@ -33,7 +33,7 @@ def command(invocation: Invocation, *, collection: str, target: Literal["files",
     """
     if target == "store":
         if folder:
-            raise UsageInvalid("--folder needs '--to files'.", hint=f"run 'vmrag move {collection} --to store'")
+            raise UsageInvalid("--folder needs '--to files'.", hint=f"run 'vmrag move {quoted(collection)} --to store'")
         with open_for_writing(invocation) as ws:
             report = move_to_store(ws, collection)
     else:
@@ -49,5 +49,5 @@ def _describe_move(report: CollectionMove, target: Literal["files", "store"]) ->
     else:
         yield f"Stored {number} of {report.collection} and deleted the files in {report.folder}/"
     if not report.staged:
-        yield f"hint: run 'git add -A -- {report.folder} {CONFIG_NAME}'"
+        yield f"hint: run 'git add -A -- {quoted(report.folder)} {CONFIG_NAME}' to stage them"
     yield "hint: run 'vmrag commit --git' to commit the knowledge base and the files"

@@ -83,7 +83,7 @@ def _pin_lines(report: PinCommandReport) -> Iterator[str]:
     elif report.changed:
         also = f" with {ATTRIBUTES}" if first and first.attributes.written and first.attributes.staged else ""
         yield f"Pinned {name} in {PIN_NAME}, which is staged{also}."
-        yield "hint: run 'git commit -m \"…\"'"
+        yield "hint: run 'git commit -m \"…\"' to commit the pin"
     else:
         yield f"{name} is already pinned."
     if report.pending:

@@ -150,7 +150,7 @@ def _addition_lines(addition: SourceAddition) -> Iterator[str]:
         yield f"The stored collection {name} answers until its copies are removed."
         yield "hint: run 'vmrag sources dedupe' to remove the stored copies"
     elif not addition.staged:
-        yield f"hint: run 'git add {CONFIG_NAME}'"
+        yield f"hint: run 'git add {CONFIG_NAME}' to stage it"
     elif addition.paths:
         yield "hint: run 'git commit -m \"…\"'"
 

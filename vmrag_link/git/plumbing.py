@@ -257,7 +257,7 @@ def read_blob(places: Places, spec: str, *, limit: int | None = None) -> bytes |
         )
     if limit is not None and size > limit:
         raise GitFailed(
-            f"{spec} has {size} bytes, more than {limit}.", hint=f"run 'git show {quoted(spec)}'", spec=spec
+            f"{spec} has {size} bytes, more than {limit}.", hint=f"run 'git show {quoted(spec)}' to see it", spec=spec
         )
     return check_git(places, "cat-file", "blob", name).stdout
 
@@ -345,7 +345,7 @@ def read_pin_bytes(places: Places) -> bytes | None:
         if places.pin.is_symlink():
             raise _build_pin_error("a symbolic link") from error
         raise GitFailed(
-            f"cannot read {PIN_NAME}: {error.strerror}", hint=f"run 'git checkout -- {PIN_NAME}'"
+            f"cannot read {PIN_NAME}: {error.strerror}", hint=f"run 'git checkout -- {PIN_NAME}' to restore it"
         ) from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -365,12 +365,16 @@ def _read_committed_pin(places: Places) -> bytes | None:
     if kind != "blob":
         raise _build_pin_error(f"a {kind}")
     if size > PIN_READ_LIMIT:
-        raise PinMalformed(f"{PIN_NAME} has {size} bytes, too many for a pin.", hint=f"run 'git log -- {PIN_NAME}'")
+        raise PinMalformed(
+            f"{PIN_NAME} has {size} bytes, too many for a pin.", hint=f"run 'git log -- {PIN_NAME}' to list its commits"
+        )
     return check_git(places, "cat-file", "blob", name).stdout
 
 
 def _build_pin_error(what: str) -> PinMalformed:
-    return PinMalformed(f"{PIN_NAME} is {what}; it must be a file.", hint=f"run 'git log -- {PIN_NAME}'")
+    return PinMalformed(
+        f"{PIN_NAME} is {what}; it must be a file.", hint=f"run 'git log -- {PIN_NAME}' to list its commits"
+    )
 
 
 def resolve_commit(places: Places, ref: str) -> str:

@@ -44,7 +44,7 @@ def find_commit(path: Path, ref: str) -> CodeCommit:
     if not commit:
         raise GitReferenceMissing(
             f"{shortened(repr(ref))} is not a commit of {path}.",
-            hint=f"run 'git -C {quoted(path)} log --oneline --all'",
+            hint=f"run 'git -C {quoted(path)} log --oneline --all' to list its commits",
             ref=ref[:LONGEST_REF],
             path=str(path),
         )

@@ -209,7 +209,10 @@ def _list_pins(ws: Workspace, repository: Places, commit: str, base: Address | N
     """
     own_pin = next(iter(history.collect_pins(repository, [commit])), None)
     if own_pin is None:
-        raise PinMissing(f"commit {commit[:12]} has no pin.", hint=f"run 'git log --oneline -- {PIN_NAME}'")
+        raise PinMissing(
+            f"commit {commit[:12]} has no pin.",
+            hint=f"run 'git log --oneline -- {PIN_NAME}' to list the commits with a pin",
+        )
     without = remotes.list_tracked_commits(ws.places, base.text) if base and base.peer else []
     earlier = history.list_reachable_pins(repository, [commit, *(f"^{ref}" for ref in without)])
     pins = [

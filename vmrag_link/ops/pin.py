@@ -136,7 +136,7 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
         if trigger and ws.read_trigger() != trigger:
             raise KnowledgeMoved(
                 f"HEAD or the pin moved, so revision {revision[:7]} is not pinned.",
-                hint=f"run 'vmrag pin {revision}'",
+                hint=f"run 'vmrag pin {revision}' to pin it",
                 revision=revision,
             )
         refuse_if_in_conflict(ws.places)

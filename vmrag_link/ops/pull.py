@@ -241,7 +241,9 @@ def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
     branch = ws.read_trigger().branch
     if branch is None:
         raise GitBusy(
-            "HEAD is detached, so it has no upstream branch.", hint="run 'git switch BRANCH'", operation="detached"
+            "HEAD is detached, so it has no upstream branch.",
+            hint="run 'git switch BRANCH' to check out a branch",
+            operation="detached",
         )
     name, refs = _list_upstream_refs(ws, branch, remote)
     for ref in refs:
@@ -260,7 +262,7 @@ def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
         return _Upstream(name, commit, migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}"))
     raise UpstreamMissing(
         f"{name} was not fetched yet." if name else f"the code branch {branch!r} has no upstream branch.",
-        hint="run 'git fetch'"
+        hint="run 'git fetch' to fetch it"
         if name
         else "run 'git push -u REMOTE HEAD', or 'vmrag pull --branch NAME' to merge a KB branch by its name",
         branch=branch,

@@ -34,7 +34,7 @@ def read_entries(data: bytes, label: str) -> list[SettingEntry]:
                 "has a conflict marker of a git merge",
                 label=label,
                 line=data.count(b"\n", 0, marker.start()) + 1,
-                hint=f"edit the file, remove the markers, then run 'git add {CONFIG_NAME}'",
+                hint=f"edit the file, remove the markers, then run 'git add {CONFIG_NAME}' to stage the resolved file",
             ) from None
         raise invalid_setting(flaw.reason, label=label, line=flaw.line, hint=flaw.hint or _HINT) from None
 

@@ -35,7 +35,7 @@ MISSING = "is not in this partial clone"
 HINTS = {
     ABSENT: "pass 'ref=HEAD', or run 'vmrag show HEAD:PATH', to read it at a commit",
     MISSING: "run 'git fetch --refetch', or 'git show REF:PATH' to fetch this file alone",
-    POINTER: "run 'git lfs pull'",
+    POINTER: "run 'git lfs pull' to download it",
 }
 OTHERWISE = "open it with another program, or use history to list its commits"
 _EXPECTED = (NOT_TEXT, ABSENT, POINTER, attributes.BINARY)

@@ -159,7 +159,7 @@ def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[L
         try:
             require_valid_link(link)
         except ValueError as error:
-            raise ContentRefused(f"invalid link: {error}.", hint="run 'vmrag links list'") from error
+            raise ContentRefused(f"invalid link: {error}.", hint="run 'vmrag links list' to list them") from error
     if len({link.git_commit for link in (*remote_links, *new)}) > MOST_LINKS:
         raise ContentRefused(
             f"too many links: a remote holds at most {MOST_LINKS:,}.",

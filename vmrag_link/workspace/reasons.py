@@ -153,7 +153,7 @@ def explain_other_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | No
         return None
     return PinRevisionMissing(
         f"it was made with the engine {made_by}, but the knowledge base in this clone still uses {engine}.",
-        hint=f"run 'vmrag migrate --to {made_by}'",
+        hint=f"run 'vmrag migrate --to {made_by}' to migrate it",
         engine=made_by,
     )
 

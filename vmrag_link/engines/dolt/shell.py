@@ -150,7 +150,7 @@ class ShellConnection(SqlConnection):
         except FileNotFoundError as error:
             raise EngineFailed(
                 f"{self._folder} is not a Dolt database: its manifest is missing.",
-                hint="move the folder away, because it has the only copy of unpushed revisions, then run 'vmrag clone'",
+                hint="move the folder away, because it has the only copy of unpushed revisions, then run 'vmrag clone' to fetch it again",
                 path=str(self._folder),
             ) from error
 

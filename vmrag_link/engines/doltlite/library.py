@@ -170,7 +170,9 @@ def _has_glibc() -> bool:
 
 
 READ_ONLY, FULL, CANNOT_OPEN = 8, 13, 14
-FETCH_AGAIN = "move the file away, because it has the only copy of unpushed revisions, then run 'vmrag clone'"
+FETCH_AGAIN = (
+    "move the file away, because it has the only copy of unpushed revisions, then run 'vmrag clone' to fetch it again"
+)
 
 _SENTENCES = {
     READ_ONLY: (

@@ -135,7 +135,7 @@ def commit(
         code = (planned.symbolic or "").removeprefix(BRANCHES)
         raise KnowledgeMoved(
             "HEAD moved to another branch while you wrote the message, so nothing was committed",
-            hint=f"run 'git switch {quoted(code)} && vmrag commit'",
+            hint=f"run 'git switch {quoted(code)} && vmrag commit' to return to the branch",
         )
     author_identity = resolve_author(ws, author)
     merge_open = merge_state.recover_merge(ws)

@@ -84,7 +84,7 @@ def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
         return
     if data != pin_merge.read_staged_pin(ws.places):
         message = "the pin of this working tree is not staged, so the next commit will not contain it."
-        yield Finding("PIN_NOT_STAGED", "warning", message, f"run 'git add --force {PIN_NAME}'", PIN_NAME)
+        yield Finding("PIN_NOT_STAGED", "warning", message, f"run 'git add --force {PIN_NAME}' to stage it", PIN_NAME)
     if ws.is_initialized and not ws.engine.has_revision(pin.dolt_commit):
         missing = lazy_fetch.unusable_pin(ws, ws.resolve_target())
         yield Finding("PIN_REVISION_MISSING", "error", missing.message, missing.hint, pin.dolt_commit)
@@ -113,7 +113,9 @@ def _check_attributes(ws: Workspace) -> Iterator[Finding]:
     elif not pin_merge.names_driver(plumbing.read_blob(ws.places, f":{ATTRIBUTES}") or b""):
         ignored = run_git(ws.places, "check-ignore", "--quiet", "--", ATTRIBUTES).returncode == 0
         message = f"the line of {ATTRIBUTES} that names vmrag's merge driver is not staged{', and ignored' * ignored}."
-        yield Finding("ATTRIBUTES_NOT_STAGED", "warning", message, f"run 'git add --force {ATTRIBUTES}'", str(path))
+        yield Finding(
+            "ATTRIBUTES_NOT_STAGED", "warning", message, f"run 'git add --force {ATTRIBUTES}' to stage it", str(path)
+        )
 
 
 def _form_override_hint(ws: Workspace) -> str:

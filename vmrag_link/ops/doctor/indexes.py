@@ -85,7 +85,7 @@ def check_views(ws: Workspace) -> Iterator[Finding]:
                 "SNAPSHOT_DAMAGED",
                 "warning",
                 message,
-                f"run 'rm -r {quoted(revision_view.path)}'",
+                f"run 'rm -r {quoted(revision_view.path)}' to remove it",
                 str(revision_view.path),
             )
 

@@ -127,7 +127,7 @@ def _check_journal(ws: Workspace) -> Iterator[Finding]:
             yield from _check_replay(ws, path, entry)
     for path in sorted(ws.places.journal.glob("*.damaged")):
         message = f"an unreadable journal entry was renamed: {path.name}."
-        yield Finding("JOURNAL_SET_ASIDE", "note", message, f"run 'rm {quoted(path)}'", str(path))
+        yield Finding("JOURNAL_SET_ASIDE", "note", message, f"run 'rm {quoted(path)}' to remove it", str(path))
 
 
 def _check_commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
@@ -172,7 +172,7 @@ def _check_links(ws: Workspace) -> Iterator[Finding]:
         return
     if size > QUEUE_BYTES and ws.is_initialized:
         message = f"the queue of links has {size / 1000:.0f} kB, from thousands of commits since it was last processed."
-        yield Finding("LINKS_WAITING", "note", message, "run 'vmrag links'", str(ws.places.link_queue))
+        yield Finding("LINKS_WAITING", "note", message, "run 'vmrag links' to process it", str(ws.places.link_queue))
 
 
 def _flush_links(ws: Workspace, _: Finding) -> str:

@@ -155,12 +155,20 @@ def _check_writable(ws: Workspace) -> Iterator[Finding]:
         message = (
             f"the file system of {places.git_dir} is read-only, so vmrag can answer queries, but cannot store anything."
         )
-        yield Finding("READ_ONLY", "error", message, f"run 'df {quoted(places.git_dir)}'", str(places.git_dir))
+        yield Finding(
+            "READ_ONLY",
+            "error",
+            message,
+            f"run 'df {quoted(places.git_dir)}' to see the file system",
+            str(places.git_dir),
+        )
         return
     for path in paths:
         if path.exists() and not os.access(path, os.W_OK):
             message = f"{path} cannot be written, so vmrag cannot store anything in it."
-            yield Finding("READ_ONLY", "error", message, f"run 'chmod u+w {quoted(path)}'", str(path))
+            yield Finding(
+                "READ_ONLY", "error", message, f"run 'chmod u+w {quoted(path)}' to make it writable", str(path)
+            )
 
 
 def _check_room(ws: Workspace) -> Iterator[Finding]:
@@ -213,7 +221,7 @@ def _check_holder(path: Path, seconds: float) -> Iterator[Finding]:
     if not locks.is_held(lock):
         if path.exists():
             message = f"{path.name} names a process that no longer holds a lock."
-            yield Finding("HOLDER_STALE", "note", message, f"run 'rm -f {quoted(path)}'", str(lock))
+            yield Finding("HOLDER_STALE", "note", message, f"run 'rm -f {quoted(path)}' to remove it", str(lock))
     elif seconds >= BRIEF_SECONDS:
         pid, purpose = locks.read_holder(lock) or (None, "do something unnamed")
         label = f"process {pid}" if pid else "a process"

@@ -146,7 +146,8 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = KEEP_DAYS) -> S
     """
     if ws.chroma.server is None:
         raise UsageInvalid(
-            "no Chroma server is configured (chroma.mode: embedded).", hint="run 'git config vmrag.chroma.mode http'"
+            "no Chroma server is configured (chroma.mode: embedded).",
+            hint="run 'git config vmrag.chroma.mode http' to use one",
         )
     client = ChromaClient(ws.chroma.server)
     owner = contents.make_owner_mark(read_root(ws.engine))

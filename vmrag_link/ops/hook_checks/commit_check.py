@@ -97,7 +97,7 @@ def _check_pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Co
         pin = migrated.read_pin(ws.places.kb, staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
         is_valid = worktree_pin and migrated.try_read_pin(ws.places.kb, worktree_pin)
-        hint = f"run 'git add --force {PIN_NAME}'" if is_valid else pin_conflict.restore_hint(ws.places)
+        hint = f"run 'git add --force {PIN_NAME}' to stage it" if is_valid else pin_conflict.restore_hint(ws.places)
         return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, hint)]
     findings = [] if unchanged or worktree_pin == staged or partial else [_build_unstaged(blocks=True)]
     if not ws.is_initialized:
@@ -120,7 +120,7 @@ def _build_unstaged(*, blocks: bool) -> CommitFinding:
     warning for a commit of code.
     """
     message = f"{PIN_NAME} in the working tree differs from the staged one."
-    return CommitFinding("PIN_NOT_STAGED", message, f"run 'git add {PIN_NAME}'", blocks)
+    return CommitFinding("PIN_NOT_STAGED", message, f"run 'git add {PIN_NAME}' to stage it", blocks)
 
 
 def _find_dropped_sides(
@@ -217,7 +217,7 @@ def _check_unstaged_sources(ws: Workspace, pin: bytes | None) -> list[CommitFind
         CommitFinding(
             "SOURCES_NOT_STAGED",
             f"this commit drops {documents}, but {CONFIG_NAME} is not staged.",
-            f"run 'git add {CONFIG_NAME} && git commit --amend --no-edit'",
+            f"run 'git add {CONFIG_NAME} && git commit --amend --no-edit' to include it",
             blocks=False,
         )
     ]

@@ -218,7 +218,7 @@ def abort_merge(ws: Workspace) -> MergeReport:
         busy = plumbing.find_operation(ws.places)
         raise GitBusy(
             "git has started this merge, so git must abort it.",
-            hint=plumbing.operation_hint(busy) if busy else "run 'git checkout HEAD -- .dolt-version'",
+            hint=plumbing.operation_hint(busy) if busy else "run 'git checkout HEAD -- .dolt-version' to abort it",
         )
     report = _build_report(state, "aborted", state.ours)
     name = plumbing.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))

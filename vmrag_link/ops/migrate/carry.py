@@ -71,7 +71,7 @@ def carry_revisions(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, 
             if rows_by_revision[first].apply_step(new_steps.read_step(parents[0], copy)) != rows_by_revision[revision]:
                 raise EngineFailed(
                     f"revision {revision[:12]} became {copy[:12]}, whose contents differ. Your knowledge base was not changed.",
-                    hint="run 'vmrag doctor --bug'",
+                    hint="run 'vmrag doctor --bug' to write a report",
                     revision=revision,
                 )
             entries[revision] = MigratedRevision(copy, rows_by_revision[revision].fingerprint)

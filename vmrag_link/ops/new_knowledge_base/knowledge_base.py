@@ -124,7 +124,7 @@ def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
     if engine and existing and existing != engine:
         raise AlreadyInitialized(
             f"the engine of this knowledge base is already {existing}.",
-            hint=f"run 'vmrag migrate --to {engine}'",
+            hint=f"run 'vmrag migrate --to {engine}' to migrate it",
             engine=existing,
         )
 

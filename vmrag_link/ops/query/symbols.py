@@ -69,7 +69,9 @@ def find_symbols(
     symbol_name = parsed.symbols[0] if parsed else ""
     if not re.search(r"[\w*]", symbol_name):
         raise UsageInvalid(
-            f"invalid symbol {name!r}.", hint="run 'vmrag query --symbols Session.refresh'", parameter="symbols"
+            f"invalid symbol {name!r}.",
+            hint="run 'vmrag query --symbols Session.refresh' to search for a name",
+            parameter="symbols",
         )
 
     def find_matches(searcher: Searcher, view: View) -> SymbolReport:

@@ -140,7 +140,7 @@ def _find_start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> Comp
     if not merge_bases:
         raise UsageInvalid(
             f"the histories of {base.name} and {head.name} have no common commit.",
-            hint=f"run 'vmrag diff {quoted(base.name)} {quoted(head.name)}'",
+            hint=f"run 'vmrag diff {quoted(base.name)} {quoted(head.name)}' to compare them without a merge base",
         )
     if base.commit in merge_bases:
         return base

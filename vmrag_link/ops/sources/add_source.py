@@ -227,7 +227,7 @@ def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str
         return []
     if not named:
         exists = (ws.places.top / pathspec).exists()
-        hint = f"run 'git add {quoted(typed)}'" if exists else "check the path, and put a pattern in quotes"
+        hint = f"run 'git add {quoted(typed)}' to track it" if exists else "check the path, and put a pattern in quotes"
         raise UsageInvalid(f"git tracks no file that {pathspec} names.", hint=hint)
     flaws = {
         path: rules.find_name_flaw(path) or rules.find_kind_flaw(path, target.kind, is_handwritten=False)

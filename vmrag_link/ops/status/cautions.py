@@ -154,5 +154,5 @@ def build_not_pushed(ws: Workspace, unpushed: tuple[UnpushedPin, ...]) -> Cautio
         "KNOWLEDGE_NOT_PUSHED",
         f"{names}: the pushed code pins {label} of the knowledge base, which was not pushed to "
         f"{' and '.join(dict.fromkeys(revisions.values()))}.",
-        "run 'vmrag push' to push the revision" if only_branch else "run 'vmrag push --all'",
+        "run 'vmrag push' to push the revision" if only_branch else "run 'vmrag push --all' to push all revisions",
     )

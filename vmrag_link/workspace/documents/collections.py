@@ -172,7 +172,7 @@ def _missing_collection(
         if any(bare in names for bare in _strip_branches(name, [code, row.name])):
             return CollectionMissing(
                 f"{name!r} belongs to branch {code!r}, but {branch or 'no branch'!r} is checked out.",
-                hint=f"run 'git switch {quoted(code)}'",
+                hint=f"run 'git switch {quoted(code)}' to check it out",
                 collection_name=name,
                 branch=branch,
                 collections=stored,

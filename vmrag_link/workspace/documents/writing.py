@@ -174,7 +174,7 @@ def refuse_git_operation(ws: Workspace) -> None:
             "HEAD is detached, but documents can only be written on a branch.",
             hint=jj.main_folder_hint(ws.places, "git switch -c NAME")
             if ws.places.is_jj_workspace
-            else "run 'git switch -c NAME'",
+            else "run 'git switch -c NAME' to create a branch",
             operation="detached",
         )
 

@@ -142,7 +142,10 @@ def _explain_empty_store(ws: Workspace) -> VmragError:
         return reasons.explain_uninitialized(ws)
     setting = ws.config.chroma.sources
     if plumbing.read_head(ws.places).commit is None:
-        return UsageInvalid("cannot build Chroma's store: this repository has no commit yet.", hint="run 'git commit'")
+        return UsageInvalid(
+            "cannot build Chroma's store: this repository has no commit yet.",
+            hint="run 'git commit' to make the first commit",
+        )
     return UsageInvalid(
         f"no file of HEAD belongs in Chroma's store (chroma.sources: {setting}), and no documents are stored.",
         hint="run 'git config vmrag.chroma.sources all'"

@@ -236,7 +236,7 @@ def _form_left_out_error(ws: Workspace, tree: SourceTree, name: str) -> Collecti
         if source and path in reasons and rules.is_named(source, path):
             return DocumentMissing(
                 f"the source {collection!r} leaves out the file {path}, because {reasons[path]}.",
-                hint="run 'vmrag sources -v'",
+                hint="run 'vmrag sources -v' to list all files",
                 collection_name=collection,
                 doc_id=path,
             )
@@ -363,5 +363,5 @@ def _find_merge_base(ws: Workspace, old: str, new: str, named_range: ranges.Name
         )
     raise UsageInvalid(
         f"the histories of {named_range.old} and {named_range.new} have no common commit.",
-        hint=f"run 'vmrag diff {quoted(named_range.old)} {quoted(named_range.new)}'",
+        hint=f"run 'vmrag diff {quoted(named_range.old)} {quoted(named_range.new)}' to compare them without a merge base",
     )

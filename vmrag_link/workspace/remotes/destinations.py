@@ -166,7 +166,7 @@ def distrust_remote(ws: Workspace, text: str) -> None:
     if not configuration.remove_value(ws.places, address.TRUSTED_KEY, text):
         raise RemoteInvalid(
             f"this repository does not trust the remote {text[:80]!r}.",
-            hint=f"run 'git config --show-origin --get-all {address.TRUSTED_KEY}'",
+            hint=f"run 'git config --show-origin --get-all {address.TRUSTED_KEY}' to list the trusted remotes",
         )
 
 
