@@ -174,9 +174,10 @@ def _describe_documents(report: ImportReport) -> Iterator[str]:
         names = " ".join(map(quoted, report.left_out[:SHOWN]))
         more = " …" if report.left_out[SHOWN:] else ""
         number = plural(len(report.left_out), "document")
+        pronoun = "it" if len(report.left_out) == 1 else "them"
         yield (
             f"{number} of skipped files stay{'s' * (len(report.left_out) == 1)}; "
-            f"run 'vmrag rm {names}{more} --collection {quoted(report.collection)}' to remove {'it' if len(report.left_out) == 1 else 'them'}"
+            f"run 'vmrag rm {names}{more} --collection {quoted(report.collection)}' to remove {pronoun}"
         )
 
 
