@@ -133,7 +133,7 @@ def _handle_exception(error: BaseException, argv: Sequence[str], *, as_json: boo
             consequence = str(error) or str(error.__cause__ or "") or "No stored data was lost."
             sentence = f"Interrupted. {consequence}"
             if as_json:
-                _print_json("INTERRUPTED", sentence, "Run the command again.")
+                _print_json("INTERRUPTED", sentence, "run the command again")
             else:
                 output.print_warning(sentence)
             return INTERRUPTED

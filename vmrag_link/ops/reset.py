@@ -88,7 +88,7 @@ def build_uncommitted_error(ws: Workspace, branch: KbBranch) -> Uncommitted:
     changes = count_local_changes(ws.engine, branch)
     documents, total = changes["documents"], changes["total"]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
-    subject = plural(total, "document") if total else "A change of collections"
+    subject = plural(total, "document") if total else "a change of collections"
     return Uncommitted(
         f"{subject} of {branch.name!r} {'are' if total > 1 else 'is'} not committed{named}.",
         hint="run 'vmrag commit' to commit the documents",

@@ -430,7 +430,7 @@ def _describe_background(ws: Workspace, report: background.JobReport) -> list[st
     if report.error:
         return [f"the background sync failed: {report.error} (log: {background.get_sync_job(ws.places).log})"]
     progress = f": {report.doing}, {report.completed} of {report.total}" if report.total else ""
-    return [f"A sync runs in the background{progress} (process {report.pid})."]
+    return [f"a sync runs in the background{progress} (process {report.pid})."]
 
 
 def _describe_interrupted_commit(ws: Workspace) -> list[str]:
@@ -439,4 +439,4 @@ def _describe_interrupted_commit(ws: Workspace) -> list[str]:
         return []
     holder = locks.read_holder(ws.places.workspace_lock)
     doing = f" (process {holder[0]} is running)" if holder else ""
-    return [f"A commit is not finished{doing}; the next command finishes it."]
+    return [f"a commit is not finished{doing}; the next command finishes it."]
