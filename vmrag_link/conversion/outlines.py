@@ -25,7 +25,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Line(Record, frozen=True):
-    """One line of a text, or all lines of a heading with its rules."""
+    """One line of a text, or all lines of a heading with its underline."""
 
     start: int
     end: int
@@ -45,13 +45,11 @@ class Line(Record, frozen=True):
 
 
 class Block(NamedTuple):
-    """A block of lines that contains no headings.
-
-    `end`: a pattern of the last line, in which `{0}` is the first group of `begin`. `code`: the
-    block is not cut.
-    """
+    """A block of lines that contains no headings."""
 
     begin: str
+    """A pattern of the first line."""
+
     end: str
     """A pattern of the last line, in which `{0}` is the first group of `begin`."""
 
@@ -62,35 +60,34 @@ class Block(NamedTuple):
 class Rules(NamedTuple):
     """The headings, blocks and paragraphs of a format."""
 
-    marks: tuple[tuple[str, int], ...] = ()
-    """Patterns of headings, with the group `title`, and a number for each. The level is this
-    number, plus the length of the group `mark` and the number in the group `digit`, if the pattern
-    has these groups.
+    headings: tuple[tuple[str, int], ...] = ()
+    """Patterns of headings, each with the group `title` and a base level. The length of the group
+    `mark` and the number in the group `digit` are added to the base level.
     """
 
     blocks: tuple[Block, ...] = ()
-    signs: str = ""
-    """The first characters of `marks`, `blocks` and `begins`."""
+    first_characters: str = ""
+    """The first characters of lines that match `headings`, `blocks` or `paragraph`."""
 
-    rules: str = ""
-    """Characters of rules (lines below a title). The level is the position of the character."""
+    underlines: str = ""
+    """Characters of lines below a title. The position of the character is the level."""
 
-    ordered: bool = False
-    """True if the level is instead the order in which the text uses the characters."""
+    levels_by_use: bool = False
+    """True if the level is instead the order in which the text uses the underlines."""
 
-    above: str = ""
-    """A pattern of lines that may precede a title with a rule, in addition to blank lines."""
+    before_title: str = ""
+    """A pattern of lines that may precede an underlined title, in addition to blank lines."""
 
-    begins: str = ""
+    paragraph: str = ""
     """A pattern of lines that begin a paragraph."""
 
-    clean: Callable[[str], str] = str
+    clean_title: Callable[[str], str] = str
 
 
 _ANCHOR = re.compile(r"\s*\\?\{(?:[#:.][^{}]*|/\*[^{}]*\*/)\}\s*$")
 _TAG = re.compile(r"<!--[^<>]*-->|</?[A-Za-z][^<>]*>")
 _CODE_OR_TAG = re.compile(rf"(`[^`]*`)|{_TAG.pattern}")
-"""Code is text, even if it has a tag."""
+"""Code in the first group, which is kept even if it contains a tag; or a tag."""
 _LINKED = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 
 
@@ -156,88 +153,90 @@ _HTML_HEADING = r"\s*<h(?P<digit>[1-6])\b[^>]*>(?P<title>.*?)</h(?P=digit)\s*>"
 _ATX = r" {0,3}(?P<mark>#{1,6})(?:[ \t]+(?P<title>.*?))?(?:[ \t]+#+)?[ \t]*$"
 
 _MARKDOWN = Rules(
-    marks=((_ATX, 0), (_HTML_HEADING, 0)),
+    headings=((_ATX, 0), (_HTML_HEADING, 0)),
     blocks=_HTML_BLOCKS,
-    signs="#<`~|",
-    rules="=-",
-    begins=r"[ \t]*(?:\||<tr\b)",
-    clean=_clean_markdown,
+    first_characters="#<`~|",
+    underlines="=-",
+    paragraph=r"[ \t]*(?:\||<tr\b)",
+    clean_title=_clean_markdown,
 )
 
 _RULES: dict[str, Rules] = {
     "none": Rules(),
     "markdown": _MARKDOWN,
-    "mdx": _MARKDOWN._replace(blocks=(*_HTML_BLOCKS, Block(r"\s*\{/(\*)", r"\*/", code=False)), signs="#<`~{|"),
-    "html": _MARKDOWN._replace(rules=""),
+    "mdx": _MARKDOWN._replace(
+        blocks=(*_HTML_BLOCKS, Block(r"\s*\{/(\*)", r"\*/", code=False)), first_characters="#<`~{|"
+    ),
+    "html": _MARKDOWN._replace(underlines=""),
     "rst": Rules(
-        signs="+*",
-        rules="=-`:'\"~^_*+#<>.!$%&(),/;?@[\\]{|}",
-        ordered=True,
-        above=r"\.\. ",
-        begins=r"[ \t]*(?:\+-|\*[ \t]-)",
-        clean=_clean_rst,
+        first_characters="+*",
+        underlines="=-`:'\"~^_*+#<>.!$%&(),/;?@[\\]{|}",
+        levels_by_use=True,
+        before_title=r"\.\. ",
+        paragraph=r"[ \t]*(?:\+-|\*[ \t]-)",
+        clean_title=_clean_rst,
     ),
     "asciidoc": Rules(
-        marks=((r"(?P<mark>={1,6}|#{1,6})[ \t]+(?P<title>\S.*)$", 0),),
+        headings=((r"(?P<mark>={1,6}|#{1,6})[ \t]+(?P<title>\S.*)$", 0),),
         blocks=(
             _make_block(r"(-{4,}|\.{4,}|\+{4,})[ \t]*$"),
             _make_block(r"(`{3,})"),
             _make_block(r"(/{4,}|[|,:!]={3,})[ \t]*$", code=False),
         ),
-        signs="=#-.+`/|,:!",
-        rules="=-~^+",
-        above=r"//|\[|:[^:]+:|\w+::",
-        begins=r"\|",
-        clean=_clean_asciidoc,
+        first_characters="=#-.+`/|,:!",
+        underlines="=-~^+",
+        before_title=r"//|\[|:[^:]+:|\w+::",
+        paragraph=r"\|",
+        clean_title=_clean_asciidoc,
     ),
     "org": Rules(
-        marks=((r"(?P<mark>\*+)[ \t]+(?P<title>\S.*)$", 1), (r"(?i:#\+title:)[ \t]*(?P<title>\S.*)$", 1)),
+        headings=((r"(?P<mark>\*+)[ \t]+(?P<title>\S.*)$", 1), (r"(?i:#\+title:)[ \t]*(?P<title>\S.*)$", 1)),
         blocks=(Block(r"\s*#\+(?:begin|BEGIN)_(\w+)", r"(?i:\s*#\+end_{0}\b)"),),
-        signs="*#|",
-        begins=r"[ \t]*\|",
-        clean=_clean_org,
+        first_characters="*#|",
+        paragraph=r"[ \t]*\|",
+        clean_title=_clean_org,
     ),
     "mediawiki": Rules(
-        marks=((r"(?P<mark>={1,6})[ \t]*(?P<title>[^=\s].*?)[ \t]*(?P=mark)[ \t]*(?:<!--.*)?$", 0),),
+        headings=((r"(?P<mark>={1,6})[ \t]*(?P<title>[^=\s].*?)[ \t]*(?P=mark)[ \t]*(?:<!--.*)?$", 0),),
         blocks=(
             Block(r"\s*<(pre|nowiki|source|syntaxhighlight)\b", "</{0}>"),
             _HTML_BLOCKS[0],
             Block(r"\s*(\{)\|", r"\s*\|\}}", code=False),
         ),
-        signs="=<{",
-        begins=r"\|-|<tr\b",
-        clean=_clean_wiki,
+        first_characters="=<{",
+        paragraph=r"\|-|<tr\b",
+        clean_title=_clean_wiki,
     ),
     "textile": Rules(
-        marks=tuple((rf"h{level}(?:[(\[{{<>=][^.]*)?\.[ \t]+(?P<title>\S.*)$", level) for level in range(1, 7)),
+        headings=tuple((rf"h{level}(?:[(\[{{<>=][^.]*)?\.[ \t]+(?P<title>\S.*)$", level) for level in range(1, 7)),
         blocks=_HTML_BLOCKS,
-        signs="h<",
+        first_characters="h<",
     ),
     "man": Rules(
-        marks=tuple(
+        headings=tuple(
             (rf"\.[ \t]*(?:{names})(?:[ \t]+(?P<title>\S.*))?$", level)
             for level, names in enumerate(("TH|Dt", "SH|Sh", "SS|Ss"), start=1)
         ),
         blocks=(Block(r"[.'][ \t]*(ig)\b", r"\.\.$", code=False),),
-        signs=".'",
-        begins=r"\.[ \t]*(?:Pp|PP|LP|P|TP|TQ|IP|HP|It|RS|Bl)\b",
-        clean=_clean_roff,
+        first_characters=".'",
+        paragraph=r"\.[ \t]*(?:Pp|PP|LP|P|TP|TQ|IP|HP|It|RS|Bl)\b",
+        clean_title=_clean_roff,
     ),
     "pod": Rules(
-        marks=((r"=head(?P<digit>[1-6])[ \t]+(?P<title>\S.*)$", 0),),
+        headings=((r"=head(?P<digit>[1-6])[ \t]+(?P<title>\S.*)$", 0),),
         blocks=(Block(r"=begin[ \t]+(\S+)", r"=end[ \t]+{0}"),),
-        signs="=",
-        begins=r"=item\b",
+        first_characters="=",
+        paragraph=r"=item\b",
     ),
-    "rdoc": Rules(marks=((r"(?P<mark>={1,6}|#{1,6})[ \t]*(?P<title>[^=#\s].*)$", 0),), signs="=#"),
+    "rdoc": Rules(headings=((r"(?P<mark>={1,6}|#{1,6})[ \t]*(?P<title>[^=#\s].*)$", 0),), first_characters="=#"),
     "creole": Rules(
-        marks=((r"(?P<mark>={1,6})[ \t]*(?P<title>[^=\s].*)$", 0),),
+        headings=((r"(?P<mark>={1,6})[ \t]*(?P<title>[^=\s].*)$", 0),),
         blocks=(Block(r"(\{{3})[ \t]*$", r"\}}\}}\}}[ \t]*$"),),
-        signs="={",
-        clean=lambda title: title.rstrip("= \t"),
+        first_characters="={",
+        clean_title=lambda title: title.rstrip("= \t"),
     ),
     "texinfo": Rules(
-        marks=tuple(
+        headings=tuple(
             (rf"@(?:{names})[ \t]+(?P<title>\S.*)$", level)
             for level, names in enumerate(
                 (
@@ -251,20 +250,20 @@ _RULES: dict[str, Rules] = {
             )
         ),
         blocks=(Block(r"@(ignore|verbatim|example|smallexample|lisp)\b", r"@end[ \t]+{0}"),),
-        signs="@",
-        begins=r"@item\b",
+        first_characters="@",
+        paragraph=r"@item\b",
     ),
     "latex": Rules(
-        marks=tuple(
+        headings=tuple(
             (rf"\s*\\(?:{name})\*?(?:\[[^\]]*\])?\{{(?P<title>.*)\}}", level)
             for level, name in enumerate(
                 ("title", "part|chapter", "section", "subsection", "subsubsection", "paragraph"), start=1
             )
         ),
         blocks=(Block(r"\s*\\begin\{(verbatim|lstlisting|comment)\}", r".*\\end\{{{0}\}}"),),
-        signs="\\",
+        first_characters="\\",
     ),
-    "vimhelp": Rules(rules="=-", ordered=True, signs="", clean=_clean_help),
+    "vimhelp": Rules(underlines="=-", levels_by_use=True, clean_title=_clean_help),
     "yaml": Rules(),
 }
 
@@ -322,7 +321,7 @@ def list_lines(text: str, outline: str) -> Iterator[Line]:
     elif outline == "yaml":
         yield from _yaml_lines(text)
     else:
-        yield from _Scan(text, outline).list_lines()
+        yield from _OutlineScan(text, outline).list_lines()
 
 
 def find_title(text: str, outline: str) -> str:
@@ -347,20 +346,20 @@ def _yaml_lines(text: str) -> Iterator[Line]:
 
     rows = _LINE.findall(text)
     headings = find_headings(rows)
-    at = 0
+    start = 0
     for number, row in enumerate(rows):
         level, title, cuts = headings.get(number, (0, "", False))
-        yield Line(at, at + len(row), level, title, fenced=not level, cuts=cuts)
-        at += len(row)
+        yield Line(start, start + len(row), level, title, fenced=not level, cuts=cuts)
+        start += len(row)
 
 
 class _Patterns(NamedTuple):
     """The rules of a format, with compiled patterns."""
 
-    marks: tuple[tuple[re.Pattern[str], int], ...]
+    headings: tuple[tuple[re.Pattern[str], int], ...]
     blocks: tuple[tuple[re.Pattern[str], Block], ...]
-    begins: re.Pattern[str] | None
-    above: re.Pattern[str] | None
+    paragraph: re.Pattern[str] | None
+    before_title: re.Pattern[str] | None
 
 
 @functools.cache
@@ -368,10 +367,10 @@ def _compile_rules(outline: str) -> _Patterns:
     """Compile the rules of a format when its first text is read: all formats take 10 ms."""
     rules = _RULES[outline]
     return _Patterns(
-        tuple((re.compile(pattern, re.DOTALL), level) for pattern, level in rules.marks),
+        tuple((re.compile(pattern, re.DOTALL), level) for pattern, level in rules.headings),
         tuple((re.compile(block.begin, re.IGNORECASE), block) for block in rules.blocks),
-        re.compile(rules.begins) if rules.begins else None,
-        re.compile(rules.above) if rules.above else None,
+        re.compile(rules.paragraph) if rules.paragraph else None,
+        re.compile(rules.before_title) if rules.before_title else None,
     )
 
 
@@ -382,12 +381,14 @@ ones are read as text.
 """
 
 _NO_TITLE = re.compile(r" {0,3}(?:[-+*][ \t]|>|\|)| {4}|\t")
-"""Beginning of a line of Markdown that is not a heading even with a rule below it."""
+"""Beginning of a line of Markdown that is not a heading even with an underline below it."""
 
-_SHORT_RULE = 4
-"""Number of characters by which a rule of reStructuredText may be shorter than its title."""
+_SHORT_UNDERLINE = 4
+"""Minimum length of an underline that is shorter than its title, in reStructuredText."""
 
-_HELP_RULE = 10
+_HELP_OVERLINE = 10
+"""Minimum length of a line above a title, in the help of Vim."""
+
 _HELP_FIRST = re.compile(r"\*\S+?\*[ \t]*(\S.*)")
 _HELP_TAGGED = re.compile(r"(\S(?:[^*]*[^*\s])?)[ \t]+(?:\*[^*\s]+\*\s*)+$")
 _HELP_TAG = re.compile(r"[ \t]{2,}\*([^*\s]+)\*\s*(?:\*[^*\s]+\*\s*)*$")
@@ -395,55 +396,68 @@ _HELP_NUMBERED = re.compile(r"\d+(?:\.\d+)*\.?\s")
 _HELP_COLUMN, _HELP_ENTRY = 5, 6
 """Levels of `Heading ~` and of an entry that has a tag."""
 
-_PLAIN = (1, 0, "")
+
+class _Heading(NamedTuple):
+    """A heading, or a line that is not a heading (level 0)."""
+
+    line_count: int
+    level: int
+    title: str
 
 
-class _Scan:
-    """One pass over the lines of a text."""
+_NO_HEADING = _Heading(1, 0, "")
+
+
+class _OutlineScan:
+    """One pass over the lines of a text. `number` is the index of a line."""
 
     def __init__(self, text: str, outline: str) -> None:
         self._rows = _LINE.findall(text)
         self._outline, self._rules, self._patterns = outline, _RULES[outline], _compile_rules(outline)
-        self._signs = frozenset(self._rules.signs)
-        self._fences = outline in ("markdown", "mdx", "html")
-        self._styles: dict[str, int] = {}
-        self._unclosed = 0
-        self._free = True
+        self._first_characters = frozenset(self._rules.first_characters)
+        self._has_fences = outline in ("markdown", "mdx", "html")
+        self._style_levels: dict[str, int] = {}
+        self._unclosed_blocks = 0
+        self._may_be_title = True
         """True if the next line may be a title, because the last line is blank or outside of a
         paragraph.
         """
 
     def list_lines(self) -> Iterator[Line]:
-        rows, begins = self._rows, self._patterns.begins
-        may_begin = self._signs.union(" \t", self._rules.rules if self._rules.ordered else "*")
-        may_rule = frozenset(f"{self._rules.rules} " if self._rules.rules else "")
+        rows = self._rows
+        marks = self._first_characters.union(" \t", self._rules.underlines if self._rules.levels_by_use else "*")
+        underline_marks = frozenset(f"{self._rules.underlines} " if self._rules.underlines else "")
         is_help = self._outline == "vimhelp"
-        number = at = 0
+        number = start = 0
         while number < len(rows):
             row = rows[number]
-            below = rows[number + 1][0] if number + 1 < len(rows) else "\n"
-            if row[0] not in may_begin and below not in may_rule and not is_help:  # most lines
-                end = at + len(row)
-                self._free = row.isspace()
-                yield Line(at, end, 0, "", False, self._free)
-                number, at = number + 1, end
+            mark_below = rows[number + 1][0] if number + 1 < len(rows) else "\n"
+            if row[0] not in marks and mark_below not in underline_marks and not is_help:  # most lines
+                end = start + len(row)
+                self._may_be_title = row.isspace()
+                yield Line(start, end, 0, "", False, self._may_be_title)
+                number, start = number + 1, end
                 continue
-            marked = row.lstrip()[:1] in self._signs
-            behind, code = self._find_block(number) if marked else (number, False)
-            if behind > number:
-                for inner in rows[number:behind]:
-                    apart = not code and begins is not None and begins.match(inner) is not None
-                    blank = not code and inner.isspace()
-                    yield Line(at, at + len(inner), fenced=code, blank=blank, begins=apart)
-                    at += len(inner)
-                number, self._free = behind, True
+            is_marked = row.lstrip()[:1] in self._first_characters
+            next_number, is_code = self._find_block(number) if is_marked else (number, False)
+            if next_number > number:
+                for inner in rows[number:next_number]:
+                    end = start + len(inner)
+                    begins = not is_code and self._begins_paragraph(inner)
+                    yield Line(start, end, fenced=is_code, blank=not is_code and inner.isspace(), begins=begins)
+                    start = end
+                number, self._may_be_title = next_number, True
                 continue
-            count, level, title = self._find_heading(number, marked=marked)
-            end = at + (len(row) if count == 1 else sum(map(len, rows[number : number + count])))
-            blank = not level and not row.strip()
-            starts = begins is not None and marked and begins.match(row) is not None
-            yield Line(at, end, level, title, blank=blank, begins=starts)
-            number, at, self._free = number + count, end, blank or level > 0
+            line_count, level, title = self._find_heading(number, is_marked=is_marked)
+            end = start + (len(row) if line_count == 1 else sum(map(len, rows[number : number + line_count])))
+            is_blank = not level and not row.strip()
+            begins = is_marked and self._begins_paragraph(row)
+            yield Line(start, end, level, title, blank=is_blank, begins=begins)
+            number, start, self._may_be_title = number + line_count, end, is_blank or level > 0
+
+    def _begins_paragraph(self, row: str) -> bool:
+        pattern = self._patterns.paragraph
+        return pattern is not None and pattern.match(row) is not None
 
     def _find_block(self, number: int) -> tuple[int, bool]:
         """Return the number of the line after a block that begins here, and whether it is code.
@@ -451,18 +465,17 @@ class _Scan:
         If no block begins here, return the number of this line.
         """
         row = self._rows[number]
-        if self._fences and (mark := _FENCE.match(row)) and not ("`" in mark[1] and "`" in mark[2]):
+        if self._has_fences and (mark := _FENCE.match(row)) and not ("`" in mark[1] and "`" in mark[2]):
             return self._find_fence_end(number, mark[1]), True
         for pattern, block in self._patterns.blocks:
-            if (begin := pattern.match(row)) and self._unclosed < _MOST_UNCLOSED:
+            if (begin := pattern.match(row)) and self._unclosed_blocks < _MOST_UNCLOSED:
                 end = re.compile(block.end.format(re.escape(begin[1])), re.IGNORECASE)
-                same_line = end.search(row, begin.end()) if block.end[:1] in "-<" else None
-                if same_line:
+                if block.end[:1] in "-<" and end.search(row, begin.end()):  # a comment or an element in one line
                     return number + 1, block.code
                 for end_number in range(number + 1, len(self._rows)):
                     if end.search(self._rows[end_number]):
                         return end_number + 1, block.code
-                self._unclosed += 1
+                self._unclosed_blocks += 1
         return number, False
 
     def _find_fence_end(self, number: int, fence: str) -> int:
@@ -472,120 +485,115 @@ class _Scan:
                 return end_number + 1
         return len(self._rows)
 
-    def _find_heading(self, number: int, *, marked: bool) -> tuple[int, int, str]:
-        """Return the number of lines, the level and the title of a heading. Other lines have level
-        0.
-        """
+    def _find_heading(self, number: int, *, is_marked: bool) -> _Heading:
         row = self._rows[number]
         if len(row) > _LONGEST_HEADING or row.isspace():
-            return _PLAIN
+            return _NO_HEADING
         if self._outline == "vimhelp":
             return self._find_help_heading(number)
-        if marked and (count_level_title := self._find_marked(number)):
-            return count_level_title
-        return self._find_ruled(number) if self._rules.rules else _PLAIN
+        if is_marked and (heading := self._find_marked_heading(number)):
+            return heading
+        return self._find_underlined_heading(number) if self._rules.underlines else _NO_HEADING
 
-    def _find_marked(self, number: int) -> tuple[int, int, str] | None:
-        row, count = self._rows[number].rstrip("\r\n"), 1
+    def _find_marked_heading(self, number: int) -> _Heading | None:
+        row, line_count = self._rows[number].rstrip("\r\n"), 1
         if "<h" in row and "</h" not in row:
-            count = next(
-                (n for n in range(2, _MOST_TAG_LINES + 1) if "</h" in "".join(self._rows[number + n - 1 : number + n])),
-                1,
-            )
-            row = "".join(self._rows[number : number + count])
-        for pattern, base in self._patterns.marks:
-            if mark := pattern.match(row):
-                groups = mark.groupdict()
-                level = base + len(groups.get("mark") or "") + int(groups.get("digit") or 0)
+            next_rows = self._rows[number + 1 : number + _MOST_TAG_LINES]
+            line_count = next((count for count, next_row in enumerate(next_rows, 2) if "</h" in next_row), 1)
+            row = "".join(self._rows[number : number + line_count])
+        for pattern, base_level in self._patterns.headings:
+            if match := pattern.match(row):
+                groups = match.groupdict()
+                level = base_level + len(groups.get("mark") or "") + int(groups.get("digit") or 0)
                 title = groups.get("title") or ""
                 if not title and self._outline == "man" and number + 1 < len(self._rows):
-                    title, count = self._rows[number + 1], 2  # an empty macro makes a heading of the next line
+                    title, line_count = self._rows[number + 1], 2  # an empty macro makes a heading of the next line
                 if len(title) > _LONGEST_HEADING:
                     return None  # each passage below a heading has its title
-                return count, level, self._clean_title(title, level)
+                return _Heading(line_count, level, self._clean_title(title, level))
         return None
 
     def _clean_title(self, title: str, level: int) -> str:
-        text = " ".join(self._rules.clean(title).split())
+        text = " ".join(self._rules.clean_title(title).split())
         if self._outline == "man" and level == 1:
             name, *section = text.split()[:2] or [""]
             return f"{name}({section[0]})" if section else name
         return text
 
-    def _find_ruled(self, number: int) -> tuple[int, int, str]:
-        """Find a title with a rule below it, or with rules above and below. The result is that of
-        `_find_heading`.
-        """
-        rule = self._find_rule(number + 1)
+    def _find_underlined_heading(self, number: int) -> _Heading:
+        """Find a title with a line below it, or in reStructuredText with lines above and below."""
+        underline = self._find_underline(number + 1)
         row = self._rows[number]
         title = row.strip()
-        if self._outline in ("rst", "asciidoc") and self._find_rule(number):
-            return self._find_overlined(number) if self._outline == "rst" else _PLAIN
-        if not rule or (not self._free and not self._follows_directive(number)) or self._find_rule(number):
-            return _PLAIN
+        if self._find_underline(number):
+            return self._find_overlined_heading(number) if self._outline == "rst" else _NO_HEADING
+        if not underline or not (self._may_be_title or self._follows_directive(number)):
+            return _NO_HEADING
         length = len(self._rows[number + 1].strip())
         match self._outline:
             case "rst":
-                fits = not row[0].isspace() and length >= min(_SHORT_RULE, len(title))
+                fits = not row[0].isspace() and length >= min(_SHORT_UNDERLINE, len(title))
             case "asciidoc":
                 fits = (title[0].isalnum() or title[0] == "_") and abs(length - len(row.rstrip())) <= 1
             case _:
                 fits = not _NO_TITLE.match(row)
         if not fits:
-            return _PLAIN
-        level = self._find_style_level(rule) if self._rules.ordered else self._rules.rules.index(rule) + 1
-        return 2, level, self._clean_title(title, level)
+            return _NO_HEADING
+        by_use = self._rules.levels_by_use
+        level = self._find_style_level(underline) if by_use else self._rules.underlines.index(underline) + 1
+        return _Heading(2, level, self._clean_title(title, level))
 
-    def _find_overlined(self, number: int) -> tuple[int, int, str]:
-        above = self._find_rule(number)
+    def _find_overlined_heading(self, number: int) -> _Heading:
+        overline = self._find_underline(number)
         rows = [row.rstrip() for row in self._rows[number : number + 3]]
-        if len(rows) < 3 or rows[0] != rows[2] or not rows[1] or self._find_rule(number + 1):  # noqa: PLR2004
-            return _PLAIN
-        if len(rows[0]) < min(_SHORT_RULE, len(rows[1].strip())) or len(rows[1]) > _LONGEST_HEADING:
-            return _PLAIN
-        level = self._find_style_level(2 * above)
-        return 3, level, self._clean_title(rows[1], level)
+        if len(rows) < 3 or rows[0] != rows[2] or not rows[1] or self._find_underline(number + 1):  # noqa: PLR2004
+            return _NO_HEADING
+        if len(rows[0]) < min(_SHORT_UNDERLINE, len(rows[1].strip())) or len(rows[1]) > _LONGEST_HEADING:
+            return _NO_HEADING
+        level = self._find_style_level(2 * overline)
+        return _Heading(3, level, self._clean_title(rows[1], level))
 
     def _follows_directive(self, number: int) -> bool:
-        above = self._patterns.above
-        return above is not None and above.match(self._rows[number - 1]) is not None
+        pattern = self._patterns.before_title
+        return pattern is not None and pattern.match(self._rows[number - 1]) is not None
 
     def _find_style_level(self, style: str) -> int:
-        return self._styles.setdefault(style, len(self._styles) + 1)
+        """Return the level of a style: the order in which the text uses it first."""
+        return self._style_levels.setdefault(style, len(self._style_levels) + 1)
 
-    def _find_rule(self, number: int) -> str:
-        """Return the character of which a line consists, if it is one of the rules."""
+    def _find_underline(self, number: int) -> str:
+        """Return the character of which a line consists, if it is one of the underlines."""
         row = self._rows[number].rstrip() if number < len(self._rows) else ""
-        if not row or row[0] not in self._rules.rules:
-            row = row.lstrip() if row[:1] == " " and self._fences else ""
-        if len(row) < 2 or row[0] not in self._rules.rules or row.count(row[0]) < len(row):  # noqa: PLR2004
+        if not row or row[0] not in self._rules.underlines:
+            row = row.lstrip() if row[:1] == " " and self._has_fences else ""
+        if len(row) < 2 or row[0] not in self._rules.underlines or row.count(row[0]) < len(row):  # noqa: PLR2004
             return ""
         return row[0]
 
-    def _find_help_heading(self, number: int) -> tuple[int, int, str]:
-        """Find a title in the help of Vim, where rules precede titles. The result is that of
-        `_find_heading`.
-        """
+    def _find_help_heading(self, number: int) -> _Heading:
+        """Find a title in the help of Vim, where lines of one character precede titles."""
         row = self._rows[number]
         if not number and (first := _HELP_FIRST.match(row)):
-            return 1, 1, self._clean_title(first[1], 1)
-        if (rule := self._find_rule(number)) and len(row.rstrip()) >= _HELP_RULE:
-            return self._find_help_title(number, rule)
+            return _Heading(1, 1, self._clean_title(first[1], 1))
+        if (overline := self._find_underline(number)) and len(row.rstrip()) >= _HELP_OVERLINE:
+            return self._find_help_title(number, overline)
         if tag := _HELP_TAG.match(row):
-            return 1, _HELP_ENTRY, tag[1]
+            return _Heading(1, _HELP_ENTRY, tag[1])
         if row[0].isspace():
-            return _PLAIN
+            return _NO_HEADING
         if tagged := _HELP_TAGGED.match(row):
             title = self._clean_title(tagged[1], 0)
             is_section = title.isupper() or _HELP_NUMBERED.match(title)
-            return 1, 1 + self._find_style_level("tagged") if is_section else _HELP_ENTRY, title
-        return (1, _HELP_COLUMN, self._clean_title(row.rstrip(), 0)) if row.rstrip().endswith("~") else _PLAIN
+            return _Heading(1, 1 + self._find_style_level("tagged") if is_section else _HELP_ENTRY, title)
+        is_column = row.rstrip().endswith("~")
+        return _Heading(1, _HELP_COLUMN, self._clean_title(row.rstrip(), 0)) if is_column else _NO_HEADING
 
-    def _find_help_title(self, number: int, rule: str) -> tuple[int, int, str]:
+    def _find_help_title(self, number: int, overline: str) -> _Heading:
         for title_number in range(number + 1, min(number + 3, len(self._rows))):
             row = self._rows[title_number]
             if row.strip():
-                if len(row) > _LONGEST_HEADING or self._find_rule(title_number) or row.startswith("vim:"):
-                    return _PLAIN
-                return title_number - number + 1, 1 + self._find_style_level(rule), self._clean_title(row.rstrip(), 0)
-        return _PLAIN
+                if len(row) > _LONGEST_HEADING or self._find_underline(title_number) or row.startswith("vim:"):
+                    return _NO_HEADING
+                level = 1 + self._find_style_level(overline)
+                return _Heading(title_number - number + 1, level, self._clean_title(row.rstrip(), 0))
+        return _NO_HEADING
