@@ -78,7 +78,7 @@ class Conflict(Record, frozen=True):
             return _replace_values(self.ours or self.theirs, self._build_whole_values(choice))
         row = self.merged
         for field in self.fields:
-            row = _replace_values(row, self._build_cell(row, field, choices))
+            row = _replace_values(row, self._build_values(row, field, choices))
         return row
 
     def build_text(self, choices: Choices, *, undecided: Mapping[str, str]) -> str:
@@ -100,33 +100,35 @@ class Conflict(Record, frozen=True):
         return self.fields in ((DOCUMENT,), (COLLECTION,), (PROJECT,))
 
     def _list_parts(self, field: str, choices: Choices) -> list[str]:
-        """Return what must be decided for a field: the field itself, or its parts."""
-        if field in choices:
-            return [field]
-        hunks = [name_hunk_field(hunk) for hunk in self.hunks] if field == CONTENT else []
-        return hunks or ([name_key_field(key) for key in self.keys] if field == METADATA else []) or [field]
+        """Return the keys of `Choices` that must exist for a field: the field or all its parts."""
+        parts: list[str] = []
+        if field == CONTENT and field not in choices:
+            parts = [name_hunk_field(hunk) for hunk in self.hunks]
+        elif field == METADATA and field not in choices:
+            parts = [name_key_field(key) for key in self.keys]
+        return parts or [field]
 
     def _build_whole_values(self, choice: Choice) -> dict[str, Any]:
         field = CONTENT if self.fields == (DOCUMENT,) else METADATA
         if choice.take == "edited":
-            return rows.content_cell(choice.text)
+            return rows.make_content_values(choice.text)
         if field == METADATA:
             return rows.make_neither_metadata(self.ours, self.theirs)
-        return rows.content_cell(join_texts(read_text(self.ours), read_text(self.theirs)))
+        return rows.make_content_values(join_texts(read_text(self.ours), read_text(self.theirs)))
 
-    def _build_cell(self, row: Row | None, field: str, choices: Choices) -> dict[str, Any]:
+    def _build_values(self, row: Row | None, field: str, choices: Choices) -> dict[str, Any]:
         assert row is not None  # noqa: S101  a row in conflict exists
         if field == CONTENT:
-            return rows.content_cell(self.build_text(choices, undecided={}))
+            return rows.make_content_values(self.build_text(choices, undecided={}))
         if field == METADATA:
-            return self._build_metadata(row, choices)
+            return self._build_metadata_values(row, choices)
         choice = choices[field]
         if choice.take == "neither":
-            return rows.make_neither(field, self.ours, self.theirs)
+            return rows.make_neither_values(field, self.ours, self.theirs)
         side = self.ours if choice.take == "ours" else self.theirs
         return {name: getattr(side, name) for name in CELLS[type(row)][field]}
 
-    def _build_metadata(self, row: Row, choices: Choices) -> dict[str, Any]:
+    def _build_metadata_values(self, row: Row, choices: Choices) -> dict[str, Any]:
         for key in self.keys:
             choice = choices.get(name_key_field(key)) or choices[METADATA]
             row = _replace_values(row, rows.set_metadata_key(row, key, choice.take, self.ours, self.theirs))
@@ -173,7 +175,6 @@ def update_choices(choices: Choices, new: Choices) -> dict[str, Choice]:
 
 
 def _resolve_hunk(hunk: Hunk, choice: Choice) -> str:
-
     if choice.take == "edited":
         return choice.text
     return join_texts(hunk.ours, hunk.theirs) if choice.take == "neither" else hunk.get_side(choice.take)
@@ -221,8 +222,8 @@ def convert_decision(conflict: Conflict, decision: Decision, labels: Labels) -> 
     for name, take in decision.parts.items():
         choices |= {part: Choice(take) for part in _list_named_parts(conflict, name, take)}
     if decision.text is not None:
-        part = _text_part(conflict, decision.hunk)
-        _check_text(conflict, decision, labels)
+        part = _find_text_part(conflict, decision.hunk)
+        _require_storable(conflict, decision.text, labels, edited=decision.edited)
         choices[part] = Choice("edited", decision.text)
     return choices
 
@@ -266,7 +267,7 @@ def _get_hunk(conflict: Conflict, number: int) -> Hunk:
     return conflict.hunks[number - 1]
 
 
-def _text_part(conflict: Conflict, hunk: int | None) -> str:
+def _find_text_part(conflict: Conflict, hunk: int | None) -> str:
     if hunk is not None:
         return name_hunk_field(_get_hunk(conflict, hunk))
     field = find_text_field(conflict)
@@ -278,13 +279,13 @@ def _text_part(conflict: Conflict, hunk: int | None) -> str:
     return field
 
 
-def _check_text(conflict: Conflict, decision: Decision, labels: Labels) -> None:
-    assert decision.text is not None  # noqa: S101  the caller checked it
-    if "\0" in decision.text:
+def _require_storable(conflict: Conflict, text: str, labels: Labels, *, edited: bool) -> None:
+    """Raise `ContentRefused` for a text with a NUL or a conflict marker."""
+    if "\0" in text:
         raise ContentRefused(
             "the text contains a NUL character.", hint="remove it, because databases cannot store it exactly"
         )
-    marker = build_markers(conflict, labels).find_marker(decision.text, middle=decision.edited)
+    marker = build_markers(conflict, labels).find_marker(text, middle=edited)
     if marker:
         raise ContentRefused(
             f"line {marker[0]} of the text is still a conflict marker: {marker[1]}",

@@ -1,11 +1,11 @@
 """Move uncommitted documents of a KB branch to another revision, like `git stash` moves files.
 
-They are first committed to a separate branch (stashed). After that each step can be repeated, so a
-kill between two steps loses nothing: `finish_replay` continues from there.
+**Stash.** They are first committed to a separate branch, `vmrag/wip/NAME`. After that each step can
+be repeated, so a kill between two steps loses nothing: `finish_replay` continues from there.
 
-A change that the new revision already contains is no longer uncommitted there, and would be lost if
-the pin moved back. So the branch `vmrag/wip/NAME.carried` remembers the changes. Its head has the
-tables of all changes on the revision on which they were made, the first parent. The second parent
+**Memory.** A change that the new revision already contains is no longer uncommitted there, and
+would be lost if the pin moved back. So the branch `vmrag/wip/NAME.carried` remembers the changes.
+Its head is the revision on which they were made (first parent) with all changes. The second parent
 is the state of the KB branch after the last move. `vmrag commit` deletes this branch.
 """
 
@@ -19,7 +19,7 @@ from vmrag_link import clock
 from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Engine, Write
 from vmrag_link.errors import KnowledgeMoved, plural, quoted
 from vmrag_link.journal import Journal, ReplayEntry
-from vmrag_link.merging.threeway import Derived, convert_to_rows, merge, stored_alone
+from vmrag_link.merging.threeway import Derived, MergeResult, convert_to_rows, merge, stored_alone
 from vmrag_link.models import Collection, Document, KbBranch, Record, Row, WorkingSet
 
 AUTHOR = "vmrag <vmrag@localhost>"
@@ -135,54 +135,53 @@ def _build_stash_name(engine: Engine, kb_branch: str) -> str:
 
 
 def _stash_changes(engine: Engine, entry: ReplayEntry) -> None:
-    now = clock.now()
     rows = convert_to_rows(engine.diff(entry.head, WorkingSet(entry.kb_branch)))
     message = f"Uncommitted documents of {entry.kb_branch}"
-    kept = engine.commit_onto(entry.head, [rows], message=message, author=AUTHOR, date=now)
-    engine.create_branch(entry.aside, kept)
-    engine.discard_saved_rows(entry.kb_branch, kept=kept, expected=entry.head)
+    stash = engine.commit_onto(entry.head, [rows], message=message, author=AUTHOR, date=clock.now())
+    engine.create_branch(entry.aside, stash)
+    engine.discard_saved_rows(entry.kb_branch, kept=stash, expected=entry.head)
 
 
 def _restore_changes(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
-    """Make stashed documents uncommitted on their KB branch again, at its present revision.
+    """Make stashed documents uncommitted on their KB branch again, at its current revision.
 
-    This can be repeated.
+    In a conflict they stay stashed. This can be repeated after a kill.
     """
-    aside, branch = engine.find_branch(entry.aside), engine.find_branch(entry.kb_branch)
-    assert aside is not None  # noqa: S101  the callers created it or checked it
-    stranded = Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.head, aside.head).total, entry.aside)
+    stash, branch = engine.find_branch(entry.aside), engine.find_branch(entry.kb_branch)
+    assert stash is not None  # noqa: S101  the callers created it or checked it
+    still_stashed = Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.head, stash.head).total, entry.aside)
     if branch is None:
-        return stranded  # it was deleted
-    working, has_moved = WorkingSet(branch.name), branch.head != entry.head
-    latest = _Changes(entry.head, aside.head)
+        return still_stashed  # it was deleted
+    has_moved = branch.head != entry.head
+    stashed = _Changes(entry.head, stash.head)
     memory = _read_memory(engine, branch.name) if has_moved else None
-    all_changes = _combine_changes(engine, memory, latest, derived) if memory and memory.head == entry.head else None
+    combined = _combine_changes(engine, memory, stashed, derived) if memory and memory.head == entry.head else None
     merged = None
-    if all_changes and not _is_superseded(engine, all_changes, entry.head, branch.head):
-        merged = merge(engine, base=all_changes.base, ours=working, theirs=all_changes.state, derived=derived)
+    if combined and not _is_superseded(engine, combined, entry.head, branch.head):
+        merged = _merge_changes(engine, branch, combined, derived)
     hidden = _memory_name(engine, branch.name) if merged and merged.conflicts else ""
     if merged is None or merged.conflicts:
-        merged = merge(engine, base=latest.base, ours=working, theirs=latest.state, derived=derived)
+        merged = _merge_changes(engine, branch, stashed, derived)
     if merged.conflicts:
-        return msgspec.structs.replace(stranded, to=branch.head, conflicts=len(merged.conflicts))
+        return msgspec.structs.replace(still_stashed, to=branch.head, conflicts=len(merged.conflicts))
     if not merged.is_empty:
         engine.write(branch.name, merged.rows, expected=branch.head)
     remembered = False
     if has_moved and not (memory and memory.head == branch.head):  # otherwise a kill happened after the next line
-        if memory and all_changes is None:
+        if memory and combined is None:
             hidden = _retire_memory(engine, memory, branch, derived)
-        remembered = _remember_changes(engine, branch, all_changes or latest, derived)
-    engine.delete_branch(entry.aside, expected=aside.head)
-    after = engine.find_branch(branch.name) or branch
-    documents = engine.count_changes(branch.head, working).total
+        remembered = _remember_changes(engine, branch, combined or stashed, derived)
+    engine.delete_branch(entry.aside, expected=stash.head)
+    is_dirty = (engine.find_branch(branch.name) or branch).dirty
+    documents = engine.count_changes(branch.head, WorkingSet(branch.name)).total
     return Replayed(
         branch.name,
         branch.head,
         documents,
-        collections=after.dirty and not documents,
+        collections=is_dirty and not documents,
         remembered=remembered,
         hidden=hidden,
-        silent=aside.head == entry.head and not after.dirty,
+        silent=stash.head == entry.head and not is_dirty,
     )
 
 
@@ -197,14 +196,19 @@ class _Changes(Record, frozen=True):
     """A revision that contains all of them."""
 
 
-class _RememberedChanges(Record, frozen=True):
-    """Remembered changes."""
+class _Memory(Record, frozen=True):
+    """The branch that remembers the changes of a KB branch, and its content."""
 
     branch: KbBranch
     changes: _Changes
-    shown: str
+    visible_state: str
     """The state of the KB branch, with uncommitted changes, after it moved to `head`."""
     head: str
+
+
+def _merge_changes(engine: Engine, branch: KbBranch, changes: _Changes, derived: Derived) -> MergeResult:
+    """Merge changes into the uncommitted documents of a KB branch, without writing them."""
+    return merge(engine, base=changes.base, ours=WorkingSet(branch.name), theirs=changes.state, derived=derived)
 
 
 def remember_changes(
@@ -228,8 +232,8 @@ def forget_changes(engine: Engine, kb_branch: str) -> None:
 
 
 def _is_superseded(engine: Engine, changes: _Changes, head: str, to: str) -> bool:
-    """Return whether the pin moves forward from a revision that was made after the changes and
-    contains some of them. Then later revisions decide about these.
+    """Return whether later revisions decide about the changes: the pin moves forward from a
+    revision that was made after the changes and contains some of them.
     """
     return engine.is_ancestor(head, to) and not engine.is_ancestor(head, changes.base)
 
@@ -238,62 +242,58 @@ def _memory_name(engine: Engine, kb_branch: str) -> str:
     return _build_stash_name(engine, kb_branch) + CARRIED_SUFFIX
 
 
-def _read_memory(engine: Engine, kb_branch: str) -> _RememberedChanges | None:
+def _read_memory(engine: Engine, kb_branch: str) -> _Memory | None:
     branch = engine.find_branch(_memory_name(engine, kb_branch))
     if branch is None:
         return None
     base, *others = engine.read_revision(branch.head).parents
     if not others:
         return None  # documents of a KB branch whose name ends like this
-    return _RememberedChanges(
-        branch, _Changes(base, branch.head), others[0], engine.read_revision(others[0]).parents[0]
-    )
+    return _Memory(branch, _Changes(base, branch.head), others[0], engine.read_revision(others[0]).parents[0])
 
 
-def _combine_changes(engine: Engine, memory: _RememberedChanges, latest: _Changes, derived: Derived) -> _Changes | None:
-    """Return the remembered changes together with those since the last move. None if they
-    conflict.
-    """
-    since = merge(engine, base=memory.shown, ours=memory.branch.head, theirs=latest.state, derived=derived)
-    if since.conflicts:
+def _combine_changes(engine: Engine, memory: _Memory, stashed: _Changes, derived: Derived) -> _Changes | None:
+    """Return the remembered changes and the stashed ones together. None if they conflict."""
+    base, remembered = memory.changes.base, memory.changes.state
+    merged = merge(engine, base=memory.visible_state, ours=remembered, theirs=stashed.state, derived=derived)
+    if merged.conflicts:
         return None
-    base = memory.changes.base
-    rows = [convert_to_rows(engine.diff(base, memory.branch.head)), since.rows]
+    rows = [convert_to_rows(engine.diff(base, remembered)), merged.rows]
     state = engine.commit_onto(base, rows, message="Uncommitted documents", author=AUTHOR, date=clock.now())
     return _Changes(base, state)
 
 
 def _remember_changes(engine: Engine, branch: KbBranch, changes: _Changes, derived: Derived) -> bool:
-    """Remember changes until the pin moves back, and return True. If the visible state of the
-    branch is enough to restore them there, forget them and return False.
+    """Remember changes until the pin moves back, and return True. If moving the visible state of
+    the branch back restores them, forget them and return False.
     """
     name, working, now = _memory_name(engine, branch.name), WorkingSet(branch.name), clock.now()
-    before = engine.find_branch(name)
+    memory_branch = engine.find_branch(name)
     rows = convert_to_rows(engine.diff(changes.base, changes.state))
-    back = merge(engine, base=branch.head, ours=changes.base, theirs=working, derived=derived)
-    if not back.conflicts and _group_rows(rows).items() <= _group_rows(back.rows).items():
+    moved_back = merge(engine, base=branch.head, ours=changes.base, theirs=working, derived=derived)
+    if not moved_back.conflicts and _group_rows(rows).items() <= _group_rows(moved_back.rows).items():
         forget_changes(engine, branch.name)
         return False
     message = f"Uncommitted documents of {branch.name}"
-    visible = convert_to_rows(engine.diff(branch.head, working))
-    shown = engine.recreate_revision([branch.head], [visible], message=message, author=AUTHOR, date=now)
-    head = engine.commit_onto(changes.base, [rows], joining=shown, message=message, author=AUTHOR, date=now)
-    if before:
-        engine.move_branch(name, head, expected=before.head)
+    visible_rows = convert_to_rows(engine.diff(branch.head, working))
+    visible_state = engine.recreate_revision([branch.head], [visible_rows], message=message, author=AUTHOR, date=now)
+    head = engine.commit_onto(changes.base, [rows], joining=visible_state, message=message, author=AUTHOR, date=now)
+    if memory_branch:
+        engine.move_branch(name, head, expected=memory_branch.head)
     else:
         engine.create_branch(name, head)
     return True
 
 
-def _retire_memory(engine: Engine, memory: _RememberedChanges, branch: KbBranch, derived: Derived) -> str:
+def _retire_memory(engine: Engine, memory: _Memory, branch: KbBranch, derived: Derived) -> str:
     """Stash remembered changes that nothing can restore automatically. Return the new branch, or an
     empty text if the KB branch contains all of them.
     """
-    name, changes = "", memory.changes
-    more = merge(engine, base=changes.base, ours=WorkingSet(branch.name), theirs=changes.state, derived=derived)
-    if more.conflicts or not more.is_empty:
+    name = ""
+    merged = _merge_changes(engine, branch, memory.changes, derived)
+    if merged.conflicts or not merged.is_empty:
         name = _choose_stash_name(engine, branch.name)
-        engine.create_branch(name, changes.state)
+        engine.create_branch(name, memory.changes.state)
     engine.delete_branch(memory.branch.name, expected=memory.branch.head)
     return name
 

@@ -1,15 +1,13 @@
-"""Make a revision with the changes of two others, build its message, and find revisions with the
-content of another one that they do not descend from.
+"""Merge two revisions into a new one. Write its message, and find merged changes by such messages.
 
-No branch moves. A new revision is anchored. After a cherry-pick, a rebase or a bare merge, only
-trailers in a revision's message name the other one. Anyone can write a trailer, so the documents
-are compared.
+No branch moves. A new revision is anchored. A message depends only on the merged revisions, so
+equal merges give equal messages. It ends with trailers:
 
-The message contains the texts that a merge keeps, the revisions that it merged, and the losses that
-a user accepted. All of it derives from the merged revisions, so equal merges give equal messages. A
-revision is lost when no clone has it any longer. The record of the loss is part of later revisions
-and is pushed with them. It applies only while the lost revision is missing in this clone, so no
-existing documents can be dropped by it.
+* After a cherry-pick, a rebase or a bare merge, only trailers name the merged revision. Anyone can
+  write a trailer, so the documents are compared before it is believed.
+* A revision is lost when no clone has it any longer. A trailer records that a user accepted the
+  loss. It is pushed with later revisions. It applies only while this clone lacks the lost
+  revision, so it cannot drop existing documents.
 """
 
 from __future__ import annotations
@@ -85,7 +83,7 @@ def merge_revisions(
     working set on `ours` that is included in the result. `derived`: as in `threeway.merge`. Raises
     `SchemaTooNew` for a revision of a newer program, even if theirs is the result.
     """
-    engine.count_documents(theirs)
+    engine.require_readable(theirs)
     if working is None and theirs in (ours, base):
         return MergeOutcome(ours)
     if working is None and ours == base:
@@ -97,7 +95,7 @@ def merge_revisions(
         working is None
         and not decisions
         and engine.is_ancestor(ours, theirs)
-        and _holds_changes(engine, base, theirs, ours, derived)
+        and _contains_changes(engine, theirs, base, ours, derived)
     ):
         return MergeOutcome(theirs)
     rows: list[Write] = [convert_to_rows(engine.diff(ours, working))] if working else []
@@ -110,9 +108,8 @@ def merge_revisions(
         author=signature.author,
         date=signature.date,
     )
-    if revision == ours and any(
-        not accepts_loss(engine, ours, accepted_loss) for accepted_loss in read_accepted_losses(signature.message)
-    ):
+    losses = read_accepted_losses(signature.message) if revision == ours else []
+    if not all(accepts_loss(engine, ours, lost) for lost in losses):
         revision = record_loss(engine, ours, message=signature.message, author=signature.author, date=signature.date)
     return MergeOutcome(revision)
 
@@ -135,45 +132,44 @@ def make_virtual_base(
     return outcome.revision
 
 
-def _holds_changes(engine: Engine, base: str, whole: str, part: At, derived: Derived) -> bool:
-    """Return whether `whole` contains all changes from the base to `part`."""
-    back = merge(engine, base=base, ours=whole, theirs=part, derived=derived)
-    return back.is_empty and not back.conflicts
+def _contains_changes(engine: Engine, revision: str, base: str, other: At, derived: Derived = stored_alone) -> bool:
+    """Return whether a revision contains all changes from the base to `other`."""
+    remaining = merge(engine, base=base, ours=revision, theirs=other, derived=derived)
+    return remaining.is_empty and not remaining.conflicts
 
 
-def lacks_revision(engine: Engine, revision: str, part: str) -> bool:
-    """Return whether a merge of `part`, which is not an ancestor of the revision, would change the
-    revision in a way that was not decided before.
+def lacks_revision(engine: Engine, revision: str, other: str) -> bool:
+    """Return whether a merge of `other` would change the revision in a way that was not decided
+    before. `other` is not an ancestor of the revision.
     """
-    base = engine.merge_base(revision, part)
-    if base is None or not is_readable(engine, part):
+    base = engine.merge_base(revision, other)
+    if base is None or not is_readable(engine, other):
         return True
-    remaining = merge(engine, base=base, ours=revision, theirs=part)
-    if remaining.is_empty and not remaining.conflicts:
+    if _contains_changes(engine, revision, base, other):
         return False
-    return base == revision or not holds_revision(engine, list_revisions_ahead(engine, revision, part), part)
+    return base == revision or not holds_revision(engine, list_revisions_ahead(engine, revision, other), other)
 
 
-def holds_revision(engine: Engine, ahead: Sequence[RevisionInfo], part: str) -> bool:
-    """Return whether the last revision of `ahead` contains the changes of a revision from which it
+def holds_revision(engine: Engine, ahead: Sequence[RevisionInfo], other: str) -> bool:
+    """Return whether the last revision of `ahead` contains the changes of `other`, from which it
     does not descend.
 
-    `ahead`: its ancestors that are not ancestors of `part`, including itself, parents before
+    `ahead`: its ancestors that are not ancestors of `other`, including itself, parents before
     children.
     """
-    picked: dict[str, frozenset[str]] = {}
+    picked: dict[str, frozenset[str]] = {}  # by revision, the merged revisions that it contains
     for info in ahead:
-        held = frozenset[str]().union(*(picked.get(parent, ()) for parent in info.parents))
-        theirs = _find_picked_revision(engine, info, held)
-        picked[info.revision] = held | {theirs} if theirs else held
-    return any(engine.is_ancestor(part, revision) for revision in picked[ahead[-1].revision])
+        inherited = frozenset[str]().union(*(picked.get(parent, ()) for parent in info.parents))
+        theirs = _find_picked_revision(engine, info, inherited)
+        picked[info.revision] = inherited | {theirs} if theirs else inherited
+    return any(engine.is_ancestor(other, revision) for revision in picked[ahead[-1].revision])
 
 
-def _find_picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -> str | None:
+def _find_picked_revision(engine: Engine, info: RevisionInfo, inherited: frozenset[str]) -> str | None:
     """Return the revision that this one contains in addition to its parents, or None.
 
-    `held`: the revisions that the parents contain. A trailer names a change, from base to theirs.
-    On a revision that lacks the base, the change is only a part of `theirs`.
+    `inherited`: the revisions that the parents contain. A trailer names a change, from base to
+    theirs. On a revision that lacks the base, the change is only a part of `theirs`.
     """
     change = read_named_change(info.message)
     if change is None or len(info.parents) != 1:
@@ -181,25 +177,26 @@ def _find_picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[st
     base, theirs = change
     if not (engine.has_revision(base) and engine.has_revision(theirs)):
         return None
-    if not any(engine.is_ancestor(base, parent) for parent in (*info.parents, *held)):
+    if not any(engine.is_ancestor(base, parent) for parent in (*info.parents, *inherited)):
         return None
-    return theirs if _is_merged(engine, info, base, theirs) else None
+    return theirs if _has_merged(engine, info, base, theirs) else None
 
 
-def _is_merged(engine: Engine, info: RevisionInfo, base: str, theirs: str) -> bool:
-    """Return whether the revision contains the change from base to theirs, conflicts excepted.
+def _has_merged(engine: Engine, info: RevisionInfo, base: str, theirs: str) -> bool:
+    """Return whether a revision merged the change from base to theirs into its parent, except
+    conflicts.
 
-    A second merge finds nothing to do, or the rows of the first merge still exist unchanged.
-    Repeated lines may merge differently, or conflict, when the result replaces a side.
+    Either a second merge changes nothing, or the revision has all rows of the first merge. A second
+    merge can differ from the first: repeated lines may merge differently, or conflict.
     """
     remaining = merge(engine, base=base, ours=info.revision, theirs=theirs)
     if remaining.is_empty and not remaining.conflicts:
         return True
     merged = merge(engine, base=base, ours=info.parents[0], theirs=theirs)
     changed = _map_rows(convert_to_rows(engine.diff(info.parents[0], info.revision)))
-    applied = {name for name, row in _map_rows(merged.rows).items() if name in changed and changed[name] == row}
-    lacking = (_map_rows(remaining.rows).keys() | {conflict.id for conflict in remaining.conflicts}) - applied
-    return lacking <= {conflict.id for conflict in merged.conflicts}
+    applied = {row_id for row_id, row in _map_rows(merged.rows).items() if row_id in changed and changed[row_id] == row}
+    missing = (_map_rows(remaining.rows).keys() | {conflict.id for conflict in remaining.conflicts}) - applied
+    return missing <= {conflict.id for conflict in merged.conflicts}
 
 
 def _map_rows(rows: Write) -> dict[str, Row | None]:
@@ -207,16 +204,18 @@ def _map_rows(rows: Write) -> dict[str, Row | None]:
     rows_by_id: dict[str, Row | None] = {f"{name}/": None for name in rows.remove_collections}
     rows_by_id |= dict.fromkeys(map("/".join, rows.remove_documents))
     rows_by_id |= dict.fromkeys(map(format_project_id, rows.remove_projects))
-    rows_by_id |= {f"{put_collection.name}/": put_collection for put_collection in rows.put_collections}
-    rows_by_id |= {"/".join(put_document.key): put_document for put_document in rows.put_documents}
-    return rows_by_id | {format_project_id(put_project.key): put_project for put_project in rows.put_projects}
+    rows_by_id |= {f"{collection.name}/": collection for collection in rows.put_collections}
+    rows_by_id |= {"/".join(document.key): document for document in rows.put_documents}
+    return rows_by_id | {format_project_id(project.key): project for project in rows.put_projects}
 
+
+# -- messages
 
 MOST_SUBJECTS = 20
 """Maximum number of revisions, besides the last one, whose subjects are in a message."""
 
-_MERGED = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
-_END = re.compile(r"^Vmrag-Base: \w+\nVmrag-Theirs: \w+(?:\nVmrag-(?:Merge|Decided-By): .*)*\Z", re.MULTILINE)
+_CHANGE_TRAILERS = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
+_LAST_TRAILERS = re.compile(r"^Vmrag-Base: \w+\nVmrag-Theirs: \w+(?:\nVmrag-(?:Merge|Decided-By): .*)*\Z", re.MULTILINE)
 
 
 class Change(NamedTuple):
@@ -230,13 +229,13 @@ class Change(NamedTuple):
 
 def read_named_change(message: str) -> Change | None:
     """Return the change that the last trailers of a message name, which vmrag wrote, or None."""
-    matches = _MERGED.findall(message)
+    matches = _CHANGE_TRAILERS.findall(message)
     return Change(*matches[-1]) if matches else None
 
 
 def strip_trailers(message: str) -> str:
     """Return a message without vmrag's trailers at its end."""
-    return _END.sub("", message.strip()).strip()
+    return _LAST_TRAILERS.sub("", message.strip()).strip()
 
 
 def format_merge_message(*, base: str, ours: str, theirs: str) -> str:
@@ -245,11 +244,10 @@ def format_merge_message(*, base: str, ours: str, theirs: str) -> str:
 
 
 def format_replay_message(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -> str:
-    """Return the message of `theirs`, whose change since the base becomes a revision elsewhere.
+    """Return the message of a revision that repeats the change from base to theirs elsewhere.
 
-    One code commit may have moved its pin by several revisions. It names the last one, so that
-    revision's message is kept whole. The subjects of the others are added, so that searches find
-    them. If theirs is an ancestor of the base, the change is a revert.
+    It has the whole message of `theirs`, and the subjects of the other revisions since the base, so
+    that searches find them. If theirs is an ancestor of the base, the change is a revert.
     """
     if engine.is_ancestor(theirs, base):
         text, others = f'Revert "{_get_subject(engine.read_revision(base))}"', []
@@ -266,12 +264,8 @@ def format_replay_message(engine: Engine, *, base: str, theirs: str, decided_by:
 def _list_missing_losses(text: str, others: list[RevisionInfo]) -> Iterator[str]:
     """Yield the losses that the other revisions accept and that are not in the text."""
     accepted = read_accepted_losses(text)
-    yield from dict.fromkeys(
-        accepted_loss
-        for info in others
-        for accepted_loss in read_accepted_losses(info.message)
-        if accepted_loss not in accepted
-    )
+    losses = (lost for info in others for lost in read_accepted_losses(info.message))
+    yield from dict.fromkeys(lost for lost in losses if lost not in accepted)
 
 
 def _format_trailers(base: str, theirs: str, decided_by: str = "") -> str:
@@ -291,12 +285,12 @@ def _get_subject(info: RevisionInfo) -> str:
     return next(iter(info.message.strip().splitlines()), "") or info.revision[:12]
 
 
-_LOST = re.compile(r"^Vmrag-Lost: (\w+)$", re.MULTILINE)
+_LOSS_TRAILER = re.compile(r"^Vmrag-Lost: (\w+)$", re.MULTILINE)
 
 
 def read_accepted_losses(message: str) -> list[str]:
     """Return the revisions whose loss a message accepts."""
-    return list(dict.fromkeys(_LOST.findall(message)))
+    return list(dict.fromkeys(_LOSS_TRAILER.findall(message)))
 
 
 def format_loss_trailers(lost: Iterable[str]) -> str:

@@ -89,7 +89,7 @@ def merge_rows(base: R | None, ours: R, theirs: R) -> MergedRow[R]:
             text = merge_content(base, ours, theirs)
             hunks = text.hunks
             is_conflicting = bool(hunks)
-            values |= {} if is_conflicting else content_cell(text.resolve_text({}))
+            values |= {} if is_conflicting else make_content_values(text.resolve_text({}))
         elif field == METADATA:
             values[METADATA], keys = _merge_metadata(base, ours, theirs)
             is_conflicting = bool(keys)
@@ -107,8 +107,8 @@ def merge_content(base: Row | None, ours: Row | None, theirs: Row | None) -> Mer
     return merge_texts(*(read_text(row) for row in (base, ours, theirs)))
 
 
-def content_cell(text: str) -> dict[str, Any]:
-    """Return the values of the content cell."""
+def make_content_values(text: str) -> dict[str, Any]:
+    """Return the values of a content and its hash."""
     return {"content": text, "content_hash": content_hash(text)}
 
 
@@ -185,7 +185,7 @@ def _format_values(values: Mapping[str, bytes]) -> str:
     return msgspec.json.encode({key: msgspec.Raw(raw) for key, raw in values.items()}, order="sorted").decode()
 
 
-def make_neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
+def make_neither_values(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
     """Return values for a cell that are made of both sides' and differ from them. They keep the
     cell's types, because they are read again.
     """

@@ -75,13 +75,13 @@ def merge(
     the removal wins. Raises `RevisionMissing`.
     """
     our_changes, their_changes = engine.diff(base, ours), engine.diff(base, theirs)
-    merger = _Merger(engine, base, ours, theirs, decisions=decisions or {}, derived=derived)
+    merger = _Merger(engine, base, ours, theirs, decisions or {}, derived)
     merger.merge_collections(our_changes, their_changes)
-    ours_changed = _group_by_key(our_changes.documents)
-    new_rows = {_identify_row(change.after): key for key, change in ours_changed.items() if change.kind == "added"}
+    our_documents = _group_by_key(our_changes.documents)
+    added_keys = {_identify_row(change.after): key for key, change in our_documents.items() if change.kind == "added"}
     for key, change in _group_by_key(their_changes.documents).items():
-        our_key = new_rows.get(_identify_row(change.after), key) if change.kind == "added" else key
-        merger.merge_document(our_key, ours_changed.get(our_key), change)
+        our_key = added_keys.get(_identify_row(change.after), key) if change.kind == "added" else key
+        merger.merge_document(our_key, our_documents.get(our_key), change)
     our_projects = {change.key: change for change in our_changes.projects}
     for project in their_changes.projects:
         merger.merge_project(our_projects.get(project.key), project)
@@ -103,7 +103,7 @@ def convert_to_rows(difference: Difference) -> Write:
     )
 
 
-class _Sides(NamedTuple):
+class _CollectionSides(NamedTuple):
     """A collection's row on each side, and whether that side changed it or its documents."""
 
     base: Collection | None
@@ -115,72 +115,73 @@ class _Sides(NamedTuple):
     @property
     def is_contested(self) -> bool:
         """True if one side removed the collection and the other wrote to it."""
-        kept_changed = self.theirs_changed if self.ours is None else self.ours_changed
-        return self.base is not None and (self.ours is None) != (self.theirs is None) and kept_changed
+        is_written = self.theirs_changed if self.ours is None else self.ours_changed
+        return self.base is not None and (self.ours is None) != (self.theirs is None) and is_written
 
 
-class _Merger:
-    """State of one merge."""
+class _Merger(msgspec.Struct):
+    """State of one merge.
 
-    def __init__(
-        self, engine: Engine, base: str, ours: At, theirs: At, *, decisions: Decisions, derived: Derived
-    ) -> None:
-        self._engine = engine
-        self._base = base
-        self._ours = ours
-        self._theirs = theirs
-        self._decisions = decisions
-        self._derived = derived
-        self._rows: dict[str, Collection] | None = None
-        self._whole: set[str] = set()
-        self._put_collections: list[Collection] = []
-        self._remove_collections: list[str] = []
-        self._put: list[Document] = []
-        self._remove: list[Key] = []
-        self._put_projects: list[Project] = []
-        self._remove_projects: list[str] = []
-        self._open: list[Conflict] = []
-        self._decided: list[Conflict] = []
+    A result of two values is the merged row, and whether all conflicts of the row are resolved.
+    """
+
+    engine: Engine
+    base: str
+    ours: At
+    theirs: At
+    decisions: Decisions
+    derived: Derived
+    collections: dict[str, Collection] | None = None
+    """The collections of all three sides by name, read when they are needed first."""
+    whole_collections: set[str] = set()
+    """Names of collections that are removed or kept with all their documents."""
+    put_collections: list[Collection] = []
+    remove_collections: list[str] = []
+    put_documents: list[Document] = []
+    remove_documents: list[Key] = []
+    put_projects: list[Project] = []
+    remove_projects: list[str] = []
+    open_conflicts: list[Conflict] = []
+    decided_conflicts: list[Conflict] = []
 
     def build_result(self) -> MergeResult:
         rows = Write(
-            put_collections=tuple(self._put_collections),
-            remove_collections=tuple(self._remove_collections),
-            put_documents=tuple(self._put),
-            remove_documents=tuple(self._remove),
-            put_projects=tuple(self._put_projects),
-            remove_projects=tuple(self._remove_projects),
+            put_collections=tuple(self.put_collections),
+            remove_collections=tuple(self.remove_collections),
+            put_documents=tuple(self.put_documents),
+            remove_documents=tuple(self.remove_documents),
+            put_projects=tuple(self.put_projects),
+            remove_projects=tuple(self.remove_projects),
         )
-        return MergeResult(rows, tuple(self._open), tuple(self._decided))
+        return MergeResult(rows, tuple(self.open_conflicts), tuple(self.decided_conflicts))
 
     # -- collections: a collection that a side removed is removed or kept with all its documents
 
     def merge_collections(self, our_changes: Difference, their_changes: Difference) -> None:
         for name, sides in _list_collections(our_changes, their_changes).items():
-            row, is_settled = self._merge_collection(name, sides)
+            row, is_resolved = self._merge_collection(name, sides)
             if sides.is_contested or row is None:
-                self._whole.add(name)
-            if not is_settled:
+                self.whole_collections.add(name)
+            if not is_resolved:
                 continue
             if row is None:
                 if sides.ours is not None:
-                    self._remove_collections.append(name)
+                    self.remove_collections.append(name)
                 continue
             if row != sides.ours:
-                self._put_collections.append(row)
+                self.put_collections.append(row)
             if sides.is_contested and sides.ours is None:
-                self._put += self._engine.read_documents(self._theirs, collection=name)
+                self.put_documents += self.engine.read_documents(self.theirs, collection=name)
 
-    def _merge_collection(self, name: str, sides: _Sides) -> tuple[Collection | None, bool]:
-        """Return the resulting row, and whether there is no open conflict."""
+    def _merge_collection(self, name: str, sides: _CollectionSides) -> tuple[Collection | None, bool]:
         base, ours, theirs, _, theirs_changed = sides
         if ours is not None and theirs is not None:
             return self._resolve_conflict(*find_conflict(name, "", base, ours, theirs))
         if sides.is_contested:
-            kept = self._theirs if ours is None else self._ours
-            if self._are_all_derived(ours or theirs, kept):
+            written_side = self.theirs if ours is None else self.ours
+            if self._are_all_derived(ours or theirs, written_side):
                 return None, True
-            documents = self._engine.count_documents(kept, collection=name)
+            documents = self.engine.count_documents(written_side, collection=name)
             return self._resolve_conflict(Conflict(name, "", (COLLECTION,), base, ours, theirs, None, documents), ours)
         return (theirs if theirs_changed else ours), True
 
@@ -190,36 +191,34 @@ class _Merger:
         """Apply their change. `our_change` is our change of the same document, and `key` its key in
         the base.
         """
-        if (their_change.after.collection if their_change.after else key[0]) in self._whole:
+        if (their_change.after.collection if their_change.after else key[0]) in self.whole_collections:
             return
         if our_change is None:
             self._put_document(key if their_change.before else None, their_change.after)
             return
         if our_change.after == their_change.after:
             return
-        base = self._engine.find_document(self._base, *key) if their_change.before else None
-        row, is_settled = self._merge_row(*key, base, our_change.after, their_change.after)
+        base = self.engine.find_document(self.base, *key) if their_change.before else None
+        row, is_resolved = self._merge_row(*key, base, our_change.after, their_change.after)
         if row and their_change.after and row.table == DOCUMENTS.name:  # a row of a separate table stays in it
             row = msgspec.structs.replace(row, table=their_change.after.table)
-        if is_settled and row != our_change.after:
+        if is_resolved and row != our_change.after:
             self._put_document(our_change.after.key if our_change.after else None, row)
 
     def merge_project(self, our_change: ProjectChange | None, their_change: ProjectChange) -> None:
-        row, is_settled, ours = their_change.after, True, their_change.before
-        if our_change:
-            ours = our_change.after
-            row, is_settled = self._merge_row("", their_change.key, their_change.before, ours, their_change.after)
-        if is_settled and row is not None and row != ours:
-            self._put_projects.append(row)
-        elif is_settled and row is None and ours is not None:
-            self._remove_projects.append(their_change.key)
+        key, base, theirs = their_change.key, their_change.before, their_change.after
+        ours = our_change.after if our_change else base
+        row, is_resolved = self._merge_row("", key, base, ours, theirs) if our_change else (theirs, True)
+        if not is_resolved or row == ours:
+            return
+        if row is None:
+            self.remove_projects.append(key)
+        else:
+            self.put_projects.append(row)
 
     def _merge_row(
         self, collection: str, doc_id: str, base: R | None, ours: R | None, theirs: R | None
     ) -> tuple[R | None, bool]:
-        """Return the row that results from the changes of both sides, and whether there is no open
-        conflict.
-        """
         if ours is None or theirs is None:
             if ours == theirs:
                 return None, True
@@ -234,11 +233,11 @@ class _Merger:
         """Return whether a document that one side removed is a file of the code's tree."""
         if document.table != DOCUMENTS.name or not document.source:
             return False
-        if self._rows is None:
-            places: tuple[At, ...] = (self._base, self._theirs, self._ours)
-            self._rows = {row.name: row for at in places for row in self._engine.list_collections(at)}
-        collection = self._rows.get(document.collection)
-        return collection is not None and self._derived(collection, document.source)
+        if self.collections is None:
+            places: tuple[At, ...] = (self.base, self.theirs, self.ours)
+            self.collections = {row.name: row for at in places for row in self.engine.list_collections(at)}
+        collection = self.collections.get(document.collection)
+        return collection is not None and self.derived(collection, document.source)
 
     def _are_all_derived(self, collection: Collection | None, at: At) -> bool:
         """Return whether all documents of a collection that one side removed, and the other has at
@@ -246,37 +245,35 @@ class _Merger:
         """
         if collection is None:
             return False
-        sources = self._engine.list_sources(at, collection.name)
-        have_all_sources = len(sources) == self._engine.count_documents(at, collection=collection.name)
-        return have_all_sources and all(source and self._derived(collection, source) for _, source in sources)
+        sources = self.engine.list_sources(at, collection.name)
+        have_all_sources = len(sources) == self.engine.count_documents(at, collection=collection.name)
+        return have_all_sources and all(source and self.derived(collection, source) for _, source in sources)
 
     def _put_document(self, our_key: Key | None, row: Document | None) -> None:
         """Put a document in place of our document with the key `our_key`."""
         row = row and logical.normalize_document(row)
         if row is not None:
-            self._put.append(row)
+            self.put_documents.append(row)
         if our_key and (row is None or row.key != our_key):
-            self._remove.append(our_key)
+            self.remove_documents.append(our_key)
 
     def _resolve_conflict(self, conflict: Conflict, merged: R | None) -> tuple[R | None, bool]:
-        """Return the resulting row, and whether nothing is in conflict or everything was
-        decided.
-        """
+        """Return `merged` if nothing is in conflict, or else the row that the decisions choose."""
         if not conflict.fields:
             return merged, True
-        choices: Choices = self._decisions.get(conflict.id, {})
+        choices: Choices = self.decisions.get(conflict.id, {})
         if conflict.list_open_fields(choices):
-            self._open.append(conflict)
+            self.open_conflicts.append(conflict)
             return None, False
-        self._decided.append(conflict)
+        self.decided_conflicts.append(conflict)
         return conflict.resolve_row(choices), True  # type: ignore[return-value]  # a conflict's rows are all of one kind
 
 
 def _group_by_key(changes: Sequence[DocumentChange]) -> dict[Key, DocumentChange]:
     """Return the changes by their key in the base revision.
 
-    A row of a separate table that now implies another collection is one change, of a document that
-    moved. The difference contains two changes for it.
+    If a row of a separate table moved to another collection, the difference contains a removal and
+    an addition. The result contains one modification.
     """
     by_key = {change.key: change for change in changes}
     removed = {
@@ -298,27 +295,25 @@ def _identify_row(document: Document | None) -> tuple[str, ...] | None:
     return document.key if document.table == DOCUMENTS.name else (document.table, "", document.doc_id)
 
 
-def _list_collections(our_changes: Difference, their_changes: Difference) -> dict[str, _Sides]:
-    """Return the collections to merge: those that theirs changed, and those that ours removed
-    although theirs wrote documents to them.
+def _list_collections(our_changes: Difference, their_changes: Difference) -> dict[str, _CollectionSides]:
+    """Return the collections to merge: collections that theirs changed, and collections that ours
+    removed although theirs wrote documents to them.
     """
-    ours, theirs = (
-        {collection.key: collection for collection in our_changes.collections},
-        {collection.key: collection for collection in their_changes.collections},
-    )
-    written = {document.key[0] for document in their_changes.documents if document.after}
-    ours_written = {document.key[0] for document in our_changes.documents if document.after}
-    removed = {name for name, our in ours.items() if our.after is None}
+    ours = {change.key: change for change in our_changes.collections}
+    theirs = {change.key: change for change in their_changes.collections}
+    written_by_ours = {document.key[0] for document in our_changes.documents if document.after}
+    written_by_theirs = {document.key[0] for document in their_changes.documents if document.after}
+    removed_by_ours = {name for name, change in ours.items() if change.after is None}
     sides = {}
-    for name in sorted(theirs.keys() | (removed & written)):
-        one, other = ours.get(name), theirs.get(name)
-        change = one or other
+    for name in sorted(theirs.keys() | (removed_by_ours & written_by_theirs)):
+        our_change, their_change = ours.get(name), theirs.get(name)
+        change = our_change or their_change
         base = change.before if change else None
-        sides[name] = _Sides(
+        sides[name] = _CollectionSides(
             base,
-            one.after if one else base,
-            other.after if other else base,
-            one is not None or name in ours_written,
-            other is not None or name in written,
+            our_change.after if our_change else base,
+            their_change.after if their_change else base,
+            our_change is not None or name in written_by_ours,
+            their_change is not None or name in written_by_theirs,
         )
     return sides
