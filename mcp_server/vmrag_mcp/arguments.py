@@ -32,6 +32,8 @@ Warn = Callable[[str, str], None]
 R = TypeVar("R")
 
 _LARGEST = 2**63
+_LONGEST_NUMBER = 29
+"""Maximum number of characters of a number as text. Longer texts are never valid numbers."""
 
 _LONGEST_OBJECT = 1 << 20
 """Maximum number of characters of all texts in an object, or of the object as JSON text."""
@@ -68,7 +70,7 @@ class Given(Record, frozen=True):
     choices: tuple[str, ...] = ()
     """Values of a text, or of each text in a list, that the schema lists."""
     read: Callable[[str], str] | None = None
-    """Converts any spelling to one of `choices`, or raises `UsageInvalid`."""
+    """Function that converts any spelling to one of `choices`, or raises `UsageInvalid`."""
     longest: int = 0
     """Maximum number of characters of a text, of each text in a list, or of all texts in an object.
     0: the default of the kind.
@@ -109,9 +111,9 @@ class Parameter(Record, frozen=True):
     keyword: str
     kind: Literal["string", "integer", "number", "boolean", "object", "array"]
     """Its type in JSON."""
-    items: Literal["", "string", "object", "array"]
-    """The type of a list's elements."""
-    holes: bool
+    item_kind: Literal["", "string", "object", "array"]
+    """The type of a list's elements in JSON."""
+    nullable_items: bool
     """Elements of a list can be null."""
     choices: tuple[str, ...]
     """The values of a text, or of each text in a list."""
@@ -127,8 +129,7 @@ class Parameter(Record, frozen=True):
 
     @property
     def longest(self) -> int:
-        of_objects = self.kind == "object" or self.items == "object"
-        return self.given.longest or (_LONGEST_OBJECT if of_objects else LONGEST_NAME)
+        return self.given.longest or (_LONGEST_OBJECT if "object" in (self.kind, self.item_kind) else LONGEST_NAME)
 
     @property
     def longest_json(self) -> int:
@@ -139,33 +140,32 @@ class Parameter(Record, frozen=True):
 
     def build_schema(self) -> dict[str, Any]:
         """Return a JSON Schema with all limits. Clients get a shorter one (`options`)."""
-        shape: dict[str, Any] = self._list_schema() if self.kind == "array" else {"type": self.kind}
+        schema: dict[str, Any] = self._build_list_schema() if self.kind == "array" else {"type": self.kind}
         if self.kind in ("object", "array"):
-            shape = {"anyOf": [shape, {"type": "string", "maxLength": self.longest_json}]}
+            schema = {"anyOf": [schema, {"type": "string", "maxLength": self.longest_json}]}
         if self.kind == "string":
-            shape |= {"enum": list(self.choices)} if self.choices else {"maxLength": self.longest}
+            schema |= {"enum": list(self.choices)} if self.choices else {"maxLength": self.longest}
         if self.given.low is not None:
-            shape["minimum"] = self.given.low if self.given.unset is None else self.given.unset
+            schema["minimum"] = self.given.low if self.given.unset is None else self.given.unset
         if self.given.high is not None:
-            shape["maximum"] = self.given.high
+            schema["maximum"] = self.given.high
         if not self.required and self.default not in (None, "", [], {}):
-            shape["default"] = self.default
+            schema["default"] = self.default
         if self.given.about:
-            shape["description"] = self.given.about
-        return shape
+            schema["description"] = self.given.about
+        return schema
 
-    def _list_schema(self) -> dict[str, Any]:
-        element: dict[str, Any] = {"type": self.items}
-        if self.items == "array":
+    def _build_list_schema(self) -> dict[str, Any]:
+        element: dict[str, Any] = {"type": self.item_kind}
+        if self.item_kind == "array":
             element["items"] = {"type": "number"}
         if self.choices:
             element["enum"] = list(self.choices)
-        elif self.items == "string":
+        elif self.item_kind == "string":
             element["maxLength"] = self.longest
-        element = {"anyOf": [element, {"type": "null"}]} if self.holes else element
-        shape: dict[str, Any] = {"type": "array", "items": element}
+        element = {"anyOf": [element, {"type": "null"}]} if self.nullable_items else element
         limits = {"minItems": self.given.min_items, "maxItems": self.given.max_items}
-        return shape | {name: number for name, number in limits.items() if number}
+        return {"type": "array", "items": element} | {name: number for name, number in limits.items() if number}
 
     # -- from clients
 
@@ -173,7 +173,7 @@ class Parameter(Record, frozen=True):
         """Return the value for the function. Raises `UsageInvalid` and `JsonInvalid`."""
         match self.kind:
             case "string":
-                return self._parse_text(value)
+                return self._parse_text(value, self.name)
             case "integer" | "number":
                 return self._parse_number(value, warn)
             case "boolean":
@@ -181,17 +181,19 @@ class Parameter(Record, frozen=True):
             case "object":
                 members = self._parse_json(value) if isinstance(value, str) else value
                 if not isinstance(members, dict):
-                    raise self._build_refusal(value, "an object", json=value)
+                    raise self._build_refusal(value, "an object", can_be_json=True)
                 _require_length(_count_characters(members), self.name, self.longest, self.name)
                 return members
             case "array":
                 return self._parse_list(value)
 
-    def _parse_text(self, value: Any) -> str:
-        return self._check_text(value, self.name)
+    def is_absent(self, value: Any) -> bool:
+        """Return whether a value means "no value": null, an empty text, or `Given.unset`."""
+        if value == "":
+            return not (self.required and self.given.blank)
+        return value is None or (self.given.unset is not None and _parse_float(value) == self.given.unset)
 
-    def _check_text(self, value: Any, where: str) -> str:
-        """Return a checked text."""
+    def _parse_text(self, value: Any, where: str) -> str:
         if not isinstance(value, str):
             raise self._build_refusal(value, "a text", where=where)
         require_text(value, where, longest=self.longest, ref=self.given.ref, parameter=self.name)
@@ -203,11 +205,11 @@ class Parameter(Record, frozen=True):
             )
         text: str = self.given.spelled.get(value, value)
         if self.given.read:
-            self._require_characters(text, where)
+            self._require_storable(text, where)
             return self.given.read(text)
         if self.choices and text not in self.choices and text not in self.given.spelled.values():
             raise self._build_refusal(value, f"one of {', '.join(self.choices)}", where=where)
-        self._require_characters(text, where)
+        self._require_storable(text, where)
         return text
 
     def _parse_number(self, value: Any, warn: Warn) -> int | float:
@@ -229,10 +231,6 @@ class Parameter(Record, frozen=True):
             )
         return number
 
-    def is_unset(self, value: Any) -> bool:
-        """Return whether the value is the number that some clients send in place of no number."""
-        return self.given.unset is not None and _parse_float(value) == self.given.unset
-
     def _parse_boolean(self, value: Any) -> bool:
         booleans = {"true": True, "false": False}
         if isinstance(value, str) and value.strip().lower() in booleans:
@@ -242,24 +240,20 @@ class Parameter(Record, frozen=True):
         return value
 
     def _parse_list(self, value: Any) -> list[Any]:
-        items = value
+        elements = value
         if isinstance(value, str):
-            items = self._text_list(value) if self.items == "string" else self._parse_json(value)
-        if not isinstance(items, list):
-            raise self._build_refusal(value, "a list", json=value)
-        items = [
-            element if element is None and self.holes else self._parse_element(element, at)
-            for at, element in enumerate(items)
+            elements = self._parse_text_list(value) if self.item_kind == "string" else self._parse_json(value)
+        if not isinstance(elements, list):
+            raise self._build_refusal(value, "a list", can_be_json=True)
+        elements = [
+            element if element is None and self.nullable_items else self._parse_element(element, index)
+            for index, element in enumerate(elements)
         ]
-        self._require_number(items)
-        if len(items) < self.given.min_items:
-            raise UsageInvalid(
-                f"{self.name} needs at least {self.given.min_items} element.", parameter=self.name, value=items
-            )
-        return items
+        self._require_list_size(elements)
+        return elements
 
-    def _require_number(self, elements: list[Any]) -> None:
-        """Raise `UsageInvalid` if a list has too many texts, or too many characters."""
+    def _require_list_size(self, elements: list[Any]) -> None:
+        """Raise `UsageInvalid` for too many elements or characters, or too few elements."""
         max_items = self.given.max_items
         if max_items and len(elements) > max_items:
             raise UsageInvalid(
@@ -269,11 +263,15 @@ class Parameter(Record, frozen=True):
                 value=len(elements),
                 maximum=max_items,
             )
-        if self.items == "string":
+        if self.item_kind == "string":
             longest = self.longest if max_items else self.longest_json
             _require_length(_count_characters(elements), self.name, longest, self.name)
+        if len(elements) < self.given.min_items:
+            raise UsageInvalid(
+                f"{self.name} needs at least {self.given.min_items} element.", parameter=self.name, value=elements
+            )
 
-    def _text_list(self, text: str) -> Any:
+    def _parse_text_list(self, text: str) -> Any:
         """Return the JSON list that a text contains, or else a list of this one text."""
         _require_length(len(text), self.name, self.longest_json, self.name)
         try:
@@ -284,20 +282,20 @@ class Parameter(Record, frozen=True):
 
     def _parse_element(self, element: Any, index: int) -> Any:
         where = f"{self.name}[{index}]"
-        if self.items == "string":
+        if self.item_kind == "string":
             if element == "" and self.given.full:
                 raise self._build_refusal(element, "a text that is not empty", where=where)
-            return self._check_text(element, where)
-        if self.items == "object" and not isinstance(element, dict):
-            raise self._build_refusal(element, "an object", where=where)
-        if self.items == "object":
+            return self._parse_text(element, where)
+        if self.item_kind == "object":
+            if not isinstance(element, dict):
+                raise self._build_refusal(element, "an object", where=where)
             _require_length(_count_characters(element), where, self.longest, self.name)
         if self.record:
             try:
                 return msgspec.convert(element, self.record)
             except msgspec.ValidationError as error:
                 raise UsageInvalid(f"{where} cannot be used: {error}.", parameter=self.name) from None
-        if self.items == "array" and not (isinstance(element, list) and all(map(_is_number, element))):
+        if self.item_kind == "array" and not (isinstance(element, list) and all(map(_is_number, element))):
             raise self._build_refusal(element, "a list of numbers", where=where)
         return element
 
@@ -308,32 +306,31 @@ class Parameter(Record, frozen=True):
         except ValueError as error:
             raise JsonInvalid(f"{self.name} {error}.", parameter=self.name) from None
 
-    def _require_characters(self, text: str, where: str) -> None:
+    def _require_storable(self, text: str, where: str) -> None:
         """Refuse half a surrogate pair, which is not a character, and NUL, which no database stores
         exactly.
         """
-        place = text.find("\0")
-        problem = "a NUL"
-        if place < 0 and not text.isascii():
+        index, problem = text.find("\0"), "a NUL"
+        if index < 0 and not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                place, problem = error.start, "half of a surrogate pair"
-        if place >= 0:
+                index, problem = error.start, "half of a surrogate pair"
+        if index >= 0:
             raise UsageInvalid(
-                f"{where} contains {problem} at character {place + 1}, which cannot be stored.",
+                f"{where} contains {problem} at character {index + 1}, which cannot be stored.",
                 hint="remove that character",
                 parameter=self.name,
-                character=place + 1,
+                character=index + 1,
             )
 
     def _build_refusal(
-        self, value: Any, expected: str, *, where: str = "", json: Any = None
+        self, value: Any, expected: str, *, where: str = "", can_be_json: bool = False
     ) -> UsageInvalid | JsonInvalid:
-        """Return the error for a value. `json` is the value as sent, if it can be JSON text."""
+        """Return the error for a value of a wrong type, or text that is JSON of a wrong type."""
         sent = shortened(repr(value))
         shown = value if isinstance(value, int | float) or value is None else sent
-        kind = JsonInvalid if isinstance(json, str) else UsageInvalid
+        kind = JsonInvalid if can_be_json and isinstance(value, str) else UsageInvalid
         return kind(f"{where or self.name} must be {expected}, not {sent}.", parameter=self.name, value=shown)
 
 
@@ -379,18 +376,18 @@ def read_parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
 
 
 def _read_parameter(hint: Any, parameter: inspect.Parameter) -> Parameter:
-    bare, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    optional_type, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     given = next(filter(None, map(_read_mark, marks)), Given())
-    base = _without_none(bare)
-    items, holes, record = "", False, None
+    base = _remove_none(optional_type)
+    item_kind, nullable_items, record = "", False, None
     choices: tuple[str, ...] = given.choices
     if get_origin(base) in (list, Sequence):
         element = get_args(base)[0]
-        holes = type(None) in get_args(element)
-        element = _without_none(element)
+        nullable_items = type(None) in get_args(element)
+        element = _remove_none(element)
         choices = get_args(element) if get_origin(element) is Literal else choices
         record = element if isinstance(element, type) and issubclass(element, msgspec.Struct) else None
-        items = "object" if record else "string" if choices else _KINDS[_find_bare_type(element)]
+        item_kind = "object" if record else "string" if choices else _KINDS[_find_bare_type(element)]
     elif get_origin(base) is Literal:
         choices = get_args(base)
     required = parameter.default is parameter.empty
@@ -398,15 +395,15 @@ def _read_parameter(hint: Any, parameter: inspect.Parameter) -> Parameter:
     if isinstance(default, tuple):
         default = list(default)  # JSON has lists only
     return Parameter(
-        parameter.name,
-        "string" if get_origin(base) is Literal else _KINDS[_find_bare_type(base)],  # type: ignore[arg-type]
-        items,  # type: ignore[arg-type]
-        holes,
-        choices,
-        required,
-        default,
-        given,
-        record,
+        keyword=parameter.name,
+        kind="string" if get_origin(base) is Literal else _KINDS[_find_bare_type(base)],  # type: ignore[arg-type]
+        item_kind=item_kind,  # type: ignore[arg-type]
+        nullable_items=nullable_items,
+        choices=choices,
+        required=required,
+        default=default,
+        given=given,
+        record=record,
     )
 
 
@@ -433,7 +430,7 @@ def _find_bare_type(hint: Any) -> Any:
     return get_origin(hint) or hint
 
 
-def _without_none(hint: Any) -> Any:
+def _remove_none(hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
         return next(part for part in get_args(hint) if part is not type(None))
     return hint
@@ -441,16 +438,13 @@ def _without_none(hint: Any) -> Any:
 
 def format_usage(tool: str, declared: Sequence[Parameter]) -> str:
     """Return the hint to call a tool: `call NAME with a (required), b`."""
-    names = [f"{row.name}{' (required)' if row.required else ''}" for row in sorted(declared, key=_is_optional)]
+    required_first = sorted(declared, key=lambda parameter: not parameter.required)
+    names = [f"{parameter.name}{' (required)' if parameter.required else ''}" for parameter in required_first]
     return f"call {tool} with {', '.join(names)}" if names else f"call {tool} without parameters"
 
 
-def _is_optional(parameter: Parameter) -> bool:
-    return not parameter.required
-
-
 def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
-    """Return the keywords for the function.
+    """Return the keywords for the function of a tool.
 
     Raises `UsageInvalid` for an unknown, missing or illegal argument, and `JsonInvalid`.
     """
@@ -470,12 +464,7 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
     keywords = {}
     for parameter in declared:
         value = values.get(parameter.name)
-        absent = (
-            value is None
-            or (value == "" and not (parameter.required and parameter.given.blank))
-            or parameter.is_unset(value)
-        )
-        if not absent:
+        if not parameter.is_absent(value):
             keywords[parameter.keyword] = parameter.parse_value(value, warn)
         elif parameter.required:
             problem = "is missing" if value is None else "is empty"
@@ -530,7 +519,7 @@ def _parse_integer(value: Any) -> int | None:
         return None
     if isinstance(value, str):
         try:
-            return int(value.strip()) if len(value) < 30 else None  # noqa: PLR2004  longer texts are never valid numbers
+            return int(value.strip()) if len(value) <= _LONGEST_NUMBER else None
         except ValueError:
             return None
     if isinstance(value, float):
@@ -541,7 +530,7 @@ def _parse_integer(value: Any) -> int | None:
 def _parse_float(value: Any) -> int | float | None:
     if isinstance(value, str):
         try:
-            value = float(value) if len(value) < 30 else None  # noqa: PLR2004  as for whole numbers
+            value = float(value) if len(value) <= _LONGEST_NUMBER else None
         except ValueError:
             return None
     return value if _is_number(value) and math.isfinite(value) else None

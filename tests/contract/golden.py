@@ -88,9 +88,9 @@ def tools_json() -> str:
 def describe_parameter(parameter: Parameter) -> dict[str, Any]:
     """Return what clients can send, without what is empty."""
     given = parameter.given
-    items = f" of {'vector' if parameter.items == 'array' else parameter.items}" if parameter.items else ""
+    items = f" of {'vector' if parameter.item_kind == 'array' else parameter.item_kind}" if parameter.item_kind else ""
     facts = {
-        "type": parameter.kind + items + "|null" * parameter.holes,
+        "type": parameter.kind + items + "|null" * parameter.nullable_items,
         "required": parameter.required,
         "default": parameter.default,
         "minimum": given.low,

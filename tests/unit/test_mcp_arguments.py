@@ -208,7 +208,7 @@ def test_every_text_of_a_tool_is_limited_in_schema_and_parser(tool):
             assert "enum" in shape or shape["maxLength"] <= LONGEST_TEXT
         if parameter.kind == "string" and not parameter.choices:
             refuse_longer(parameter, "x" * (schema["maxLength"] + 1), schema["maxLength"])
-        if parameter.kind == "array" and parameter.items == "string" and not parameter.choices:
+        if parameter.kind == "array" and parameter.item_kind == "string" and not parameter.choices:
             refuse_longer(parameter, ["x" * (parameter.longest + 1)], parameter.longest)
 
 
