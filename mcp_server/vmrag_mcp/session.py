@@ -8,26 +8,25 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from vmrag_link import terminal_text
-from vmrag_link import trust as agreements
+from vmrag_link import terminal_text, trust
 from vmrag_link.engines import opening
 from vmrag_link.errors import NotInitialized, UsageError, VmragError, system_failure
 from vmrag_link.file_access import read_file_stamps
 from vmrag_link.git import configuration, plumbing
 from vmrag_link.git.run import answering_agent
 from vmrag_link.models import Record
-from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
+from vmrag_mcp.arguments import format_usage, parse_arguments, read_parameters
 from vmrag_mcp.auto_commit import UnpushedRevisions
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, import_function
-from vmrag_mcp.results import TextResult, ToolWarning
+from vmrag_mcp.results import TextResult, ToolResult, ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
@@ -115,7 +114,7 @@ class Call:
         if self.writer:
             from vmrag_mcp import auto_commit
 
-            self.warn_moved(auto_commit.commit_written(self.ws, *self.writer))
+            self.report_commit(auto_commit.commit_written(self.ws, *self.writer))
 
     def require_agreed(self, remote: str) -> None:
         """Require that this call may use a remote which its arguments name.
@@ -205,11 +204,8 @@ class Call:
         """Use this origin, which the tool has found itself, for the `kb` of the answer."""
         self._origin = origin
 
-    def warn_moved(self, warnings: Iterable[tuple[str, str]]) -> None:
-        """Add the warnings of a commit at the end of the call, by code.
-
-        After a commit, `kb` shows the new revision of the workspace.
-        """
+    def report_commit(self, warnings: Iterable[tuple[str, str]]) -> None:
+        """Add the warnings of a commit by code. If there are any, `kb` shows the new revision."""
         for code, message in warnings:
             self.warn(code, message)
             self._origin = None
@@ -264,15 +260,13 @@ class Call:
 
 
 class _IdleWorkspace(NamedTuple):
-    """A workspace without a call, and the stamps of its files.
-
-    `settings` are the stamps at the time of opening, because a person can change these files during
-    a call. `knowledge` are the stamps after the last call, which can have written to these files.
-    """
+    """A workspace without a call, and the stamps of its files."""
 
     workspace: Workspace
-    settings: Stamps
-    knowledge: Stamps
+    settings_stamps: Stamps
+    """From the time of opening, because a person can change these files during a call."""
+    kb_stamps: Stamps
+    """From the end of the last call, which can have written to these files."""
 
 
 class Session:
@@ -312,20 +306,15 @@ class Session:
         enabled = tools or self.tools
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return CallOutcome(
-                    self._run_function(tool, arguments, progress, agreed, enabled, agent=agent), failed=False
-                )
+                answer = self._run_function(tool, arguments, progress, agreed, enabled, agent=agent)
+            return CallOutcome(answer, failed=False)
         except VmragError as error:
-            return CallOutcome(self._build_failure(error, enabled), failed=True)
+            failure = error
         except Exception as error:  # noqa: BLE001  the outermost boundary
-            return CallOutcome(
-                self._build_failure(system_failure(error) or self._log_bug(error, tool.name), enabled), failed=True
-            )
-
-    def _build_failure(self, error: VmragError, tools: EnabledTools | None) -> dict[str, Any]:
-        return envelope.build_failure(
-            error, tools.selection if tools else None, max_characters=self.behaviour.page_chars
-        )
+            failure = system_failure(error) or self._log_bug(error, tool.name)
+        selection = enabled.selection if enabled else None
+        content = envelope.build_failure(failure, selection, max_characters=self.behaviour.page_chars)
+        return CallOutcome(content, failed=True)
 
     def _run_function(
         self,
@@ -337,25 +326,12 @@ class Session:
         *,
         agent: str,
     ) -> dict[str, Any] | str:
-        function = import_function(tool)
-        warned: list[tuple[str, str]] = []
-        parameters = given.read_parameters(function)
-        try:
-            keywords = given.parse_arguments(parameters, arguments, lambda *warning: warned.append(warning))
-        except UsageError as error:
-            listed = tools.selection.tools if tools else {}
-            name = next((name for name, other in listed.items() if other is tool), tool.name)
-            error.hint = error.hint or given.format_usage(name, parameters)
-            raise
-        declaration: ToolDeclaration = function.__dict__["declared"]
-        if tools:
-            tools.selection.require_arguments(tool, keywords)
-        if declaration.of_server:
-            about, warnings = function(tools, agreed, **keywords), [ToolWarning(*warning) for warning in warned]
-            if isinstance(about, TextResult):
-                return envelope.build_success_text(about, None, warnings)
-            return envelope.build_success(about, None, warnings, max_characters=self.behaviour.page_chars)
         selection = tools.selection if tools else None
+        function = import_function(tool)
+        keywords, warnings = _parse_arguments(tool, function, arguments, selection)
+        declaration: ToolDeclaration = function.__dict__["declared"]
+        if declaration.of_server:
+            return self._build_answer(function(tools, agreed, **keywords), None, warnings)
         with self.open_call(
             progress,
             founds=declaration.founds,
@@ -364,24 +340,37 @@ class Session:
             agreed=agreed,
             tools=selection,
         ) as call:
-            for warning in warned:
-                call.warn(*warning)
+            for warning in warnings:
+                call.warn(warning.code, warning.message)
             call.writer = None if tool.reads else (tool, agent)
             result = function(call, **keywords)
             call.commit_written()
-            sending = self._writing if tool.reads else contextlib.nullcontext()
-            for code, message in self._unpushed.push_or_warn(call.ws, None if call.read_only else sending):
-                call.warn(code, message)
-            if self._kb_fetched.is_set():
-                self._kb_fetched.clear()
-                call.warn_of_push()
+            self._push_revisions(call, tool)
             kb, copies = call.build_kb(), call.find_copies()
-            if isinstance(result, TextResult):
-                return envelope.build_success_text(result, kb, call.collect_warnings())
-            max_characters, offset = self.behaviour.page_chars, keywords.get("offset")
-            return envelope.build_success(
-                result, kb, call.collect_warnings(), max_characters=max_characters, offset=offset, copies=copies
-            )
+            return self._build_answer(result, kb, call.collect_warnings(), offset=keywords.get("offset"), copies=copies)
+
+    def _push_revisions(self, call: Call, tool: ToolInfo) -> None:
+        """Push revisions of pushed code if `mcp.auto_push` allows it, or else warn of them."""
+        lock = self._writing if tool.reads else contextlib.nullcontext()  # a writer holds it already
+        for code, message in self._unpushed.push_or_warn(call.ws, None if call.read_only else lock):
+            call.warn(code, message)
+        if self._kb_fetched.is_set():
+            self._kb_fetched.clear()
+            call.warn_of_push()
+
+    def _build_answer(
+        self,
+        result: ToolResult,
+        kb: KbBlock | None,
+        warnings: list[ToolWarning],
+        *,
+        offset: int | None = None,
+        copies: Sequence[str] = (),
+    ) -> dict[str, Any] | str:
+        if isinstance(result, TextResult):
+            return envelope.build_success_text(result, kb, warnings)
+        max_characters = self.behaviour.page_chars
+        return envelope.build_success(result, kb, warnings, max_characters=max_characters, offset=offset, copies=copies)
 
     @contextlib.contextmanager
     def open_call(
@@ -401,28 +390,31 @@ class Session:
         """
         with answering_agent(), self._open_workspace(progress) as ws:
             if not founds:
-                if not ws.is_initialized:
-                    from vmrag_link.workspace.follow import lazy_fetch
-
-                    try:
-                        if lazy_fetch.fetch_pinned(ws):
-                            self._kb_fetched.set()
-                    except VmragError as error:
-                        files = of_files and ws.sources.configured and isinstance(error, NotInitialized)
-                        if not (of_git or files):
-                            raise
-                        progress.notes.clear()  # the answer reports what is missing
-                if ws.is_initialized or not (of_git or (of_files and ws.sources.configured)):
-                    if of_files and not of_git and ws.stores_nothing:
-                        raise NotInitialized(
-                            "this repository has nothing to search yet.",
-                            hint="run 'vmrag init' to set up this repository",
-                        )
-                    if not of_git:
-                        ws.engine  # noqa: B018
-                    if ws.current_revision is None:
-                        _follow_first_pin(ws)
+                self._require_documents(ws, progress, of_files=of_files, of_git=of_git)
             yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=tools)
+
+    def _require_documents(self, ws: Workspace, progress: CallProgress, *, of_files: bool, of_git: bool) -> None:
+        """Fetch a missing knowledge base, or require that files or git can answer (`open_call`)."""
+        if not ws.is_initialized:
+            from vmrag_link.workspace.follow import lazy_fetch
+
+            try:
+                if lazy_fetch.fetch_pinned(ws):
+                    self._kb_fetched.set()
+            except VmragError as error:
+                if not of_git and not (of_files and ws.sources.configured and isinstance(error, NotInitialized)):
+                    raise
+                progress.notes.clear()  # the answer reports what is missing
+        if not ws.is_initialized and (of_git or (of_files and ws.sources.configured)):
+            return
+        if of_files and not of_git and ws.stores_nothing:
+            raise NotInitialized(
+                "this repository has nothing to search yet.", hint="run 'vmrag init' to set up this repository"
+            )
+        if not of_git:
+            ws.engine  # noqa: B018  raises if there is no knowledge base
+        if ws.current_revision is None:
+            _follow_first_pin(ws)
 
     @contextlib.contextmanager
     def _open_workspace(self, progress: CallProgress) -> Iterator[Workspace]:
@@ -434,12 +426,12 @@ class Session:
             return ws, _read_settings_stamps(ws)
 
         try:
-            ws, settings, knowledge = self._idle.get_nowait()
-            if (_read_settings_stamps(ws), _read_kb_stamps(ws)) != (settings, knowledge):
+            ws, settings_stamps, kb_stamps = self._idle.get_nowait()
+            if (_read_settings_stamps(ws), _read_kb_stamps(ws)) != (settings_stamps, kb_stamps):
                 ws.close()
-                ws, settings = open_workspace()
+                ws, settings_stamps = open_workspace()
         except queue.Empty:
-            ws, settings = open_workspace()
+            ws, settings_stamps = open_workspace()
         ws.progress = progress
         succeeded = False
         try:
@@ -448,8 +440,8 @@ class Session:
         finally:
             if succeeded:
                 ws.release_files()
-                self._idle.put(_IdleWorkspace(ws, settings, _read_kb_stamps(ws)))
-            else:  # it may have left the engine's connection in the middle of something
+                self._idle.put(_IdleWorkspace(ws, settings_stamps, _read_kb_stamps(ws)))
+            else:  # the engine's connection may be inside a transaction
                 ws.close()
 
     def source_state(self) -> str:
@@ -477,6 +469,27 @@ class Session:
         return envelope.build_internal_error(buglog.write_log(error, ["-C", str(self.directory), "mcp", tool]))
 
 
+def _parse_arguments(
+    tool: ToolInfo, function: Callable[..., Any], arguments: Mapping[str, Any], selection: ToolSelection | None
+) -> tuple[dict[str, Any], list[ToolWarning]]:
+    """Return the keywords for the function of a tool, and warnings about them.
+
+    Raises `UsageError` with the usage of the tool as its hint, and `ToolDisabled`.
+    """
+    warnings: list[ToolWarning] = []
+    parameters = read_parameters(function)
+    try:
+        keywords = parse_arguments(parameters, arguments, lambda *warning: warnings.append(ToolWarning(*warning)))
+    except UsageError as error:
+        names = selection.tools if selection else {}
+        name = next((name for name, other in names.items() if other is tool), tool.name)
+        error.hint = error.hint or format_usage(name, parameters)
+        raise
+    if selection:
+        selection.require_arguments(tool, keywords)
+    return keywords, warnings
+
+
 def _follow_first_pin(ws: Workspace) -> None:
     """Follow the pin of a work tree that has no revision yet, such as a fresh clone.
 
@@ -491,7 +504,7 @@ def _follow_first_pin(ws: Workspace) -> None:
 def _read_settings_stamps(ws: Workspace) -> Stamps:
     """Return the stamps of the settings and trust files that a workspace has read."""
     places = ws.places
-    return configuration.read_stamp(places), read_file_stamps((places.config, *agreements.list_files(places)))
+    return configuration.read_stamp(places), read_file_stamps((places.config, *trust.list_files(places)))
 
 
 def _read_kb_stamps(ws: Workspace) -> Stamps:
