@@ -1,4 +1,4 @@
-"""The tools of a server, and texts that name only these tools.
+"""The tools of a server, texts that name only these tools, and commands that a shell finds.
 
 Toolsets, single tools, exclusions and read-only mode select the tools. A flag has priority over the
 environment, the environment over the settings, and the settings over the default. Restrictions add
@@ -36,17 +36,17 @@ KEYWORDS = ("default", "all")
 _MOST_VALUES = 40
 """Maximum number of a parameter's values in the schema for clients."""
 
-_LARGE = 100
-"""Clients do not see a maximum from this number on. A larger minimum is shown."""
+_USUAL_LIMIT = 100
+"""The schema for clients has neither a maximum of this number or more, nor a minimum up to it."""
 
 SWITCH = "enable_toolset"
 """The tool that enables toolsets."""
 
-NAME = "vmrag"
-TITLE = "Knowledge of this repository"
+SERVER_NAME = "vmrag"
+SERVER_TITLE = "Knowledge of this repository"
 """The server's name in the protocol, and its name for people."""
 
-_ABOUT = (
+_ABOUT_SERVER = (
     "Knowledge of this repository at the checked-out commit: its documentation and code, as they are in the working tree, and stored "
     "documents such as notes, decisions and issue logs. "
     "Before you answer a question about the project or edit its code, call chroma_query_documents, which searches all collections by "
@@ -55,12 +55,15 @@ _ABOUT = (
     "Store with chroma_add_documents what the user wants to know later; dolt_commit commits it. "
     "Ask the user before you create a knowledge base with dolt_init."
 )
-_TRUTH = (
+_ABOUT_ORIGIN = (
     "The block 'kb' of an answer names its commit and its revision; in_sync is true if the revision is the pinned one. "
     "dolt_commit stages the pin .dolt-version: commit it with git."
 )
 
-_FILES = "Documents of collections of kind 'source' are files in the working tree. To change one, edit its file; the next query uses it."
+_ABOUT_FILES = (
+    "Documents of collections of kind 'source' are files in the working tree. "
+    "To change one, edit its file; the next query uses it."
+)
 
 
 class ToolChoice(Record, frozen=True):
@@ -167,26 +170,30 @@ class ToolSelection(Record, frozen=True):
             if (str(argument).lower() if isinstance(argument, bool) else argument) == value:
                 self._require_not_excluded(f"{tool.name} with {condition}", other)
 
-    def require_reachable(self, what: str, *needed: str) -> None:
+    def require_reachable(self, subject: str, *tools: str) -> None:
         """Require that clients can call all these tools, at once or after `enable_toolset`.
 
-        `what` names what shows the same data. Raises `ToolDisabled` and `AccessDenied`.
+        `subject` names the resource or prompt with the data of these tools. Raises `ToolDisabled`
+        and `AccessDenied`.
         """
-        for name in needed:
-            self._require_not_excluded(what, name)
+        for name in tools:
+            self._require_not_excluded(subject, name)
             if not self.has_tool(name) and not self.has_tool(SWITCH):
                 self.require_tool(f"{self.choice.prefix}{name}")
 
-    def is_reachable(self, *needed: str) -> bool:
+    def is_reachable(self, *tools: str) -> bool:
         """Return whether clients can call all these tools (`require_reachable`)."""
         try:
-            self.require_reachable("", *needed)
+            self.require_reachable("", *tools)
         except (AccessDenied, ToolDisabled):
             return False
         return True
 
-    def _require_not_excluded(self, what: str, tool: str) -> None:
-        """Raise `ToolDisabled` for a tool that is excluded, by its own name or another name."""
+    def _require_not_excluded(self, subject: str, tool: str) -> None:
+        """Raise `ToolDisabled` for a tool that is excluded, by its own name or another name.
+
+        `subject` is the tool, resource or prompt that does the work of the tool.
+        """
         included = tools_within(tool)
         names = [
             name
@@ -194,11 +201,11 @@ class ToolSelection(Record, frozen=True):
             if not included.isdisjoint(_list_excluded_with(name))
         ]
         if names:
-            others = [name for name in names if name != what]
+            others = [name for name in names if name != subject]
             reason = f": it does the work of {enumerated(others)}" if others else ""
             flag = f"--exclude-tools without {','.join(names)}"
             raise ToolDisabled(
-                f"{what} is excluded from this server{reason}.",
+                f"{subject} is excluded from this server{reason}.",
                 hint=f"start the server with '{flag}'",
                 tool=tool,
                 toolset=load_catalogue()[tool].toolsets[0],
@@ -221,11 +228,11 @@ class ToolSelection(Record, frozen=True):
 
     def list_ruled_out(self, toolset: str) -> list[str]:
         """Return the tools of a toolset that this server was started without."""
-        wider, members = self.with_toolset(toolset), {*_require_toolsets([toolset])}
+        selection, members = self.with_toolset(toolset), {*_require_toolsets([toolset])}
         return [
             name
             for name, tool in load_catalogue().items()
-            if not members.isdisjoint(tool.toolsets) and not wider.has_tool(name)
+            if not members.isdisjoint(tool.toolsets) and not selection.has_tool(name)
         ]
 
     def with_toolset(self, name: str, *, confirmed: bool = True) -> ToolSelection:
@@ -235,20 +242,14 @@ class ToolSelection(Record, frozen=True):
         `UsageInvalid` for an unknown name.
         """
         wider = self.replace_toolsets(",".join((*self.toolsets, name)))
-        enabled = {tool.name: tool for tool in self.tools.values()}
-        added = {tool.name: tool for tool in wider.tools.values() if confirmed or not tool.needs_consent}
-        tools = enabled | {key: tool for key, tool in added.items() if key not in enabled}
-        complete = (
-            wider.toolsets
-            if len(tools) == len(enabled.keys() | {tool.name for tool in wider.tools.values()})
-            else self.toolsets
-        )
-        return _name_tools(tools, complete, wider.choice, self.names)
+        allowed = {key: tool for key, tool in wider.list_by_name().items() if confirmed or not tool.needs_consent}
+        tools = self.list_by_name() | {key: tool for key, tool in allowed.items() if not self.has_tool(key)}
+        is_complete = tools.keys() >= wider.list_by_name().keys()
+        return _name_tools(tools, wider.toolsets if is_complete else self.toolsets, wider.choice, self.names)
 
     def keep_names(self, earlier: ToolSelection) -> ToolSelection:
         """Return the selection in which each tool has the name that it had before."""
-        tools = {tool.name: tool for tool in self.tools.values()}
-        return _name_tools(tools, self.toolsets, self.choice, earlier.names)
+        return _name_tools(self.list_by_name(), self.toolsets, self.choice, earlier.names)
 
     def replace_toolsets(self, names: str) -> ToolSelection:
         """Return the selection with other toolsets. Raises `UsageInvalid` for an unknown name."""
@@ -273,9 +274,9 @@ class ToolSelection(Record, frozen=True):
 
     def write_instructions(self) -> str:
         """Return what a client tells its model about this server."""
-        lines = [self.adapt_text(_ABOUT), *self._list_instructions()]
+        lines = [self.adapt_text(_ABOUT_SERVER), *self._list_instructions()]
         if not all(tool.plain_text for tool in self.tools.values()):  # only answers in JSON have the block
-            lines += [self.adapt_text(_TRUTH), self.adapt_text(_FILES)]
+            lines += [self.adapt_text(_ABOUT_ORIGIN), self.adapt_text(_ABOUT_FILES)]
         if self.choice.read_only:
             lines.append("This server is read-only.")
         disabled = [state for state in self.list_toolsets() if state.tools and not state.enabled]
@@ -289,11 +290,15 @@ class ToolSelection(Record, frozen=True):
 
     def _list_instructions(self) -> Iterator[str]:
         """Yield the instructions of toolsets, if the server has all tools of the toolset."""
-        enabled = {tool.name for tool in self.tools.values()}
+        enabled = self.list_by_name()
         for name in self.toolsets:
             about = list_toolsets()[name].instructions
             if about and all(tool.name in enabled for tool in load_catalogue().values() if name in tool.toolsets):
                 yield about
+
+    def list_by_name(self) -> dict[str, ToolInfo]:
+        """Return the tools by their names in the catalogue."""
+        return {tool.name: tool for tool in self.tools.values()}
 
     def has_tool(self, name: str) -> bool:
         """Return whether the server has a tool, by its name in the catalogue."""
@@ -304,67 +309,65 @@ class ToolSelection(Record, frozen=True):
         return adapt_text(text, self.tools, self.choice.prefix)
 
 
-def tool_entries(server: ToolSelection) -> list[dict[str, Any]]:
+def build_tool_entries(server: ToolSelection) -> list[dict[str, Any]]:
     """Return the entries of `tools/list`, with keys in the order of the SDK's."""
-    return [_tool_entry(name, tool, server) for name, tool in server.tools.items()]
+    return [
+        {
+            "annotations": dict(sorted(tool.annotations.items())),
+            "description": server.adapt_text(tool.description),
+            "inputSchema": server.build_schema(tool),
+            "name": name,
+            "title": tool.shown_title,
+        }
+        for name, tool in server.tools.items()
+    ]
 
 
-def _tool_entry(name: str, tool: ToolInfo, server: ToolSelection) -> dict[str, Any]:
-    return {
-        "annotations": dict(sorted(tool.annotations.items())),
-        "description": server.adapt_text(tool.description),
-        "inputSchema": server.build_schema(tool),
-        "name": name,
-        "title": tool.shown_title,
-    }
-
-
-def _shorten_schema(shape: Any) -> Any:
-    """Return a schema without what is usual, because clients pay for it with every conversation.
-
-    The error for a wrong argument names the limits and the values.
+def _shorten_schema(schema: Any) -> Any:
+    """Return a schema without usual limits and long lists of values, because clients pay for them
+    with every conversation. The error for a wrong argument names them.
     """
-    if isinstance(shape, list):
-        return [_shorten_schema(part) for part in shape]
-    if not isinstance(shape, dict):
-        return shape
-    return {keyword: _shorten_schema(value) for keyword, value in shape.items() if not _is_usual(keyword, value)}
+    if isinstance(schema, list):
+        return [_shorten_schema(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {keyword: _shorten_schema(value) for keyword, value in schema.items() if not _is_usual(keyword, value)}
 
 
 def _is_usual(keyword: str, value: Any) -> bool:
     match keyword:
         case "default":
-            usual = not value
+            is_usual = not value
         case "minimum":
-            usual = 0 <= value <= _LARGE
+            is_usual = 0 <= value <= _USUAL_LIMIT
         case "maximum":
-            usual = value >= _LARGE
+            is_usual = value >= _USUAL_LIMIT
         case "maxLength":
-            usual = value == LONGEST_NAME or value > LONGEST_QUERY
+            is_usual = value == LONGEST_NAME or value > LONGEST_QUERY
         case _:
-            usual = keyword == "enum" and len(value) > _MOST_VALUES
-    return bool(usual)
+            is_usual = keyword == "enum" and len(value) > _MOST_VALUES
+    return bool(is_usual)
 
 
 def _describe_toolsets(tool: ToolInfo) -> str:
     return f"the toolset{'s' if tool.toolsets[1:] else ''} {enumerated([repr(name) for name in tool.toolsets])}"
 
 
-def select_tools(chosen: ToolChoice) -> ToolSelection:
+def select_tools(choice: ToolChoice) -> ToolSelection:
     """Return the selection of a choice.
 
     Raises `UsageInvalid` for an unknown name, with all valid names.
     """
-    toolsets = _require_toolsets(_split_names(chosen.toolsets))
-    tools = _require_tools(_split_names(chosen.tools), "--tools")
-    return _name_tools(_list_allowed(chosen, toolsets, tools), toolsets, chosen, {})
+    toolsets = _require_toolsets(_split_names(choice.toolsets))
+    tools = _require_tools(_split_names(choice.tools), "--tools")
+    return _name_tools(_list_allowed(choice, toolsets, tools), toolsets, choice, {})
 
 
-def _list_allowed(chosen: ToolChoice, toolsets: Sequence[str], names: Sequence[str]) -> dict[str, ToolInfo]:
+def _list_allowed(choice: ToolChoice, toolsets: Sequence[str], names: Sequence[str]) -> dict[str, ToolInfo]:
     """Return the tools of these toolsets, and single tools, that no restriction excludes."""
     excluded = {
         other
-        for name in _require_tools(_split_names(chosen.exclude_tools), "--exclude-tools")
+        for name in _require_tools(_split_names(choice.exclude_tools), "--exclude-tools")
         for other in _list_excluded_with(name)
     }
     return {
@@ -372,25 +375,25 @@ def _list_allowed(chosen: ToolChoice, toolsets: Sequence[str], names: Sequence[s
         for name, tool in load_catalogue().items()
         if (any(toolset in toolsets for toolset in tool.toolsets) or name in names)
         and not excluded & tools_within(name)
-        and tool.is_available(read_only=chosen.read_only)
+        and tool.is_available(read_only=choice.read_only)
     }
 
 
 def _name_tools(
-    tools: Mapping[str, ToolInfo], toolsets: tuple[str, ...], chosen: ToolChoice, earlier: Mapping[str, str]
+    tools: Mapping[str, ToolInfo], toolsets: tuple[str, ...], choice: ToolChoice, earlier_names: Mapping[str, str]
 ) -> ToolSelection:
-    """Return the selection of these tools. No tool gets a name that another tool had `earlier`."""
-    names = dict(earlier)
+    """Return the selection of these tools. No tool gets a name that another tool had earlier."""
+    names = dict(earlier_names)
     for name, tool in tools.items():
         preferred = name if tool.short in tools else tool.short or name
-        taken = {*names.values()}
-        names.setdefault(name, next((free for free in (preferred, name) if free not in taken), _qualified_name(tool)))
-    by_name = {f"{chosen.prefix}{names[name]}": tool for name, tool in tools.items()}
-    return ToolSelection(by_name, toolsets, chosen, names)
+        free_names = [free for free in (preferred, name) if free not in names.values()]
+        names.setdefault(name, free_names[0] if free_names else _qualified_name(tool))
+    client_tools = {f"{choice.prefix}{names[name]}": tool for name, tool in tools.items()}
+    return ToolSelection(client_tools, toolsets, choice, names)
 
 
 def _qualified_name(tool: ToolInfo) -> str:
-    """Return the name of a tool whose usual name another tool has: `libraries_search`."""
+    """Return the name of a tool whose usual name another tool has, such as `libraries_search`."""
     return f"{list_toolsets()[tool.toolsets[0]].package.rpartition('.')[2]}_{tool.name}"
 
 
@@ -443,12 +446,12 @@ def _require_tools(names: Sequence[str], flag: str) -> list[str]:
     return list(names)
 
 
-_GAP = re.compile(r"(?<=[.;])\s+")
+_SENTENCE_GAP = re.compile(r"(?<=[.;])\s+")
 """The space between sentences, and after a semicolon."""
 
 
 @cache
-def _tool_names() -> re.Pattern[str]:
+def _compile_tool_names() -> re.Pattern[str]:
     """Return a pattern for names of tools within a text.
 
     `commit` and `search` are also words, and `create_branch` before `=` or ` (` is a parameter.
@@ -459,24 +462,26 @@ def _tool_names() -> re.Pattern[str]:
 
 def find_mentioned(text: str) -> set[str]:
     """Return the tools that a text names, by their names in the catalogue."""
-    return {*_tool_names().findall(text)}
+    return {*_compile_tool_names().findall(text)}
 
 
 def adapt_text(text: str, names: Container[str], prefix: str) -> str:
-    """Return a text without the parts that name missing tools, with the names for clients of other
-    tools.
+    """Return a text without the sentences that name missing tools. Other tools get the prefix.
 
     Empty if nothing remains. `names` contains the names of the server's tools for clients.
     """
     if not find_mentioned(text):
         return text
-    kept: list[str] = []
-    for part in _GAP.split(text):
-        if all(f"{prefix}{name}" in names for name in find_mentioned(part)):
-            kept.append(part)
-        elif kept and kept[-1].endswith(";"):
-            kept[-1] = kept[-1][:-1] + (part[-1] if part.endswith((".", ";")) else "")
-    return _tool_names().sub(lambda match: f"{prefix}{match[0]}", " ".join(kept))
+    sentences: list[str] = []
+    for sentence in _SENTENCE_GAP.split(text):
+        if all(f"{prefix}{name}" in names for name in find_mentioned(sentence)):
+            sentences.append(sentence)
+        elif sentences and sentences[-1].endswith(";"):  # end with the full stop of the removed part
+            sentences[-1] = sentences[-1][:-1] + (sentence[-1] if sentence.endswith((".", ";")) else "")
+    return _compile_tool_names().sub(lambda match: f"{prefix}{match[0]}", " ".join(sentences))
+
+
+# -- commands that a shell finds
 
 
 COMMANDS = (
@@ -488,20 +493,20 @@ COMMANDS = (
 
 
 @cache
-def _vmrag_commands() -> re.Pattern[str]:
-    """Match the program's name in a command within a text."""
+def _compile_commands() -> re.Pattern[str]:
+    """Return a pattern for the program's name in a command within a text."""
     names = [*COMMANDS, *(name for _, name, _ in toolset.installed().commands())]
     return re.compile(rf"(?<![\w./-])vmrag(?= (?:-[-\w]|(?:{'|'.join(names)})\b))")
 
 
-_PIP = re.compile(r"(?<![\w./-])(?<!uv )(?<!-m )pip(?= install )")
+_PIP_COMMAND = re.compile(r"(?<![\w./-])(?<!uv )(?<!-m )pip(?= install )")
 
 
 def make_runnable(text: str) -> str:
     """Return a text in which a shell of this process finds the commands `vmrag` and `pip`."""
     command = extras.find_shell_command() if "vmrag" in text else "vmrag"
     if command != "vmrag":
-        text = _vmrag_commands().sub(lambda _: command, text)
+        text = _compile_commands().sub(lambda _: command, text)
     if "pip install" in text and not shutil.which("pip"):
-        text = _PIP.sub(lambda _: f"{quoted(sys.executable)} -m pip", text)
+        text = _PIP_COMMAND.sub(lambda _: f"{quoted(sys.executable)} -m pip", text)
     return text

@@ -25,7 +25,7 @@ from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
 from vmrag_mcp.confirmation import MOST_QUESTIONS, ask_user, earlier_answers, with_confirmation, without_refused
-from vmrag_mcp.options import NAME, TITLE, ToolSelection, tool_entries
+from vmrag_mcp.options import SERVER_NAME, SERVER_TITLE, ToolSelection, build_tool_entries
 from vmrag_mcp.process import CallProgress, Report
 from vmrag_mcp.prompts import complete_value
 from vmrag_mcp.registry import ToolInfo
@@ -60,9 +60,9 @@ class KnowledgeServer:
         self._changes = Subscriptions(session.directory, session.source_state)
         self._listen_handler = ListenHandler(self._changes.bus)
         self.sdk: Server[Any] = Server(
-            NAME,
+            SERVER_NAME,
             version=__version__,
-            title=TITLE,
+            title=SERVER_TITLE,
             instructions=selection.write_instructions(),
             lifespan=self._lifespan,
             on_list_tools=self._list_tools,
@@ -294,7 +294,7 @@ def _agent_name(context: Context) -> str:
 
 def protocol_tools(server: ToolSelection) -> list[types.Tool]:
     """Return the tools in the form that clients receive."""
-    return list(map(types.Tool.model_validate, tool_entries(server)))
+    return list(map(types.Tool.model_validate, build_tool_entries(server)))
 
 
 def _text_result(answer: CallOutcome) -> types.CallToolResult:

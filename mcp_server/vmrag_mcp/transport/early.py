@@ -18,7 +18,7 @@ import msgspec
 
 from vmrag_link import __version__
 from vmrag_link.errors import BUG
-from vmrag_mcp.options import NAME, TITLE, ToolSelection, tool_entries
+from vmrag_mcp.options import SERVER_NAME, SERVER_TITLE, ToolSelection, build_tool_entries
 from vmrag_mcp.process import PATIENCE_SECONDS, Wire, exit_now, exit_soon
 
 _MOST_WAITING = 100
@@ -28,7 +28,7 @@ _MOST_BRACKETS = 100
 """The SDK refuses values that are nested deeply."""
 
 _META = "io.modelcontextprotocol/"
-_SERVER = {"name": NAME, "title": TITLE, "version": __version__}
+_SERVER = {"name": SERVER_NAME, "title": SERVER_TITLE, "version": __version__}
 _CAPABILITIES = {
     "completions": {},
     "prompts": {"listChanged": False},
@@ -228,7 +228,7 @@ class StaticAnswers:
         """Return a list, if it is one. `schema_keys` come first in a schema in this era."""
         match method:
             case "tools/list":
-                tools = tool_entries(self._selection)
+                tools = build_tool_entries(self._selection)
                 for tool in tools:
                     schema = tool["inputSchema"]
                     tool["inputSchema"] = {key: schema[key] for key in schema_keys if key in schema} | schema
