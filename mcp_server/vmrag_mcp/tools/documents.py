@@ -18,7 +18,7 @@ from vmrag_link.ops.query.similar import SimilarReport, SimilarRequest
 from vmrag_link.ops.rm import Removal, remove_selected
 from vmrag_link.ops.stores import stores
 from vmrag_link.ops.update import DocumentUpdate, UpdateCounts, update_documents
-from vmrag_link.retrieval.narrowing import make_narrowing
+from vmrag_link.retrieval.narrowing import Narrowing, make_narrowing
 from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES, parse_kind, parse_language
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, to_distance, to_similarity
 from vmrag_link.workspace.answers.packing import BYTES_PER_TOKEN, Packed, PackedPassage
@@ -35,11 +35,11 @@ from vmrag_mcp.session import Call
 from vmrag_mcp.tools import document_results as answers
 from vmrag_mcp.tools import outcome
 
-PEEKED = 500
-"""Maximum number of characters of each text in a glance at a collection."""
+PEEKED_CHARACTERS = 500
+"""Maximum length of each text in a glance at a collection."""
 
-LISTED = 2000
-"""Maximum number of characters of each text in a list of matches."""
+MATCH_CHARACTERS = 2000
+"""Maximum length of each text in a list of matches."""
 
 N_RESULTS = 5
 """Default number of matches of a text."""
@@ -67,12 +67,14 @@ def chroma_peek_collection(
     filters can use.
     """
     page = read_page(call, collection_name, Selection(), PageRequest(limit=limit))
-    cut = [(item.text or "")[:PEEKED] for item in page.items]
+    texts = [item.text or "" for item in page.items]
     return answers.ChromaPeekCollectionResult(
         collection_name=page.collection.name,
         documents=[
-            answers.PeekedDocument(item.name, text, item.metadata, truncated=len(item.text or "") > PEEKED)
-            for item, text in zip(page.items, cut, strict=True)
+            answers.PeekedDocument(
+                item.name, text[:PEEKED_CHARACTERS], item.metadata, truncated=len(text) > PEEKED_CHARACTERS
+            )
+            for item, text in zip(page.items, texts, strict=True)
         ],
         total_in_collection=page.total,
         limit=limit,
@@ -115,8 +117,8 @@ def chroma_query_documents(
     answer about the project or edit it. symbol finds definitions. max_tokens returns whole passages
     with path and lines. Uncommitted changes are included.
     """
-    pack = _pack_request(call, max_tokens, neighbours)
-    narrowed = make_narrowing(paths=path or (), languages=lang or (), symbols=symbol or (), kinds=kind or ())
+    pack = _request_passages(call, max_tokens, neighbours)
+    narrowing = make_narrowing(paths=path or (), languages=lang or (), symbols=symbol or (), kinds=kind or ())
     report = similar.find_similar(
         call.ws if collection_name is None else call.find_readable(collection_name),
         collection_name,
@@ -126,44 +128,20 @@ def chroma_query_documents(
             mode=Mode(mode) if mode else None,
             where=where,
             where_document=where_document,
-            narrowing=narrowed,
+            narrowing=narrowing,
             embeddings="embeddings" in include and pack is None,
             pack=pack,
         ),
     )
     call.set_origin(report.origin)
-    everywhere = collection_name is None
-    names = [*report.collections]
-    where_found = plural(len(names), "collection") if everywhere else repr(names[0])
-    if narrowed and not (report.packed.passages if report.packed else any(report.matches)):
-        where_found += f" with {narrowed.display_text}"
-    named = None if everywhere else names[0]
+    name = None if collection_name is None else next(iter(report.collections))
+    scope = _describe_scope(report, name, narrowing)
     if report.packed:
-        return _pack_passages(call, report, report.packed, named, where_found)
-    call.add_quoted((match.collection, match.doc_id) for matches in report.matches for match in matches)
-    results = _limit_matches(
-        call,
-        [
-            answers.QueryMatches(
-                text,
-                [_build_match(report, number, at, include, named=everywhere) for at in range(len(matches))],
-                weak=True if report.weak[number] else UNSET,
-            )
-            for number, (text, matches) in enumerate(zip(query_texts, report.matches, strict=True))
-        ],
-    )
-    with_distances = "distances" in include and report.cosines is not None
-    return answers.ChromaQueryDocumentsResult(
-        collection_name=named,
-        mode=report.mode,
-        results=results,
-        ids=[[match.id for match in result.matches] for result in results],
-        distances=[[match.distance for match in result.matches] for result in results] if with_distances else UNSET,  # type: ignore[misc]
-        message=f"{plural(sum(map(len, report.matches)), 'match')} in {where_found}.",
-    )
+        return _build_passages_result(call, report, report.packed, name=name, scope=scope)
+    return _build_matches_result(call, report, query_texts, include, name=name, scope=scope)
 
 
-def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRequest | None:
+def _request_passages(call: Call, max_tokens: int | None, neighbours: int) -> PackRequest | None:
     """Return the request for passages; None if the caller wants chunks.
 
     Neighbours are part of passages. A passage is never longer than an answer can be, because the
@@ -180,8 +158,15 @@ def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRe
     return PackRequest(min(max_tokens or room, room), neighbours)
 
 
-def _pack_passages(
-    call: Call, report: SimilarReport, packed: Packed, name: str | None, where_found: str
+def _describe_scope(report: SimilarReport, name: str | None, narrowing: Narrowing | None) -> str:
+    """Return what was searched, with the narrowing if it left no results."""
+    scope = plural(len(report.collections), "collection") if name is None else repr(name)
+    has_results = report.packed.passages if report.packed else any(report.matches)
+    return f"{scope} with {narrowing.display_text}" if narrowing and not has_results else scope
+
+
+def _build_passages_result(
+    call: Call, report: SimilarReport, packed: Packed, *, name: str | None, scope: str
 ) -> answers.ChromaQueryDocumentsResult:
     call.add_quoted((passage.collection, passage.doc_id) for passage in packed.passages)
     more = f"; {plural(packed.left_out, 'match')} left out" if packed.left_out else ""
@@ -193,7 +178,7 @@ def _pack_passages(
         passages=[_build_passage(passage) for passage in packed.passages],
         tokens=packed.tokens,
         weak=True if all(report.weak) else UNSET,
-        message=f"{plural(len(packed.passages), 'passage')} from {where_found}, about {packed.tokens:,} tokens{more}.",
+        message=f"{plural(len(packed.passages), 'passage')} from {scope}, about {packed.tokens:,} tokens{more}.",
     )
 
 
@@ -217,45 +202,74 @@ def _build_passage(packed: PackedPassage) -> answers.QueryPassage:
     )
 
 
+def _build_matches_result(
+    call: Call, report: SimilarReport, texts: Sequence[str], include: Sequence[str], *, name: str | None, scope: str
+) -> answers.ChromaQueryDocumentsResult:
+    call.add_quoted((match.collection, match.doc_id) for matches in report.matches for match in matches)
+    results = _limit_matches(
+        call,
+        [
+            answers.QueryMatches(
+                text,
+                [
+                    _build_match(report, row, column, include, with_collection=name is None)
+                    for column in range(len(hits))
+                ],
+                weak=True if report.weak[row] else UNSET,
+            )
+            for row, (text, hits) in enumerate(zip(texts, report.matches, strict=True))
+        ],
+    )
+    with_distances = "distances" in include and report.cosines is not None
+    return answers.ChromaQueryDocumentsResult(
+        collection_name=name,
+        mode=report.mode,
+        results=results,
+        ids=[[match.id for match in result.matches] for result in results],
+        distances=[[match.distance for match in result.matches] for result in results] if with_distances else UNSET,  # type: ignore[misc]
+        message=f"{plural(sum(map(len, report.matches)), 'match')} in {scope}.",
+    )
+
+
 def _limit_matches(call: Call, results: list[answers.QueryMatches]) -> list[answers.QueryMatches]:
     """Return as many texts and matches as fit into an answer, with at least one match."""
-    room = call.behaviour.page_chars
-    kept: list[answers.QueryMatches] = []
-    for text in results:
+    remaining_characters = call.behaviour.page_chars
+    fitting: list[answers.QueryMatches] = []
+    for result in results:
         matches: list[answers.QueryMatch] = []
-        for match in text.matches:
-            room -= len(msgspec.json.encode(match).decode())
-            if room < 0 and (kept or matches):
+        for match in result.matches:
+            remaining_characters -= len(msgspec.json.encode(match).decode())
+            if remaining_characters < 0 and (fitting or matches):
                 break
             matches.append(match)
-        if matches or not text.matches:
-            kept.append(answers.QueryMatches(text.query, matches, text.weak))
-        if len(matches) < len(text.matches):
+        if matches or not result.matches:
+            fitting.append(answers.QueryMatches(result.query, matches, result.weak))
+        if len(matches) < len(result.matches):
             break
-    if left_out := sum(len(result.matches) for result in results) - sum(len(result.matches) for result in kept):
-        texts = f" and {plural(len(results) - len(kept), 'text')}" * (len(kept) < len(results))
+    if left_out := sum(len(result.matches) for result in results) - sum(len(result.matches) for result in fitting):
+        texts = f" and {plural(len(results) - len(fitting), 'text')}" * (len(fitting) < len(results))
         call.warn(
             "LEFT_OUT",
             f"The answer would be longer than {call.behaviour.page_chars:,} characters (mcp.page_chars); left out: "
             f"{plural(left_out, 'match')}{texts}. Send fewer texts at a time, or a smaller n_results.",
         )
-    return kept
+    return fitting
 
 
 def _build_match(
-    report: SimilarReport, text: int, at: int, include: Sequence[str], *, named: bool
+    report: SimilarReport, row: int, column: int, include: Sequence[str], *, with_collection: bool
 ) -> answers.QueryMatch:
-    """Return a match of the text with this number."""
-    hit, place = report.matches[text][at], report.places[text][at]
-    texts = "documents" in include
-    cosine = report.cosines[text][at] if report.cosines and "distances" in include else None
-    about = hit.placed_metadata if "provenance" in include else hit.shown_metadata
+    """Return a match from the report: rows are texts, columns are their matches."""
+    hit, place = report.matches[row][column], report.places[row][column]
+    with_text = "documents" in include
+    cosine = report.cosines[row][column] if report.cosines and "distances" in include else None
+    metadata = hit.placed_metadata if "provenance" in include else hit.shown_metadata
     return answers.QueryMatch(
         id=format_chunk_id(hit),
-        collection=hit.collection if named else UNSET,
-        document=hit.text[:LISTED] if texts else UNSET,
-        truncated=True if texts and len(hit.text) > LISTED else UNSET,
-        metadata=remove_origin(about) if "metadatas" in include else UNSET,
+        collection=hit.collection if with_collection else UNSET,
+        document=hit.text[:MATCH_CHARACTERS] if with_text else UNSET,
+        truncated=True if with_text and len(hit.text) > MATCH_CHARACTERS else UNSET,
+        metadata=remove_origin(metadata) if "metadatas" in include else UNSET,
         distance=UNSET if cosine is None else to_distance(report.collections[hit.collection].distance, cosine),
         similarity=UNSET if cosine is None else to_similarity(cosine),
         embedding=report.embeddings[hit.collection, chunk_id(hit.doc_id, hit.chunk)]
@@ -411,7 +425,7 @@ def chroma_update_documents(
 
 
 def change_documents(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> WriteResult[UpdateCounts]:
-    """Change documents, for all tools that do."""
+    """Change documents, for all tools that change documents."""
     if not call.ws.sources.find_writable(name):
         stores.require_versioned(call.ws, name, [change.name for change in changes])
     result = update_documents(call.ws, name, changes)
