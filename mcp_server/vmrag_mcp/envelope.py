@@ -77,13 +77,11 @@ LAST_RESORT = "In a terminal, `vmrag doctor` finds problems of this repository."
 """Suggestion for an error that has no other, or whose other suggestions name missing tools."""
 
 LONGEST = 400
-"""Maximum number of characters of a message, and of texts in its details. A client's
-text is cut.
-"""
+"""Maximum number of characters of a message, and of texts in its details. Longer texts are cut."""
 
 LONGEST_SUGGESTION = 2000
 
-OF_TABLE = {
+TABLE_SUGGESTIONS = {
     ("DUPLICATE_ID", "issue_logs"): ("update_issue_log changes the existing issue log",),
     ("DOCUMENT_NOT_FOUND", "issue_logs"): ("list_issue_logs and search_issues find issue logs",),
     ("DOCUMENT_NOT_FOUND", "knowledge_docs"): ("search_knowledge finds documents about tools",),
@@ -112,11 +110,10 @@ def build_failure(
     approximate maximum number of characters. `left_out` in the details counts the items that are
     missing.
     """
-    given_details = {
-        key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")
-    }
-    asks_user = error.code == "CONFIRMATION_REQUIRED" or "ask" in given_details  # the user must see the whole question
-    details = given_details if asks_user else {key: _cut_middle(value) for key, value in given_details.items()}
+    details = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
+    message = error.message
+    if error.code != "CONFIRMATION_REQUIRED" and "ask" not in details:  # the user must see a whole question
+        details, message = {key: _cut_middle(value) for key, value in details.items()}, _cut_middle(message)
     code = PinRevisionMissing.code if isinstance(error, KnowledgeElsewhere) else error.code
     if code in ERROR_TYPES:
         details["error_type"] = ERROR_TYPES[code]
@@ -125,9 +122,7 @@ def build_failure(
     envelope = {
         "success": False,
         "error": code,
-        "message": make_runnable(
-            terminal_text.escape_controls(error.message if asks_user else _cut_middle(error.message))
-        ),
+        "message": make_runnable(terminal_text.escape_controls(message)),
         "details": details,
         "suggestions": _list_suggestions(error, tools),
         "code": code,
@@ -164,7 +159,7 @@ def _list_suggestions(error: VmragError, tools: ToolSelection | None) -> list[st
     return [make_runnable(text) for text in shown] or [make_runnable(LAST_RESORT)]
 
 
-_DISCARDS = re.compile(
+_DESTRUCTIVE_COMMAND = re.compile(
     r"\brm -|\bgit rm\b|\binit --new\b|--accept-loss|--delete\b|\b(?:push\b[^']*|add )--(?:force|discard-knowledge)\b"
     r"|reset --hard|branch -D"
 )
@@ -173,20 +168,20 @@ _DISCARDS = re.compile(
 
 def drop_destructive(hint: str) -> str:
     """Return a hint without the alternatives that discard something; empty without others."""
-    if not _DISCARDS.search(hint):
+    if not _DESTRUCTIVE_COMMAND.search(hint):
         return hint
-    return ", or ".join(way for way in hints.list_alternatives(hint) if not _DISCARDS.search(way))
+    return ", or ".join(way for way in hints.list_alternatives(hint) if not _DESTRUCTIVE_COMMAND.search(way))
 
 
 def _suggest_by_code(error: VmragError) -> tuple[str, ...]:
-    suggestions = OF_TABLE.get((error.code, error.details.get("table", "")), SUGGESTIONS.get(error.code, ()))
-    if isinstance(error, KnowledgeElsewhere | InitializedElsewhere):
-        suggestions = ("dolt_clone fetches the pinned knowledge base",)  # it exists elsewhere, so do not create one
-    elif isinstance(error, LibraryRefused):
-        suggestions = ("list_libraries lists the libraries",)
-    elif isinstance(error, MergeRefused):
-        suggestions = ("Nothing was changed: call again with another on_conflict or if_uncommitted.",)
-    return suggestions
+    match error:
+        case KnowledgeElsewhere() | InitializedElsewhere():  # do not create a second one
+            return ("dolt_clone fetches the pinned knowledge base",)
+        case LibraryRefused():
+            return ("list_libraries lists the libraries",)
+        case MergeRefused():
+            return ("Nothing was changed: call again with another on_conflict or if_uncommitted.",)
+    return TABLE_SUGGESTIONS.get((error.code, error.details.get("table", "")), SUGGESTIONS.get(error.code, ()))
 
 
 def build_success(
@@ -217,14 +212,14 @@ def build_success(
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
 
 
-_ADVICE = {"hint", "message", "next", "problem", "reasons", "undo"}
+_ADVICE_KEYS = {"hint", "message", "next", "problem", "reasons", "undo"}
 """Keys of answers whose texts contain commands."""
 
 
 def make_advice_runnable(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object with commands that a shell finds. Metadata of documents does not change."""
     return {
-        key: _make_value_runnable(value, advice=key in _ADVICE) if key != "metadata" else value
+        key: _make_value_runnable(value, advice=key in _ADVICE_KEYS) if key != "metadata" else value
         for key, value in fields.items()
     }
 
@@ -245,7 +240,7 @@ def _make_warnings_runnable(warnings: Iterable[ToolWarning]) -> list[ToolWarning
 
 
 def _convert_tuples(value: Any) -> Any:
-    """Return a value with lists in place of tuples, for `cut_lists`."""
+    """Return a value with lists in place of tuples, because `cut_lists` cuts only lists."""
     match value:
         case dict():
             return {key: _convert_tuples(item) for key, item in value.items()}
@@ -289,17 +284,17 @@ def build_success_text(result: TextResult, kb: KbBlock | None, warnings: Sequenc
     return "\n".join(lines)
 
 
-_QUOTED = re.compile(r"[\s+|>-]|.*?[:-]\d+(?:[-: ]|$)")
-"""The beginning of a line outside a fence that can be text of a document, after a place."""
+_DOCUMENT_LINE = re.compile(r"[\s+|>-]|.*?[:-]\d+(?:[-: ]|$)")
+"""The beginning of a line that can be text of a document, such as after `PATH:LINE:`."""
 
 
 def _make_lines_runnable(text: str) -> str:
     """Return the text of an essential tool with commands that a shell finds, outside of fences."""
-    lines, fence = [], ""
+    lines, open_fence = [], ""
     for line in text.split("\n"):
-        if line.startswith("```") and fence in ("", line):
-            fence = "" if fence else line
-        lines.append(line if fence or _QUOTED.match(line) else make_runnable(line))
+        if line.startswith("```") and open_fence in ("", line):
+            open_fence = "" if open_fence else line
+        lines.append(line if open_fence or _DOCUMENT_LINE.match(line) else make_runnable(line))
     return "\n".join(lines)
 
 
@@ -314,7 +309,7 @@ def _choose_label(warning: ToolWarning) -> str:
     return "note" if warning.code in ("COMMITTED", "PUSHED") else "warning"
 
 
-_SHORT = 7
+_COMMIT_CHARACTERS = 7
 """Number of characters of an abbreviated commit."""
 
 
@@ -323,8 +318,8 @@ def _describe_origin(kb: KbBlock) -> str:
     files = kb.sources
     commit = files.commit if files else kb.git_head
     edited = len(files.uncommitted) + len(files.removed) if files else 0
-    names = [f"commit {commit[:_SHORT]}"] if commit else []
-    names += [f"revision {kb.commit[:_SHORT]}"] if kb.commit and not kb.empty else []
+    names = [f"commit {commit[:_COMMIT_CHARACTERS]}"] if commit else []
+    names += [f"revision {kb.commit[:_COMMIT_CHARACTERS]}"] if kb.commit and not kb.empty else []
     changes = [f"{plural(edited, 'file')} edited"] if edited else []
     changes += ["uncommitted documents"] if kb.dirty else []
     return " and ".join(names) + (f" with {' and '.join(changes)}" if names and changes else "")
@@ -352,15 +347,15 @@ _NEVER_CUT = ("warnings", "suggestions", "kb")
 """Keys whose lists are never cut."""
 
 
-class _Column(NamedTuple):
-    """A list of an answer, and the lists next to it with the same length: columns of one table."""
+class _Table(NamedTuple):
+    """The lists of an object that have the same length, as columns of one table."""
 
     path: str
-    beside: dict[str, list[Any]]
+    """The path of the object in the answer."""
+    columns: dict[str, list[Any]]
 
-    @property
-    def weights(self) -> list[int]:
-        return [sum(map(_count_json, row)) for row in zip(*self.beside.values(), strict=True)]
+    def count_row_characters(self) -> list[int]:
+        return [sum(map(_count_json, row)) for row in zip(*self.columns.values(), strict=True)]
 
 
 def cut_lists(answer: dict[str, Any], max_characters: int) -> dict[str, int]:
@@ -371,40 +366,40 @@ def cut_lists(answer: dict[str, Any], max_characters: int) -> dict[str, int]:
     left_out: dict[str, int] = {}
     if _count_json(answer) <= max_characters + SLACK:
         return left_out
-    room = max_characters + SLACK - _NOTE_CHARACTERS
-    while (excess := _count_json(answer) - room) > 0:
-        heaviest = max(_list_columns(answer, ""), key=lambda column: sum(column.weights), default=None)
-        if heaviest is None:
+    limit = max_characters + SLACK - _NOTE_CHARACTERS
+    while (excess := _count_json(answer) - limit) > 0:
+        largest = max(_list_tables(answer, ""), key=lambda table: sum(table.count_row_characters()), default=None)
+        if largest is None:
             break
-        weights = heaviest.weights
-        kept, saved = len(weights), 0
-        while kept > 1 and saved < excess:
-            kept -= 1
-            saved += weights[kept] + 1
-        for name, items in heaviest.beside.items():
-            path = f"{heaviest.path}.{name}" if heaviest.path else name
-            left_out[path] = left_out.get(path, 0) + len(items) - kept
-            del items[kept:]
+        row_characters = largest.count_row_characters()
+        row_count, saved = len(row_characters), 0
+        while row_count > 1 and saved < excess:
+            row_count -= 1
+            saved += row_characters[row_count] + 1
+        for name, items in largest.columns.items():
+            path = f"{largest.path}.{name}" if largest.path else name
+            left_out[path] = left_out.get(path, 0) + len(items) - row_count
+            del items[row_count:]
     return left_out
 
 
-def _list_columns(value: Any, path: str) -> Iterator[_Column]:
+def _list_tables(value: Any, path: str) -> Iterator[_Table]:
     """Yield the tables in a value that have several rows, also tables within rows."""
     if isinstance(value, list):
         for item in value:
-            yield from _list_columns(item, path)
+            yield from _list_tables(item, path)
     if not isinstance(value, dict):
         return
     by_length: dict[int, dict[str, list[Any]]] = {}
     for name, member in value.items():
         if name in _NEVER_CUT:
             continue
-        yield from _list_columns(member, f"{path}.{name}" if path else name)
+        yield from _list_tables(member, f"{path}.{name}" if path else name)
         if isinstance(member, list) and len(member) > 1:
             by_length.setdefault(len(member), {})[name] = member
-    for beside in by_length.values():
-        if any(isinstance(item, dict | str) for items in beside.values() for item in items[:1]):
-            yield _Column(path, beside)
+    for columns in by_length.values():
+        if any(isinstance(items[0], dict | str) for items in columns.values()):
+            yield _Table(path, columns)
 
 
 def _count_json(value: Any) -> int:
