@@ -48,10 +48,12 @@ from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fence_text
 from vmrag_mcp.session import Call
 
+_MOST_STEPS = 100
+
 LISTED = 50
 """Maximum number of listed changes since a ref."""
 
-_SEARCHED = 500
+_MOST_SEARCHED = 500
 """Maximum number of revisions to search for changes of a collection."""
 
 _BODY_LINES = 12
@@ -74,7 +76,7 @@ def history(
     *,
     name: Annotated[str, Given("name such as src/ or decisions/retry-policy")] = "",
     since: Ref = "",
-    limit: Annotated[int, Given("commits", low=1, high=100, clamped=True)] = 10,
+    limit: Annotated[int, Given("commits", low=1, high=_MOST_STEPS, clamped=True)] = 10,
 ) -> TextResult:
     """List what changed, when, by whom and why: in a file, document, folder or collection, or in
     everything. since=v1.0 lists what differs now.
@@ -84,24 +86,22 @@ def history(
         raise texts.unknown_ref(call.ws, since)  # files have no revision of the knowledge base
     stored = _open_stored(call, target, start) if target.is_stored else None
     call.set_origin(_find_origin(call.ws, target, stored))
-    steps, older = _list_steps(call, target, start, stored, limit)
-    lines = [*_step_lines(steps, with_body=bool(target.path or target.document))]
-    lines = [*_moved_lines(call.ws, target, steps), *lines]
+    steps, has_older = _list_steps(call, target, start, stored, limit)
+    lines = [*_list_new_paths(call.ws, target, steps), *_format_steps(steps, with_body=target.is_single)]
     sentences = [_count_steps(steps, target)]
-    if older:
-        sentences.append(f"Older ones: limit={min(100, 5 * limit)}." if limit < 100 else "There are older ones.")  # noqa: PLR2004
+    if has_older:
+        is_most = limit >= _MOST_STEPS
+        sentences.append("There are older ones." if is_most else f"Older ones: limit={min(_MOST_STEPS, 5 * limit)}.")
     if target.in_git and read_shallow_boundary(call.ws.places):
         sentences.append("The clone is shallow: it has no older commits.")
-    if start is None:
-        return TextResult(text="\n".join(lines), message=" ".join(sentences))
-    if target.path or target.document:
-        patch = _compare_document(call.ws, target, stored) or _read_patch(
-            call.ws, target, start, [] if older else steps
-        )
-        text, sentence = _show_patch(call, target, start, patch, lines)
-    else:
-        text, sentence = _compare_several(call, target, start, stored)
-    text = "\n\n".join(filter(None, (text, "\n".join(lines))))
+    difference = sentence = ""
+    if start and target.is_single:
+        patch = _compare_document(call.ws, target, stored)
+        patch = patch or _read_patch(call.ws, target, start, [] if has_older else steps)
+        difference, sentence = _show_patch(call, target, start, patch, lines)
+    elif start:
+        difference, sentence = _compare_several(call, target, start, stored)
+    text = "\n\n".join(filter(None, (difference, "\n".join(lines))))
     return TextResult(text=text, message=" ".join(filter(None, (*sentences, sentence))))
 
 
@@ -134,11 +134,7 @@ def _open_stored(call: Call, target: HistoryTarget, start: HistoryStart | None) 
 
 
 class HistoryStep(Record, frozen=True):
-    """A commit of git, or a revision of the knowledge base.
-
-    `note` is the change of the target, and the commits that pin it. `path` is the file's path after
-    it.
-    """
+    """A commit of git, or a revision of the knowledge base."""
 
     kind: str
     id: str
@@ -146,7 +142,9 @@ class HistoryStep(Record, frozen=True):
     author: str
     message: str
     note: str = ""
-    path: str = ""
+    """The kind of change of the target, and the commit that pins a revision."""
+    old_path: str = ""
+    """The path of the file before the step."""
 
 
 def _list_steps(
@@ -155,8 +153,8 @@ def _list_steps(
     """Return the newest steps, and whether there are older ones."""
     commits = _list_commits(call, target, start, limit)
     revisions, older = _list_revisions(call.ws, target, stored, limit) if stored else ([], False)
-    if start is None and (target.path or target.document):
-        revisions += _other_history(call, target, limit)
+    if start is None and target.is_single:
+        revisions += _list_steps_before_move(call, target, limit)
     steps = [*commits, *revisions]
     if len({step.kind for step in steps}) > 1:
         steps.sort(key=lambda step: step.date, reverse=True)
@@ -169,21 +167,21 @@ def _list_commits(call: Call, target: HistoryTarget, start: HistoryStart | None,
     head = plumbing.read_head(places).commit
     if not head or not target.in_git or (start and not start.commit):
         return []
-    reached = [f"{start.commit}..{head}" if start else head]
+    commit_range = [f"{start.commit}..{head}" if start else head]
     if not target.path:
-        infos = file_log.read_commit_log(places, reached, target.pathspecs, limit=limit + 1)
-        return [_commit_step(info) for info in infos]
+        infos = file_log.read_commit_log(places, commit_range, target.pathspecs, limit=limit + 1)
+        return [_build_commit_step(info) for info in infos]
     if target.lines:
-        return [_commit_step(info) for info in _line_log(call.ws, target, target.lines, reached, limit)]
+        return [_build_commit_step(info) for info in _read_line_log(call.ws, target, target.lines, commit_range, limit)]
     path = target.committed_path or target.path
-    return [_file_step(change) for change in file_log.read_file_log(places, reached, path, limit=limit + 1)]
+    return [_build_file_step(change) for change in file_log.read_file_log(places, commit_range, path, limit=limit + 1)]
 
 
-def _line_log(
-    ws: Workspace, target: HistoryTarget, lines: Lines, reached: Sequence[str], limit: int
+def _read_line_log(
+    ws: Workspace, target: HistoryTarget, lines: Lines, commit_range: Sequence[str], limit: int
 ) -> list[CommitInfo]:
     try:
-        return file_log.read_line_log(ws.places, reached, target.path, lines, limit=limit + 1)
+        return file_log.read_line_log(ws.places, commit_range, target.path, lines, limit=limit + 1)
     except GitFailed as error:
         if "No commit specified" in error.message:  # an empty range
             return []
@@ -197,13 +195,13 @@ def _line_log(
         ) from None
 
 
-def _commit_step(info: CommitInfo, note: str = "", path: str = "") -> HistoryStep:
-    return HistoryStep("commit", info.commit, info.date, info.author, info.message, note, path)
+def _build_commit_step(info: CommitInfo, note: str = "", old_path: str = "") -> HistoryStep:
+    return HistoryStep("commit", info.commit, info.date, info.author, info.message, note, old_path)
 
 
-def _file_step(change: LoggedChange) -> HistoryStep:
-    kinds = {"A": "added", "D": "removed", "R": f"renamed from {change.old_path}"}
-    return _commit_step(change.info, kinds.get(change.status, ""), change.old_path)
+def _build_file_step(change: LoggedChange) -> HistoryStep:
+    notes_by_status = {"A": "added", "D": "removed", "R": f"renamed from {change.old_path}"}
+    return _build_commit_step(change.info, notes_by_status.get(change.status, ""), change.old_path)
 
 
 def _list_revisions(
@@ -211,27 +209,27 @@ def _list_revisions(
 ) -> tuple[list[HistoryStep], bool]:
     """Return the revisions that changed stored documents, and whether there are older ones."""
     new = stored.origin.revision
-    reach = new if stored.old is None else f"{stored.old}..{new}"
+    revision_range = new if stored.old is None else f"{stored.old}..{new}"
     if target.document:
-        return _document_revisions(ws, reach, target.document, limit)
+        return _list_document_revisions(ws, revision_range, target.document, limit)
     if not target.collection:
-        log = revision_log.list_history(ws, [reach], limit=limit)
-        return [_revision_step(step.info) for step in log.steps], log.more
-    every = revision_log.list_history(ws, [reach], limit=_SEARCHED)
-    changed = list(islice((step.info for step in every.steps if _changes_target(ws, step.info, target)), limit + 1))
-    return [_revision_step(info) for info in changed[:limit]], len(changed) > limit or every.more
+        log = revision_log.list_history(ws, [revision_range], limit=limit)
+        return [_build_revision_step(step.info) for step in log.steps], log.more
+    log = revision_log.list_history(ws, [revision_range], limit=_MOST_SEARCHED)
+    changed = list(islice((step.info for step in log.steps if _changes_target(ws, step.info, target)), limit + 1))
+    return [_build_revision_step(info) for info in changed[:limit]], len(changed) > limit or log.more
 
 
-def _document_revisions(
-    ws: Workspace, reach: str, document: DocumentName, limit: int
+def _list_document_revisions(
+    ws: Workspace, revision_range: str, document: DocumentName, limit: int
 ) -> tuple[list[HistoryStep], bool]:
     try:
-        log = revision_log.list_history(ws, [reach, f"{document.collection}//{document.doc_id}"], limit=limit)
+        log = revision_log.list_history(ws, [revision_range, f"{document.collection}//{document.doc_id}"], limit=limit)
     except (CollectionMissing, DocumentMissing):  # removed before these revisions
         return [], False
-    changes = ((step.info, step.document) for step in log.steps)
-    kinds = {"modified": ""}
-    steps = [_revision_step(info, kinds.get(change.kind, change.kind) if change else "") for info, change in changes]
+    steps = []
+    for info, change in ((step.info, step.document) for step in log.steps):
+        steps.append(_build_revision_step(info, change.kind if change and change.kind != "modified" else ""))
     return steps, log.more
 
 
@@ -245,39 +243,41 @@ def _changes_target(ws: Workspace, info: PinnedRevision, target: HistoryTarget) 
     )
 
 
-def _revision_step(info: PinnedRevision, note: str = "") -> HistoryStep:
-    pins = [f"pinned by {commit.commit[:7]} {commit.subject}" for commit in info.commits[:1]]
-    more = f"and {len(info.commits) - 1} more" if len(info.commits) > 1 else ""
-    note = " ".join(filter(None, [", ".join(filter(None, [note, *pins])), more]))
+def _build_revision_step(info: PinnedRevision, note: str = "") -> HistoryStep:
+    if info.commits:
+        pin = f"pinned by {info.commits[0].commit[:7]} {info.commits[0].subject}"
+        note = ", ".join(filter(None, [note, pin]))
+    if len(info.commits) > 1:
+        note += f" and {len(info.commits) - 1} more"
     return HistoryStep("revision", info.revision, info.date, info.author, info.message, note)
 
 
-def _other_history(call: Call, target: HistoryTarget, limit: int) -> list[HistoryStep]:
-    """Return the steps of a note as a stored document, or of a stored document as a note.
-
-    `vmrag move` changes one into the other.
+def _list_steps_before_move(call: Call, target: HistoryTarget, limit: int) -> list[HistoryStep]:
+    """Return the steps of a note while it was a stored document, or of a document while it was a
+    note. `vmrag move` changes one into the other.
     """
     ws = call.ws
     if target.document:
         path = moved_history.find_note_path(ws, target.document)
         head = plumbing.read_head(ws.places).commit
         changes = file_log.read_file_log(ws.places, [head], path, limit=limit + 1) if path and head else []
-        return [_file_step(change) for change in changes]
+        return [_build_file_step(change) for change in changes]
     source = history_targets.note_source(ws, target.path) if ws.is_initialized else None
     if source is None:
         return []
     note = DocumentName(source.collection, notes.path_id(source.folder, target.path))
     with contextlib.suppress(NotInitialized, PinMissing):
         if revision := moved_history.find_stored_revision(ws, note):
-            return _document_revisions(ws, revision, note, limit)[0]
+            return _list_document_revisions(ws, revision, note, limit)[0]
     return []
 
 
-def _step_lines(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[str]:
-    """Yield a line for each step. The newest one of a single file has the rest of its message."""
+def _format_steps(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[str]:
+    """Yield a line for each step. `with_body`: then yield the rest of the newest step's message."""
     for number, step in enumerate(steps):
         subject, _, body = step.message.strip().partition("\n")
-        author = terminal_text.cut_text(terminal_text.escape_line(_author_name(step.author)), _LONGEST_AUTHOR)
+        author_name = step.author.rpartition(" <")[0] or step.author
+        author = terminal_text.cut_text(terminal_text.escape_line(author_name), _LONGEST_AUTHOR)
         subject = terminal_text.cut_text(terminal_text.escape_line(subject), _LONGEST_SUBJECT)
         note = f" ({terminal_text.escape_line(step.note)})" if step.note else ""
         yield f"{step.kind} {step.id[:7]} {step.date[:10]} {author}: {subject}{note}"
@@ -287,12 +287,8 @@ def _step_lines(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[st
             yield from ["    …"] if len(lines) > _BODY_LINES else []
 
 
-def _author_name(author: str) -> str:
-    return author.rpartition(" <")[0] or author
-
-
-def _moved_lines(ws: Workspace, target: HistoryTarget, steps: Sequence[HistoryStep]) -> Iterator[str]:
-    """Yield the current path of a renamed file."""
+def _list_new_paths(ws: Workspace, target: HistoryTarget, steps: Sequence[HistoryStep]) -> Iterator[str]:
+    """Yield a line with the current path of a renamed file."""
     if target.path and steps and steps[0].note == "removed" and not (ws.places.top / target.path).exists():
         for path in versions.find_renames(ws.places, [target.path]).values():
             yield f"{terminal_text.escape_line(target.path)} was renamed to {terminal_text.escape_line(path)}"
@@ -312,24 +308,23 @@ def _compare_several(
     call: Call, target: HistoryTarget, start: HistoryStart, stored: StoredPlace | None
 ) -> tuple[str, str]:
     """Return the changes since the start as lines, and the sentence that counts them."""
-    listed = sorted([*_file_changes(call.ws, target, start), *(_stored_changes(call.ws, target, stored))])
-    shown = [f"{kind} {terminal_text.escape_line(name)}{marks}" for name, kind, marks in listed[:LISTED]]
-    ref = terminal_text.escape_line(start.ref)
-    sentence = f"{plural(len(listed), 'change')} since {ref}."
-    if rest := listed[LISTED:]:
+    changes = sorted([*_list_file_changes(call.ws, target, start), *(_list_stored_changes(call.ws, target, stored))])
+    lines = [f"{kind} {terminal_text.escape_line(name)}{marks}" for name, kind, marks in changes[:LISTED]]
+    sentence = f"{plural(len(changes), 'change')} since {terminal_text.escape_line(start.ref)}."
+    if rest := changes[LISTED:]:
         folders = Counter(name.partition(" -> ")[2].partition("/")[0] or name.partition("/")[0] for name, *_ in rest)
         largest = ", ".join(
             f"{terminal_text.escape_line(name)} ({number})" for name, number in folders.most_common(_MOST_FOLDERS)
         )
         sentence += f" {len(rest)} more, which name=FOLDER lists: {largest}."
-    return "\n".join(shown), sentence
+    return "\n".join(lines), sentence
 
 
 _Change = tuple[str, str, str]
 """The printed name, the kind, and further marks."""
 
 
-def _file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> Iterator[_Change]:
+def _list_file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> Iterator[_Change]:
     if not start.commit or not target.in_git:
         return
     head = plumbing.read_head(ws.places).commit or start.commit
@@ -337,12 +332,12 @@ def _file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> 
     uncommitted = changes if head == start.commit else path_changes.list_changes(ws.places, head, target.pathspecs)
     edited = {path for change in uncommitted for path in (change.path, change.old_path)}
     for change in changes:
-        yield _printed_name(change), change.kind, _format_marks(uncommitted=change.path in edited)
-    for path in _untracked_notes(ws, target):
+        yield _format_name(change), change.kind, _format_marks(uncommitted=change.path in edited)
+    for path in _list_untracked_notes(ws, target):
         yield path, "added", _format_marks(uncommitted=True)
 
 
-def _untracked_notes(ws: Workspace, target: HistoryTarget) -> list[str]:
+def _list_untracked_notes(ws: Workspace, target: HistoryTarget) -> list[str]:
     """Return the notes that git does not track yet. They are also documents."""
     folders = [f":(top,glob){source.folder}/" for source in ws.config.sources if source.write]
     paths = raw_changes.list_untracked(ws.places, folders) if folders else []
@@ -351,7 +346,7 @@ def _untracked_notes(ws: Workspace, target: HistoryTarget) -> list[str]:
     return [path for path in paths if path in {*raw_changes.list_untracked(ws.places, target.pathspecs)}]
 
 
-def _printed_name(change: PathChange) -> str:
+def _format_name(change: PathChange) -> str:
     return f"{change.old_path} -> {change.path}" if change.old_path else change.path
 
 
@@ -360,18 +355,18 @@ def _format_marks(*, uncommitted: bool, stored: bool = False) -> str:
     return f" ({', '.join(marks)})" if marks else ""
 
 
-def _stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> Iterator[_Change]:
+def _list_stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> Iterator[_Change]:
     if stored is None:
         return
     new = stored.origin.at
-    uncommitted = _uncommitted_keys(ws, stored)
+    uncommitted = _find_uncommitted_keys(ws, stored)
     for change in compare.stored_diff(ws, stored.old, new).documents:
         if target.covers_document(change.key):
             marks = _format_marks(uncommitted=change.key in uncommitted, stored=True)
             yield str(DocumentName(*change.key)), change.kind, marks
 
 
-def _uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str, str]]:
+def _find_uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str, str]]:
     at, revision = stored.origin.at, stored.origin.revision
     if not isinstance(at, WorkingSet):
         return set()
@@ -389,22 +384,23 @@ class _Row(NamedTuple):
 
 
 def _show_patch(
-    call: Call, target: HistoryTarget, start: HistoryStart, patch: FilePatch, below: Sequence[str]
+    call: Call, target: HistoryTarget, start: HistoryStart, patch: FilePatch, lines_below: Sequence[str]
 ) -> tuple[str, str]:
     """Return the changed lines of a file or a document, and the sentence about them.
 
-    `below` are the other lines of the page.
+    `lines_below` are the other lines of the page.
     """
     ref, name = terminal_text.escape_line(start.ref), terminal_text.escape_line(target.name)
     change = patch.change
     if change is None:
         return "", f"{name} does not differ from {ref}."
-    head = f"{change.kind} {terminal_text.escape_line(_printed_name(change))} since {ref}"
+    head = f"{change.kind} {terminal_text.escape_line(_format_name(change))} since {ref}"
     rows = [*_list_rows(patch.hunks, target.lines)]
     if not rows:
         return head, "No lines differ." if patch.hunks or change.kind != "modified" else _describe_other_change(target)
     max_characters = call.behaviour.page_chars
-    count = max(pages.fit_lines([*below, head, *(row.text for row in rows)], max_characters) - len(below) - 1, 1)
+    page = [*lines_below, head, *(row.text for row in rows)]
+    count = max(pages.fit_lines(page, max_characters) - len(lines_below) - 1, 1)
     lines = "\n".join(row.text for row in rows[:count])
     text = f"{head}\n{fence_text(lines)}"
     if count == len(rows):
@@ -424,15 +420,14 @@ def _read_patch(ws: Workspace, target: HistoryTarget, start: HistoryStart, steps
 
     `steps` are all steps since the start; none if they are too many.
     """
-    earlier = target.path
+    old_path = target.path
     if not target.existed:
-        earlier = target.committed_path or target.path
-        if paths := [step.path for step in steps if step.path]:
-            earlier = paths[-1]
-        else:
-            renames = {change.path: change.old_path for change in path_changes.list_changes(ws.places, start.commit)}
-            earlier = renames.get(target.path) or earlier
-    return path_changes.read_patch(ws.places, start.commit, [*dict.fromkeys((target.path, earlier))])
+        old_paths = [step.old_path for step in steps if step.old_path]
+        if not old_paths:
+            changes = path_changes.list_changes(ws.places, start.commit)
+            old_paths = [change.old_path for change in changes if change.path == target.path and change.old_path]
+        old_path = old_paths[-1] if old_paths else target.committed_path or target.path
+    return path_changes.read_patch(ws.places, start.commit, [*dict.fromkeys((target.path, old_path))])
 
 
 def _compare_document(ws: Workspace, target: HistoryTarget, stored: StoredPlace | None) -> FilePatch | None:
@@ -444,7 +439,7 @@ def _compare_document(ws: Workspace, target: HistoryTarget, stored: StoredPlace 
     if change is None:
         return FilePatch(None, ())
     ((_, before, after),) = diffs.read_sides(diffs.stored_texts(ws.engine, stored.old, new), [change])
-    hunks = _text_hunks(before.content if before else "", after.content if after else "")
+    hunks = _build_hunks(before.content if before else "", after.content if after else "")
     return FilePatch(PathChange(change.kind, str(target.document)), tuple(hunks))
 
 
@@ -459,7 +454,7 @@ class _LineMatcher(SequenceMatcher[str]):
         return self._blocks
 
 
-def _text_hunks(old: str, new: str) -> Iterator[PatchHunk]:
+def _build_hunks(old: str, new: str) -> Iterator[PatchHunk]:
     """Yield the changed lines of two texts, as in a unified diff."""
     before, after = terminal_text.split_lines(old), terminal_text.split_lines(new)
     for group in _LineMatcher(before, after).get_grouped_opcodes(CONTEXT):

@@ -71,6 +71,11 @@ class HistoryTarget(Record, frozen=True):
         return not (self.document or self.collection)
 
     @property
+    def is_single(self) -> bool:
+        """True for one file or one document."""
+        return bool(self.path or self.document)
+
+    @property
     def is_stored(self) -> bool:
         return not (self.path or self.pathspecs)
 
