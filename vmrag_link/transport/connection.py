@@ -119,7 +119,7 @@ def remove_copy(places: Places, key: str, *, timeout: float) -> None:
 def clone_remote(
     places: Places,
     address: Address,
-    make: Callable[[str, str], Engine],
+    clone: Callable[[str, str], Engine],
     *,
     timeout: float,
     engine: EngineName,
@@ -127,12 +127,12 @@ def clone_remote(
 ) -> Engine | None:
     """Create a knowledge base from a remote; return None if the remote has none.
 
-    `make` creates it from a short name and a URL. Raises the errors of `Transport.fetch`.
+    `clone` creates it from a short name and a URL. Raises the errors of `Transport.fetch`.
     """
     with _remote_lock(places, address, f"clone {address.text}", timeout):
         if address.peer is None:
             try:
-                return make(address.key, address.url)
+                return clone(address.key, address.url)
             except RemoteMissing:
                 return None
-        return git_transport.clone_remote(places, engine, address.key, address.peer, make, limits=limits)
+        return git_transport.clone_remote(places, engine, address.key, address.peer, clone, limits=limits)

@@ -170,7 +170,7 @@ def note_path(file: Path) -> Path:
 def is_file_at(file: Path, commit: str) -> bool:
     """Return whether the file is unchanged since it was noted for the commit."""
     try:
-        return note_path(file).read_bytes() == _file_note(file, commit)
+        return note_path(file).read_bytes() == _format_note(file, commit)
     except FileNotFoundError:
         return False
 
@@ -184,10 +184,10 @@ def note_file(file: Path, commit: str) -> None:
     permissions.apply_folder_mode(file.parent)  # including doltlite's lock file
     path = note_path(file)
     remove_temporaries(path)
-    write_atomically(path, _file_note(file, commit), durable=False)
+    write_atomically(path, _format_note(file, commit), durable=False)
 
 
-def _file_note(file: Path, commit: str) -> bytes:
+def _format_note(file: Path, commit: str) -> bytes:
     # Any other writer changes the time of the file.
     state = file.stat()
     return f"{commit} {state.st_size} {state.st_mtime_ns}".encode()
@@ -206,18 +206,18 @@ _FORMER_NAME = "remote.git"
 _MESSAGE = "Knowledge base"
 _SIGNATURE = "vmrag <vmrag@localhost>"
 _MANIFEST = "manifest"
-_TABLE = re.compile(r"(?!v{32})[0-9a-v]{32}(\.darc)?")
-_ENTRY = re.compile(rf"{_MANIFEST}|{_TABLE.pattern}(\.records|\.tail)?(/[0-9]{{1,8}})?")
+_TABLE_NAME = re.compile(r"(?!v{32})[0-9a-v]{32}(\.darc)?")
+_ENTRY_PATH = re.compile(rf"{_MANIFEST}|{_TABLE_NAME.pattern}(\.records|\.tail)?(/[0-9]{{1,8}})?")
 _MOST_ENTRIES = 100_000
-_PART = 50 << 20
+_PART_BYTES = 50 << 20
 """Bytes of a blob. Dolt cuts a large file into such parts, because hosts refuse larger blobs."""
 
-_LARGEST_PART = 2 * _PART
+_LARGEST_PART_BYTES = 2 * _PART_BYTES
 _GROUP_BYTES = 64 << 20
 """Bytes of blobs in memory at a time, unless one blob alone is larger."""
 
 
-class _File(Record, frozen=True):
+class _NotedFile(Record, frozen=True):
     """The blobs of a file, and its size and time when it was created from them."""
 
     blobs: tuple[str, ...]
@@ -230,7 +230,7 @@ class _DoltNote(Record, frozen=True):
 
     commit: str
     """The commit to which the folder corresponds; empty if it may correspond to none."""
-    files: dict[str, _File]
+    files: dict[str, _NotedFile]
     """The files by name."""
 
 
@@ -243,7 +243,7 @@ class DoltCopy:
     def __init__(self, folder: Path, git: Places, *, name: str = DOLT_NAME) -> None:
         self._folder, self._git = folder / name, git
         self._blobs: dict[str, tuple[str, ...]] = {}
-        self._listed: tuple[str, dict[str, TreeEntry]] = "", {}
+        self._listed_commit, self._listed_entries = "", dict[str, TreeEntry]()
 
     @property
     def url(self) -> str:
@@ -268,11 +268,11 @@ class DoltCopy:
         blobs = {name: tuple(entry.name for entry in entries) for name, entries in parts.items()}
         shutil.rmtree(self._folder.with_name(_FORMER_NAME), ignore_errors=True)
         permissions.make_folder(self._folder)
-        noted = self._unchanged_blobs()
+        unchanged = self._read_unchanged_blobs()
         for path in self._folder.iterdir():
             if path.name not in blobs and path.name != _NOTE_NAME:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        missing = [(name, part) for name in parts if noted.get(name) != blobs[name] for part in parts[name]]
+        missing = [(name, part) for name in parts if unchanged.get(name) != blobs[name] for part in parts[name]]
         for name, contents in itertools.groupby(_read_contents(repository, missing), key=itemgetter(0)):
             unfinished = self._folder / f"{name}.unfinished"
             with unfinished.open("wb") as out:
@@ -282,26 +282,26 @@ class DoltCopy:
 
     def is_at(self, commit: str) -> bool:
         note = self._read_note()
-        return note.commit == commit and self._unchanged_blobs().keys() == note.files.keys()
+        return note.commit == commit and self._read_unchanged_blobs().keys() == note.files.keys()
 
     def find_damage(self, commit: str) -> str:
         if not self.exists:
             return ""
         try:
-            table_files, parts = self._table_files(), _group_parts(self._list_entries(self._git, commit))
+            table_files, parts = self._list_table_files(), _group_parts(self._list_entries(self._git, commit))
         except RemoteDamaged as error:
             return error.message
         for path in table_files:
             entries = parts.get(path.name)
-            if entries and not _is_made_of(path, entries):
+            if entries and not _consists_of(path, entries):
                 return f"{path.name} differs from the fetched data"
         return ""
 
     def note_commit(self, commit: str) -> None:
         permissions.apply_folder_mode(self._folder)
-        noted, unchanged = self._read_note().files, self._unchanged_blobs()
+        noted_files, unchanged = self._read_note().files, self._read_unchanged_blobs()
         files = {
-            name: noted[name] if unchanged.get(name) == blobs else _stamp_file(self._folder / name, blobs)
+            name: noted_files[name] if unchanged.get(name) == blobs else _build_file_note(self._folder / name, blobs)
             for name, blobs in self._blobs.items()
         }
         self._write_note(_DoltNote(commit, files))
@@ -311,8 +311,8 @@ class DoltCopy:
         self._write_note(_DoltNote("", self._read_note().files))
 
     def store_commit(self, before: str | None) -> str:
-        noted, unchanged = self._read_note().files, self._unchanged_blobs()
-        if before and not noted:
+        noted_files, unchanged = self._read_note().files, self._read_unchanged_blobs()
+        if before and not noted_files:
             raise RemoteDamaged(
                 "the pushed data does not build on the content of the remote.",
                 hint="run 'vmrag push' to push the revision",
@@ -320,13 +320,13 @@ class DoltCopy:
         writer = objects.ObjectWriter(self._git)
         blobs_by_file = {
             path.name: unchanged.get(path.name) or tuple(map(writer.write_blob, _read_parts(path)))
-            for path in self._table_files()
+            for path in self._list_table_files()
         }
         blobs_by_file[_MANIFEST] = (writer.write_blob((self._folder / _MANIFEST).read_bytes()),)
         self._blobs = blobs_by_file
-        if before and blobs_by_file == {name: file.blobs for name, file in noted.items()}:
+        if before and blobs_by_file == {name: file.blobs for name, file in noted_files.items()}:
             return before
-        entries = {path: blob for name, blobs in blobs_by_file.items() for path, blob in _tree_paths(name, blobs)}
+        entries = {path: blob for name, blobs in blobs_by_file.items() for path, blob in _list_tree_paths(name, blobs)}
         return writer.write_commit(entries, parent=before, message=_MESSAGE, signature=_SIGNATURE)
 
     def create_empty(self) -> DoltCopy:
@@ -340,11 +340,11 @@ class DoltCopy:
 
     def _list_entries(self, repository: Places, commit: str) -> dict[str, TreeEntry]:
         """Return the files in a commit. A commit is listed once."""
-        if self._listed[0] != commit:
-            self._listed = commit, _list_entries(repository, commit)
-        return self._listed[1]
+        if self._listed_commit != commit:
+            self._listed_commit, self._listed_entries = commit, _list_entries(repository, commit)
+        return self._listed_entries
 
-    def _table_files(self) -> list[Path]:
+    def _list_table_files(self) -> list[Path]:
         """Return the files that Dolt's manifest names. Raises `RemoteDamaged` if one is missing."""
         from vmrag_link.engines.dolt import files
 
@@ -359,10 +359,10 @@ class DoltCopy:
             )
         return paths
 
-    def _unchanged_blobs(self) -> dict[str, tuple[str, ...]]:
+    def _read_unchanged_blobs(self) -> dict[str, tuple[str, ...]]:
         """Return the blobs of the noted files that have not changed."""
-        noted = self._read_note().files
-        return {name: file.blobs for name, file in noted.items() if _is_unchanged(self._folder / name, file)}
+        noted_files = self._read_note().files
+        return {name: file.blobs for name, file in noted_files.items() if _is_unchanged(self._folder / name, file)}
 
     def _read_note(self) -> _DoltNote:
         try:
@@ -381,7 +381,7 @@ def _list_entries(places: Places, commit: str) -> dict[str, TreeEntry]:
     if _MANIFEST not in entries or len(entries) > _MOST_ENTRIES:
         raise _foreign_content_error()
     for path, entry in entries.items():
-        if not 0 <= entry.size <= _LARGEST_PART or not _ENTRY.fullmatch(path):
+        if not 0 <= entry.size <= _LARGEST_PART_BYTES or not _ENTRY_PATH.fullmatch(path):
             raise _foreign_content_error()
     return entries
 
@@ -391,7 +391,7 @@ def _group_parts(entries: Mapping[str, TreeEntry]) -> dict[str, list[TreeEntry]]
     files: dict[str, list[TreeEntry]] = {}
     for path in sorted(entries.keys() - {_MANIFEST}):
         name = path.partition("/")[0]
-        if _TABLE.fullmatch(name):
+        if _TABLE_NAME.fullmatch(name):
             files.setdefault(name, []).append(entries[path])
     return files | {_MANIFEST: [entries[_MANIFEST]]}
 
@@ -412,7 +412,7 @@ def _read_group(places: Places, group: Sequence[tuple[str, TreeEntry]]) -> Itera
     return zip((name for name, _ in group), contents, strict=True)
 
 
-def _tree_paths(name: str, blobs: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+def _list_tree_paths(name: str, blobs: tuple[str, ...]) -> Iterable[tuple[str, str]]:
     """Return the paths of a file's blobs in a tree, like Dolt: `NAME`, or `NAME/0001` and so on."""
     if len(blobs) == 1:
         return [(name, blobs[0])]
@@ -420,26 +420,26 @@ def _tree_paths(name: str, blobs: tuple[str, ...]) -> Iterable[tuple[str, str]]:
 
 
 def _read_parts(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as source:
-        yield source.read(_PART)
-        while part := source.read(_PART):
+    with path.open("rb") as file:
+        yield file.read(_PART_BYTES)  # also of an empty file
+        while part := file.read(_PART_BYTES):
             yield part
 
 
-def _is_made_of(path: Path, entries: Sequence[TreeEntry]) -> bool:
-    with path.open("rb") as source:
-        same = all(objects.hash_blob(source.read(entry.size), like=entry.name) == entry.name for entry in entries)
-        return same and not source.read(1)
+def _consists_of(path: Path, entries: Sequence[TreeEntry]) -> bool:
+    with path.open("rb") as file:
+        are_equal = all(objects.hash_blob(file.read(entry.size), like=entry.name) == entry.name for entry in entries)
+        return are_equal and not file.read(1)
 
 
-def _stamp_file(path: Path, blobs: tuple[str, ...]) -> _File:
+def _build_file_note(path: Path, blobs: tuple[str, ...]) -> _NotedFile:
     """Return the note of a file with its blobs, once the file would survive a power cut."""
     sync_to_disk(path)
     state = path.stat()
-    return _File(blobs, state.st_size, state.st_mtime_ns)
+    return _NotedFile(blobs, state.st_size, state.st_mtime_ns)
 
 
-def _is_unchanged(path: Path, noted: _File) -> bool:
+def _is_unchanged(path: Path, noted: _NotedFile) -> bool:
     try:
         state = path.stat()
     except FileNotFoundError:

@@ -1,15 +1,15 @@
 """A remote that git transfers, on one ref, through a separate repository.
 
-A copy of its content is stored here (`copies`), and the engine uses it like any remote. Before use,
-the copy is brought to the tracking ref, which is at the last state that proved sound. All of this
-is derived data: if an operation fails and the repository or the copy is damaged, both are removed,
-and the operation starts again.
+A copy of its content is stored here (`copies`), and the engine uses it like any remote. The
+tracking ref is at the last state that passed all checks. Before use, the copy is restored to it.
+All of this is derived data: if an operation fails and the repository or the copy is damaged, both
+are removed, and the operation starts again.
 
-Fetched objects arrive in a temporary repository. Only sound ones are moved on. The rest is removed
-with it.
+Fetched objects arrive in a temporary repository. If they pass the checks, they are moved to the
+separate repository. Otherwise they are removed with the temporary one.
 
-The code's own repository gets no objects or refs of this, so `git log --all`, `git push --mirror`
-and its size do not change.
+The code's own repository gets none of these objects and refs, so `git log --all`, `git push
+--mirror` and its size do not change.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _OBJECT_WORDS = re.compile(r"(?i)object|pack|inflate|corrupt|sha1|bad config|ref
 """Words that git uses about its own files and not about a network."""
 
 
-class _Rejected(Record, frozen=True):
-    """A commit that was refused."""
+class _Rejection(Record, frozen=True):
+    """The note of a fetched commit that was refused."""
 
     commit: str
     message: str
@@ -76,18 +76,18 @@ class GitTransport:
         self._ref = _tracking_ref(key)
         self._folder = places.remotes / key
         self._copy = copies.open_copy(engine.name, self._folder, self._git)
-        self._refused = self._folder / "refused.json"
+        self._rejection_file = self._folder / "refused.json"
 
     @property
     def _tip(self) -> str | None:
         return transfer.read_tip(self._git, self._ref)
 
     def read_heads(self) -> dict[str, str]:
-        self._rebuild_and_retry(self._settle_copy)
+        self._rebuild_and_retry(self._restore_copy)
         return self._engine.remote_heads(self._key)
 
     def fetch(self) -> bool:
-        return self._rebuild_and_retry(self._fetch_sound)
+        return self._rebuild_and_retry(self._fetch_checked)
 
     def _rebuild_and_retry(self, operation: Callable[[], T]) -> T:
         """Call `operation`. If it fails because of damage here, rebuild and call it again."""
@@ -124,88 +124,84 @@ class GitTransport:
         self._git = open_store(self._places)
         self._discard_copy()
 
-    def _fetch_sound(self) -> bool:
-        self._refuse_rejected()
+    def _fetch_checked(self) -> bool:
+        self._require_not_rejected()
         with open_arrivals(self._places, self._git, self._key) as arrivals:
             fetched = transfer.fetch(arrivals, self._peer, self._peer.ref, DATA_REF)
             if fetched is None:
                 return False
             tip = self._tip
-            was_settled = tip is not None and self._is_settled_at(tip)
-            if fetched != tip or not was_settled:
+            was_at_tip = tip is not None and self._is_copy_at(tip)
+            if fetched != tip or not was_at_tip:
                 try:
                     self._copy.require_acceptable(arrivals, fetched, limits=self._engine.limits)
-                    self._bring_copy(fetched, arrivals)
+                    self._check_out_copy(fetched, arrivals)
                 except (RemoteError, FileSystemError) as error:
-                    self._reject_commit(fetched, error, was_settled=was_settled)
+                    self._reject_commit(fetched, error, was_at_tip=was_at_tip)
                     raise
                 sidecar_repo.keep_objects(arrivals, self._git)
                 transfer.set_ref(self._git, self._ref, fetched)
                 sidecar_repo.pack_objects(self._git)
-        self._refused.unlink(missing_ok=True)
+        self._rejection_file.unlink(missing_ok=True)
         return True
 
-    def _reject_commit(self, commit: str, error: VmragError, *, was_settled: bool) -> None:
+    def _reject_commit(self, commit: str, error: VmragError, *, was_at_tip: bool) -> None:
         """Restore the copy and remember the refusal.
 
-        `was_settled`: engine and copy were at the tracking ref.
+        `was_at_tip`: engine and copy were at the tracking ref before.
         """
-        tip, refused = self._tip, isinstance(error, KnowledgeRefused)
+        tip, is_refused = self._tip, isinstance(error, KnowledgeRefused)
         if tip is None:
             self._discard_copy()
-        elif not self._is_settled_at(tip):
+        elif not self._is_copy_at(tip):
             with contextlib.suppress(VmragError):  # the next operation repairs the copy
                 self._copy.check_out_commit(self._git, tip)
-                if was_settled and refused:  # the engine still has the previous heads
+                if was_at_tip and is_refused:  # the engine still has the previous heads
                     self._copy.note_commit(tip)
-        note = _Rejected(commit, error.message if refused else "", error.hint, self._engine.limits)
-        write_atomically(self._refused, msgspec.json.encode(note), durable=False)
+        note = _Rejection(commit, error.message if is_refused else "", error.hint, self._engine.limits)
+        write_atomically(self._rejection_file, msgspec.json.encode(note), durable=False)
 
-    def _read_rejection(self) -> _Rejected | None:
+    def _read_rejection(self) -> _Rejection | None:
         try:
-            return msgspec.json.decode(self._refused.read_bytes(), type=_Rejected)
+            return msgspec.json.decode(self._rejection_file.read_bytes(), type=_Rejection)
         except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
             return None
 
-    def _refuse_rejected(self) -> None:
-        """Refuse a rejected commit without fetching it again.
-
-        This applies until the remote or the limits change.
-        """
+    def _require_not_rejected(self) -> None:
+        """Raise `KnowledgeRefused` again without a fetch, until the remote or the limits change."""
         rejection = self._read_rejection()
         if (
             rejection
             and rejection.message
             and rejection.limits == self._engine.limits
-            and self._advertised_commit() == rejection.commit
+            and self._read_remote_commit() == rejection.commit
         ):
             raise KnowledgeRefused(rejection.message, hint=rejection.hint)
 
-    def _advertised_commit(self) -> str | None:
+    def _read_remote_commit(self) -> str | None:
         return transfer.read_remote_ref(self._git, self._peer, self._peer.ref)
 
     def is_current(self) -> bool:
-        return self._rebuild_and_retry(self._advertised_commit) == self._tip
+        return self._rebuild_and_retry(self._read_remote_commit) == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
-        with self._moved_if_damaged("run 'vmrag push' to push again"):
+        with self._raise_moved_if_damaged("run 'vmrag push' to push again"):
             return self._push_once(write)
 
     @contextlib.contextmanager
-    def _moved_if_damaged(self, again: str) -> Iterator[None]:
-        """If the block fails because of damage here, remove it and raise `RemoteMoved`.
-
-        The caller has to fetch first.
+    def _raise_moved_if_damaged(self, hint: str) -> Iterator[None]:
+        """If the block fails because of damage here, remove it. Raise `RemoteMoved`, so that the
+        caller fetches first.
         """
         try:
             yield
         except VmragError as error:
             if not self._remove_damage(error):
                 raise
-            raise RemoteMoved("the local copy of the remote was damaged and was removed.", hint=again) from error
+            raise RemoteMoved("the local copy of the remote was damaged and was removed.", hint=hint) from error
 
     def _push_once(self, write: Callable[[str], T]) -> T:
-        before = self._settle_copy()
+        before = self._restore_copy()
         self._copy.clear_note()  # from now on, copy and engine may be ahead of the remote
         result = write(self._copy.url)
         commit = self._copy.store_commit(before)
@@ -215,7 +211,7 @@ class GitTransport:
             raise  # the caller fetches next
         except VmragError:  # otherwise the engine would report that the remote has the revisions
             with contextlib.suppress(VmragError):
-                self._settle_copy()
+                self._restore_copy()
             raise
         transfer.set_ref(self._git, self._ref, commit)
         self._copy.note_commit(commit)
@@ -238,9 +234,9 @@ class GitTransport:
         `write` gets the short name and the URL of that place. Raises `RemoteMoved` unless the
         remote is unchanged since it was last fetched, or proved damaged.
         """
-        with self._moved_if_damaged("run 'vmrag gc --remote --apply' to try again"):
+        with self._raise_moved_if_damaged("run 'vmrag gc --remote --apply' to try again"):
             remote_commit = self._read_replaceable_commit()
-            self._settle_copy()  # a fetch of damaged data may have left the engine at any state
+            self._restore_copy()  # a fetch of damaged data may have left the engine at any state
             key, new_copy = f"{self._key}-new", self._copy.create_empty()
             try:
                 write(key, new_copy.url)
@@ -250,20 +246,20 @@ class GitTransport:
                 new_copy.discard()
             transfer.push(self._git, self._peer, commit, self._peer.ref, expected=remote_commit)
             transfer.set_ref(self._git, self._ref, commit)
-            self._settle_copy()
+            self._restore_copy()
 
     def _read_replaceable_commit(self) -> str | None:
         """Return the remote's commit, if it was fetched or refused last, or cannot be fetched.
 
         A pin may be untrusted, and name a branch of code as its ref.
         """
-        remote_commit, rejected = self._advertised_commit(), self._read_rejection()
+        remote_commit, rejection = self._read_remote_commit(), self._read_rejection()
         if remote_commit and self._tip is None and self._peer.ref not in (DATA_REF, DOLT_DATA_REF):
             raise RemoteInvalid(
                 f"did not replace {self._peer.ref}: this repository never fetched a knowledge base from it.",
                 hint="set another branch in .vmrag.yaml, such as 'remote: git:refs/heads/vmrag/data', then run 'vmrag pin'",
             )
-        if remote_commit == self._tip or (rejected and remote_commit == rejected.commit):
+        if remote_commit == self._tip or (rejection and remote_commit == rejection.commit):
             return remote_commit
         try:
             with open_arrivals(self._places, self._git, self._key) as arrivals:
@@ -280,15 +276,15 @@ class GitTransport:
         tip = self._tip
         return (self._copy.measure_size(self._git, tip), transfer.count_commits(self._git, tip)) if tip else (0, 0)
 
-    def _settle_copy(self) -> str | None:
+    def _restore_copy(self) -> str | None:
         """Bring copy and engine to the tracking ref, without network, and return it."""
         tip = self._tip
         if tip is None:
             if self._copy.exists or self._engine.remote_heads(self._key):
                 self._discard_copy()
-        elif not self._is_settled_at(tip):
+        elif not self._is_copy_at(tip):
             try:
-                self._bring_copy(tip, self._git)
+                self._check_out_copy(tip, self._git)
             except (RemoteDamaged, RemoteRejected):
                 self._forget_state()
                 return None
@@ -297,7 +293,7 @@ class GitTransport:
     def _forget_state(self) -> None:
         """Forget a tracked state that is damaged here, or belongs to another knowledge base.
 
-        It was sound when it was fetched. git fetches objects again that no ref reaches.
+        It passed the checks when it was fetched. Without a ref, git fetches its objects again.
         """
         transfer.set_ref(self._git, self._ref, None)
         self._discard_copy()
@@ -307,13 +303,13 @@ class GitTransport:
         self._engine.forget_remote(self._key)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _bring_copy(self, commit: str, repository: Places) -> None:
+    def _check_out_copy(self, commit: str, repository: Places) -> None:
         self._copy.clear_note()
         self._copy.check_out_commit(repository, commit)
         direct_transport.fetch_related(self._engine, self._key, self._copy.url)
         self._copy.note_commit(commit)
 
-    def _is_settled_at(self, commit: str) -> bool:
+    def _is_copy_at(self, commit: str) -> bool:
         return self._copy.is_at(commit) and bool(self._engine.remote_heads(self._key))
 
 
@@ -322,7 +318,7 @@ def clone_remote(
     engine: EngineName,
     key: str,
     peer: Peer,
-    make: Callable[[str, str], Engine],
+    clone: Callable[[str, str], Engine],
     *,
     limits: Limits,
 ) -> Engine | None:
@@ -338,7 +334,7 @@ def clone_remote(
         try:
             copy.require_acceptable(arrivals, fetched, limits=limits)
             copy.check_out_commit(arrivals, fetched)
-            cloned = make(key, copy.url)
+            cloned = clone(key, copy.url)
         except (RemoteError, FileSystemError):
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -349,15 +345,16 @@ def clone_remote(
 
 
 def open_arrivals(places: Places, repository: Places, key: str) -> contextlib.AbstractContextManager[Places]:
-    """Create a repository for fetched objects until they prove sound. It is removed at the end."""
+    """Create a repository for fetched objects until they are checked. It is removed at the end."""
     return sidecar_repo.open_incoming(places, repository, _incoming_path(places, key))
+
+
+_INCOMING = "incoming-"
+"""Prefix of the names of temporary repositories."""
 
 
 def _incoming_path(places: Places, key: str) -> Path:
     return places.remotes / f"{_INCOMING}{key}"
-
-
-_INCOMING = "incoming-"
 
 
 def find_copy_damage(places: Places, engine: EngineName, key: str) -> str:
