@@ -66,14 +66,14 @@ _ROOT_DEPTH = 2
 DOLTLITE_FILE = "kb.doltlite"
 DOLT_FOLDER = ".dolt"
 SERVER_FILE = "server.json"
-"""Names of which one makes a folder a knowledge base.
+"""A folder with one of these names is a knowledge base.
 
-They are the file of the embedded engine, the folder of Dolt, and a note that it is a database of a
-running Dolt server.
+They are the file of the embedded engine, the folder of Dolt, and the note that names a database of
+a running Dolt server.
 """
 
 LOCK_NAME = "write.lock"
-"""The lock file in the knowledge base's folder. Each writer holds it."""
+"""The lock file in the folder of the knowledge base. Each writer holds it."""
 
 UNCOMMITTED_NAME = "uncommitted"
 """A file in the knowledge base's folder that marks uncommitted rows.
@@ -82,15 +82,15 @@ Without it no branch has uncommitted rows. Shell scripts test for it.
 """
 
 ASIDE_PREFIX = "vmrag/wip/"
-"""The prefix of branches with stashed documents.
+"""The prefix of branches with stashed documents, which were uncommitted on a KB branch.
 
-They were uncommitted on a KB branch and conflict with a moved pin.
+A branch keeps its documents if they conflict with a moved pin (see `merging.replay`).
 """
 
 CARRIED_SUFFIX = ".carried"
-"""The suffix of branches that remember changes.
+"""The suffix of branches that remember uncommitted changes.
 
-A revision already contains these changes (see `merging.replay`).
+The pinned revision already contains these changes (see `merging.replay`).
 """
 
 
@@ -134,7 +134,8 @@ def missing_branch_error(name: str) -> BranchMissing:
 def find_correct_root(engine: Engine) -> str:
     """Return the revision that `vmrag_root` should point to, or an empty text if it is correct.
 
-    The correct root is the first revision with tables, the child of the engine's initial commit.
+    The correct root is the first revision with tables: the child of the engine's initial commit,
+    so the last but one revision in a history that lists the newest first.
     """
     root = engine.find_branch(ROOT_BRANCH)
     if root and len([*engine.log(root.head, limit=3)]) == _ROOT_DEPTH:
@@ -203,15 +204,12 @@ class Write(Record, frozen=True):
         a newer version. Documents passed as a stream are rows of `documents`.
         """
         listed = self.put_documents if isinstance(self.put_documents, list | tuple) else ()
-        needs_version_2 = (
-            self.put_projects
-            or any(
-                collection.import_base or collection.chunking.strategy != "characters"
-                for collection in self.put_collections
-            )
-            or any(document.table != "documents" for document in listed)
+        has_new_columns = any(
+            collection.import_base or collection.chunking.strategy != "characters"
+            for collection in self.put_collections
         )
-        return 2 if needs_version_2 else 1
+        has_other_tables = self.put_projects or any(document.table != "documents" for document in listed)
+        return 2 if has_new_columns or has_other_tables else 1
 
     @property
     def is_empty(self) -> bool:

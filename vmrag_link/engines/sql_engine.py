@@ -290,13 +290,12 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         session, result = self._session, revision
         with session.write_lock("merge"):
             session.require_readable(revision)
-            if joining and session.is_ancestor(joining, revision):
-                joining = None
-            undo_writes = self._plan_undo(revision, [joining] if joining else [])
+            joined = [joining] if joining and not session.is_ancestor(joining, revision) else []
+            undo_writes = self._plan_undo(revision, joined)
             with session.revision_transaction(revision) as place:
                 self._store_merged(place, undo_writes, rows)
-                if joining or session.is_dirty(place):
-                    options = ["--allow-empty"] if joining else []
+                if joined or session.is_dirty(place):
+                    options = ["--allow-empty"] if joined else []
                     result = session.commit(place, message, author, date, *options)
             session.anchor_revision(result, "a merge")
         session.compact_if_grown()
@@ -323,7 +322,7 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
         """
         for joining in joined:
             self._session.require_readable(joining)
-        return {joining: _undo_merge(self, revision, joining) for joining in joined}
+        return {joining: _build_undo(self, revision, joining) for joining in joined}
 
     def _store_merged(self, place: P, undo_writes: Mapping[str, Write], rows: Iterable[Write]) -> None:
         """Join revisions without their changes, then store the rows. Call this in a transaction."""
@@ -346,11 +345,11 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
                 self._session.note_committed()
 
 
-def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:
+def _build_undo(engine: Engine, revision: str, joining: str) -> Write:
     """Return the rows that turn the engine's merge of two revisions into `revision` again.
 
-    An engine merges from its own merge base and offers no way to choose the result. So everything
-    that `joining` changed since then is undone. Raises `EngineFailed` for unrelated histories.
+    An engine merges from its own merge base and offers no way to choose the result. So all changes
+    of `joining` since that base are undone. Raises `EngineFailed` for unrelated histories.
     """
     base = engine.merge_base(revision, joining)
     if base is None:
@@ -359,34 +358,31 @@ def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:
             hint="run 'vmrag show', then 'vmrag import', to copy documents from the other knowledge base",
             revisions=[revision, joining],
         )
-    joined = engine.diff(base, joining)
-    names = [change.key for change in joined.collections]
+    changes = engine.diff(base, joining)
+    names = [change.key for change in changes.collections]
     collections = {collection.name: collection for collection in engine.list_collections(revision)}
-    documents = {document.key: document for document in _read_documents_in(engine, revision, joined)}
-    projects = {
-        project.key: project
-        for project in engine.read_projects(revision, ids=[change.key for change in joined.projects])
-    }
+    documents = {document.key: document for document in _read_documents_in(engine, revision, changes)}
+    project_ids = [change.key for change in changes.projects]
+    projects = {project.key: project for project in engine.read_projects(revision, ids=project_ids)}
     return Write(
         put_collections=[collections[name] for name in names if name in collections],
         remove_collections=[name for name in names if name not in collections],
         put_documents=list(documents.values()),
-        remove_documents=[change.key for change in joined.documents if change.key not in documents],
+        remove_documents=[change.key for change in changes.documents if change.key not in documents],
         put_projects=list(projects.values()),
-        remove_projects=[change.key for change in joined.projects if change.key not in projects],
+        remove_projects=[project_id for project_id in project_ids if project_id not in projects],
     )
 
 
 def _read_documents_in(engine: Engine, revision: str, difference: Difference) -> Iterable[Document]:
     """Yield the documents of a difference as they are in a revision.
 
-    There, a row of a logical table may be in another collection.
+    A row of a separate table may be in another collection there, so it is found by its id.
     """
     keys = [change.key for change in difference.documents]
     for collection in dict.fromkeys(collection for collection, _ in keys):
         ids = [doc_id for name, doc_id in keys if name == collection]
         yield from engine.read_documents(revision, collection=collection, ids=ids, table="documents")
     for table in TABLE_OF_KIND.values():
-        ids = [doc_id for name, doc_id in keys if (implied := implied_table(name)) and implied.name == table]
-        if ids:
+        if ids := [doc_id for name, doc_id in keys if (implied := implied_table(name)) and implied.name == table]:
             yield from engine.read_documents(revision, ids=ids, table=table)

@@ -41,13 +41,14 @@ def needs_trust(
     trusted it.
 
     Such a setting names a host, a program, a file outside the repository or a secret, or decides
-    what is written, shown or published. `narrower` returns how far the value applies before that.
-    By default, it does not apply. `keys.SettingKey` explains further properties.
+    what is written, shown or published. `narrower` returns the value that applies before the user
+    trusts it. By default, the value is ignored until then. `keys.SettingKey` explains `more`.
     """
     return Meta(description=description, ge=ge, le=le, extra={"needs_trust": True, "narrower": narrower, **more})
 
 
 def keep_narrowest(*narrowest_first: Any) -> Narrower:
+    """Return a `Narrower` that keeps the value that comes first in this list."""
     return lambda untrusted, trusted: min(untrusted, trusted, key=narrowest_first.index)
 
 

@@ -291,24 +291,19 @@ def _dolt_name(remote: str) -> str:
 def translate_error(error: EngineFailed, url: str) -> VmragError:
     """Return the error for a failed fetch from this URL or push to it."""
     message = dolt_message(error)[:_MOST_SHOWN]
-    words = message.lower().replace(" ", "")
-    served = not url.startswith(_FILE)
+    is_server = not url.startswith(_FILE)
     details = {"remote": url, "said": message}
-
-    def contains(phrases: tuple[str, ...]) -> bool:
-        return any(phrase.replace(" ", "") in words for phrase in phrases)
-
-    if not message or (isinstance(error, EngineUnwritable) and not served):
+    if not message or (isinstance(error, EngineUnwritable) and not is_server):
         return error
-    if contains(_MOVED):
+    if _contains_phrase(message, _MOVED):
         return RemoteMoved(
             f"{url} has changed since the last fetch; nothing was pushed.",
             hint="run 'vmrag pull' to merge the newer revision",
             **details,
         )
-    if served:
-        return _server_error(contains, message, url, details)
-    if contains(_REJECTED):
+    if is_server:
+        return _translate_server_error(message, url, details)
+    if _contains_phrase(message, _REJECTED):
         return RemoteRejected(f"{url} rejected the push: {message}.", hint="check who may write there", **details)
     return damaged_error(url, said=message)
 
@@ -322,26 +317,26 @@ def damaged_error(url: str, *, said: str = "") -> RemoteDamaged:
     )
 
 
-def _server_error(
-    contains: Callable[[tuple[str, ...]], bool], message: str, url: str, details: Mapping[str, str]
-) -> VmragError:
-    if contains(_LOGIN_REFUSED):
+def _contains_phrase(message: str, phrases: tuple[str, ...]) -> bool:
+    words = message.lower().replace(" ", "")
+    return any(phrase.replace(" ", "") in words for phrase in phrases)
+
+
+def _translate_server_error(message: str, url: str, details: Mapping[str, str]) -> VmragError:
+    if _contains_phrase(message, _LOGIN_REFUSED):
         return AuthenticationFailed(
             f"{url} refused the login: {message}.",
             hint="run 'DOLT_REMOTE_PASSWORD=… vmrag fetch' with your password, or 'dolt login' for DoltHub",
             **details,
         )
-    if contains(_MISSING):
+    if _contains_phrase(message, _MISSING):
         return RemoteMissing(
             f"no knowledge base found at {url}.", hint="run 'vmrag remote' to list the remotes", **details
         )
-    if contains(_UNREACHABLE):
-        where = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
-        hint = (
-            f"run 'curl -sS {quoted(where)}' to check the server"
-            if where
-            else "run 'vmrag remote' to check the address"
-        )
+    if _contains_phrase(message, _UNREACHABLE):
+        server = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
+        check_server = f"run 'curl -sS {quoted(server)}' to check the server"
+        hint = check_server if server else "run 'vmrag remote' to check the address"
         return RemoteUnreachable(f"cannot reach {url}: {message}.", hint=hint, **details)
     return RemoteRejected(
         f"{url} rejected the request: {message}.", hint="ask its administrator what may be pushed there", **details
