@@ -100,6 +100,9 @@ def open_copy(engine: EngineName, folder: Path, git: Places) -> Copy:
     return FileCopy(folder / FILE_NAME, git)
 
 
+# -- the embedded engine: a file
+
+
 class FileCopy:
     """A file of the embedded engine. git holds it in segments."""
 
@@ -198,6 +201,8 @@ def discard_file(file: Path) -> None:
     file.unlink(missing_ok=True)
     file.with_name(f".{file.name}-lock").unlink(missing_ok=True)
 
+
+# -- the engine dolt: a folder
 
 DOLT_NAME = "remote"
 _FORMER_NAME = "remote.git"

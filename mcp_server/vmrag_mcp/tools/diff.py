@@ -143,16 +143,8 @@ def get_diff(
     changes = find_changes(ws.engine, old, new)
     kinds = {collection.name: collection.kind for at in (old, new) for collection in ws.engine.list_collections(at)}
     if table:
-        if table not in kinds and stores.is_made_of_files(ws, table):
-            raise TableMissing(
-                f"collection {table!r} contains files of this repository, which git compares.",
-                hint="run 'vmrag diff' to show files and stored documents",
-                table=table,
-                tables=list(TABLES),
-                collections=sorted(kinds),
-            )
-        changes = _select_table(changes, table, kinds)
-    rows = build_entries(
+        changes = _select_table(call, changes, table, kinds)
+    entries = build_entries(
         ws.engine,
         changes.diff,
         changes.diff.documents[offset:][:limit],
@@ -167,8 +159,8 @@ def get_diff(
         from_commit=_commit_at(from_ref, old),
         to_commit=_commit_at(to_ref, new),
         summary=Summary.from_report(changes.diff.changes),
-        documents=rows,
-        has_more=offset + len(rows) < total,
+        documents=entries,
+        has_more=offset + len(entries) < total,
         collections=list(changes.collections) or UNSET,
         message=f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
     )
@@ -178,7 +170,7 @@ def find_changes(engine: Engine, old: At | None, new: At) -> Changes:
     """Return the changes from the place `old` to `new`. Without `old`, everything is new."""
     difference = diff.diff_documents(engine, old, new)
     renamed = diff.renamed_collections(difference)
-    moved = {*renamed, *renamed.values()}
+    renamed_names = {*renamed, *renamed.values()}
     collections = (
         ChangedCollection(collection.key, "renamed", renamed[collection.key])
         if collection.key in renamed
@@ -186,26 +178,31 @@ def find_changes(engine: Engine, old: At | None, new: At) -> Changes:
         for collection in difference.collections
         if collection.key not in renamed.values()
     )
-    documents = tuple(document for document in difference.documents if document.key[0] not in moved)
+    documents = tuple(document for document in difference.documents if document.key[0] not in renamed_names)
     return Changes(msgspec.structs.replace(difference, documents=documents), tuple(collections))
 
 
-def _select_table(changes: Changes, table: str, kinds: dict[str, str]) -> Changes:
+def _select_table(call: Call, changes: Changes, table: str, kinds: dict[str, str]) -> Changes:
     """Return the changes of one of `TABLES` or of one collection. Raises `TableMissing`."""
-    names = {table} if table in kinds else {name for name, kind in kinds.items() if table_of(kind) == table}
+    details = {"table": table, "tables": list(TABLES), "collections": sorted(kinds)}
+    if table not in kinds and stores.is_made_of_files(call.ws, table):
+        raise TableMissing(
+            f"collection {table!r} contains files of this repository, which git compares.",
+            hint="run 'vmrag diff' to show files and stored documents",
+            **details,
+        )
     if table not in kinds and table not in TABLES:
         raise TableMissing(
             f"no such table or collection: {table[:80]!r}.",
             hint=f"use a table ({', '.join(TABLES)}) or a collection ({', '.join(sorted(kinds)) or 'none'})",
-            table=table,
-            tables=list(TABLES),
-            collections=sorted(kinds),
+            **details,
         )
+    names = {table} if table in kinds else {name for name, kind in kinds.items() if table_of(kind) == table}
     documents = tuple(document for document in changes.diff.documents if document.key[0] in names)
-    rows = tuple(
+    collections = tuple(
         collection for collection in changes.collections if collection.name in names or collection.old_name in names
     )
-    return Changes(msgspec.structs.replace(changes.diff, documents=documents), rows)
+    return Changes(msgspec.structs.replace(changes.diff, documents=documents), collections)
 
 
 def build_entries(
@@ -222,18 +219,18 @@ def build_entries(
     The list has at least one entry, and at most `characters` characters. With the `kinds` of the
     collections, the entries have the table of each document.
     """
-    rows: list[DiffEntry] = []
-    room = characters
-    read = diff.read_sides(diff.stored_texts(engine, difference.old, difference.new), selected[:texts])
-    for number, change in enumerate(selected):
-        row = _build_text_entry(*next(read)) if number < texts else _build_entry(change)
-        if room is not None:
-            room -= row.weight
-            if room < 0 and rows:
+    entries: list[DiffEntry] = []
+    remaining_characters = characters
+    sides = diff.read_sides(diff.stored_texts(engine, difference.old, difference.new), selected[:texts])
+    for index, change in enumerate(selected):
+        entry = _build_text_entry(*next(sides)) if index < texts else _build_entry(change)
+        if remaining_characters is not None:
+            remaining_characters -= entry.weight
+            if remaining_characters < 0 and entries:
                 break
-        table = "" if kinds is None else table_of(kinds.get(row.collection, ""))
-        rows.append(msgspec.structs.replace(row, table=table))
-    return rows
+        table = "" if kinds is None else table_of(kinds.get(entry.collection, ""))
+        entries.append(msgspec.structs.replace(entry, table=table))
+    return entries
 
 
 def _build_entry(change: HeaderChange) -> DiffEntry:
