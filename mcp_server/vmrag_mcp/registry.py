@@ -133,17 +133,17 @@ class ToolDeclaration(Record, frozen=True):
     title: str = ""
     """Name for people. Default: the words of the tool's name."""
     idempotent: bool = False
-    founds: bool = False
+    without_kb: bool = False
     """The tool works without a knowledge base."""
-    of_files: bool = False
+    reads_files: bool = False
     """Without a knowledge base, the tool answers from the files of sources, if sources
     match any.
     """
-    of_git: bool = False
+    reads_git: bool = False
     """Without a knowledge base, the tool answers from git."""
     on_read_only: bool = False
     """A read-only server has the tool, and the tool changes no documents there."""
-    of_server: bool = False
+    about_server: bool = False
     """The tool is about the server and works everywhere. Instead of a `Call`, its function gets the
     `EnabledTools` and the names that the user confirmed.
     """

@@ -188,7 +188,9 @@ class KnowledgeServer:
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         try:
-            listed = await self._run_reader(context, lambda call: list(resources.list_resources(call)), of_files=True)
+            listed = await self._run_reader(
+                context, lambda call: list(resources.list_resources(call)), reads_files=True
+            )
         except MCPError:  # without a knowledge base, clients can still read its status
             listed = resources.select_shown(resources.FIXED, self._find_enabled(context).selection)
         rows = [
@@ -210,7 +212,7 @@ class KnowledgeServer:
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         content = await self._run_reader(
-            context, lambda call: resources.read_resource(call, uri), of_files=True, uri=uri[: resources.LONGEST_URI]
+            context, lambda call: resources.read_resource(call, uri), reads_files=True, uri=uri[: resources.LONGEST_URI]
         )
         contents = types.TextResourceContents(
             uri=uri, mime_type=content.mime, text=content.text, _meta={"vmrag/kb": content.kb}
@@ -235,22 +237,22 @@ class KnowledgeServer:
         values_by_name = (params.context and params.context.arguments) or {}
         argument, typed = params.argument.name, params.argument.value
         values, more = await self._run_reader(
-            context, lambda call: complete_value(call, reference, argument, typed, values_by_name), of_files=True
+            context, lambda call: complete_value(call, reference, argument, typed, values_by_name), reads_files=True
         )
         return types.CompleteResult(completion=types.Completion(values=values, has_more=more))
 
     async def _run_reader(
-        self, context: Context, reader: Callable[[Call], T], *, of_files: bool = False, **data: str
+        self, context: Context, reader: Callable[[Call], T], *, reads_files: bool = False, **data: str
     ) -> T:
         """Return the result of `reader`.
 
-        `of_files` is as in `Session.open_call`. Raises `MCPError` for a known error. The data of
-        the `MCPError` are the error's envelope and `data`.
+        `reads_files` is as in `Session.open_call`. Raises `MCPError` for a known error, with the
+        error's envelope and `data`.
         """
         progress, selection = CallProgress(_make_reporter(context)), self._find_enabled(context).selection
 
         def work() -> T:
-            with self._session.open_call(progress, of_files=of_files, tools=selection) as call:
+            with self._session.open_call(progress, reads_files=reads_files, tools=selection) as call:
                 return reader(call)
 
         try:

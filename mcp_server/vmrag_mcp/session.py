@@ -330,13 +330,13 @@ class Session:
         function = import_function(tool)
         keywords, warnings = _parse_arguments(tool, function, arguments, selection)
         declaration: ToolDeclaration = function.__dict__["declared"]
-        if declaration.of_server:
+        if declaration.about_server:
             return self._build_answer(function(tools, agreed, **keywords), None, warnings)
         with self.open_call(
             progress,
-            founds=declaration.founds,
-            of_files=declaration.of_files,
-            of_git=declaration.of_git,
+            without_kb=declaration.without_kb,
+            reads_files=declaration.reads_files,
+            reads_git=declaration.reads_git,
             agreed=agreed,
             tools=selection,
         ) as call:
@@ -377,23 +377,24 @@ class Session:
         self,
         progress: CallProgress,
         *,
-        founds: bool = False,
-        of_files: bool = False,
-        of_git: bool = False,
+        without_kb: bool = False,
+        reads_files: bool = False,
+        reads_git: bool = False,
         agreed: Mapping[str, bool] = NOTHING,
         tools: ToolSelection | None = None,
     ) -> Iterator[Call]:
         """Open the call of a tool, a resource or a prompt.
 
-        Raises `NotInitialized` without a knowledge base. There are three exceptions: the call
-        `founds` one, it is `of_files` and sources match files, or it is `of_git`.
+        Raises `NotInitialized` if the knowledge base is missing and cannot be fetched. There are
+        three exceptions: the call works `without_kb`, it `reads_files` and sources match files, or
+        it `reads_git`.
         """
         with answering_agent(), self._open_workspace(progress) as ws:
-            if not founds:
-                self._require_documents(ws, progress, of_files=of_files, of_git=of_git)
+            if not without_kb:
+                self._require_documents(ws, progress, reads_files=reads_files, reads_git=reads_git)
             yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=tools)
 
-    def _require_documents(self, ws: Workspace, progress: CallProgress, *, of_files: bool, of_git: bool) -> None:
+    def _require_documents(self, ws: Workspace, progress: CallProgress, *, reads_files: bool, reads_git: bool) -> None:
         """Fetch a missing knowledge base, or require that files or git can answer (`open_call`)."""
         if not ws.is_initialized:
             from vmrag_link.workspace.follow import lazy_fetch
@@ -402,16 +403,16 @@ class Session:
                 if lazy_fetch.fetch_pinned(ws):
                     self._kb_fetched.set()
             except VmragError as error:
-                if not of_git and not (of_files and ws.sources.configured and isinstance(error, NotInitialized)):
+                if not reads_git and not (reads_files and ws.sources.configured and isinstance(error, NotInitialized)):
                     raise
                 progress.notes.clear()  # the answer reports what is missing
-        if not ws.is_initialized and (of_git or (of_files and ws.sources.configured)):
+        if not ws.is_initialized and (reads_git or (reads_files and ws.sources.configured)):
             return
-        if of_files and not of_git and ws.stores_nothing:
+        if reads_files and not reads_git and ws.stores_nothing:
             raise NotInitialized(
                 "this repository has nothing to search yet.", hint="run 'vmrag init' to set up this repository"
             )
-        if not of_git:
+        if not reads_git:
             ws.engine  # noqa: B018  raises if there is no knowledge base
         if ws.current_revision is None:
             _follow_first_pin(ws)

@@ -178,9 +178,11 @@ def test_session_requires_a_knowledge_base_except_for_tools_that_make_one():
     """If one tool of a kind is rejected without a sound knowledge base, all of them are."""
     for name, tool in TOOLS.items():
         declared = import_function(load_catalogue()[name]).__dict__["declared"]
-        assert declared.of_server == ("server" in tool["common_errors"]) == ("any" not in tool["common_errors"]), name
-        if not declared.of_server:
-            assert declared.founds == ("knowledge" not in tool["common_errors"]), name
+        assert declared.about_server == ("server" in tool["common_errors"]) == ("any" not in tool["common_errors"]), (
+            name
+        )
+        if not declared.about_server:
+            assert declared.without_kb == ("knowledge" not in tool["common_errors"]), name
 
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIVES))

@@ -26,7 +26,7 @@ DocId = Annotated[str, Given("id of the document", aliases=("id",))]
 Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; default: all")]
 
 
-@tool("R", of_files=True, alias_of="chroma_get_documents")
+@tool("R", reads_files=True, alias_of="chroma_get_documents")
 def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswer[WholeDocument]:
     """Read a whole document of a library, issue log or tool by its id."""
     document = call.accept_read(by_id.get_document(call.ws, doc_id, table))
@@ -34,7 +34,7 @@ def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswe
     return ToolAnswer(document, message=f"{document.title!r} in {document.library!r}.")
 
 
-@tool("WD", of_files=True, alias_of="chroma_delete_documents")
+@tool("WD", reads_files=True, alias_of="chroma_delete_documents")
 def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> DeleteDocumentResult:
     """Delete a document of a library, issue log or tool by its id. chroma_delete_documents
     deletes several.

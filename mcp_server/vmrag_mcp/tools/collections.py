@@ -107,7 +107,7 @@ class ChromaDeleteCollectionResult(ToolResult, frozen=True):
     status: Literal["success"]
 
 
-@tool("R", of_files=True)
+@tool("R", reads_files=True)
 def chroma_list_collections(
     call: Call,
     *,
@@ -159,7 +159,7 @@ def _collection_entry(collection: Collection, documents: int) -> CollectionEntry
 Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "ollama", "hash"]
 
 
-@tool("R", of_files=True)
+@tool("R", reads_files=True)
 def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -> ChromaGetCollectionInfoResult:
     """Show the settings of a collection: metadata, embedding function, chunking and size.
     Searching does not need them.
@@ -185,7 +185,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
     )
 
 
-@tool("R", of_files=True)
+@tool("R", reads_files=True)
 def chroma_get_collection_count(call: Call, *, collection_name: CollectionName) -> ToolAnswer[CollectionSize]:
     """Count the documents of a collection."""
     origin, size = index_status.read_size(call.find_readable(collection_name), collection_name)

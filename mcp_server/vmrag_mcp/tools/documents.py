@@ -56,7 +56,7 @@ MatchPart = Literal["documents", "metadatas", "distances", "embeddings", "proven
 Ranked = Literal["hybrid", "vector", "keyword"]
 
 
-@tool("R", of_files=True, includes=("chroma_get_documents",))
+@tool("R", reads_files=True, includes=("chroma_get_documents",))
 def chroma_peek_collection(
     call: Call,
     *,
@@ -82,7 +82,7 @@ def chroma_peek_collection(
     )
 
 
-@tool("R", of_files=True)
+@tool("R", reads_files=True)
 def chroma_query_documents(
     call: Call,
     *,
@@ -287,7 +287,7 @@ def format_chunk_id(hit: Hit) -> str:
     return hit.doc_id if hit.chunks == 1 else chunk_id(hit.doc_id, hit.chunk)
 
 
-@tool("R", of_files=True)
+@tool("R", reads_files=True)
 def chroma_get_documents(
     call: Call,
     *,
@@ -338,7 +338,7 @@ def describe_page(page: DocumentPage, offset: int) -> str:
     return f"{count}{reason}; more with offset={offset + len(page.items)}."
 
 
-@tool("W", of_files=True)
+@tool("W", reads_files=True)
 def chroma_add_documents(
     call: Call,
     *,
@@ -381,7 +381,7 @@ def store_documents(
     return [document.doc_id for document in documents], result
 
 
-@tool("WO", of_files=True)
+@tool("WO", reads_files=True)
 def chroma_update_documents(
     call: Call,
     *,
@@ -433,7 +433,7 @@ def change_documents(call: Call, name: str, changes: Sequence[DocumentUpdate]) -
     return result
 
 
-@tool("WD", of_files=True)
+@tool("WD", reads_files=True)
 def chroma_delete_documents(
     call: Call,
     *,

@@ -13,7 +13,7 @@ from vmrag_mcp.results import TextResult
 CALL_ANYWAY = "You can call them even if your list of tools does not show them."
 
 
-@tool("W", idempotent=True, on_read_only=True, of_server=True)
+@tool("W", idempotent=True, on_read_only=True, about_server=True)
 def enable_toolset(tools: EnabledTools, agreed: Collection[str], *, toolset: str) -> TextResult:
     """Switch on more tools for this session. The user confirms network access and deletion."""
     before, now = tools.selection, tools.enable_toolset(toolset, agreed=agreed)

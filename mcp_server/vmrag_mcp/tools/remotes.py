@@ -159,7 +159,7 @@ Remote = Annotated[
 ]
 
 
-@tool("WVN", title="Create knowledge base", founds=True)
+@tool("WVN", title="Create knowledge base", without_kb=True)
 def dolt_init(
     call: Call,
     *,
@@ -204,7 +204,7 @@ def dolt_init(
     )
 
 
-@tool("WVN", title="Clone knowledge base", founds=True, includes=("dolt_fetch",))
+@tool("WVN", title="Clone knowledge base", without_kb=True, includes=("dolt_fetch",))
 def dolt_clone(
     call: Call,
     *,

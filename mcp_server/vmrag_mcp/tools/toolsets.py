@@ -24,7 +24,7 @@ class ListToolsetsResult(ServerResult, frozen=True):
     toolsets: list[ListedToolset]
 
 
-@tool("R", of_server=True)
+@tool("R", about_server=True)
 def list_toolsets(tools: EnabledTools, _agreed: Collection[str]) -> ListToolsetsResult:
     """List toolsets, their tools, and which are on."""
     toolsets = [

@@ -49,7 +49,7 @@ Follow = Annotated[bool, Given("false: update the index later")]
 # -- collections
 
 
-@tool("R", of_files=True, alias_of="chroma_get_collection_info", includes=("chroma_peek_collection",))
+@tool("R", reads_files=True, alias_of="chroma_get_collection_info", includes=("chroma_peek_collection",))
 def chroma_get_collection(call: Call, *, collection_name: CollectionName) -> results.ChromaGetCollectionResult:
     """Show a collection and its first documents."""
     info = collections.chroma_get_collection_info(call, collection_name=collection_name)
@@ -87,7 +87,7 @@ def chroma_rename_collection(
 # -- adding
 
 
-@tool("W", of_files=True, alias_of="chroma_add_documents")
+@tool("W", reads_files=True, alias_of="chroma_add_documents")
 def chroma_add_document(
     call: Call, *, collection_name: CollectionName, document: LongText, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
@@ -95,7 +95,7 @@ def chroma_add_document(
     return _add_one(call, collection_name, NewDocument(document), follow=increment_index)
 
 
-@tool("W", of_files=True, alias_of="chroma_add_documents")
+@tool("W", reads_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_id(
     call: Call, *, collection_name: CollectionName, document: LongText, doc_id: OwnId, increment_index: Follow = True
 ) -> results.ChromaAddDocumentResult:
@@ -103,7 +103,7 @@ def chroma_add_document_with_id(
     return _add_one(call, collection_name, NewDocument(document, doc_id), follow=increment_index)
 
 
-@tool("W", of_files=True, alias_of="chroma_add_documents")
+@tool("W", reads_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_metadata(
     call: Call,
     *,
@@ -116,7 +116,7 @@ def chroma_add_document_with_metadata(
     return _add_one(call, collection_name, NewDocument(document, metadata=metadata), follow=increment_index)
 
 
-@tool("W", title="Add complete document", of_files=True, alias_of="chroma_add_documents")
+@tool("W", title="Add complete document", reads_files=True, alias_of="chroma_add_documents")
 def chroma_add_document_with_id_and_metadata(
     call: Call,
     *,
@@ -144,7 +144,7 @@ def _add_one(call: Call, name: str, new: NewDocument, *, follow: bool) -> result
 # -- asking and getting
 
 
-@tool("R", title="Query by metadata", of_files=True, alias_of="chroma_query_documents")
+@tool("R", title="Query by metadata", reads_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_where_filter(
     call: Call, *, collection_name: CollectionName, query_texts: Queries, where: Filter, n_results: Matches = 10
 ) -> results.FilteredQueryResult:
@@ -155,7 +155,7 @@ def chroma_query_documents_with_where_filter(
     return _build_filtered(answer)
 
 
-@tool("R", title="Query by text", of_files=True, alias_of="chroma_query_documents")
+@tool("R", title="Query by text", reads_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_document_filter(
     call: Call,
     *,
@@ -193,7 +193,7 @@ def _build_match(match: QueryMatch) -> results.FilteredMatch:
     return results.FilteredMatch(**{name: getattr(match, name) for name in results.FilteredMatch.__struct_fields__})
 
 
-@tool("R", of_files=True, alias_of="chroma_get_documents")
+@tool("R", reads_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_by_ids(
     call: Call,
     *,
@@ -207,7 +207,7 @@ def chroma_get_documents_by_ids(
     )
 
 
-@tool("R", title="Get by metadata", of_files=True, alias_of="chroma_get_documents")
+@tool("R", title="Get by metadata", reads_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_with_where_filter(
     call: Call,
     *,
@@ -222,7 +222,7 @@ def chroma_get_documents_with_where_filter(
     return results.DocumentsResult(**_build_columns(page, include))
 
 
-@tool("R", title="Get by text", of_files=True, alias_of="chroma_get_documents")
+@tool("R", title="Get by text", reads_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_with_document_filter(
     call: Call,
     *,
@@ -239,7 +239,7 @@ def chroma_get_documents_with_document_filter(
     return results.DocumentsResult(**_build_columns(page, include))
 
 
-@tool("R", of_files=True, alias_of="chroma_get_documents")
+@tool("R", reads_files=True, alias_of="chroma_get_documents")
 def chroma_get_all_documents(
     call: Call,
     *,
@@ -274,7 +274,7 @@ def _build_columns(page: DocumentPage, include: Any) -> dict[str, Any]:
 # -- changing and deleting
 
 
-@tool("WO", of_files=True, alias_of="chroma_update_documents")
+@tool("WO", reads_files=True, alias_of="chroma_update_documents")
 def chroma_update_document_content(
     call: Call, *, collection_name: CollectionName, doc_id: Id, document: LongText
 ) -> results.ChromaUpdateDocumentResult:
@@ -282,7 +282,7 @@ def chroma_update_document_content(
     return _update_one(call, collection_name, DocumentUpdate(doc_id, text=document))
 
 
-@tool("WO", of_files=True, alias_of="chroma_update_documents")
+@tool("WO", reads_files=True, alias_of="chroma_update_documents")
 def chroma_update_document_metadata(
     call: Call, *, collection_name: CollectionName, doc_id: Id, metadata: Metadata
 ) -> results.ChromaUpdateDocumentResult:
@@ -299,7 +299,7 @@ def _update_one(call: Call, name: str, change: DocumentUpdate) -> results.Chroma
     )
 
 
-@tool("WD", of_files=True, alias_of="chroma_delete_documents")
+@tool("WD", reads_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_document_by_id(
     call: Call, *, collection_name: CollectionName, doc_id: Id
 ) -> results.ChromaDeleteDocumentByIdResult:
@@ -313,7 +313,7 @@ def chroma_delete_document_by_id(
     )
 
 
-@tool("WD", title="Delete by metadata", of_files=True, alias_of="chroma_delete_documents")
+@tool("WD", title="Delete by metadata", reads_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_where_filter(
     call: Call, *, collection_name: CollectionName, where: Filter
 ) -> results.ChromaDeleteDocumentsByFilterResult:
@@ -322,7 +322,7 @@ def chroma_delete_documents_by_where_filter(
     return _build_deleted(answer, where)
 
 
-@tool("WD", title="Delete by text", of_files=True, alias_of="chroma_delete_documents")
+@tool("WD", title="Delete by text", reads_files=True, alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_document_filter(
     call: Call, *, collection_name: CollectionName, where_document: TextFilter
 ) -> results.ChromaDeleteDocumentsByFilterResult:

@@ -66,8 +66,8 @@ _MOST_FOLDERS = 5
 @tool(
     "R",
     title="Show history",
-    of_files=True,
-    of_git=True,
+    reads_files=True,
+    reads_git=True,
     includes=("dolt_commits", "dolt_show", "get_diff"),
     same_effect=("dolt_commits", "dolt_show", "get_diff"),
 )

@@ -30,7 +30,7 @@ class StateText(TextResult, frozen=True):
     whole_kb: ClassVar[bool] = True
 
 
-@tool("R", title="Show status", of_files=True, includes=("dolt_status",), same_effect=("dolt_status",))
+@tool("R", title="Show status", reads_files=True, includes=("dolt_status",), same_effect=("dolt_status",))
 def status(call: Call) -> StateText:
     """Show which commit and revision the answers come from, how many files and stored documents are
     searched, and what is uncommitted or unpushed.

@@ -54,7 +54,9 @@ MOST_DEFINITIONS = 20
 READ_DEFINITIONS = 3
 
 
-@tool("R", of_files=True, includes=("chroma_query_documents",), same_effect=("chroma_query_documents",), short="search")
+@tool(
+    "R", reads_files=True, includes=("chroma_query_documents",), same_effect=("chroma_query_documents",), short="search"
+)
 def search_documents(
     call: Call,
     *,
@@ -235,8 +237,8 @@ def _format_place(name: str, first: int, last: int) -> str:
 @tool(
     "R",
     title="Read text",
-    of_files=True,
-    of_git=True,
+    reads_files=True,
+    reads_git=True,
     includes=("chroma_get_documents",),
     same_effect=("chroma_get_documents",),
 )
@@ -332,8 +334,8 @@ def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
 @tool(
     "R",
     title="Find lines",
-    of_files=True,
-    of_git=True,
+    reads_files=True,
+    reads_git=True,
     includes=("chroma_get_documents",),
     same_effect=("chroma_get_documents",),
 )

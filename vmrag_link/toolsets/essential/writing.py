@@ -57,7 +57,7 @@ Mode = Literal["add", "replace", "append"]
 @tool(
     "WD",
     title="Store note",
-    of_files=True,
+    reads_files=True,
     includes=("chroma_add_documents", "chroma_update_documents", "chroma_create_collection"),
     same_effect=("chroma_add_documents", "chroma_update_documents"),
 )
@@ -245,7 +245,7 @@ FORMER = 80
 @tool(
     "WD",
     title="Delete note",
-    of_files=True,
+    reads_files=True,
     includes=("chroma_delete_documents",),
     same_effect=("chroma_delete_documents",),
 )
