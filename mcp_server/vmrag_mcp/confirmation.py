@@ -38,9 +38,7 @@ class Confirmation(Record, frozen=True):
 
 
 class _Question(Record, frozen=True):
-    """`key`: what the client calls it when it answers with a second call. `about`: the address, the
-    toolset or the file.
-    """
+    """A question to the user."""
 
     key: str
     """Name of the question in the client's answer, which is a second call."""

@@ -26,16 +26,14 @@ A removed collection includes all its documents.
 
 
 class Conflict(Record, frozen=True):
-    """A row that the sides changed differently, in `fields`. A side without the row has the value
-    None.
-
-    `doc_id` is empty for a collection's settings, and `collection` for a project. `hunks` are the
-    conflicting parts of the content, and `keys` those of the metadata.
-    """
+    """A row that the sides changed differently. A side without the row has the value None."""
 
     collection: str
+    """Empty for a project."""
     doc_id: str
+    """Empty for the settings of a collection."""
     fields: tuple[str, ...]
+    """The fields in conflict."""
     base: Row | None
     ours: Row | None
     theirs: Row | None
@@ -44,7 +42,9 @@ class Conflict(Record, frozen=True):
     documents: int = 0
     """Number of documents in a collection that the other side removed."""
     hunks: tuple[Hunk, ...] = ()
+    """The parts of the content in conflict."""
     keys: tuple[str, ...] = ()
+    """The keys of the metadata in conflict."""
 
     @property
     def id(self) -> str:
@@ -186,13 +186,12 @@ def _replace_values(row: Row | None, values: dict[str, Any]) -> Row:
 
 
 class Decision(Record, frozen=True):
-    """A side for a whole conflict, for some `parts` of it, or a `text`.
-
-    Parts are fields, `metadata.KEY`, and the results of `name_hunk_part`.
-    """
+    """A decision of a user about a conflict."""
 
     side: Take | None = None
+    """The side for the whole conflict."""
     parts: Mapping[str, Take] = {}
+    """The side for a field, for `metadata.KEY`, or for a hunk (`name_hunk_part`)."""
     text: str | None = None
     """The document's text, or that of the hunk with the number `hunk`."""
     hunk: int | None = None

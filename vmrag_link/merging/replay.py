@@ -26,17 +26,18 @@ AUTHOR = "vmrag <vmrag@localhost>"
 
 
 class Replayed(Record, frozen=True):
-    """The result of a move.
-
-    `documents` are uncommitted now or, with `kept_on`, in that branch's head because of
-    `conflicts`. If neither applies, the revision already contains them.
-    """
+    """The result of a move."""
 
     branch: str
     to: str
     documents: int
+    """Number of documents that are uncommitted now, or are stashed on `kept_on`. The others are in
+    the revision already.
+    """
     kept_on: str = ""
+    """The branch on which the documents are still stashed."""
     conflicts: int = 0
+    """Number of conflicts with the revision, which are the reason for `kept_on`."""
     collections: bool = False
     """True if changes of collections or projects are uncommitted."""
     remembered: bool = False
@@ -189,9 +190,10 @@ def _restore_changes(engine: Engine, entry: ReplayEntry, derived: Derived) -> Re
 
 
 class _Changes(Record, frozen=True):
-    """Uncommitted changes of the revision `base`."""
+    """Uncommitted changes."""
 
     base: str
+    """The revision on which they were made."""
     state: str
     """A revision that contains all of them."""
 

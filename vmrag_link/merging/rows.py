@@ -59,16 +59,16 @@ R = TypeVar("R", bound=Row)
 
 
 class MergedRow(NamedTuple, Generic[R]):
-    """A merged row. In cells that conflict, `row` has ours.
-
-    `hunks` and `keys`: the conflicting parts of the content and the metadata.
-    """
+    """A merged row, and its conflicts."""
 
     row: R
+    """The row, with our values of cells in conflict."""
     fields: tuple[str, ...]
-    """The conflicting cells."""
+    """The cells in conflict."""
     hunks: tuple[Hunk, ...]
+    """The parts of the content in conflict."""
     keys: tuple[str, ...]
+    """The keys of the metadata in conflict."""
 
 
 def merge_rows(base: R | None, ours: R, theirs: R) -> MergedRow[R]:

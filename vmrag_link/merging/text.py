@@ -30,8 +30,6 @@ Take = Literal["ours", "theirs", "union"]
 class Hunk(Record, frozen=True):
     """Lines that the sides changed differently, each with its line end. A side without such lines
     is empty.
-
-    `key` identifies the hunk in its text, and stays the same as long as the hunk does.
     """
 
     line: int
@@ -40,6 +38,7 @@ class Hunk(Record, frozen=True):
     ours: str
     theirs: str
     key: str
+    """Identifies the hunk in its text, and stays the same as long as the hunk does."""
 
     def get_side(self, take: Take) -> str:
         """Return the resulting lines. `union` has ours before theirs."""
@@ -153,8 +152,8 @@ def _join_parts(parts: list[str | Hunk]) -> Iterator[str | Hunk]:
 
 _SIZE = 7  # git's
 _MARKER = re.compile(r"^(<{7,1000}|\|{7,1000}|={7,1000}|>{7,1000})(?:[ \r]|$)", re.MULTILINE)
-"""Longer lines do not count as markers. Otherwise an untrusted line of a megabyte would make
-vmrag's markers as long.
+"""Longer lines are not markers. Otherwise an untrusted line of a megabyte would make vmrag's
+markers as long.
 """
 
 

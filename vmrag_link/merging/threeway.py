@@ -42,10 +42,12 @@ def stored_alone(_collection: Collection, _source: str) -> bool:
 
 
 class MergeResult(Record, frozen=True):
-    """The result of a merge. `rows` turn our side into the result, except undecided `conflicts`."""
+    """The result of a merge."""
 
     rows: Write
+    """The rows that turn our side into the result, except open conflicts."""
     conflicts: tuple[Conflict, ...]
+    """The open conflicts."""
     decided: tuple[Conflict, ...]
     """The conflicts that the decisions resolved."""
 

@@ -444,14 +444,13 @@ class IngestSettings(Record, frozen=True):
 
 
 class SourceSettings(Record, frozen=True):
-    """An entry of `sources`: files of the repository that are documents of a collection.
-
-    `paths` and `exclude` are pathspecs with git's `glob` magic, relative to the top.
-    """
+    """An entry of `sources`: files of the repository that are documents of a collection."""
 
     collection: str
     paths: tuple[str, ...]
+    """Pathspecs with git's `glob` magic, relative to the top."""
     exclude: tuple[str, ...] = ()
+    """Pathspecs of files in `paths` that are not documents."""
     kind: Literal["document", "code"] = "document"
     write: bool = False
     """True if vmrag may write documents as files. Such a source has one folder."""

@@ -377,9 +377,10 @@ def _find_uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str,
 
 
 class _Row(NamedTuple):
-    """A line of a diff. `number` is the number of the line in the new text, or of the next line."""
+    """A line of a diff."""
 
     number: int
+    """Number of the line in the new text, or of the next line for a removed one."""
     text: str
 
 

@@ -35,36 +35,37 @@ Lines = tuple[int, int]
 
 
 class HistoryStart(Record, frozen=True):
-    """The ref to compare with.
-
-    `commit` is its git commit; empty if only the knowledge base has the ref, as `revision`.
-    """
+    """The ref to compare with."""
 
     ref: str
     commit: str
+    """The git commit; empty if only the knowledge base has the ref."""
     revision: str = ""
+    """The revision, if only the knowledge base has the ref."""
 
 
 class HistoryTarget(Record, frozen=True):
-    """The target of a name.
-
-    At most one field has a value; without any, the target is everything.
-
-    `path` is a file, with `lines` of it. `existed`: it had this path at the start. `committed_path`
-    is the path in HEAD of a file with an uncommitted new name. `pathspecs` are those of a folder or
-    of a collection of files. `document` is a stored document. `collection` is a stored collection,
-    and `folder` is a folder in it.
+    """The target of a name: a file, pathspecs, a stored document, or a stored collection. Without
+    any of them, the target is everything.
     """
 
     name: str
     path: str = ""
+    """A file."""
     lines: Lines | None = None
+    """Lines of the file."""
     existed: bool = True
+    """The file had this path at the start of the comparison."""
     committed_path: str = ""
+    """The path in HEAD of a file with an uncommitted new name."""
     pathspecs: tuple[str, ...] = ()
+    """Pathspecs of a folder, or of a collection of files."""
     document: DocumentName | None = None
+    """A stored document."""
     collection: str = ""
+    """A stored collection."""
     folder: str = ""
+    """A folder in the stored collection."""
 
     @property
     def in_git(self) -> bool:
@@ -80,7 +81,7 @@ class HistoryTarget(Record, frozen=True):
         return not (self.path or self.pathspecs)
 
     def covers_document(self, key: tuple[str, str]) -> bool:
-        """Return True if a stored document is part of the target."""
+        """Return whether a stored document is part of the target."""
         if self.document:
             return key == self.document.key
         return self.collection in ("", key[0]) and key[1].startswith(self.folder)
