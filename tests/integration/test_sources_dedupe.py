@@ -232,7 +232,7 @@ def test_status_and_doctor_report_copies_until_they_are_removed(project):
     warning = "3 stored copies of tracked files may be outdated"
     said = project.vmrag("status", code=None).out
     assert "modified:  docs/rest.md" in said
-    assert f"  warning: {warning}: run 'vmrag sources dedupe' to remove the stored copies\n" in said
+    assert f"  warning: {warning}; run 'vmrag sources dedupe' to remove the stored copies\n" in said
     assert {copy["path"] for copy in project.status()["changes"]["copies"]} == {
         "docs/setup.md",
         "docs/rest.md",

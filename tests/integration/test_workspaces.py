@@ -122,7 +122,7 @@ def test_uncommitted_documents_follow_the_pin_there_and_back(project):
     project.git("reset", "-q", "--hard", "first")
     status = project.status()
     assert (status["state"], status["hint"]) == ("drift", "run 'vmrag sync' to sync to the pin")
-    assert any("'main' has uncommitted documents" in reason for reason in status["reasons"])
+    assert any("uncommitted documents of 'main'" in reason for reason in status["reasons"])
     assert "1 uncommitted document of 'main' moved to" in project.vmrag("sync").err
     assert (project.marks()["draft.md"], "faq.md" in project.marks()) == ("added", False)
     assert kb_branches(project)["main"] == (project.pinned, True, "main")
