@@ -77,7 +77,7 @@ def test_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
 
 def test_untrusted_database_server_is_not_opened(tmp_path):
     (tmp_path / SERVER_FILE).write_text('{"format": 1, "database": "kb"}')
-    with pytest.raises(ConfigInvalid, match=r"is a database of a Dolt server, and no trusted setting") as raised:
+    with pytest.raises(ConfigInvalid, match=r"is a database of a Dolt server, but no trusted setting") as raised:
         opening.open_engine(tmp_path)
     assert "vmrag trust" in raised.value.hint
     assert "vmrag.dolt.server" in raised.value.hint
