@@ -126,82 +126,56 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     Files that were not cut yet are cut, because some are left out due to their contents. Raises the
     errors of `SourceIndex.open_work_tree` and `SourceIndex.open_commit`, and `GitReferenceMissing`.
     """
+    of_work_tree = ref is None
     commit = plumbing.read_head(ws.places).commit if ref is None else plumbing.resolve_commit(ws.places, ref)
-    config = ws.sources.config if ref is None else ws.sources.read_config_at(commit or "")
-    proposed = ref is None and ws.sources.is_proposed
+    config = ws.sources.config if of_work_tree else ws.sources.read_config_at(commit or "")
+    proposed = of_work_tree and ws.sources.is_proposed
     # A proposal for the settings file is for the work tree only.
     offered = ws.sources.propose() if proposed or not (config.sources or ref) else ()
-    proposal = settings_docs.format_sources(offered)
-    of_work_tree = ref is None
     tracked = (
-        listing.list_tracked_files(ws.places)
-        if of_work_tree
-        else list(versions.list_tree_files(ws.places, commit or ""))
+        listing.list_tracked_files(ws.places) if of_work_tree else versions.list_tree_files(ws.places, commit or "")
     )
+    tracked = list(tracked)
     uncovered = find_uncovered(config.sources or offered, tracked)
     nested = submodules.find_nested(ws.places, None if of_work_tree else commit)
     read_submodules = ws.sources.find_submodules(config, None if of_work_tree else commit)
-    submodule_rows = _list_submodules(ws, nested, {submodule.path for submodule in read_submodules if submodule.places})
-    linked_folders = _list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree)
+    report = SourcesReport(
+        commit,
+        (),
+        proposal=settings_docs.format_sources(offered),
+        uncovered=count_endings(uncovered),
+        needs_extra=find_extra(uncovered),
+        submodules=_list_submodules(ws, nested, {submodule.path for submodule in read_submodules if submodule.places}),
+        linked_folders=_list_linked_folders(ws, nested, tracked, of_work_tree=of_work_tree),
+    )
     if not config.sources:
-        return SourcesReport(
-            commit,
-            (),
-            proposal=proposal,
-            uncovered=count_endings(uncovered),
-            needs_extra=find_extra(uncovered),
-            submodules=submodule_rows,
-            linked_folders=linked_folders,
-        )
-    stored = ws.list_stored_collections() if ref is None else ()
+        return report
+    stored = ws.list_stored_collections() if of_work_tree else ()
     with files_at(ws, ref) as open_sources:
         assert open_sources is not None  # noqa: S101  there are sources
-        contents = source_views.read_contents(open_sources.folder)
-        by_lines = _list_files_cut_by_lines(open_sources.folder)
-        rows = tuple(
-            msgspec.structs.replace(
-                _form_row(ws, source, open_sources, contents, stored),
-                by_lines=tuple(by_lines.get(source.collection, ())),
-            )
-            for source in config.sources
-        )
-        searched = config.searches_untracked and of_work_tree
         if read_submodules:
             from vmrag_link.sources import submodule_files
 
             tracked += submodule_files.list_paths(read_submodules, of_work_tree=of_work_tree)
-        rows = tuple(
-            row
-            if row.write  # its folder may be empty
-            else _add_unmatched(ws, row, tracked, untracked=searched, with_untracked=of_work_tree)
-            for row in rows
-        )
+        contents = source_views.read_contents(open_sources.folder)
+        rows = [_form_row(ws, source, open_sources, contents, stored) for source in config.sources]
+        rows = _add_files_cut_by_lines(open_sources.folder, rows)
+        untracked = config.searches_untracked and of_work_tree
+        rows = [_add_unmatched(ws, row, tracked, untracked=untracked, with_untracked=of_work_tree) for row in rows]
         unnamed = find_unnamed(ws, uncovered) if of_work_tree and not proposed else UnnamedFiles({}, ())
         available = [source for source in config.sources if source.collection in open_sources.collections]
-        left_out = [*_list_left_out(ws, available, config, commit=None if ref is None else commit)]
-        left_out += [
-            LeftOutRow(name, path, file.reason)
-            for name, files in contents.left_out.items()
-            for path, file in files.items()
-        ]
-        untracked = 0
-        if of_work_tree and not config.searches_untracked:
-            untracked = _count_untracked(ws, [source for source in available if not source.write])
-        return SourcesReport(
-            commit=commit,
-            sources=rows,
+        left_out = [*_list_left_out(ws, available, config, contents, commit=None if of_work_tree else commit)]
+        unsearched = [source for source in available if not source.write]
+        return msgspec.structs.replace(
+            report,
+            sources=tuple(rows),
             left_out=tuple(sorted(left_out, key=lambda row: row.path)),
             removed=open_sources.removed,
             missing=open_sources.missing,
-            untracked=untracked,
+            untracked=_count_untracked(ws, unsearched) if of_work_tree and not config.searches_untracked else 0,
             proposed=proposed,
-            proposal=proposal,
-            uncovered=count_endings(uncovered),
             unnamed=unnamed.endings,
             addition=unnamed.form_yaml(config.sources),
-            needs_extra=find_extra(uncovered),
-            submodules=submodule_rows,
-            linked_folders=linked_folders,
         )
 
 
@@ -313,11 +287,13 @@ def count_untracked_offers(ws: Workspace) -> int:
 def _add_unmatched(
     ws: Workspace, row: SourceRow, tracked: Sequence[str], *, untracked: bool, with_untracked: bool
 ) -> SourceRow:
-    """Return the row with the patterns that match nothing.
+    """Return the row with the patterns that match nothing. The folder of notes may be empty.
 
     `untracked`: untracked files are documents. `with_untracked`: the place may have untracked
     files.
     """
+    if row.write:
+        return row
     source_by_pattern = {path: SourceSettings(row.collection, (path,), (), row.kind) for path in row.paths}
     unmatched = [
         path for path, source in source_by_pattern.items() if not any(rules.is_named(source, file) for file in tracked)
@@ -370,20 +346,23 @@ def _form_row(
     )
 
 
-def _list_files_cut_by_lines(folder: Path) -> dict[str, list[str]]:
-    """Return the files of code that no parser could read, by collection."""
+def _add_files_cut_by_lines(folder: Path, rows: Iterable[SourceRow]) -> list[SourceRow]:
+    """Return the rows with their files of code that no parser could read."""
     mark = f'"{PIECES}":[[0,1,"","{BY_LINES}"'
     with damage_errors(folder), IndexReader.open(folder) as index:
-        return {
-            name: sorted(
-                path
-                for columns in index.read_columns(name, header=True)
-                for path, metadata in zip(columns.doc_id, columns.metadata, strict=True)
-                if mark in metadata
+        by_lines = {
+            name: tuple(
+                sorted(
+                    path
+                    for columns in index.read_columns(name, header=True)
+                    for path, metadata in zip(columns.doc_id, columns.metadata, strict=True)
+                    if mark in metadata
+                )
             )
             for name, row in index.collections.items()
             if row.collection.is_code
         }
+    return [msgspec.structs.replace(row, by_lines=by_lines.get(row.collection, ())) for row in rows]
 
 
 def _find_disputed(ws: Workspace, source: SourceSettings) -> dict[str, str]:
@@ -395,12 +374,19 @@ def _find_disputed(ws: Workspace, source: SourceSettings) -> dict[str, str]:
 
 
 def _list_left_out(
-    ws: Workspace, sources: Sequence[SourceSettings], config: Config, *, commit: str | None
+    ws: Workspace,
+    sources: Sequence[SourceSettings],
+    config: Config,
+    contents: source_views.SourceContents,
+    *,
+    commit: str | None,
 ) -> Iterator[LeftOutRow]:
-    """Yield the files that are left out because of their path, attributes or size."""
+    """Yield the files that are left out because of their path, attributes, size or contents."""
     at = ws.sources.list_commit
     listing = ws.sources.list_work_tree(sources) if commit is None else at(commit, sources, config)
     yield from (LeftOutRow(_find_collection(sources, file), file.path, file.reason) for file in listing.left_out)
+    for name, files in contents.left_out.items():
+        yield from (LeftOutRow(name, path, file.reason) for path, file in files.items())
 
 
 def _find_collection(sources: Sequence[SourceSettings], file: LeftOutFile) -> str:
