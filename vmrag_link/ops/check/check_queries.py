@@ -154,36 +154,28 @@ def check_queries(
     comparable = not changed and not update
 
     def check_view(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock, GoldenNames]:
-        require_pinned(ws, view.notes)
-        if view.files_note:
-            raise SourcesIncomplete(view.files_note, hint="run 'vmrag sources' to list the files of the sources")
-        if view.sources:
-            opened = view.sources
-            require_complete(opened.unavailable, opened.missing, opened.failed, opened.indexed)
+        _require_complete_view(ws, view)
         documents = MissedDocuments(searcher, _open_rows(ws, view), view.at)
-        query_answers = answer_queries(searcher, golden, settings, ws.progress)
+        answers = answer_queries(searcher, golden, settings, ws.progress)
         checked = []
-        for query, name, answer in zip(golden.queries, name_queries(golden.queries), query_answers, strict=True):
+        for query, name, answer in zip(golden.queries, name_queries(golden.queries), answers, strict=True):
             parameters = query.build_query(settings)
             missed = find_misses(query, answer.chunks, parameters.k, answer.names, comparable=comparable)
             explained_misses = [documents.explain_miss(miss, parameters) for miss in missed]
-            expected = tuple(sorted(list_relevant(answer.names.resolve_query(query))))
-            checked.append(
-                msgspec.structs.replace(_build_checked(query, name, answer, explained_misses), relevant=expected)
-            )
-        return tuple(checked), find_view_origin(ws, view).kb, query_answers[0].names if query_answers else NO_NAMES
+            checked.append(_build_checked(query, name, answer, explained_misses))
+        return tuple(checked), find_view_origin(ws, view).kb, answers[0].names if answers else NO_NAMES
 
     queries, kb, names = search_index(ws, check_view, at=place)
     if update:
         queries = _record_answers(ws, stored, queries, now, as_order=as_order)
     metrics = measure_answers((frozenset(query.relevant), query.chunks) for query in queries)
-    missing = {query.name for query in queries if query.misses}
+    regressions = {query.name for query in queries if query.misses}
     if thresholds.base is not None:
         base_report = check_queries(ws, ref=thresholds.base)
-        missing -= {query.name for query in base_report.queries if query.misses}
+        regressions -= {query.name for query in base_report.queries if query.misses}
     return GoldenReport(
         metrics=metrics,
-        thresholds=tuple(thresholds.check_metrics(metrics, regressions=len(missing))),
+        thresholds=tuple(thresholds.check_metrics(metrics, regressions=len(regressions))),
         file=QUERIES_NAME,
         queries=queries,
         missed=sum(bool(query.misses) for query in queries),
@@ -219,6 +211,15 @@ def list_ranking_changes(golden: GoldenFile, settings: RetrievalSettings) -> lis
     return describe_changes(golden.recorded, now) if golden.recorded else []
 
 
+def _require_complete_view(ws: Workspace, view: View) -> None:
+    """Raise the error of a pin or of files that another machine would search, but not this one."""
+    require_pinned(ws, view.notes)
+    if view.files_note:
+        raise SourcesIncomplete(view.files_note, hint="run 'vmrag sources' to list the files of the sources")
+    if opened := view.sources:
+        require_complete(opened.unavailable, opened.missing, opened.failed, opened.indexed)
+
+
 def _open_rows(ws: Workspace, view: View) -> NamedRows:
     """Return the rows that the index of a view was built from."""
     files = [IndexedRows(view.sources.folder)] if view.sources else []
@@ -245,7 +246,6 @@ def explain_outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
 
 
 def _build_checked(query: GoldenQuery, name: str, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
-    lacking = (Miss("asked", answer.problem),) if answer.problem else tuple(missed)
     return CheckedQuery(
         query.text,
         name,
@@ -254,8 +254,9 @@ def _build_checked(query: GoldenQuery, name: str, answer: GoldenAnswer, missed: 
         query.first,
         query.ranking,
         answer.chunks,
-        lacking,
+        (Miss("asked", answer.problem),) if answer.problem else tuple(missed),
         query.order,
+        relevant=tuple(sorted(list_relevant(answer.names.resolve_query(query)))),
     )
 
 
