@@ -58,8 +58,8 @@ def read_version(package: str, folder: Path) -> str:
     """Return the version of a package in a folder of packages. Empty if its metadata is not there,
     or if that of two versions is.
 
-    It is read from the name of the metadata folder, because importing `importlib.metadata` takes
-    20 to 40 ms.
+    It is read from the name of the metadata folder, because the module of Python that
+    reads it takes 20 to 40 ms to import.
     """
     versions = [path.name.split("-")[1] for path in folder.glob(f"{package}-*.dist-info")]
     return versions[0].removesuffix(".dist") if len(versions) == 1 else ""

@@ -89,7 +89,6 @@ def test_later_steps_have_the_command_and_the_knowledge(ci):
 
 
 @pytest.mark.hooks("on")
-@pytest.mark.long
 def test_cache_of_another_revision_is_a_warm_start(ci):
     ci.on_push()
     ci.ada.write_document("new.md", "Words that nobody had written before.")

@@ -44,7 +44,6 @@ def assert_repaired(ci: Ci, tip: str, commit: str = "main") -> None:
     assert BOTH.items() <= dropping.documents(ci.world, commit).items()
 
 
-@pytest.mark.long
 def test_closed_pull_request_reveals_squash_that_kept_the_base_pin(ci):
     """No pin changed on `main`, so no look at its commits alone can find it."""
     ada, hub = ci.ada, ci.world.hub

@@ -78,7 +78,6 @@ def test_squashed_group_that_drops_knowledge_fails(ci, api):
     assert result.step("report").outcome == "success"  # it still reports the effect of the group
 
 
-@pytest.mark.long
 def test_group_behind_another_is_compared_with_that_one(ci, api):
     """The queue builds the second group on the first, which is on no branch yet."""
     ada, hub = ci.ada, ci.world.hub

@@ -142,7 +142,7 @@ class Sources:
 
     def list_work_tree(self, sources: Sequence[SourceSettings], *, changed: bool = False) -> SourceListing:
         """Return the files of these sources in the work tree. `changed`: they differ from the last
-        list, as `read_unchanged_token` has just found.
+        list, as `work_tree.read_unchanged_token` has just found.
         """
         from vmrag_link.sources import work_tree
 
