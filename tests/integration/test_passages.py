@@ -142,7 +142,7 @@ def test_strict_refuses_such_an_answer(drifted, words):
 
 def test_strict_fails_like_drift_for_any_reason(project):
     with terminal.opened(project) as ws:
-        ws.unbuilt = LimitExceeded("It makes too many chunks.", hint="vmrag rm big.md")
+        ws.follow_error = LimitExceeded("It makes too many chunks.", hint="vmrag rm big.md")
         with pytest.raises(KnowledgeMoved) as raised:
             provenance.refuse_outdated(ws, ("The pin has moved.",), strict=True)
         assert (raised.value.exit_code, raised.value.hint, raised.value.cause) == (

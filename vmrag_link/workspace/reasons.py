@@ -110,7 +110,7 @@ def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
         return target.problem
     if target.state == "missing":
         missing = f"the pin names revision {target.revision}, which is not in this knowledge base."
-        why = ws.unreached or explain_other_engine(ws, target.revision) or _explain_untrusted(ws)
+        why = ws.fetch_error or explain_other_engine(ws, target.revision) or _explain_untrusted(ws)
         if why is None and background.is_running(background.get_sync_job(ws.places)):
             return PinRevisionMissing(
                 f"{missing} A sync in the background fetches it.",
@@ -173,19 +173,19 @@ def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str
     if it is.
     """
     if binding.is_pinned(target, revision):
-        if ws.offline:
-            return (f"{ws.offline.message} The index answers at the pinned revision, without uncommitted documents.",)
+        if error := ws.server_error:
+            return (f"{error.message} The index answers at the pinned revision, without uncommitted documents.",)
         return describe_left_behind(target)
     why = {
         "no_pin": "this commit has no pin",
         "malformed": "the pin cannot be read",
         "missing": "the pinned revision is not in this knowledge base"
-        + (f" ({ws.unreached.message.rstrip('.')})" if ws.unreached else ""),
+        + (f" ({ws.fetch_error.message.rstrip('.')})" if ws.fetch_error else ""),
     }.get(target.state, "the pin has moved")
     if isinstance(target.problem, KnowledgeRefused):
         why = f"the pinned revision was refused: {target.problem.message.rstrip('.')}"
-    if target.state == "pinned" and ws.unbuilt:
-        why += f", and syncing to it failed ({ws.unbuilt.message.rstrip('.')})"
+    if target.state == "pinned" and ws.follow_error:
+        why += f", and syncing to it failed ({ws.follow_error.message.rstrip('.')})"
     if target.state in ("pinned", "missing") and background.is_running(background.get_sync_job(ws.places)):
         why += ", and the index follows in the background"
     hint = "run 'vmrag fetch' to fetch it" if target.state == "missing" else "run 'vmrag status' to see the state"

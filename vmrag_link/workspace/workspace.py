@@ -47,10 +47,6 @@ if TYPE_CHECKING:
 class Workspace:
     """A git work tree with its parts. Open it with `Workspace.open`. The parts are opened on first
     use. It belongs to one thread at a time.
-
-    `unreached`: why the pinned revision could not be fetched. `unbuilt`: why the pin could not be
-    followed, or the index not be built, so that the previous state answers. `offline`: why the
-    index answers without the knowledge base.
     """
 
     def __init__(
@@ -66,19 +62,20 @@ class Workspace:
         self.places = places
         self.progress = progress
         self.index_file = index_file
-        self.unreached: VmragError | None = None
-        self.elsewhere: NotInitialized | None = None
+        self.clone_error: NotInitialized | None = None
         """Why this command could not fetch the knowledge base of a clone."""
-        self.unbuilt: VmragError | None = None
-        self.offline: ServerUnreachable | None = None
+        self.fetch_error: VmragError | None = None
+        """Why the pinned revision could not be fetched."""
+        self.follow_error: VmragError | None = None
+        """Why the pin could not be followed, or the index not be built, so that the previous state
+        answers.
+        """
+        self.server_error: ServerUnreachable | None = None
+        """Why the index answers without the knowledge base."""
         self._patience = patience
         self._answer_seconds = answer_seconds
         self._loaded_models: dict[ModelChoice, Model] = {} if models is None else models
         self._engine: Engine | None = None
-        self._local: LocalStore | None = None
-        self._files: SourceStore | None = None
-        self._sources: Sources | None = None
-        self._source_index: SourceIndex | None = None
         self.reload_settings()
 
     @classmethod
@@ -115,18 +112,20 @@ class Workspace:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
-        for store in (self._local, self._files):
-            if store is not None:
-                store.close()
+        if "local" in vars(self):  # a part that is not opened yet has nothing to close
+            self.local.close()
+        if "files" in vars(self):
+            self.files.close()
 
     def release_files(self) -> None:
         """Release the files of sources after a command, so that no process waits for them and the
         next command reads them again.
         """
-        if self._files is not None:
-            self._files.close()
-        self._sources = self._source_index = None
-        self.elsewhere = None
+        if "files" in vars(self):
+            self.files.close()
+        for part in ("sources", "source_index"):
+            vars(self).pop(part, None)
+        self.clone_error = None
 
     # -- settings ----------------------------------------------------------------------------------
 
@@ -171,39 +170,31 @@ class Workspace:
 
         return Reader(self)
 
-    @property
+    @cached_property
     def local(self) -> LocalStore:
         """The documents that stay on this machine."""
-        if self._local is None:
-            from vmrag_link.workspace.local_store import LocalStore
+        from vmrag_link.workspace.local_store import LocalStore
 
-            self._local = LocalStore(self)
-        return self._local
+        return LocalStore(self)
 
-    @property
+    @cached_property
     def sources(self) -> Sources:
-        if self._sources is None:
-            from vmrag_link.workspace.sources import Sources
+        from vmrag_link.workspace.sources import Sources
 
-            self._sources = Sources(self)
-        return self._sources
+        return Sources(self)
 
-    @property
+    @cached_property
     def source_index(self) -> SourceIndex:
-        if self._source_index is None:
-            from vmrag_link.workspace.source_index import SourceIndex
+        from vmrag_link.workspace.source_index import SourceIndex
 
-            self._source_index = SourceIndex(self, self.sources)
-        return self._source_index
+        return SourceIndex(self, self.sources)
 
-    @property
+    @cached_property
     def files(self) -> SourceStore:
         """The files of sources as documents."""
-        if self._files is None:
-            from vmrag_link.workspace.source_tree import SourceStore
+        from vmrag_link.workspace.source_tree import SourceStore
 
-            self._files = SourceStore(self)
-        return self._files
+        return SourceStore(self)
 
     @property
     def is_initialized(self) -> bool:
@@ -222,14 +213,12 @@ class Workspace:
     def engine(self) -> Engine:
         """The knowledge base. Raises `NotInitialized`, and the errors of `opening.open_engine`."""
         if self._engine is None:
-            if not self.is_initialized:
+            name, settings = detect_engine(self.places.kb), self.settings
+            if name is None:
                 raise reasons.explain_uninitialized(self)
-            settings = self.settings
+            access = settings.dolt_access if name == "dolt" else None
             self._engine = opening.open_engine(
-                self.places.kb,
-                lock_timeout=settings.lock_timeout,
-                limits=settings.limits,
-                access=settings.dolt_access if detect_engine(self.places.kb) == "dolt" else None,
+                self.places.kb, lock_timeout=settings.lock_timeout, limits=settings.limits, access=access
             )
         return self._engine
 
@@ -324,16 +313,16 @@ class Workspace:
     def resolve_target_for_reading(self) -> Target:
         """Return the target like `resolve_target`. If a Dolt server does not answer, return the
         pinned revision that was applied last, if its index exists, because committed revisions
-        never change. Then `offline` has the reason.
+        never change. Then `server_error` has the reason.
         """
-        self.offline = None
+        self.server_error = None
         try:
             return self.resolve_target()
         except ServerUnreachable as why:
             position = self.position
             if position.trigger.pin is None or position.find_gap(self.views):
                 raise
-            self.offline = why
+            self.server_error = why
             return Target(position.trigger, "pinned", read_pin(self.places.kb, position.trigger.pin))
 
     def find_kb_branch(self) -> KbBranch | None:
@@ -395,17 +384,14 @@ class Workspace:
         Returns None if nothing had to be done. Notes about documents are printed here, so that no
         caller can omit them.
         """
-        if index and not rebuild and self.position.find_gap(self.views) is None:
-            self.chroma.start_following()
+        if not index:
+            self._move_documents()
             return None
-        if not index and self.position.is_followed:
+        if not rebuild and self.position.find_gap(self.views) is None:
+            self.chroma.start_following()
             return None
         from vmrag_link.sync import apply
 
-        if not index:
-            for note in apply.move_to_pin(self.sync_context):
-                self.progress.note(note)
-            return None
         with file_failures():  # the index can lack room on the disk
             report = apply.reconcile(self.sync_context, rebuild=rebuild)
         if rebuild and report.state == "pinned":
@@ -414,3 +400,12 @@ class Workspace:
         for note in report.notes:
             self.progress.note(note)
         return report
+
+    def _move_documents(self) -> None:
+        """Bring the documents to the pin, and print notes about them."""
+        if self.position.is_followed:
+            return
+        from vmrag_link.sync import apply
+
+        for note in apply.move_to_pin(self.sync_context):
+            self.progress.note(note)

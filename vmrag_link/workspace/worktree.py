@@ -75,9 +75,9 @@ class WorkTree(Protocol):
     progress: Progress
     settings: WorkspaceSettings
     models: Models
-    unreached: VmragError | None
-    unbuilt: VmragError | None
-    offline: ServerUnreachable | None
+    fetch_error: VmragError | None
+    follow_error: VmragError | None
+    server_error: ServerUnreachable | None
 
     @property
     def sources(self) -> TreeSources: ...

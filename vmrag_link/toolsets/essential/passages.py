@@ -216,7 +216,7 @@ def _prepare_quick_answer(
         except NO_DOCUMENTS as error:
             missing = error
     else:
-        missing = ws.elsewhere or reasons.explain_uninitialized(ws)
+        missing = ws.clone_error or reasons.explain_uninitialized(ws)
     notice = "; ".join([notice, *reasons.explain_missing_documents(missing)] if missing else [notice])
     return tree, build_without_index(tree) if tree else None, stored, f"{notice}."
 

@@ -47,10 +47,10 @@ def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing"
 
     Interrupted commits are finished first. Without `index` only the documents move, and an index
     that is being built is not waited for. Notes report changes of documents. A pin that cannot be
-    followed is not an error: the report's `state` has the reason. `Workspace.unbuilt` is the
+    followed is not an error: the report's `state` has the reason. `Workspace.follow_error` is the
     failure that was tolerated.
     """
-    ws.unbuilt = None
+    ws.follow_error = None
     if tolerate == "nothing":
         return _follow_pin(ws, index=index)
     if index and _can_answer(ws, index=True) and _is_syncing(ws):
@@ -64,7 +64,7 @@ def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing"
     except tolerated as error:
         if not _can_answer(ws, index=index):
             raise
-        ws.unbuilt = None if isinstance(error, GitBusy) else error
+        ws.follow_error = None if isinstance(error, GitBusy) else error
         return None
 
 

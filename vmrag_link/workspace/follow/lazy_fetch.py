@@ -1,7 +1,7 @@
 """Fetch the pinned revision if it is missing. In a fresh clone, fetch the whole knowledge base.
 
 Only trusted remotes are used. A failed fetch is not an error. The work tree uses the available
-state, and `Workspace.unreached` has the reason.
+state, and `Workspace.fetch_error` has the reason.
 """
 
 from __future__ import annotations
@@ -93,15 +93,14 @@ def fetch_pinned(ws: Workspace, *, insist: bool = False) -> bool:
     if target.state != "missing" or target.pin is None or target.problem:  # a refused revision is here already
         return cloned
     earlier = None if insist or ws.current_revision is None else _read_recent_failure(ws, target.pin)
-    if earlier and (ws.unreached or not earlier.answered):
-        ws.unreached = earlier.error
+    if earlier and (ws.fetch_error or not earlier.answered):
+        ws.fetch_error = earlier.error
         return cloned
-    ws.unreached = _fetch_revision(ws, target.pin)
-    if ws.unreached and not isinstance(
-        ws.unreached, LockError | RemoteNotTrusted | RemoteInvalid
-    ):  # these errors come before any request
-        _write_failure(ws, target.pin, ws.unreached)
-    return cloned or ws.unreached is None
+    ws.fetch_error = _fetch_revision(ws, target.pin)
+    raised_before_request = isinstance(ws.fetch_error, LockError | RemoteNotTrusted | RemoteInvalid)
+    if ws.fetch_error and not raised_before_request:
+        _write_failure(ws, target.pin, ws.fetch_error)
+    return cloned or ws.fetch_error is None
 
 
 def retry_fetch(ws: Workspace) -> None:
@@ -117,8 +116,8 @@ def unusable_pin(ws: Workspace, target: Target) -> VmragError:
 
     No remote is contacted.
     """
-    if ws.unreached is None and target.state == "missing" and target.pin and (failure := _read_failure(ws, target.pin)):
-        ws.unreached = failure.error
+    if not ws.fetch_error and target.state == "missing" and target.pin and (failure := _read_failure(ws, target.pin)):
+        ws.fetch_error = failure.error
     return reasons.explain_unusable(ws, target)
 
 
@@ -133,8 +132,8 @@ def _clone_knowledge_base(ws: Workspace, *, insist: bool) -> bool:
     pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
     if pin is None:
         return False
-    if not insist and ws.elsewhere:
-        raise ws.elsewhere
+    if not insist and ws.clone_error:
+        raise ws.clone_error
     if not insist and (earlier := _read_recent_failure(ws, pin)):
         raise reasons.explain_uninitialized(ws, earlier.error)
     from vmrag_link.workspace.remotes.clone import clone  # rarely needed, and a checkout waits for imports
@@ -144,8 +143,8 @@ def _clone_knowledge_base(ws: Workspace, *, insist: bool) -> bool:
     except (RemoteError, FileSystemError) as error:
         if isinstance(error, RemoteUnreachable):
             _write_failure(ws, pin, error)
-        ws.elsewhere = reasons.explain_uninitialized(ws, error)
-        raise ws.elsewhere from error
+        ws.clone_error = reasons.explain_uninitialized(ws, error)
+        raise ws.clone_error from error
     return True
 
 

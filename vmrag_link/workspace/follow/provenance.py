@@ -243,8 +243,8 @@ def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
     target = ws.resolve_target()
     if target.state != "pinned":
         raise reasons.explain_unusable(ws, target)
-    if ws.unbuilt:
-        raise ws.unbuilt
+    if ws.follow_error:
+        raise ws.follow_error
     is_behind = tuple(notes) == describe_left_behind(target)  # these notes have the commands
     raise KnowledgeMoved(
         " ".join(notes),
