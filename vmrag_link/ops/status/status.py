@@ -109,90 +109,185 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         lazy_fetch.retry_fetch(ws)
     head = plumbing.read_head(ws.places)
     git = GitBlock(head.commit, head.branch)
-    files = read_sources_status(ws) if with_changes else None
+    sources = read_sources_status(ws) if with_changes else None
     if not ws.is_initialized:
-        return _status_without_knowledge_base(ws, git, files)
+        return _report_files(ws, git, sources) if ws.stores_nothing else _report_missing_base(ws, git, sources)
     target = ws.resolve_target()
     index, damage = _read_index(ws, target)
-    state, reasons, hint = _find_state(ws, target, damage)
+    state, reasons, hint = _find_sync_state(ws, target, damage)
+    job = background.read_report(background.get_sync_job(ws.places))
+    if job and job.error and state == "in_sync":
+        job = None  # nothing is left to do, because HEAD moved back
     reasons += _list_warnings(ws)
-    pin = pinning.form_block(target.pin) if target.pin else None
-    pinned = is_pinned(ws, target)
-    background_report = background.read_report(background.get_sync_job(ws.places))
-    if background_report and background_report.error and state == "in_sync":
-        background_report = None  # nothing is left to do, because HEAD moved back
     merge, merge_error = _read_open_merge(ws)
-    if state == "in_sync" and (finish := _form_finish_command(merge, merge_error, target)):
-        state, hint = "merging", finish
-    if state == "in_sync" and (drops := _find_open_drops(ws, git.head)):
-        state, hint = "dropped", drops[0].hint
-        reasons += [
-            hints.append_to(
-                drop.message,
-                hints.join_alternatives(
-                    drop.hint, hints.suggest_command(_form_accept_command(drop), "accept the loss")
-                ),
-            )
-            for drop in drops
-        ]
-    reasons += (
-        _describe_interrupted_commit(ws)
-        + ([merge_error.sentence] if merge_error else [])
-        + _list_waiting(ws, target, merge)
-        + ([] if pinned else _explain_uncommitted_pin(ws, target))
-        + (_warn_conflicted_commit(ws, git.head) if state != "dropped" else [])
-    )
-    reasons += _describe_background(ws, background_report) if background_report else []
+    if state == "in_sync":
+        state, unfinished, hint = _find_unfinished_work(ws, target, git.head, merge, merge_error)
+        reasons += unfinished
+    pinned = is_pinned(ws, target)
+    reasons += _describe_interrupted_commit(ws)
+    reasons += [merge_error.sentence] if merge_error else []
+    reasons += _list_tasks(ws, target, merge)
+    reasons += [] if pinned else _explain_uncommitted_pin(ws, target)
+    reasons += _warn_conflicted_commit(ws, git.head) if state != "dropped" else []
+    reasons += _describe_job(ws, job) if job else []
     reasons += [f"warning: {caution.sentence}" for caution in list_cautions(ws)]
-    chroma = _read_chroma_state(ws)
-    server = ws.chroma.sharing.read_state() if ws.binding and ws.chroma.server else None
     try:
-        pending_changes = collect_changes(ws, target) if with_changes else None
+        changes = collect_changes(ws, target) if with_changes else None
     except RowsInvalid as error:  # another program wrote an invalid row
-        state, pending_changes, hint = "drift", None, error.hint
+        state, changes, hint = "drift", None, error.hint
         reasons.append(error.message)
-    if pending_changes and pending_changes.copies:
-        reasons.append(f"warning: {copies.form_sentence(pending_changes.copies, copies.suggest_removal(ws))}")
+    if changes and changes.copies:
+        reasons.append(f"warning: {copies.form_sentence(changes.copies, copies.suggest_removal(ws))}")
     if with_changes:
         reasons += kb_branches.list_branch_warnings(ws, target)
-    if merge and not merge.written:  # its result moves the pin
-        hint = RESOLVE if state == "drift" else hint
+    if state == "drift" and merge and not merge.written:  # the result of the merge moves the pin
+        hint = RESOLVE
     return StatusReport(
         state,
         state == "in_sync",
         git,
-        pin,
-        _build_kb_status(ws, target, pinned=pinned),
-        index,
-        background_report,
-        reasons,
-        hint,
-        chroma,
-        server,
-        pending_changes,
-        files,
+        pin=pinning.form_block(target.pin) if target.pin else None,
+        kb=_build_kb_status(ws, target, pinned=pinned),
+        index=index,
+        background=job,
+        reasons=reasons,
+        hint=hint,
+        chroma=_read_chroma_state(ws),
+        server=ws.chroma.sharing.read_state() if ws.binding and ws.chroma.server else None,
+        changes=changes,
+        sources=sources,
     )
 
 
-def _form_finish_command(merge: MergeState | None, error: VmragError | None, target: Target) -> str:
-    """Return the command that finishes an open merge of this branch; empty without such a merge."""
-    if error:
-        return error.hint
-    if merge and (merge.kind == "git" or merge.symbolic == target.trigger.symbolic):
-        return _name_finish_command(merge)
-    return ""
+def is_pinned(ws: Workspace, target: Target) -> bool:
+    """Return whether HEAD's commit has the pin of the work tree."""
+    pin = target.trigger.pin
+    if pin is None or target.state != "pinned" or plumbing.read_head(ws.places).commit is None:
+        return False
+    committed = plumbing.read_pin_entries(ws.places).head
+    return committed is not None and committed.name == objects.hash_blob(pin, like=committed.name)
 
 
-def _status_without_knowledge_base(ws: Workspace, git: GitBlock, files: SourcesStatus | None) -> StatusReport:
-    """Return the status of a work tree whose knowledge base does not exist on this machine."""
-    if ws.stores_nothing:
-        return _status_of_files(ws, git, files)
-    error = explain_uninitialized(ws)
-    pin, flaws = _read_pin(ws)
-    reasons = [error.message, *flaws, *_describe_sources(ws), *_list_warnings(ws)]
+# -- without a knowledge base on this machine
+
+
+def _report_files(ws: Workspace, git: GitBlock, sources: SourcesStatus | None) -> StatusReport:
+    """Return the status of a repository that stores no documents."""
+    has_sources = ws.sources.configured and not ws.sources.is_proposed
     return StatusReport(
-        "not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, error.hint, sources=files
+        "files",
+        not (sources and sources.problem),
+        git,
+        pin=None,
+        kb=KbStatus(),
+        index=BoundIndex(),
+        background=None,
+        reasons=_list_warnings(ws),
+        hint="" if has_sources else "run 'vmrag init' to set up this repository",
+        chroma=_read_chroma_state(ws),
+        sources=sources,
     )
+
+
+def _report_missing_base(ws: Workspace, git: GitBlock, sources: SourcesStatus | None) -> StatusReport:
+    """Return the status of a work tree whose knowledge base does not exist on this machine."""
+    error = explain_uninitialized(ws)
+    pin, problems = _read_pin(ws)
+    names = [source.collection for source in ws.sources.configured]
+    if names:
+        problems.append(f"files of the sources {enumerated(names)} are searched; run 'vmrag sources' to list them")
+    reasons = [error.message, *problems, *_list_warnings(ws)]
+    return StatusReport(
+        "not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, error.hint, sources=sources
+    )
+
+
+def _read_pin(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
+    """Return the pin if there is no knowledge base, and what is wrong with it."""
+    data = plumbing.read_pin_bytes(ws.places)
+    try:
+        return (pinning.form_block(migrated.read_pin(ws.places.kb, data)) if data is not None else None), []
+    except PinMalformed as malformed:
+        return None, [malformed.message]
+
+
+# -- state
+
+
+def _find_sync_state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
+    """Return whether knowledge base and index are at the pin, the reasons if not, and the hint."""
+    if target.state == "no_pin":
+        from vmrag_link.workspace.pins import empty_pin  # only this state needs it
+
+        reason = "this commit has no pin, so the knowledge base stays at its revision."
+        if empty_pin.is_empty(ws):
+            hint = hints.suggest_command(empty_pin.form_uninstall(ws), "remove it")
+            return "no_pin", [reason, empty_pin.MESSAGE], hint
+        return "no_pin", [reason], lazy_fetch.unusable_pin(ws, target).hint
+    if target.state != "pinned":
+        problem = lazy_fetch.unusable_pin(ws, target)
+        return target.state, [problem.message], problem.hint
+    reasons = _explain_drift(ws, target)
+    if damage:
+        return "drift", [damage, *reasons], "run 'vmrag sync --rebuild' to build the index again"
+    if not reasons:
+        return "in_sync", [], ""
+    is_held = target.attachment in ("held", "behind") and ws.position.is_followed
+    hint = form_pin_hint(target.kb_branch) if target.kb_branch and is_held else "run 'vmrag sync' to sync to the pin"
+    return "drift", reasons, hint
+
+
+def _explain_drift(ws: Workspace, target: Target) -> list[str]:
+    """Return how index and KB branch differ from the pin."""
+    position = ws.position
+    bound_revision = position.binding.revision if position.binding else ""
+    reasons = []
+    gap = position.find_gap(ws.views)
+    if gap == "unbound":
+        reasons.append("this working tree has no index yet.")
+    elif gap == "index_elsewhere":
+        reasons.append(f"the index is at {bound_revision[:7]}, but the pin names {target.revision[:7]}.")
+    elif gap == "index_unusable":
+        reasons.append(f"the index of {bound_revision[:7]} cannot be used: {ws.views.find_problem(bound_revision)}.")
+    elif gap == "moved" and not position.is_renamed:
+        operation = plumbing.find_operation(ws.places)
+        reasons.append(
+            f"HEAD has moved since the last sync{f'; hooks wait for the end of a {operation}' if operation else ''}."
+        )
+    if target.kb_branch and target.attachment == "held":
+        reasons.append(describe_held(target.kb_branch, target.revision))
+    elif target.kb_branch and target.attachment == "behind":
+        reasons.append(describe_unpinned(target.kb_branch, target.revision))
+    return reasons
+
+
+def _find_unfinished_work(
+    ws: Workspace, target: Target, head: str | None, merge: MergeState | None, merge_error: VmragError | None
+) -> tuple[State, list[str], str]:
+    """Return the state of a work tree that is at its pin, the reasons if it has an open merge or
+    lost documents, and the hint.
+    """
+    if merge_error and merge_error.hint:
+        return "merging", [], merge_error.hint
+    if merge and (merge.kind == "git" or merge.symbolic == target.trigger.symbolic):
+        return "merging", [], _suggest_finish(merge)
+    drops = _find_open_drops(ws, head)
+    if not drops:
+        return "in_sync", [], ""
+    return "dropped", [hints.append_to(drop.message, _suggest_drop_remedy(drop)) for drop in drops], drops[0].hint
+
+
+def _read_open_merge(ws: Workspace) -> tuple[MergeState | None, VmragError | None]:
+    """Return the open merge, or the error that prevents it."""
+    try:
+        return merge_state.read_merge(ws), None
+    except VmragError as error:  # a side cannot be merged, but the pin has a conflict
+        return None, error
+
+
+def _suggest_finish(merge: MergeState) -> str:
+    """Return the hint that finishes an open merge."""
+    return "run 'vmrag commit' to finish it, or 'vmrag merge --abort' to abort it" if merge.written else RESOLVE
 
 
 def _find_open_drops(ws: Workspace, head: str | None) -> tuple[PinFinding, ...]:
@@ -206,74 +301,12 @@ def _find_open_drops(ws: Workspace, head: str | None) -> tuple[PinFinding, ...]:
     return verify.find_open_drops(ws)
 
 
-def _form_accept_command(finding: PinFinding) -> str:
-    return f'git commit --allow-empty -m "Accept the loss" -m "{history.ACCEPT_DROP}: {finding.commit}"'
+def _suggest_drop_remedy(drop: PinFinding) -> str:
+    accept = f'git commit --allow-empty -m "Accept the loss" -m "{history.ACCEPT_DROP}: {drop.commit}"'
+    return hints.join_alternatives(drop.hint, hints.suggest_command(accept, "accept the loss"))
 
 
-def _status_of_files(ws: Workspace, git: GitBlock, files: SourcesStatus | None) -> StatusReport:
-    """Return the status of a repository that stores no documents."""
-    reasons, hint = (
-        _list_warnings(ws),
-        "" if ws.sources.configured and not ws.sources.is_proposed else "run 'vmrag init' to set up this repository",
-    )
-    in_sync = not (files and files.problem)
-    return StatusReport(
-        "files",
-        in_sync,
-        git,
-        None,
-        KbStatus(),
-        BoundIndex(),
-        None,
-        reasons,
-        hint,
-        _read_chroma_state(ws),
-        sources=files,
-    )
-
-
-def _read_chroma_state(ws: Workspace) -> ChromaState | None:
-    """Return the state of Chroma's store. None if nothing is bound that it could hold."""
-    chroma = ws.chroma.local
-    return chroma.read_state() if ws.binding or chroma.follows_files else None
-
-
-def _list_warnings(ws: Workspace) -> list[str]:
-    error = check_path_length(ws)
-    too_long = [f"warning: {error.sentence}"] if error else []
-    return [f"warning: {warning}" for warning in ws.settings.loaded.warnings] + too_long
-
-
-def _describe_sources(ws: Workspace) -> list[str]:
-    """Return which sources answer without a knowledge base."""
-    names = [source.collection for source in ws.sources.configured]
-    return [f"files of the sources {enumerated(names)} are searched; run 'vmrag sources' to list them"] if names else []
-
-
-def _read_pin(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
-    """Return the pin if there is no knowledge base, and what is wrong with it."""
-    data = plumbing.read_pin_bytes(ws.places)
-    try:
-        return (pinning.form_block(migrated.read_pin(ws.places.kb, data)) if data is not None else None), []
-    except PinMalformed as malformed:
-        return None, [malformed.message]
-
-
-def _build_kb_status(ws: Workspace, target: Target, *, pinned: bool) -> KbStatus:
-    branch, position = target.kb_branch, ws.current_revision
-    readable = position if position and ws.engine.has_revision(position) else None
-    expected = target.revision if target.state == "pinned" else readable
-    detached = branch is None or branch.head != expected
-    revision = readable if detached or branch is None else branch.head
-    dirty = branch is not None and branch.dirty
-    documents = 0
-    if branch and dirty and not detached:
-        documents = ws.engine.count_documents(WorkingSet(branch.name))
-    elif revision:
-        documents = ws.engine.count_documents(revision)
-    name = branch.name if branch else None
-    pinned = pinned and revision == target.revision
-    return KbStatus(ws.engine.name, revision, name, detached, dirty, documents, pinned)
+# -- parts of the report
 
 
 def _read_index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
@@ -297,102 +330,63 @@ def _read_index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     return BoundIndex(bound.revision, FORMAT, documents, chunks, str(path), working), damage
 
 
-def _find_state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
-    """Return the state, the reasons, and what to type."""
-    if target.state == "no_pin":
-        from vmrag_link.workspace.pins import empty_pin  # only this state needs it
-
-        reason = "this commit has no pin, so the knowledge base stays at its revision."
-        is_empty = empty_pin.is_empty(ws)
-        hint = (
-            hints.suggest_command(empty_pin.form_uninstall(ws), "remove it")
-            if is_empty
-            else lazy_fetch.unusable_pin(ws, target).hint
-        )
-        return "no_pin", [reason, *([empty_pin.MESSAGE] if is_empty else [])], hint
-    if target.problem and target.state in ("malformed", "missing"):
-        return target.state, [target.problem.message], target.problem.hint
-    if target.state == "missing":
-        problem = lazy_fetch.unusable_pin(ws, target)
-        return "missing", [problem.message], problem.hint
-    reasons = _explain_drift(ws, target)
-    if damage:
-        return "drift", [damage, *reasons], "run 'vmrag sync --rebuild' to build the index again"
-    if not reasons:
-        return "in_sync", [], ""
-    is_held = target.attachment in ("held", "behind") and ws.position.is_followed
-    return (
-        "drift",
-        reasons,
-        form_pin_hint(target.kb_branch) if target.kb_branch and is_held else "run 'vmrag sync' to sync to the pin",
-    )
+def _build_kb_status(ws: Workspace, target: Target, *, pinned: bool) -> KbStatus:
+    branch, current = target.kb_branch, ws.current_revision
+    readable = current if current and ws.engine.has_revision(current) else None
+    expected = target.revision if target.state == "pinned" else readable
+    detached = branch is None or branch.head != expected
+    revision = readable if detached or branch is None else branch.head
+    dirty = branch is not None and branch.dirty
+    documents = 0
+    if branch and dirty and not detached:
+        documents = ws.engine.count_documents(WorkingSet(branch.name))
+    elif revision:
+        documents = ws.engine.count_documents(revision)
+    name = branch.name if branch else None
+    pinned = pinned and revision == target.revision
+    return KbStatus(ws.engine.name, revision, name, detached, dirty, documents, pinned)
 
 
-def _explain_drift(ws: Workspace, target: Target) -> list[str]:
-    position = ws.position
-    bound_revision = position.binding.revision if position.binding else ""
-    reasons = []
-    gap = position.find_gap(ws.views)
-    if gap == "unbound":
-        reasons.append("this working tree has no index yet.")
-    elif gap == "index_elsewhere":
-        reasons.append(f"the index is at {bound_revision[:7]}, but the pin names {target.revision[:7]}.")
-    elif gap == "index_unusable":
-        reasons.append(f"the index of {bound_revision[:7]} cannot be used: {ws.views.find_problem(bound_revision)}.")
-    elif gap == "moved" and not position.is_renamed:
-        operation = plumbing.find_operation(ws.places)
-        reasons.append(
-            f"HEAD has moved since the last sync{f'; hooks wait for the end of a {operation}' if operation else ''}."
-        )
-    if target.kb_branch and target.attachment == "held":
-        reasons.append(describe_held(target.kb_branch, target.revision))
-    elif target.kb_branch and target.attachment == "behind":
-        reasons.append(describe_unpinned(target.kb_branch, target.revision))
-    return reasons
+def _read_chroma_state(ws: Workspace) -> ChromaState | None:
+    """Return the state of Chroma's store. None if nothing is bound that it could hold."""
+    chroma = ws.chroma.local
+    return chroma.read_state() if ws.binding or chroma.follows_files else None
 
 
-def _read_open_merge(ws: Workspace) -> tuple[MergeState | None, VmragError | None]:
-    """Return the open merge, or the error that prevents it."""
-    try:
-        return merge_state.read_merge(ws), None
-    except VmragError as error:  # a side cannot be merged, but the pin has a conflict
-        return None, error
+# -- sentences
 
 
-def _list_waiting(ws: Workspace, target: Target, merge: MergeState | None) -> list[str]:
+def _list_warnings(ws: Workspace) -> list[str]:
+    error = check_path_length(ws)
+    too_long = [f"warning: {error.sentence}"] if error else []
+    return [f"warning: {warning}" for warning in ws.settings.loaded.warnings] + too_long
+
+
+def _describe_interrupted_commit(ws: Workspace) -> list[str]:
+    """Return a sentence about a commit that is in progress or was killed."""
+    if not list_pending(ws):
+        return []
+    holder = locks.read_holder(ws.places.workspace_lock)
+    doing = f" (process {holder[0]} is running)" if holder else ""
+    return [f"a commit is not finished{doing}; the next command finishes it."]
+
+
+def _list_tasks(ws: Workspace, target: Target, merge: MergeState | None) -> list[str]:
     """Return tasks for the user that do not count as drift."""
     sentences = []
     if merge:
-        sentences.append(hints.append_to(f"the merge of {merge.source} is open", _name_finish_command(merge)))
+        sentences.append(hints.append_to(f"the merge of {merge.source} is open", _suggest_finish(merge)))
     if target.in_use_by:
         branch_name = target.kb_branch.name if target.has_own_branch and target.kb_branch else ""
         sentences.append(lease.describe_shared(target.in_use_by, target.trigger.branch or "", branch_name))
-    if elsewhere := describe_misplaced(ws, committed=False):
-        sentences.append(elsewhere)
-    aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
-    names = [
-        branch.name
-        for branch in ws.engine.list_branches()
-        if branch.name == aside or branch.name.startswith(aside + "-")
-    ]
-    return sentences + [
-        f"uncommitted documents were stashed; run 'vmrag merge {quoted(name)}' to restore them" for name in names
-    ]
-
-
-def _name_finish_command(merge: MergeState | None) -> str:
-    return (
-        "run 'vmrag commit' to finish it, or 'vmrag merge --abort' to abort it" if merge and merge.written else RESOLVE
-    )
-
-
-def is_pinned(ws: Workspace, target: Target) -> bool:
-    """Return whether HEAD's commit has the pin of the work tree."""
-    pin = target.trigger.pin
-    if pin is None or target.state != "pinned" or plumbing.read_head(ws.places).commit is None:
-        return False
-    committed = plumbing.read_pin_entries(ws.places).head
-    return committed is not None and committed.name == objects.hash_blob(pin, like=committed.name)
+    if misplaced := describe_misplaced(ws, committed=False):
+        sentences.append(misplaced)
+    stash = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
+    for branch in ws.engine.list_branches():
+        if branch.name == stash or branch.name.startswith(f"{stash}-"):
+            command = f"vmrag merge {quoted(branch.name)}"
+            sentences.append(f"uncommitted documents were stashed; run '{command}' to restore them")
+    return sentences
 
 
 def _explain_uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
@@ -421,22 +415,11 @@ def _warn_conflicted_commit(ws: Workspace, head: str | None) -> list[str]:
     return [hints.append_to(statement, hints.suggest_command(f"jj new {head[:12]}", "resolve them"))]
 
 
-def _describe_background(ws: Workspace, report: background.JobReport) -> list[str]:
+def _describe_job(ws: Workspace, report: background.JobReport) -> list[str]:
     """Return sentences about the background sync. A missing revision is part of the state."""
-    if report.code == PinRevisionMissing.code:
-        return list(report.unsaid)
-    if report.unsaid and not report.error:
+    if report.code == PinRevisionMissing.code or (report.unsaid and not report.error):
         return list(report.unsaid)
     if report.error:
         return [f"the background sync failed: {report.error} (log: {background.get_sync_job(ws.places).log})"]
     progress = f": {report.doing}, {report.completed} of {report.total}" if report.total else ""
     return [f"a sync runs in the background{progress} (process {report.pid})."]
-
-
-def _describe_interrupted_commit(ws: Workspace) -> list[str]:
-    """Return a sentence about a commit that is in progress or was killed."""
-    if not list_pending(ws):
-        return []
-    holder = locks.read_holder(ws.places.workspace_lock)
-    doing = f" (process {holder[0]} is running)" if holder else ""
-    return [f"a commit is not finished{doing}; the next command finishes it."]
