@@ -15,7 +15,7 @@ from vmrag_link import __version__, hints, proc
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.file_access import read_recorded_path
 from vmrag_link.git import hook_config, pin_merge, plumbing
-from vmrag_link.git import hooks as found
+from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.git.run import run_git
 from vmrag_link.ops.doctor.findings import Finding, Topic
@@ -31,7 +31,7 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
 
     A repository without a pin and without shims needs none, nor does one whose user wants none.
     """
-    folder = found.find_hooks_folder(ws.places)
+    folder = git_hooks.find_hooks_folder(ws.places)
     if installer.list_installed_hooks(ws.places, folder) or any(
         chaining.find_chained_hook(folder, hook).exists() for hook in HOOKS
     ):
@@ -65,14 +65,16 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
 
 def _is_installed(places: Places, folder: Path, hook: str) -> bool:
     """Return whether a shim is at its place, executable or not, or another tool starts one."""
-    is_started = hook in hook_config.list_configured_hooks(places) or found.is_ours(found.locate_shim(folder, hook))
-    return is_started or found.runs_hook(places, folder, hook)
+    is_started = hook in hook_config.list_configured_hooks(places) or git_hooks.is_ours(
+        git_hooks.locate_shim(folder, hook)
+    )
+    return is_started or git_hooks.runs_hook(places, folder, hook)
 
 
 def _list_shim_paths(places: Places, folder: Path) -> list[Path]:
     """Return all vmrag shims that git or another tool would run."""
-    placed = [found.locate_shim(folder, hook) for hook in found.list_shims(folder)]
-    return placed + [places.shims / hook for hook in found.list_started_shims(places)]
+    placed = [git_hooks.locate_shim(folder, hook) for hook in git_hooks.list_shims(folder)]
+    return placed + [places.shims / hook for hook in git_hooks.list_started_shims(places)]
 
 
 def _form_install_hint(places: Places, folder: Path) -> str:
@@ -88,7 +90,7 @@ def _form_install_hint(places: Places, folder: Path) -> str:
 
 def _is_framework_configured(places: Places) -> bool:
     """Return whether pre-commit or prek is configured to run the checks of the hooks."""
-    return "post-checkout" in found.list_framework_hooks(places)
+    return "post-checkout" in git_hooks.list_framework_hooks(places)
 
 
 def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
@@ -108,7 +110,7 @@ def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
             "HOOKS_PATH_MISSING", "warning", message, "run 'vmrag install' to install the hooks", str(folder)
         )
     clone_hooks = places.common / "hooks"
-    if found.list_shims(clone_hooks):
+    if git_hooks.list_shims(clone_hooks):
         message = f"core.hooksPath names {folder}, so git does not run vmrag's hooks in {clone_hooks}."
         return Finding("HOOKS_BYPASSED", "warning", message, "run 'vmrag install' to install the hooks", str(folder))
     return None
@@ -137,7 +139,7 @@ def _report_missing(folder: Path, missing: Sequence[str], install: str) -> Itera
 
 def _check_texts(paths: Sequence[Path], places: Places, install: str) -> Iterator[Finding]:
     content = {path: path.read_bytes() if path.exists() else b"" for path in paths}
-    versions = {path: found.parse_shim_version(content[path]) or 0 for path in paths}
+    versions = {path: git_hooks.parse_shim_version(content[path]) or 0 for path in paths}
     newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
         message = f"a newer version of vmrag-link wrote these hooks: {_list_hooks(newer)}."
@@ -167,7 +169,7 @@ def _check_executable(folder: Path, paths: Sequence[Path], install: str) -> Iter
     if ignored:
         message = f"these hooks are not executable, so git skips them: {_list_hooks(ignored)}."
         yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, _join_hooks(ignored))
-    for hook in found.list_shims(folder):
+    for hook in git_hooks.list_shims(folder):
         chained = chaining.find_chained_hook(folder, hook)
         if chained.exists() and not os.access(chained, os.X_OK):
             message = f"the {hook} hook before vmrag's is not executable, so it is skipped."
@@ -206,7 +208,7 @@ def _install_again(ws: Workspace, hooks: Sequence[str]) -> installer.InstallRepo
 
 def check_interpreter(ws: Workspace) -> Iterator[Finding]:
     """Check the interpreter, if vmrag's hooks would start it."""
-    folder = found.find_hooks_folder(ws.places)
+    folder = git_hooks.find_hooks_folder(ws.places)
     if not installer.list_installed_hooks(ws.places, folder):
         return
     install, python = _form_install_hint(ws.places, folder), _recorded_interpreter(ws.places)
@@ -257,7 +259,7 @@ def check_driver(ws: Workspace) -> Iterator[Finding]:
         return
     section, install = (
         pin_merge.read_driver(ws.places),
-        _form_install_hint(ws.places, found.find_hooks_folder(ws.places)),
+        _form_install_hint(ws.places, git_hooks.find_hooks_folder(ws.places)),
     )
     command = section.get("driver", "")
     if not section:

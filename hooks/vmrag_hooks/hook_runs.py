@@ -12,7 +12,7 @@ from vmrag_hooks import installer, routes, shims
 from vmrag_link import hints
 from vmrag_link.errors import HooksRefused
 from vmrag_link.git import hook_config
-from vmrag_link.git import hooks as found
+from vmrag_link.git import hooks as git_hooks
 from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
@@ -20,13 +20,13 @@ from vmrag_link.workspace import Workspace
 
 def check_hook_runs(ws: Workspace) -> Iterator[Finding]:
     """Check the installed hooks."""
-    folder, install = found.find_hooks_folder(ws.places), _form_install_hint(ws.places)
+    folder, install = git_hooks.find_hooks_folder(ws.places), _form_install_hint(ws.places)
     configured = hook_config.list_configured_hooks(ws.places)
     files = installer.list_own_shims(ws.places, folder)
     if configured and files:
         message = f"these hooks are in git's configuration and also in files: {', '.join(files)}."
         yield Finding("HOOKS_TWICE", "warning", message, install, " ".join(files))
-    if configured or files or found.list_shims(folder):
+    if configured or files or git_hooks.list_shims(folder):
         gits = hook_config.find_gits(ws.places)
         yield from _check_place(ws, folder, gits, install, configured=bool(configured))
         if gits and gits[0].runs_events:
@@ -66,7 +66,7 @@ def _find_silent_hooks(
         configured = ()
     testable = [
         *configured,
-        *(hook for hook in found.list_shims(folder) if hook not in configured and _is_first(folder, hook)),
+        *(hook for hook in git_hooks.list_shims(folder) if hook not in configured and _is_first(folder, hook)),
     ]
     for hook in testable:
         if hook_config.runs_at_event(places, hook, configured=hook in configured):

@@ -18,7 +18,7 @@ from vmrag_hooks.routes import HookRoutes, choose_place, find_routes, refuse_obs
 from vmrag_link.errors import HooksRefused, UsageInvalid, nearest, quoted
 from vmrag_link.file_access import write_atomically
 from vmrag_link.git import folder_modes, hook_config, pin_merge, plumbing
-from vmrag_link.git import hooks as found
+from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
@@ -118,97 +118,102 @@ def install_hooks(
     demands a place that does not work. It raises `FileFailed` if a file of husky or lefthook is not
     a regular file.
     """
-    folder = found.find_hooks_folder(places)
-    to = choose_place(places, folder, place, force=force)
+    folder = git_hooks.find_hooks_folder(places)
+    configured, older = choose_place(places, folder, place, force=force)
     existing = list_installed_hooks(places, folder)
-    moved = list_own_shims(places, folder) if to.configured else hook_config.list_configured_hooks(places)
-    names = {*(hook_config.list_chosen_hooks(places) or HOOKS if hooks is None else hooks), *moved}
-    chosen = {*names}
-    hooks = tuple(hook for hook in (SYNCING if files_only else HOOKS) if hook in names)
-    routes = HookRoutes() if to.configured else find_routes(places, folder, hooks, force=force)
+    moved = list_own_shims(places, folder) if configured else hook_config.list_configured_hooks(places)
+    chosen = {*(hook_config.list_chosen_hooks(places) or HOOKS if hooks is None else hooks), *moved}
+    installed = tuple(hook for hook in (SYNCING if files_only else HOOKS) if hook in chosen)
+    routes = HookRoutes() if configured else find_routes(places, folder, installed, force=force)
     refuse_obstacles(places, folder, routes)
     with shim_files.readable_failures(folder):
         folder_modes.prepare_folders(places)
         if worktree and (hook_config.is_limited(places) or not existing):
             hook_config.limit_to_work_tree(places)
-        before = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
-        hook_config.record_chosen_hooks(places, {*before, *chosen})
+        former = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
+        hook_config.record_chosen_hooks(places, {*former, *chosen})
         write_atomically(places.interpreter, python.encode() + b"\n")
-        if to.configured:  # a hook is never in both places: after a kill, it is in neither
-            hooks_folder = folder if chaining.is_inside(folder, places) else places.common / "hooks"
-            _remove_shims(places, hooks_folder, HOOKS, everything=False)
-            written = hook_config.write_hooks(
-                places, {hook: shims.format_shim(hook, configured=True) for hook in hooks}
-            )
-            chained: tuple[str, ...] = ()
-        else:
-            hook_config.remove_hooks(places)
-            written, chained = shim_files.write_shims(folder, routes.direct)
-        started = _start_by_tools(places, folder, routes)
+        written = (
+            _write_configuration(places, folder, installed) if configured else _write_files(places, folder, routes)
+        )
         if worktree is False:
             hook_config.remove_limit(places)
     driver = not files_only and pin_merge.register_driver(places, shims.format_driver_command(python))
-    changed = {*written, *started.hooks}
     return InstallReport(
-        str(places.configured_hooks if to.configured else folder),
+        str(places.configured_hooks if configured else folder),
         python,
-        tuple(hook for hook in hooks if hook in changed),
-        tuple(hook for hook in hooks if hook not in changed),
-        chained,
-        driver,
-        pin_merge.is_attributed(places),
-        hook_config.is_limited(places),
-        not to.configured and husky.find_scripts(folder) is not None,
-        started.scripts,
-        routes.handled,
-        to.configured,
-        bool(moved),
-        to.older,
+        written=tuple(hook for hook in installed if hook in written.hooks),
+        unchanged=tuple(hook for hook in installed if hook not in written.hooks),
+        chained=written.chained,
+        driver=driver,
+        attributed=pin_merge.is_attributed(places),
+        limited=hook_config.is_limited(places),
+        husky=not configured and husky.find_scripts(folder) is not None,
+        scripts=written.scripts,
+        lefthook=routes.handled,
+        configured=configured,
+        moved=bool(moved),
+        older=older,
     )
 
 
-class _StartedHooks(NamedTuple):
-    """The hooks that other tools start now, and the scripts that were changed for that."""
+class _WrittenHooks(NamedTuple):
+    """The hooks that were written, those of them that now chain another hook, and the scripts that
+    were changed to start some.
+    """
 
     hooks: tuple[str, ...]
-    scripts: tuple[str, ...] | None
+    chained: tuple[str, ...] = ()
+    scripts: tuple[str, ...] | None = None
 
 
-def _start_by_tools(places: Places, folder: Path, routes: HookRoutes) -> _StartedHooks:
-    names = (*routes.scripted, *routes.handled)
-    changed = shim_files.write_shims(places.shims, names)[0] if names else ()
+def _write_configuration(places: Places, folder: Path, hooks: Sequence[str]) -> _WrittenHooks:
+    """Write hooks to git's configuration.
+
+    The shims are removed first: after a kill, a hook may be in neither place, but never in both.
+    """
+    own_folder = folder if chaining.is_inside(folder, places) else places.common / "hooks"
+    _remove_shims(places, own_folder, HOOKS, everything=False)
+    scripts = {hook: shims.format_shim(hook, configured=True) for hook in hooks}
+    return _WrittenHooks(hook_config.write_hooks(places, scripts))
+
+
+def _write_files(places: Places, folder: Path, routes: HookRoutes) -> _WrittenHooks:
+    """Write shims to the hooks directory, and let other tools start the rest."""
+    hook_config.remove_hooks(places)
+    written, chained = shim_files.write_shims(folder, routes.direct)
+    if started := (*routes.scripted, *routes.handled):
+        written += shim_files.write_shims(places.shims, started)[0]
     if routes.handled:
         for hook in routes.handled:
             _restore_lefthook_hook(folder, hook)
-        before = found.list_lefthook_hooks(places)
-        handled = [hook for hook in HOOKS if hook in before or hook in routes.handled]
-        changed += tuple(hook for hook in routes.handled if hook not in before)
-        lefthook.write_configuration(places, handled)
+        former = git_hooks.list_lefthook_hooks(places)
+        written += tuple(hook for hook in routes.handled if hook not in former)
+        lefthook.write_configuration(places, [hook for hook in HOOKS if hook in {*former, *routes.handled}])
     if not routes.scripts:
-        return _StartedHooks(changed, None)
-    scripts = husky.write_scripts(routes.scripts, routes.scripted)
-    return _StartedHooks((*changed, *scripts), tuple(_path_text(places, routes.scripts / hook) for hook in scripts))
+        return _WrittenHooks(written, chained)
+    changed = husky.write_scripts(routes.scripts, routes.scripted)
+    paths = tuple(_format_path(places, routes.scripts / hook) for hook in changed)
+    return _WrittenHooks((*written, *changed), chained, paths)
 
 
 def _restore_lefthook_hook(folder: Path, hook: str) -> None:
     """Restore a hook of lefthook that earlier versions of vmrag chained, or that it moved aside."""
-    if found.is_lefthook(chaining.find_chained_hook(folder, hook)):
+    if git_hooks.is_lefthook(chaining.find_chained_hook(folder, hook)):
         shim_files.remove_shim(folder, hook)
-    if found.is_lefthook(folder / hook):
+    if git_hooks.is_lefthook(folder / hook):
         lefthook.delete_leftover(folder, hook)
 
 
-def _path_text(places: Places, path: Path) -> str:
+def _format_path(places: Places, path: Path) -> str:
     return path.relative_to(places.top).as_posix() if path.is_relative_to(places.top) else str(path)
 
 
 def list_own_shims(places: Places, folder: Path) -> tuple[str, ...]:
     """Return the hooks with a vmrag shim that serves only this repository."""
-    existing = {
-        *found.list_started_shims(places),
-        *(found.list_shims(folder) if chaining.is_inside(folder, places) else ()),
-    }
-    existing |= {*found.list_shims(places.common / "hooks")}
+    existing = {*git_hooks.list_started_shims(places), *git_hooks.list_shims(places.common / "hooks")}
+    if chaining.is_inside(folder, places):
+        existing.update(git_hooks.list_shims(folder))
     return tuple(hook for hook in HOOKS if hook in existing)
 
 
@@ -217,8 +222,8 @@ def list_installed_hooks(places: Places, folder: Path) -> tuple[str, ...]:
     tools.
     """
     existing = {
-        *found.list_shims(folder),
-        *found.list_started_shims(places),
+        *git_hooks.list_shims(folder),
+        *git_hooks.list_started_shims(places),
         *hook_config.list_configured_hooks(places),
     }
     return tuple(hook for hook in HOOKS if hook in existing)
@@ -229,9 +234,9 @@ def list_shared_files(places: Places) -> tuple[str, ...]:
     deletes.
     """
     names = lefthook.list_own_files(places)
-    scripts = husky.find_scripts(found.find_hooks_folder(places))
+    scripts = husky.find_scripts(git_hooks.find_hooks_folder(places))
     paths = [scripts / hook for hook in HOOKS if _is_committed(places, scripts / hook)] if scripts else []
-    return (*names, *(_path_text(places, path) for path in paths))
+    return (*names, *(_format_path(places, path) for path in paths))
 
 
 def uninstall_hooks(
@@ -250,12 +255,9 @@ def uninstall_hooks(
     `HooksRefused` for hooks that would then act in all work trees, and, without `force`, for a
     hooks directory outside the repository.
     """
-    folder = found.find_hooks_folder(places)
-    folders = {folder, places.common / "hooks"}  # the folder before another tool, such as husky, set core.hooksPath
-    existing = {hook for shim_folder in folders for hook in found.list_shims(shim_folder)} | {
-        *list_installed_hooks(places, folder)
-    }
-    if found.list_shims(folder) and not force and not chaining.is_inside(folder, places):
+    folder = git_hooks.find_hooks_folder(places)
+    existing = {*list_installed_hooks(places, folder), *git_hooks.list_shims(places.common / "hooks")}
+    if git_hooks.list_shims(folder) and not force and not chaining.is_inside(folder, places):
         raise HooksRefused(
             chaining.describe_outside(folder),
             hint=f"run 'ls {quoted(str(folder))}' to see them, or run 'vmrag uninstall' with --force to remove "
@@ -270,64 +272,58 @@ def uninstall_hooks(
         if worktree and hook_config.unmark_work_tree(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)
         configured = hook_config.remove_hooks(places, hooks)
-        restored, scripts, kept = _remove_shims(places, folder, hooks, everything=everything)
-        last = existing <= set(hooks)
-        if not last:
+        shim_removal = _remove_shims(places, folder, hooks, everything=everything)
+        is_last = existing <= set(hooks)
+        if not is_last:
             hook_config.record_chosen_hooks(places, set(hook_config.list_chosen_hooks(places)) - set(hooks))
-        driver = last and _remove_records(places)
-    removed = tuple(hook for hook in hooks if hook in existing)
+        driver = is_last and _remove_records(places)
     return UninstallReport(
         str(places.configured_hooks if configured else folder),
-        removed,
-        tuple(hook for hook in hooks if hook in restored),
-        driver,
-        kept=kept,
-        scripts=scripts,
+        removed=tuple(hook for hook in hooks if hook in existing),
+        restored=tuple(hook for hook in hooks if hook in shim_removal.restored),
+        driver=driver,
+        kept=shim_removal.kept,
+        scripts=shim_removal.scripts,
     )
 
 
-def _remove_shims(
-    places: Places, folder: Path, hooks: Sequence[str], *, everything: bool
-) -> tuple[set[str], tuple[str, ...], tuple[str, ...]]:
-    """Remove shims.
-
-    Returns the hooks whose chained hook is back in its place, and the result of `_stop_tools`.
+class _ShimRemoval(NamedTuple):
+    """The hooks whose chained hook is back in its place, and husky's committed scripts: those that
+    keep vmrag's lines, and those that lost them.
     """
-    folders = {folder, places.common / "hooks"}
+
+    restored: set[str]
+    kept: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+
+
+def _remove_shims(places: Places, folder: Path, hooks: Sequence[str], *, everything: bool) -> _ShimRemoval:
+    """Remove shims, and what other tools start."""
+    folders = {folder, places.common / "hooks"}  # git used the second one before a tool set core.hooksPath
     restored = {hook for shim_folder in folders for hook in hooks if shim_files.remove_shim(shim_folder, hook)}
-    return restored, *_stop_tools(places, folder, hooks, everything=everything)
-
-
-def _stop_tools(
-    places: Places, folder: Path, hooks: Sequence[str], *, everything: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Remove what other tools start.
-
-    Returns husky's committed scripts: those that lost vmrag's lines, and those that keep them.
-    """
     for hook in hooks:
         (places.shims / hook).unlink(missing_ok=True)
     if places.shims.is_dir() and not any(places.shims.iterdir()):
         places.shims.rmdir()
-    if remaining := [hook for hook in found.list_lefthook_hooks(places) if hook not in hooks]:
+    if remaining := [hook for hook in git_hooks.list_lefthook_hooks(places) if hook not in hooks]:
         lefthook.write_configuration(places, remaining)
     else:
         lefthook.clean_configuration(places)
     scripts = husky.find_scripts(folder)
     if scripts is None:
-        return (), ()
+        return _ShimRemoval(restored)
     committed = [hook for hook in hooks if _is_committed(places, scripts / hook)]
     kept = [] if everything else committed
     husky.clean_scripts(scripts, [hook for hook in hooks if hook not in kept])
-    paths = tuple(_path_text(places, scripts / hook) for hook in committed)
-    return (paths, ()) if everything else ((), paths)
+    paths = tuple(_format_path(places, scripts / hook) for hook in committed)
+    return _ShimRemoval(restored, scripts=paths) if everything else _ShimRemoval(restored, kept=paths)
 
 
 def _is_committed(places: Places, script: Path) -> bool:
     """Return whether git's index has the script with vmrag's lines."""
     if not script.is_relative_to(places.top):
         return False
-    return husky.has_lines(plumbing.read_blob(places, f":{_path_text(places, script)}") or b"")
+    return husky.has_lines(plumbing.read_blob(places, f":{_format_path(places, script)}") or b"")
 
 
 def _remove_records(places: Places) -> bool:
@@ -349,5 +345,7 @@ def runs_here(places: Places, hook: str) -> bool:
     """
     if not hook_config.is_active(places):
         return False
-    slot = found.locate_shim(found.find_hooks_folder(places), hook)
-    return hook in hook_config.find_running_hooks(places).hooks or (found.is_ours(slot) and os.access(slot, os.X_OK))
+    slot = git_hooks.locate_shim(git_hooks.find_hooks_folder(places), hook)
+    return hook in hook_config.find_running_hooks(places).hooks or (
+        git_hooks.is_ours(slot) and os.access(slot, os.X_OK)
+    )

@@ -10,7 +10,7 @@ from vmrag_hooks import chaining, husky, lefthook, shims
 from vmrag_link.errors import HooksRefused
 from vmrag_link.file_access import require_folders
 from vmrag_link.git import hook_config, refs
-from vmrag_link.git import hooks as found
+from vmrag_link.git import hooks as git_hooks
 from vmrag_link.paths import Places
 from vmrag_link.settings import HookPlace
 
@@ -37,7 +37,7 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
     if place == "files":
         return ChosenPlace(configured=False)
     would_run_twice = not chaining.is_inside(folder, places) and any(
-        _is_old(folder, hook) for hook in found.list_shims(folder)
+        _is_old(folder, hook) for hook in git_hooks.list_shims(folder)
     )
     gits = hook_config.find_gits(places)
     older = tuple(str(git) for git in gits if not git.runs_hooks)
@@ -59,7 +59,9 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
 
 
 def _is_old(folder: Path, hook: str) -> bool:
-    return (found.parse_shim_version(found.read_head(found.locate_shim(folder, hook))) or 0) < shims.STANDS_BACK
+    return (
+        git_hooks.parse_shim_version(git_hooks.read_head(git_hooks.locate_shim(folder, hook))) or 0
+    ) < shims.STANDS_BACK
 
 
 def _is_refused(places: Places, folder: Path) -> bool:
@@ -103,7 +105,7 @@ def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bo
         chaining.refuse_shared_folder(places, folder)
     if scripts is not None:
         return HookRoutes(tuple(hooks), tuple(hooks), scripts if on_branch else None)
-    direct = tuple(hook for hook in hooks if not found.is_lefthook(folder / hook))
+    direct = tuple(hook for hook in hooks if not git_hooks.is_lefthook(folder / hook))
     return HookRoutes(direct, handled=lefthook.list_handled_hooks(places, folder, hooks))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from vmrag_hooks import chaining, shims
 from vmrag_link.errors import FileFailed, HooksRefused, quoted
 from vmrag_link.file_access import sync_to_disk, write_atomically
-from vmrag_link.git import hooks as found
+from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.git.pin_merge import DRIVER, driver_settings
 from vmrag_link.git.run import build_failure, run_git_in
@@ -27,7 +27,7 @@ def write_shims(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tu
     Returns the hooks that were missing or different, and those of them that now chain another hook.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = {hook: slot for hook in hooks if not _is_current(slot := found.locate_shim(folder, hook), hook)}
+    written = {hook: slot for hook in hooks if not _is_current(slot := git_hooks.locate_shim(folder, hook), hook)}
     chaining_now = tuple([hook for hook, slot in written.items() if _write_shim(slot, hook)])
     for shim_folder in {slot.parent for slot in written.values()}:
         sync_to_disk(shim_folder)
@@ -36,7 +36,9 @@ def write_shims(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tu
 
 def list_foreign_hooks(folder: Path) -> tuple[str, ...]:
     """Return other tools' hooks that are in the places of vmrag hooks."""
-    return tuple(hook for hook in HOOKS if found.hook_exists(folder / hook) and not found.is_ours(folder / hook))
+    return tuple(
+        hook for hook in HOOKS if git_hooks.hook_exists(folder / hook) and not git_hooks.is_ours(folder / hook)
+    )
 
 
 def _write_shim(slot: Path, hook: str) -> bool:
@@ -46,7 +48,7 @@ def _write_shim(slot: Path, hook: str) -> bool:
     """
     fresh = slot.with_name(f"{hook}.vmrag-new")
     write_atomically(fresh, shims.format_shim(hook), mode=chaining.EXECUTABLE)
-    foreign = found.hook_exists(slot) and not found.is_ours(slot)
+    foreign = git_hooks.hook_exists(slot) and not git_hooks.is_ours(slot)
     if foreign:
         chaining.chain_hook(slot.parent, hook)
     fresh.replace(slot)
@@ -55,16 +57,16 @@ def _write_shim(slot: Path, hook: str) -> bool:
 
 def remove_shim(folder: Path, hook: str) -> bool:
     """Remove a shim, and return whether the earlier hook is back."""
-    slot, front, chained = found.locate_shim(folder, hook), folder / hook, chaining.find_chained_hook(folder, hook)
-    if found.is_ours(slot):
+    slot, front, chained = git_hooks.locate_shim(folder, hook), folder / hook, chaining.find_chained_hook(folder, hook)
+    if git_hooks.is_ours(slot):
         slot.unlink()
-    if not found.hook_exists(chained):
+    if not git_hooks.hook_exists(chained):
         return False
     # Its tool wrote it again, over the shim or in front of it:
-    if found.hook_exists(front) and chaining.is_rewritten_hook(front, chained):
+    if git_hooks.hook_exists(front) and chaining.is_rewritten_hook(front, chained):
         chaining.delete_hook(folder, hook)
         return False
-    if found.hook_exists(slot):  # another tool's hook: nothing runs the chained one, but vmrag must not delete it
+    if git_hooks.hook_exists(slot):  # another tool's hook: nothing runs the chained one, but vmrag must not delete it
         return False
     chaining.restore_hook(folder, hook, slot)
     return True
