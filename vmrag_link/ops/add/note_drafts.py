@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vmrag_link.documents import importing
 from vmrag_link.models import parse_metadata
-from vmrag_link.ops.import_.import_files import converter_of
+from vmrag_link.ops.import_.import_files import create_converter
 from vmrag_link.sources.notes import make_slug
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.note_writes import NoteDraft
@@ -19,7 +19,7 @@ def read_note_draft(ws: Workspace, file: Path) -> NoteDraft:
     Raises `SourceReadOnly` for a file that git tracks here and that a source can read, and the
     errors of `import_files`.
     """
-    with converter_of(ws) as converter:
+    with create_converter(ws) as converter:
         content = importing.read_named_file(file, converter)
     named = importing.require_existing(file)
     TrackedFiles(ws, [named], None, texts=True).require_other([named])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from collections.abc import Collection as Several
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,27 +26,6 @@ from vmrag_link.workspace.documents.leaving_out import ImportFilter
 from vmrag_link.workspace.documents.placing import Placing
 from vmrag_link.workspace.documents.put import Existing, PlacedFiles, PutRequest, put_documents
 from vmrag_link.workspace.documents.tracked_files import TrackedFiles
-
-
-class _ReadFiles(Record, frozen=True):
-    """The contents of files."""
-
-    documents: Sequence[ImportedDocument]
-    skipped: Sequence[SkippedFile] = ()
-    aside: Several[str] = ()
-    """Sources of existing files that were left out."""
-    ignored: tuple[str, ...] = ()
-    """Paths for `ImportReport.ignored`."""
-    refusal: SourceReadOnly | None = None
-    """The error if nothing can be stored. It is not raised if documents are pruned."""
-
-
-class _Outcome(Record, frozen=True):
-    """The state of the collection in the last plan of the import."""
-
-    placing: Placing
-    gone: tuple[str, ...]
-    left_out: tuple[str, ...]
 
 
 def import_files(
@@ -72,44 +52,18 @@ def import_files(
     `ImportFilter`, and `FileFailed`.
     """
     named = tuple(map(importing.require_existing, sources))
-    selected = selection or FileSelection()
     tracked = None if copy else TrackedFiles(ws, named, collection)
     if tracked and all(path.is_file() for path in named):
         tracked.require_other(named)
-
-    def scan_from(origin: ImportBase) -> tuple[Scan, ImportFilter, SourceReadOnly | None]:
-        leave_out = ImportFilter(ws.places, selected, origin.origin, derived=tracked.find_reasons if tracked else None)
-        scan = importing.scan_sources(named, origin, leave_out)
-        return scan, leave_out, tracked.form_refusal() if tracked and tracked.hint and not scan.files else None
-
+    reader = _FileReader(ws, named, selection or FileSelection(), tracked)
     if not ws.is_initialized and (guess := import_bases.guess_base(ws, named, base)):
-        refusal = scan_from(guess)[2]  # a refused import must not create a knowledge base
-        if refusal:
+        scan, _ = reader.scan_files(guess)
+        if refusal := reader.find_refusal(scan):  # a refused import must not create a knowledge base
             raise refusal
-
-    def read_files(origin: ImportBase) -> _ReadFiles:
-        scan, leave_out, refusal = scan_from(origin)
-        if refusal and not prune:
-            raise refusal
-        skipped = list(scan.skipped)
-        documents: list[ImportedDocument] = []
-        with ws.progress.task("reading", len(scan.files)) as task, converter_of(ws) as converter:
-            for file in scan.files:
-                document = importing.read_file(file, converter)
-                skipped.append(document) if isinstance(document, SkippedFile) else documents.append(document)
-                task.advance()
-        aside = {
-            f"{origin.prefix}{skipped_file.name}"
-            for skipped_file in scan.skipped
-            if skipped_file.reason in leaving_out.REASONS
-        }
-        ignored = sorted(terminal_text.escape_line(origin.make_doc_id(path)) for path in leave_out.named_ignored)
-        return _ReadFiles(documents, skipped, aside, tuple(ignored), refusal)
-
+    read = functools.partial(reader.read_files, prune=prune)
+    request = BaseRequest(named, base, replace, copy=copy)
     existing: Existing = "replace" if replace else "replace_same_file"
-    report, _ = _store_files(
-        ws, collection, BaseRequest(named, base, replace, copy=copy), read_files, existing, prune=prune
-    )
+    report, _ = _store_files(ws, collection, request, read, existing, prune=prune)
     return msgspec.structs.replace(report, hint=tracked.hint if tracked else "")
 
 
@@ -133,7 +87,7 @@ def add_file(
     id the document has no source file. Raises the errors of `import_files`, `ConversionFailed` and
     `NameInvalid`.
     """
-    with converter_of(ws) as converter:
+    with create_converter(ws) as converter:
         content = importing.read_named_file(file, converter)
     metadata = encode_canonical_json(parse_metadata(content) | parse_metadata(request))
     title = request.title or content.title or request.doc_id or file.stem
@@ -144,20 +98,83 @@ def add_file(
     if request.doc_id is not None:
         collections.require_document_id(request.doc_id)
         document = msgspec.structs.replace(content, doc_id=request.doc_id)
-        return ImportReport.from_result(
-            put_documents(ws, PutRequest(collection, [document], "replace", create=True))
-        ), request.doc_id
+        result = put_documents(ws, PutRequest(collection, [document], "replace", create=True))
+        return ImportReport.from_result(result), request.doc_id
+
+    def read_file(base: ImportBase) -> _ReadFiles:
+        doc_id, source = base.make_doc_id(named), base.make_source(named)
+        return _ReadFiles([msgspec.structs.replace(content, doc_id=doc_id, source=source)])
+
     command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}{' --copy' * copy}"
-
-    def read_one(origin: ImportBase) -> _ReadFiles:
-        return _ReadFiles(
-            [msgspec.structs.replace(content, doc_id=origin.make_doc_id(named), source=origin.make_source(named))]
-        )
-
-    report, placed = _store_files(
-        ws, collection, BaseRequest((named,), alternative=command, copy=copy), read_one, "replace"
-    )
+    base_request = BaseRequest((named,), alternative=command, copy=copy)
+    report, placed = _store_files(ws, collection, base_request, read_file, "replace")
     return report, placed.documents[0].doc_id
+
+
+def create_converter(ws: Workspace) -> Converter:
+    """Return a converter with the size limit of imports, which is higher than for other files."""
+    return Converter(read_limits(ws.config.ingest)._replace(max_bytes=MAX_BYTES))
+
+
+class _ReadFiles(Record, frozen=True):
+    """The contents of files."""
+
+    documents: Sequence[ImportedDocument]
+    skipped: Sequence[SkippedFile] = ()
+    left_out: frozenset[str] = frozenset()
+    """Sources of existing files that were left out."""
+    ignored: tuple[str, ...] = ()
+    """Paths for `ImportReport.ignored`."""
+    refusal: SourceReadOnly | None = None
+    """The error if nothing can be stored. It is not raised if documents are pruned."""
+
+
+class _FileReader(NamedTuple):
+    """Finds and reads the files of one import."""
+
+    ws: Workspace
+    sources: Sequence[Path]
+    selection: FileSelection
+    tracked: TrackedFiles | None
+
+    def scan_files(self, base: ImportBase) -> tuple[Scan, ImportFilter]:
+        """Return the files to import, and the filter that selected them."""
+        find_reasons = self.tracked.find_reasons if self.tracked else None
+        selected = ImportFilter(self.ws.places, self.selection, base.origin, derived=find_reasons)
+        return importing.scan_sources(self.sources, base, selected), selected
+
+    def find_refusal(self, scan: Scan) -> SourceReadOnly | None:
+        """Return the error for a scan that left out all files because git tracks them."""
+        return self.tracked.form_refusal() if self.tracked and self.tracked.hint and not scan.files else None
+
+    def read_files(self, base: ImportBase, *, prune: bool) -> _ReadFiles:
+        """Return the contents of the files. Raises `SourceReadOnly` if all are refused, unless
+        documents are to be pruned.
+        """
+        scan, selected = self.scan_files(base)
+        refusal = self.find_refusal(scan)
+        if refusal and not prune:
+            raise refusal
+        skipped = list(scan.skipped)
+        documents: list[ImportedDocument] = []
+        with self.ws.progress.task("reading", len(scan.files)) as task, create_converter(self.ws) as converter:
+            for file in scan.files:
+                document = importing.read_file(file, converter)
+                skipped.append(document) if isinstance(document, SkippedFile) else documents.append(document)
+                task.advance()
+        left_out = frozenset(f"{base.prefix}{file.name}" for file in scan.skipped if file.reason in leaving_out.REASONS)
+        ignored = sorted(terminal_text.escape_line(base.make_doc_id(path)) for path in selected.named_ignored)
+        return _ReadFiles(documents, skipped, left_out, tuple(ignored), refusal)
+
+
+class _PlacedImport(Record, frozen=True):
+    """The documents of an import with their ids, and other documents of the collection."""
+
+    placing: Placing
+    gone: tuple[str, ...]
+    """Ids of documents whose file is missing in a named folder."""
+    left_out: tuple[str, ...]
+    """Ids of documents whose file was left out."""
 
 
 def _store_files(
@@ -178,7 +195,7 @@ def _store_files(
     files = read(base)
     followed = placing.find_renamed_files(ws, at, collection, base, files.documents)
     folders = [source for source in request.sources if source.is_dir()]
-    outcomes: list[_Outcome] = []
+    plans: list[_PlacedImport] = []
 
     def place_files(at: At, now: Collection) -> PlacedFiles:
         if request.given is None and now.import_base not in (row.import_base, base.recorded):
@@ -191,37 +208,30 @@ def _store_files(
         for document in placed.documents:
             collections.require_document_id(document.doc_id)
         kept = {document.doc_id for document in placed.documents}
-        gone = tuple(
-            doc_id for doc_id in placing.list_missing_documents(ws.places, base, stored, folders) if doc_id not in kept
-        )
-        left_out = tuple(doc_id for doc_id, source in stored if doc_id not in kept and _is_below(source, files.aside))
+        others = [(doc_id, source) for doc_id, source in stored if doc_id not in kept]
+        gone = tuple(placing.list_missing_documents(ws.places, base, others, folders))
         if files.refusal and not gone:
             raise files.refusal
-        outcomes.append(_Outcome(placed, gone, left_out))
+        left_out = tuple(doc_id for doc_id, source in others if _is_below(source, files.left_out))
+        plans.append(_PlacedImport(placed, gone, left_out))
         return PlacedFiles(base, placed, gone if prune else (), insist=request.given is not None)
 
-    result = put_documents(
-        ws, PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=place_files)
-    )
+    put_request = PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=place_files)
+    result = put_documents(ws, put_request)
     import_bases.remember_folder(ws, collection, base)
-    last = outcomes[-1]
+    plan = plans[-1]  # the write is planned again if another process has written
     report = msgspec.structs.replace(
         ImportReport.from_result(result),
         skipped=tuple(files.skipped),
         base=base.recorded,
-        renamed=last.placing.renamed,
-        gone=() if prune else last.gone,
-        left_out=last.left_out,
+        renamed=plan.placing.renamed,
+        gone=() if prune else plan.gone,
+        left_out=plan.left_out,
         ignored=files.ignored,
     )
-    return report, last.placing
+    return report, plan.placing
 
 
-def _is_below(source: str, aside: Several[str]) -> bool:
+def _is_below(source: str, paths: frozenset[str]) -> bool:
     """Return whether a source is one of these paths, or is in one of them."""
-    return bool(aside) and any(str(parent) in aside for parent in (Path(source), *Path(source).parents))
-
-
-def converter_of(ws: Workspace) -> Converter:
-    """Return a converter with the size limit of imports, which is higher than for other files."""
-    return Converter(read_limits(ws.config.ingest)._replace(max_bytes=MAX_BYTES))
+    return bool(paths) and any(str(parent) in paths for parent in (Path(source), *Path(source).parents))
