@@ -23,19 +23,17 @@ from vmrag_link.workspace.documents.import_reports import ImportReport
 SHOWN = 5
 BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the repository"}
 
-
 FILE = "file"
 """The key in `Toolset.imports` for paths, which `vmrag import --library` uses like a scheme."""
 
 
 class ImportRequest(Record, frozen=True):
-    """The arguments for a toolset that imports (`Toolset.imports`).
-
-    They are addresses and paths as the user typed them, and the options. The toolset prints, and
-    returns the exit code.
+    """The arguments for a toolset that imports (`Toolset.imports`). The toolset prints, and returns
+    the exit code.
     """
 
     sources: tuple[str, ...]
+    """Addresses and paths as the user typed them."""
     library: str | None
     metadata: Mapping[str, Any] | None
     selection: FileSelection
@@ -110,28 +108,26 @@ def command(
             "missing argument PATH: 'vmrag import' no longer reads all known files again.",
             hint="run 'vmrag import PATH --collection NAME', or 'vmrag sources add PATH' for files that git tracks",
         )
-    urls = [source for source in sources if "://" in source]
-    selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
     if max_pages is not None and not of_site:
         raise UsageInvalid("--most needs --sitemap.", hint="add --sitemap, or leave --most out")
-    if library_name is not None or of_site or (urls and collection is None):
-        others: dict[str, object] = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
+    has_urls = any("://" in source for source in sources)
+    selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
+    if library_name is not None or of_site or (has_urls and collection is None):
+        refused: dict[str, object]
+        refused = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
         if of_site:
-            others |= {"--exclude": exclude, "--include-ignored": include_ignored}
-            others |= {"--include-generated": include_generated, "--copy": copy}
-        _refuse_together(others, "--sitemap" if of_site else "--library")
-        return _call_toolset(
-            invocation,
-            ImportRequest(
-                sources, library_name, _parse_metadata(metadata), selection, max_pages, of_site=of_site, copy=copy
-            ),
-        )
+            refused |= {"--exclude": exclude, "--include-ignored": include_ignored}
+            refused |= {"--include-generated": include_generated, "--copy": copy}
+        _refuse_together(refused, "--sitemap" if of_site else "--library")
+        fields = _parse_metadata(metadata)
+        request = ImportRequest(sources, library_name, fields, selection, max_pages, of_site=of_site, copy=copy)
+        return _call_toolset(invocation, request)
     if collection is None:
         raise UsageInvalid(
             "missing option '--collection'.",
             hint="add --collection NAME, or --library NAME for files that are identified by their paths",
         )
-    if urls:
+    if has_urls:
         raise UsageInvalid("pages are stored in a library, not in another collection.", hint="use --library NAME")
     _refuse_together({"--metadata": metadata}, "--collection")
     paths = [invocation.directory / source for source in sources]
@@ -140,45 +136,16 @@ def command(
         report = import_files.import_files(
             ws, paths, collection, base=folder, prune=prune, replace=replace, selection=selection, copy=copy
         )
-    lines = [f"{collection}: {report.changes.text}, {report.unchanged} unchanged"]
-    if report.created or base is not None:
-        lines.append(f"Ids of new documents are relative to {BASES.get(report.base, report.base)}.")
-    if report.ignored:
-        lines.append(f"Imported although git ignores it, because you named it: {enumerated(report.ignored)}.")
-    lines += [
-        *(f"{row.doc_id} follows its file: {row.before} is {row.now} now." for row in report.renamed),
-        *_describe_documents(report),
-        *describe_skipped_files(report.skipped, invocation, report.hint),
-    ]
-    invocation.emit_report(report, [*lines, *describe_import_end(report.pending, report.branch)])
+    invocation.emit_report(report, _describe_import(report, invocation, has_base=base is not None))
     return 0
 
 
 def _parse_metadata(metadata: str | None) -> Mapping[str, Any] | None:
     if metadata is None:
         return None
-    from vmrag_link.cli.texts import parse_metadata_option  # few imports give some
+    from vmrag_link.cli.texts import parse_metadata_option  # few imports have metadata
 
     return parse_metadata_option(metadata)
-
-
-def _describe_documents(report: ImportReport) -> Iterator[str]:
-    """Yield lines about documents whose files are missing or are no longer imported."""
-    if report.gone:
-        which = enumerated([*report.gone[:SHOWN], *(["others"] if report.gone[SHOWN:] else [])])
-        subject = (
-            "The file of 1 document is" if len(report.gone) == 1 else f"The files of {len(report.gone)} documents are"
-        )
-        yield f"{subject} gone: {which}. --prune removes {'it' if len(report.gone) == 1 else 'them'}."
-    if report.left_out:
-        names = " ".join(map(quoted, report.left_out[:SHOWN]))
-        more = " …" if report.left_out[SHOWN:] else ""
-        number = plural(len(report.left_out), "document")
-        pronoun = "it" if len(report.left_out) == 1 else "them"
-        yield (
-            f"{number} of skipped files stay{'s' * (len(report.left_out) == 1)}; "
-            f"run 'vmrag rm {names}{more} --collection {quoted(report.collection)}' to remove {pronoun}"
-        )
 
 
 def _refuse_together(options: Mapping[str, object], other: str) -> None:
@@ -213,21 +180,52 @@ def _call_toolset(invocation: Invocation, request: ImportRequest) -> int:
     return next(iter(handlers.values()))(invocation, request)
 
 
+def _describe_import(report: ImportReport, invocation: Invocation, *, has_base: bool) -> Iterator[str]:
+    yield f"{report.collection}: {report.changes.text}, {report.unchanged} unchanged"
+    if report.created or has_base:
+        yield f"Ids of new documents are relative to {BASES.get(report.base, report.base)}."
+    if report.ignored:
+        yield f"Imported although git ignores it, because you named it: {enumerated(report.ignored)}."
+    for row in report.renamed:
+        yield f"{row.doc_id} follows its file: {row.before} is {row.now} now."
+    yield from _describe_missing_files(report)
+    yield from describe_skipped_files(report.skipped, invocation, report.hint)
+    yield from describe_import_end(report.pending, report.branch)
+
+
+def _describe_missing_files(report: ImportReport) -> Iterator[str]:
+    """Yield lines about documents whose files are missing or are no longer imported."""
+    if report.gone:
+        documents = enumerated([*report.gone[:SHOWN], *(["others"] if report.gone[SHOWN:] else [])])
+        is_one = len(report.gone) == 1
+        subject = "The file of 1 document is" if is_one else f"The files of {len(report.gone)} documents are"
+        yield f"{subject} gone: {documents}. --prune removes {'it' if is_one else 'them'}."
+    if report.left_out:
+        names = " ".join(map(quoted, report.left_out[:SHOWN]))
+        more = " …" if report.left_out[SHOWN:] else ""
+        documents = plural(len(report.left_out), "document")
+        pronoun = "it" if len(report.left_out) == 1 else "them"
+        yield (
+            f"{documents} of skipped files stay{'s' * (len(report.left_out) == 1)}; "
+            f"run 'vmrag rm {names}{more} --collection {quoted(report.collection)}' to remove {pronoun}"
+        )
+
+
 def describe_skipped_files(skipped: Sequence[SkippedFile], invocation: Invocation, hint: str = "") -> Iterator[str]:
     """Yield skipped files with their reasons, and `hint` for those that git tracks."""
     if not skipped:
         return
     yield f"Skipped {plural(len(skipped), 'file')}:"
     # Hidden files are last, because each repository has some.
-    telling = sorted(skipped, key=lambda file: file.reason == importing.HIDDEN)
-    shown = skipped if invocation.verbosity > 0 else telling[:SHOWN]
+    notable_first = sorted(skipped, key=lambda file: file.reason == importing.HIDDEN)
+    shown = skipped if invocation.verbosity > 0 else notable_first[:SHOWN]
     yield from (f"  {file.name}: {file.reason}" for file in shown)
     if len(shown) < len(skipped):
         yield f"  and {len(skipped) - len(shown)} more (-v shows all)"
     reasons = {file.reason for file in skipped}
-    options = {leaving_out.IGNORED: "--include-ignored", leaving_out.GENERATED: "--include-generated"}
-    if helping := [option for reason, option in options.items() if reason in reasons]:
-        yield f"hint: add {' '.join(helping)} to import these files too"
+    options_by_reason = {leaving_out.IGNORED: "--include-ignored", leaving_out.GENERATED: "--include-generated"}
+    if options := [option for reason, option in options_by_reason.items() if reason in reasons]:
+        yield f"hint: add {' '.join(options)} to import these files too"
     if hint:
         yield f"hint: {hint}"
 
