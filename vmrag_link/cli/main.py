@@ -73,12 +73,11 @@ def write_commands(formatter: click.HelpFormatter, topics: Mapping[str, Mapping[
             formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
 
 
-def _say_version(ctx: click.Context) -> None:
+def _print_version(ctx: click.Context) -> None:
     from vmrag_link import extras  # no command waits for it
 
-    output.print_lines(
-        [f"vmrag, version {__version__}", f"extras: {', '.join(extras.list_installed_extras()) or 'none'}"]
-    )
+    names = ", ".join(extras.list_installed_extras()) or "none"
+    output.print_lines([f"vmrag, version {__version__}", f"extras: {names}"])
     ctx.exit()
 
 
@@ -88,7 +87,7 @@ def _say_version(ctx: click.Context) -> None:
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=lambda ctx, _, is_set: _say_version(ctx) if is_set else None,
+    callback=lambda ctx, _, is_set: _print_version(ctx) if is_set else None,
     help="Show the version, and which extras are installed.",
 )
 def cli(**_: object) -> None:
@@ -152,9 +151,7 @@ def _report_error(error: VmragError, *, as_json: bool) -> int:
     if as_json:
         _print_json(**error.to_dict())
     else:
-        output.print_warning(error.message, "error:", fg="red", bold=True)
-        if error.hint:
-            output.print_warning(error.hint, "hint:", fg="cyan")
+        _print_failure("error:", error.message, error.hint)
     return error.exit_code
 
 
@@ -174,8 +171,7 @@ def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
         return USAGE
     if context:
         output.print_stderr([*context.get_usage().splitlines(), ""])
-    output.print_warning(message, "error:", fg="red", bold=True)
-    output.print_warning(hint, "hint:", fg="cyan")
+    _print_failure("error:", message, hint)
     return USAGE
 
 
@@ -193,16 +189,21 @@ def _report_bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
     if as_json:
         _print_json("INTERNAL_ERROR", message, hint, {"log": str(path or "")})
     else:
-        output.print_warning(message, "bug:", fg="red", bold=True)
-        output.print_warning(hint, "hint:", fg="cyan")
+        _print_failure("bug:", message, hint)
     return BUG
+
+
+def _print_failure(label: str, message: str, hint: str) -> None:
+    output.print_warning(message, label, fg="red", bold=True)
+    if hint:
+        output.print_warning(hint, "hint:", fg="cyan")
 
 
 def _print_json(code: str, message: str, hint: str, details: Mapping[str, Any] | None = None) -> None:
     from vmrag_link.models import format_json
 
-    described = {"code": code, "message": message, "hint": hint, "details": details or {}}
-    output.print_json(format_json({"error": described}), to_stderr=True)
+    error = {"code": code, "message": message, "hint": hint, "details": details or {}}
+    output.print_json(format_json({"error": error}), to_stderr=True)
 
 
 if __name__ == "__main__":
