@@ -1,16 +1,12 @@
-"""Parts of all commands: common options, the workspace, printing of reports, and completion in a
-shell.
-"""
+"""Parts of all commands: common options, the workspace, printing of reports, and sentences."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +16,7 @@ from click.types import StringParamType
 
 from vmrag_link.cli import output
 from vmrag_link.cli.common import common_options, find_directory, list_group_options
-from vmrag_link.errors import ConfirmationMissing, VmragError, first_of
+from vmrag_link.errors import ConfirmationMissing, first_of
 from vmrag_link.models import Record, format_json
 from vmrag_link.progress import QUIET, Progress
 
@@ -29,31 +25,34 @@ if TYPE_CHECKING:  # the MCP server starts without it
 
     from vmrag_link.workspace import Workspace
 
-
 R = TypeVar("R")
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-
-_FROM_HERE = r"(?s)(?P<ref>[^:]+:)?(?P<path>\.{1,2}/.*)"
+_RELATIVE_NAME = r"(?s)(?P<ref>[^:]+:)?(?P<path>\.{1,2}/.*)"
+_LABEL_WIDTH = 30
+"""Longer labels of options have their text on the next line."""
 
 NEXT_COMMIT = "hint: run 'vmrag commit -m \"What changed in the documents\"' to commit the documents"
 
 
 class Invocation(Record, frozen=True):
-    """One run of a command.
-
-    `verbosity` is -1 for quiet, 0 for normal and 1 for verbose output.
-    """
+    """One run of a command."""
 
     directory: Path
     as_json: bool
     verbosity: int
+    """-1 for quiet, 0 for normal and 1 for verbose output."""
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.verbosity < 0
 
     @contextlib.contextmanager
     def workspace(self, *, warn: bool = True) -> Iterator[Workspace]:
         """Open the work tree of the command.
 
-        With `warn`, it prints ignored settings to standard error.
+        With `warn`, print which settings are ignored and, at the end, which revisions the last push
+        did not include. An interruption is raised again with its consequence as the message.
         """
         from vmrag_link.ops.status import interruption
         from vmrag_link.workspace import Workspace
@@ -74,7 +73,7 @@ class Invocation(Record, frozen=True):
 
     def warn_about_settings(self, workspace: Workspace) -> None:
         """Print which settings were ignored, unless quiet."""
-        if self.verbosity >= 0:
+        if not self.is_quiet:
             for warning in workspace.settings.loaded.warnings:
                 output.print_warning(warning, "warning:")
 
@@ -82,12 +81,12 @@ class Invocation(Record, frozen=True):
         """Print which hooks git does not run, unless quiet."""
         from vmrag_link.ops.status.cautions import find_missing_hooks
 
-        if self.verbosity >= 0 and (caution := find_missing_hooks(workspace)):
+        if not self.is_quiet and (caution := find_missing_hooks(workspace)):
             output.print_warning(caution.sentence, "warning:")
 
     def _warn_about_unpushed(self, workspace: Workspace) -> None:
         """Print which revisions the last push did not include, unless quiet."""
-        if self.verbosity < 0 or workspace.stores_nothing:
+        if self.is_quiet or workspace.stores_nothing:
             return
         from vmrag_link.ops.status.cautions import build_not_pushed, list_unpushed_quietly
 
@@ -97,7 +96,7 @@ class Invocation(Record, frozen=True):
     @contextlib.contextmanager
     def progress(self) -> Iterator[Progress]:
         """Show bars on a terminal. Notes are always shown, unless quiet."""
-        if self.verbosity < 0:
+        if self.is_quiet:
             yield QUIET
             return
         from vmrag_link.cli.terminal import Terminal
@@ -107,7 +106,7 @@ class Invocation(Record, frozen=True):
 
     def print_paged(self, workspace: Workspace, lines: Iterable[str]) -> None:
         """Print lines as they are made, in git's pager on a terminal. Print nothing if quiet."""
-        if self.verbosity >= 0:
+        if not self.is_quiet:
             from vmrag_link.cli.terminal import open_pager
 
             with open_pager(workspace.places):
@@ -136,7 +135,7 @@ class Invocation(Record, frozen=True):
         """Print the report as JSON, or its lines. Print nothing if quiet."""
         if self.as_json:
             output.print_json(format_json(report))
-        elif self.verbosity >= 0 and (shown := list(lines)):
+        elif not self.is_quiet and (shown := list(lines)):
             output.print_lines(shown)
 
 
@@ -178,10 +177,6 @@ class VmragGroup(VmragCommand, click.Group):
         super().format_options(ctx, formatter)
 
 
-_LABEL_WIDTH = 30
-"""Longer labels of options have their text on the next line."""
-
-
 def command(
     name: str,
     *,
@@ -199,20 +194,18 @@ def command(
         @functools.wraps(function)
         def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **arguments: Any) -> Any:
             context = click.get_current_context()
-            # Options before the command's name, and those behind it.
-            levels = [*list_group_options(context), {"as_json": as_json, "quiet": quiet, "verbose": verbose}]
-            is_quiet, is_verbose, prints_json = (
-                any(options[name] for options in levels) for name in ("quiet", "verbose", "as_json")
-            )
-            invocation = Invocation(
-                find_directory(context, directory), prints_json, -1 if is_quiet else int(is_verbose)
-            )
+            before_name = list_group_options(context)
+            quiet = quiet or any(options["quiet"] for options in before_name)
+            verbose = verbose or any(options["verbose"] for options in before_name)
+            as_json = as_json or any(options["as_json"] for options in before_name)
+            invocation = Invocation(find_directory(context, directory), as_json, -1 if quiet else int(verbose))
             return function(invocation, **arguments)
 
         made = click.command(name, cls=cls, **attributes)(wrapped)
         made.sections = sections or {}
         for param in made.params:
-            _attach_proposals(param)
+            if param.type is click.STRING:
+                param.type = _ProposedText(param.metavar)
             _name_value(param)
         made.params += common_options()
         return made
@@ -276,7 +269,7 @@ def format_relative_path(directory: Path, file: Path) -> str:
 
 def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
     """Return the name of a document, with a path that begins with `./` or `../` below the top."""
-    match = re.fullmatch(_FROM_HERE, name)
+    match = re.fullmatch(_RELATIVE_NAME, name)
     if match is None:
         return name
     path = os.path.relpath(directory / match["path"], workspace.places.top)
@@ -286,32 +279,6 @@ def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
 def read_subject(message: str) -> str:
     """Return the first line of a commit message that is not empty."""
     return next(iter(message.strip().splitlines()), "")
-
-
-_PROPOSALS = 100
-"""Maximum number of proposals."""
-
-_LOOK_SECONDS = 0.5
-"""Seconds after which the search for documents stops."""
-
-_WORD = r"[\w./@%+=:,][\w./@%+=:,-]*"
-
-_Values = Callable[["Workspace", click.Context, str], Iterable[str]]
-"""Returns the possible values of a parameter. The text is what the user has typed of it."""
-
-
-def _attach_proposals(parameter: click.Parameter) -> None:
-    """Let a shell propose values for a parameter, by its metavar or its name.
-
-    A proposal becomes a part of a command line, and the names are untrusted. So only names that
-    every shell takes as a word are proposed. It updates, fetches and prints nothing.
-    """
-    named = set(re.findall(r"[A-Z-]+", parameter.metavar or ""))
-    kinds = [values for words, values in _BY_METAVAR if words & named]
-    if not kinds and parameter.name in _BY_NAME:
-        kinds = [_BY_NAME[parameter.name]]
-    if kinds and parameter.type is click.STRING:
-        parameter.type = _ProposedText(kinds)
 
 
 _METAVARS = {
@@ -345,78 +312,12 @@ def _name_value(parameter: click.Parameter) -> None:
 
 
 class _ProposedText(StringParamType):
-    """A text with proposals."""
+    """A text for which a shell proposes values, by its metavar or the parameter's name."""
 
-    def __init__(self, kinds: Sequence[_Values]) -> None:
-        self._kinds = kinds
+    def __init__(self, metavar: str | None) -> None:
+        self._metavar = metavar or ""
 
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from vmrag_link.cli import proposals  # only a shell needs it
 
-        try:
-            return [CompletionItem(proposal) for proposal in _list_proposals(self._kinds, ctx, incomplete)]
-        except (VmragError, OSError):  # the user is typing; the command itself will report the error
-            return []
-
-
-def _list_proposals(kinds: Sequence[_Values], ctx: click.Context, typed: str) -> list[str]:
-    from vmrag_link.cli.common import find_directory
-    from vmrag_link.progress import QUIET
-    from vmrag_link.workspace import Workspace
-
-    ws = Workspace.open(find_directory(ctx), QUIET, patience=0)
-    try:
-        candidates = itertools.chain.from_iterable(values(ws, ctx, typed) for values in kinds)
-        fitting = (proposal for proposal in candidates if proposal.startswith(typed) and re.fullmatch(_WORD, proposal))
-        return list(itertools.islice(dict.fromkeys(fitting), _PROPOSALS))
-    finally:
-        ws.close()
-
-
-def _list_references(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
-    from vmrag_link.engines.base import is_reserved
-    from vmrag_link.git.run import run_git
-
-    listing = run_git(ws.places, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
-    yield from listing.text.split()
-    yield from (branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name))
-
-
-def _list_collections(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
-    yield from (collection.name for collection in ws.engine.list_collections(ws.locate_documents()))
-
-
-def _list_documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
-    """Yield names `COLLECTION/DOC`, or ids if an option names the collection."""
-    until = time.monotonic() + _LOOK_SECONDS
-    named = ctx.params.get("collection")
-    for name in [named] if isinstance(named, str) else _list_collections(ws, ctx, typed):
-        before = "" if isinstance(named, str) else f"{name}/"
-        if not (before.startswith(typed) or typed.startswith(before)):
-            continue
-        for header in ws.engine.read_headers(ws.locate_documents(), collection=name):
-            yield f"{before}{header.doc_id}"
-            if time.monotonic() > until:
-                return
-
-
-def _list_range_ends(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
-    """Yield references, also as the other end of a range."""
-    before = typed[: typed.rfind("..") + 2] if ".." in typed else ""
-    yield from (f"{before}{reference}" for reference in _list_references(ws, ctx, typed))
-
-
-_BY_METAVAR: tuple[tuple[set[str], _Values], ...] = (
-    ({"BASE", "HEAD", "KB-BRANCH", "OLD", "RANGE", "REF", "REVISION"}, _list_range_ends),
-    ({"DOC"}, _list_documents),
-)
-_BY_NAME: dict[str, _Values] = {
-    **dict.fromkeys(("collection", "collection_name"), _list_collections),
-    **dict.fromkeys(("names", "only"), _list_documents),
-    **dict.fromkeys(("commit_after", "commit_before", "git_commit", "ref", "repair", "revision"), _list_references),
-}
+        return proposals.complete_text(ctx, self._metavar, param.name or "", incomplete)
