@@ -92,19 +92,14 @@ def command(
         raise UsageInvalid(
             "--replace and --append cannot be used together.", hint="run 'vmrag add --append' to add to the note"
         )
-    request = _AddRequest(
-        source,
-        _read_given_text(source, message, collection, doc_id),
-        doc_id,
-        title,
-        encode_canonical_json(parse_metadata_option(metadata)),
-    )
+    text = _read_given_text(source, message, collection, doc_id)
+    request = _AddRequest(source, text, doc_id, title, encode_canonical_json(parse_metadata_option(metadata)))
     with invocation.workspace() as ws:
         notes = _find_notes_source(ws, collection)
         if notes is None:
             _refuse_note_options(replace=replace, append=append, commit=commit, allow_secret=allow_secret)
-            stored, name = _store_document(ws, invocation, request, collection or "", copy=copy)
-            invocation.emit_report(stored, _stored_lines(stored, f"{collection}/{name}"))
+            import_report, doc_id = _store_document(ws, invocation, request, collection or "", copy=copy)
+            invocation.emit_report(import_report, _describe_stored(import_report, f"{collection}/{doc_id}"))
             return
         existing: WhenExists = "replace" if replace else "append" if append else "refuse"
         draft = _read_draft(ws, invocation, request, notes)
@@ -120,7 +115,7 @@ def command(
         bool(result.notes and result.notes.kept),
         note_commit.commit if note_commit else "",
     )
-    invocation.emit_report(report, _note_lines(report))
+    invocation.emit_report(report, _describe_note(report))
 
 
 def _read_given_text(
@@ -165,14 +160,12 @@ def _find_notes_source(ws: Workspace, collection: str | None) -> SourceSettings 
 
 
 def _refuse_note_options(**options: bool) -> None:
-    option = next((name for name, value in options.items() if value), None)
-    if option:
-        option = f"--{option.replace('_', '-')}"
+    """Raise `UsageInvalid` if one of these options is used."""
+    name = next((name for name, is_used in options.items() if is_used), None)
+    if name:
+        option = f"--{name.replace('_', '-')}"
         hint = "run 'vmrag commit --git'" if option == "commit" else f"remove {option}"
         raise UsageInvalid(f"{option} is for notes, not for stored collections.", hint=hint)
-
-
-# -- notes
 
 
 def _read_draft(ws: Workspace, invocation: Invocation, request: _AddRequest, source: SourceSettings) -> NoteDraft:
@@ -193,7 +186,7 @@ def _read_draft(ws: Workspace, invocation: Invocation, request: _AddRequest, sou
     return structs.replace(draft, doc_id=doc_id, title=request.title or draft.title, metadata=metadata)
 
 
-def _note_lines(report: NoteReport) -> Iterator[str]:
+def _describe_note(report: NoteReport) -> Iterator[str]:
     name = f"{report.collection}/{report.doc_id}"
     if not report.path:
         yield f"{name} already has this text."
@@ -209,13 +202,10 @@ def _note_lines(report: NoteReport) -> Iterator[str]:
         yield f"hint: run 'vmrag restore --undo {quoted(name)}' to restore the text that was replaced"
 
 
-# -- stored documents
-
-
 def _store_document(
     ws: Workspace, invocation: Invocation, request: _AddRequest, collection: str, *, copy: bool
 ) -> tuple[ImportReport, str]:
-    """Store a document. Return its id as well."""
+    """Store a document. Return the report and the id."""
     from vmrag_link.cli.writing import create_if_missing
     from vmrag_link.conversion.reading import find_markdown_title
     from vmrag_link.ops.import_.import_files import FileRequest, add_file
@@ -232,15 +222,14 @@ def _store_document(
         if request.text is None:
             file_request = FileRequest(request.doc_id, request.title or "", request.metadata)
             return add_file(ws, invocation.directory / (request.file or ""), collection, file_request, copy=copy)
-        name = request.doc_id or ""
-        title = request.title or find_markdown_title(request.text) or name
-        document = text_document(name, request.text, title=title, metadata=request.metadata)
-        return ImportReport.from_result(
-            put_documents(ws, PutRequest(collection, [document], "replace", create=True))
-        ), name
+        doc_id = request.doc_id or ""
+        title = request.title or find_markdown_title(request.text) or doc_id
+        document = text_document(doc_id, request.text, title=title, metadata=request.metadata)
+        result = put_documents(ws, PutRequest(collection, [document], "replace", create=True))
+        return ImportReport.from_result(result), doc_id
 
 
-def _stored_lines(report: ImportReport, name: str) -> Iterator[str]:
+def _describe_stored(report: ImportReport, name: str) -> Iterator[str]:
     yield f"{name}: {report.changes.text}"
     if report.pending:
         yield f"warning: {report.pending}"
