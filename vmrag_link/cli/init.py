@@ -18,7 +18,7 @@ from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.ops import trust
-from vmrag_link.ops.init import init as operation
+from vmrag_link.ops.init import init
 from vmrag_link.ops.init.init import InitReport
 from vmrag_link.ops.new_knowledge_base.knowledge_base import ChooseOffer, KnowledgeBaseReport, start_knowledge_base
 from vmrag_link.paths import CONFIG_NAME
@@ -84,26 +84,23 @@ def command(
         return
     with_base = with_base or engine is not None or empty or new
     with invocation.workspace(warn=False) as ws:
-        base, lines, has_new_hooks = None, list[str](), False
+        lines: list[str] = []
+        base, has_new_hooks = None, False
         if with_base:
             if not ws.is_initialized:
                 trust.trust_own_settings(ws)  # before the first pin, which names the remote
             base = start_knowledge_base(ws, new=new, engine=engine, choose=_choose_offer(invocation, empty=empty))
             has_new_hooks, hook_lines = new_knowledge_base.set_up_hooks(ws, install=not no_hooks)
-            lines = [*_describe_base(base), *hook_lines, *new_knowledge_base.build_index(ws)]
-        report = operation.init(ws, with_sources=not no_sources, with_notes=not (no_notes or no_sources))
-        if base and not (base.written or base.cloned or has_new_hooks or report.written):
-            raise AlreadyInitialized(
-                "this repository already has a knowledge base.", hint="run 'vmrag status' to see the state"
-            )
-        if not base and not report.written:
-            raise _nothing_to_do(ws, report)
+            lines += [*_describe_base(base), *hook_lines, *new_knowledge_base.build_index(ws)]
+        files = init.init(ws, with_sources=not no_sources, with_notes=not (no_notes or no_sources))
+        if not (files.written or has_new_hooks or (base and (base.written or base.cloned))):
+            raise _already_initialized_error(ws, files, base)
         if not base and no_hooks:
             new_knowledge_base.set_up_hooks(ws, install=False)
-        lines += _describe_sources(report)
+        lines += _describe_sources(files)
         invocation.warn_about_settings(ws)
-        lines.append(f"hint: {_next_command(ws, report, base)}")
-    invocation.emit_report({"files": report} | (structs.asdict(base) if base else {}), lines)
+        lines.append(f"hint: {_suggest_next_command(ws, files, base)}")
+    invocation.emit_report({"files": files} | (structs.asdict(base) if base else {}), lines)
 
 
 def _describe_sources(report: InitReport) -> Iterator[str]:
@@ -137,7 +134,7 @@ def _describe_notes(report: InitReport) -> Iterator[str]:
         yield "Added no source for notes, because the knowledge base stores a collection of that name."
         yield "hint: run 'vmrag move notes --to files' to make its documents files"
     elif report.no_notes == "ignored":
-        yield f"Added no source for notes, because git ignores {operation.NOTES_SOURCE.folder}/"
+        yield f"Added no source for notes, because git ignores {init.NOTES_SOURCE.folder}/"
 
 
 def _list_endings(counts: Mapping[str, int]) -> str:
@@ -155,8 +152,14 @@ def _describe_base(base: KnowledgeBaseReport) -> Iterator[str]:
     yield from new_knowledge_base.describe_files(base)
 
 
-def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
-    """Return the error for a repository that already has a settings file."""
+def _already_initialized_error(
+    ws: Workspace, report: InitReport, base: KnowledgeBaseReport | None
+) -> AlreadyInitialized:
+    """Return the error for a repository in which the command changed nothing."""
+    if base:
+        return AlreadyInitialized(
+            "this repository already has a knowledge base.", hint="run 'vmrag status' to see the state"
+        )
     if plumbing.read_pin_bytes(ws.places) is not None:
         return AlreadyInitialized(
             f"{CONFIG_NAME} and .dolt-version already exist.", hint="run 'vmrag sync' to sync to the pin"
@@ -177,17 +180,13 @@ def _nothing_to_do(ws: Workspace, report: InitReport) -> AlreadyInitialized:
     )
 
 
-def _next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport | None) -> str:
+def _suggest_next_command(ws: Workspace, report: InitReport, base: KnowledgeBaseReport | None) -> str:
     if base is None and not ws.is_initialized and plumbing.read_pin_bytes(ws.places) is not None:
         return "run 'vmrag sync' for the knowledge base that this commit pins"
     if report.sources or any(not source.write for source in ws.config.sources):
         return """run 'git commit -m "Set up vmrag"', then 'vmrag query "…"'"""
-    first = (
-        "'vmrag add -m TEXT' to write a note"
-        if report.notes
-        else "'vmrag add FILE --collection NAME' to store a document"
-    )
-    return f"run {first}, or 'git add' files, then 'vmrag init'"
+    note, document = "'vmrag add -m TEXT' to write a note", "'vmrag add FILE --collection NAME' to store a document"
+    return f"run {note if report.notes else document}, or 'git add' files, then 'vmrag init'"
 
 
 def _choose_offer(invocation: Invocation, *, empty: bool) -> ChooseOffer:
