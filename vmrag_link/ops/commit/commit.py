@@ -6,6 +6,7 @@ so the next command after a kill finishes what the entry lists (`recovery.recove
 
 from __future__ import annotations
 
+import functools
 import re
 
 import msgspec
@@ -38,10 +39,9 @@ from vmrag_link.workspace.merge import merge_state
 from vmrag_link.workspace.pins import pinning
 from vmrag_link.workspace.pins.pinning import PinBlock, PinReport
 
-_WORDS = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
-AUTHOR = re.compile(rf"{_WORDS} <[^<>\s]+>")
-ADDRESS = re.compile(r"[^<>\s@]+@[^<>\s@]+")
-NAME = re.compile(_WORDS)
+_NAME = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
+_ADDRESS = r"[^<>\s@]+@[^<>\s@]+"
+_AUTHOR = rf"{_NAME} <[^<>\s]+>"
 
 
 class CommitReport(Record, frozen=True):
@@ -71,39 +71,6 @@ class PlannedCommit(Record, frozen=True):
     collections: tuple[str, ...]
     merged: str = ""
     """The source of the open merge; empty if no merge is open."""
-
-
-def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
-    """Return what `commit` would commit now.
-
-    Raises the errors of `commit` that can occur before the user writes a message: `NoChanges`,
-    `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.require_writable` for
-    a work tree that cannot be written on.
-    """
-    resolve_author(ws, author)
-    target = writing.require_writable(ws, index=False)
-    merge_open = merge_state.recover_merge(ws)
-    branch, symbolic = target.kb_branch, target.trigger.symbolic
-    merges = bool(merge_open and merge_open.kind == "merge" and merge_open.symbolic == symbolic)
-    if not merges and (branch is None or not branch.dirty):
-        raise _no_changes_error(ws, target)
-    documents, collections = _describe_changes(ws, branch.head, WorkingSet(branch.name)) if branch else ((), ())
-    name = branch.name if branch else ""
-    return PlannedCommit(symbolic, name, documents, collections, merge_open.source if merge_open and merges else "")
-
-
-def list_unplanned(ws: Workspace, planned: PlannedCommit, report: CommitReport) -> tuple[str, ...]:
-    """Return the changes of documents in a commit that its plan does not list."""
-    if planned.merged:
-        return ()
-    documents, _ = _describe_changes(ws, report.parent, report.revision)
-    return tuple(change for change in documents if change not in planned.documents)
-
-
-def _describe_changes(ws: Workspace, before: At, after: At) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    difference = ws.engine.diff_headers(before, after)
-    documents = tuple(f"{change.kind}: {'/'.join(change.key)}" for change in difference.documents)
-    return documents, tuple(f"{change.kind}: {change.key} (the collection)" for change in difference.collections)
 
 
 def commit(
@@ -138,8 +105,7 @@ def commit(
             hint=f"run 'git switch {quoted(code)} && vmrag commit' to return to the branch",
         )
     author_identity = resolve_author(ws, author)
-    merge_open = merge_state.recover_merge(ws)
-    if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
+    if _find_merge_to_close(ws, target):
         return _close_merge(ws, target, message, author_identity)
     if target.kb_branch is None or not target.kb_branch.dirty:
         raise _no_changes_error(ws, target)
@@ -174,6 +140,26 @@ def count_chunks(ws: Workspace, report: CommitReport) -> int:
     return ws.reader.read(lambda view: count_chunks(view.folder, keys))
 
 
+def resolve_author(ws: Workspace, author: str | None) -> str:
+    """Return the author of a commit as `Name <email>`.
+
+    `author` is such a line, an address alone, or a name alone. None means git's identity. Raises
+    `UsageInvalid` for any other text, and `GitFailed` if git has no identity.
+    """
+    if author is None:
+        return identity.read_identity(ws.places)
+    line = author.strip()
+    if re.fullmatch(_ADDRESS, line):
+        line = f"{line.partition('@')[0]} <{line}>"
+    elif re.fullmatch(_NAME, line):
+        line = f"{line} <{identity.read_identity(ws.places).rpartition('<')[2]}"
+    if not re.fullmatch(_AUTHOR, line):
+        raise UsageInvalid(
+            f"invalid author {author!r}.", hint="pass '--author \"Name <email>\"'", author=author, parameter="author"
+        )
+    return line
+
+
 def _no_changes_error(ws: Workspace, target: Target) -> NoChanges:
     elsewhere = list_dirty_branches(ws.engine, target)
     others = f" Other branches have uncommitted documents: {', '.join(map(repr, elsewhere))}." if elsewhere else ""
@@ -183,6 +169,12 @@ def _no_changes_error(ws: Workspace, target: Target) -> NoChanges:
         if elsewhere
         else "run 'vmrag import DIR --collection NAME' to store documents",
     )
+
+
+def _find_merge_to_close(ws: Workspace, target: Target) -> merge_state.MergeState | None:
+    """Return the open merge of HEAD's branch, which a commit closes."""
+    merge = merge_state.recover_merge(ws)
+    return merge if merge and merge.kind == "merge" and merge.symbolic == target.trigger.symbolic else None
 
 
 def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
@@ -200,55 +192,29 @@ def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> Co
     )
 
 
-def resolve_author(ws: Workspace, author: str | None) -> str:
-    """Return the author of a commit as `Name <email>`.
-
-    `author` is such a line, an address alone, or a name alone. None means git's identity. Raises
-    `UsageInvalid` for any other text, and `GitFailed` if git has no identity.
-    """
-    if author is None:
-        return identity.read_identity(ws.places)
-    line = author.strip()
-    if ADDRESS.fullmatch(line):
-        line = f"{line.partition('@')[0]} <{line}>"
-    elif NAME.fullmatch(line):
-        line = f"{line} <{identity.read_identity(ws.places).rpartition('<')[2]}"
-    if not AUTHOR.fullmatch(line):
-        raise UsageInvalid(
-            f"invalid author {author!r}.", hint="pass '--author \"Name <email>\"'", author=author, parameter="author"
-        )
-    return line
-
-
 def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
     assert target.kb_branch is not None  # noqa: S101  commit() checked it
     branch, parent = target.kb_branch.name, target.revision
     _create_missing_collections(ws, branch, parent)
-    now = clock.now()
-    if not ws.config.auto_pin:
-        revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
-        _forget_remembered_changes(ws, branch)
-        return CommitReport(revision, parent, branch, _count_changes(ws, parent, revision), None, staged=False)
-    before = target.trigger.pin.decode() if target.trigger.pin is not None else None
-    entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
-    with ws.journal.record_entry(entry):
-        revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
-        pinned = _write_pin(ws, target, revision, branch)
-    _forget_remembered_changes(ws, branch)
-    return CommitReport(revision, parent, branch, _count_changes(ws, parent, revision), pinned.pin, pinned.staged)
-
-
-def _count_changes(ws: Workspace, parent: str, revision: str) -> ChangeCounts:
-    """Count the changes of a commit. The engine keeps the difference for the index."""
-    return ws.engine.diff(parent, revision).count_changes()
-
-
-def _forget_remembered_changes(ws: Workspace, branch: str) -> None:
-    """Forget the changes that the revision already contained: the commit includes them."""
+    commit_branch = functools.partial(
+        ws.engine.commit, branch, message=message, author=author, date=clock.now(), expected=parent
+    )
+    if ws.config.auto_pin:
+        before = target.trigger.pin.decode() if target.trigger.pin is not None else None
+        symbolic = target.trigger.symbolic or ""
+        entry = CommitEntry(str(ws.places.git_dir), symbolic, before, kb_branch=branch, parent=parent)
+        with ws.journal.record_entry(entry):
+            revision = commit_branch()
+            pinned = _write_pin(ws, target, revision, branch)
+        pin, staged = pinned.pin, pinned.staged
+    else:
+        revision, pin, staged = commit_branch(), None, False
     if has_remembered_changes(ws.engine):
         from vmrag_link.merging import replay  # rarely needed
 
-        replay.forget_changes(ws.engine, branch)
+        replay.forget_changes(ws.engine, branch)  # the commit includes them
+    changes = ws.engine.diff(parent, revision).count_changes()  # the engine keeps the difference for the index
+    return CommitReport(revision, parent, branch, changes, pin, staged)
 
 
 def _create_missing_collections(ws: Workspace, branch: str, parent: str) -> None:
@@ -266,7 +232,6 @@ def _write_pin(ws: Workspace, target: Target, revision: str, branch: str) -> Pin
     """Write and stage the pin. Compare HEAD before and after, because git may move it
     in between.
     """
-    reason = "another git command moved HEAD or the pin at the same moment"
     try:
         report = pinning.write_pin(ws, revision, branch) if ws.read_trigger() == target.trigger else None
     except (OSError, GitFailed) as error:
@@ -274,6 +239,7 @@ def _write_pin(ws: Workspace, target: Target, revision: str, branch: str) -> Pin
     now = ws.read_trigger()
     pin = migrated.try_read_pin(ws.places.kb, now.pin)
     if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
+        reason = "another git command moved HEAD or the pin at the same moment"
         raise _unpinned_error(target, revision, branch, reason)
     return report
 
@@ -285,3 +251,37 @@ def _unpinned_error(target: Target, revision: str, branch: str, reason: str) -> 
         revision=revision,
         branch=branch,
     )
+
+
+# -- the plan of a commit whose message the user writes in an editor
+
+
+def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
+    """Return what `commit` would commit now.
+
+    Raises the errors of `commit` that can occur before the user writes a message: `NoChanges`,
+    `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.require_writable` for
+    a work tree that cannot be written on.
+    """
+    resolve_author(ws, author)
+    target = writing.require_writable(ws, index=False)
+    merge, branch = _find_merge_to_close(ws, target), target.kb_branch
+    if not merge and (branch is None or not branch.dirty):
+        raise _no_changes_error(ws, target)
+    documents, collections = _describe_changes(ws, branch.head, WorkingSet(branch.name)) if branch else ((), ())
+    name = branch.name if branch else ""
+    return PlannedCommit(target.trigger.symbolic, name, documents, collections, merge.source if merge else "")
+
+
+def list_unplanned(ws: Workspace, planned: PlannedCommit, report: CommitReport) -> tuple[str, ...]:
+    """Return the changes of documents in a commit that its plan does not list."""
+    if planned.merged:
+        return ()
+    documents, _ = _describe_changes(ws, report.parent, report.revision)
+    return tuple(change for change in documents if change not in planned.documents)
+
+
+def _describe_changes(ws: Workspace, before: At, after: At) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    difference = ws.engine.diff_headers(before, after)
+    documents = tuple(f"{change.kind}: {'/'.join(change.key)}" for change in difference.documents)
+    return documents, tuple(f"{change.kind}: {change.key} (the collection)" for change in difference.collections)
