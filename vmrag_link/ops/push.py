@@ -25,8 +25,8 @@ from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.links import links as linking
 from vmrag_link.sync import chroma_sharing
 from vmrag_link.sync.target import Target
-from vmrag_link.transport import address, connection
-from vmrag_link.transport.address import Address
+from vmrag_link.transport import connection
+from vmrag_link.transport.address import Address, list_push_targets, remote_address
 from vmrag_link.transport.connection import Transport
 from vmrag_link.transport.publish import BranchMove, Published, PublishRequest, publish
 from vmrag_link.workspace import Workspace, reasons
@@ -57,11 +57,12 @@ class PushReport(Record, frozen=True):
 def push(
     ws: Workspace, remote: str | None = None, *, branches: Sequence[str] = (), every: bool = False, force: bool = False
 ) -> PushReport:
-    """Push HEAD's KB branch, or the named ones, and every pin of HEAD's history; or all branches
-    and pins.
+    """Push KB branches, and the revisions that the code pins.
 
-    A branch of the remote that is at a former pin of its code is moved; with `force`, any branch
-    is. Its former contents stay reachable on the remote.
+    Without `branches`, push HEAD's KB branch. With `every`, push all KB branches, and the pins of
+    all refs, not only those in HEAD's history. A branch of the remote with other revisions is
+    replaced only if a former pin of its code names its head, or with `force`. Its former contents
+    stay reachable on the remote.
 
     Raises `BranchMissing`, `RemoteDiverged`, `RemoteRejected` and the errors of `fetch`. Without
     `branches`, it finally raises `PinMalformed` or `PinRevisionMissing` for the present pin if its
@@ -73,7 +74,7 @@ def push(
     heads = _select_heads(ws, branches, branch, every=every)
     request = PublishRequest(
         heads,
-        _list_pins(ws, present, every=every),
+        _list_pins_to_push(ws, present, every=every),
         force=heads if force else (),
         replace_map=force,
         superseded=functools.partial(_list_former_pins, ws),
@@ -133,40 +134,42 @@ def push_branch(
     if HEAD has no KB branch.
     """
     recover(ws)
-    branch_here, target = ws.find_kb_branch(), ws.resolve_target()
-    if branch is None and branch_here is None and target.state != "pinned":
+    target = ws.resolve_target()
+    own_branch = target.kb_branch
+    if branch is None and own_branch is None and target.state != "pinned":
         raise reasons.explain_unusable(ws, target)
     address = destinations.list_push_addresses(ws, remote)[0]
-    before = ws.engine.remote_heads(address.key)
+    heads_before = ws.engine.remote_heads(address.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)
-    name = branch or (branch_here.name if branch_here else target.pin.dolt_branch if target.pin else "")
-    local = ws.engine.find_branch(branch) if branch else branch_here
+    pinned_name = target.pin.dolt_branch if target.pin else ""
+    name = branch or (own_branch.name if own_branch else pinned_name)
     if not report.branches and not report.kept and not report.links:
         raise NothingToPush(
             f"{report.remote} already has everything of {name!r}.",
             hint="run 'vmrag commit' to commit the documents",
             branch=name,
         )
-    moved = {move.branch: move for move in report.branches}
-    sent = [*(move.new for move in moved.values()), *report.kept]
-    after = ws.engine.remote_heads(address.key)
-    if not before:  # the remote was never contacted
-        before = {name: head for name, head in after.items() if name not in moved}
-    known_heads = [*before.values(), *(move.old for move in moved.values() if move.old)]
-    head_after = after.get(name)
-    head = local.head if local else next(iter(sent), head_after or "")
+    moves = {move.branch: move for move in report.branches}
+    pushed = [*(move.new for move in moves.values()), *report.kept]
+    heads_after = ws.engine.remote_heads(address.key)
+    if not heads_before:  # the remote was never contacted
+        heads_before = {name: head for name, head in heads_after.items() if name not in moves}
+    former = [*heads_before.values(), *(move.old for move in moves.values() if move.old)]
+    local_branch = ws.engine.find_branch(branch) if branch else own_branch
+    local_head = local_branch.head if local_branch else next(iter(pushed), heads_after.get(name, ""))
     return BranchPushed(
         report.remote,
         _find_push_url(ws, address),
         name,
-        revisions.count_beyond(ws.engine, sent, known_heads),
-        head,
-        head_after or head,
-        report.uncommitted,
+        commits=revisions.count_beyond(ws.engine, pushed, former),
+        ours=local_head,
+        head=heads_after.get(name) or local_head,
+        uncommitted=report.uncommitted,
     )
 
 
 def _find_push_url(ws: Workspace, address: Address) -> str:
+    """Return the URL of `git push` for a git remote, else the address, without credentials."""
     target = address.peer.remote if address.peer else address.url
     names = remotes.list_remotes(ws.places)
     if target in names:
@@ -188,17 +191,14 @@ def delete_branches(ws: Workspace, names: Sequence[str], remote: str | None = No
                 branch=name,
             )
     addresses = destinations.list_push_addresses(ws, remote)
-    for push_address in addresses:
-        fetch_from(ws, push_address)
+    for address in addresses:
+        fetch_from(ws, address)
     remote_names = {name for address in addresses for name in ws.engine.remote_heads(address.key)}
     for name in names:
         if name not in remote_names:
             raise build_branch_missing(" and ".join(address.text for address in addresses), name, remote_names)
-    return _build_report(
-        addresses,
-        [publish_to(ws, address, PublishRequest({}, delete=names)) for address in addresses],
-        uncommitted=False,
-    )
+    results = [publish_to(ws, address, PublishRequest({}, delete=names)) for address in addresses]
+    return _build_report(addresses, results, uncommitted=False)
 
 
 def _build_report(addresses: Sequence[Address], results: Sequence[Published], *, uncommitted: bool) -> PushReport:
@@ -223,21 +223,19 @@ def push_unpushed(ws: Workspace, unpushed: Sequence[UnpushedPin]) -> None:
     for unpushed_pin in unpushed:
         remote, _, code = unpushed_pin.ref.partition("/")
         name = plumbing.find_kb_branch(ws.places, code)
-        pinned = _list_history(ws, plumbing.resolve_commit(ws.places, refs.REMOTES + unpushed_pin.ref))
+        pinned = _list_pinned_revisions(ws, plumbing.resolve_commit(ws.places, refs.REMOTES + unpushed_pin.ref))
         request = PublishRequest(
             {name: unpushed_pin.revision} if name else {},
             [unpushed_pin.revision, *filter(ws.engine.has_revision, pinned)],
             superseded=functools.partial(_list_former_pins, ws),
             lenient=True,
         )
-        ref = destinations.find_own_ref(ws, unpushed_pin.place)
-        address_of_pin = (
-            address.remote_address(ws.places, remote, ref=ref)
-            if ref
-            else destinations.list_trusted_addresses(ws, unpushed_pin.place)[0]
-        )
-        for target in address.list_push_targets(ws.places, address_of_pin):
-            publish_to(ws, target, request)
+        if ref := destinations.find_own_ref(ws, unpushed_pin.place):
+            pin_address = remote_address(ws.places, remote, ref=ref)
+        else:
+            pin_address = destinations.list_trusted_addresses(ws, unpushed_pin.place)[0]
+        for address in list_push_targets(ws.places, pin_address):
+            publish_to(ws, address, request)
 
 
 def publish_to(ws: Workspace, address: Address, request: PublishRequest) -> Published:
@@ -247,7 +245,7 @@ def publish_to(ws: Workspace, address: Address, request: PublishRequest) -> Publ
         connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
         published = publish(ws.engine, address.key, peer, request)
-        publish_digests(ws, address, peer)
+        _publish_digests(ws, address, peer)
         task.advance(1)
         return published
 
@@ -256,8 +254,8 @@ def publish_revision(ws: Workspace, remote: str, revision: str) -> None:
     """Make a revision reachable on the remote that a pin names. None of its branches moves."""
     if ws.engine.shared and destinations.find_own_ref(ws, remote):
         return  # everyone who uses the server has it
-    for target in address.list_push_targets(ws.places, destinations.list_trusted_addresses(ws, remote)[0]):
-        publish_to(ws, target, PublishRequest({}, [revision]))
+    for address in list_push_targets(ws.places, destinations.list_trusted_addresses(ws, remote)[0]):
+        publish_to(ws, address, PublishRequest({}, [revision]))
 
 
 def _select_heads(ws: Workspace, names: Sequence[str], branch: KbBranch | None, *, every: bool) -> dict[str, str]:
@@ -274,14 +272,14 @@ def _select_heads(ws: Workspace, names: Sequence[str], branch: KbBranch | None, 
     return {name: heads[name] for name in (names or ([branch.name] if branch else []))}
 
 
-def _list_pins(ws: Workspace, target: Target, *, every: bool) -> list[str]:
+def _list_pins_to_push(ws: Workspace, target: Target, *, every: bool) -> list[str]:
     """Return the present pin and those of HEAD's history, or of every ref, newest first.
 
     Revisions that this knowledge base lacks are left out.
     """
     present = [target.revision] if target.state == "pinned" else []
     head = plumbing.read_head(ws.places).commit
-    history = _list_history(ws, head) if head else []
+    history = _list_pinned_revisions(ws, head) if head else []
     if every:
         history += [pin.dolt_commit for pin, _ in history_pins.read_pins(ws.places, reflogs=False)]
     return [revision for revision in dict.fromkeys([*present, *history]) if ws.engine.has_revision(revision)]
@@ -293,17 +291,17 @@ def _list_former_pins(ws: Workspace, name: str) -> list[str]:
     """
     codes = plumbing.read_kb_owners(ws.places)
     try:
-        return _list_history(ws, plumbing.resolve_commit(ws.places, BRANCHES + codes.get(name, "")))
+        return _list_pinned_revisions(ws, plumbing.resolve_commit(ws.places, BRANCHES + codes.get(name, "")))
     except GitReferenceMissing:
         return []  # no code branch uses it
 
 
-def _list_history(ws: Workspace, commit: str) -> list[str]:
+def _list_pinned_revisions(ws: Workspace, commit: str) -> list[str]:
     """Return the revisions that a commit and its ancestors pin, newest first."""
     return [pin.dolt_commit for pin, _ in history_pins.pins_reached(ws.places, commit)]
 
 
-def publish_digests(ws: Workspace, address: Address, peer: Transport) -> None:
+def _publish_digests(ws: Workspace, address: Address, peer: Transport) -> None:
     """Push the digests of shared vectors, including those of the bound index.
 
     The knowledge base is already pushed, so a failure is only reported. The next push repeats this.
