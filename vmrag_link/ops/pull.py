@@ -55,28 +55,6 @@ class PullReport(Record, frozen=True):
     """True if the upstream branch has commits that HEAD lacks, which `git pull` fetches."""
 
 
-class _Upstream(NamedTuple):
-    """A code branch as last fetched: its displayed name, its commit, and the pin of the commit."""
-
-    name: str
-    commit: str
-    pin: Pin
-
-
-class _MergeSource(NamedTuple):
-    """The revision to merge, and where it comes from."""
-
-    source: Address
-    updates: tuple[BranchMove, ...]
-    name: str
-    """The displayed name."""
-    theirs: str
-    """The revision to merge."""
-    commit: str | None = None
-    """The code commit that pins it, if git's history decides about the merge base."""
-    code_behind: bool = False
-
-
 def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> PullReport:
     """Merge what the upstream of HEAD's code branch pins, or a KB branch of the remote, and pin the
     result.
@@ -89,9 +67,8 @@ def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None)
     `fetch` and `merge`.
     """
     addresses = destinations.list_fetch_addresses(ws, remote)
-    if branch is None:
-        return _merge_source(ws, _fetch_upstream(ws, addresses, remote))
-    return _merge_source(ws, _fetch_kb_branch(ws, addresses, branch))
+    incoming = _fetch_upstream(ws, addresses, remote) if branch is None else _fetch_kb_branch(ws, addresses, branch)
+    return _merge_incoming(ws, incoming)
 
 
 class ClearedPull(Record, frozen=True):
@@ -122,27 +99,44 @@ def pull_and_clear(
     merge.require_mergeable(ws)
     addresses = destinations.list_fetch_addresses(ws, remote)
     if branch is not None:
-        source = _fetch_kb_branch(ws, addresses, branch)
+        incoming = _fetch_kb_branch(ws, addresses, branch)
     else:
         try:
-            source = _fetch_upstream(ws, addresses, remote)
+            incoming = _fetch_upstream(ws, addresses, remote)
         except UpstreamMissing as missing:
-            source = _fetch_namesake(ws, addresses, missing)
+            incoming = _fetch_same_branch(ws, addresses, missing)
+    left_branch = None
     with reset.clean_branch(ws, how, message=message) as cleared:
-        report = _merge_or_raise(ws, source)
-        newer = _find_newer_namesake(ws, source, report.merge) if branch is None else None
-        skipped = newer if newer and _was_pinned_before(ws, source, newer) else None
+        report = _merge_or_raise(ws, incoming)
         heads = [report.merge.theirs]
-        if newer and not skipped:
+        newer = _find_newer_branch(ws, incoming, report.merge) if branch is None else None
+        if newer and _was_pinned_before(ws, incoming, newer):
+            left_branch = newer.name
+        elif newer:
             second = _merge_or_raise(ws, newer)
             heads.append(second.merge.theirs)
             report = msgspec.structs.replace(report, merge=_join_reports(ws, report.merge, second.merge))
     commits = revisions.count_beyond(ws.engine, heads, [report.merge.ours])
-    return ClearedPull(cleared, report, commits, skipped.name if skipped else None)
+    return ClearedPull(cleared, report, commits, left_branch)
 
 
-def _merge_or_raise(ws: Workspace, source: _MergeSource) -> PullReport:
-    report = _merge_source(ws, source)
+class _Incoming(NamedTuple):
+    """A fetched revision that is to be merged."""
+
+    address: Address
+    """The address of the remote that has it."""
+    updates: tuple[BranchMove, ...]
+    """KB branches of the remote that moved."""
+    name: str
+    """The displayed name of the code branch or KB branch."""
+    revision: str
+    commit: str | None = None
+    """The code commit that pins it, if git's history decides about the merge base."""
+    code_behind: bool = False
+
+
+def _merge_or_raise(ws: Workspace, incoming: _Incoming) -> PullReport:
+    report = _merge_incoming(ws, incoming)
     if report.merge.result == "conflict":
         raise _conflict_error(ws, report.merge)
     return report
@@ -171,33 +165,36 @@ def _conflict_error(ws: Workspace, report: MergeReport) -> MergeConflict:
     )
 
 
-def _merge_source(ws: Workspace, source: _MergeSource) -> PullReport:
+def _merge_incoming(ws: Workspace, incoming: _Incoming) -> PullReport:
     target = merge.require_mergeable(ws)
-    commits = pair_with_head(ws, target.revision, source.commit) if source.commit else None
-    base = find_base(ws, target.revision, source.theirs, commits)
-    report = merge.merge_revision(ws, target, source.name, base=base, theirs=source.theirs)
-    return PullReport(source.source.text, source.updates, report, code_behind=source.code_behind)
+    commits = pair_with_head(ws, target.revision, incoming.commit) if incoming.commit else None
+    base = find_base(ws, target.revision, incoming.revision, commits)
+    report = merge.merge_revision(ws, target, incoming.name, base=base, theirs=incoming.revision)
+    return PullReport(incoming.address.text, incoming.updates, report, code_behind=incoming.code_behind)
 
 
-def _fetch_upstream(ws: Workspace, addresses: list[Address], remote: str | None) -> _MergeSource:
+def _fetch_upstream(ws: Workspace, addresses: list[Address], remote: str | None) -> _Incoming:
+    """Fetch the revision that the upstream of HEAD's code branch pins."""
     upstream = _find_upstream(ws, remote)
-    source, updates = fetch_revision(ws, addresses, upstream.pin.dolt_commit)
-    theirs = lazy_fetch.require_revision(ws, upstream.pin, upstream.name)
+    address, updates = fetch_revision(ws, addresses, upstream.pin.dolt_commit)
+    revision = lazy_fetch.require_revision(ws, upstream.pin, upstream.name)
     head = plumbing.read_head(ws.places).commit
     behind = head is None or not transfer.contains_commit(ws.places, head, upstream.commit)
-    return _MergeSource(source, updates, upstream.name, theirs, upstream.commit, code_behind=behind)
+    return _Incoming(address, updates, upstream.name, revision, upstream.commit, code_behind=behind)
 
 
-def _fetch_kb_branch(ws: Workspace, addresses: list[Address], name: str) -> _MergeSource:
+def _fetch_kb_branch(ws: Workspace, addresses: list[Address], name: str) -> _Incoming:
+    """Fetch the head of a KB branch of the remote."""
     pin = ws.resolve_target().pin
-    source, updates = fetch_revision(ws, addresses, pin.dolt_commit if pin else None)
-    heads = ws.engine.remote_heads(source.key)
+    address, updates = fetch_revision(ws, addresses, pin.dolt_commit if pin else None)
+    heads = ws.engine.remote_heads(address.key)
     if name not in heads or is_reserved(name):
-        raise build_branch_missing(source.text, name, heads)
-    return _MergeSource(source, updates, f"{source.text}/{name}", heads[name])
+        raise build_branch_missing(address.text, name, heads)
+    return _Incoming(address, updates, f"{address.text}/{name}", heads[name])
 
 
-def _fetch_namesake(ws: Workspace, addresses: list[Address], missing: UpstreamMissing) -> _MergeSource:
+def _fetch_same_branch(ws: Workspace, addresses: list[Address], missing: UpstreamMissing) -> _Incoming:
+    """Fetch the KB branch with the name of HEAD's, because HEAD's code branch has no upstream."""
     name = _name_kb_branch(ws)
     if name is None:
         raise missing
@@ -212,25 +209,33 @@ def _name_kb_branch(ws: Workspace) -> str | None:
     return branch.name if branch else ws.read_trigger().branch
 
 
-def _find_newer_namesake(ws: Workspace, source: _MergeSource, merged: MergeReport) -> _MergeSource | None:
+def _find_newer_branch(ws: Workspace, incoming: _Incoming, merged: MergeReport) -> _Incoming | None:
     """Return the remote's KB branch with the name of HEAD's, if the merge result does not contain
     it.
     """
-    name = _name_kb_branch(ws)
-    head = ws.engine.remote_heads(source.source.key).get(name) if name else None
-    if name is None or head is None or ws.engine.is_ancestor(head, merged.revision or merged.ours):
+    name, address = _name_kb_branch(ws), incoming.address
+    head = ws.engine.remote_heads(address.key).get(name) if name else None
+    if head is None or ws.engine.is_ancestor(head, merged.revision or merged.ours):
         return None
-    return _MergeSource(source.source, source.updates, f"{source.source.text}/{name}", head)
+    return _Incoming(address, incoming.updates, f"{address.text}/{name}", head)
 
 
-def _was_pinned_before(ws: Workspace, source: _MergeSource, newer: _MergeSource) -> bool:
+def _was_pinned_before(ws: Workspace, incoming: _Incoming, newer: _Incoming) -> bool:
     """Return whether a commit in the history of HEAD or of the upstream pins the revision.
 
     If so, the code was at that revision and left it.
     """
-    commits = filter(None, (plumbing.read_head(ws.places).commit, source.commit))
+    commits = filter(None, (plumbing.read_head(ws.places).commit, incoming.commit))
     pins = (pin for commit in commits for pin, _ in history_pins.pins_reached(ws.places, commit))
-    return any(migrated.translate_revision(ws.places.kb, pin.dolt_commit) == newer.theirs for pin in pins)
+    return any(migrated.translate_revision(ws.places.kb, pin.dolt_commit) == newer.revision for pin in pins)
+
+
+class _Upstream(NamedTuple):
+    """A code branch as last fetched: its displayed name, its commit, and the pin of the commit."""
+
+    name: str
+    commit: str
+    pin: Pin
 
 
 def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
@@ -260,11 +265,11 @@ def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
                 ref=name,
             )
         return _Upstream(name, commit, migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}"))
+    if name:
+        raise UpstreamMissing(f"{name} was not fetched yet.", hint="run 'git fetch' to fetch it", branch=branch)
     raise UpstreamMissing(
-        f"{name} was not fetched yet." if name else f"the code branch {branch!r} has no upstream branch.",
-        hint="run 'git fetch' to fetch it"
-        if name
-        else "run 'git push -u REMOTE HEAD', or 'vmrag pull --branch NAME' to merge a KB branch by its name",
+        f"the code branch {branch!r} has no upstream branch.",
+        hint="run 'git push -u REMOTE HEAD', or 'vmrag pull --branch NAME' to merge a KB branch by its name",
         branch=branch,
     )
 
@@ -278,9 +283,9 @@ def _list_upstream_refs(ws: Workspace, branch: str, remote: str | None) -> tuple
     remote_name, merge_ref = configuration.get(f"{section}.remote", ""), configuration.get(f"{section}.merge", "")
     chosen = remote if remote in remotes.list_remotes(ws.places) else None
     if remote_name and merge_ref and chosen in (None, remote_name):
-        branch_name = merge_ref.removeprefix(BRANCHES)
-        return branch_name if remote_name == "." else f"{remotes.redact_url(remote_name)}/{branch_name}", [
-            f"{branch}@{{upstream}}"
-        ]
+        name = merge_ref.removeprefix(BRANCHES)
+        if remote_name != ".":
+            name = f"{remotes.redact_url(remote_name)}/{name}"
+        return name, [f"{branch}@{{upstream}}"]
     remote_names = [chosen] if chosen else remotes.list_for_reading(ws.places, branch)
     return "", [f"refs/remotes/{name}/{branch}" for name in remote_names]
