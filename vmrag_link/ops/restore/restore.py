@@ -81,30 +81,47 @@ def restore(
         revision = target.revision if source is None else revparse.resolve_rev(ws, source)
 
         def plan_restore(at: At) -> Planned[Restoration]:
-            if everything:
-                difference = ws.engine.diff(at, revision)
-            else:
-                selection = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
-                difference = _diff_selection(ws, at, revision, selection)
-            keys = {document.key for document in difference.documents}
-            unsaved = rm.find_unsaved(
-                ws, at, keys.__contains__, {collection.key for collection in difference.collections}
-            )
+            difference = ws.engine.diff(at, revision) if everything else _diff_named(ws, at, revision, names, within)
+            documents = {document.key for document in difference.documents}
+            collections = {collection.key for collection in difference.collections}
+            unsaved = rm.find_unsaved(ws, at, documents.__contains__, collections)
             if everything and not unsaved.is_empty and not confirmed:
                 raise _confirmation_error(unsaved, command_of("restore", names, source=source))
             kept = rm.keep_unsaved(ws, at, unsaved, before="they were restored")
-            report = Restoration(
-                revision,
-                tuple(RestoredDocument(*document.key, document.kind) for document in difference.documents),
-                tuple(RestoredCollection(collection.key, collection.kind) for collection in difference.collections),
-                tuple(DocumentName(*document.key) for document in unsaved.documents),
-                kept,
-            )
-            return Planned(None if difference.is_empty else convert_to_rows(difference), report)
+            rows = None if difference.is_empty else convert_to_rows(difference)
+            return Planned(rows, _build_report(revision, difference, unsaved, kept))
 
         result = writing.write_rows(ws, plan_restore, "restore documents", follow=False)
         _discard_equal_rows(ws)
         return result
+
+
+def _build_report(revision: str, difference: Difference, unsaved: Difference, kept: str) -> Restoration:
+    return Restoration(
+        revision,
+        tuple(RestoredDocument(*document.key, document.kind) for document in difference.documents),
+        tuple(RestoredCollection(collection.key, collection.kind) for collection in difference.collections),
+        tuple(DocumentName(*document.key) for document in unsaved.documents),
+        kept,
+    )
+
+
+def _diff_named(ws: Workspace, at: At, revision: str, names: Sequence[str], within: str | None) -> Difference:
+    """Return the differences of the named documents and collections.
+
+    A restored document also restores its collection.
+    """
+    selection = document_names.select_named(ws.engine, [at, revision], names or [EVERYTHING], within=within)
+    difference = ws.engine.diff_headers(at, revision)
+    keys = {document.key for document in selection.documents}
+    documents = [document for document in difference.documents if document.key in keys]
+    homes = {document.key[0] for document in documents if document.after}
+    collections = tuple(
+        collection
+        for collection in difference.collections
+        if collection.key in selection.collections or (not collection.before and collection.key in homes)
+    )
+    return Difference(collections, rm.with_texts(ws, revision, documents))
 
 
 def _discard_equal_rows(ws: Workspace) -> None:
@@ -128,9 +145,8 @@ def _suggest_git_restore(ws: Workspace, path: str) -> str:
         name = quoted(path)
         return f"run 'git restore --source COMMIT {name}' to restore another one than HEAD's, or 'git log {name}' to choose it"
     if not file.exists():
-        return hints.suggest_command(
-            f"git restore --staged --worktree {quoted(path)}", "restore the file, which is the document"
-        )
+        command = f"git restore --staged --worktree {quoted(path)}"
+        return hints.suggest_command(command, "restore the file, which is the document")
     return hints.suggest_command(f"git stash push -- {quoted(path)}", "restore the file and stash its edit")
 
 
@@ -156,17 +172,21 @@ def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirm
                 hint=f"run 'vmrag restore {quoted(str(invalid.details['row']))} OPTION' with --yes as OPTION",
                 **invalid.details,
             )
-        rows = _restore_row(ws, target.revision, table, key)
+        rows = _plan_row(ws, target.revision, table, key)
         writing.refuse_git_operation(ws)
-        with ws.engine.write_lock("restore a row"):
-            if branch.dirty:
-                ws.engine.write(branch.name, rows, expected=branch.head)
-            else:
-                message = f"Restore {'/'.join(key)} of {table}"
-                author = identity.read_identity(ws.places)
-                revision = ws.engine.commit_onto(branch.head, [rows], message=message, author=author, date=clock.now())
-                ws.engine.move_branch(branch.name, revision, expected=branch.head)
+        _write_row(ws, branch, rows, f"Restore {'/'.join(key)} of {table}")
         branch = ws.engine.find_branch(branch.name) or branch
+
+
+def _write_row(ws: Workspace, branch: KbBranch, rows: Write, message: str) -> None:
+    """Write a row to the uncommitted documents of a branch or, without any, in a new commit."""
+    with ws.engine.write_lock("restore a row"):
+        if branch.dirty:
+            ws.engine.write(branch.name, rows, expected=branch.head)
+        else:
+            author = identity.read_identity(ws.places)
+            revision = ws.engine.commit_onto(branch.head, [rows], message=message, author=author, date=clock.now())
+            ws.engine.move_branch(branch.name, revision, expected=branch.head)
 
 
 def _find_invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInvalid | None:
@@ -182,12 +202,10 @@ def _find_invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInval
     return None
 
 
-def _restore_row(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> Write:
+def _plan_row(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> Write:
     """Return the write that makes a row equal to that of a revision, or removes it."""
     if table == COLLECTIONS.name:
-        collections = [
-            collection for collection in ws.engine.list_collections(revision) if [collection.name] == list(key)
-        ]
+        collections = [row for row in ws.engine.list_collections(revision) if row.name == key[0]]
         return Write(put_collections=collections, remove_collections=[] if collections else key)
     if table == PROJECTS.name:
         projects = list(ws.engine.read_projects(revision, ids=key))
@@ -196,23 +214,6 @@ def _restore_row(ws: Workspace, revision: str, table: str, key: Sequence[str]) -
     documents = list(ws.engine.read_documents(revision, ids=key[-1:], table=stored))
     matching = [document for document in documents if table != "documents" or document.collection == key[0]]
     return Write(put_documents=matching, remove_documents=[] if matching else [(key[0], key[-1])])
-
-
-def _diff_selection(ws: Workspace, at: At, revision: str, selection: document_names.NamedSelection) -> Difference:
-    """Return the differences of the selected documents and collections.
-
-    A restored document also restores its collection.
-    """
-    difference = ws.engine.diff_headers(at, revision)
-    names = {document.key for document in selection.documents}
-    documents = [document for document in difference.documents if document.key in names]
-    homes = {document.key[0] for document in documents if document.after}
-    collections = tuple(
-        collection
-        for collection in difference.collections
-        if collection.key in selection.collections or (not collection.before and collection.key in homes)
-    )
-    return Difference(collections, rm.with_texts(ws, revision, documents))
 
 
 def _confirmation_error(unsaved: Difference, command: str) -> ConfirmationMissing:
