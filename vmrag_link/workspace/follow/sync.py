@@ -14,7 +14,7 @@ import msgspec
 from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts, ChunkCounts, Record
-from vmrag_link.sync.target import describe_left_behind, read_own_pin
+from vmrag_link.sync.target import Target, describe_left_behind, read_own_pin
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.follow import lazy_fetch
 from vmrag_link.workspace.follow.recovery import recover
@@ -33,13 +33,8 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
     Raises `PinMissing`, `PinMalformed` or `PinRevisionMissing` if the pin cannot be followed. The
     index continues to answer. Raises the reason if Chroma's store or server cannot be used.
     """
-    from vmrag_link.sync import apply
-    from vmrag_link.sync.apply import (
-        SyncReport,
-        ViewReport,
-    )  # callers that only wait for Chroma's store do not need it
-
-    _require_readable_pin(ws)
+    if not ws.is_initialized and (data := plumbing.read_pin_bytes(ws.places)) is not None:
+        read_own_pin(ws.places, data)  # raises `PinMalformed`, because a fetch needs the pin
     lazy_fetch.fetch_pinned(ws, insist=True)
     recover(ws)
     report = ws.bring_to_pin(rebuild=rebuild)
@@ -47,10 +42,7 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
     if target.state != "pinned":
         raise reasons.explain_unusable(ws, target)
     if report is None:
-        apply.remove_leftovers(ws.sync_context)  # a process may have been killed after the switch
-        revision = ws.require_revision()
-        path = ViewReport(str(ws.views.view_path(revision)), "reused")
-        report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
+        report = _report_no_change(ws, target)
     behind = describe_left_behind(target)
     for note in behind:
         ws.progress.note(note)
@@ -65,6 +57,16 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
         wait_for_server(ws)
     server = ws.chroma.sharing.read_state() if ws.chroma.server else None
     return msgspec.structs.replace(report, chroma=ws.chroma.local.read_state(), server=server)
+
+
+def _report_no_change(ws: Workspace, target: Target) -> SyncReport:
+    from vmrag_link.sync import apply  # callers that only wait for Chroma's store do not need it
+    from vmrag_link.sync.apply import SyncReport, ViewReport
+
+    apply.remove_leftovers(ws.sync_context)  # a process may have been killed after the switch
+    revision = ws.require_revision()
+    view = ViewReport(str(ws.views.view_path(revision)), "reused")
+    return SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), view, {}, target.attachment)
 
 
 class FilesReport(Record, frozen=True):
@@ -108,12 +110,6 @@ def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
     return FilesReport(commit, files, names, indexed, chroma.read_state() if chroma.follows_files else None)
 
 
-def _require_readable_pin(ws: Workspace) -> None:
-    """Raise `PinMalformed` in a fresh clone whose pin cannot be read, because a fetch needs it."""
-    if not ws.is_initialized and (data := plumbing.read_pin_bytes(ws.places)) is not None:
-        read_own_pin(ws.places, data)
-
-
 def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
     """Return Chroma's store of the pinned documents and committed files. Wait until it exists.
 
@@ -140,17 +136,17 @@ def _explain_empty_store(ws: Workspace) -> VmragError:
     """Return why Chroma's store of a repository without stored documents would be empty."""
     if not ws.sources.configured:
         return reasons.explain_uninitialized(ws)
-    setting = ws.config.chroma.sources
     if plumbing.read_head(ws.places).commit is None:
         return UsageInvalid(
             "cannot build Chroma's store: this repository has no commit yet.",
             hint="run 'git commit' to make the first commit",
         )
+    setting, hint = ws.config.chroma.sources, "run 'vmrag sources' to list the files of the sources"
+    if setting != "all":
+        hint = "run 'git config vmrag.chroma.sources all'"
     return UsageInvalid(
         f"no file of HEAD belongs in Chroma's store (chroma.sources: {setting}), and no documents are stored.",
-        hint="run 'git config vmrag.chroma.sources all'"
-        if setting != "all"
-        else "run 'vmrag sources' to list the files of the sources",
+        hint=hint,
     )
 
 
