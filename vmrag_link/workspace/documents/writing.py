@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.documents.note_files import NotesWritten
 
 ATTEMPTS = 3
+_MAX_LISTED = 1000
+"""Maximum number of documents that a refusal lists in its details."""
 
 R = TypeVar("R")
-LISTED = 1000
-"""Maximum number of documents that a refusal lists in its details."""
 
 
 class Planned(NamedTuple, Generic[R]):
@@ -48,7 +48,7 @@ class Planned(NamedTuple, Generic[R]):
 
 
 Plan = Callable[[At], Planned[R]]
-"""Plans a write from the documents at a place. It may be called again. The last result is used."""
+"""Plans a write from the documents at a place. If it is called again, its last result is used."""
 
 
 class WriteResult(NamedTuple, Generic[R]):
@@ -67,6 +67,144 @@ class WriteResult(NamedTuple, Generic[R]):
     """False if the documents are on no branch, and on this machine only."""
     notes: NotesWritten | None = None
     """Files of a writable source that were written instead of rows."""
+
+
+def write_rows(
+    ws: DocumentStore,
+    plan: Plan[R],
+    purpose: str,
+    *,
+    follow: bool = True,
+    alter: Callable[[Draft, R], None] = lambda _draft, _report: None,
+    moved_source: str = "",
+) -> WriteResult[R]:
+    """Store what `plan` makes of the documents at a place. The rows are durable on return.
+
+    `plan` is called again if HEAD, the pin or a document moves before its rows are stored. So rows
+    are stored only on the branch and the documents that they were planned for. Without `follow` the
+    next reader updates the index. `alter` changes the index beyond the rows. `moved_source`: the
+    source that the rows replace.
+
+    Raises the errors of `require_writable` and of `plan`, and `Busy`, `ContentRefused`,
+    `EngineFailed`. Documents without versions have neither HEAD nor pin. They are stored whatever
+    git is doing, and the next reader updates their index.
+    """
+    from vmrag_link.workspace.pins import kb_branches
+
+    if not isinstance(ws, Workspace):
+        return _store_local(ws, plan, purpose)
+    for _ in range(ATTEMPTS):
+        target = require_writable(ws, index=follow)
+        stamp = ws.engine.read_stamp()
+        planned = plan(target.at)
+        if planned.rows is None:
+            return WriteResult(planned.report, None)
+        _refuse_sources(ws, target.at, planned.rows, moved_source)
+        name = kb_branches.prepare_branch(ws, target)
+        with locks.hold_exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
+            if ws.read_trigger() != target.trigger:
+                continue  # a checkout in another terminal: plan again for the new branch
+            if not target.in_use_by:
+                lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
+            change = _Change(plan, planned, stamp, name, target.revision, purpose)
+            return _store_and_index(ws, change, alter) if follow else _store_only(ws, change)
+    raise KnowledgeMoved("HEAD moved several times, so nothing was written.", hint="run the command again")
+
+
+def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
+    """Raise `SourceReadOnly` for a new collection that has the name of a source, except `moved`."""
+    from vmrag_link.workspace.documents.collections import source_read_only
+
+    derived = {source.collection for source in ws.sources.configured} - {moved}
+    named = [put_collection.name for put_collection in rows.put_collections if put_collection.name in derived]
+    if named and not {collection.name for collection in ws.engine.list_collections(at)}.intersection(named):
+        raise source_read_only(named[0])
+
+
+class _Change(NamedTuple, Generic[R]):
+    """A planned change of a branch at a revision."""
+
+    plan: Plan[R]
+    planned: Planned[R]
+    stamp: object
+    """The stamp of the knowledge base before planning."""
+    branch: str
+    revision: str
+    purpose: str
+
+    def store_rows(self, ws: Workspace) -> Planned[R]:
+        """Store the planned rows and return the plan, which is made again if another process has
+        written.
+        """
+        with ws.engine.write_lock(self.purpose):
+            branch, planned = ws.engine.find_branch(self.branch), self.planned
+            if ws.engine.read_stamp() != self.stamp:  # another process has written; from here on none can
+                planned = self.plan(WorkingSet(self.branch) if branch else self.revision)
+            if branch is None:
+                ws.engine.create_branch(self.branch, self.revision)
+            ws.engine.write(self.branch, planned.rows or Write(), expected=self.revision)
+        return planned
+
+
+def _store_and_index(ws: Workspace, change: _Change[R], alter: Callable[[Draft, R], None]) -> WriteResult[R]:
+    from vmrag_link.index.contents import count_chunks
+
+    branch, revision = change.branch, change.revision
+    copy = ws.sync_context.working_copy(branch, revision)
+    planned = None
+    try:
+        with file_failures(), copy.lock_for_writing() as copy_state:
+            planned = change.store_rows(ws)
+            report = planned.report
+            changed = _list_changed_documents(planned.rows) if copy_state == "current" else None
+            ws.reader.update_copy(
+                copy.path,
+                branch,
+                revision,
+                whole=copy_state != "gone",
+                changed=changed,
+                alter=lambda draft: alter(draft, report),
+            )
+            put = planned.rows.put_documents if planned.rows else ()
+            chunks = count_chunks(copy.path, (document.key for document in put))
+    except INDEXING_FAILURES as error:
+        if planned is None:
+            raise
+        pending = f"the documents are stored, but the index could not be updated: {error.sentence}"
+        return WriteResult(planned.report, branch, pending)
+    return WriteResult(report, branch, chunks=chunks)
+
+
+def _list_changed_documents(rows: Write | None) -> frozenset[tuple[str, str]] | None:
+    """Return the documents that a write changes; None if it may change more than these rows."""
+    if rows is None:
+        return frozenset()
+    put = rows.put_documents
+    if not isinstance(put, list | tuple) or any(document.table != "documents" for document in put):
+        return None  # a row of another table leaves the collection that it was in
+    alone = msgspec.structs.replace(rows, put_documents=(), remove_documents=()).is_empty
+    return frozenset((*(document.key for document in put), *rows.remove_documents)) if alone else None
+
+
+def _store_only(ws: Workspace, change: _Change[R]) -> WriteResult[R]:
+    with ws.sync_context.working_copy(change.branch, change.revision).defer_update():
+        planned = change.store_rows(ws)
+    pending = "the documents are stored, and the next command that needs the index updates it."
+    return WriteResult(planned.report, change.branch, pending)
+
+
+def _store_local(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R]:
+    from vmrag_link.workspace import local_store
+
+    engine = store.engine
+    stamp = engine.read_stamp()
+    planned = plan(local_store.AT)
+    if planned.rows is not None:
+        with store.get_index().defer_update(), engine.write_lock(purpose):
+            if engine.read_stamp() != stamp:  # as in `_Change.store_rows`
+                planned = plan(local_store.AT)
+            engine.write(local_store.BRANCH, planned.rows or Write(), expected=store.base)
+    return WriteResult(planned.report, None, versioned=False)
 
 
 def require_writable(ws: Workspace, *, index: bool = True) -> Target:
@@ -120,9 +258,7 @@ def require_movable(ws: Workspace, *, index: bool = True) -> Target:
 
 
 def _take_lease(ws: Workspace) -> Target:
-    """Return the target after this work tree has taken the lease, so that no other one can write to
-    it.
-    """
+    """Return the target, whose KB branch no other work tree can write from now on."""
     target = ws.resolve_target()
     if target.in_use_by or target.has_own_branch:
         return target
@@ -159,164 +295,20 @@ def refuse_git_operation(ws: Workspace) -> None:
 
     operation = plumbing.find_operation(ws.places)
     if operation:
-        command = plumbing.operation_hint(operation)
-        raise GitBusy(
-            f"a {operation} is in progress in this working tree, so vmrag cannot write documents now.",
-            hint=hints.join_steps(hints.suggest_command("vmrag resolve"), command)
-            if pin_conflict.find_undecided(ws.places)
-            else command,
-            operation=operation,
-        )
+        hint = plumbing.operation_hint(operation)
+        if pin_conflict.find_undecided(ws.places):
+            hint = hints.join_steps(hints.suggest_command("vmrag resolve"), hint)
+        sentence = f"a {operation} is in progress in this working tree, so vmrag cannot write documents now."
+        raise GitBusy(sentence, hint=hint, operation=operation)
     if ws.read_trigger().branch is None:
-        from vmrag_link.git import jj
+        hint = "run 'git switch -c NAME' to create a branch"
+        if ws.places.is_jj_workspace:
+            from vmrag_link.git import jj
 
+            hint = jj.main_folder_hint(ws.places, "git switch -c NAME")
         raise GitBusy(
-            "HEAD is detached, but documents can only be written on a branch.",
-            hint=jj.main_folder_hint(ws.places, "git switch -c NAME")
-            if ws.places.is_jj_workspace
-            else "run 'git switch -c NAME' to create a branch",
-            operation="detached",
+            "HEAD is detached, but documents can only be written on a branch.", hint=hint, operation="detached"
         )
-
-
-def write_rows(
-    ws: DocumentStore,
-    plan: Plan[R],
-    purpose: str,
-    *,
-    follow: bool = True,
-    alter: Callable[[Draft, R], None] = lambda _draft, _report: None,
-    moved_source: str = "",
-) -> WriteResult[R]:
-    """Store what `plan` makes of the documents at a place. The rows are durable on return.
-
-    `plan` is called again if HEAD, the pin or a document moves before its rows are stored. So rows
-    are stored only on the branch and the documents that they were planned for. Without `follow` the
-    next reader updates the index. `alter` changes the index beyond the rows. `moved_source`: the
-    source that the rows replace.
-
-    Raises the errors of `require_writable` and of `plan`, and `Busy`, `ContentRefused`,
-    `EngineFailed`. Documents without versions have neither HEAD nor pin. They are stored whatever
-    git is doing, and the next reader updates their index.
-    """
-    from vmrag_link.workspace.pins import kb_branches
-
-    if not isinstance(ws, Workspace):
-        return _store_local(ws, plan, purpose)
-    for _ in range(ATTEMPTS):
-        target = require_writable(ws, index=follow)
-        stamp = ws.engine.read_stamp()
-        planned = plan(target.at)
-        if planned.rows is None:
-            return WriteResult(planned.report, None)
-        _refuse_sources(ws, target.at, planned.rows, moved_source)
-        name = kb_branches.prepare_branch(ws, target)
-        with locks.hold_exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
-            if ws.read_trigger() != target.trigger:
-                continue  # a checkout in another terminal: plan again for the new branch
-            if not target.in_use_by:
-                lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
-            change = _Change(plan, planned, stamp, name, target.revision)
-            return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
-    raise KnowledgeMoved("HEAD moved several times, so nothing was written.", hint="run the command again")
-
-
-def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
-    """Raise `SourceReadOnly` for a new collection that has the name of a source, except `moved`."""
-    from vmrag_link.workspace.documents.collections import source_read_only
-
-    derived = {source.collection for source in ws.sources.configured} - {moved}
-    named = [put_collection.name for put_collection in rows.put_collections if put_collection.name in derived]
-    if named and not {collection.name for collection in ws.engine.list_collections(at)}.intersection(named):
-        raise source_read_only(named[0])
-
-
-class _Change(NamedTuple, Generic[R]):
-    """A planned change of a branch at a revision.
-
-    `stamp`: of the knowledge base before planning.
-    """
-
-    plan: Plan[R]
-    planned: Planned[R]
-    stamp: object
-    branch: str
-    revision: str
-
-    def store(self, ws: Workspace, purpose: str) -> Planned[R]:
-        """Store the plan, which is made again if another process has written. Return it."""
-        with ws.engine.write_lock(purpose):
-            branch, planned = ws.engine.find_branch(self.branch), self.planned
-            if ws.engine.read_stamp() != self.stamp:  # another process has written; from here on none can
-                planned = self.plan(WorkingSet(self.branch) if branch else self.revision)
-            if branch is None:
-                ws.engine.create_branch(self.branch, self.revision)
-            ws.engine.write(self.branch, planned.rows or Write(), expected=self.revision)
-        return planned
-
-
-def _store_and_index(
-    ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[Draft, R], None]
-) -> WriteResult[R]:
-    from vmrag_link.index.contents import count_chunks
-
-    branch, revision = change.branch, change.revision
-    copy = ws.sync_context.working_copy(branch, revision)
-    planned = None
-    try:
-        with file_failures(), copy.lock_for_writing() as copy_state:
-            planned = change.store(ws, purpose)
-            report = planned.report
-            changed = _list_changed_documents(planned.rows) if copy_state == "current" else None
-            ws.reader.update_copy(
-                copy.path,
-                branch,
-                revision,
-                whole=copy_state != "gone",
-                changed=changed,
-                alter=lambda draft: alter(draft, report),
-            )
-            put = planned.rows.put_documents if planned.rows else ()
-            chunks = count_chunks(copy.path, (document.key for document in put))
-    except INDEXING_FAILURES as error:
-        if planned is None:
-            raise
-        pending = f"the documents are stored, but the index could not be updated: {error.sentence}"
-        return WriteResult(planned.report, branch, pending)
-    return WriteResult(report, branch, chunks=chunks)
-
-
-def _list_changed_documents(rows: Write | None) -> frozenset[tuple[str, str]] | None:
-    """Return the documents that a write changes; None if it may change more than these rows."""
-    if rows is None:
-        return frozenset()
-    put = rows.put_documents
-    if not isinstance(put, list | tuple) or any(document.table != "documents" for document in put):
-        return None  # a row of another table leaves the collection that it was in
-    alone = msgspec.structs.replace(rows, put_documents=(), remove_documents=()).is_empty
-    return frozenset((*(document.key for document in put), *rows.remove_documents)) if alone else None
-
-
-def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> WriteResult[R]:
-    with ws.sync_context.working_copy(change.branch, change.revision).defer_update():
-        planned = change.store(ws, purpose)
-    return WriteResult(
-        planned.report, change.branch, "the documents are stored, and the next command that needs the index updates it."
-    )
-
-
-def _store_local(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R]:
-    from vmrag_link.workspace import local_store
-
-    engine = store.engine
-    stamp = engine.read_stamp()
-    planned = plan(local_store.AT)
-    if planned.rows is not None:
-        with store.get_index().defer_update(), engine.write_lock(purpose):
-            if engine.read_stamp() != stamp:  # as in `_Change.store`
-                planned = plan(local_store.AT)
-            engine.write(local_store.BRANCH, planned.rows or Write(), expected=store.base)
-    return WriteResult(planned.report, None, versioned=False)
 
 
 def count_local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
@@ -328,5 +320,5 @@ def count_local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
         "modified": counts.modified,
         "deleted": counts.removed,
         "total": counts.total,
-        "documents": [document.key[1] for document in difference.documents[:LISTED]],
+        "documents": [document.key[1] for document in difference.documents[:_MAX_LISTED]],
     }
