@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
+import msgspec
+
 from vmrag_link.conversion.outlines import Line, choose_outline, list_lines
 from vmrag_link.errors import LimitExceeded, UsageInvalid
 from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, parse_pieces, read_stated_title
@@ -25,18 +27,27 @@ MOST_CHUNKS = 1_000_000
 """Maximum number of chunks of a document. A document of 64 MiB has as many with a sixth of the
 default size.
 """
-
 MOST_COPIES = 64
 """How often the chunks of a text may repeat it. They repeat text where they overlap."""
-
 _SMALL = 100_000
 """Number of characters below which the size of a text does not limit its chunks."""
-
 LEAST_SIZE, MOST_OVERLAP = 32, 0.9
-
-
 LONGEST_CODE = 8
 """Maximum size of a block of code, in sizes of chunks. A longer block is split."""
+CUT_LEVELS = 4
+"""Deepest level of a heading that begins a section."""
+
+
+def split_document(document: Document, chunking: Chunking) -> list[Chunk]:
+    """Return the chunks of a document. The chunks of code are the pieces in its metadata."""
+    if chunking.strategy != "code":
+        return split_text(document.content, chunking, choose_outline(document.doc_id))
+    starts = [piece.start for piece in parse_pieces(document)]
+    ends = [*starts[1:], len(document.content)]
+    return [
+        Chunk(number, document.content[start:end], start, end)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+    ]
 
 
 def split_text(text: str, chunking: Chunking, outline: str = "markdown") -> list[Chunk]:
@@ -53,37 +64,23 @@ def split_text(text: str, chunking: Chunking, outline: str = "markdown") -> list
     (The sizes may come from a clone.)
     """
     require_valid_sizes(chunking)
-
-    def cut(page: str, chunking: Chunking) -> list[Chunk]:
-        return (
-            _split_by_headings(page, chunking, outline)
-            if chunking.strategy == "headings"
-            else _split_by_characters(page, chunking)
-        )
-
     if PAGE_BREAK not in text:
-        return cut(text, chunking)
-    pieces: list[Chunk] = []
+        return _split_page(text, chunking, outline)
+    chunks: list[Chunk] = []
     start = 0
     for page in _split_pages(text):
-        for chunk in cut(page, chunking):
-            pieces.append(Chunk(len(pieces), chunk.text, start + chunk.start, start + chunk.end))
-        if len(pieces) > MOST_CHUNKS:
+        for chunk in _split_page(page, chunking, outline):
+            chunks.append(Chunk(len(chunks), chunk.text, start + chunk.start, start + chunk.end))
+        if len(chunks) > MOST_CHUNKS:
             raise _make_limit_error(text, chunking)
         start += len(page)
-    return pieces
+    return chunks
 
 
-def split_document(document: Document, chunking: Chunking) -> list[Chunk]:
-    """Return the chunks of a document. The chunks of code are the pieces in its metadata."""
-    if chunking.strategy != "code":
-        return split_text(document.content, chunking, choose_outline(document.doc_id))
-    starts = [piece.start for piece in parse_pieces(document)]
-    ends = [*starts[1:], len(document.content)]
-    return [
-        Chunk(number, document.content[start:end], start, end)
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
-    ]
+def _split_page(page: str, chunking: Chunking, outline: str) -> list[Chunk]:
+    if chunking.strategy == "headings":
+        return _split_by_headings(page, chunking, outline)
+    return _split_by_characters(page, chunking)
 
 
 def _split_pages(text: str) -> Iterator[str]:
@@ -113,17 +110,17 @@ def join_chunks(texts: Sequence[str], chunking: Chunking) -> str:
 
 
 def _split_by_headings(text: str, chunking: Chunking, outline: str) -> list[Chunk]:
-    pieces: list[Chunk] = []
+    chunks: list[Chunk] = []
     for part in split_sections(text, chunking.size, outline):
-        length = part.end - part.start
-        section_chunks = [Chunk(0, text[part.start : part.end], 0, length)]
-        if length > chunking.size * (LONGEST_CODE if part.code else 1):
-            section_chunks = _split_by_characters(text[part.start : part.end], Chunking(size=chunking.size, overlap=0))
-        if len(pieces) + len(section_chunks) > MOST_CHUNKS:
+        part_text = text[part.start : part.end]
+        part_chunks = [Chunk(0, part_text, 0, len(part_text))]
+        if len(part_text) > chunking.size * (LONGEST_CODE if part.code else 1):
+            part_chunks = _split_by_characters(part_text, Chunking(size=chunking.size, overlap=0))
+        if len(chunks) + len(part_chunks) > MOST_CHUNKS:
             raise _make_limit_error(text, chunking)
-        for chunk in section_chunks:
-            pieces.append(Chunk(len(pieces), chunk.text, part.start + chunk.start, part.start + chunk.end))
-    return pieces
+        for chunk in part_chunks:
+            chunks.append(Chunk(len(chunks), chunk.text, part.start + chunk.start, part.start + chunk.end))
+    return chunks
 
 
 def _split_by_characters(text: str, chunking: Chunking) -> list[Chunk]:
@@ -135,17 +132,17 @@ def _split_by_characters(text: str, chunking: Chunking) -> list[Chunk]:
     inside the previous one.
     """
     size, overlap = chunking.size, chunking.overlap
-    pieces: list[Chunk] = []
+    chunks: list[Chunk] = []
     start, room = 0, MOST_COPIES * max(len(text), _SMALL)
     while start + size < len(text):
         room -= size
-        if len(pieces) >= MOST_CHUNKS or room < 0:
+        if len(chunks) >= MOST_CHUNKS or room < 0:
             raise _make_limit_error(text, chunking)
-        end = _find_piece_end(text, start + max(overlap, size // 2), start + size)
-        pieces.append(Chunk(len(pieces), text[start:end], start, end))
+        end = _find_chunk_end(text, start + max(overlap, size // 2), start + size)
+        chunks.append(Chunk(len(chunks), text[start:end], start, end))
         start = _find_word_start(text, end - overlap, end)
-    pieces.append(Chunk(len(pieces), text[start:], start, len(text)))
-    return pieces
+    chunks.append(Chunk(len(chunks), text[start:], start, len(text)))
+    return chunks
 
 
 def _make_limit_error(text: str, chunking: Chunking) -> LimitExceeded:
@@ -179,7 +176,7 @@ def require_valid_sizes(chunking: Chunking) -> None:
         )
 
 
-def _find_piece_end(text: str, floor: int, limit: int) -> int:
+def _find_chunk_end(text: str, floor: int, limit: int) -> int:
     """Return the best position to end a chunk, in (floor, limit]. Above `floor`, the next chunk
     always ends later.
     """
@@ -200,10 +197,6 @@ def _find_word_start(text: str, earliest: int, end: int) -> int:
         return earliest
     space = _SPACE.search(text, earliest, end)
     return space.end() if space else earliest
-
-
-CUT_LEVELS = 4
-"""Deepest level of a heading that begins a section."""
 
 
 class TextPart(Record, frozen=True):
@@ -238,6 +231,18 @@ def read_header_paths(document: Document) -> HeaderPaths:
     return HeaderPaths(document.content, choose_outline(document.doc_id), read_stated_title(document))
 
 
+class _Heading(msgspec.Struct):
+    """A heading of a text."""
+
+    start: int
+    level: int
+    title: str
+    parent: int
+    """The number of the heading above it; -1 for none."""
+    is_alone: bool = True
+    """True if only blank lines are between it and the next heading."""
+
+
 class HeaderPaths:
     """The headings of a text, read once for many offsets.
 
@@ -245,28 +250,20 @@ class HeaderPaths:
     """
 
     def __init__(self, text: str, outline: str = "markdown", title: str = "") -> None:
-        self._starts: list[int] = []
-        self._titles: list[str] = []
-        self._above: list[int] = []
-        """The number of the heading above each heading; -1 for none."""
-        self._alone: list[bool] = []
-        """For each heading, whether only blank lines are between it and the next one."""
-        around: list[tuple[int, int]] = []  # level and number
-        levels: list[int] = []
+        self._headings: list[_Heading] = []
+        above = -1  # the heading of the current line
         for line in list_lines(text, outline):
             if line.level:
-                while around and around[-1][0] >= line.level:
-                    around.pop()
-                self._above.append(around[-1][1] if around else -1)
-                around.append((line.level, len(self._starts)))
-                levels.append(line.level)
-                self._starts.append(line.start)
-                self._titles.append(line.title)
-                self._alone.append(True)
-            elif self._alone and not line.blank:
-                self._alone[-1] = False
-        is_title = levels.count(min(levels)) == 1 and levels[0] == min(levels) if levels else False
-        self._title = title or (self._titles[0] if is_title else "")
+                while above >= 0 and self._headings[above].level >= line.level:
+                    above = self._headings[above].parent
+                self._headings.append(_Heading(line.start, line.level, line.title, above))
+                above = len(self._headings) - 1
+            elif self._headings and not line.blank:
+                self._headings[-1].is_alone = False
+        self._starts = [heading.start for heading in self._headings]
+        levels = [heading.level for heading in self._headings]
+        is_title = bool(levels) and levels[0] == min(levels) and levels.count(levels[0]) == 1
+        self._title = title or (self._headings[0].title if is_title else "")
 
     def find_path(self, offset: int) -> str:
         """Return the headings above an offset, the outermost first; without headings, the title of
@@ -278,17 +275,17 @@ class HeaderPaths:
         """Return the headings above the first text of a passage, including headings that begin the
         passage.
         """
-        number = first = bisect.bisect_right(self._starts, start) - 1
-        if first >= 0 and self._starts[first] == start:
-            while self._alone[number] and number + 1 < len(self._starts):
+        number = bisect.bisect_right(self._starts, start) - 1
+        if number >= 0 and self._starts[number] == start:
+            while self._headings[number].is_alone and number + 1 < len(self._headings):
                 number += 1
         return self._join_titles(number)
 
     def _join_titles(self, number: int) -> str:
         titles: list[str] = []
         while number >= 0:
-            titles.append(self._titles[number])
-            number = self._above[number]
+            titles.append(self._headings[number].title)
+            number = self._headings[number].parent
         return " > ".join(filter(None, reversed(titles))) or self._title
 
 
