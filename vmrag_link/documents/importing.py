@@ -100,11 +100,11 @@ def scan_sources(sources: Sequence[Path], base: ImportBase, exclude: ExclusionRu
     """
     files_by_id: dict[str, SourceFile] = {}
     skipped: set[SkippedFile] = set()
-    level, is_named = [_make_entry(require_existing(source)) for source in sources], True
-    while level:
+    entries, is_named = [_make_entry(require_existing(source)) for source in sources], True
+    while entries:
         files: dict[Path, SourceFile] = {}
         folders: dict[Path, Path] = {}
-        for path, top, is_folder in level:
+        for path, top, is_folder in entries:
             if path.name.startswith(".") and not is_named:
                 skipped.add(_skip_file(path, base, HIDDEN))
             elif is_folder:
@@ -116,10 +116,9 @@ def scan_sources(sources: Sequence[Path], base: ImportBase, exclude: ExclusionRu
         reasons = exclude(list(folders), list(files), is_named) if folders or files else {}
         skipped.update(_skip_file(path, base, reason) for path, reason in reasons.items())
         files_by_id.update((item.doc_id, item) for path, item in files.items() if path not in reasons)
-        level, is_named = (
-            [entry for path, top in folders.items() if path not in reasons for entry in _list_entries(path, top)],
-            False,
-        )
+        kept_folders = [(path, top) for path, top in folders.items() if path not in reasons]
+        entries = [entry for path, top in kept_folders for entry in _list_entries(path, top)]
+        is_named = False
     return Scan(
         tuple(files_by_id[doc_id] for doc_id in sorted(files_by_id)),
         tuple(sorted(skipped, key=lambda item: (item.name, item.reason))),
@@ -194,9 +193,6 @@ def _convert_file(path: Path, content: bytes, status: os.stat_result, converter:
     )
 
 
-_TOO_LARGE = f"is larger than {MAX_BYTES >> 20} MiB"
-
-
 class _Entry(NamedTuple):
     """A file or folder. `top`: the folder that the user named, or the folder of the named file."""
 
@@ -228,8 +224,9 @@ def _check_file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skip
     """
     doc_id = base.make_doc_id(path)
     try:
+        problem = find_id_problem(doc_id)
         reason = (
-            _find_name_problem(doc_id)
+            (f"its path {problem}" if problem else None)
             or _find_link_problem(path, folder)
             or _find_type_problem(path)
             or _find_size_problem(path)
@@ -237,11 +234,6 @@ def _check_file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skip
     except OSError as error:
         raise _make_read_error(path, error) from error
     return _skip_file(path, base, reason) if reason else SourceFile(doc_id, base.make_source(path), path)
-
-
-def _find_name_problem(doc_id: str) -> str | None:
-    problem = find_id_problem(doc_id)
-    return f"its path {problem}" if problem else None
 
 
 def _find_type_problem(path: Path) -> str | None:
@@ -255,14 +247,12 @@ def _find_size_problem(path: Path) -> str | None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
-    return _TOO_LARGE if status.st_size > MAX_BYTES else None
+    return f"is larger than {MAX_BYTES >> 20} MiB" if status.st_size > MAX_BYTES else None
 
 
 def _find_link_problem(path: Path, folder: Path) -> str | None:
-    """Return the reason not to follow a link; None to follow it, to a file that could be imported
-    itself.
-
-    Links to hidden files and to files outside of the folder are not followed.
+    """Return the reason not to follow a link. Only links to files that could be imported themselves
+    are followed.
     """
     if not path.is_symlink():
         return None
