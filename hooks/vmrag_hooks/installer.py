@@ -107,11 +107,11 @@ def install_hooks(
     """Write the hooks, record the interpreter, and register the merge driver. A second call changes
     nothing.
 
-    `hooks` are added to the chosen ones. None means the chosen ones, which are all at first. With
-    `worktree` True, the hooks act only in this work tree and in others with the same choice, unless
-    they already act in all. False means all work trees, and None keeps the choice. `place` is the
-    setting; hooks at the other place move. With `files_only`, the repository stores no documents,
-    so only the chosen post-* hooks are installed, and no merge driver.
+    `hooks`: hooks to add to those that were chosen before; None for those alone, or at first for
+    all. `worktree`: True to let the hooks act only in this work tree and in others with the same
+    choice, unless they already act in all; False for all work trees; None to keep the choice.
+    `place`: the setting. Hooks at the other place move. `files_only`: the repository stores no
+    documents, so only the chosen post-* hooks are installed, and no merge driver.
 
     Before it writes anything, it raises `HooksRefused` for a hooks directory that others also use
     (`force` allows it), if two hooks of other tools would have to be kept, or if the setting
@@ -133,9 +133,7 @@ def install_hooks(
         former = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
         hook_config.record_chosen_hooks(places, {*former, *chosen})
         write_atomically(places.interpreter, python.encode() + b"\n")
-        written = (
-            _write_configuration(places, folder, installed) if configured else _write_files(places, folder, routes)
-        )
+        written = _write_config(places, folder, installed) if configured else _write_files(places, folder, routes)
         if worktree is False:
             hook_config.remove_limit(places)
     driver = not files_only and pin_merge.register_driver(places, shims.format_driver_command(python))
@@ -167,7 +165,7 @@ class _WrittenHooks(NamedTuple):
     scripts: tuple[str, ...] | None = None
 
 
-def _write_configuration(places: Places, folder: Path, hooks: Sequence[str]) -> _WrittenHooks:
+def _write_config(places: Places, folder: Path, hooks: Sequence[str]) -> _WrittenHooks:
     """Write hooks to git's configuration.
 
     The shims are removed first: after a kill, a hook may be in neither place, but never in both.
@@ -198,7 +196,7 @@ def _write_files(places: Places, folder: Path, routes: HookRoutes) -> _WrittenHo
 
 
 def _restore_lefthook_hook(folder: Path, hook: str) -> None:
-    """Restore a hook of lefthook that earlier versions of vmrag chained, or that it moved aside."""
+    """Restore a hook that lefthook moved aside, or that earlier versions of vmrag chained."""
     if git_hooks.is_lefthook(chaining.find_chained_hook(folder, hook)):
         shim_files.remove_shim(folder, hook)
     if git_hooks.is_lefthook(folder / hook):
