@@ -123,7 +123,7 @@ class Workspace:
         """
         if "files" in vars(self):
             self.files.close()
-        for part in ("sources", "source_index"):
+        for part in ("sources", "source_index"):  # cached properties, which are opened again on next use
             vars(self).pop(part, None)
         self.clone_error = None
 
@@ -266,7 +266,7 @@ class Workspace:
             derived=twins.build_derived(self),
         )
 
-    # The imports of the next two are expensive, and not needed to return to an existing view.
+    # The next two import much that a return to an existing view does not need.
 
     @property
     def embedding_cache(self) -> EmbeddingCache:
