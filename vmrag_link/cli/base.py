@@ -223,64 +223,6 @@ def group(name: str, about: str) -> click.Group:
     return made
 
 
-def describe_kept_revision(count: int, command: str) -> str:
-    """Return how to recover discarded documents that no other revision has."""
-    subject, pronoun = (f"{count} were", "them") if count > 1 else ("One was" if count else "It was", "it")
-    return f"{subject} never committed; run '{command}' to restore {pronoun}"
-
-
-def describe_requirement(version: str) -> str:
-    """Return the line about a version that the settings file requires now."""
-    return f"The file requires vmrag-link {version} or newer. Older versions print how to upgrade."
-
-
-def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, limit: int) -> Iterator[str]:
-    """Yield lines about tracked files that are in no source."""
-    if not counts:
-        return
-    names = [f"{number} {ending}" for ending, number in counts.items()]
-    yield f"Files that no source covers: {first_of(names, limit)}"
-    if needs_extra:
-        yield f"hint: run '{needs_extra}' to read the code among these files"
-
-
-def describe_rest(shown: int, total: int, offset: int) -> str:
-    """Return the line below a page of a list that continues."""
-    return f"{shown} of {total}; more: --offset {offset + shown}"
-
-
-def format_title(doc_id: str, title: object) -> str:
-    """Return the title of a document whose id is a UUID, such as an issue log. Otherwise, return an
-    empty text.
-    """
-    return f"  {title}" if isinstance(title, str) and title and re.fullmatch(_UUID, doc_id) else ""
-
-
-def format_relative_path(directory: Path, file: Path) -> str:
-    """Return how to name a file in this directory.
-
-    Unless the directory is the top of the work tree, a path below it begins with `./`, so that
-    `name_from_top` finds the file again.
-    """
-    path = os.path.relpath(file, directory)
-    is_top = (directory / ".git").exists()
-    return path if is_top or path.startswith("../") else f"./{path}"
-
-
-def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
-    """Return the name of a document, with a path that begins with `./` or `../` below the top."""
-    match = re.fullmatch(_RELATIVE_NAME, name)
-    if match is None:
-        return name
-    path = os.path.relpath(directory / match["path"], workspace.places.top)
-    return f"{match['ref'] or ''}{Path(path).as_posix()}"
-
-
-def read_subject(message: str) -> str:
-    """Return the first line of a commit message that is not empty."""
-    return next(iter(message.strip().splitlines()), "")
-
-
 _METAVARS = {
     "author": "NAME",
     "collection": "NAME",
@@ -321,3 +263,59 @@ class _ProposedText(StringParamType):
         from vmrag_link.cli import proposals  # only a shell needs it
 
         return proposals.complete_text(ctx, self._metavar, param.name or "", incomplete)
+
+
+# -- texts of several commands
+
+
+def describe_kept_revision(count: int, command: str) -> str:
+    """Return how to recover discarded documents that no other revision has."""
+    subject, pronoun = (f"{count} were", "them") if count > 1 else ("One was" if count else "It was", "it")
+    return f"{subject} never committed; run '{command}' to restore {pronoun}"
+
+
+def describe_requirement(version: str) -> str:
+    """Return the line about a version that the settings file requires now."""
+    return f"The file requires vmrag-link {version} or newer. Older versions print how to upgrade."
+
+
+def describe_uncovered(counts: Mapping[str, int], needs_extra: str, *, limit: int) -> Iterator[str]:
+    """Yield lines about tracked files that are in no source."""
+    if not counts:
+        return
+    names = [f"{number} {ending}" for ending, number in counts.items()]
+    yield f"Files that no source covers: {first_of(names, limit)}"
+    if needs_extra:
+        yield f"hint: run '{needs_extra}' to read the code among these files"
+
+
+def format_title(doc_id: str, title: object) -> str:
+    """Return the title of a document whose id is a UUID, such as an issue log. Otherwise, return an
+    empty text.
+    """
+    return f"  {title}" if isinstance(title, str) and title and re.fullmatch(_UUID, doc_id) else ""
+
+
+def format_relative_path(directory: Path, file: Path) -> str:
+    """Return how to name a file in this directory.
+
+    Unless the directory is the top of the work tree, a path below it begins with `./`, so that
+    `name_from_top` finds the file again.
+    """
+    path = os.path.relpath(file, directory)
+    is_top = (directory / ".git").exists()
+    return path if is_top or path.startswith("../") else f"./{path}"
+
+
+def name_from_top(workspace: Workspace, directory: Path, name: str) -> str:
+    """Return the name of a document, with a path that begins with `./` or `../` below the top."""
+    match = re.fullmatch(_RELATIVE_NAME, name)
+    if match is None:
+        return name
+    path = os.path.relpath(directory / match["path"], workspace.places.top)
+    return f"{match['ref'] or ''}{Path(path).as_posix()}"
+
+
+def read_subject(message: str) -> str:
+    """Return the first line of a commit message that is not empty."""
+    return next(iter(message.strip().splitlines()), "")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vmrag_link.cli import answering, editor, output
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, describe_rest, group
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.passage_view import cut_lines
 from vmrag_link.cli.texts import parse_metadata_option, read_given_text, text_options, warn_pending
@@ -35,6 +35,11 @@ _PASSAGES = click.option(
 _TOOL = click.option("--tool", help="Only documents about this tool.")
 _CATEGORY = click.option("--category", help="Only documents of this category.")
 _NEW_METADATA = click.option("--metadata", metavar="JSON", help="JSON object that replaces the metadata.")
+
+
+def _describe_rest(shown: int, total: int, offset: int) -> str:
+    """Return the line below a page of a list that continues."""
+    return f"{shown} of {total}; more: --offset {offset + shown}"
 
 
 def _print_whole(invocation: Invocation, row: IssueLog | KnowledgeDoc, *, raw: bool) -> None:
@@ -190,7 +195,7 @@ def list_logs(invocation: Invocation, *, project: str | None, limit: int, offset
         page, origin = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
     lines = [f"{_format_name(log)}  {log.title}  {_format_rest(log)}" for log in page.logs]
     if page.has_more:
-        lines.append(describe_rest(len(page.logs), page.total_count, offset))
+        lines.append(_describe_rest(len(page.logs), page.total_count, offset))
     is_filtered = project is not None or any(value is not None for value in filters.values())
     if not lines and not is_filtered and not offset:
         lines = ["No issue logs yet.", "hint: run 'vmrag issue add my-project#1' to add one"]
@@ -328,7 +333,7 @@ def list_docs(invocation: Invocation, *, tool: str | None, category: str | None,
         page, origin = listing.knowledge_documents(ws, tool_name=tool, category=category, limit=limit, offset=offset)
     lines = [_format_doc(document) for document in page.docs]
     if page.has_more:
-        lines.append(describe_rest(len(page.docs), page.total_count, offset))
+        lines.append(_describe_rest(len(page.docs), page.total_count, offset))
     is_filtered = tool is not None or category is not None or offset
     if not lines and not is_filtered:
         lines = ["No documents yet.", "hint: run 'vmrag doc add TOOL --category api' to add one"]
