@@ -113,12 +113,11 @@ def command(
     has_urls = any("://" in source for source in sources)
     selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
     if library_name is not None or of_site or (has_urls and collection is None):
-        refused: dict[str, object]
-        refused = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
+        option = "--sitemap" if of_site else "--library"
+        _refuse_together({"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}, option)
         if of_site:
-            refused |= {"--exclude": exclude, "--include-ignored": include_ignored}
-            refused |= {"--include-generated": include_generated, "--copy": copy}
-        _refuse_together(refused, "--sitemap" if of_site else "--library")
+            _refuse_together({"--exclude": exclude, "--include-ignored": include_ignored}, option)
+            _refuse_together({"--include-generated": include_generated, "--copy": copy}, option)
         fields = _parse_metadata(metadata)
         request = ImportRequest(sources, library_name, fields, selection, max_pages, of_site=of_site, copy=copy)
         return _call_toolset(invocation, request)
@@ -149,6 +148,7 @@ def _parse_metadata(metadata: str | None) -> Mapping[str, Any] | None:
 
 
 def _refuse_together(options: Mapping[str, object], other: str) -> None:
+    """Raise `UsageInvalid` if one of the options is used together with another one."""
     if used_options := [name for name, value in options.items() if value]:
         raise UsageInvalid(f"{used_options[0]} cannot be combined with {other}.", hint=f"remove {used_options[0]}")
 
