@@ -83,8 +83,8 @@ def commit(
 ) -> CommitReport:
     """Commit the uncommitted documents, or close the open merge, and pin the result.
 
-    Without `follow`, the next command updates an index that is already outdated. `planned` is what
-    the user saw; HEAD must still be on its branch.
+    Without `follow`, an index that is already outdated is left to the next command. `planned`: the
+    plan that the user saw. HEAD must still be on its branch.
 
     Raises `NoChanges`, `MessageMissing`, `GitBusy`, `MergeConflict` if the open merge has undecided
     conflicts, `KnowledgeMoved` if HEAD moved, `FileFailed` if the disk is full (nothing was changed
@@ -99,10 +99,10 @@ def commit(
         )
     target = writing.require_writable(ws)
     if planned and target.trigger.symbolic != planned.symbolic:
-        code = (planned.symbolic or "").removeprefix(BRANCHES)
+        code_branch = (planned.symbolic or "").removeprefix(BRANCHES)
         raise KnowledgeMoved(
             "HEAD moved to another branch while you wrote the message, so nothing was committed",
-            hint=f"run 'git switch {quoted(code)} && vmrag commit' to return to the branch",
+            hint=f"run 'git switch {quoted(code_branch)} && vmrag commit' to return to the branch",
         )
     author_identity = resolve_author(ws, author)
     if _find_merge_to_close(ws, target):
