@@ -173,6 +173,7 @@ def test_command_line_modules_are_named_after_commands() -> None:
     }
     helpers |= {
         "passage_view",
+        "proposals",
         "query_since",
         "reference",
         "resolve_dialog",
