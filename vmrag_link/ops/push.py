@@ -84,14 +84,10 @@ def push(
     try:
         results = [publish_to(ws, address, request) for address in addresses]
     except RemoteDiverged as error:
-        name = f"{quoted(remote)} " if remote else ""
-        name += f"--branch {quoted(error.details['branch'])}"
-        raise RemoteDiverged(
-            error.message,
-            hint=f"run 'vmrag pull {name}' to merge the newer revision, or add --force to "
-            "overwrite it for everyone instead",
-            **error.details,
-        ) from error
+        arguments = f"{quoted(remote)} " if remote else ""
+        arguments += f"--branch {quoted(error.details['branch'])}"
+        hint = f"run 'vmrag pull {arguments}' to merge the newer revision, or add --force to overwrite it for everyone instead"
+        raise RemoteDiverged(error.message, hint=hint, **error.details) from error
     if request.links:
         for address in addresses:  # the push fetched the links of others
             fetch.import_links(ws, address)
