@@ -121,13 +121,7 @@ def command(
         fields = _parse_metadata(metadata)
         request = ImportRequest(sources, library_name, fields, selection, max_pages, of_site=of_site, copy=copy)
         return _call_toolset(invocation, request)
-    if collection is None:
-        raise UsageInvalid(
-            "missing option '--collection'.",
-            hint="add --collection NAME, or --library NAME for files that are identified by their paths",
-        )
-    if has_urls:
-        raise UsageInvalid("pages are stored in a library, not in another collection.", hint="use --library NAME")
+    collection = _require_collection(collection, has_urls=has_urls)
     _refuse_together({"--metadata": metadata}, "--collection")
     paths = [invocation.directory / source for source in sources]
     folder = None if base is None else invocation.directory / base
@@ -145,6 +139,18 @@ def _parse_metadata(metadata: str | None) -> Mapping[str, Any] | None:
     from vmrag_link.cli.texts import parse_metadata_option  # few imports have metadata
 
     return parse_metadata_option(metadata)
+
+
+def _require_collection(collection: str | None, *, has_urls: bool) -> str:
+    """Return the collection for files. Raises `UsageInvalid` without one, and for pages."""
+    if collection is None:
+        raise UsageInvalid(
+            "missing option '--collection'.",
+            hint="add --collection NAME, or --library NAME for files that are identified by their paths",
+        )
+    if has_urls:
+        raise UsageInvalid("pages are stored in a library, not in another collection.", hint="use --library NAME")
+    return collection
 
 
 def _refuse_together(options: Mapping[str, object], other: str) -> None:
