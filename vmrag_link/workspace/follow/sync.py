@@ -178,19 +178,17 @@ def store_of_working_copy(ws: Workspace) -> Path:
     chroma_builder.require_chroma(ws.chroma.local)
     reader = ws.files.reader if ws.stores_nothing else ws.reader
     with contextlib.ExitStack() as until_built:
+        held_views = None
         with reader.view() as view:
             sources = view.sources if ws.chroma.local.rules else None
             if view.dirty or (sources and (sources.uncommitted or sources.removed)):
                 collections = {source.collection for source in select_sources(ws, ws.sources.config).sources}
                 unwanted = frozenset(sources.collections if sources else ()) - collections
                 folders = (view.folder, *(view.more if sources else ()))
-                opened = until_built.enter_context(chroma_builder.hold_views(*folders, leave_out=unwanted))
-            else:
-                opened = None
-        if opened is not None:
-            return chroma_builder.provide_held_store(
-                ws.chroma.local, opened, vectors=ws.read_vectors, progress=ws.progress
-            )
+                held_views = until_built.enter_context(chroma_builder.hold_views(*folders, leave_out=unwanted))
+        if held_views is not None:
+            chroma = ws.chroma.local
+            return chroma_builder.provide_held_store(chroma, held_views, vectors=ws.read_vectors, progress=ws.progress)
     return wait_for_store(ws, lend=True)
 
 
