@@ -299,7 +299,7 @@ def test_resolve_commit_rejects_unknown_names(places, ref):
         plumbing.resolve_commit(places, ref)
 
 
-def test_hint_for_an_unknown_commit_fetches_the_history_of_a_shallow_clone(places):
+def test_hint_for_unknown_commit_fetches_history_of_shallow_clone(places):
     with pytest.raises(GitReferenceMissing) as complete:
         plumbing.resolve_commit(places, "HEAD~900")
     assert complete.value.hint.startswith("run 'git fetch', or ")
