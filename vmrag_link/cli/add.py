@@ -55,7 +55,7 @@ class _AddRequest(NamedTuple):
 @click.option("--replace", is_flag=True, help="Replace the text of an existing note.")
 @click.option("--append", is_flag=True, help="Add the text to the end of an existing note.")
 @click.option("--commit", is_flag=True, help="Also make a git commit that holds the note alone.")
-@click.option("--allow-secret", is_flag=True, help="Write a note although it seems to contain a password or key.")
+@click.option("--allow-secret", is_flag=True, help="Write the note even if it seems to contain a password or key.")
 @click.option("--copy", is_flag=True, help="Store a copy of a file that git tracks. The copy does not follow the file.")
 def command(
     invocation: Invocation,
@@ -74,7 +74,7 @@ def command(
 ) -> None:
     """Write a note, or store a document.
 
-    The text is a file, a text (-m) or piped input. Without --collection, it becomes a note: a
+    The text comes from FILE, from -m or from piped input. Without --collection, it becomes a note: a
     Markdown file that git tracks, for example 'vmrag add -m "We chose Pagefind, because it
     needs no server."'. Its id is made from its title. An existing note changes only with
     --replace or --append.

@@ -41,12 +41,12 @@ _SHOWN_ENDINGS = 6
 @click.option(
     "--empty",
     is_flag=True,
-    help="Start without documents, although other commits pin some. Implies --knowledge-base.",
+    help="Start without documents, even if other commits pin some. Implies --knowledge-base.",
 )
 @click.option(
     "--new",
     is_flag=True,
-    help="Start an unrelated knowledge base, although other branches pin one. Implies --knowledge-base.",
+    help="Start an unrelated knowledge base, even if other branches pin one. Implies --knowledge-base.",
 )
 @click.option(
     "--template",

@@ -30,7 +30,8 @@ from vmrag_link.workspace.follow.follow_pin import follow
 def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool) -> None:
     """Install the git hooks and the merge driver.
 
-    Existing hooks are kept and also run.
+    Run it once in each clone. It also fetches the knowledge base that the code pins. Existing
+    hooks are kept and also run.
     """
     names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:

@@ -30,7 +30,7 @@ def command(
 ) -> int:
     """Merge the documents of another ref, revision or KB branch.
 
-    The source is a git ref whose pin is merged, a revision or a KB branch. A name that begins
+    Name a git ref (its pin is merged), a revision or a KB branch. A name that begins
     with vmrag/wip/ restores stashed documents. The exit code is 1 if documents are in
     conflict; 'vmrag resolve' resolves them.
     """

@@ -32,8 +32,8 @@ TITLES = {
 def command(invocation: Invocation) -> int:
     """Show the state of the pin, the documents and the index.
 
-    It shows whether pin, knowledge base and index agree, uncommitted documents, files of
-    sources that differ from HEAD, and unpushed revisions. Long lists are shortened; -v and
+    It shows whether the pin, the knowledge base and the index agree. It lists uncommitted
+    documents, files of sources that differ from HEAD, and unpushed revisions. Long lists are shortened; -v and
     --json show all.
 
     It changes no document. It uses the network only to fetch a pinned revision that is

@@ -233,7 +233,7 @@ def test_forbidden_page_causes_no_name_lookup(site):
     refusal("http://secret.collector.example/", RemoteNotTrusted, lookup=lookup, admit=refuse)
     assert looked_up == []
     error = refusal("http://10.0.0.1/", AccessDenied, admit=refuse)  # a yes would not help
-    assert "10.0.0.1 is one" in error.message
+    assert "10.0.0.1 is an address in one" in error.message
 
 
 def test_name_is_refused_if_any_of_its_addresses_is_private(site):

@@ -20,7 +20,7 @@ from vmrag_link.shown_names import DocumentKey
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.passages import names_of_keys
 
-_MAKE_ONE = f"mkdir -p .vmrag && printf 'queries:\\n  - query: how do keys rotate?\\n' > {QUERIES_NAME} && {UPDATE}"
+_MAKE_ONE = f'mkdir -p .vmrag && printf "queries:\\n  - query: how do keys rotate?\\n" > {QUERIES_NAME} && {UPDATE}'
 ASKING = "asking the golden queries"
 
 

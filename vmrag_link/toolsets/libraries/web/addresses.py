@@ -127,7 +127,7 @@ class Resolver(Record, frozen=True):
 
     def _require_permitted(self, host: str, address: Address) -> None:
         if host not in self.private_hosts and not self.permits(address):
-            raise self._build_denied(host, "is one" if str(address) == host else f"leads to {address}")
+            raise self._build_denied(host, "is an address in one" if str(address) == host else f"leads to {address}")
 
     def check_behind_proxy(self, host: str, deadline: Deadline) -> None:
         """Check a host that a proxy resolves, by its name and by its addresses on this machine.
@@ -138,7 +138,7 @@ class Resolver(Record, frozen=True):
         local = "." not in host and ":" not in host
         local = local or host.endswith(_LOCAL_NAMES)
         if local and host not in self.private_hosts and not self.permits(_A_PRIVATE_ONE):
-            raise self._build_denied(host, "is a name of one")
+            raise self._build_denied(host, "is a name in one")
         try:
             self.resolve_host(host, deadline)
         except FetchFailed:
@@ -147,7 +147,7 @@ class Resolver(Record, frozen=True):
     def _build_denied(self, host: str, how: str) -> AccessDenied:
         allowed = ",".join((*sorted(self.private_hosts), host))
         return AccessDenied(
-            f"cannot fetch pages of this machine or a private network: {host} {how}.",
+            f"cannot fetch from this machine or a private network: {host} {how}.",
             hint=f"run 'git config vmrag.ingest.allow-private-urls {quoted(allowed)}' if you want to read that address",
             host=host,
             setting="ingest.allow_private_urls",
