@@ -40,7 +40,7 @@ def said(project: Project, *command: str) -> list[str]:
 
 
 def without_copies(lines: list[str]) -> list[str]:
-    return [line for line in lines if "'vmrag sources dedupe'" not in line]
+    return [line for line in lines if "stored cop" not in line]
 
 
 def warnings(result: dict) -> dict[str, str]:

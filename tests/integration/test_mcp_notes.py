@@ -29,7 +29,7 @@ DIFFERENT = {
     "before_any_commit": "the knowledge base is not dirty",
     "rejects_the_batch": "without a knowledge base, an unknown collection is NOT_INITIALIZED",
     "update_that_is_refused": "likewise",
-    "title_is": "a note is titled by its first line",
+    "title_comes": "a note is titled by its first line",
     "five_megabytes": "sources have a limit of bytes",
     "get_without_embeddings": "the rows are in another index",
     "reading_does_not_write": "there may be no knowledge base",
@@ -48,6 +48,7 @@ globals().update(SHARED)
 
 def test_most_tests_of_stored_documents_are_of_notes_as_well():
     assert len(SHARED) > 20
+    assert [part for part in DIFFERENT if not any(part in name for name in vars(stored))] == []
 
 
 def test_invalid_note_rejects_the_batch(project, tools):

@@ -146,7 +146,7 @@ def test_missing_settings_commit_is_an_error(repo, monkeypatch):
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", "0123456789" * 4)
     error = refused(repo)
     assert isinstance(error, ConfigInvalid)
-    assert error.hint == f"run 'git fetch origin {'0123456789' * 4}'"
+    assert error.hint == f"run 'git fetch origin {'0123456789' * 4}' to fetch it"
 
 
 @pytest.mark.parametrize("text", ["remote: [", "nonsense: 1\n", "hooks.on_dirty: shout\n", b"\xff", b"#" * 70_000])

@@ -13,7 +13,7 @@ from vmrag_mcp.options import ToolChoice
 pytestmark = pytest.mark.hooks("off")
 
 PAGES = {f"docs/page{number}.md": f"# Page {number}\n\nwalrus herd {number}\n" for number in range(6)}
-NOTICE = "1 untracked file matches: vmrag query --untracked\n"
+NOTICE = "1 untracked file matches; run 'vmrag query --untracked' to search untracked files\n"
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_ask_counts_the_untracked_files_that_would_be_results(project):
     block = project.ask("query", "otter swims", "-k", "2")["kb"]["sources"]
     assert (block["untracked"], block["untracked_matches"]) == (1, 1)
     project.write("docs/newer.md", "# Newer\n\nAn otter swims, too.\n")
-    assert "\n2 untracked files match: vmrag query --untracked\n" in project.vmrag("query", "otter swims").out
+    assert "\n2 untracked files match; run 'vmrag query --untracked' to search untracked files\n" in project.vmrag("query", "otter swims").out
     project.git("add", "docs/new.md", "docs/newer.md")
     assert "match" not in project.vmrag("query", "otter swims").out
 

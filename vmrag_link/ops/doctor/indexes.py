@@ -316,5 +316,5 @@ def _share_again(ws: Workspace, finding: Finding) -> str:
 
 STORES = Topic("Chroma", _check_stores, {"CHROMA_DAMAGED": _drop_store})
 SERVER = Topic(
-    "chroma server", _check_server, {"CHROMA_SERVER_LACKS": _share_again, "CHROMA_SERVER_CHANGED": _share_again}
+    "Chroma server", _check_server, {"CHROMA_SERVER_LACKS": _share_again, "CHROMA_SERVER_CHANGED": _share_again}
 )
