@@ -54,7 +54,7 @@ class _AddRequest(NamedTuple):
 @click.option("--metadata", default="{}", help="JSON object; added to the front matter of a file.")
 @click.option("--replace", is_flag=True, help="Replace the text of an existing note.")
 @click.option("--append", is_flag=True, help="Add the text to the end of an existing note.")
-@click.option("--commit", is_flag=True, help="Also make a git commit that holds the note alone.")
+@click.option("--commit", is_flag=True, help="Also commit the note to git, and nothing else.")
 @click.option("--allow-secret", is_flag=True, help="Write the note even if it seems to contain a password or key.")
 @click.option("--copy", is_flag=True, help="Store a copy of a file that git tracks. The copy does not follow the file.")
 def command(

@@ -37,9 +37,9 @@ _SHARE = click.FloatRange(0, 1)
 )
 @click.option("--at", "ref", metavar="REF", help="Search this git ref, with its settings, for example v1.0.")
 @click.option(
-    "--min-mrr", type=_SHARE, help="Least mean of 1 / rank of the first expected document (1: all are first)."
+    "--min-mrr", type=_SHARE, help="Minimum mean reciprocal rank of the first expected documents (1: all are first)."
 )
-@click.option("--min-recall", type=_SHARE, help="Least share of the expected documents among the first k chunks.")
+@click.option("--min-recall", type=_SHARE, help="Minimum share of the expected documents among the first k chunks.")
 @click.option("--max-regressions", type=click.IntRange(0), help="Maximum number of queries with another answer.")
 @click.option("--base", metavar="REF", help="Count only queries as regressions that REF answers as expected.")
 @click.option(
@@ -70,7 +70,7 @@ def command(
     trec: Path | None,
     files: CaseFiles,
 ) -> int:
-    """Run the golden queries and compare the answers.
+    """Check that golden queries find the expected documents.
 
     The file .vmrag/queries.yaml has the queries. A query expects documents among its first k
     chunks (`expect`), a document in the first place (`first`), documents in this order (`order`),

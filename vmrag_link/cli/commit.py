@@ -41,7 +41,7 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
 
     With --git, both commits have the same message and author. The git commit contains the pin
     and all staged files. If it fails, for example because of a pre-commit hook, the revision
-    and the staged pin stay, and the error names the command that finishes.
+    and the staged pin are kept, and the error names the command that completes the commit.
 
     Files of sources need no 'vmrag commit', because git commits them.
     """

@@ -40,11 +40,11 @@ def command(
 
     OLD and NEW are git refs, revisions, KB branches or WORKING. Without arguments, the command
     shows uncommitted documents. OLD..NEW equals OLD NEW. OLD...NEW compares NEW with the
-    merge base of both. Add names of documents to compare only those. REF:DOC and [REF:]DOC
-    compare two documents.
+    merge base of both. Add names of documents to compare only those. To compare two documents,
+    write REF:DOC DOC or REF:DOC REF:DOC.
 
-    Files of sources are compared if both places are git refs, or HEAD and the working tree.
-    Files of code are only counted; name them or use --files to see them.
+    Files that sources name are compared if both places are git refs, or HEAD and the working
+    tree. Code files are only counted. Name them or use --files to see them.
 
     Texts are compared word by word: [-removed-]{+added+}.
     """

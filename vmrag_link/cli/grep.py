@@ -56,7 +56,7 @@ def command(
     """Find the lines that a regular expression matches.
 
     It searches text files that git tracks, and stored documents, uncommitted ones included. PATTERN
-    is a regular expression of Python for one line. If nothing matches, the exit code is 1.
+    is a Python regular expression for one line. If nothing matches, the exit code is 1.
     """
     with invocation.workspace() as ws:
         searched = Pattern(pattern, fixed=fixed, ignore_case=ignore_case)

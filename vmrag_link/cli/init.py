@@ -70,8 +70,8 @@ def command(
 ) -> None:
     """Make files of the repository searchable.
 
-    It writes and stages .vmrag.yaml. Files that git tracks become documents of each commit.
-    vmrag does not store them, so a clone needs no further command.
+    It writes and stages .vmrag.yaml. Files that git tracks become documents. git
+    already has them, so vmrag stores nothing, and a clone can search them at once.
 
     A knowledge base stores other text, such as pages and PDF files. The first 'vmrag add' or
     'vmrag import' creates it. --knowledge-base creates it now, with its pin, hooks and merge

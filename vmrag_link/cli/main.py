@@ -91,8 +91,8 @@ def _print_version(ctx: click.Context) -> None:
     help="Show the version, and which extras are installed.",
 )
 def cli(**_: object) -> None:
-    """One commit for code and knowledge: git checkout moves the knowledge base and its vector index
-    with the code.
+    """Search the documents and code of a git commit. 'git checkout' also moves the knowledge base
+    and its vector index.
     """
 
 

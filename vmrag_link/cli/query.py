@@ -62,7 +62,7 @@ _SECTIONS = {
 @click.option("--where-document", metavar="JSON", help='Filter by text: \'{"$contains": "TLS"}\'')
 @answering.narrowing_options
 @click.option("--symbols", metavar="NAME", help="List where the code defines this name.")
-@click.option("--callers", metavar="NAME", help="List code that calls this name, by its imports.")
+@click.option("--callers", metavar="NAME", help="List code that calls this name (found by imports).")
 @click.option("--callees", metavar="NAME", help="List definitions that this name calls.")
 @click.option("--at", "ref", metavar="REF", help="Search this git ref with its settings, such as v1.0.")
 @click.option("--since", metavar="REF", help="Show how the answer changed since this git ref.")
@@ -94,7 +94,7 @@ _SECTIONS = {
     flag_value="1",
     type=click.IntRange(1, 1000),
     metavar="[N]",
-    help="Edit the file of result N (1).",
+    help="Open the file of result N in the editor (default: 1).",
 )
 @click.option("--untracked", is_flag=True, help="Also files that git neither tracks nor ignores.")
 @answering.strict_option

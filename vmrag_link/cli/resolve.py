@@ -32,8 +32,10 @@ only, or with questions.
 
 @vmrag_command("resolve")
 @click.argument("conflicts", nargs=-1, metavar="[[COLLECTION/]DOC]...")
-@click.option("--ours", "side", flag_value="ours", help="Use our side of these conflicts (default: of all).")
-@click.option("--theirs", "side", flag_value="theirs", help="Use their side of these conflicts (default: of all).")
+@click.option("--ours", "side", flag_value="ours", help="Use our side of these conflicts (without names: of all).")
+@click.option(
+    "--theirs", "side", flag_value="theirs", help="Use their side of these conflicts (without names: of all)."
+)
 @click.option("--union", "side", flag_value="union", help="Use both texts of each hunk, ours first.")
 @click.option(
     "--hunk",
@@ -55,7 +57,7 @@ only, or with questions.
     help="Use the text of this file. - reads standard input.",
 )
 @click.option("--from-worktree", is_flag=True, help="Use the merged files that these documents came from.")
-@click.option("--tool", metavar="TOOL", help="Open this tool of git mergetool. '' is the configured one.")
+@click.option("--tool", metavar="TOOL", help="Open this tool of git mergetool. Pass '' for the configured one.")
 @click.option(
     "--accept-loss",
     is_flag=True,

@@ -33,7 +33,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     COLLECTION is optional if the document's id is unique. If a document's name looks like a
     REF, write WORKING:COLLECTION/DOC for the document, or refs/heads/NAME for the ref.
 
-    A pipe or file gets the exact bytes. On a terminal, control and invisible characters are
+    If the output is a pipe or a file, it has the exact bytes. On a terminal, control and invisible characters are
     escaped.
     """
     with invocation.workspace() as ws:

@@ -32,8 +32,8 @@ def command(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -
     """Fetch and build everything that the commit needs.
 
     It fetches the knowledge base that .dolt-version pins, installs missing git hooks and builds the
-    index. It does not install hooks that you removed or did not want. A repository without a pin
-    only needs the index of its files.
+    index. It does not install hooks that you removed or declined. Without a pin, it only builds
+    the index of the files.
     """
     from vmrag_link.workspace.follow import sync as operation
     from vmrag_link.workspace.pins.empty_pin import describe_once
