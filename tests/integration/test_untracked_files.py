@@ -64,7 +64,10 @@ def test_ask_counts_the_untracked_files_that_would_be_results(project):
     block = project.ask("query", "otter swims", "-k", "2")["kb"]["sources"]
     assert (block["untracked"], block["untracked_matches"]) == (1, 1)
     project.write("docs/newer.md", "# Newer\n\nAn otter swims, too.\n")
-    assert "\n2 untracked files match; run 'vmrag query --untracked' to search untracked files\n" in project.vmrag("query", "otter swims").out
+    assert (
+        "\n2 untracked files match; run 'vmrag query --untracked' to search untracked files\n"
+        in project.vmrag("query", "otter swims").out
+    )
     project.git("add", "docs/new.md", "docs/newer.md")
     assert "match" not in project.vmrag("query", "otter swims").out
 

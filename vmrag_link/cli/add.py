@@ -74,10 +74,10 @@ def command(
 ) -> None:
     """Write a note, or store a document.
 
-    The text comes from FILE, from -m or from piped input. Without --collection, it becomes a note: a
-    Markdown file that git tracks, for example 'vmrag add -m "We chose Pagefind, because it
-    needs no server."'. Its id is made from its title. An existing note changes only with
-    --replace or --append.
+    The text comes from FILE, from -m or from piped input. Without --collection, it becomes a note:
+    a Markdown file that git tracks, for example 'vmrag add -m "We chose Pagefind, because it needs
+    no server."'. Its id is made from its title. An existing note changes only with --replace or
+    --append.
 
     With --collection, the knowledge base stores it, and a document of the same id is replaced.
     A text or piped input then needs --id. A FILE becomes the document that 'vmrag import' would

@@ -33,8 +33,8 @@ def command(invocation: Invocation) -> int:
     """Show the state of the pin, the documents and the index.
 
     It shows whether the pin, the knowledge base and the index agree. It lists uncommitted
-    documents, files of sources that differ from HEAD, and unpushed revisions. Long lists are shortened; -v and
-    --json show all.
+    documents, files of sources that differ from HEAD, and unpushed revisions. Long lists are
+    shortened; -v and --json show all.
 
     It changes no document. It uses the network only to fetch a pinned revision that is
     missing. The exit code is 1 if pin, knowledge base and index do not agree.

@@ -199,5 +199,5 @@ def _run_merge(folder: Path, *arguments: str) -> proc.FinishedProcess:
     except TimeoutError as error:
         raise GitFailed(
             f"git took more than {_MOST_SECONDS:g} s to merge the two commits.",
-            hint="run 'git merge' in a clone",
+            hint="run 'git merge' in a clone, and push the result",
         ) from error

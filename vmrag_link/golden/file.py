@@ -209,7 +209,7 @@ def _parse_chunk(node: Node) -> RankedChunk:
 def _parse_fields(node: Node, allowed: Iterable[str], what: str) -> dict[str, MappingEntry]:
     names = list(allowed)
     if not isinstance(node, MappingNode):
-        raise YamlRefused(f"{what} is written as `key: value` lines", node.line)
+        raise YamlRefused(f"{what} must be `key: value` lines", node.line)
     for name, entry in node.entries.items():
         if name not in names:
             near = nearest(name, names)
@@ -243,7 +243,7 @@ def _parse_names(entry: MappingEntry) -> list[str]:
 def _parse_text(node: Node, what: str, *, max_characters: int = 1000) -> str:
     """Return a text as written, because a query may be a number."""
     if not isinstance(node, ScalarNode) or not node.text:
-        raise YamlRefused(f"{what} must be a text", node.line)
+        raise YamlRefused(f"{what} must be text", node.line)
     if len(node.text) > max_characters:
         raise YamlRefused(f"{what} has {len(node.text):,} characters, more than {max_characters:,}", node.line)
     return node.text

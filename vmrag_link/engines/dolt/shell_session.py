@@ -154,7 +154,7 @@ class ShellSession:
             raise
         if self._exceeded:
             self._exceeded = False
-            raise LimitExceeded(f"the answer of the knowledge base has more than {self._longest // MEGABYTE:,} MB.")
+            raise LimitExceeded(f"an answer of the knowledge base is larger than {self._longest // MEGABYTE:,} MB.")
         try:
             return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
         except (UnicodeDecodeError, msgspec.DecodeError) as error:
@@ -174,7 +174,7 @@ class ShellSession:
         while remaining:
             readable, writable = _wait_until_ready(STATEMENT_SECONDS, self._output, self._input)
             if not (readable or writable):
-                raise StatementGivenUp(f"Dolt took longer than {STATEMENT_SECONDS:.0f} seconds and was ended.")
+                raise StatementGivenUp(f"Dolt took longer than {STATEMENT_SECONDS:.0f} seconds and was stopped.")
             if readable:
                 self._read_output()
                 if len(self._buffer) > 2 * self._longest:
@@ -231,7 +231,7 @@ class ShellSession:
                 check()
             if readable:
                 return
-        raise StatementGivenUp(f"Dolt took longer than {limit:.0f} seconds and was ended.")
+        raise StatementGivenUp(f"Dolt took longer than {limit:.0f} seconds and was stopped.")
 
     def _process_error(self) -> EngineFailed:
         proc.wait_or_kill(self._process, _ENDING_SECONDS)

@@ -99,9 +99,7 @@ def require_free_branch(ws: Workspace, kb_branch: str, code: str) -> None:
             if kb_branch.startswith(ASIDE_PREFIX)
             else "run 'vmrag branch' to list the KB branches"
         )
-        raise NameInvalid(
-            f"{kb_branch!r} is a reserved branch, which you cannot write on.", hint=hint, branch=kb_branch
-        )
+        raise NameInvalid(f"{kb_branch!r} is a reserved branch that you cannot write to.", hint=hint, branch=kb_branch)
     owner = _find_owner(ws, kb_branch) or code
     if owner != code:
         raise BranchInUse(

@@ -249,7 +249,7 @@ def _locate_config(places: Places, given: str) -> Path:
     path = Path(os.path.normpath(given)) if "\0" not in given else Path()
     if not path.is_absolute():
         raise UsageInvalid(
-            "config_path is the absolute path of a project's configuration.",
+            "config_path must be the absolute path of a project's configuration.",
             hint=f"pass a path, such as {places.top / CONFIG}",
             parameter="config_path",
         )
@@ -288,7 +288,7 @@ def _require_inside(root: Path, given: str, config: Path, what: str) -> str:
         or "\0" in given
     )
     if flawed or not given.isprintable():
-        raise build_invalid(config, f"{what} is a path below the project's root, not {given[:80]!r}")
+        raise build_invalid(config, f"{what} must be a path below the project's root, not {given[:80]!r}")
     if os.path.realpath(root.joinpath(*parts)) != str(root.joinpath(*parts)):
         raise build_invalid(config, f"{what} leads through a symbolic link")
     return "/".join(parts)

@@ -287,7 +287,7 @@ def _document_name(call: Call, name: str) -> DocumentName:
     """
     if name.strip("/") != name or not name.strip():
         raise UsageInvalid(
-            f"{name!r:.80} names no document.",
+            f"{name!r:.80} is not the name of a document.",
             hint="pass a name, such as 'name=decisions/retry-policy'",
             parameter="name",
         )

@@ -218,7 +218,7 @@ def issue_named(ws: Workspace, name: str) -> tuple[str, int]:
     """
     match = _ISSUE.fullmatch(name)
     if match is None or match["type"]:
-        raise UsageInvalid(f"{name!r} names no issue: it is PROJECT#NUMBER.", hint=_EXAMPLE)
+        raise UsageInvalid(f"{name!r} is not an issue. An issue is PROJECT#NUMBER.", hint=_EXAMPLE)
     return match["project"] or _require_only_project(ws, name), int(match["number"])
 
 

@@ -193,9 +193,9 @@ def find_output_file(ws: Workspace, path: str) -> Path:
             path, f"its name must end in {ENDING}, outside folders that begin with a dot, and it must not be a link"
         )
     if not place.path.parent.is_dir():
-        raise _build_refusal(path, "its folder is not there")
+        raise _build_refusal(path, "its folder does not exist")
     if place.path.exists() and not _is_result(place.path):
-        raise _build_refusal(path, "it holds something else already, which is not overwritten")
+        raise _build_refusal(path, "it already exists with other contents")
     return place.path
 
 

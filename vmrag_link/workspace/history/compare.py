@@ -133,7 +133,8 @@ def _compare_documents(ws: Workspace, names: Sequence[str], detail: Detail) -> W
     """Compare two documents. Raises the errors of `document_names.find_at`."""
     if len(names) > _BOTH:
         raise UsageInvalid(
-            "vmrag diff compares at most two documents.", hint="run 'vmrag diff v1:guide/faq.md v2:guide/faq.md'"
+            "vmrag diff compares at most two documents.",
+            hint="name two, as in 'vmrag diff v1:guide/faq.md v2:guide/faq.md'",
         )
     old = _find_compared(ws, names[0])
     new = _find_compared(ws, names[1] if len(names) == _BOTH else f"{WORKING}:{'/'.join(old.document.key)}")

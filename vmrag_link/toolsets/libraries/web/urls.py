@@ -122,10 +122,10 @@ def _encode_host(host: str, text: str) -> str:
         try:
             host = idna.encode(host, uts46=True).decode()
         except idna.IDNAError:
-            raise _build_invalid(text, "names no host") from None
+            raise _build_invalid(text, "has no valid host") from None
     host = hosts.normalize_host(host)
     if not _HOST.fullmatch(host) or not (hosts.parse_address(host) or hosts.is_host_name(host)):
-        raise _build_invalid(text, "names no host")
+        raise _build_invalid(text, "has no valid host")
     return host
 
 
