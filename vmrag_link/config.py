@@ -171,7 +171,15 @@ def resolve_settings(
         _require_overlap(config, values)
     still_trusted = frozenset(name for name, value in agreed.items() if name in values and values[name].value == value)
     machine_names = frozenset().union(*machine)
-    return LoadedSettings(config, warnings, machine_names, still_trusted, stated.get("remote"), removed, trusted_writes)
+    return LoadedSettings(
+        config=config,
+        warnings=warnings,
+        machine=machine_names,
+        trusted=still_trusted,
+        stated_remote=stated.get("remote"),
+        removed=removed,
+        trusted_writes=trusted_writes,
+    )
 
 
 def list_trust_settings(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[StatedSetting]:

@@ -160,13 +160,13 @@ def send_request(
     if pause > 0 and not once:
         raise NoAnswer(f"did not answer recently, and is not contacted for {math.ceil(pause)} s")
     details = _Request(
-        method,
-        url,
-        None if body is None else msgspec.json.encode(body),
-        headers if body is None else {"Content-Type": "application/json", **headers},
-        ANSWER_SECONDS if seconds is None else seconds,
-        secrets,
-        MOST_BYTES if max_bytes is None else max_bytes,
+        method=method,
+        url=url,
+        content=None if body is None else msgspec.json.encode(body),
+        headers=headers if body is None else {"Content-Type": "application/json", **headers},
+        seconds=ANSWER_SECONDS if seconds is None else seconds,
+        secrets=secrets,
+        max_bytes=MOST_BYTES if max_bytes is None else max_bytes,
     )
     for attempt in range(ATTEMPTS):
         try:

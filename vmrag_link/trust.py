@@ -327,14 +327,14 @@ def choose_server(loaded: LoadedSettings[Config]) -> ServerAddress | None:
     keys = {name: _read_secret(name) for name in (env.CHROMA_CREDENTIALS, env.CHROMA_KEY)} if sends_keys else {}
     flaws = [name for name, text in keys.items() if not text.isascii() or not text.isprintable()]
     return ServerAddress(
-        settings.mode,
-        url,
-        settings.tenant,
-        settings.database,
-        float(settings.timeout_s),
-        {} if flaws else _format_headers(*keys.values()),
-        tuple(text for text in keys.values() if text),
-        f"the value of {flaws[0]} is not a key" if flaws else "",
+        mode=settings.mode,
+        url=url,
+        tenant=settings.tenant,
+        database=settings.database,
+        seconds=float(settings.timeout_s),
+        headers={} if flaws else _format_headers(*keys.values()),
+        secrets=tuple(text for text in keys.values() if text),
+        flaw=f"the value of {flaws[0]} is not a key" if flaws else "",
     )
 
 

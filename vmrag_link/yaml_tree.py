@@ -238,7 +238,14 @@ class _Builder:
             entries[key.text] = MappingEntry(key, self.build_node(next(self._events)))
             end = entries[key.text].value.end
         mark, flow = event.start_mark, bool(event.flow_style)
-        return MappingNode(entries, flow, mark.line + 1, column, mark.index, last.end_mark.index if flow else end)
+        return MappingNode(
+            entries=entries,
+            flow=flow,
+            line=mark.line + 1,
+            column=column,
+            start=mark.index,
+            end=last.end_mark.index if flow else end,
+        )
 
     def _read_key(self, event: Any, entries: dict[str, MappingEntry]) -> ScalarNode:
         key = self.build_node(event)

@@ -106,13 +106,13 @@ def read_comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         # A partial clone fetches the file now, because later steps may have no credentials.
         plumbing.read_blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=MAX_BYTES)
     return Comparison(
-        event,
-        ends.base,
-        ends.head,
-        ends.base_name,
-        ends.fork,
-        ends.proposed,
-        settings_commit or ends.settings_from,
+        event=event,
+        base=ends.base,
+        head=ends.head,
+        base_name=ends.base_name,
+        fork=ends.fork,
+        proposed=ends.proposed,
+        settings_from=settings_commit or ends.settings_from,
         trusted=event in _OF_WRITERS,
         saves=event in _OF_WRITERS and _is_default(event, environ),
         checked_out=at == ends.head or (event in _MERGED and at == _read_sha(environ)),

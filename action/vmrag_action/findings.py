@@ -147,7 +147,14 @@ class ActionFinding(NamedTuple):
         It is at the pin, unless the environment prevented the check.
         """
         place = None if finding.code in _ENVIRONMENTAL else PIN
-        return cls(finding.level, finding.code, finding.commit[:12], finding.message, finding.hint, place)
+        return cls(
+            severity=finding.level,
+            code=finding.code,
+            where=finding.commit[:12],
+            message=finding.message,
+            hint=finding.hint,
+            place=place,
+        )
 
     @property
     def title(self) -> str:

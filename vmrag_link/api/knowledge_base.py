@@ -155,7 +155,14 @@ class KnowledgeBase:
 
         narrowed = {"path": _names(path), "lang": _names(lang), "symbol": _names(symbol), "kind": _names(kind)}
         question = SearchArguments(
-            text, k, mode, _names(collection), narrowed, where, where_document, max_tokens=max_tokens
+            text=text,
+            k=k,
+            mode=mode,
+            collections=_names(collection),
+            narrowed=narrowed,
+            where=where,
+            where_document=where_document,
+            max_tokens=max_tokens,
         )
         return self._here().search(question, self._ref(at))
 
@@ -263,7 +270,15 @@ class KnowledgeBase:
         """
         from vmrag_link.api.writing import NewText
 
-        new = NewText(text, id, title, collection, dict(metadata or {}), existing, commit=commit)
+        new = NewText(
+            text=text,
+            doc_id=id,
+            title=title,
+            collection=collection,
+            metadata=dict(metadata or {}),
+            existing=existing,
+            commit=commit,
+        )
         return self._written(lambda session: session.add(new))
 
     @_in_turn

@@ -81,7 +81,7 @@ def build_store(
         return BuiltStore(target, "reused")
     with stores.temporary_folder() as folder, _database_errors(folder):
         base, plan = _find_base(stores, index)
-        build = _Build(stores, index, folder, vectors, progress, between)
+        build = _Build(stores=stores, source=index, folder=folder, vectors=vectors, progress=progress, between=between)
         if base:
             try:
                 stores.copy_store(base, folder)
@@ -129,7 +129,15 @@ def _find_base(stores: Stores, index: OpenIndex) -> tuple[Path | None, _Plan]:
 
 
 def _plan_whole(index: OpenIndex) -> _Plan:
-    return _Plan([], [*index.collections.values()], {}, {}, _count_live_chunks(index), 0, 0)
+    return _Plan(
+        drop=[],
+        create=[*index.collections.values()],
+        remove={},
+        add={},
+        added=_count_live_chunks(index),
+        removed=0,
+        dead=0,
+    )
 
 
 def _count_live_chunks(index: OpenIndex) -> int:
@@ -163,7 +171,16 @@ def _plan_difference(contents: ContentsByCollection, index: OpenIndex, sealed: S
     removed = sum(map(len, remove.values()))
     drop = [name for name in contents if name not in same]
     boot = sealed.boot if sealed.boot == read_boot_id() else ""
-    return _Plan(drop, new_collections, remove, add, added, removed, sealed.dead + removed, boot)
+    return _Plan(
+        drop=drop,
+        create=new_collections,
+        remove=remove,
+        add=add,
+        added=added,
+        removed=removed,
+        dead=sealed.dead + removed,
+        boot=boot,
+    )
 
 
 def _can_keep(one: Collection, other: Collection) -> bool:

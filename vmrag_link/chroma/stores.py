@@ -151,14 +151,14 @@ class Stores(Directories):
             path.relative_to(folder).as_posix(): _File(path.stat().st_size, hash_file(path)) for path in sealed_files
         }
         seal = Seal(
-            STORE_FORMAT,
-            revision,
-            self.settings,
-            tuple(sorted(stand_ins)),
-            dead,
-            boot,
-            _measure_file(folder / DATABASE_FILE),
-            sealed,
+            format=STORE_FORMAT,
+            revision=revision,
+            settings=self.settings,
+            stand_ins=tuple(sorted(stand_ins)),
+            dead=dead,
+            boot=boot,
+            database=_measure_file(folder / DATABASE_FILE),
+            files=sealed,
         )
         file_access.write_atomically(folder / SEAL, msgspec.json.encode(seal), durable=False)
         permissions.apply_folder_mode(folder)

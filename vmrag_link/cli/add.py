@@ -107,13 +107,13 @@ def command(
         paths = result.notes.paths if result.notes else ()
         note_commit = commit_notes(ws, paths, draft.title or doc_id) if commit and paths else None
     report = NoteReport(
-        notes.collection,
-        doc_id,
-        paths[0] if paths else "",
-        result.report.changes,
-        result.pending,
-        bool(result.notes and result.notes.kept),
-        note_commit.commit if note_commit else "",
+        collection=notes.collection,
+        doc_id=doc_id,
+        path=paths[0] if paths else "",
+        changes=result.report.changes,
+        pending=result.pending,
+        kept=bool(result.notes and result.notes.kept),
+        commit=note_commit.commit if note_commit else "",
     )
     invocation.emit_report(report, _describe_note(report))
 

@@ -183,7 +183,16 @@ class Layout:
             for number, (start, stop) in enumerate(spans):
                 of = part.of if number or part.opened is None else part.opened
                 declarations = tuple(self._take_declarations(remaining, stop)[:MOST_DECLARED])
-                pieces.append(CodePiece(start, stop, of.symbol, of.kind, of.signature, declarations))
+                pieces.append(
+                    CodePiece(
+                        start=start,
+                        end=stop,
+                        symbol=of.symbol,
+                        kind=of.kind,
+                        signature=of.signature,
+                        declared=declarations,
+                    )
+                )
         return pieces
 
     def _take_declarations(self, remaining: deque[SymbolRows], end: int) -> list[SymbolDeclaration]:

@@ -109,7 +109,9 @@ def _make_symbol(name: str, kind: str, chain: list[Node], node: Node, data: byte
     first = _find_declaration_start(chain, data)
     signature = _read_signature(first, node, body, data)
     row, nodes = _find_row(chain[0], first, data), tuple(wrapped.id for wrapped in chain)
-    return DescribedSymbol(name, kind, signature, row, (body or node).start_byte, nodes)
+    return DescribedSymbol(
+        name=name, kind=kind, signature=signature, row=row, body=(body or node).start_byte, nodes=nodes
+    )
 
 
 def read_scope_name(node: Node, data: bytes) -> str:

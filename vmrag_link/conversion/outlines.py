@@ -435,7 +435,7 @@ class _OutlineScan:
             if row[0] not in marks and mark_below not in underline_marks and not is_help:  # most lines
                 end = start + len(row)
                 self._may_be_title = row.isspace()
-                yield Line(start, end, 0, "", False, self._may_be_title)
+                yield Line(start=start, end=end, level=0, title="", fenced=False, blank=self._may_be_title)
                 number, start = number + 1, end
                 continue
             is_marked = row.lstrip()[:1] in self._first_characters

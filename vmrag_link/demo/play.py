@@ -111,7 +111,15 @@ def play_demo(top: Path, show: Show, *, kept: bool, bars: bool, number: int | No
     seconds = round(time.perf_counter() - started, 3)
     repository = str(top) if kept else None
     steps, answers = tuple(player.steps), tuple(player.answers)
-    return DemoReport(not problems, repository, player.pages, steps, answers, problems, seconds)
+    return DemoReport(
+        ok=not problems,
+        repository=repository,
+        pages=player.pages,
+        steps=steps,
+        answers=answers,
+        problems=problems,
+        seconds=seconds,
+    )
 
 
 def list_problems(answers: Iterable[DemoAnswer]) -> Iterator[str]:

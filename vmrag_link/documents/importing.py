@@ -166,7 +166,16 @@ def read_named_file(path: Path, converter: Converter) -> ImportedDocument:
     """
     if formats.find_by_suffix(path.name) is None:
         text = export_paths.read_text(path)
-        return ImportedDocument("", "", text, content_hash(text), "text", "{}", "", "")
+        return ImportedDocument(
+            doc_id="",
+            title="",
+            content=text,
+            content_hash=content_hash(text),
+            file_type="text",
+            metadata="{}",
+            source="",
+            last_modified="",
+        )
     with export_paths.open_regular_file(path) as opened:
         content, status = _read_contents(opened)
     return _convert_file(path, content, status, converter)

@@ -171,7 +171,18 @@ def parse_collection(row: Sequence[Any]) -> Collection:
         raise invalid_row_error(COLLECTIONS, [name], "chunking", "has the strategy of code, which is never stored")
     if kind in (SOURCE, EXTERNAL):
         raise invalid_row_error(COLLECTIONS, [name], "kind", f"is {kind!r}, which is never stored")
-    return Collection(name, kind, metadata, function, model, dimensions, distance, chunks, created_at, import_base)
+    return Collection(
+        name=name,
+        kind=kind,
+        metadata=metadata,
+        embedding_function=function,
+        embedding_model=model,
+        embedding_dimensions=dimensions,
+        distance=distance,
+        chunking=chunks,
+        created_at=created_at,
+        import_base=import_base,
+    )
 
 
 def parse_record(table: Table, row: Sequence[Any]) -> Row:

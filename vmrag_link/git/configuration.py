@@ -125,7 +125,12 @@ def _read_configuration(places: Places, *, options: bool = False) -> _CachedConf
         lines = zip(words[::3], words[1::3], words[2::3], strict=False)
         settings = tuple(Setting(scope, origin, *_parse_entry(pair)) for scope, origin, pair in lines)
         configuration = _CachedConfiguration(
-            environment, files, stamps, settings, tuple(Entry(*entry[2:]) for entry in settings), {}
+            environment=environment,
+            files=files,
+            stamps=stamps,
+            settings=settings,
+            entries=tuple(Entry(*entry[2:]) for entry in settings),
+            derived={},
         )
         needed = dict.fromkeys((*_usual_files(places), *_named_files(places, settings)))
         if needed.keys() <= set(files):

@@ -119,7 +119,16 @@ def _list_changes(
         old_path = new_path = os.fsdecode(next(fields))
         if status[0] in "RC":
             new_path = os.fsdecode(next(fields))
-        yield LoggedChange(info, status[0], old_path, new_path, old_mode, mode, old_blob, blob)
+        yield LoggedChange(
+            info=info,
+            status=status[0],
+            old_path=old_path,
+            path=new_path,
+            old_mode=old_mode,
+            mode=mode,
+            old_blob=old_blob,
+            blob=blob,
+        )
 
 
 def _read_commit(commit: bytes, fields: Iterator[bytes]) -> CommitInfo:
@@ -127,12 +136,12 @@ def _read_commit(commit: bytes, fields: Iterator[bytes]) -> CommitInfo:
     parents, author, seconds, refs, message = (_decode_field(next(fields)) for _ in range(5))
     next(fields)  # the end of the message
     return CommitInfo(
-        _decode_field(commit),
-        tuple(parents.split()),
-        message.strip(),
-        author,
-        format_time(seconds),
-        tuple(_split_refs(refs)),
+        commit=_decode_field(commit),
+        parents=tuple(parents.split()),
+        message=message.strip(),
+        author=author,
+        date=format_time(seconds),
+        refs=tuple(_split_refs(refs)),
     )
 
 

@@ -141,7 +141,9 @@ def list_untracked(places: Places, pathspecs: Sequence[str]) -> list[str]:
 def _parse_changes(listed: Sequence[bytes]) -> Iterator[RawChange]:
     for described, path in zip(listed[::2], listed[1::2], strict=True):
         old_mode, mode, old_blob, blob, status = described[1:].decode().split(" ")
-        yield RawChange(os.fsdecode(path), status[0], old_mode, mode, old_blob, blob)
+        yield RawChange(
+            path=os.fsdecode(path), status=status[0], old_mode=old_mode, mode=mode, old_blob=old_blob, blob=blob
+        )
 
 
 def parse_statuses(listed: Sequence[bytes]) -> dict[str, str]:

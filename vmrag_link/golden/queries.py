@@ -70,12 +70,12 @@ class GoldenQuery(Record, frozen=True):
     def build_query(self, settings: RetrievalSettings) -> Query:
         """Return the query for a search."""
         return Query(
-            self.text,
-            self.collections,
-            self.k or settings.k,
-            self.mode or Mode(settings.mode),
-            self.where,
-            self.where_document,
+            text=self.text,
+            collections=self.collections,
+            k=self.k or settings.k,
+            mode=self.mode or Mode(settings.mode),
+            where=self.where,
+            where_document=self.where_document,
         )
 
 
@@ -290,6 +290,15 @@ def compare_rankings(before: Sequence[RankedChunk], after: Sequence[RankedChunk]
     changes = []
     for rank, chunk in enumerate(after, start=1):
         rank_before, score_before = old.pop((chunk.document, chunk.chunk), (None, None))
-        changes.append(RankChange(chunk.document, chunk.chunk, rank_before, rank, score_before, chunk.score))
+        changes.append(
+            RankChange(
+                document=chunk.document,
+                chunk=chunk.chunk,
+                rank_before=rank_before,
+                rank_after=rank,
+                score_before=score_before,
+                score_after=chunk.score,
+            )
+        )
     removed = (RankChange(*key, rank, None, score, None) for key, (rank, score) in old.items())
     return [*changes, *removed]

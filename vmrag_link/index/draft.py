@@ -357,7 +357,12 @@ class Draft:
             }
             parts.append(ViewPart(part.segment, pieces))
         return IndexView(
-            "", self._collections, tuple(parts), self._unembedded, self._given_vectors, tuple(sorted(self._touched))
+            revision="",
+            collections=self._collections,
+            parts=tuple(parts),
+            unembedded=self._unembedded,
+            given_vectors=self._given_vectors,
+            touched=tuple(sorted(self._touched)),
         )
 
     def _absorb_parts(self, view: IndexView, numbers: Sequence[int]) -> None:

@@ -227,12 +227,12 @@ class IndexReader:
         opened, slot = self._by_row[keywords.unpack_piece(row)], keywords.unpack_slot(row)
         document = opened.segment.manifest.find_document(opened.piece.id, slot)
         return IndexedChunk(
-            document.doc_id,
-            slot - document.first,
-            document.chunks,
-            document.title,
-            document.content_hash,
-            document.metadata,
+            doc_id=document.doc_id,
+            number=slot - document.first,
+            chunks=document.chunks,
+            title=document.title,
+            content_hash=document.content_hash,
+            metadata=document.metadata,
         )
 
     def list_rows(self, collection: str) -> list[int]:

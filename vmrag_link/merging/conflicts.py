@@ -155,7 +155,17 @@ def find_conflict(collection: str, doc_id: str, base: R | None, ours: R, theirs:
     row.
     """
     row, fields, hunks, keys = merge_rows(base, ours, theirs)
-    return Conflict(collection, doc_id, fields, base, ours, theirs, row, hunks=hunks, keys=keys), row
+    return Conflict(
+        collection=collection,
+        doc_id=doc_id,
+        fields=fields,
+        base=base,
+        ours=ours,
+        theirs=theirs,
+        merged=row,
+        hunks=hunks,
+        keys=keys,
+    ), row
 
 
 def decide_all(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:

@@ -77,7 +77,7 @@ def merge(
     the removal wins. Raises `RevisionMissing`.
     """
     our_changes, their_changes = engine.diff(base, ours), engine.diff(base, theirs)
-    merger = _Merger(engine, base, ours, theirs, decisions or {}, derived)
+    merger = _Merger(engine=engine, base=base, ours=ours, theirs=theirs, decisions=decisions or {}, derived=derived)
     merger.merge_collections(our_changes, their_changes)
     our_documents = _group_by_key(our_changes.documents)
     added_keys = {_identify_row(change.after): key for key, change in our_documents.items() if change.kind == "added"}
@@ -184,7 +184,19 @@ class _Merger(msgspec.Struct):
             if self._are_all_derived(ours or theirs, written_side):
                 return None, True
             documents = self.engine.count_documents(written_side, collection=name)
-            return self._resolve_conflict(Conflict(name, "", (COLLECTION,), base, ours, theirs, None, documents), ours)
+            return self._resolve_conflict(
+                Conflict(
+                    collection=name,
+                    doc_id="",
+                    fields=(COLLECTION,),
+                    base=base,
+                    ours=ours,
+                    theirs=theirs,
+                    merged=None,
+                    documents=documents,
+                ),
+                ours,
+            )
         return (theirs if theirs_changed else ours), True
 
     # -- documents
@@ -228,7 +240,18 @@ class _Merger(msgspec.Struct):
             if isinstance(remaining, Document) and self._is_derived(remaining):
                 return None, True
             field = PROJECT if isinstance(remaining, Project) else DOCUMENT
-            return self._resolve_conflict(Conflict(collection, doc_id, (field,), base, ours, theirs, None), ours)
+            return self._resolve_conflict(
+                Conflict(
+                    collection=collection,
+                    doc_id=doc_id,
+                    fields=(field,),
+                    base=base,
+                    ours=ours,
+                    theirs=theirs,
+                    merged=None,
+                ),
+                ours,
+            )
         return self._resolve_conflict(*find_conflict(collection, doc_id, base, ours, theirs))
 
     def _is_derived(self, document: Document) -> bool:

@@ -123,12 +123,12 @@ def adopt(
     places = address.list_push_targets(ws.places, base) if push and base else []
     results = [publish_to(ws, place, PublishRequest({}, adopted.pinned)) for place in places]
     return AdoptReport(
-        remotes.redact_url(source),
-        commit_hash,
-        pinned[0],
-        adopted.pinned,
-        adopted.revisions,
-        adopted.missing,
+        source=remotes.redact_url(source),
+        commit=commit_hash,
+        revision=pinned[0],
+        pinned=adopted.pinned,
+        revisions=adopted.revisions,
+        missing=adopted.missing,
         remote=" and ".join(place.text for place in places) or None,
         pushed=any(not result.empty for result in results),
     )

@@ -75,14 +75,14 @@ def _form_document(ws: Workspace, collection: Collection, document: Document) ->
     in_documents = document.table == DOCUMENTS
     source = named_files.shown_source(ws, document) if in_documents else f"{document.table}/{document.doc_id}"
     return WholeDocument(
-        document.doc_id,
-        source,
-        document.title,
-        collection.name,
-        document.content,
-        len(chunks_of(ws, collection, document)),
-        import_base.read_visible_metadata(document),
-        document.table,
+        doc_id=document.doc_id,
+        source=source,
+        title=document.title,
+        library=collection.name,
+        content=document.content,
+        chunk_count=len(chunks_of(ws, collection, document)),
+        metadata=import_base.read_visible_metadata(document),
+        table=document.table,
     )
 
 

@@ -92,7 +92,15 @@ def answer_twice(
 def diff_answers(query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer) -> QueryDiff:
     """Compare the answers to a query at two places."""
     change = _classify_change(before, after)
-    return QueryDiff(query.text, query.line, change, before.chunks, after.chunks, before.problem, after.problem)
+    return QueryDiff(
+        query=query.text,
+        line=query.line,
+        change=change,
+        before=before.chunks,
+        after=after.chunks,
+        problem_before=before.problem,
+        problem_after=after.problem,
+    )
 
 
 def _find_committed_place(ws: Workspace) -> RankedRevision:

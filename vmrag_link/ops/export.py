@@ -89,7 +89,14 @@ def _write_export(
             raise _would_overwrite(folder, plan.changed)
         _write_files(ws, origin.at, target, plan)
     written = sum(map(len, plan.write.values()))
-    return ExportReport(str(folder), written, plan.unchanged, plan.left_out, origin.kb, origin.notes)
+    return ExportReport(
+        folder=str(folder),
+        written=written,
+        unchanged=plan.unchanged,
+        left_out=plan.left_out,
+        kb=origin.kb,
+        notes=origin.notes,
+    )
 
 
 class _ExportPlan:

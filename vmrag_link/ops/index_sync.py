@@ -180,15 +180,15 @@ def _form_failed(ws: Workspace, error: VmragError) -> SyncedAll:
     at, status = find_origin(ws), read_status(ws)
     rows = tuple(
         SyncedCollection(
-            collection.collection_name,
-            collection.view or "",
-            status.branch,
-            at.revision,
-            0,
-            0,
-            0,
-            0,
-            collection.sync_status,
+            collection=collection.collection_name,
+            view=collection.view or "",
+            branch=status.branch,
+            commit=at.revision,
+            added=0,
+            modified=0,
+            deleted=0,
+            chunks=0,
+            sync_status=collection.sync_status,
         )
         for collection in status.collections
     )

@@ -220,7 +220,15 @@ def _show_tracked(ws: Workspace, name: str) -> ShowReport | None:
         return None
     title = posixpath.splitext(posixpath.basename(file.path))[0]
     commit = file.commit or plumbing.read_head(ws.places).commit or ""
-    return ShowReport("", file.path, title, file.text, content_hash(file.text), {}, commit)
+    return ShowReport(
+        collection="",
+        doc_id=file.path,
+        title=title,
+        content=file.text,
+        content_hash=content_hash(file.text),
+        metadata={},
+        revision=commit,
+    )
 
 
 def _find_tree(ws: Workspace, ref: str | None) -> SourceTree | None:

@@ -121,7 +121,7 @@ def preview_merge(ws: Workspace, source: str, *, target: str | None = None) -> B
     other = None if target is None else _find_target(ws, state, target)
     ours, theirs = other.head if other else state.revision, merge_source.revision
     base = merge_source.find_base(ws, ours)
-    report = MergeReport("already_up_to_date", source, base, ours, theirs, None)
+    report = MergeReport(result="already_up_to_date", source=source, base=base, ours=ours, theirs=theirs, revision=None)
     name = other.name if other else _name_branch(state)
     if theirs in (base, ours):
         return BranchMerge(name, report, 0, ())
@@ -306,7 +306,14 @@ def resolve_bulk(
         return BulkReport(state.kind, len(chosen), undecided)
     if state.kind == "git":
         revision = report.pin.dolt_commit if report.pin and commit else None
-        return BulkReport(state.kind, len(chosen), (), revision, report.next, report.staged)
+        return BulkReport(
+            kind=state.kind,
+            decided=len(chosen),
+            open_conflicts=(),
+            revision=revision,
+            next=report.next,
+            staged=report.staged,
+        )
     pending = merge.continue_merge(ws).pending if state.kind == "aside" else ""
     if not commit:
         return BulkReport(state.kind, len(chosen), (), pending=pending)

@@ -49,4 +49,12 @@ def find_paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> P
     store = sync.store_of_working_copy(ws) if working else sync.wait_for_store(ws, lend=True)
     files, bound = ws.chroma.local.committed, ws.binding
     commit = files.commit if files and files.view else None
-    return PathsReport(kb, index, str(store), TENANT, DATABASE, bound.revision if bound else None, commit)
+    return PathsReport(
+        kb=kb,
+        index=index,
+        chroma=str(store),
+        tenant=TENANT,
+        database=DATABASE,
+        revision=bound.revision if bound else None,
+        commit=commit,
+    )

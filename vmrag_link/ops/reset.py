@@ -240,7 +240,15 @@ def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
         staged, pending = report.staged, report.pending
         _move_branch(ws, revision)
     changes = ws.engine.count_changes(held, revision)
-    return ResetReport(present, revision, discarded, changes, _list_orphans(ws, head), staged, pending)
+    return ResetReport(
+        from_commit=present,
+        to_commit=revision,
+        discarded=discarded,
+        changes=changes,
+        orphaned=_list_orphans(ws, head),
+        staged=staged,
+        pending=pending,
+    )
 
 
 def _confirmation_error(ws: Workspace, merging: str) -> ConfirmationMissing:

@@ -99,12 +99,12 @@ def examine_settings(ws: Workspace) -> TrustReport:
         ]
     agreed_to_all = {setting.name: setting.value for setting in stated} == trusted_values
     return TrustReport(
-        trusted.repository,
-        CONFIG_NAME,
-        agreed_to_all,
-        tuple(sorted(stated, key=lambda setting: setting.line)),
-        () if agreed_to_all else tuple(dropped),
-        trusted.services,
+        repository=trusted.repository,
+        file=CONFIG_NAME,
+        agreed=agreed_to_all,
+        stated=tuple(sorted(stated, key=lambda setting: setting.line)),
+        dropped=() if agreed_to_all else tuple(dropped),
+        services=trusted.services,
     )
 
 

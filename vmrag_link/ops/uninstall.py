@@ -188,7 +188,14 @@ def uninstall(ws: Workspace, losses: Losses | None) -> RemovalReport:
     changed = tuple(name for name in removed if name in tracked and plumbing.read_blob(places, f":{name}") is not None)
     kept = (places.config.name,) if places.config.exists() else ()
     return RemovalReport(
-        changed, (*kept, *_list_user_files(places)), keys, agreed, knowledge, losses, pin, tuple(map(str, folders))
+        changed=changed,
+        kept=(*kept, *_list_user_files(places)),
+        settings=keys,
+        agreed=agreed,
+        knowledge=knowledge,
+        lost=losses,
+        pin=pin,
+        folders=tuple(map(str, folders)),
     )
 
 
@@ -253,14 +260,14 @@ def _find_losses(ws: Workspace) -> Losses:
     missing = set(ws.engine.find_unreachable([*(branch.head for branch in user_branches), *pinned], heads=remote_heads))
     merge = merge_state.read_merge(ws)
     return Losses(
-        tuple(branch.name for branch in user_branches if branch.dirty),
-        aside,
-        revisions.count_beyond(ws.engine, sorted(missing), sorted(remote_heads)) if missing else 0,
-        tuple(branch.name for branch in user_branches if branch.head in missing),
-        problem if missing else "",
-        merge.source if merge else "",
-        local,
-        present_pin is not None and present_pin.dolt_commit in missing,
+        uncommitted=tuple(branch.name for branch in user_branches if branch.dirty),
+        set_aside=aside,
+        commits=revisions.count_beyond(ws.engine, sorted(missing), sorted(remote_heads)) if missing else 0,
+        branches=tuple(branch.name for branch in user_branches if branch.head in missing),
+        problem=problem if missing else "",
+        merge=merge.source if merge else "",
+        local=local,
+        pin=present_pin is not None and present_pin.dolt_commit in missing,
     )
 
 

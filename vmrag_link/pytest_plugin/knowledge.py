@@ -123,7 +123,12 @@ class Kb:
         settings = at.retrieval if at else self._ws.config.retrieval
         names = (collection,) if isinstance(collection, str) else tuple(collection or ())
         parsed_query = Query(
-            text, names or None, settings.k if k is None else k, Mode(mode or settings.mode), where, where_document
+            text=text,
+            collections=names or None,
+            k=settings.k if k is None else k,
+            mode=Mode(mode or settings.mode),
+            where=where,
+            where_document=where_document,
         )
         report = answer_query(self._ws, parsed_query, at=at)
         require_pinned(self._ws, report.notes)

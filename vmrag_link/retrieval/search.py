@@ -369,7 +369,14 @@ class Searcher:
         for row, score in scores.items():
             chunk = self._index.read_chunk(row)
             candidates.append(
-                _Candidate(-score, self._index.find_collection(row), chunk.doc_id, chunk.number, row, chunk)
+                _Candidate(
+                    negative=-score,
+                    collection=self._index.find_collection(row),
+                    doc_id=chunk.doc_id,
+                    number=chunk.number,
+                    row=row,
+                    chunk=chunk,
+                )
             )
         return sorted(candidates)
 

@@ -217,6 +217,15 @@ def _add_pieces(document: Document, answer: Sequence[CodePiece] | CodeUnparsed) 
     pieces, line, last = [], 1, 0
     for piece in answer:
         line, last = line + text.count("\n", last, piece.start), piece.start
-        pieces.append(IndexedPiece(piece.start, line, piece.symbol, piece.kind, piece.signature, piece.declared))
+        pieces.append(
+            IndexedPiece(
+                start=piece.start,
+                line=line,
+                symbol=piece.symbol,
+                kind=piece.kind,
+                signature=piece.signature,
+                declared=piece.declared,
+            )
+        )
     metadata = parse_metadata(document) | {PIECES: pieces}
     return msgspec.structs.replace(document, metadata=encode_canonical_json(metadata))

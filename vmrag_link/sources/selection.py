@@ -142,7 +142,14 @@ def _build_file(candidate: Candidate, size: int, values: Mapping[str, Value]) ->
         return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted)
     encoding = values.get(ENCODING)
     file_encoding = encoding if isinstance(encoding, str) else ""
-    return TreeFile(candidate.path, candidate.blob, size, candidate.uncommitted, is_handwritten(values), file_encoding)
+    return TreeFile(
+        path=candidate.path,
+        blob=candidate.blob,
+        size=size,
+        uncommitted=candidate.uncommitted,
+        handwritten=is_handwritten(values),
+        encoding=file_encoding,
+    )
 
 
 def build_too_many_error(number: int) -> LimitExceeded:

@@ -83,7 +83,14 @@ def survey_work_tree(
             if listing is None or _find_place(places, cache, question) != place:
                 continue
             changed_files = survey.changed_files()
-        seen = SeenState(question, place.name, survey.storing, started, changed_files, compute_token(listing))
+        seen = SeenState(
+            question=question,
+            place=place.name,
+            storing=survey.storing,
+            at=started,
+            changed=changed_files,
+            token=compute_token(listing),
+        )
         try:
             listings.write_listing(cache, seen, listing)
         except OSError as error:

@@ -178,7 +178,16 @@ def _report_unusable_pin(context: SyncContext, target: Target) -> SyncReport:
             bindings.note_applied(context.places, target.trigger)
     bound = bindings.read_binding(context.places)
     revision = bound.revision if bound else None
-    return SyncReport(target.state, revision, revision, ChangeCounts(), ChunkCounts(), None, {}, "detached")
+    return SyncReport(
+        state=target.state,
+        from_=revision,
+        to=revision,
+        plan=ChangeCounts(),
+        chunks=ChunkCounts(),
+        view=None,
+        seconds={},
+        attachment="detached",
+    )
 
 
 def _count_changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> ChangeCounts:

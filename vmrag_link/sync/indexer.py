@@ -110,7 +110,9 @@ class Indexer(DocumentIndexer):
                 draft.create_collection(collections[name])
             counts = self.add_documents(draft, by_collection(), task, lacking={}, shared=self._fetch_shared_at(at))
         create = tuple(collections[name] for name in sorted(collections))
-        return Plan((), create, (), (), tuple(added), ChangeCounts(added=len(added))), counts
+        return Plan(
+            drop=(), create=create, redefine=(), remove=(), add=tuple(added), changes=ChangeCounts(added=len(added))
+        ), counts
 
     def _change_index(
         self, draft: Draft, at: At, base: str | None, changed: frozenset[Key] | None

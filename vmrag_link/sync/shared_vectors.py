@@ -172,7 +172,9 @@ class SharedVectors:
                     [*{record.hash for record in records.values()}],
                     dimensions=model.dimensions,
                 )
-                lookup = _VectorLookup(collection, name, model, records, cached, expected)
+                lookup = _VectorLookup(
+                    collection=collection, name=name, model=model, records=records, cached=cached, digests=expected
+                )
                 self._has_vectors[key] = self._download_vectors(lookup)
         return self._has_vectors[key]
 

@@ -96,7 +96,14 @@ class IndexedRows:
         if content_hash(text) != header.content_hash:
             raise IndexFailed(f"the index does not hold the text of {name}/{header.doc_id}.")
         if not self._is_source(name):
-            return Document(name, header.doc_id, header.title, text, header.content_hash, header.metadata)
+            return Document(
+                collection=name,
+                doc_id=header.doc_id,
+                title=header.title,
+                content=text,
+                content_hash=header.content_hash,
+                metadata=header.metadata,
+            )
         path = self._find_path(header)
         file_format = formats.find_built_in(path)
         return Document(

@@ -150,7 +150,14 @@ class Reader:
                     if failure:
                         notes += (f"this answer lacks the uncommitted documents: {failure.message}",)
                     dirty = moment.dirty and not failure
-                    view = View(folder, revision, moment.branch, dirty, moment.git_head, notes)
+                    view = View(
+                        folder=folder,
+                        revision=revision,
+                        branch=moment.branch,
+                        dirty=dirty,
+                        git_head=moment.git_head,
+                        notes=notes,
+                    )
                     with self._add_sources(view, sources) as whole:
                         yield whole
                     return

@@ -31,7 +31,14 @@ def run(runner: Runner, job: WorkflowJob) -> int:
 
 def _find_outdated(report: GoldenReport) -> Iterator[ActionFinding]:
     if report.outdated:
-        yield ActionFinding("error", "RANKINGS_OUTDATED", report.file, report.outdated, UPDATE, SourceLine(report.file))
+        yield ActionFinding(
+            severity="error",
+            code="RANKINGS_OUTDATED",
+            where=report.file,
+            message=report.outdated,
+            hint=UPDATE,
+            place=SourceLine(report.file),
+        )
 
 
 def _find_missed(report: GoldenReport) -> Iterator[ActionFinding]:
@@ -45,5 +52,10 @@ def _find_missed(report: GoldenReport) -> Iterator[ActionFinding]:
             message_lines = "\n".join(map(escape_line, (message, *sides)))
             at = SourceLine(report.file, query.line)
             yield ActionFinding(
-                "error", "QUERY_MISSED", f"{report.file}:{query.line}", message_lines, "vmrag check", at
+                severity="error",
+                code="QUERY_MISSED",
+                where=f"{report.file}:{query.line}",
+                message=message_lines,
+                hint="run 'vmrag check' to repeat the query",
+                place=at,
             )

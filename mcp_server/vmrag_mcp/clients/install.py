@@ -267,7 +267,14 @@ def _write_entry(installation: Installation, flags: Flags, *, replace: bool) -> 
         folders = tuple(map(str, file.missing_folders())) if before is None else ()
         file.replace_content(before, after.encode())
         settings_file.keep_receipt(
-            InstallReceipt(str(file.target), ours.name, ours.value, added, before is None, folders)
+            InstallReceipt(
+                file=str(file.target),
+                name=ours.name,
+                entry=ours.value,
+                added=added,
+                new=before is None,
+                folders=folders,
+            )
         )
         return msgspec.structs.replace(report, changed=True)
     receipt = settings_file.find_receipt(file.target, ours.name)

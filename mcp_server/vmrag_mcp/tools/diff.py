@@ -87,7 +87,14 @@ class DiffEntry(ChangeEntry, frozen=True):
 
     @property
     def in_commit(self) -> DocumentInCommit:
-        return DocumentInCommit(self.collection, self.doc_id, self.change_type, self.title, self.diff, self.truncated)
+        return DocumentInCommit(
+            collection=self.collection,
+            doc_id=self.doc_id,
+            change_type=self.change_type,
+            title=self.title,
+            diff=self.diff,
+            truncated=self.truncated,
+        )
 
 
 class GetDiffResult(ToolResult, frozen=True):

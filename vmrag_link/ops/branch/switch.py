@@ -85,7 +85,14 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     if former and former.dirty and not (branch and branch.name == former.name):
         command = f"vmrag branch --switch {quoted(former.name)}"
         notes = (f"uncommitted documents stay on {former.name!r}; run '{command}' to return to them",)
-    return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, notes, pinned.pending)
+    return SwitchReport(
+        code_branch=code,
+        branch=branch.name if branch else None,
+        pin=pinned.pin,
+        staged=pinned.staged,
+        notes=notes,
+        pending=pinned.pending,
+    )
 
 
 def require_free_branch(ws: Workspace, kb_branch: str, code: str) -> None:
@@ -185,15 +192,15 @@ def checkout(
         place_before, handling = cleaned.held, cleaned.handling
     branch_after = ws.find_kb_branch()
     return CheckoutReport(
-        branch_before.name if branch_before else None,
-        revision_before,
-        branch_after.name if branch_after else None,
-        switched.pin.dolt_commit,
-        goal.new,
-        handling,
-        ws.engine.count_changes(place_before, ws.locate_documents()),
-        switched.staged,
-        switched.pending,
+        from_branch=branch_before.name if branch_before else None,
+        from_commit=revision_before,
+        to_branch=branch_after.name if branch_after else None,
+        to_commit=switched.pin.dolt_commit,
+        created=goal.new,
+        handling=handling,
+        changes=ws.engine.count_changes(place_before, ws.locate_documents()),
+        staged=switched.staged,
+        pending=switched.pending,
     )
 
 

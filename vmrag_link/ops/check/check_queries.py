@@ -247,15 +247,15 @@ def explain_outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
 
 def _build_checked(query: GoldenQuery, name: str, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
     return CheckedQuery(
-        query.text,
-        name,
-        query.line,
-        query.expect,
-        query.first,
-        query.ranking,
-        answer.chunks,
-        (Miss("asked", answer.problem),) if answer.problem else tuple(missed),
-        query.order,
+        query=query.text,
+        name=name,
+        line=query.line,
+        expect=query.expect,
+        first=query.first,
+        ranking=query.ranking,
+        chunks=answer.chunks,
+        misses=(Miss("asked", answer.problem),) if answer.problem else tuple(missed),
+        order=query.order,
         relevant=tuple(sorted(list_relevant(answer.names.resolve_query(query)))),
     )
 

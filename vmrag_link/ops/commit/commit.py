@@ -188,7 +188,13 @@ def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> Co
     report = merge.continue_merge(ws, Signature(message, author, clock.now()))
     name = target.kb_branch.name if target.kb_branch else ""
     return CommitReport(
-        report.revision or "", state.ours, name, report.changes, report.pin, report.staged, report.pending
+        revision=report.revision or "",
+        parent=state.ours,
+        branch=name,
+        changes=report.changes,
+        pin=report.pin,
+        staged=report.staged,
+        pending=report.pending,
     )
 
 
@@ -214,7 +220,7 @@ def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) ->
 
         replay.forget_changes(ws.engine, branch)  # the commit includes them
     changes = ws.engine.diff(parent, revision).count_changes()  # the engine keeps the difference for the index
-    return CommitReport(revision, parent, branch, changes, pin, staged)
+    return CommitReport(revision=revision, parent=parent, branch=branch, changes=changes, pin=pin, staged=staged)
 
 
 def _create_missing_collections(ws: Workspace, branch: str, parent: str) -> None:

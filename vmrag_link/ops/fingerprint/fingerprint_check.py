@@ -136,12 +136,12 @@ def _verify_at(ws: Workspace, place: RankedRevision, *, files: bool) -> Iterator
 
 def _join_parts(parts: Sequence[_Comparison]) -> _Comparison:
     return _Comparison(
-        tuple(problem for part in parts for problem in part.problems),
-        sum(part.chunks for part in parts),
-        sum(part.vectors for part in parts),
-        sum(part.recomputed for part in parts),
-        sum(part.documents for part in parts),
-        sum(part.indexed_files for part in parts),
+        problems=tuple(problem for part in parts for problem in part.problems),
+        chunks=sum(part.chunks for part in parts),
+        vectors=sum(part.vectors for part in parts),
+        recomputed=sum(part.recomputed for part in parts),
+        documents=sum(part.documents for part in parts),
+        indexed_files=sum(part.indexed_files for part in parts),
     )
 
 

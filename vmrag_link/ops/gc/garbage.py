@@ -70,12 +70,12 @@ def find_leftovers(ws: Workspace) -> Leftovers:
     limits = ws.config.embedding
     vectors = EmbeddingCache(ws.places.embeddings).measure_excess(megabytes=limits.cache_mb, days=limits.cache_days)
     return Leftovers(
-        _describe_files(_measure_files(spare)),
-        _describe_files(_measure_files(stores)),
-        _describe_files(_measure_files(copies)),
-        _describe_files(_measure_files(files)),
-        vectors,
-        _describe_files(_measure_files(exchange.list_unneeded(ws.places))),
+        views=_describe_files(_measure_files(spare)),
+        chroma=_describe_files(_measure_files(stores)),
+        working_copies=_describe_files(_measure_files(copies)),
+        files=_describe_files(_measure_files(files)),
+        vectors=vectors,
+        replaced=_describe_files(_measure_files(exchange.list_unneeded(ws.places))),
     )
 
 
@@ -115,12 +115,12 @@ def remove_leftovers(ws: Workspace) -> Leftovers:
         {path: size for path, size in sizes.items() if not path.exists()} for sizes in (*sizes_before[:3], files)
     )
     return Leftovers(
-        _describe_files(spare),
-        _describe_files(stores),
-        _describe_files(copies),
-        _describe_files(rest),
-        Excess(),
-        replaced,
+        views=_describe_files(spare),
+        chroma=_describe_files(stores),
+        working_copies=_describe_files(copies),
+        files=_describe_files(rest),
+        vectors=Excess(),
+        replaced=replaced,
     )
 
 

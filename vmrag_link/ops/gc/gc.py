@@ -108,7 +108,14 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
         leftovers = garbage.find_leftovers(ws)
         sizes, local_sizes = Sizes(before, before), Sizes(local, local)
         return GcReport(
-            False, to_anchor, prunable, branches.keep, branches.unmapped, sizes, leftovers, local_bytes=local_sizes
+            applied=False,
+            anchored=to_anchor,
+            pruned=prunable,
+            kept=branches.keep,
+            unmapped=branches.unmapped,
+            kb_bytes=sizes,
+            leftovers=leftovers,
+            local_bytes=local_sizes,
         )
     anchored: list[str] = []
     pruned: tuple[PrunedBranch, ...] = ()
@@ -132,7 +139,15 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     )
     leftovers = msgspec.structs.replace(removed, vectors=vectors)
     return GcReport(
-        True, tuple(anchored), pruned, branches.keep, branches.unmapped, sizes, leftovers, tuple(undone), local_sizes
+        applied=True,
+        anchored=tuple(anchored),
+        pruned=pruned,
+        kept=branches.keep,
+        unmapped=branches.unmapped,
+        kb_bytes=sizes,
+        leftovers=leftovers,
+        undone=tuple(undone),
+        local_bytes=local_sizes,
     )
 
 

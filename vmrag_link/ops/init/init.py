@@ -106,17 +106,17 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     sources = (*configured, *proposed)
     uncovered = find_uncovered(sources, tracked)
     return InitReport(
-        tuple(_describe_source(source, remaining) for source in proposed),
-        count_endings(uncovered),
-        0 if any(not source.write for source in sources) else count_untracked_offers(ws),
-        written,
-        staged,
-        ignored,
-        should_stage and not staged,
-        ws.config.requires if ws.config.requires != required else "",
-        NOTES_SOURCE.folder if added_notes else "",
-        no_notes if with_notes else "",
-        find_extra(uncovered),
+        sources=tuple(_describe_source(source, remaining) for source in proposed),
+        uncovered=count_endings(uncovered),
+        untracked=0 if any(not source.write for source in sources) else count_untracked_offers(ws),
+        written=written,
+        staged=staged,
+        ignored=ignored,
+        busy=should_stage and not staged,
+        requires=ws.config.requires if ws.config.requires != required else "",
+        notes=NOTES_SOURCE.folder if added_notes else "",
+        no_notes=no_notes if with_notes else "",
+        needs_extra=find_extra(uncovered),
     )
 
 

@@ -83,7 +83,15 @@ def link(
         warnings.append(LinkWarning("UNCOMMITTED_CHANGES", message))
     # The time is that of the revision, as in a pin, so that two people make equal rows.
     linked_at = ws.engine.read_revision(revision).date
-    row = Link(commit.commit, revision, name, commit.branch or "", commit.url, linked_at, "manual")
+    row = Link(
+        git_commit=commit.commit,
+        dolt_commit=revision,
+        dolt_branch=name,
+        git_branch=commit.branch or "",
+        git_repo_url=commit.url,
+        linked_at=linked_at,
+        source="manual",
+    )
     store_links(ws, [row], f"Link {commit.commit[:12]} to {revision[:12]}")
     file_report = Bidirectional(bidirectional, link_file)
     if bidirectional and commit.places and path:

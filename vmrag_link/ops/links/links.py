@@ -283,6 +283,13 @@ def build_rows(ws: Workspace, pins: Mapping[str, Pin], *, branch: str = "") -> l
     for commit, pin in pins.items():
         existing = rows_by_commit.get(commit, Link(commit, "", ""))
         if existing.source == "pin":
-            row = Link(commit, pin.dolt_commit, pin.dolt_branch, existing.git_branch or branch, url, pin.linked_at)
+            row = Link(
+                git_commit=commit,
+                dolt_commit=pin.dolt_commit,
+                dolt_branch=pin.dolt_branch,
+                git_branch=existing.git_branch or branch,
+                git_repo_url=url,
+                linked_at=pin.linked_at,
+            )
             rows.append(replace(row, superseded_by=existing.superseded_by))
     return rows

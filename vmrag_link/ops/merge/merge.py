@@ -123,7 +123,14 @@ def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: De
     base, symbolic = find_aside_base(ws, aside), target.trigger.symbolic or ""
     decided = _copy_decisions(decisions)
     state = MergeState(
-        "aside", aside.name, base, target.revision, aside.head, symbolic, commit=False, decisions=decided
+        kind="aside",
+        source=aside.name,
+        base=base,
+        ours=target.revision,
+        theirs=aside.head,
+        symbolic=symbolic,
+        commit=False,
+        decisions=decided,
     )
     return _advance_merge(ws, target, state)
 
@@ -172,7 +179,14 @@ def merge_revision(
     ours = target.revision
     symbolic = target.trigger.symbolic or ""
     state = MergeState(
-        "merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_copy_decisions(decisions)
+        kind="merge",
+        source=source,
+        base=base,
+        ours=ours,
+        theirs=theirs,
+        symbolic=symbolic,
+        commit=commit,
+        decisions=_copy_decisions(decisions),
     )
     if theirs in (base, ours):
         # Stage the pin, because an earlier merge may have been killed before it did so.
@@ -350,4 +364,6 @@ def _pin_result(ws: Workspace, target: Target, state: MergeState, revision: str)
 
 
 def _build_report(state: MergeState, result: Result, revision: str | None) -> MergeReport:
-    return MergeReport(result, state.source, state.base, state.ours, state.theirs, revision)
+    return MergeReport(
+        result=result, source=state.source, base=state.base, ours=state.ours, theirs=state.theirs, revision=revision
+    )

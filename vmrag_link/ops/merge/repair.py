@@ -34,7 +34,9 @@ def repair_commit(ws: Workspace, commit: str) -> MergeReport:
     present = target.revision
     side = find_dropped_side(ws, plumbing.resolve_commit(ws.places, commit), present)
     if side is None:
-        return MergeReport("already_up_to_date", commit, present, present, present, present)
+        return MergeReport(
+            result="already_up_to_date", source=commit, base=present, ours=present, theirs=present, revision=present
+        )
     source = f"{commit} (its parent {side.parent[:10]})"
     return merge_revision(ws, target, source, base=side.base, theirs=side.theirs)
 

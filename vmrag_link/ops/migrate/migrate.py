@@ -174,7 +174,9 @@ def _carry_and_exchange(
             plan, planned = plan_migration(ws.engine, pins), plan
             if plan == planned:
                 pin = references.plan_pin_change(ws, copies.entries)
-                state = MigrationState(ws.engine.name, to, folder.name, "exchanging", settings, pin)
+                state = MigrationState(
+                    origin=ws.engine.name, to=to, carried=folder.name, stage="exchanging", settings=settings, pin=pin
+                )
                 if exchange.replaced_kb(ws.places).exists():  # left by an earlier migration
                     with file_failures():
                         shutil.rmtree(exchange.replaced_kb(ws.places))

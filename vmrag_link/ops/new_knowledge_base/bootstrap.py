@@ -134,16 +134,16 @@ def start_and_pin(
     info = ws.engine.read_revision(report.revision)
     origin = _build_origin(ws, report.revision, pending) if pending and not ws.binding else None
     return StartedKnowledgeBase(
-        report.kb,
-        report.pin.dolt_branch,
-        info,
-        report.staged,
-        setting,
-        report.cloned,
-        imported,
-        report.others,
-        pending,
-        origin,
+        path=report.kb,
+        branch=report.pin.dolt_branch,
+        commit=info,
+        staged=report.staged,
+        remote=setting,
+        cloned=report.cloned,
+        taken=imported,
+        others=report.others,
+        pending=pending,
+        origin=origin,
     )
 
 
@@ -183,13 +183,13 @@ def clone_and_index(
             _prefer_remote(ws, remotes.find_name(ws.places, url))
     names = tuple(collection.name for collection in ws.engine.list_collections(revision))
     return ClonedKnowledgeBase(
-        str(ws.places.kb),
-        _find_url(ws, source.remote),
-        branch_here.name if branch_here else pin.dolt_branch if pin and not detached else None,
-        ws.engine.read_revision(revision),
-        ws.engine.count_documents(revision),
-        names,
-        staged,
+        path=str(ws.places.kb),
+        url=_find_url(ws, source.remote),
+        branch=branch_here.name if branch_here else pin.dolt_branch if pin and not detached else None,
+        commit=ws.engine.read_revision(revision),
+        documents=ws.engine.count_documents(revision),
+        collections=names,
+        staged=staged,
     )
 
 

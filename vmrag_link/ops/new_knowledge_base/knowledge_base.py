@@ -180,18 +180,18 @@ def create_missing_parts(
     unstaged += [] if merging.staged else [ATTRIBUTES]
     pin = migrated.read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places) or b"")
     return KnowledgeBaseReport(
-        started and not cloned,
-        pinned is None and not started and not cloned,
-        cloned,
-        str(ws.places.kb),
-        ws.engine.name,
-        pin.dolt_commit,
-        pinning.form_block(pin),
-        tuple(written),
-        tuple(unstaged),
-        merging.edited,
-        not unstaged,
-        tuple(offer for offer in others if offer.revision != pin.dolt_commit),
+        started=started and not cloned,
+        pinned=pinned is None and not started and not cloned,
+        cloned=cloned,
+        kb=str(ws.places.kb),
+        engine=ws.engine.name,
+        revision=pin.dolt_commit,
+        pin=pinning.form_block(pin),
+        written=tuple(written),
+        unstaged=tuple(unstaged),
+        edited=merging.edited,
+        staged=not unstaged,
+        others=tuple(offer for offer in others if offer.revision != pin.dolt_commit),
     )
 
 

@@ -118,7 +118,17 @@ class CodeFile:
         owner = symbol.rpartition(".")[0]
         owner_kind = next((kind for name, kind, *_ in self.declared if name == owner), "") if owner else ""
         signature = self.text_of(line).strip() if self.family == "c" else ""
-        return Definition(self.collection, self.path, symbol, kind, line, last_line, signature, owner, owner_kind)
+        return Definition(
+            collection=self.collection,
+            path=self.path,
+            symbol=symbol,
+            kind=kind,
+            line=line,
+            last_line=last_line,
+            signature=signature,
+            owner=owner,
+            owner_kind=owner_kind,
+        )
 
     def innermost_around(self, line: int) -> Declared:
         """Return the innermost definition around a line, except values; else empty texts."""

@@ -90,14 +90,14 @@ def packed_answer(
         shown = {(passage.collection, passage.doc_id) for passage in packed.passages}
         copies = packer.find_copies(shown) if at is None and report.kb.in_sync else ()
         return PackedReport(
-            packed.passages,
-            request.budget,
-            packed.tokens,
-            packed.left_out,
-            report.kb,
-            report.notes,
-            copies,
-            report.weak,
+            passages=packed.passages,
+            budget=request.budget,
+            tokens=packed.tokens,
+            left_out=packed.left_out,
+            kb=report.kb,
+            notes=report.notes,
+            copies=copies,
+            weak=report.weak,
         )
 
     report = search_index(ws, pack_answer, at=at)

@@ -119,7 +119,16 @@ def list_related(
             _with_state(row, uncommitted.get(row.collection, {}).get(row.path, "")) for row in related[:MOST_RELATED]
         ]
         left_out, kb = len(related) - len(shown), find_view_origin(ws, view).kb
-        return RelationReport(name, relation, "name", len(definitions), shown, left_out, kb, view.notes)
+        return RelationReport(
+            name=name,
+            relation=relation,
+            by="name",
+            definitions=len(definitions),
+            related=shown,
+            left_out=left_out,
+            kb=kb,
+            notes=view.notes,
+        )
 
     return search_index(ws, find_related, at=at)
 
@@ -176,7 +185,15 @@ def _relate_code(file: CodeFile, row: Declared, calls: Sequence[tuple[CodeFile, 
     lines = [
         CallLine(at.path, number, at.text_of(number).strip()[:_LONGEST_LINE]) for at, number in dict.fromkeys(calls)
     ]
-    return RelatedCode(file.path, line, last_line, symbol, kind, file.collection, lines[:MOST_CALLS])
+    return RelatedCode(
+        path=file.path,
+        line=line,
+        last_line=last_line,
+        symbol=symbol,
+        kind=kind,
+        collection=file.collection,
+        calls=lines[:MOST_CALLS],
+    )
 
 
 # -- callees

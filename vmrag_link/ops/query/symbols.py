@@ -169,7 +169,9 @@ def _form_definition(
     symbol, kind, line, last_line = declared
     signature = piece.signature if declared == _find_declaration(piece) else _form_signature(text, line - piece.line)
     collection, path = key
-    return SymbolDefinition(path, line, last_line, symbol, kind, signature, collection)
+    return SymbolDefinition(
+        path=path, line=line, last_line=last_line, symbol=symbol, kind=kind, signature=signature, collection=collection
+    )
 
 
 def _find_declaration(piece: IndexedPiece) -> tuple[str, str, int, int] | None:

@@ -312,7 +312,13 @@ def _compare_answer(
         zip_longest(*chunks), (None, None)
     )  # a missing name without another text: the first place
     return AnswerChange(
-        query.text, query.line, place, chunk_before, chunk_after, missing, below=not (important or missing)
+        query=query.text,
+        line=query.line,
+        place=place,
+        before=chunk_before,
+        after=chunk_after,
+        missing=missing,
+        below=not (important or missing),
     )
 
 

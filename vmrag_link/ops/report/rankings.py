@@ -141,12 +141,12 @@ def build_rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[Rank
     chunk_pairs = zip_longest(query.before[:PLACES], query.after[:PLACES])
     return [
         RankRow(
-            place,
-            before,
-            place not in kept_places,
-            after,
-            previous_places.get(place),
-            _count_removed(previous_places.get(place), kept_places),
+            place=place,
+            before=before,
+            gone=place not in kept_places,
+            after=after,
+            was=previous_places.get(place),
+            made_room=_count_removed(previous_places.get(place), kept_places),
         )
         for place, (before, after) in enumerate(chunk_pairs, start=1)
     ]

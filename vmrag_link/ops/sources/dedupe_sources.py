@@ -112,12 +112,12 @@ def _find_copies(ws: Workspace, at: At) -> Deduplication:
     remaining = _count_remaining(ws, at, derived, files)
     sources = {key: _find_source(derived, key[0], path) for key, path in files.items()}
     return Deduplication(
-        tuple(sorted(DocumentName(*key) for key in files)),
-        tuple(sorted(DocumentName(*key) for key in differing)),
-        tuple(sorted(name for name, number in remaining.items() if not number)),
-        {name: number for name, number in remaining.items() if number},
-        tuple(copy for copy in copies.list_copies(ws, at) if (copy.collection, copy.doc_id) not in files),
-        _find_new_names(ws, at, files, sources),
+        documents=tuple(sorted(DocumentName(*key) for key in files)),
+        differing=tuple(sorted(DocumentName(*key) for key in differing)),
+        collections=tuple(sorted(name for name, number in remaining.items() if not number)),
+        occupied={name: number for name, number in remaining.items() if number},
+        uncovered=tuple(copy for copy in copies.list_copies(ws, at) if (copy.collection, copy.doc_id) not in files),
+        renamed=_find_new_names(ws, at, files, sources),
     )
 
 

@@ -198,7 +198,16 @@ def _report_missing_base(ws: Workspace, git: GitBlock, sources: SourcesStatus | 
         problems.append(f"files of the sources {enumerated(names)} are searched; run 'vmrag sources' to list them")
     reasons = [error.message, *problems, *_list_warnings(ws)]
     return StatusReport(
-        "not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, error.hint, sources=sources
+        state="not_initialized",
+        in_sync=False,
+        git=git,
+        pin=pin,
+        kb=KbStatus(),
+        index=BoundIndex(),
+        background=None,
+        reasons=reasons,
+        hint=error.hint,
+        sources=sources,
     )
 
 
@@ -327,7 +336,9 @@ def _read_index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     if target.kb_branch:
         copy = ws.sync_context.working_copy(target.kb_branch.name, bound.revision)
         working = str(copy.path) if copy.path.is_dir() else None
-    return BoundIndex(bound.revision, FORMAT, documents, chunks, str(path), working), damage
+    return BoundIndex(
+        revision=bound.revision, format=FORMAT, documents=documents, chunks=chunks, path=str(path), working_copy=working
+    ), damage
 
 
 def _build_kb_status(ws: Workspace, target: Target, *, pinned: bool) -> KbStatus:
@@ -344,7 +355,15 @@ def _build_kb_status(ws: Workspace, target: Target, *, pinned: bool) -> KbStatus
         documents = ws.engine.count_documents(revision)
     name = branch.name if branch else None
     pinned = pinned and revision == target.revision
-    return KbStatus(ws.engine.name, revision, name, detached, dirty, documents, pinned)
+    return KbStatus(
+        engine=ws.engine.name,
+        revision=revision,
+        branch=name,
+        detached=detached,
+        dirty=dirty,
+        documents=documents,
+        pinned=pinned,
+    )
 
 
 def _read_chroma_state(ws: Workspace) -> ChromaState | None:

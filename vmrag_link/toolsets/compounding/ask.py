@@ -115,25 +115,25 @@ class AskReport(Record, frozen=True):
 def build_report(answered: Answered, *notes: str) -> AskReport:
     sources = [
         AskedSource(
-            number,
-            document.path,
-            document.document.title,
-            document.match.score,
-            document.included_as,
-            document.match.excerpt,
-            document.file,
+            citation=number,
+            path=document.path,
+            title=document.document.title,
+            score=document.match.score,
+            included_as=document.included_as,
+            excerpt=document.match.excerpt,
+            file=document.file,
         )
         for number, document in enumerate(answered.result.documents, start=1)
     ]
     origin = answered.result.origin
     said = [*origin.notes, answered.answer.failure, *notes]
     return AskReport(
-        answered.answer.text,
-        answered.answer.synthesis,
-        answered.answer.model,
-        sources,
-        origin.kb,
-        [*filter(None, said)],
+        answer=answered.answer.text,
+        synthesis=answered.answer.synthesis,
+        model=answered.answer.model,
+        sources=sources,
+        kb=origin.kb,
+        notes=[*filter(None, said)],
     )
 
 

@@ -139,7 +139,14 @@ def find_nearest(
             for match in matches.ranked[:limit]
         ]
         total = len(matches.ranked)
-        return Found(docs.collection, tuple(rows), total, matches.best, matches.min_score, find_origin(ws))
+        return Found(
+            collection=docs.collection,
+            documents=tuple(rows),
+            total=total,
+            best=matches.best,
+            min_score=matches.min_score,
+            origin=find_origin(ws),
+        )
     raise AssertionError  # the second attempt returns or raises
 
 
@@ -295,7 +302,15 @@ def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activ
             notes.append(f"The external documents are not indexed: {error.sentence}")
     origin = read_consistently(ws, lambda: find_origin(ws), index=False)
     types, total = count_documents(ws, origin.at, project)
-    return Activated(project, mirrored, types, total, origin, _explain_difference(ws, branch), tuple(notes))
+    return Activated(
+        project=project,
+        mirrored=mirrored,
+        types=types,
+        total=total,
+        origin=origin,
+        differs=_explain_difference(ws, branch),
+        notes=tuple(notes),
+    )
 
 
 def count_documents(ws: Workspace, at: At, project: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
@@ -305,7 +320,12 @@ def count_documents(ws: Workspace, at: At, project: DocsProject) -> tuple[tuple[
     held = Counter(str(parse_metadata(header).get("doc_type")) for header in headers)
     types = (
         TypeCount(
-            doc_type.name, doc_type.description, doc_type.folder, doc_type.shown, held[doc_type.name], doc_type.custom
+            name=doc_type.name,
+            description=doc_type.description,
+            folder=doc_type.folder,
+            schema=doc_type.shown,
+            doc_count=held[doc_type.name],
+            custom=doc_type.custom,
         )
         for doc_type in project.types
     )

@@ -241,7 +241,15 @@ def load_project(places: Places, config_path: str) -> DocsProject:
     docs = _require_inside(root, config.docs_path or folder.removeprefix("."), path, "docs_path")
     external = _locate_external(root, loaded.config, path)
     types = (*BUILT_IN, *_read_custom_types(path, root, config))
-    return DocsProject(str(path), str(root), docs, external, config, types, loaded.unknown)
+    return DocsProject(
+        config_path=str(path),
+        root=str(root),
+        docs=docs,
+        external=external,
+        config=config,
+        types=types,
+        unknown=loaded.unknown,
+    )
 
 
 def _locate_config(places: Places, given: str) -> Path:

@@ -100,7 +100,14 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
             for match in near.ranked[:limit]
             if collection and (row := ws.engine.find_document(view.at, project.collection, match.doc_id))
         ]
-        return Found(collection, tuple(shown), len(near.ranked), near.best, near.min_score, find_view_origin(ws, view))
+        return Found(
+            collection=collection,
+            documents=tuple(shown),
+            total=len(near.ranked),
+            best=near.best,
+            min_score=near.min_score,
+            origin=find_view_origin(ws, view),
+        )
 
     return search_index(ws, search_view, files=False)
 
@@ -152,13 +159,13 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
         )
         linked = [LinkedDocument(row, link.linked_from) for link in followed if (row := find_document(link.doc_id))]
         return Found(
-            searcher.find_collection(project.collection),
-            tuple(sources),
-            len(sources),
-            matches.best,
-            matches.min_score,
-            find_view_origin(ws, view),
-            tuple(linked),
+            collection=searcher.find_collection(project.collection),
+            documents=tuple(sources),
+            total=len(sources),
+            best=matches.best,
+            min_score=matches.min_score,
+            origin=find_view_origin(ws, view),
+            linked=tuple(linked),
         )
 
     return search_index(ws, search_view, files=False)
@@ -197,7 +204,14 @@ def search_collections(
         best = max((matches.best for _, matches in matches_by_name if matches.best is not None), default=None)
         lowest = min((matches.min_score for _, matches in matches_by_name), default=min_score or 0.0)
         first = searcher.find_collection(rows[0].document.collection) if rows else None
-        return Found(first, tuple(rows), len(ranked), best, lowest, find_view_origin(ws, view))
+        return Found(
+            collection=first,
+            documents=tuple(rows),
+            total=len(ranked),
+            best=best,
+            min_score=lowest,
+            origin=find_view_origin(ws, view),
+        )
 
     return search_index(ws, search_view)
 

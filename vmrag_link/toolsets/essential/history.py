@@ -196,7 +196,15 @@ def _read_line_log(
 
 
 def _build_commit_step(info: CommitInfo, note: str = "", old_path: str = "") -> HistoryStep:
-    return HistoryStep("commit", info.commit, info.date, info.author, info.message, note, old_path)
+    return HistoryStep(
+        kind="commit",
+        id=info.commit,
+        date=info.date,
+        author=info.author,
+        message=info.message,
+        note=note,
+        old_path=old_path,
+    )
 
 
 def _build_file_step(change: LoggedChange) -> HistoryStep:
@@ -249,7 +257,9 @@ def _build_revision_step(info: PinnedRevision, note: str = "") -> HistoryStep:
         note = ", ".join(filter(None, [note, pin]))
     if len(info.commits) > 1:
         note += f" and {len(info.commits) - 1} more"
-    return HistoryStep("revision", info.revision, info.date, info.author, info.message, note)
+    return HistoryStep(
+        kind="revision", id=info.revision, date=info.date, author=info.author, message=info.message, note=note
+    )
 
 
 def _list_steps_before_move(call: Call, target: HistoryTarget, limit: int) -> list[HistoryStep]:

@@ -104,7 +104,17 @@ def add_log(
         follow_and_warn(ws)
         project, number = listing.issue_named(ws, issue)
         with editor.open_new_text(ws.places, content, name="log.md") as new:
-            result = issue_logs.add_log(ws, NewLog(project, number, new, title, log_type, values))
+            result = issue_logs.add_log(
+                ws,
+                NewLog(
+                    project_id=project,
+                    issue_number=number,
+                    content=new,
+                    title=title,
+                    log_type=log_type,
+                    metadata=values,
+                ),
+            )
     warn_pending(result.pending)
     said = f"{project}#{number}:{log_type}  {result.report.title}"
     invocation.emit_report(records.added_log(result), [said, NEXT_COMMIT])
@@ -262,7 +272,12 @@ def add_doc(
     """Store a document about a tool."""
     content, values = read_given_text(invocation.directory, text, file), parse_metadata_option(metadata)
     with invocation.workspace() as ws, editor.open_new_text(ws.places, content, name="doc.md") as new:
-        result = knowledge_docs.add_document(ws, NewDoc(tool, title, new, category, tool_version, values))
+        result = knowledge_docs.add_document(
+            ws,
+            NewDoc(
+                tool_name=tool, title=title, content=new, category=category, tool_version=tool_version, metadata=values
+            ),
+        )
     warn_pending(result.pending)
     row = records.added_doc(result)
     invocation.emit_report(row, [f"{tool}  {result.report.title}  {row.doc_id}", NEXT_COMMIT])
@@ -294,7 +309,14 @@ def edit_doc(
     """
     content = read_given_text(invocation.directory, text, file)
     values = None if metadata is None else parse_metadata_option(metadata)
-    change = DocChange(content, title or None, category, tool, tool_version, values)
+    change = DocChange(
+        content=content,
+        title=title or None,
+        category=category,
+        tool_name=tool,
+        tool_version=tool_version,
+        metadata=values,
+    )
     with invocation.workspace() as ws, contextlib.ExitStack() as drafts:
         doc_id = listing.id_of_doc(ws, doc)
         if change == DocChange():

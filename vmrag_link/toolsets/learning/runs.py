@@ -201,7 +201,13 @@ def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunRepor
     whole = Evidence(items, tuple(compared.regressions))
     counts = count_results(after)
     report = RunReport(
-        run_id, counts, stored, compared.regressions, whole.score, whole.score >= evidence.THRESHOLD, run_id
+        run_id=run_id,
+        tests=counts,
+        transitions=stored,
+        regressions=compared.regressions,
+        validation_score=whole.score,
+        meets_threshold=whole.score >= evidence.THRESHOLD,
+        evidence_id=run_id,
     )
     commits = {"commit_before": request.commit_before, "commit_after": request.commit_after}
     more = {

@@ -129,13 +129,13 @@ def import_sources(
     if outright and len(sources) == 1:
         raise next(iter(outright.values()))
     return LibraryImport(
-        name,
-        [_build_taken(ws, item) for item in taken],
-        [RefusedSource(shown, why.code, why.message, why.hint) for shown, why in outright.items()],
-        sorted(skipped, key=lambda item: item.name),
-        branch,
-        pending,
-        tracked.hint if tracked else "",
+        library=name,
+        taken=[_build_taken(ws, item) for item in taken],
+        refused=[RefusedSource(shown, why.code, why.message, why.hint) for shown, why in outright.items()],
+        skipped=sorted(skipped, key=lambda item: item.name),
+        branch=branch,
+        pending=pending,
+        hint=tracked.hint if tracked else "",
     )
 
 

@@ -71,13 +71,13 @@ def refresh_libraries(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool
     pages = [page for result in taken for page in result.pages]
     numbers = Counter(page.status for page in pages)
     return RefreshReport(
-        pages,
-        numbers["replaced"],
-        numbers["unchanged"],
-        numbers["failed"],
-        dry_run,
-        next((result.branch for result in taken if result.branch), None),
-        next((result.pending for result in taken if result.pending), ""),
+        pages=pages,
+        replaced=numbers["replaced"],
+        unchanged=numbers["unchanged"],
+        failed=numbers["failed"],
+        dry_run=dry_run,
+        branch=next((result.branch for result in taken if result.branch), None),
+        pending=next((result.pending for result in taken if result.pending), ""),
     )
 
 

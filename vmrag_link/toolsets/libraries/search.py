@@ -204,17 +204,17 @@ def search_passages(
 
 def _build_passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryPassage:
     return LibraryPassage(
-        document.doc_id,
-        named_files.shown_source(ws, document),
-        document.title,
-        document.collection,
-        document.file_type,
-        document.last_modified,
-        page,
-        hit.text,
-        hit.chunk,
-        import_base.read_visible_metadata(document),
-        hit.score,
+        doc_id=document.doc_id,
+        source=named_files.shown_source(ws, document),
+        title=document.title,
+        library=document.collection,
+        file_type=document.file_type,
+        last_modified=document.last_modified,
+        page=page,
+        content=hit.text,
+        chunk_index=hit.chunk,
+        metadata=import_base.read_visible_metadata(document),
+        score=hit.score,
     )
 
 

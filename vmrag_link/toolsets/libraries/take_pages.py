@@ -72,16 +72,16 @@ def take_site(
         ws.progress.note(f"{parse_url(url).site} wants {site.delay_s:g} s between two pages.")
     taken = take_pages(ws, name, site.pages, Pace(lambda _: site.delay_s), admit, metadata=metadata)
     return SiteReport(
-        parse_url(url).text,
-        name,
-        taken.pages,
-        site.elsewhere,
-        site.disallowed,
-        site.invalid,
-        site.more,
-        site.failures,
-        taken.branch,
-        taken.pending,
+        sitemap=parse_url(url).text,
+        library=name,
+        pages=taken.pages,
+        elsewhere=site.elsewhere,
+        disallowed=site.disallowed,
+        invalid=site.invalid,
+        more=site.more,
+        failures=site.failures,
+        branch=taken.branch,
+        pending=taken.pending,
     )
 
 

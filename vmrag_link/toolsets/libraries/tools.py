@@ -307,12 +307,12 @@ def _read_without_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple
 
 def _build_listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:
     return ListedDocument(
-        document.doc_id,
-        named_files.shown_source(ws, document),
-        document.title,
-        document.collection,
-        document.content_hash,
-        document.created_at,
-        import_base.read_visible_metadata(document),
-        chunks,
+        doc_id=document.doc_id,
+        source=named_files.shown_source(ws, document),
+        title=document.title,
+        library=document.collection,
+        content_hash=document.content_hash,
+        created_at=document.created_at,
+        metadata=import_base.read_visible_metadata(document),
+        chunk_count=chunks,
     )

@@ -172,7 +172,12 @@ def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIn
     status = next(status for status in read_status(ws).collections if status.collection_name == collection.name)
     hnsw = read_hnsw(collection)
     return origin, CollectionIndexStatus(
-        collection, status.document_count, status.chunk_count, status.view or "", hnsw, status.sync_status
+        collection=collection,
+        documents=status.document_count,
+        chunks=status.chunk_count,
+        view=status.view or "",
+        hnsw=hnsw,
+        status=status.sync_status,
     )
 
 
@@ -197,12 +202,12 @@ def _form_indexed(ws: ReadableStore, view: View, name: str) -> CollectionIndexSt
     collection = find_collection(ws, view.at, name)
     size = read_collections(view.folder)[collection.name]
     return CollectionIndexStatus(
-        collection,
-        ws.engine.count_documents(view.at, collection=collection.name),
-        size.chunks,
-        view.folder.name,
-        read_hnsw(collection),
-        "error" if collection.name in views.read_unembedded(view.folder) else "synced",
+        collection=collection,
+        documents=ws.engine.count_documents(view.at, collection=collection.name),
+        chunks=size.chunks,
+        view=view.folder.name,
+        hnsw=read_hnsw(collection),
+        status="error" if collection.name in views.read_unembedded(view.folder) else "synced",
     )
 
 
@@ -286,7 +291,13 @@ def read_holdings(folder: Path, revision: str, *, current: bool) -> Holdings:
     index_contents = read_contents(folder)
     definitions = {name: held.collection for name, held in index_contents.collections.items()}
     return Holdings(
-        folder, revision, current, definitions, index_contents.headers, index_contents.chunks, index_contents.unembedded
+        folder=folder,
+        revision=revision,
+        current=current,
+        definitions=definitions,
+        headers=index_contents.headers,
+        chunks=index_contents.chunks,
+        unembedded=index_contents.unembedded,
     )
 
 

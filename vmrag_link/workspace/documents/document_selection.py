@@ -234,7 +234,9 @@ class _PageReader:
                 is_cut = True
                 break
             items.append(item)
-        return DocumentPage(self._collection, items, total, missing, is_cut, self._origin)
+        return DocumentPage(
+            collection=self._collection, items=items, total=total, missing=missing, cut=is_cut, origin=self._origin
+        )
 
     def _select_page(self, selection: Selection) -> tuple[int, list[str], Sequence[NamedDocument]]:
         """Return the number of selected documents, the missing ids, and the documents

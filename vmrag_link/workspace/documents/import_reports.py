@@ -66,7 +66,13 @@ class ImportReport(Record, frozen=True):
         """Return the report for stored documents, without facts about files."""
         counts = result.report
         return cls(
-            counts.collection, counts.created, counts.changes, counts.unchanged, (), result.branch, result.pending
+            collection=counts.collection,
+            created=counts.created,
+            changes=counts.changes,
+            unchanged=counts.unchanged,
+            skipped=(),
+            branch=result.branch,
+            pending=result.pending,
         )
 
 

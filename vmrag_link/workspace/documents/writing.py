@@ -106,7 +106,9 @@ def write_rows(
                 continue  # a checkout in another terminal: plan again for the new branch
             if not target.in_use_by:
                 lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
-            change = _Change(plan, planned, stamp, name, target.revision, purpose)
+            change = _Change(
+                plan=plan, planned=planned, stamp=stamp, branch=name, revision=target.revision, purpose=purpose
+            )
             return _store_and_index(ws, change, alter) if follow else _store_only(ws, change)
     raise KnowledgeMoved("HEAD moved several times, so nothing was written.", hint="run the command again")
 

@@ -309,7 +309,14 @@ def _read_failure(ws: Workspace, pin: Pin) -> _Failure | None:
 
 
 def _write_failure(ws: Workspace, pin: Pin, error: VmragError) -> None:
-    failure = _Failure(pin.dolt_remote, pin.dolt_commit, time.time(), error.message, error.hint, error.cause)
+    failure = _Failure(
+        remote=pin.dolt_remote,
+        revision=pin.dolt_commit,
+        at=time.time(),
+        message=error.message,
+        hint=error.hint,
+        cause=error.cause,
+    )
     with contextlib.suppress(OSError):  # the file only saves time for the next query
         write_atomically(_failure_path(ws), msgspec.json.encode(failure), durable=False)
 

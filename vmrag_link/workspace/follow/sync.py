@@ -66,7 +66,16 @@ def _report_no_change(ws: Workspace, target: Target) -> SyncReport:
     apply.remove_leftovers(ws.sync_context)  # a process may have been killed after the switch
     revision = ws.require_revision()
     view = ViewReport(str(ws.views.view_path(revision)), "reused")
-    return SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), view, {}, target.attachment)
+    return SyncReport(
+        state="pinned",
+        from_=revision,
+        to=revision,
+        plan=ChangeCounts(),
+        chunks=ChunkCounts(),
+        view=view,
+        seconds={},
+        attachment=target.attachment,
+    )
 
 
 class FilesReport(Record, frozen=True):

@@ -93,14 +93,21 @@ class Trail:
         for parent, before in befores:
             if before == after:
                 return DocumentVisit(
-                    info, name, False, before, after, self._exclude_hidden([DocumentOrigin(parent, name)])
+                    info=info,
+                    name=name,
+                    changed=False,
+                    before=before,
+                    after=after,
+                    origins=self._exclude_hidden([DocumentOrigin(parent, name)]),
                 )
         origins = [DocumentOrigin(parent, name) for parent, before in befores if before]
         if after and info.parents and not origins and (old := self._find_renamed(info, after)):
             origins = [DocumentOrigin(info.parents[0], old)]
         before = self.find_header(*origins[0]) if origins else None
         changed = bool(before or after)
-        return DocumentVisit(info, name, changed, before, after, self._exclude_hidden(origins))
+        return DocumentVisit(
+            info=info, name=name, changed=changed, before=before, after=after, origins=self._exclude_hidden(origins)
+        )
 
     def _exclude_hidden(self, origins: Sequence[DocumentOrigin]) -> tuple[DocumentOrigin, ...]:
         return tuple(origin for origin in origins if origin.revision not in self._without)

@@ -90,15 +90,17 @@ def _build_row(conflict: Conflict) -> OpenConflict:
     sides = (conflict.base, conflict.ours, conflict.theirs)
     base, ours, theirs = (None if side is None else _read_values(side, conflict) for side in sides)
     return OpenConflict(
-        _name_table(conflict.ours or conflict.theirs),
-        conflict.collection,
-        conflict.doc_id,
-        getattr(conflict.ours or conflict.theirs, "title", ""),
-        list(conflict.fields),
-        base,
-        ours,
-        theirs,
-        [OpenHunk(hunk.line, *map(_shorten_value, (hunk.base, hunk.ours, hunk.theirs))) for hunk in conflict.hunks],
+        table=_name_table(conflict.ours or conflict.theirs),
+        collection=conflict.collection,
+        doc_id=conflict.doc_id,
+        title=getattr(conflict.ours or conflict.theirs, "title", ""),
+        fields=list(conflict.fields),
+        base=base,
+        ours=ours,
+        theirs=theirs,
+        hunks=[
+            OpenHunk(hunk.line, *map(_shorten_value, (hunk.base, hunk.ours, hunk.theirs))) for hunk in conflict.hunks
+        ],
     )
 
 

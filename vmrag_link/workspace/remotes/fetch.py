@@ -128,7 +128,12 @@ def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | No
     )
     commits = distances.count_apart(new, known_heads).ahead
     return BranchesFetched(
-        source.text, counted, commits, branch_of_head.name if branch_of_head else None, distance.ahead, distance.behind
+        remote=source.text,
+        branches=counted,
+        commits=commits,
+        branch=branch_of_head.name if branch_of_head else None,
+        ahead=distance.ahead,
+        behind=distance.behind,
     )
 
 

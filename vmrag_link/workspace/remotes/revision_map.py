@@ -272,7 +272,9 @@ def _generate_writes(entries: Entries) -> Iterator[Write]:
 def _build_row(old: str, entry: MigratedRevision) -> Document:
     digest = hashlib.sha256(entry.revision.encode()).hexdigest()
     stated = encode_canonical_json({"fingerprint": entry.fingerprint})
-    return Document(_COLLECTION.name, old, "", entry.revision, digest, stated)
+    return Document(
+        collection=_COLLECTION.name, doc_id=old, title="", content=entry.revision, content_hash=digest, metadata=stated
+    )
 
 
 def _read_head(engine: Engine) -> str:

@@ -137,13 +137,13 @@ class _Walk:
 
     def build_result(self) -> Sitemap:
         return Sitemap(
-            self._pages,
-            self._elsewhere,
-            self._disallowed,
-            self._invalid,
-            self._more,
-            tuple(self._failures),
-            self._delay,
+            pages=self._pages,
+            elsewhere=self._elsewhere,
+            disallowed=self._disallowed,
+            invalid=self._invalid,
+            more=self._more,
+            failures=tuple(self._failures),
+            delay_s=self._delay,
         )
 
 
