@@ -1,8 +1,9 @@
 """`python -m vmrag_hooks.merge_driver %O %A %B %L %P`: the merge driver of `.dolt-version`, for all
 merges of git.
 
-It exits with 0 and the merged pin in %A, or with 1 and an unchanged %A. Then %A is a valid pin,
-that of our side, and `vmrag resolve` resolves the conflict.
+It exits with 0 and the merged pin in %A, or with 1. Then %A is unchanged: it is our side's valid
+pin, and `vmrag resolve` resolves the conflict. Only if git merges several bases into one, %A is
+empty after a failure.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
 def merge_pin_files(argv: Sequence[str]) -> None:
     base, ours, theirs = (Path(argument) for argument in argv[:3])
     workspace = Workspace.open(Path.cwd(), QUIET)
+    # git asks for longer conflict markers while it merges several bases into a virtual one.
     virtual = int(argv[3]) > read_marker_size(workspace.places)
     before = ours.read_bytes()
     if virtual:
