@@ -169,8 +169,11 @@ def explain_missing_revision(missing: str, revision: str, why: VmragError | None
 
 
 def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
-    """Return notes on why `revision` (with its uncommitted documents) is not the pinned one. Empty
-    if it is.
+    """Return notes on how an answer from `revision` (with its uncommitted documents) differs from
+    one at the pin.
+
+    At the pinned revision, a note only reports that the server cannot be reached, or that the KB
+    branch has content that the pin does not include.
     """
     if binding.is_pinned(target, revision):
         if error := ws.server_error:
