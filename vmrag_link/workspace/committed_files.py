@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from vmrag_link.settings import Config
     from vmrag_link.workspace import Workspace
 
-WHOLE = 100
-
 
 def bind_files(ws: Workspace) -> None:
     """Index the files of HEAD's commit, and bind them to this worktree's store.
 
-    Edited files are left out, because a store does not change. A collection that is also stored is
-    only hidden when the store is built (`OpenIndex`). Raises `SourcesIncomplete`, and the errors of
+    Edited files are left out, because a store does not change. The files of all collections are
+    indexed. A collection that the knowledge base also stores is hidden later, when the store is
+    built (`OpenIndex`). Raises `SourcesIncomplete`, and the errors of
     `SourceIndex.open_commit`.
     """
     chroma, commit = ws.chroma.local, plumbing.read_head(ws.places).commit
@@ -33,17 +32,17 @@ def bind_files(ws: Workspace) -> None:
             chroma.bind_files(None)
         return
     config = select_sources(ws, ws.sources.read_config_at(commit))
-    before = -1
-    while True:
+    previous_percent = -1
+    while True:  # each turn continues indexing
         with file_failures(), ws.source_index.open_commit(commit, config, stored=()) as opened:
-            indexed = opened.indexed if opened else WHOLE
-            if indexed == WHOLE:
+            if opened is None or opened.is_complete:
                 view = opened.folder.name.removesuffix(f"-{SUFFIX}") if opened and opened.collections else ""
                 chroma.bind_files(CommittedFiles(commit, chroma.rules, view))
                 return
-        if indexed <= before:
-            require_complete({}, (), indexed=indexed)
-        before = indexed
+            percent = opened.indexed
+        if percent <= previous_percent:  # no progress, so this raises an error
+            require_complete({}, (), indexed=percent)
+        previous_percent = percent
 
 
 def select_sources(ws: Workspace, config: Config) -> Config:

@@ -52,6 +52,11 @@ class OpenSources(Record, frozen=True):
     indexed: int = 100
     """Percentage of the files that are indexed. The next query continues indexing."""
 
+    @property
+    def is_complete(self) -> bool:
+        """True if all files are indexed."""
+        return self.indexed == 100  # noqa: PLR2004  percent
+
 
 class TreeSources(Protocol):
     """The methods of `Sources` that `Reader` uses."""

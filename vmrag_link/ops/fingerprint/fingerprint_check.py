@@ -43,9 +43,6 @@ FILES_AT_ONCE = 500
 ATTEMPTS = 5
 """Number of attempts to compare the index while other processes write."""
 
-WHOLE = 100
-"""Percentage of a complete index."""
-
 SAMPLE = 32
 """Number of vectors of each collection that are computed again. If one vector in ten is wrong, the
 sample misses all of them 3 times in 100.
@@ -209,7 +206,7 @@ def _count_differing_files(opened: OpenSources, tree: SourceTree, holdings: Hold
         documents = tree.read_documents(batch)
         for key in batch:
             document, header = documents.get(key), holdings.headers.get(key)
-            if header is None and (opened.indexed < WHOLE or key[1] in opened.failed):
+            if header is None and (not opened.is_complete or key[1] in opened.failed):
                 continue  # each answer warns about it
             if (document and document.content_hash) != (header and header.content_hash):
                 numbers[key[0]] += 1
