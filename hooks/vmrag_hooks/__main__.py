@@ -14,5 +14,5 @@ from vmrag_hooks import run  # noqa: E402
 if run.main(sys.argv[1:]):
     from vmrag_hooks import shims
 
-    startup.exit_process(shims.REFUSES)
+    startup.exit_process(shims.REFUSAL_EXIT_CODE)
 startup.exit_process(0)

@@ -52,7 +52,7 @@ def _is_push_stopped(push: Push) -> bool:
         return blocked
     run_guarded(look_for_new_pins)
     if new:
-        print_line(shims.UNSEEN)
+        print_line(shims.UNCHECKED_PUSH)
     return bool(new)
 
 

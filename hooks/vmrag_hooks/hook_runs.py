@@ -19,7 +19,7 @@ from vmrag_link.workspace import Workspace
 
 
 def check_hook_runs(ws: Workspace) -> Iterator[Finding]:
-    """Check the installed hooks."""
+    """Yield findings about hooks that git runs twice, not at all, or only with some gits."""
     folder, install = git_hooks.find_hooks_folder(ws.places), _form_install_hint(ws.places)
     configured = hook_config.list_configured_hooks(ws.places)
     files = installer.list_own_shims(ws.places, folder)

@@ -122,7 +122,8 @@ def install_hooks(
     configured, older = choose_place(places, folder, place, force=force)
     existing = list_installed_hooks(places, folder)
     moved = list_own_shims(places, folder) if configured else hook_config.list_configured_hooks(places)
-    chosen = {*(hook_config.list_chosen_hooks(places) or HOOKS if hooks is None else hooks), *moved}
+    requested = (hook_config.list_chosen_hooks(places) or HOOKS) if hooks is None else hooks
+    chosen = {*requested, *moved}
     installed = tuple(hook for hook in (SYNCING if files_only else HOOKS) if hook in chosen)
     routes = HookRoutes() if configured else find_routes(places, folder, installed, force=force)
     refuse_obstacles(places, folder, routes)
@@ -130,8 +131,8 @@ def install_hooks(
         folder_modes.prepare_folders(places)
         if worktree and (hook_config.is_limited(places) or not existing):
             hook_config.limit_to_work_tree(places)
-        former = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
-        hook_config.record_chosen_hooks(places, {*former, *chosen})
+        previous_choice = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
+        hook_config.record_chosen_hooks(places, {*previous_choice, *chosen})
         write_atomically(places.interpreter, python.encode() + b"\n")
         written = _write_config(places, folder, installed) if configured else _write_files(places, folder, routes)
         if worktree is False:
@@ -180,14 +181,14 @@ def _write_files(places: Places, folder: Path, routes: HookRoutes) -> _WrittenHo
     """Write shims to the hooks directory, and let other tools start the rest."""
     hook_config.remove_hooks(places)
     written, chained = shim_files.write_shims(folder, routes.direct)
-    if started := (*routes.scripted, *routes.handled):
-        written += shim_files.write_shims(places.shims, started)[0]
+    if tool_hooks := (*routes.scripted, *routes.handled):
+        written += shim_files.write_shims(places.shims, tool_hooks)[0]
     if routes.handled:
         for hook in routes.handled:
             _restore_lefthook_hook(folder, hook)
-        former = git_hooks.list_lefthook_hooks(places)
-        written += tuple(hook for hook in routes.handled if hook not in former)
-        lefthook.write_configuration(places, [hook for hook in HOOKS if hook in {*former, *routes.handled}])
+        lefthook_hooks = git_hooks.list_lefthook_hooks(places)
+        written += tuple(hook for hook in routes.handled if hook not in lefthook_hooks)
+        lefthook.write_configuration(places, [hook for hook in HOOKS if hook in {*lefthook_hooks, *routes.handled}])
     if not routes.scripts:
         return _WrittenHooks(written, chained)
     changed = husky.write_scripts(routes.scripts, routes.scripted)

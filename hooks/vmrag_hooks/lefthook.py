@@ -22,7 +22,7 @@ from vmrag_link.git.hooks import (
     format_lefthook_extension,
     is_lefthook,
     is_ours,
-    read_head,
+    read_beginning,
 )
 from vmrag_link.git.run import run_git
 from vmrag_link.paths import Places
@@ -45,7 +45,7 @@ _EXTENDS = re.compile(r"(?m)^extends[ \t]*:[ \t]*(?P<flow>\[)?(?P<rest>[^\n]*)\n
 
 def list_handled_hooks(places: Places, folder: Path, hooks: Sequence[str]) -> tuple[str, ...]:
     """Return the hooks that lefthook runs, or will run as soon as it is installed."""
-    team = b"\n".join(read_head(places.top / name, _CONFIG) for name in _TEAM)
+    team = b"\n".join(read_beginning(places.top / name, _CONFIG) for name in _TEAM)
     return tuple(hook for hook in hooks if is_lefthook(folder / hook) or _has_hook(team, hook))
 
 
@@ -83,7 +83,7 @@ def write_configuration(places: Places, hooks: Sequence[str]) -> bool:
     anything.
     """
     part = _format_part(places, hooks)
-    changed = read_head(places.lefthook, _CONFIG) != part
+    changed = read_beginning(places.lefthook, _CONFIG) != part
     if changed:
         write_atomically(places.lefthook, part)
     path = _find_local_configuration(places)
@@ -99,7 +99,7 @@ def write_configuration(places: Places, hooks: Sequence[str]) -> bool:
 def list_own_files(places: Places) -> tuple[str, ...]:
     """Return the names of the files that `clean_configuration` changes or deletes."""
     item = format_lefthook_extension(places).encode()
-    names = tuple(name for name in LEFTHOOK_LOCAL if item in read_head(places.top / name, _CONFIG))
+    names = tuple(name for name in LEFTHOOK_LOCAL if item in read_beginning(places.top / name, _CONFIG))
     exclude = places.common / "info" / "exclude"
     return (*names, str(exclude)) if names and exclude.is_file() else names
 

@@ -60,8 +60,8 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
 
 def _is_old(folder: Path, hook: str) -> bool:
     return (
-        git_hooks.parse_shim_version(git_hooks.read_head(git_hooks.locate_shim(folder, hook))) or 0
-    ) < shims.STANDS_BACK
+        git_hooks.parse_shim_version(git_hooks.read_beginning(git_hooks.locate_shim(folder, hook))) or 0
+    ) < shims.YIELDING_VERSION
 
 
 def _is_refused(places: Places, folder: Path) -> bool:

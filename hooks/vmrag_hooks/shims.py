@@ -15,39 +15,40 @@ from vmrag_link.git.hook_config import DRY_RUN_MARK, SYNCING
 
 VERSION = 11
 
-STANDS_BACK = 9
+YIELDING_VERSION = 9
 """From this version on, a shim does nothing if git has run the hook from its configuration."""
 
-REFUSES = 10
+REFUSAL_EXIT_CODE = 10
 """The exit code of `python -m vmrag_hooks` that stops git. No interpreter fails with it."""
 
-UNSEEN = (
+UNCHECKED_PUSH = (
     "nothing was pushed: could not check the new pins of these commits, whose revisions may be missing on the remote; "
     "run 'git push --no-verify' to push the commits without these revisions"
 )
 """Why a push stops if it could not be checked."""
 
-_UNDONE = {
+# The work that a failed hook has not done, by its name.
+_SKIPPED_WORK = {
     "pre-push": "the pins of these commits were not checked",
     "pre-commit": "the pin was not checked",
     "pre-merge-commit": "the pin was not checked",
 }
 
-_STOPPED = f"""\
+_STOP_PUSH = f"""\
         if new_pin; then
-            echo "vmrag: {UNSEEN}" >&2
+            echo "vmrag: {UNCHECKED_PUSH}" >&2
             exit 1
         fi
 """
 
-_SYNCED = (parts.SYNC, parts.RUN, parts.START, parts.END)
-_PLACED = (parts.PLACES, parts.HEAD_COMMIT)
+_SYNC_PARTS = (parts.SYNC, parts.RUN, parts.START, parts.END)
+_PLACE_PARTS = (parts.PLACES, parts.HEAD_COMMIT)
 _PARTS = {
-    "post-checkout": (parts.NO_STDIN, *_PLACED, *_SYNCED),
-    "post-merge": (parts.NO_STDIN, *_PLACED, parts.QUEUE_COMMIT, *_SYNCED),
-    "post-rewrite": (parts.STDIN, *_PLACED, parts.QUEUE_REWRITTEN, *_SYNCED),
-    "post-commit": (parts.NO_STDIN, *_PLACED, parts.QUEUE_COMMIT, *_SYNCED),
-    "post-applypatch": (parts.NO_STDIN, *_PLACED, parts.QUEUE_COMMIT, *_SYNCED),
+    "post-checkout": (parts.NO_STDIN, *_PLACE_PARTS, *_SYNC_PARTS),
+    "post-merge": (parts.NO_STDIN, *_PLACE_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
+    "post-rewrite": (parts.STDIN, *_PLACE_PARTS, parts.QUEUE_REWRITTEN, *_SYNC_PARTS),
+    "post-commit": (parts.NO_STDIN, *_PLACE_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
+    "post-applypatch": (parts.NO_STDIN, *_PLACE_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
     "pre-commit": (parts.NO_STDIN, parts.PLACES, parts.COMMIT_GATE, parts.RUN, parts.START, parts.END),
     "pre-merge-commit": (parts.NO_STDIN, parts.PLACES, parts.RUN, parts.START, parts.END),
     "pre-push": (parts.STDIN, parts.PLACES, parts.PUSH_GATE, parts.RUN, parts.START_WITH_STDIN, parts.END),
@@ -59,20 +60,20 @@ def format_shim(hook: str, *, configured: bool = False) -> bytes:
 
     `configured` is for a shell that git's configuration starts, with no chained hook.
     """
-    filled = "".join((parts.CONFIGURED if configured else parts.CHAINED, *_PARTS[hook]))
-    filled = filled.replace("@DRY@", parts.DRY).replace("@ONCE@", "" if configured else parts.ONCE)
+    template = "".join((parts.CONFIGURED if configured else parts.CHAINED, *_PARTS[hook]))
+    template = template.replace("@DRY@", parts.DRY).replace("@ONCE@", "" if configured else parts.ONCE)
     values = {
         "SAYS": DRY_RUN_MARK,
         "VERSION": str(VERSION),
         "HOOK": hook,
         "DRYRUN": env.DRY_RUN,
         "REFUSED": "" if hook in SYNCING else "[ $status = 0 ] || exit $status  # the chained hook refuses already\n",
-        "REFUSES": str(REFUSES),
-        "STOPPED": _STOPPED if hook == "pre-push" else "",
-        "UNDONE": _UNDONE.get(hook, "the knowledge base was not updated"),
+        "REFUSES": str(REFUSAL_EXIT_CODE),
+        "STOPPED": _STOP_PUSH if hook == "pre-push" else "",
+        "UNDONE": _SKIPPED_WORK.get(hook, "the knowledge base was not updated"),
         "VARIABLES": " ".join(env.GIT_LOCAL),
     }
-    return re.sub("@([A-Z]+)@", lambda match: values[match[1]], filled).encode()
+    return re.sub("@([A-Z]+)@", lambda match: values[match[1]], template).encode()
 
 
 def format_driver_command(python: str) -> str:

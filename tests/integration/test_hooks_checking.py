@@ -13,7 +13,7 @@ from vmrag_hooks import shims
 from vmrag_link.git import hook_config
 
 stage = hooks.stage
-REFUSED = f"#!/bin/sh\nexit {shims.REFUSES}\n"
+REFUSED = f"#!/bin/sh\nexit {shims.REFUSAL_EXIT_CODE}\n"
 ZERO = "0" * 40
 
 
@@ -245,7 +245,7 @@ def test_missing_python_stops_only_a_push_with_new_pin(stage, shell, hook, remot
     result = stage.run(shell, hook, "origin", "b", "1", stdin=stdin, PATH=str(tmp_path / "bin"))
     said = result.stderr.splitlines()
     assert said[0].endswith("because no Python with vmrag-link was found; run 'vmrag install' to record one")
-    assert said[1:] == ([f"vmrag: {shims.UNSEEN}"] if hook == "pre-push" else [])
+    assert said[1:] == ([f"vmrag: {shims.UNCHECKED_PUSH}"] if hook == "pre-push" else [])
     assert (result.returncode, result.stdout) == (int(hook == "pre-push"), "")
 
 

@@ -273,7 +273,7 @@ def test_hooks_of_the_framework_leave_the_work_to_the_configured_ones(repo, log,
 def test_only_exit_code_of_gate_hook_stops_git(repo, log):
     install(repo, log)
     everywhere(repo, log)
-    log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5" >>"{log.path}"\nexit {shims.REFUSES}\n')
+    log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5" >>"{log.path}"\nexit {shims.REFUSAL_EXIT_CODE}\n')
     repo.write(".dolt-version", "2\n")
     assert repo.run("commit", "-q", "-a", "-m", "x").returncode == 1
     assert [line.split()[0] for line in log()] == ["vmrag", "other"], "git runs all gates, also after a refusal"
