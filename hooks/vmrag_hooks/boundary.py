@@ -73,4 +73,4 @@ def run_guarded(action: Callable[[], None], *, say: Callable[[str], None] = prin
 def _report_bug(error: Exception) -> str:
     from vmrag_link.ops import buglog
 
-    return f"a bug: {type(error).__name__}. {buglog.report_hint(buglog.write_log(error, sys.argv))}"
+    return f"a bug: {type(error).__name__}. {buglog.suggest_report(buglog.write_log(error, sys.argv))}"

@@ -331,7 +331,7 @@ def build_internal_error(log: Path | None) -> VmragError:
 
     return VmragError(
         "internal error: no stored data was lost.",
-        hint=buglog.report_hint(log),
+        hint=buglog.suggest_report(log),
         incident=log.stem if log else "",
         log=str(log or ""),
     )

@@ -94,7 +94,7 @@ def test_bug_log_is_left_out_if_it_cannot_be_written(tmp_path):
     script = (
         "from vmrag_link.ops import buglog\n"
         "path = buglog.write_log(ValueError('x'), [])\n"
-        "print(path, buglog.report_hint(path))"
+        "print(path, buglog.suggest_report(path))"
     )
     process = subprocess.run(
         [sys.executable, "-c", script],

@@ -185,7 +185,7 @@ def _report_bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
     from vmrag_link.ops import buglog
 
     path = buglog.write_log(error, argv)
-    message, hint = f"{type(error).__name__}: {error}", buglog.report_hint(path)
+    message, hint = f"{type(error).__name__}: {error}", buglog.suggest_report(path)
     if as_json:
         _print_json("INTERNAL_ERROR", message, hint, {"log": str(path or "")})
     else:

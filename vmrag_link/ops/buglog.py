@@ -49,7 +49,7 @@ def write_log(error: BaseException, argv: Sequence[str]) -> Path | None:
     return path
 
 
-def report_hint(path: Path | None) -> str:
+def suggest_report(path: Path | None) -> str:
     """Return what the user can do about a bug with this log."""
     if path is None:
         return WRITABLE_TMPDIR
