@@ -49,7 +49,7 @@ def _build_wanted(top: Path, watched: WatchedProgress, log: logging.Logger) -> N
     workspace = Workspace.open(top, watched)
 
     def bind_files() -> None:
-        for path in refs.list_tops(workspace.places):
+        for path in refs.list_work_trees(workspace.places):
             with contextlib.closing(Workspace.open(path, watched)) as worktree:
                 bind_lacking_files(worktree, log.info)
 

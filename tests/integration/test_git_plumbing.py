@@ -182,7 +182,7 @@ def test_operation_is_detected_with_the_command_that_ends_it(diverged, places, c
     diverged.git(*command, check=False)
     assert plumbing.find_operation(places) == what
     goes_on = "commit" if what == "merge" else f"{what} --continue"
-    assert hints.list_commands(plumbing.operation_hint(what)) == (
+    assert hints.list_commands(plumbing.suggest_finish(what)) == (
         ["git bisect reset"] if what == "bisect" else [f"git {goes_on}", "git status"]
     )
     diverged.git(*abort)

@@ -36,10 +36,10 @@ from vmrag_link.git.refs import (
     COMMIT_NAME,
     Head,
     find_operation,
-    finish_command,
+    get_finish_command,
     is_index_locked,
-    operation_hint,
     read_head,
+    suggest_finish,
 )
 from vmrag_link.git.run import build_failure, check_git, is_for_agent, run_git, run_git_in
 from vmrag_link.models import Record
@@ -49,14 +49,13 @@ __all__ = [
     "Head",
     "find_kb_branch",
     "find_operation",
-    "finish_command",
     "forget_kb_branch",
     "format_tree_key",
+    "get_finish_command",
     "is_index_locked",
     "is_ref_name",
     "list_kb_mappings",
     "locate_work_tree",
-    "operation_hint",
     "read_blob",
     "read_head",
     "read_kb_branches",
@@ -65,6 +64,7 @@ __all__ = [
     "read_section",
     "resolve_commit",
     "set_kb_branch",
+    "suggest_finish",
 ]
 
 _NO_HOOKS_PATH = "empty string is not a valid path"  # for `core.hooksPath =`, which some users set to disable hooks

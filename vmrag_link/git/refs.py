@@ -21,10 +21,14 @@ from vmrag_link.models import Record
 from vmrag_link.paths import JJ_WORKSPACES, PIN_NAME, PIN_READ_LIMIT, Places
 
 BRANCHES = "refs/heads/"
+REMOTES = "refs/remotes/"
 COMMIT_NAME = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 """Pattern of a full hash, SHA-1 or SHA-256, of any git object."""
 
+_TAGS = "refs/tags/"
+_TIP_FORMAT = "%(refname)%00%(objectname)%00%(*objectname)%00%(symref)"
 _NAME = COMMIT_NAME.encode()
+_NAME_AT_LINE_START = rf"(?m)^{COMMIT_NAME}\b".encode()
 _REFTABLE = b"ref: refs/heads/.invalid"  # content of HEAD if refs are not files
 
 _FINISH_COMMANDS = {
@@ -35,6 +39,14 @@ _FINISH_COMMANDS = {
     "revert": "git revert --continue",
     "bisect": "git bisect reset",
 }
+
+# Files with the commits with which a merge, rebase, bisect or fetch continues, or to which it
+# returns.
+_OPERATION_FILES = ("*_HEAD", "MERGE_AUTOSTASH", "rebase-*/orig-head", "rebase-*/onto", "rebase-*/autostash")
+_OWN_REFS = ("refs/bisect/*", "refs/worktree/*", "refs/rewritten/*")  # `--all` includes those of one work tree only
+
+_SETTLED_SECONDS = 1.0
+"""Two changes within one tick of the file system's clock have the same time."""
 
 
 class Head(Record, frozen=True):
@@ -79,10 +91,10 @@ def read_ref(places: Places, ref: str) -> str | None:
     not exist.
     """
     name = os.fsencode(ref)
-    name_of_object = _read_loose_ref(places.common, name) or _read_packed_ref(places.common, name)
-    if name_of_object and re.fullmatch(_NAME, name_of_object):
-        return name_of_object.decode()
-    if name_of_object is None and not (places.common / "reftable").exists():
+    object_name = _read_loose_ref(places.common, name) or _read_packed_ref(places.common, name)
+    if object_name and re.fullmatch(_NAME, object_name):
+        return object_name.decode()
+    if object_name is None and not (places.common / "reftable").exists():
         return None
     return run_git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref).text.strip() or None
 
@@ -132,7 +144,7 @@ def find_operation(places: Places) -> str | None:
 
 
 def _find_sequence(git_dir: Path) -> str | None:
-    """Return whether a cherry-pick or revert of several commits is between two of them."""
+    """Return "cherry-pick" or "revert" if git is between two commits of a series, or else None."""
     try:
         todo = (git_dir / "sequencer" / "todo").read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -140,22 +152,17 @@ def _find_sequence(git_dir: Path) -> str | None:
     return "revert" if todo.startswith((b"revert", b"r ")) else "cherry-pick"
 
 
-def finish_command(operation: str) -> str:
+def get_finish_command(operation: str) -> str:
     """Return the command that finishes an operation of `find_operation`."""
     return _FINISH_COMMANDS[operation]
 
 
-def operation_hint(operation: str) -> str:
+def suggest_finish(operation: str) -> str:
     """Return the hint to finish an operation of `find_operation`, or to abort it."""
-    finish = hints.suggest_command(finish_command(operation), "finish it")
+    finish = hints.suggest_command(get_finish_command(operation), "finish it")
     if operation == "bisect":
         return finish
     return hints.join_alternatives(finish, hints.suggest_command("git status", "see how to abort it"))
-
-
-REMOTES = "refs/remotes/"
-_TAGS = "refs/tags/"
-_FORMAT = "%(refname)%00%(objectname)%00%(*objectname)%00%(symref)"
 
 
 def list_tips(places: Places) -> dict[str, str]:
@@ -164,26 +171,22 @@ def list_tips(places: Places) -> dict[str, str]:
 
     Symbolic names such as `origin/HEAD` are left out.
     """
-    text = check_git(places, "for-each-ref", f"--format={_FORMAT}", BRANCHES, _TAGS, REMOTES).text
+    text = check_git(places, "for-each-ref", f"--format={_TIP_FORMAT}", BRANCHES, _TAGS, REMOTES).text
     refs = (line.split("\0") for line in text.splitlines())
     commits = {name: peeled or commit for name, commit, peeled, symbolic in refs if not symbolic}
-    shown = (
+    decorated = (
         (_decorate_ref(name), commit)
         for prefix in (BRANCHES, _TAGS, REMOTES)
         for name, commit in commits.items()
         if name.startswith(prefix)
     )
-    return dict(shown)
+    return dict(decorated)
 
 
 def _decorate_ref(ref: str) -> str:
     if ref.startswith(_TAGS):
         return f"tag: {ref.removeprefix(_TAGS)}"
     return ref.removeprefix(BRANCHES).removeprefix(REMOTES)
-
-
-_SETTLED_SECONDS = 1.0
-"""Two changes within one tick of the file system's clock have the same time."""
 
 
 def list_pushed_branches(places: Places) -> dict[str, str]:
@@ -221,12 +224,6 @@ def _read_changed_ns(path: Path) -> int:
         return 0
 
 
-_COMMIT = rf"(?m)^{COMMIT_NAME}\b".encode()
-# Commits with which a merge, rebase, bisect or fetch continues, or to which it returns.
-_NOTES = ("*_HEAD", "MERGE_AUTOSTASH", "rebase-*/orig-head", "rebase-*/onto", "rebase-*/autostash")
-_OWN_REFS = ("refs/bisect/*", "refs/worktree/*", "refs/rewritten/*")  # `--all` includes those of one work tree only
-
-
 def list_git_dirs(places: Places) -> list[Path]:
     """Return the git directories of the main work tree (or the bare repository) and of each linked
     one, whether its directory exists or not.
@@ -234,17 +231,17 @@ def list_git_dirs(places: Places) -> list[Path]:
     return [places.common, *sorted(head.parent for head in places.common.glob("worktrees/*/HEAD"))]
 
 
-def list_tops(places: Places) -> list[Path]:
+def list_work_trees(places: Places) -> list[Path]:
     """Return the directories of the existing work trees."""
-    listed = (Path(value) for key, value in _list_worktree_lines(places) if key == "worktree")
-    return [places.top, *(top for top in listed if top != places.top and (top / ".git").exists())]
+    tops = (Path(value) for key, value in _list_worktree_lines(places) if key == "worktree")
+    return [places.top, *(top for top in tops if top != places.top and (top / ".git").exists())]
 
 
 def list_code_branches(places: Places) -> set[str]:
     """Return all branches, including unborn ones of work trees, which their next commit creates."""
-    born = check_git(places, "for-each-ref", "--format=%(refname)", BRANCHES).text.splitlines()
+    existing = check_git(places, "for-each-ref", "--format=%(refname)", BRANCHES).text.splitlines()
     checked_out = (value for key, value in _list_worktree_lines(places) if key == "branch")
-    return {name.removeprefix(BRANCHES) for name in (*born, *checked_out)}
+    return {name.removeprefix(BRANCHES) for name in (*existing, *checked_out)}
 
 
 def list_checked_out(places: Places) -> set[str]:
@@ -271,10 +268,11 @@ def list_noted_commits(places: Places) -> list[str]:
     """
     names: dict[str, None] = {}
     for folder in list_git_dirs(places):
-        for pattern in (*_NOTES, *_OWN_REFS):
+        for pattern in (*_OPERATION_FILES, *_OWN_REFS):
             for path in folder.glob(pattern):
                 if path.is_file():
-                    names.update(dict.fromkeys(name.decode() for name in re.findall(_COMMIT, path.read_bytes())))
+                    matches = re.findall(_NAME_AT_LINE_START, path.read_bytes())
+                    names.update(dict.fromkeys(name.decode() for name in matches))
     return list(names)
 
 
@@ -289,7 +287,7 @@ def list_uncommitted_pins(places: Places) -> list[bytes]:
         staged = check_git(places._replace(git_dir=folder), *list_pin)
         for entry in filter(None, staged.stdout.split(b"\0")):
             pins[check_git(places, "cat-file", "blob", entry.split(b" ")[1].decode()).stdout[:PIN_READ_LIMIT]] = None
-    for top in list_tops(places):
+    for top in list_work_trees(places):
         try:
             pins[read_regular(top / PIN_NAME, PIN_READ_LIMIT)] = None
         except OSError:

@@ -140,7 +140,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
         raise MergeConflict(
             f"{PIN_NAME} has a conflict, which cannot be resolved without the knowledge base.",
             hint=hints.join_steps(
-                "run 'vmrag resolve' to resolve the conflicts", plumbing.operation_hint(busy) if busy else ""
+                "run 'vmrag resolve' to resolve the conflicts", plumbing.suggest_finish(busy) if busy else ""
             ),
         )
     losses = _find_losses(ws)

@@ -212,7 +212,7 @@ def _list_temporaries(ws: Workspace) -> list[Path]:
     places = ws.places
     roots = (places.shared, *(folder / "vmrag" for folder in refs.list_git_dirs(places)[1:]), places.configured_hooks)
     folders = [Path(folder) for root in roots for folder, _, _ in os.walk(root)]
-    tops = refs.list_tops(places)
+    tops = refs.list_work_trees(places)
     tree_files = [
         path for name in (PIN_NAME, CONFIG_NAME, ATTRIBUTES) for path in list_stale_temporaries(*tops, name=name)
     ]

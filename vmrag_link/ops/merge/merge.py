@@ -208,7 +208,7 @@ def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeRe
         raise MergeConflict(
             "git's own merge is open, and .dolt-version has a conflict.",
             hint=hints.join_steps(
-                "run 'vmrag resolve' to resolve the conflicts", plumbing.operation_hint(busy) if busy else ""
+                "run 'vmrag resolve' to resolve the conflicts", plumbing.suggest_finish(busy) if busy else ""
             ),
         )
     report = _advance_merge(ws, writing.require_writable(ws), state, signature)
@@ -232,7 +232,7 @@ def abort_merge(ws: Workspace) -> MergeReport:
         busy = plumbing.find_operation(ws.places)
         raise GitBusy(
             "git has started this merge, so git must abort it.",
-            hint=plumbing.operation_hint(busy) if busy else "run 'git checkout HEAD -- .dolt-version' to abort it",
+            hint=plumbing.suggest_finish(busy) if busy else "run 'git checkout HEAD -- .dolt-version' to abort it",
         )
     report = _build_report(state, "aborted", state.ours)
     name = plumbing.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))

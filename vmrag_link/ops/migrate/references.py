@@ -176,7 +176,7 @@ def require_nothing_open(ws: Workspace) -> None:
     unfinished.
     """
     if operation := plumbing.find_operation(ws.places):
-        raise GitBusy(f"git has an unfinished {operation}.", hint=plumbing.operation_hint(operation))
+        raise GitBusy(f"git has an unfinished {operation}.", hint=plumbing.suggest_finish(operation))
     recover(ws)
     merge_state.refuse_if_open(ws)
     for folder in refs.list_git_dirs(ws.places):

@@ -227,7 +227,7 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
     if staged:
         merge_state.clear_merge(ws, "git")
     busy = plumbing.find_operation(ws.places)
-    next_command = plumbing.finish_command(busy) if busy else "git status"
+    next_command = plumbing.get_finish_command(busy) if busy else "git status"
     report = _build_report(ws, state, merged)
     return msgspec.structs.replace(
         report,

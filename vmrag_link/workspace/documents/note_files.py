@@ -321,7 +321,7 @@ def _refuse_git_operation(ws: Workspace) -> None:
     if operation:
         raise GitBusy(
             f"a {operation} is in progress, so vmrag cannot write notes now.",
-            hint=plumbing.operation_hint(operation),
+            hint=plumbing.suggest_finish(operation),
             operation=operation,
         )
     if unmerged := note_index.list_unmerged_files(ws.places):

@@ -297,7 +297,7 @@ def refuse_git_operation(ws: Workspace) -> None:
 
     operation = plumbing.find_operation(ws.places)
     if operation:
-        hint = plumbing.operation_hint(operation)
+        hint = plumbing.suggest_finish(operation)
         if pin_conflict.find_undecided(ws.places):
             hint = hints.join_steps(hints.suggest_command("vmrag resolve"), hint)
         sentence = f"a {operation} is in progress in this working tree, so vmrag cannot write documents now."

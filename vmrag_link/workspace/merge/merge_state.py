@@ -140,7 +140,7 @@ def require_merge(ws: Workspace) -> MergeState:
     if state is None:
         operation = plumbing.find_operation(ws.places)
         hint = (
-            plumbing.operation_hint(operation)
+            plumbing.suggest_finish(operation)
             if operation and operation != "bisect"
             else "run 'vmrag merge REF' to start a merge"
         )
