@@ -36,9 +36,41 @@ CHECKING = ("pre-commit", "pre-merge-commit", "pre-push")
 HOOKS = (*SYNCING, *CHECKING)
 """The hooks that are installed."""
 
-
 DRY_RUN_MARK = "vmrag-hook"
 """Text that a hook prints with `VMRAG=dry`, followed by its name."""
+
+FIRST_VERSION = (2, 54)
+"""First version of git that runs hooks from its configuration."""
+
+INCLUDED_FILE = "vmrag-hooks/config"
+"""Relative to the configuration that includes it, because a repository can be moved."""
+_INCLUDE = ("include.path", INCLUDED_FILE)
+
+_FALSE = ("false", "no", "off", "0", "")
+_NAME = "vmrag-{}"
+_SECTION = """\
+[hook "{name}"]
+	event = {hook}
+	command = "{command}"
+"""
+# git starts the command in its working directory. From there shell builtins find the script,
+# because a repository can be moved, or be elsewhere in a container. GIT_DIR comes first: with
+# `git --git-dir`, a `.git` in the work tree belongs to another repository.
+_COMMAND = (
+    'd=${GIT_DIR:-.git}; [ -d "$d" ] || read -r _ d <"$d"; '
+    'c=.; [ ! -f "$d/commondir" ] || read -r c <"$d/commondir"; case $c in /*) ;; *) c=$d/$c ;; esac; '
+    'f=$c/vmrag-hooks/@HOOK@; [ ! -r "$f" ] || . "$f"'
+)
+
+_BUNDLED = (
+    "Applications/Xcode*.app/Contents/Developer/usr/bin/git",
+    "Library/Developer/CommandLineTools/usr/bin/git",
+    "Applications/*.app/Contents/Resources/git*/bin/git",  # Sourcetree, Fork
+    "Applications/*.app/Contents/Resources/app/git/bin/git",  # GitHub Desktop
+    "usr/lib/*/resources/app/git/bin/git",  # on Linux
+    "opt/*/resources/app/git/bin/git",
+)
+"""Patterns, relative to the root, of gits that graphical programs bundle."""
 
 
 def list_chosen_hooks(places: Places) -> tuple[str, ...]:
@@ -60,11 +92,10 @@ def record_chosen_hooks(places: Places, hooks: Collection[str]) -> None:
 
 def format_install_command(places: Places) -> str:
     """Return the `vmrag install` command with the recorded options."""
-    names = list_chosen_hooks(places)
-    words = ["vmrag install"]
-    words += ["--worktree"] if is_limited(places) else []
-    words += ["--hooks", ",".join(names)] if names and names != HOOKS else []
-    return " ".join(words)
+    hooks = list_chosen_hooks(places)
+    arguments = ["--worktree"] if is_limited(places) else []
+    arguments += ["--hooks", ",".join(hooks)] if hooks and hooks != HOOKS else []
+    return " ".join(["vmrag install", *arguments])
 
 
 def is_limited(places: Places) -> bool:
@@ -114,40 +145,6 @@ def _list_marks(places: Places) -> Iterator[Path]:
     return (mark for mark in paths if mark.exists())
 
 
-FIRST_VERSION = (2, 54)
-"""First version of git that runs hooks from its configuration."""
-
-INCLUDED_FILE = "vmrag-hooks/config"
-"""Relative to the configuration that includes it, because a repository can be moved."""
-_INCLUDE = ("include.path", INCLUDED_FILE)
-
-_FALSE = ("false", "no", "off", "0", "")
-_NAME = "vmrag-{}"
-_SECTION = """\
-[hook "{name}"]
-	event = {hook}
-	command = "{command}"
-"""
-# git starts the command in its working directory. From there shell builtins find the script,
-# because a repository can be moved, or be elsewhere in a container. GIT_DIR comes first: with
-# `git --git-dir`, a `.git` in the work tree belongs to another repository.
-_COMMAND = (
-    'd=${GIT_DIR:-.git}; [ -d "$d" ] || read -r _ d <"$d"; '
-    'c=.; [ ! -f "$d/commondir" ] || read -r c <"$d/commondir"; case $c in /*) ;; *) c=$d/$c ;; esac; '
-    'f=$c/vmrag-hooks/@HOOK@; [ ! -r "$f" ] || . "$f"'
-)
-
-_BUNDLED = (
-    "Applications/Xcode*.app/Contents/Developer/usr/bin/git",
-    "Library/Developer/CommandLineTools/usr/bin/git",
-    "Applications/*.app/Contents/Resources/git*/bin/git",  # Sourcetree, Fork
-    "Applications/*.app/Contents/Resources/app/git/bin/git",  # GitHub Desktop
-    "usr/lib/*/resources/app/git/bin/git",  # on Linux
-    "opt/*/resources/app/git/bin/git",
-)
-"""Patterns, relative to the root, of gits that graphical programs bundle."""
-
-
 class Git(NamedTuple):
     """A git on this machine, such as `/usr/bin/git`, `2.39.5`."""
 
@@ -157,15 +154,15 @@ class Git(NamedTuple):
     @property
     def runs_hooks(self) -> bool:
         """True if it runs hooks from its configuration."""
-        return self._first >= FIRST_VERSION
+        return self._release >= FIRST_VERSION
 
     @property
     def runs_events(self) -> bool:
         """True if it has `git hook run`."""
-        return self._first >= (2, 36)
+        return self._release >= (2, 36)
 
     @property
-    def _first(self) -> tuple[int, ...]:
+    def _release(self) -> tuple[int, ...]:
         return tuple(map(int, self.version.split(".")[:2]))
 
     def __str__(self) -> str:
@@ -212,26 +209,26 @@ def find_running_hooks(places: Places) -> RunningHooks:
 
 def _read_running_hooks(places: Places) -> RunningHooks:
     path = proc.find_program("git", places.top)
-    used = _read_version(path, places) if path else None
-    if used is None or not used.runs_hooks:
-        return RunningHooks(used)
+    git = _read_version(path, places) if path else None
+    if git is None or not git.runs_hooks:
+        return RunningHooks(git)
     settings = {entry.key: entry.value for entry in configuration.list_entries(places)}
-    return RunningHooks(used, tuple(hook for hook in HOOKS if _is_enabled(places, settings, hook)))
+    return RunningHooks(git, tuple(hook for hook in HOOKS if _is_enabled(places, settings, hook)))
 
 
 def _is_enabled(places: Places, settings: Mapping[str, str], hook: str) -> bool:
     is_configured = (
         settings.get(f"hook.{_NAME.format(hook)}.event") == hook and (places.configured_hooks / hook).is_file()
     )
-    return is_configured and not _find_switch(settings, hook)
+    return is_configured and not _find_disabling_key(settings, hook)
 
 
 def find_disabling_key(places: Places, hook: str) -> str:
     """Return the configuration key that disables this hook, or an empty text."""
-    return _find_switch({entry.key: entry.value for entry in configuration.list_entries(places)}, hook)
+    return _find_disabling_key({entry.key: entry.value for entry in configuration.list_entries(places)}, hook)
 
 
-def _find_switch(settings: Mapping[str, str], hook: str) -> str:
+def _find_disabling_key(settings: Mapping[str, str], hook: str) -> str:
     """Return the key that disables a hook. If a key has several values, the last one applies, as in
     git. git reads the second key since 2.55.
     """
@@ -281,9 +278,9 @@ def write_hooks(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]
     The files are readable for everyone who can read git's configuration, because git fails on an
     include that it cannot read.
     """
-    included = _INCLUDE[1] in configuration.read_config_values(places, _INCLUDE[0])
-    present = list_configured_hooks(places)
-    changed = [hook for hook in scripts if hook not in present or not is_current(places, hook, scripts[hook])]
+    is_included = _INCLUDE[1] in configuration.read_config_values(places, _INCLUDE[0])
+    existing = list_configured_hooks(places)
+    changed = [hook for hook in scripts if hook not in existing or not is_current(places, hook, scripts[hook])]
     if changed:
         folder, mode = places.configured_hooks, (places.common / "config").stat().st_mode & 0o777
         if not folder.exists():
@@ -291,16 +288,16 @@ def write_hooks(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]
             folder.chmod(places.common.stat().st_mode & 0o7777)
         for hook in changed:
             write_atomically(folder / hook, scripts[hook], mode=mode)
-        _write_config(places, {*present, *scripts}, mode)
-    if not included:
+        _write_config(places, {*existing, *scripts}, mode)
+    if not is_included:
         configuration.add_value(places, *_INCLUDE)
-    return tuple(changed) if included else tuple(scripts)
+    return tuple(changed) if is_included else tuple(scripts)
 
 
 def remove_hooks(places: Places, hooks: Collection[str] = HOOKS) -> tuple[str, ...]:
     """Remove hooks from git's configuration, and return those that existed."""
-    present = list_configured_hooks(places)
-    if remaining := set(present) - set(hooks):
+    existing = list_configured_hooks(places)
+    if remaining := set(existing) - set(hooks):
         _write_config(places, remaining, _config_path(places).stat().st_mode & 0o777)
         for hook in hooks:
             (places.configured_hooks / hook).unlink(missing_ok=True)
@@ -309,7 +306,7 @@ def remove_hooks(places: Places, hooks: Collection[str] = HOOKS) -> tuple[str, .
         for path in places.configured_hooks.iterdir():
             path.unlink()
         places.configured_hooks.rmdir()
-    return tuple(hook for hook in present if hook in hooks)
+    return tuple(hook for hook in existing if hook in hooks)
 
 
 def _config_path(places: Places) -> Path:
