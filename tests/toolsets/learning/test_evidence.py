@@ -128,27 +128,27 @@ def test_outputs_that_were_made_to_keep_a_reader_busy_do_not():
 
 
 def test_evidence_scores_match_the_documented_weights():
-    assert evidence_records.combined_score([], 0) == 0
-    assert evidence_records.combined_score([evidence_records.FIXED], 0) == evidence_records.THRESHOLD == 0.7, (
+    assert evidence_records.combine_weights([], 0) == 0
+    assert evidence_records.combine_weights([evidence_records.FIXED], 0) == evidence_records.THRESHOLD == 0.7, (
         "one fixed test is just enough"
     )
-    assert evidence_records.combined_score([0.7, 0.7], 1) == 0.637
-    assert evidence_records.combined_score([0.7] * 1000, 0) == 1
-    assert evidence_records.transition_weight("error", "pass") == 0.7
+    assert evidence_records.combine_weights([0.7, 0.7], 1) == 0.637
+    assert evidence_records.combine_weights([0.7] * 1000, 0) == 1
+    assert evidence_records.weigh_transition("error", "pass") == 0.7
     assert [
-        evidence_records.transition_weight(*outcomes)
+        evidence_records.weigh_transition(*outcomes)
         for outcomes in (("pass", "pass"), ("skip", "pass"), ("fail", "error"))
     ] == [0, 0, 0]
     assert [
-        evidence_records.resolution_weight("x", verified=True),
-        evidence_records.resolution_weight("x", verified=False),
+        evidence_records.weigh_resolution("x", verified=True),
+        evidence_records.weigh_resolution("x", verified=False),
     ] == [0.6, 0.2]
-    assert evidence_records.resolution_weight(" ", verified=True) == 0
+    assert evidence_records.weigh_resolution(" ", verified=True) == 0
     assert evidence_records.compute_improvement(10, 9, points=False) == 10
     assert evidence_records.compute_improvement(10, 20, points=False) == -100
     assert [evidence_records.compute_improvement(0, after, points=False) for after in (0, 1)] == [0, -100]
     assert evidence_records.compute_improvement(80, 75, points=True) == -5, "falling coverage is no improvement"
-    assert [evidence_records.quality_weight(change, points=False) for change in (None, -5, 0, 10, 20, 90)] == [
+    assert [evidence_records.weigh_check(change, points=False) for change in (None, -5, 0, 10, 20, 90)] == [
         0,
         0,
         0,
@@ -156,4 +156,4 @@ def test_evidence_scores_match_the_documented_weights():
         0.4,
         0.4,
     ]
-    assert evidence_records.quality_weight(5, points=True) == 0.2
+    assert evidence_records.weigh_check(5, points=True) == 0.2

@@ -33,7 +33,7 @@ from vmrag_link.models import (
 from vmrag_link.ops.stores import stores
 from vmrag_link.ops.stores.stores import CollectionPut, build_document, update_metadata
 from vmrag_link.settings import keep_narrowest, needs_trust
-from vmrag_link.toolsets.learning.evidence_records import StoredIn, file_name, split_names
+from vmrag_link.toolsets.learning.evidence_records import StoredIn, format_path, split_names
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import named_files as files
 from vmrag_link.workspace.documents import writing
@@ -127,7 +127,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> WriteResult[ChatReport]:
     """
     chat_id, session = str(uuid.uuid4()), request.session_id or str(uuid.uuid4())
     changes = [
-        msgspec.structs.replace(file_change, file_path=file_name(file_change.file_path, ws.places.top))
+        msgspec.structs.replace(file_change, file_path=format_path(file_change.file_path, ws.places.top))
         for file_change in request.file_changes
     ]
     changed = list(dict.fromkeys(change.file_path for change in changes))

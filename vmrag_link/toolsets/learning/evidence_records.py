@@ -58,22 +58,26 @@ Share = Annotated[float, msgspec.Meta(description="lowest score that is enough",
 StoredIn = Annotated[str, msgspec.Meta(description="collection that stores the result")]
 Names = Annotated[Sequence[str], msgspec.Meta(description="list, or one text with commas")]
 
+EvidenceType = Literal["test_transition", "runtime_error_resolution", "code_quality_improvement"]
 
-def combined_score(weights: Iterable[float], regressions: int) -> float:
+_Weight = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def combine_weights(weights: Iterable[float], regressions: int) -> float:
     """Return the score of items, to 4 digits."""
     score = (1 - math.prod(1 - weight for weight in weights)) * REGRESSION**regressions
     return round(score, 4)
 
 
-def resolution_weight(text: str, *, verified: bool) -> float:
+def weigh_resolution(text: str, *, verified: bool) -> float:
     return 0.0 if not text.strip() else VERIFIED if verified else UNVERIFIED
 
 
-def transition_weight(before: str, after: str) -> float:
+def weigh_transition(before: str, after: str) -> float:
     return FIXED if before in ("fail", "error") and after == "pass" else 0.0
 
 
-def quality_weight(improvement: float | None, *, points: bool) -> float:
+def weigh_check(improvement: float | None, *, points: bool) -> float:
     """Return the weight of a check.
 
     `improvement` is in percent, or in `points` of coverage; None: unknown.
@@ -89,11 +93,6 @@ def compute_improvement(before: float, after: float, *, points: bool) -> float:
     if not before:
         return -100.0 if after else 0.0
     return round(100 * (before - after) / before, 2)
-
-
-EvidenceType = Literal["test_transition", "runtime_error_resolution", "code_quality_improvement"]
-
-_Weight = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class EvidenceItem(Record, frozen=True):
@@ -115,7 +114,7 @@ class Evidence(Record, frozen=True):
 
     @property
     def score(self) -> float:
-        return combined_score((item.weight for item in self.items), len(self.regressions))
+        return combine_weights((item.weight for item in self.items), len(self.regressions))
 
     @property
     def types(self) -> list[str]:
@@ -132,11 +131,11 @@ def merge_evidence(parts: Iterable[Evidence]) -> Evidence:
     return Evidence(tuple(items.values()), tuple(sorted(regressions)))
 
 
-def new_id() -> str:
+def create_id() -> str:
     return str(uuid.uuid4())
 
 
-def record(collection: str, doc_id: str, text: str, kind: str, items: Evidence, **more: Any) -> Document:
+def build_record(collection: str, doc_id: str, text: str, kind: str, items: Evidence, **more: Any) -> Document:
     """Return a document to store. `more` are keys of the metadata for its kind."""
     return build_document(
         collection,
@@ -146,7 +145,7 @@ def record(collection: str, doc_id: str, text: str, kind: str, items: Evidence, 
     )
 
 
-def write_down(
+def store_records(
     ws: Workspace, name: str, rows: Callable[[str], list[Document]], report: R, purpose: str
 ) -> WriteResult[R]:
     """Store the documents that `rows` returns for a collection, which is created if it is missing.
@@ -163,7 +162,7 @@ def write_down(
     return writing.write_rows(store, plan_record, purpose)
 
 
-def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evidence]:
+def find_evidence(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evidence]:
     """Return the evidence of these records, in any store. Raises `DocumentMissing`."""
     evidence_by_id: dict[str, Evidence] = {}
     names = [
@@ -176,9 +175,9 @@ def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evide
             if (evidence := _parse_evidence(document)) is not None:
                 evidence_by_id[document.doc_id] = evidence
     if missing := [identifier for identifier in dict.fromkeys(ids) if identifier not in evidence_by_id]:
-        shown = ", ".join(map(repr, missing[:3])) + (" …" if missing[3:] else "")
+        missing_names = ", ".join(map(repr, missing[:3])) + (" …" if missing[3:] else "")
         raise DocumentMissing(
-            f"no evidence has the id {shown}.",
+            f"no evidence has the id {missing_names}.",
             hint=f"run 'vmrag list --collection {EVIDENCE}', or 'vmrag list --collection {TEST_RESULTS}', to list the ids",
             ids=missing,
         )
@@ -196,13 +195,13 @@ def _parse_evidence(document: Document) -> Evidence | None:
         return None
 
 
-def split_names(given: Iterable[str]) -> list[str]:
+def split_names(texts: Iterable[str]) -> list[str]:
     """Return the distinct names. An element can contain several, separated by commas."""
-    parts = (part.strip() for text in given for part in text.split(","))
+    parts = (part.strip() for text in texts for part in text.split(","))
     return [*dict.fromkeys(part for part in parts if part)]
 
 
-def file_name(name: str, top: Path) -> str:
+def format_path(name: str, top: Path) -> str:
     """Return a file's path relative to the top of the work tree, or the path itself for other
     files.
     """

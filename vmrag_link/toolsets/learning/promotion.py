@@ -66,7 +66,7 @@ def store_learning(ws: Workspace, request: PromotionRequest) -> WriteResult[Prom
     `DocumentMissing` for a missing chat or evidence, and the errors of `stores.find_or_define`,
     `stores.prepare_write` and `write_rows`.
     """
-    doc_id = evidence.new_id()
+    doc_id = evidence.create_id()
 
     store = stores.find_tools_store(ws, request.collection_name, request.chat_collection_name)
 
@@ -95,7 +95,7 @@ def _find_validation(store: DocumentStore, at: At, request: PromotionRequest) ->
     """
     threshold, named = request.validation_threshold, request.validation_evidence_id
     if named:
-        items = evidence.look_up(store, at, [named])[named]
+        items = evidence.find_evidence(store, at, [named])[named]
         validation = Validation(items.score, named, items.score >= threshold, items.types)
     elif request.validation_score is not None:
         validation = Validation(request.validation_score, None, request.validation_score >= threshold, [])

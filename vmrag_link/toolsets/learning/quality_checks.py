@@ -213,7 +213,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
     """Store a check, even without an improvement.
 
     Raises `UsageInvalid` for an unreadable output, and the errors of `named_files.read_file` and
-    `evidence_records.write_down`.
+    `evidence_records.store_records`.
     """
     tool = request.tool.strip().lower()
     metric: Metric = "coverage" if tool == COVERAGE else request.metric_type
@@ -230,8 +230,8 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
         ws.progress.note(f"The output of {request.tool} is not known here; its lines were counted.")
     points = higher_is_better(tool)
     better = None if before is None else evidence.compute_improvement(before.value, after.value, points=points)
-    doc_id = evidence.new_id()
-    evidence_of_check = Evidence((EvidenceItem(doc_id, TYPE, evidence.quality_weight(better, points=points)),))
+    doc_id = evidence.create_id()
+    evidence_of_check = Evidence((EvidenceItem(doc_id, TYPE, evidence.weigh_check(better, points=points)),))
     report = QualityReport(
         evidence_id=doc_id,
         tool=tool,
@@ -251,9 +251,9 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> WriteResult[Qua
     }
 
     def build_rows(collection: str) -> list[Document]:
-        return [evidence.record(collection, doc_id, _format_report(report), TYPE, evidence_of_check, **numbers)]
+        return [evidence.build_record(collection, doc_id, _format_report(report), TYPE, evidence_of_check, **numbers)]
 
-    return evidence.write_down(ws, request.collection_name, build_rows, report, "write down a quality check")
+    return evidence.store_records(ws, request.collection_name, build_rows, report, "write down a quality check")
 
 
 def _read_measure(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:

@@ -185,14 +185,14 @@ def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunRepor
     """Store a run, and each test that failed before and passes now.
 
     Raises `UsageInvalid` for invalid JUnit XML, and the errors of `named_files.read_file` and
-    `evidence_records.write_down`.
+    `evidence_records.store_records`.
     """
     after = _parse_file(ws, request.xml, "xml_path")
     before = _parse_file(ws, request.before, "before_xml") if request.before else {}
     compared = compare_runs(before, after)
-    run_id = evidence.new_id()
+    run_id = evidence.create_id()
     stored = [
-        StoredTransition(evidence.new_id(), *msgspec.structs.astuple(transition))
+        StoredTransition(evidence.create_id(), *msgspec.structs.astuple(transition))
         for transition in compared.fixed[:MOST_RECORDS]
     ]
     if len(compared.fixed) > MOST_RECORDS:
@@ -224,15 +224,17 @@ def log_test_results(ws: Workspace, request: RunRequest) -> WriteResult[RunRepor
             _build_transition(collection, run_id, transition, item)
             for transition, item in zip(stored, items, strict=True)
         ]
-        return [*fixed, evidence.record(collection, run_id, _format_run(counts, compared), RUN, whole, **more)]
+        return [*fixed, evidence.build_record(collection, run_id, _format_run(counts, compared), RUN, whole, **more)]
 
-    return evidence.write_down(ws, request.collection_name, build_rows, report, "write down test results")
+    return evidence.store_records(ws, request.collection_name, build_rows, report, "write down test results")
 
 
 def _build_transition(collection: str, run_id: str, transition: StoredTransition, item: EvidenceItem) -> Document:
     text = f"{transition.test_id}: {transition.before_status}, and now {transition.after_status}"
     more = {name: getattr(transition, name) for name in ("test_id", "before_status", "after_status")}
-    return evidence.record(collection, transition.evidence_id, text, TYPE, Evidence((item,)), run_id=run_id, **more)
+    return evidence.build_record(
+        collection, transition.evidence_id, text, TYPE, Evidence((item,)), run_id=run_id, **more
+    )
 
 
 def _parse_file(ws: Workspace, file: NamedFile, parameter: str) -> dict[str, Status]:

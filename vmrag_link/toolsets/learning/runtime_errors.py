@@ -11,7 +11,7 @@ from msgspec import Meta
 from vmrag_link.models import LONGEST_QUERY, LONGEST_TEXT, Document, Record
 from vmrag_link.ops.stores import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, file_name, split_names
+from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, format_path, split_names
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.writing import WriteResult
 
@@ -53,16 +53,16 @@ class ErrorReport(Record, frozen=True):
 
 
 def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
-    """Store an error. Raises the errors of `evidence_records.write_down`."""
-    doc_id = evidence.new_id()
-    weight = evidence.resolution_weight(request.resolution, verified=request.resolution_verified)
+    """Store an error. Raises the errors of `evidence_records.store_records`."""
+    doc_id = evidence.create_id()
+    weight = evidence.weigh_resolution(request.resolution, verified=request.resolution_verified)
     evidence_of_error = Evidence((EvidenceItem(doc_id, TYPE, weight),))
     trace = request.stacktrace[-MOST_TRACE:]
     files = split_names(request.affected_files) or files_of(trace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
 
     def build_rows(collection: str) -> list[Document]:
-        row = evidence.record(
+        row = evidence.build_record(
             collection,
             doc_id,
             text,
@@ -78,7 +78,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
         return [row]
 
     report = ErrorReport(doc_id, doc_id, TYPE, evidence_of_error.score, files)
-    return evidence.write_down(ws, request.collection_name, build_rows, report, "write down an error")
+    return evidence.store_records(ws, request.collection_name, build_rows, report, "write down an error")
 
 
 def files_of(stacktrace: str, top: Path) -> list[str]:
@@ -87,4 +87,4 @@ def files_of(stacktrace: str, top: Path) -> list[str]:
     Files of the work tree are relative to its top.
     """
     names = (next(filter(None, match.groups())) for match in _FRAMES.finditer(stacktrace))
-    return [*dict.fromkeys(file_name(name, top) for name in names if not name.startswith("<"))]
+    return [*dict.fromkeys(format_path(name, top) for name in names if not name.startswith("<"))]

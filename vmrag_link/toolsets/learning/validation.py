@@ -104,13 +104,13 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
             hint="name the ids that log-test-results, log-error and log-quality-check printed, or a file of evidence",
         )
     of_file = _parse_file(ws, request.evidence_file) if request.evidence_file else Evidence()
-    doc_id = evidence.new_id()
+    doc_id = evidence.create_id()
     output = str(request.output) if request.output else None
 
     store = stores.find_tools_store(ws)
 
     def plan_record(at: At) -> Planned[ValidationReport]:
-        whole = evidence.merge_evidence([*evidence.look_up(store, at, ids).values(), of_file])
+        whole = evidence.merge_evidence([*evidence.find_evidence(store, at, ids).values(), of_file])
         numbers = {name: sum(item.type == kind for item in whole.items) for kind, name in _KINDS.items()}
         report = ValidationReport(
             score=whole.score,
@@ -125,7 +125,9 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
         text = f"Evidence with the score {whole.score:g}: " + ", ".join(
             f"{n} {name.replace('_', ' ')}" for name, n in numbers.items()
         )
-        row = evidence.record(collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids)
+        row = evidence.build_record(
+            collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids
+        )
         return Planned(stores.prepare_write(store, [stores.CollectionPut(collection, new, [row])]), report)
 
     landed = writing.write_rows(store, plan_record, "write down a validation")
@@ -153,15 +155,15 @@ def _parse_file(ws: Workspace, file: NamedFile) -> Evidence:
 def _list_items(evidence_file: EvidenceFile) -> Iterator[EvidenceItem]:
     for test in evidence_file.test_transitions:
         yield _build_item(
-            test, runs.TYPE, evidence.transition_weight(*map(_describe_status, (test.before_status, test.after_status)))
+            test, runs.TYPE, evidence.weigh_transition(*map(_describe_status, (test.before_status, test.after_status)))
         )
     for error in evidence_file.runtime_errors:
-        weight = evidence.resolution_weight(error.resolution, verified=error.resolution_verified)
+        weight = evidence.weigh_resolution(error.resolution, verified=error.resolution_verified)
         yield _build_item(error, runtime_errors.TYPE, weight)
     for check in evidence_file.code_quality:
         points = check.tool == COVERAGE
         better = evidence.compute_improvement(check.before_value, check.after_value, points=points)
-        yield _build_item(check, quality_checks.TYPE, evidence.quality_weight(better, points=points))
+        yield _build_item(check, quality_checks.TYPE, evidence.weigh_check(better, points=points))
 
 
 def _build_item(row: Record, kind: evidence.EvidenceType, weight: float) -> EvidenceItem:
