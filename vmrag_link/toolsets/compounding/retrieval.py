@@ -39,6 +39,12 @@ from vmrag_link.workspace.indexed_rows import IndexedRows
 if TYPE_CHECKING:
     from vmrag_link.workspace import View
 
+_TARGET = re.compile(
+    r"\]\([ \t]{0,8}<?([^()\s<>]{1,500})|^ {0,3}\[[^\]\n]{1,200}\]:[ \t]{1,8}<?([^\s<>]{1,500})", re.MULTILINE
+)
+MOST_TARGETS = 500
+"""Maximum number of links of one document."""
+
 Question = Annotated[str, Meta(description="question or words to search for", max_length=LONGEST_QUERY)]
 DocTypes = Annotated[Sequence[str], Meta(description="types of documents; default: all")]
 Limit = Annotated[
@@ -88,24 +94,24 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
     limit = config.default_limit if request.limit is None else request.limit
 
     def search_view(searcher: Searcher, view: View) -> Found:
-        near = search.find_nearest(searcher, project.collection, request.query, threshold, where)
+        matches = search.find_nearest(searcher, project.collection, request.query, threshold, where)
         collection = searcher.find_collection(project.collection)
-        shown = [
+        documents = [
             NearDocument(
                 shown_path(project.docs, row.doc_id),
                 row,
                 match,
                 headings=search.place_of(ws, collection, row, match.chunk),
             )
-            for match in near.ranked[:limit]
+            for match in matches.ranked[:limit]
             if collection and (row := ws.engine.find_document(view.at, project.collection, match.doc_id))
         ]
         return Found(
             collection=collection,
-            documents=tuple(shown),
-            total=len(near.ranked),
-            best=near.best,
-            min_score=near.min_score,
+            documents=tuple(documents),
+            total=len(matches.ranked),
+            best=matches.best,
+            min_score=matches.min_score,
             origin=find_view_origin(ws, view),
         )
 
@@ -126,19 +132,18 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
         def find_document(doc_id: str) -> Document | None:
             return ws.engine.find_document(view.at, project.collection, doc_id)
 
-        def find_near(levels: Sequence[str], from_: Threshold) -> Matches:
-            return search.find_nearest(
-                searcher, project.collection, request.query, from_, search.filter_of(types, levels)
-            )
+        def find_near(promotion_levels: Sequence[str], threshold: Threshold) -> Matches:
+            where = search.filter_of(types, promotion_levels)
+            return search.find_nearest(searcher, project.collection, request.query, threshold, where)
 
         critical = (
             find_near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).ranked if request.include_critical else ()
         )
-        first = critical[: config.max_critical_docs]
+        most_critical = critical[: config.max_critical_docs]
         matches = find_near(levels, min_score)
-        others = [match for match in matches.ranked if match not in first][:limit]
-        chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in first]
-        chosen += [(match, "match") for match in others]
+        other_matches = [match for match in matches.ranked if match not in most_critical][:limit]
+        chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in most_critical]
+        chosen += [(match, "match") for match in other_matches]
         sources = [
             NearDocument(shown_path(project.docs, row.doc_id), row, match, kind)
             for match, kind in chosen
@@ -181,14 +186,14 @@ def search_collections(
     require_query(query)
 
     def search_view(searcher: Searcher, view: View) -> Found:
-        held = [collection.name for collection in searcher.list_collections()]
+        existing_names = [collection.name for collection in searcher.list_collections()]
         for name in names:
-            if name not in held:
-                require_readable(view, name, held)
-                raise no_collection(name, held)
+            if name not in existing_names:
+                require_readable(view, name, existing_names)
+                raise no_collection(name, existing_names)
         matches_by_name = [
             (name, search.find_nearest(searcher, name, query, Threshold(SearchPurpose.ANSWER, min_score)))
-            for name in names or held
+            for name in names or existing_names
         ]
         ranked = sorted(
             ((name, match) for name, matches in matches_by_name for match in matches.ranked),
@@ -203,9 +208,9 @@ def search_collections(
         ]
         best = max((matches.best for _, matches in matches_by_name if matches.best is not None), default=None)
         lowest = min((matches.min_score for _, matches in matches_by_name), default=min_score or 0.0)
-        first = searcher.find_collection(rows[0].document.collection) if rows else None
+        first_collection = searcher.find_collection(rows[0].document.collection) if rows else None
         return Found(
-            collection=first,
+            collection=first_collection,
             documents=tuple(rows),
             total=len(ranked),
             best=best,
@@ -214,13 +219,6 @@ def search_collections(
         )
 
     return search_index(ws, search_view)
-
-
-_TARGET = re.compile(
-    r"\]\([ \t]{0,8}<?([^()\s<>]{1,500})|^ {0,3}\[[^\]\n]{1,200}\]:[ \t]{1,8}<?([^\s<>]{1,500})", re.MULTILINE
-)
-MOST_TARGETS = 500
-"""Maximum number of links of one document."""
 
 
 class Linked(Record, frozen=True):
@@ -274,8 +272,8 @@ def list_references(document: Document, known_ids: Container[str], *, docs: str)
 
 def _list_texts(document: Document) -> Iterator[str]:
     related = parse_metadata(document).get("related_docs")
-    listed = [related] if isinstance(related, str) else related if isinstance(related, list) else []
-    yield from (text for text in listed[:MOST_TARGETS] if isinstance(text, str))
+    references = [related] if isinstance(related, str) else related if isinstance(related, list) else []
+    yield from (text for text in references[:MOST_TARGETS] if isinstance(text, str))
     for number, match in enumerate(_TARGET.finditer(document.content)):
         if number == MOST_TARGETS:
             return
