@@ -27,9 +27,29 @@ CHROMA = env.setting_variable("index.chroma")
 SHARE = env.setting_variable("chroma.share")
 REMOTE = env.setting_variable("remote")
 
-
 RESULTS = {"junit": "junit.xml", "sarif": "sarif"}
 """Formats for other programs than GitHub's runners, with the ends of their file names."""
+
+OTHER_REPOSITORY = "the checkout is not of the job's own repository, the only one to which a job pushes."
+"""Why a mode that pushes does nothing."""
+
+MOST_BYTES = 900_000
+"""Maximum size of the table in the summary, which leaves room for other steps of the job."""
+
+_ENVIRONMENTAL: tuple[Code, ...] = ("NOT_COMPARABLE",)
+"""Findings that do not concern a pin: the history for a comparison is missing."""
+
+CODES_BY_LOSS: tuple[str, ...] = (
+    "KNOWLEDGE_DROPPED",
+    "PIN_REMOVED",
+    "PIN_MALFORMED",
+    "PIN_REVISION_MISSING",
+    "NOT_ON_REMOTE",
+    "NOT_COMPARABLE",
+    "LOSS_ACCEPTED",
+    "MOVED_BACK",
+)
+"""The findings of `verify`, ordered by the loss."""
 
 
 @contextlib.contextmanager
@@ -106,30 +126,8 @@ def list_job_variables(comparison: Comparison) -> dict[str, str]:
     return names
 
 
-OTHER_REPOSITORY = "the checkout is not of the job's own repository, the only one to which a job pushes."
-"""Why a mode that pushes does nothing."""
-
-MOST_BYTES = 900_000
-"""Maximum size of the table in the summary, which leaves room for other steps of the job."""
-
-_ENVIRONMENTAL: tuple[Code, ...] = ("NOT_COMPARABLE",)
-"""Findings that do not concern a pin: the history for a comparison is missing."""
-
-WORST: tuple[str, ...] = (
-    "KNOWLEDGE_DROPPED",
-    "PIN_REMOVED",
-    "PIN_MALFORMED",
-    "PIN_REVISION_MISSING",
-    "NOT_ON_REMOTE",
-    "NOT_COMPARABLE",
-    "LOSS_ACCEPTED",
-    "MOVED_BACK",
-)
-"""The findings of `verify`, ordered by the loss."""
-
-
 class ActionFinding(NamedTuple):
-    """A finding of a step."""
+    """A finding of a step, with its text for annotations and the summary."""
 
     severity: Severity
     code: str
@@ -198,8 +196,12 @@ def report_no_work(runner: Runner, job: WorkflowJob, mode: Mode, title: str, rea
 
 
 def _rank_finding(finding: ActionFinding) -> tuple[bool, int]:
-    """Sort key: the worst findings first, then those of earlier commits."""
-    return finding.severity != "error", WORST.index(finding.code) if finding.code in WORST else 0
+    """Return a sort key: errors come first, and those of `verify` in the order of their loss.
+
+    A code that is not in `CODES_BY_LOSS` is as bad as its first one. Equal findings keep their
+    order.
+    """
+    return finding.severity != "error", CODES_BY_LOSS.index(finding.code) if finding.code in CODES_BY_LOSS else 0
 
 
 def _annotate_findings(runner: Runner, level: Level, findings: Sequence[ActionFinding]) -> None:
@@ -208,9 +210,9 @@ def _annotate_findings(runner: Runner, level: Level, findings: Sequence[ActionFi
     The runner drops more than a number of one level without a message. So the last annotation
     counts the others, which are in the log.
     """
-    room = runner.count_free_annotations(level)
-    more = len(findings) - room
+    capacity = runner.count_free_annotations(level)
+    excess = len(findings) - capacity
     for number, finding in enumerate(findings, 1):
-        rest = f"and {more} more: see the summary" if more > 0 and number == room else ""
+        rest = f"and {excess} more: see the summary" if excess > 0 and number == capacity else ""
         hint = "\n".join(line for line in (finding.hint, rest) if line)
         runner.annotate(level, finding.message, hint=hint, title=finding.title, at=finding.place)

@@ -35,6 +35,7 @@ COMMANDS = ("vmrag", "vmrag-mcp")
 MARKER = "installed"
 PLATFORMS = ("linux", "darwin")
 
+_PIP = (sys.executable, "-I", "-m", "pip")
 _VERSION = re.compile(r"\d+(\.\d+){0,3}((a|b|rc)\d+)?(\.post\d+)?", re.ASCII)
 
 # As pip writes them, because a `#!` may neither be long nor hold a blank.
@@ -59,8 +60,8 @@ class InstallRequest(NamedTuple):
     extras: tuple[str, ...]
 
     @property
-    def listed(self) -> str:
-        """The packages in the form of `pip install -r`. Those of a version are not known before."""
+    def requirements(self) -> str:
+        """The lines for `pip install -r`. For a version, pip chooses the dependencies."""
         extras = ",".join(("action", *self.extras))
         return f"vmrag-link[{extras}]=={self.version}\n" if self.version else packages.format_requirements(self.extras)
 
@@ -68,7 +69,7 @@ class InstallRequest(NamedTuple):
     def digest(self) -> str:
         """A hash of the packages and of everything that selects their files."""
         machine = (sys.version, sysconfig.get_platform(), platform.libc_ver(), platform.mac_ver()[0])
-        return hashlib.sha256(repr((machine, self.listed)).encode()).hexdigest()
+        return hashlib.sha256(repr((machine, self.requirements)).encode()).hexdigest()
 
 
 def action_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -92,10 +93,9 @@ def read_request(environ: Mapping[str, str]) -> InstallRequest:
     version = parse_version(environ.get("INPUT_VERSION", "").strip())
     modes = [mode.strip() for mode in (environ.get("INPUT_MODE", "").strip() or "sync").split(",")]
     comments = environ.get("INPUT_COMMENT") == "true" and environ.get("GITHUB_EVENT_NAME") == "workflow_run"
-    needed = (
-        {"web"} if comments else packages.list_mode_extras(modes)
-    )  # it only writes the comment of another job's report
-    extras = needed.union(parse_extras(environ.get("INPUT_EXTRAS", "")))
+    # A job that only writes the comment of another job's report needs no extras of the modes.
+    mode_extras = {"web"} if comments else packages.list_mode_extras(modes)
+    extras = mode_extras.union(parse_extras(environ.get("INPUT_EXTRAS", "")))
     if environ.get("INPUT_CHROMA") == "true":
         extras.add("chroma")
     earlier = _read_mark(action_folder(environ)).rpartition(" ")[2].split(",")
@@ -127,7 +127,9 @@ def mark_environment(folder: Path, chosen: InstallRequest) -> None:
 
 
 def _mark_of_environment(chosen: InstallRequest) -> str:
-    """Return a hash of the packages, the checkout that runs next to them, and the extras."""
+    """Return a text that identifies the packages, the checkout that runs next to them, and the
+    extras.
+    """
     return f"{chosen.digest} {packages.ROOT} {','.join(chosen.extras)}"
 
 
@@ -201,23 +203,20 @@ def _run_from_here(environment: Path, shelf: Path) -> None:
 def _install_with(folder: Path, chosen: InstallRequest, shelf: Path | None = None) -> None:
     """Install the packages on a shelf, or else into the environment in `folder`."""
     requirements = folder / "requirements.txt"
-    requirements.write_text(chosen.listed)
-    words = ["-r", str(requirements)]
+    requirements.write_text(chosen.requirements)
+    options = ["-r", str(requirements)]
     if shelf:
-        words += ["--require-hashes", "--no-deps", "--target", str(shelf)]
+        options += ["--require-hashes", "--no-deps", "--target", str(shelf)]
     python, uv, cache = str(folder / "venv" / "bin" / "python"), _find_uv(folder), str(folder / "uv-cache")
     # A cache only of this job, because uv does not verify the content of a cache again.
-    if uv and _run_program(folder, uv, "pip", "install", "-q", "--python", python, "--cache-dir", cache, *words):
+    if uv and _run_program(folder, uv, "pip", "install", "-q", "--python", python, "--cache-dir", cache, *options):
         shutil.rmtree(cache, ignore_errors=True)
         return
     _print_line("::warning title=vmrag::uv could not install the packages, so pip installs them, which takes longer.")
     if shelf:
         shutil.rmtree(shelf, ignore_errors=True)
-    if not _run_program(folder, *_PIP, "--python", python, "install", "-q", "--no-compile", *words):
+    if not _run_program(folder, *_PIP, "--python", python, "install", "-q", "--no-compile", *options):
         raise InstallRefused("Neither uv nor pip could install the packages. Their output is above.")
-
-
-_PIP = (sys.executable, "-I", "-m", "pip")
 
 
 def _find_uv(folder: Path) -> str | None:
@@ -228,8 +227,8 @@ def _find_uv(folder: Path) -> str | None:
     if runner_uv and _uv_version(runner_uv) >= OLDEST_UV:
         return runner_uv
     tools = folder / "uv"
-    words = ("install", "-q", "--no-compile", "--require-hashes", "--no-deps", "--target", str(tools))
-    return str(tools / "bin" / "uv") if _run_program(folder, *_PIP, *words, "-r", str(UV_BY_HASH)) else None
+    command = ("install", "-q", "--no-compile", "--require-hashes", "--no-deps", "--target", str(tools))
+    return str(tools / "bin" / "uv") if _run_program(folder, *_PIP, *command, "-r", str(UV_BY_HASH)) else None
 
 
 def _uv_version(uv: str) -> tuple[int, ...]:

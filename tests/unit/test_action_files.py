@@ -11,7 +11,7 @@ import yaml
 
 from tests.action import document
 from vmrag_action.__main__ import STEPS
-from vmrag_action.findings import WORST
+from vmrag_action.findings import CODES_BY_LOSS
 from vmrag_action.runner import OUTPUTS
 from vmrag_link.ops.verify.verify_commits import Code
 
@@ -50,7 +50,7 @@ def test_scripts_are_isolated_from_the_work_tree() -> None:
 
 
 def test_every_finding_of_a_pin_has_its_rank_among_the_annotations() -> None:
-    assert set(WORST) == set(get_args(Code))
+    assert set(CODES_BY_LOSS) == set(get_args(Code))
 
 
 def test_outputs_have_a_form() -> None:

@@ -43,15 +43,16 @@ class _Offer(NamedTuple):
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
+    """Repair the pushed branch, and return the exit code of the step."""
     runner.set_output("repaired", False)
     with findings.open_workspace(runner, job) as ws:
-        if reason := _nothing_to_do(ws):
+        if reason := _find_obstacle(ws):
             return _report_idle(runner, job, reason)
-        about = findings.compare_event(ws)
-        report = _repair_branch(ws, about)
+        comparison = findings.compare_event(ws)
+        report = _repair_branch(ws, comparison)
         if report.tip is None:
             return _report_idle(runner, job, f"the branch {report.branch} no longer exists.")
-        if transfer.contains_commit(ws.places, report.tip, about.head):
+        if transfer.contains_commit(ws.places, report.tip, comparison.head):
             runner.set_output(
                 "branch-head", report.commit if report.commit and report.result == "repaired" else report.tip
             )
@@ -63,7 +64,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     return _report_repair(runner, report, offer)
 
 
-def _nothing_to_do(ws: Workspace) -> str:
+def _find_obstacle(ws: Workspace) -> str:
     """Return why this job repairs nothing; empty if it can."""
     name = events.read_pushed_branch(os.environ)
     if name is None:
@@ -81,12 +82,12 @@ def _report_idle(runner: Runner, job: WorkflowJob, reason: str) -> int:
     return findings.report_no_work(runner, job, "repair", TITLE, reason)
 
 
-def _repair_branch(ws: Workspace, about: Comparison) -> BranchRepair:
-    deepen.fetch_commits(ws.places, [about.head])
-    since = about.base or next(iter(objects.read_parents(ws.places, about.head)), None)
-    bring = functools.partial(deepen.make_comparable, ws.places)
+def _repair_branch(ws: Workspace, comparison: Comparison) -> BranchRepair:
+    deepen.fetch_commits(ws.places, [comparison.head])
+    since = comparison.base or next(iter(objects.read_parents(ws.places, comparison.head)), None)
+    fetch_history = functools.partial(deepen.make_comparable, ws.places)
     name = events.read_pushed_branch(os.environ) or ""
-    return repair_branch(ws, HostedBranch(deepen.find_code_remote(ws.places), name, since, bring))
+    return repair_branch(ws, HostedBranch(deepen.find_code_remote(ws.places), name, since, fetch_history))
 
 
 # -- if the branch refused the repair
@@ -166,7 +167,7 @@ def _describe_verdict(report: BranchRepair, offer: _Offer | None) -> str:
 def _list_findings(report: BranchRepair, offer: _Offer | None) -> Iterator[ActionFinding]:
     """Yield findings about steps for the user."""
     if report.conflict:
-        yield _in_conflict(report.branch, report.conflict)
+        yield _build_conflict_finding(report.branch, report.conflict)
     if offer:
         waits = (
             f"{report.branch} refused it, so the repair is on {report.offered_on}. Answer of the host: {report.refusal}"
@@ -181,7 +182,7 @@ def _list_findings(report: BranchRepair, offer: _Offer | None) -> Iterator[Actio
             yield ActionFinding(severity, drop.code, drop.commit[:12], f"{drop.message} {waits}", hint)
 
 
-def _in_conflict(branch: str, conflict: RepairConflict) -> ActionFinding:
+def _build_conflict_finding(branch: str, conflict: RepairConflict) -> ActionFinding:
     names = conflict.documents
     documents = f"{plural(len(names), 'document')}: {first_of(names, _SHOWN)}"
     message = (
