@@ -38,11 +38,11 @@ _RETRY_SECONDS = 60.0
 def commit_written(ws: Workspace, tool: ToolInfo, agent: str) -> list[tuple[str, str]]:
     """Commit the documents that a call has left uncommitted. `agent` is the client's name.
 
-    Returns warnings by code. If the commit fails, the documents are still stored: a warning gives
-    the reason, and the next write also commits them. Tools that change history report uncommitted
-    documents themselves.
+    Returns the code and the sentence of each warning. If the commit fails, the documents are still
+    stored: a warning gives the reason, and the next write also commits them. Tools that change
+    history report uncommitted documents themselves.
     """
-    if "V" in tool.effect:
+    if tool.changes_history:
         return []
     return _commit_uncommitted(ws, tool.name, agent)
 
@@ -107,22 +107,23 @@ class UnpushedRevisions:
     """Revisions that pushed code pins and its remote lacks, over all calls of one server."""
 
     def __init__(self) -> None:
-        self._said: tuple[UnpushedPin, ...] = ()
+        self._reported: tuple[UnpushedPin, ...] = ()
         self._failed: tuple[float, tuple[str, str]] | None = None
 
     def push_or_warn(self, ws: Workspace, sending: AbstractContextManager[object] | None) -> list[tuple[str, str]]:
-        """Push missing revisions, or warn once that they are missing. Returns warnings by code.
+        """Push missing revisions, or warn once that they are missing.
 
-        `sending` keeps other threads from writing. With None, this server does not push.
+        Returns the code and the sentence of each warning. `sending` keeps other threads from
+        writing. With None, this server does not push.
         """
         from vmrag_link.ops.status import cautions
 
         unpushed = cautions.list_unpushed_quietly(ws)
-        is_new = unpushed != self._said
+        is_new = unpushed != self._reported
         if unpushed and sending and ws.config.mcp.auto_push:
             with sending:
                 return [self._push(ws, unpushed, is_new=is_new)]
-        self._said = unpushed
+        self._reported = unpushed
         return self._build_warning(ws, unpushed) if is_new else []
 
     def _push(self, ws: Workspace, unpushed: tuple[UnpushedPin, ...], *, is_new: bool) -> tuple[str, str]:
@@ -130,7 +131,7 @@ class UnpushedRevisions:
             return self._failed[1]
         from vmrag_link.ops import push
 
-        self._said, self._failed = unpushed, None
+        self._reported, self._failed = unpushed, None
         try:
             push.push_unpushed(ws, unpushed)
         except VmragError as error:

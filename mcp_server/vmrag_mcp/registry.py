@@ -107,6 +107,10 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
         return set(self.effect) <= {"R", "N"}
 
     @property
+    def changes_history(self) -> bool:
+        return "V" in self.effect
+
+    @property
     def needs_consent(self) -> bool:
         """True if the user must agree before an agent can switch the tool on."""
         return bool(set(self.effect) & {"N", "D"})
