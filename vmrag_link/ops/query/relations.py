@@ -115,16 +115,16 @@ def list_related(
             find = _find_callers if relation == "callers" else _find_callees
             related = [row for row in find(code, definitions) if _is_among(row, among)]
         related.sort(key=lambda row: (row.path, row.line, row.symbol, row.collection))
-        shown = [
+        first_rows = [
             _with_state(row, uncommitted.get(row.collection, {}).get(row.path, "")) for row in related[:MOST_RELATED]
         ]
-        left_out, kb = len(related) - len(shown), find_view_origin(ws, view).kb
+        left_out, kb = len(related) - len(first_rows), find_view_origin(ws, view).kb
         return RelationReport(
             name=name,
             relation=relation,
             by="name",
             definitions=len(definitions),
-            related=shown,
+            related=first_rows,
             left_out=left_out,
             kb=kb,
             notes=view.notes,
@@ -134,9 +134,8 @@ def list_related(
 
 
 def _undefined_name(name: str, relation: Relation, similar: Sequence[str]) -> UsageInvalid:
-    option = relation
     hint = (
-        f"run 'vmrag query --{option} {quoted(similar[0])}', or use one of these names: {', '.join(similar)}"
+        f"run 'vmrag query --{relation} {quoted(similar[0])}', or use one of these names: {', '.join(similar)}"
         if similar
         else f"run 'vmrag grep {quoted(name)}'"
     )
@@ -164,8 +163,8 @@ def _find_callers(files: CodeFiles, definitions: Sequence[Definition]) -> Iterat
     by_name = defaultdict[str, list[Definition]](list)
     for definition in definitions:
         by_name[definition.name].append(definition)
-    candidates = {id(file): file for name in by_name for file in files.with_word(name)}
-    for file in candidates.values():
+    candidates = dict.fromkeys(file for name in by_name for file in files.with_word(name))
+    for file in candidates:
         names = {name: name for name in by_name}
         names |= {alias: row.name for alias, row in file.imports.items() if row.name in by_name and "*" not in alias}
         calls = defaultdict[Declared, list[int]](list)
@@ -176,8 +175,9 @@ def _find_callers(files: CodeFiles, definitions: Sequence[Definition]) -> Iterat
             ):
                 calls[file.innermost_around(line)].append(line)
         for row, lines in calls.items():
-            whole = row if row[0] else ("", "", lines[0], lines[-1])
-            yield _relate_code(file, whole, [(file, line) for line in lines])
+            symbol, *_ = row
+            extent = row if symbol else ("", "", lines[0], lines[-1])
+            yield _relate_code(file, extent, [(file, line) for line in lines])
 
 
 def _relate_code(file: CodeFile, row: Declared, calls: Sequence[tuple[CodeFile, int]]) -> RelatedCode:
@@ -202,8 +202,7 @@ def _relate_code(file: CodeFile, row: Declared, calls: Sequence[tuple[CodeFile, 
 def _find_callees(files: CodeFiles, definitions: Sequence[Definition]) -> Iterator[RelatedCode]:
     """Return the definitions that the code of these definitions calls."""
     matcher = CallMatcher(files)
-    calls = defaultdict[tuple[int, Declared], list[tuple[CodeFile, int]]](list)
-    called: dict[int, CodeFile] = {}
+    calls = defaultdict[tuple[CodeFile, Declared], list[tuple[CodeFile, int]]](list)
     for caller, sites in _calls_within(files, definitions).items():
         for site in sites:
             candidates = list(files.with_word(site.name, names=True))
@@ -211,9 +210,8 @@ def _find_callees(files: CodeFiles, definitions: Sequence[Definition]) -> Iterat
                 for definition in definitions_among([file], site.name):
                     row = (definition.symbol, definition.kind, definition.line, definition.last_line)
                     if matcher.may_call(site, caller, definition):
-                        called[id(file)] = file
-                        calls[id(file), row].append((caller, caller.line_of(site.start)))
-    yield from (_relate_code(called[key], row, lines) for (key, row), lines in calls.items())
+                        calls[file, row].append((caller, caller.line_of(site.start)))
+    yield from (_relate_code(file, row, lines) for (file, row), lines in calls.items())
 
 
 def _calls_within(files: CodeFiles, definitions: Sequence[Definition]) -> dict[CodeFile, list[CallSite]]:
