@@ -265,6 +265,11 @@ class Places(NamedTuple):
         return self.work_tree_folder / "workspace.lock"
 
     @property
+    def mapping_lock(self) -> Path:
+        """The lock for changes of which KB branch a code branch uses."""
+        return self.locks / "mapping.lock"
+
+    @property
     def settings_record(self) -> Path:
         """The parsed settings file. Derived data."""
         return self.work_tree_folder / "settings"

@@ -1,8 +1,8 @@
-"""Move to another KB branch or revision. The pin changes, and git's branch stays.
+"""Move to another KB branch or revision, and create or delete KB branches. git's branch stays.
 
-`switch` leaves uncommitted documents on their branch. `checkout` accepts every name that the
-knowledge base has, can create the branch, and commits, discards or carries over uncommitted
-documents.
+A move changes the pin. `switch` leaves uncommitted documents on their branch. `checkout` accepts
+every name that the knowledge base has, can create the branch, and commits, discards or carries over
+uncommitted documents.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
         )
     # All work trees on the code branch share its mapping.
     lease.take_lease(ws.places, trigger.symbolic or "", timeout=ws.lock_timeout)
-    former = ws.find_kb_branch()
-    with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="switch a KB branch", timeout=ws.lock_timeout):
+    branch_before = ws.find_kb_branch()
+    with locks.hold_exclusive(ws.places.mapping_lock, purpose="switch a KB branch", timeout=ws.lock_timeout):
         if branch:
             require_free_branch(ws, branch.name, code)
             plumbing.set_kb_branch(ws.places, code, branch.name)
@@ -82,9 +82,9 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
             plumbing.forget_kb_branch(ws.places, code)
     pinned = go_to(ws, branch.head if branch else name, trigger=trigger)
     notes: tuple[str, ...] = ()
-    if former and former.dirty and not (branch and branch.name == former.name):
-        command = f"vmrag branch --switch {quoted(former.name)}"
-        notes = (f"uncommitted documents stay on {former.name!r}; run '{command}' to return to them",)
+    if branch_before and branch_before.dirty and not (branch and branch.name == branch_before.name):
+        command = f"vmrag branch --switch {quoted(branch_before.name)}"
+        notes = (f"uncommitted documents stay on {branch_before.name!r}; run '{command}' to return to them",)
     return SwitchReport(
         code_branch=code,
         branch=branch.name if branch else None,
@@ -167,7 +167,7 @@ def checkout(
     """Move to a KB branch, or read a commit that `revparse.resolve_tool_rev` can name.
 
     If only a remote has the branch, a local one is created. `create` creates the branch first, at
-    `start` or at the present revision. `how` and `message` are those of `uncommitted.clean_branch`.
+    `start` or at the present revision. `how` and `message` are those of `reset.clean_branch`.
 
     Raises `BranchMissing`, `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`,
     `Uncommitted` and `MergeConflict` before anything is changed, and the errors of
@@ -261,7 +261,7 @@ def _require_unused(ws: Workspace, branch: KbBranch) -> None:
             hint="run 'vmrag branch' to list the KB branches",
             branch=name,
         )
-    with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="free a KB branch", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.mapping_lock, purpose="free a KB branch", timeout=ws.lock_timeout):
         owner = _find_owner(ws, name)
     if owner is not None:
         is_current = owner == ws.read_trigger().branch

@@ -196,7 +196,7 @@ def _prune_branches(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]
     A branch that is written at the same time stays.
     """
     pruned = []
-    with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="prune KB branches", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.mapping_lock, purpose="prune KB branches", timeout=ws.lock_timeout):
         branches = _classify_branches(ws)
         for branch in branches.prune:
             try:

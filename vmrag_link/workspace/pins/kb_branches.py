@@ -73,7 +73,7 @@ def prepare_branch(ws: Workspace, target: Target) -> str:
     # Two work trees must not choose names that the engine treats as equal, such as Topic and
     # topic.
     is_separate = target.in_use_by is not None
-    with locks.hold_exclusive(ws.places.locks / "mapping.lock", purpose="name a KB branch", timeout=ws.lock_timeout):
+    with locks.hold_exclusive(ws.places.mapping_lock, purpose="name a KB branch", timeout=ws.lock_timeout):
         mapped = plumbing.find_kb_branch(ws.places, code, of_tree=is_separate)
         taken = {kb.lower() for kb in plumbing.read_kb_owners(ws.places) if kb != mapped}
         if mapped and mapped.lower() not in taken and ws.engine.is_legal_branch_name(mapped):
