@@ -21,6 +21,9 @@ from vmrag_link.settings.flaws import NOTES, NOTES_FOLDER
 from vmrag_link.sources import rules
 from vmrag_link.workspace import Workspace
 
+NoNotes = Literal["", "stored", "ignored"]
+NOTES_SOURCE = SourceSettings(NOTES, (NOTES_FOLDER,), write=True)
+
 
 class NewSource(Record, frozen=True):
     """A source that was written into the settings file."""
@@ -31,10 +34,6 @@ class NewSource(Record, frozen=True):
     exclude: tuple[str, ...]
     files: Mapping[str, int]
     """Number of tracked files by the ending of their names, such as `.md`, most frequent first."""
-
-
-NoNotes = Literal["", "stored", "ignored"]
-NOTES_SOURCE = SourceSettings(NOTES, (NOTES_FOLDER,), write=True)
 
 
 class InitReport(Record, frozen=True):
@@ -79,7 +78,8 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     require_files(ws.places.config)
     require_folders(ws.places.shared, ws.places.work_tree_folder)
     tracked = listing.list_tracked_files(ws.places)
-    configured, required = ws.config.sources, ws.config.requires  # raises an error for an unreadable settings file
+    # An unreadable settings file raises an error here.
+    configured, required_before = ws.config.sources, ws.config.requires
     remaining = find_uncovered(configured, tracked)
     proposed: tuple[SourceSettings, ...] = ()
     if with_sources and not configured:
@@ -91,13 +91,13 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     added_notes = (
         with_notes and not no_notes and not any(source.collection == NOTES or source.write for source in configured)
     )
-    new = (*proposed, *((NOTES_SOURCE,) if added_notes else ()))
+    new_sources = (*proposed, *((NOTES_SOURCE,) if added_notes else ()))
     folder_modes.prepare_folders(ws.places)
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         is_ours = not ws.places.config.exists() or own_settings.is_written_by_us(ws)
-        before = ws.places.config.read_bytes() if ws.places.config.exists() else None
-        own_settings.write_settings(ws, sources=new)
-        written = ws.places.config.read_bytes() != before
+        content_before = ws.places.config.read_bytes() if ws.places.config.exists() else None
+        own_settings.write_settings(ws, sources=new_sources)
+        written = ws.places.config.read_bytes() != content_before
         ignored = written and bool(listing.Repositories(ws.places).find_ignored([ws.places.config]))
         should_stage = written and is_ours and not ignored
         staged = should_stage and staging.stage_path(ws.places, ws.places.config)
@@ -113,7 +113,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
         staged=staged,
         ignored=ignored,
         busy=should_stage and not staged,
-        requires=ws.config.requires if ws.config.requires != required else "",
+        requires=ws.config.requires if ws.config.requires != required_before else "",
         notes=NOTES_SOURCE.folder if added_notes else "",
         no_notes=no_notes if with_notes else "",
         needs_extra=find_extra(uncovered),

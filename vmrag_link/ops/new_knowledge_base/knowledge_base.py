@@ -97,9 +97,8 @@ def start_knowledge_base(
     """
     require_no_links(ws.places)
     pinned = plumbing.read_pin_bytes(ws.places)
-    new_engine = (
-        engine or ws.config.engine
-    )  # raises an error for an unreadable settings file, before anything is created
+    # An unreadable settings file raises an error here, before anything is created.
+    new_engine = engine or ws.config.engine
     _require_engine(ws, engine)
     cloned = None
     if not new and opening.is_lost(ws.places.kb):
@@ -107,10 +106,10 @@ def start_knowledge_base(
     if not ws.is_initialized and (pinned is not None or (not new and _has_pins(ws))):
         cloned = _clone_remote(ws)
         _require_engine(ws, engine)
-    offered = list_offers(ws) if pinned is None and ws.is_initialized and not ws.find_kb_branch() else ()
+    offers = list_offers(ws) if pinned is None and ws.is_initialized and not ws.find_kb_branch() else ()
     if cloned or start is None:
-        start = None if pinned is not None else _build_start(ws, choose(offered) if offered else None)
-    return create_missing_parts(ws, start, cloned=cloned, engine=new_engine, others=offered)
+        start = None if pinned is not None else _build_start(ws, choose(offers) if offers else None)
+    return create_missing_parts(ws, start, cloned=cloned, engine=new_engine, others=offers)
 
 
 def _build_start(ws: Workspace, offer: Offer | None) -> Start:
@@ -149,7 +148,7 @@ def create_missing_parts(
     """Create what a knowledge base needs in this work tree and does not have yet (see
     `start_knowledge_base`).
 
-    Raises the errors of `branches.require_new` and `opening.create_engine`.
+    Raises the errors of `kb_branches.require_new` and `opening.create_engine`.
     """
     pinned = plumbing.read_pin_bytes(ws.places)
     if not ws.is_initialized:
@@ -206,11 +205,11 @@ def _clone_remote(ws: Workspace) -> str:
         elsewhere = reasons.explain_uninitialized(ws, error)
         if isinstance(elsewhere, KnowledgeElsewhere):
             raise InitializedElsewhere(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
-        start = hints.suggest_command("vmrag init --new", "start another one, which cannot be merged with it")
-        again = hints.join_steps(error.hint, hints.suggest_command("vmrag init --knowledge-base"))
+        start_hint = hints.suggest_command("vmrag init --new", "start another one, which cannot be merged with it")
+        retry_hint = hints.join_steps(error.hint, hints.suggest_command("vmrag init --knowledge-base"))
         raise AlreadyInitialized(
             f"other branches of this repository pin a knowledge base, which could not be fetched: {error.message}",
-            hint=hints.join_alternatives(error.hint, start) if isinstance(error, RemoteEmpty) else again,
+            hint=hints.join_alternatives(error.hint, start_hint) if isinstance(error, RemoteEmpty) else retry_hint,
         ) from error
 
 
