@@ -136,10 +136,11 @@ def test_undo_restores_notes_unknown_to_git(project):
     project.vmrag("add", "-m", "One.", "--id", "a")
     project.vmrag("add", "-m", "Two.", "--id", "a", "--replace")
     project.vmrag("rm", "a")
-    project.vmrag("restore", "--undo", "a")
+    deleted = project.ask("restore", "--undo", "a")
     assert note(project, "a") == "Two.\n"
-    project.vmrag("restore", "--undo", "notes/a")
+    replaced = project.ask("restore", "--undo", "notes/a")
     assert note(project, "a") == "One.\n"
+    assert [result["notes"][0]["kind"] for result in (deleted, replaced)] == ["added", "modified"]
 
 
 def test_undo_without_kept_text_names_the_other_command(project):

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from vmrag_link.errors import DocumentMissing, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.objects import hash_blob
@@ -55,8 +57,7 @@ def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | No
     Raises the errors of `change_notes`. Texts that git does not have are kept for `undo_note`.
     """
     trees = _open_trees(ws, ref)
-    restored: list[RestoredNote] = []
-    written: list[NotesWritten] = []
+    written: list[tuple[str, NotesWritten]] = []
     for collection in dict.fromkeys(name.collection for name in names):
         source = ws.sources.find_writable(collection)
         if source is None:
@@ -64,19 +65,32 @@ def restore_notes(ws: Workspace, names: Sequence[DocumentName], *, ref: str | No
         ids = [name.doc_id for name in names if name.collection == collection]
 
         def plan_notes(folder: NoteFolder, ids: Sequence[str] = ids) -> list[NoteChange]:
-            changes = [change for doc_id in ids for change in _plan_restore(ws, folder, trees, doc_id)]
-            for change in changes:
-                if change.before != change.after:
-                    kind: ChangeKind = "modified" if change.before and change.after else "added"
-                    kind = "removed" if change.after is None else kind
-                    restored.append(RestoredNote(DocumentName(folder.source.collection, change.doc_id), kind))
-            return changes
+            return [change for doc_id in ids for change in _plan_restore(ws, folder, trees, doc_id)]
 
-        written.append(change_notes(ws, source, plan_notes, allow_secret=True))
-    paths = tuple(path for result in written for path in result.paths)
-    kept = tuple(name for result in written for name in result.kept)
-    pending = next((result.pending for result in written if result.pending), "")
-    return RestoredNotes(trees.commit, tuple(restored), NotesWritten(paths, kept, pending))
+        written.append((collection, change_notes(ws, source, plan_notes, allow_secret=True)))
+    return _report_restored(trees.commit, written)
+
+
+def _report_restored(commit: str, written: Sequence[tuple[str, NotesWritten]]) -> RestoredNotes:
+    """Return the report on the written notes of each collection.
+
+    It leaves out `NotesWritten.changes`, which have the whole texts.
+    """
+    results = [result for _, result in written]
+    return RestoredNotes(
+        commit,
+        tuple(_describe_change(collection, change) for collection, result in written for change in result.changes),
+        NotesWritten(
+            tuple(path for result in results for path in result.paths),
+            tuple(name for result in results for name in result.kept),
+            next((result.pending for result in results if result.pending), ""),
+        ),
+    )
+
+
+def _describe_change(collection: str, change: NoteChange) -> RestoredNote:
+    kind: ChangeKind = "modified" if change.before and change.after else "added"
+    return RestoredNote(DocumentName(collection, change.doc_id), "removed" if change.after is None else kind)
 
 
 def _plan_restore(ws: Workspace, folder: NoteFolder, trees: _Trees, doc_id: str) -> list[NoteChange]:
@@ -116,8 +130,9 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
 
         written = change_notes(ws, source, plan_undo, allow_secret=True)
         path.unlink(missing_ok=True)
-        report = NotesWritten(written.paths, written.kept, written.pending)
-        return RestoredNotes("", (RestoredNote(named, "modified"),), report)
+        report = _report_restored("", [(note.collection, written)])
+        # The file can have that text already, if the user restored it by hand.
+        return report if report.notes else replace(report, notes=(RestoredNote(named, "modified"),))
     subject = f" of {name!r}" if name else ""
     raise DocumentMissing(
         f"no replaced or deleted text{subject} is available. vmrag keeps only texts that git does not have.",
