@@ -12,7 +12,7 @@ from vmrag_link import terminal_text
 from vmrag_link.terminal_text import cut_text
 
 MAX_BYTES = 1_000_000
-"""Bytes."""
+"""Maximum size of a text."""
 
 MIN_ROW_BYTES = 120
 """Bytes that each shown row has at least. Rows that do not fit are only counted."""
@@ -20,10 +20,13 @@ MIN_ROW_BYTES = 120
 MAX_CELL_CHARACTERS = 5_000
 """Longer cells help no reader."""
 
-LONGEST_CODE = 202
+MAX_CODE_CHARACTERS = 202
 """Characters. A comment has about seventy code spans, and GitHub refuses a comment of more than
 65,536 characters.
 """
+
+_REST_BYTES = 200
+"""Space for the sentence about omitted rows."""
 
 _URL = re.compile(r"https?://[A-Za-z0-9./:?=&%_~-]+")
 
@@ -69,10 +72,10 @@ def format_code(value: object) -> str:
     image.
 
     Several blanks become one. An `@` gets a blank after it, because programs look for mentions in
-    the raw text. The span has at most `LONGEST_CODE` characters of the text, and three times as
-    many in total.
+    the raw text. The span has at most `MAX_CODE_CHARACTERS` of the text, and three times as many in
+    total.
     """
-    shown = cut_text(terminal_text.escape_line(" ".join(str(value).split())), LONGEST_CODE)
+    shown = cut_text(terminal_text.escape_line(" ".join(str(value).split())), MAX_CODE_CHARACTERS)
     shown = re.sub(r"@(?=\w)", "@ ", shown)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     blank = " " if shown.startswith("`") or shown.endswith("`") else ""
@@ -119,7 +122,7 @@ def format_table(
     where the omitted rows are.
     """
     head = f"{'#' * level} {escape_markdown(title)}\n\n| {' | '.join(map(escape_markdown, heads))} |\n|{' --- |' * len(heads)}\n"
-    room = limit - len(head.encode()) - 200
+    room = limit - len(head.encode()) - _REST_BYTES
     shown = [
         [cut_text(terminal_text.escape_controls(str(cell)[:MAX_CELL_CHARACTERS]), MAX_CELL_CHARACTERS) for cell in row]
         for row in rows[: max(0, room // MIN_ROW_BYTES)]
