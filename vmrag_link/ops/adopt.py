@@ -50,6 +50,9 @@ from vmrag_link.workspace.documents import collections
 from vmrag_link.workspace.follow.recovery import recover
 from vmrag_link.workspace.remotes import destinations
 
+ServiceUse = tuple[str, str, str]
+"""A collection's name, its embedding function and its model."""
+
 
 class AdoptReport(Record, frozen=True):
     """The result of `adopt`."""
@@ -272,10 +275,6 @@ def _anchor_revisions(engine: Engine, room: Quarantine, revisions: list[str]) ->
                 engine.anchor_revision(revision, reason="adopted from a fork")
         finally:
             engine.forget_remote(quarantine.QUARANTINE_KEY)
-
-
-ServiceUse = tuple[str, str, str]
-"""A collection's name, its embedding function and its model."""
 
 
 def list_services(rows: Iterable[Collection]) -> frozenset[ServiceUse]:
