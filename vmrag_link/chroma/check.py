@@ -192,9 +192,8 @@ class _Comparison(NamedTuple):
             if problem := self._compare_page(indexed, page):
                 return problem
             row_count += len(page)
-        return (
-            "" if row_count == indexed.chunks else _describe_wrong_number(indexed, row_count)
-        )  # Chroma never has the same id twice
+        # The numbers are enough, because Chroma never has the same id twice.
+        return "" if row_count == indexed.chunks else _describe_wrong_number(indexed, row_count)
 
     def _compare_documents(
         self, collection_id: str, indexed: IndexedCollection, documents: Sequence[DocumentRows]

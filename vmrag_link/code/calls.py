@@ -124,9 +124,8 @@ def _is_call(before: str, after: str, family: str) -> bool:
     if _DECORATOR.search(before):
         return True
     if family == "javascript" and before.endswith("<"):
-        return bool(re.match(r"[\s/>.]", after)) and not re.search(
-            r"[\w$]<\Z", before
-        )  # an element, not a type argument
+        # It is an element, not a type argument.
+        return bool(re.match(r"[\s/>.]", after)) and not re.search(r"[\w$]<\Z", before)
     if family == "ruby" and before.endswith(":") and not before.endswith("::"):
         return False  # a symbol
     if family == "bash":

@@ -107,9 +107,8 @@ def find_name_problem(parts: Sequence[str]) -> str | None:
     if parts[0].startswith("."):  # collections have no such names, and editors run files in `.vscode`
         return "would be in a hidden folder"
     for part in parts:
-        visible = "".join(
-            character for character in part if unicodedata.category(character) != "Cf"
-        )  # macOS ignores them
+        # Invisible characters are left out, because macOS ignores them.
+        visible = "".join(character for character in part if unicodedata.category(character) != "Cf")
         if not part or part in (".", ".."):
             return "is not a path below a folder"
         if is_git_folder(part) or re.fullmatch(_RESERVED, visible):

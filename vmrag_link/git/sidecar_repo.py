@@ -51,9 +51,8 @@ def make_repository(places: Places, folder: Path) -> Places:
 
     kind = configuration.read_object_format(places)
     repository = locate_repository(places, folder)
-    mode = folder_modes.folder_mode(
-        folder_modes.read_shared_setting(places)
-    )  # git keeps the repository as open from then on
+    # From then on git keeps the repository as open as that.
+    mode = folder_modes.folder_mode(folder_modes.read_shared_setting(places))
     arguments = (
         "init",
         "--quiet",

@@ -108,9 +108,8 @@ def bring_index(ws: Workspace) -> SyncedAll:
         moment = ws.reader.read_moment()
         now = read_held_now(ws, moment)
         if now.current and (now.unembedded or count_differing(ws, moment.at, now)):
-            apply.discard_views(
-                ws.sync_context, ws.resolve_target(), moment.revision
-            )  # it verifies, but has other contents
+            # The index passes its checks, but has other contents.
+            apply.discard_views(ws.sync_context, ws.resolve_target(), moment.revision)
         report = _form_report(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
         if error.collection is None:

@@ -49,9 +49,9 @@ def _list_entries(text: str) -> Iterator[SettingEntry]:
 
     import yaml
 
-    events = iter(
-        [*yaml_tree.parse_events(text)]
-    )  # all at once, because a parser that reads ahead could change which flaw is reported
+    # All events are parsed at once, because a parser that reads ahead could change which flaw is
+    # reported.
+    events = iter([*yaml_tree.parse_events(text)])
     root = next(events, None)
     if root is None or (isinstance(root, yaml.ScalarEvent) and not root.value and root.implicit[0]):
         return

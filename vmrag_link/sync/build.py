@@ -192,9 +192,8 @@ def _derive_view(
     from vmrag_link.index.draft import Draft
 
     base_view, damaged = (views.read_view(base.path), find_damaged_segments(base.path)) if base else (None, {})
-    base_revision = (
-        base.revision if base and not damaged else None
-    )  # the documents of damaged segments must be found again
+    # The documents of damaged segments must be found again.
+    base_revision = base.revision if base and not damaged else None
     with Draft(segments, base_view, without=damaged.keys()) as draft:
         update = indexer.update_index(draft, revision, base=base_revision)
         draft.clear_touched()

@@ -224,9 +224,8 @@ def _check_stores(ws: Workspace) -> Iterator[Finding]:
         if problem and path.exists():  # otherwise another process is removing it
             message = f"Chroma's store {path.name} is damaged: {problem}."
             yield Finding("CHROMA_DAMAGED", "warning", message, DOCTOR, str(path))
-    state = (
-        chroma.read_state() if chroma.is_set and not find_unsupported() else None
-    )  # another topic reports a missing chromadb
+    # Another topic reports a missing chromadb.
+    state = chroma.read_state() if chroma.is_set and not find_unsupported() else None
     if state and state.state == "failed":
         message = f"Chroma's store of {(state.revision or state.commit or '')[:7]} could not be built: {state.error}"
         yield Finding("CHROMA_FAILED", "warning", message, RETRY)

@@ -257,6 +257,5 @@ def _cut_excerpt(text: str, start: int) -> str:
 
 
 def _cut_text(text: str, max_characters: int) -> str:
-    return terminal_text.cut_text(
-        terminal_text.escape_controls(text), max_characters
-    )  # JSON cannot contain halves of surrogate pairs
+    # JSON cannot contain halves of surrogate pairs.
+    return terminal_text.cut_text(terminal_text.escape_controls(text), max_characters)

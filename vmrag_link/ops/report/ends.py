@@ -308,9 +308,8 @@ def _compare_answer(
     expected_changes = {chunk for chunk in {*chunks[0]} ^ {*chunks[1]} if chunk.document in expected}
     important = [place for place, pair in places.items() if place == 1 or expected_changes.intersection(pair)]
     place = min(important or places, default=1)
-    chunk_before, chunk_after = places.get(place) or next(
-        zip_longest(*chunks), (None, None)
-    )  # a missing name without another text: the first place
+    # If only a name is missing and no text differs, the first place is shown.
+    chunk_before, chunk_after = places.get(place) or next(zip_longest(*chunks), (None, None))
     return AnswerChange(
         query=query.text,
         line=query.line,

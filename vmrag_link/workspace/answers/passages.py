@@ -198,9 +198,8 @@ def read_documents(
         else {}
     )
     for name, some in ids.items():
-        collection = (
-            derived.get(name) or rows.get(name) or searcher.find_collection(name)
-        )  # a row that SQL wrote may lack its collection
+        # A row that SQL wrote may lack its collection.
+        collection = derived.get(name) or rows.get(name) or searcher.find_collection(name)
         store = files if files and name in derived else ws.engine
         if collection:
             yield from ((collection, document) for document in store.read_documents(view.at, collection=name, ids=some))

@@ -188,9 +188,9 @@ def _finish_commit(ws: Workspace, path: Path, entry: CommitEntry) -> None:
 
     branch = ws.engine.find_branch(entry.kb_branch)
     if branch is None or branch.head == entry.parent:
-        ws.journal.remove_entry(
-            path
-        )  # killed before the knowledge base was committed: the documents are still uncommitted
+        # The command was killed before it committed the knowledge base, so the documents are still
+        # uncommitted.
+        ws.journal.remove_entry(path)
         return
     revision = branch.head
     trigger = ws.read_trigger()

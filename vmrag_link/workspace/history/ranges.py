@@ -227,9 +227,8 @@ def find_branch_base(ws: Workspace) -> tuple[str, str]:
 
     head = plumbing.read_head(ws.places)
     for ref in _list_main_branches(ws, head.branch) if head.commit else ():
-        commits = pin_merge.list_merge_bases(
-            ws.places, [head.commit or "", ref]
-        )  # none for a branch that does not exist
+        # A branch that does not exist has no merge bases.
+        commits = pin_merge.list_merge_bases(ws.places, [head.commit or "", ref])
         if commits and commits[0] != head.commit and (revision := find_pinned(ws, commits[0])):
             return revision, ref.removeprefix("refs/remotes/").removeprefix(BRANCHES)
     try:
