@@ -64,14 +64,15 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     """
     runner.set_output("linked", 0)
     with findings.open_workspace(runner, job) as ws:
-        about = findings.compare_event(ws)
-        if not (about.trusted and job.ref.startswith(BRANCHES)):
+        comparison = findings.compare_event(ws)
+        if not (comparison.trusted and job.ref.startswith(BRANCHES)):
             return findings.report_no_work(runner, job, "link", TITLE, "only what is pushed to a branch is linked.")
         if not events.is_own_checkout(os.environ, ws.places):
             return findings.report_no_work(runner, job, "link", TITLE, findings.OTHER_REPOSITORY)
-        head = inputs.read_branch_head() or about.head  # a repair is pushed by a token that starts no job of its own
-        deepen.make_comparable(ws.places, about.base, head)
-        report = push_links(ws, head, without=about.base, branch=job.ref.removeprefix(BRANCHES))
+        # A repair is pushed by a token that starts no job of its own.
+        head = inputs.read_branch_head() or comparison.head
+        deepen.make_comparable(ws.places, comparison.base, head)
+        report = push_links(ws, head, without=comparison.base, branch=job.ref.removeprefix(BRANCHES))
     runner.set_output("linked", report.changed)
     sentence = f"{plural(report.commits, 'commit')} with another pin: {plural(report.changed, 'link')} added where the knowledge is."
     runner.log_line(sentence)

@@ -35,17 +35,17 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         runner.set_output("comment", True)
         return OK
     with findings.open_workspace(runner, job) as ws:
-        about = findings.compare_event(ws)
-        variables = findings.list_job_variables(about)
+        comparison = findings.compare_event(ws)
+        variables = findings.list_job_variables(comparison)
         runner.export_variables(variables)
         env.add_variables(variables)
         ws.reload_settings()
         for warning in ws.settings.loaded.warnings:
             runner.annotate("warning", warning)
-        if not about.trusted:
+        if not comparison.trusted:
             runner.annotate("notice", _UNTRUSTED)
         access = packages.decide_access(
-            os.environ, inputs.read_caching(), saves=inputs.wants_cache_saved() and about.saves
+            os.environ, inputs.read_caching(), saves=inputs.wants_cache_saved() and comparison.saves
         )
         runner.set_output("save-packages", access.write)
         _set_cache_keys(runner, job, ws, access)

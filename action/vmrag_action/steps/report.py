@@ -63,47 +63,49 @@ _LACKS: Mapping[str, Code] = {PinRevisionMissing.code: "PIN_REVISION_MISSING", P
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with findings.open_workspace(runner, job) as ws:
-        about = findings.compare_event(ws)
-        if about.base is None:
+        comparison = findings.compare_event(ws)
+        if comparison.base is None:
             return findings.report_no_work(runner, job, "report", TITLE, "there is no base to compare with.")
         try:
-            return _compare_commits(runner, job, ws, about, about.base)
+            return _compare_commits(runner, job, ws, comparison, comparison.base)
         except VmragError as error:
             runner.append_summary(
                 markdown_text.format_facts(TITLE, [(error.cause, error.message), ("Fix", error.hint)])
             )
             if failures.is_pin_failure(error):
                 missing_code = _LACKS.get(error.cause, "NOT_ON_REMOTE")
-                _store_comment_data(runner, job, lambda number: build_without_report(number, about.head, missing_code))
+                _store_comment_data(
+                    runner, job, lambda number: build_without_report(number, comparison.head, missing_code)
+                )
             raise
 
 
-def _compare_commits(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison, base: str) -> int:
-    deepen.make_comparable(ws.places, base, about.head)
-    pins = history.read_pins(ws.places, [base, about.head])
-    if not pins and not _name_sources(ws, base, about.head):
-        error = f"neither {base[:12]} nor {about.head[:12]} has a pin."
-        _store_comment_data(runner, job, lambda number: CommentData(number, about.head, questions=None))
+def _compare_commits(runner: Runner, job: WorkflowJob, ws: Workspace, comparison: Comparison, base: str) -> int:
+    deepen.make_comparable(ws.places, base, comparison.head)
+    pins = history.read_pins(ws.places, [base, comparison.head])
+    if not pins and not _name_sources(ws, base, comparison.head):
+        error = f"neither {base[:12]} nor {comparison.head[:12]} has a pin."
+        _store_comment_data(runner, job, lambda number: CommentData(number, comparison.head, questions=None))
         return findings.report_no_work(runner, job, "report", TITLE, error)
-    verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
+    verified = verify_between(ws, base, comparison.head, base_name=comparison.base_name, fork=comparison.fork)
     try:
-        foreign = _take_from_fork(ws, about, pins.get(about.head))
+        foreign = _take_from_fork(ws, comparison, pins.get(comparison.head))
     except (AuthenticationFailed, RemoteMissing) as error:
         if isinstance(error, RemoteEmpty):  # the author of the fork has to fix that
             raise
-        return _out_of_reach(runner, job, about, error)
-    ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
+        return _out_of_reach(runner, job, comparison, error)
+    ends = NamedEnd(base, comparison.base_name or base[:12]), NamedEnd(comparison.head, comparison.head[:12])
     with gather_report(ws, *ends, findings=verified.findings) as report:
         _print_report(runner, report, foreign)
-        pin_conflict = _conflicts_in_pin(ws, job, about.head)
+        pin_conflict = _conflicts_in_pin(ws, job, comparison.head)
         _store_comment_data(
             runner,
             job,
             lambda number: msgspec.structs.replace(
-                build_comment_data(number, report.summary, about.head), pin_conflict=pin_conflict
+                build_comment_data(number, report.summary, comparison.head), pin_conflict=pin_conflict
             ),
         )
-        if about.event != _QUEUE:
+        if comparison.event != _QUEUE:
             path = job.temp / PAGE
             write_text(path, render_page(report))
             runner.set_output("report-path", str(path))
@@ -122,14 +124,14 @@ def _conflicts_in_pin(ws: Workspace, job: WorkflowJob, head: str) -> bool:
     return merge.result == "knowledge"
 
 
-def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, error: VmragError) -> int:
+def _out_of_reach(runner: Runner, job: WorkflowJob, comparison: Comparison, error: VmragError) -> int:
     """Report a private fork, which no token of this repository can read. The job passes."""
-    sentence = f"The documents of {about.head[:12]} are in a fork that this job cannot read, so they are not compared. {error.message}"
-    fork = about.fork.url if about.fork else "FORK"
-    hint = f"run 'git fetch origin {about.head} && vmrag adopt {quoted(fork)} {about.head}' if you can read the fork"
+    sentence = f"The documents of {comparison.head[:12]} are in a fork that this job cannot read, so they are not compared. {error.message}"
+    fork = comparison.fork.url if comparison.fork else "FORK"
+    hint = f"run 'git fetch origin {comparison.head} && vmrag adopt {quoted(fork)} {comparison.head}' if you can read the fork"
     runner.annotate("notice", sentence, hint=hint, title=TITLE, at=PIN)
     runner.append_summary(markdown_text.format_facts(TITLE, [("Result", sentence), ("Fix", hint)]))
-    _store_comment_data(runner, job, lambda number: build_without_report(number, about.head, "NOT_ON_REMOTE"))
+    _store_comment_data(runner, job, lambda number: build_without_report(number, comparison.head, "NOT_ON_REMOTE"))
     return OK
 
 
@@ -170,19 +172,19 @@ def _store_comment_data(runner: Runner, job: WorkflowJob, data: Callable[[int], 
     runner.set_output("comment" if is_own or job.event == _WITH_SECRETS else "hand-over", True)
 
 
-def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
+def _take_from_fork(ws: Workspace, comparison: Comparison, pin: bytes | None) -> str:
     """Import the revisions that a fork pins and this repository lacks, after a check in quarantine.
 
     Returns a sentence about it, or an empty text if nothing was imported. Raises `VmragError` like
     `adopt`.
     """
     pinned = try_read_pin(ws.places.kb, pin)
-    if about.fork is None or about.event == _WITH_SECRETS:
+    if comparison.fork is None or comparison.event == _WITH_SECRETS:
         return ""
     if pinned is None or ws.engine.has_revision(pinned.dolt_commit):
         return ""
-    adoption = adopt(ws, about.fork.url, about.head, push=False, ask=False)
+    adoption = adopt(ws, comparison.fork.url, comparison.head, push=False, ask=False)
     return (
-        f"The documents of {about.head[:12]} are not in this repository yet. For this report, they were imported from "
+        f"The documents of {comparison.head[:12]} are not in this repository yet. For this report, they were imported from "
         f"{adoption.source}, after a check in quarantine."
     )

@@ -20,11 +20,11 @@ from vmrag_link.workspace.commits import deepen
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with findings.open_workspace(runner, job) as ws:
-        about = findings.compare_event(ws)
-        head = inputs.read_branch_head() or about.head  # with the repair of an earlier step
-        deepen.make_comparable(ws.places, about.base, head)
-        report = verify_between(ws, about.base, head, base_name=about.base_name, fork=about.fork)
-        whole = (*report.findings, *_find_dropped(ws, about))
+        comparison = findings.compare_event(ws)
+        head = inputs.read_branch_head() or comparison.head  # with the repair of an earlier step
+        deepen.make_comparable(ws.places, comparison.base, head)
+        report = verify_between(ws, comparison.base, head, base_name=comparison.base_name, fork=comparison.fork)
+        whole = (*report.findings, *_find_dropped(ws, comparison))
     findings.keep_results(
         job, cases.list_verify_cases(msgspec.structs.replace(report, findings=whole), asked_remote=True)
     )
@@ -35,10 +35,10 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     return findings.report_findings(runner, "Pins of the git commits", reported, summary)
 
 
-def _find_dropped(ws: Workspace, about: Comparison) -> list[PinFinding]:
+def _find_dropped(ws: Workspace, comparison: Comparison) -> list[PinFinding]:
     """Return findings for documents that a just-merged pull request dropped."""
-    if about.proposed is None:
+    if comparison.proposed is None:
         return []
-    deepen.fetch_commits(ws.places, [about.proposed])
-    findings = find_landing_drop(ws, about.head, about.proposed)
+    deepen.fetch_commits(ws.places, [comparison.proposed])
+    findings = find_landing_drop(ws, comparison.head, comparison.proposed)
     return [findings] if findings else []
