@@ -56,11 +56,11 @@ def escape_markdown(value: object) -> str:
 
 def escape_paragraph(value: object) -> str:
     """Escape a text, so that it also begins no list and no code block."""
-    shown = escape_markdown(value)
-    if match := _BEGINNING.match(shown):
+    text = escape_markdown(value)
+    if match := _BEGINNING.match(text):
         last = match.end() - 1
-        return f"{shown[:last]}{_format_reference(shown[last])}{shown[last + 1 :]}"
-    return shown
+        return f"{text[:last]}{_format_reference(text[last])}{text[last + 1 :]}"
+    return text
 
 
 def _format_reference(character: str) -> str:
@@ -75,18 +75,18 @@ def format_code(value: object) -> str:
     the raw text. The span has at most `MAX_CODE_CHARACTERS` of the text, and three times as many in
     total.
     """
-    shown = cut_text(terminal_text.escape_line(" ".join(str(value).split())), MAX_CODE_CHARACTERS)
-    shown = re.sub(r"@(?=\w)", "@ ", shown)
-    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
-    blank = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{blank}{shown or ' '}{blank}{fence}"
+    text = cut_text(terminal_text.escape_line(" ".join(str(value).split())), MAX_CODE_CHARACTERS)
+    text = re.sub(r"@(?=\w)", "@ ", text)
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    blank = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{blank}{text or ' '}{blank}{fence}"
 
 
-def format_link(shown: str, url: str) -> str:
+def format_link(label: str, url: str) -> str:
     """Format a link to a URL that vmrag made, or its text if it has a character that could end the
     URL.
     """
-    return f"[{escape_markdown(shown)}]({url})" if _URL.fullmatch(url) else escape_markdown(url)
+    return f"[{escape_markdown(label)}]({url})" if _URL.fullmatch(url) else escape_markdown(url)
 
 
 def format_command(line: str) -> str:
@@ -96,10 +96,10 @@ def format_command(line: str) -> str:
 
 def cut_to_bytes(value: str, room: int) -> str:
     """Return a beginning of a text that has at most `room` bytes as Markdown."""
-    kept = value[: max(0, room)]
-    while kept and (size := len(escape_markdown(kept).encode())) > room:
-        kept = kept[: min(len(kept) - 1, len(kept) * room // size)]
-    return kept
+    beginning = value[: max(0, room)]
+    while beginning and (size := len(escape_markdown(beginning).encode())) > room:
+        beginning = beginning[: min(len(beginning) - 1, len(beginning) * room // size)]
+    return beginning
 
 
 def format_facts(title: str, rows: Sequence[tuple[str, object]]) -> str:
@@ -123,13 +123,15 @@ def format_table(
     """
     head = f"{'#' * level} {escape_markdown(title)}\n\n| {' | '.join(map(escape_markdown, heads))} |\n|{' --- |' * len(heads)}\n"
     room = limit - len(head.encode()) - _REST_BYTES
-    shown = [
+    cut_rows = [
         [cut_text(terminal_text.escape_controls(str(cell)[:MAX_CELL_CHARACTERS]), MAX_CELL_CHARACTERS) for cell in row]
         for row in rows[: max(0, room // MIN_ROW_BYTES)]
     ]
-    share = compute_fair_share([len(_format_row(cells).encode()) for cells in shown], room)
-    lines = [_fit_row(cells, share) for cells in shown]
-    rest = f"\n{len(rows) - len(shown)} more rows {escape_markdown(elsewhere)}.\n" if len(rows) > len(shown) else ""
+    share = compute_fair_share([len(_format_row(cells).encode()) for cells in cut_rows], room)
+    lines = [_fit_row(cells, share) for cells in cut_rows]
+    rest = (
+        f"\n{len(rows) - len(cut_rows)} more rows {escape_markdown(elsewhere)}.\n" if len(rows) > len(cut_rows) else ""
+    )
     return f"{head}{''.join(lines)}{rest}\n"
 
 
@@ -157,8 +159,8 @@ def _fit_row(cells: Sequence[str], share: int) -> str:
     texts = list(cells)
     while len((row := _format_row(texts)).encode()) > share:
         longest = max(range(len(texts)), key=lambda number: len(texts[number]))
-        kept = len(texts[longest]) * 3 // 4
-        if kept < 2:  # noqa: PLR2004  nothing is left to cut
+        length = len(texts[longest]) * 3 // 4
+        if length < 2:  # noqa: PLR2004  nothing is left to cut
             return row if len(row.encode()) <= MIN_ROW_BYTES else _format_row(["…"] * len(texts))
-        texts[longest] = cut_text(texts[longest], kept)
+        texts[longest] = cut_text(texts[longest], length)
     return row

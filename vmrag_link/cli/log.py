@@ -54,8 +54,8 @@ def command(
     With DOC, the command lists the revisions that changed the document, also under earlier
     names. For a file of a source, it lists git commits.
     """
-    shown: Form | None = form or ("text" if patch else None)
-    detail = history_view.DETAILS[shown] if shown else None
+    patch_form: Form | None = form or ("text" if patch else None)
+    detail = history_view.DETAILS[patch_form] if patch_form else None
     with invocation.workspace() as ws:
         places = tuple(name_from_top(ws, invocation.directory, place) for place in places)
         file = _find_file_history(ws, places, limit=limit or USUAL) if places else None
@@ -65,7 +65,7 @@ def command(
             if invocation.as_json:
                 invocation.emit_report({"commits": list(file.list_reports(detail))})
             else:
-                invocation.print_paged(ws, _file_lines(file, oneline=oneline, form=shown))
+                invocation.print_paged(ws, _file_lines(file, oneline=oneline, form=patch_form))
         else:
             with _naming_files(ws, places):
                 revisions = document_history.list_history(ws, places, limit=limit or USUAL)
@@ -73,7 +73,7 @@ def command(
                 invocation.emit_report({"revisions": list(revisions.list_reports(detail))})
             else:
                 invocation.print_paged(
-                    ws, _format_revisions(revisions, oneline=oneline, graph=Graph() if graph else None, form=shown)
+                    ws, _format_revisions(revisions, oneline=oneline, graph=Graph() if graph else None, form=patch_form)
                 )
             moved = "" if invocation.as_json else _find_note_history(ws, revisions)
         if moved:
@@ -203,11 +203,11 @@ class Graph:
         first = _draw_row(len(self._columns), {at * _WIDTH: "*"})
         edges = list(self._lead_to_parents(at, parents))
         rows = chain([first, *edges], repeat(_draw_row(len(self._columns))))
-        shown = 0
+        line_count = 0
         for line, row in zip(lines, rows, strict=False):
-            shown += 1
+            line_count += 1
             yield f"{row:<{len(first)}} {line}".rstrip()
-        yield from (edge.rstrip() for edge in edges[max(0, shown - 1) :])
+        yield from (edge.rstrip() for edge in edges[max(0, line_count - 1) :])
 
     def _lead_to_parents(self, at: int, parents: Sequence[str]) -> Iterator[str]:
         """Yield the rows between a revision and the next one."""
@@ -258,8 +258,8 @@ def _draw_crossing(columns: int, start: int, end: int) -> Iterator[str]:
 
 def _draw_row(columns: int, marks: dict[int, str] | None = None) -> str:
     """Return a row of straight columns, with other characters at some positions."""
-    shown = [" "] * max(columns * _WIDTH, max(marks or {0: ""}) + 1)
-    shown[: columns * _WIDTH : _WIDTH] = "|" * columns
+    cells = [" "] * max(columns * _WIDTH, max(marks or {0: ""}) + 1)
+    cells[: columns * _WIDTH : _WIDTH] = "|" * columns
     for place, mark in (marks or {}).items():
-        shown[place] = mark
-    return "".join(shown).rstrip()
+        cells[place] = mark
+    return "".join(cells).rstrip()

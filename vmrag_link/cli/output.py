@@ -42,8 +42,8 @@ def style_text(text: str, **look: Any) -> str:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print each element as one line. A newline in a name is escaped."""
-    shown = "\n".join(terminal_text.escape_line(line) for line in lines)
-    _write_text(sys.stdout, _apply_colours(shown, sys.stdout))
+    text = "\n".join(terminal_text.escape_line(line) for line in lines)
+    _write_text(sys.stdout, _apply_colours(text, sys.stdout))
 
 
 def print_stream(lines: Iterable[str]) -> None:
@@ -71,17 +71,17 @@ def print_exactly(text: str, *, raw: bool = False, end_line: bool = False) -> bo
     """
     if end_line and text and not text.endswith("\n"):
         text = f"{text}\n"
-    shown = text if raw else _for_reader(text)
+    readable = text if raw else _for_reader(text)
     with _reader_may_leave():
-        if shown != text or sys.stdout.isatty():
-            click.echo(shown, nl=not shown.endswith("\n"))
+        if readable != text or sys.stdout.isatty():
+            click.echo(readable, nl=not readable.endswith("\n"))
         elif buffer := getattr(sys.stdout, "buffer", None):
             sys.stdout.flush()
             buffer.write(text.encode(errors="surrogateescape"))
             buffer.flush()
         else:
             sys.stdout.write(text)
-    return shown == text
+    return readable == text
 
 
 def print_warning(sentence: str, label: str = "", **look: Any) -> None:
@@ -99,11 +99,11 @@ def print_stderr(lines: Iterable[str]) -> None:
 
 def ask_choice(question: str, answers: Sequence[str]) -> str:
     """Ask the user at the terminal for one of the answers, until it is valid."""
-    shown = _apply_colours(terminal_text.escape_line(question), sys.stdout)
+    prompt = _apply_colours(terminal_text.escape_line(question), sys.stdout)
     suffix = " " if question.endswith("?") else ": "
     return str(
         click.prompt(
-            shown,
+            prompt,
             type=click.Choice(answers),
             show_choices=False,
             show_default=False,
@@ -153,14 +153,14 @@ def _is_file(stream: IO[str]) -> bool:
         return False
 
 
-def _apply_colours(shown: str, stream: IO[str]) -> str:
+def _apply_colours(text: str, stream: IO[str]) -> str:
     """Insert vmrag's colours on a terminal, and remove them elsewhere.
 
     A CI job gets none, because a colour could hide a command from the filter until it is removed.
     """
     if stream.isatty() and not env.in_github_actions():
-        return re.sub(_MARKED, "\x1b\\1", shown)
-    return terminal_text.escape_for_log(re.sub(_MARKED, "", shown))
+        return re.sub(_MARKED, "\x1b\\1", text)
+    return terminal_text.escape_for_log(re.sub(_MARKED, "", text))
 
 
 def _write_text(stream: IO[str], text: str) -> None:

@@ -98,11 +98,11 @@ def command(
             invocation.emit_report(addition, _addition_lines(addition))
             return
         if action == "dedupe":
-            report = dedupe_sources(ws, dry_run=dry_run)
-            invocation.emit_report(report, _dry_run_lines(report) if dry_run else _dedupe_lines(report))
+            dedupe = dedupe_sources(ws, dry_run=dry_run)
+            invocation.emit_report(dedupe, _dry_run_lines(dedupe) if dry_run else _dedupe_lines(dedupe))
         else:
-            shown = report_sources(ws, ref=ref)
-            invocation.emit_report(shown, _format_report(shown, None if invocation.verbosity > 0 else SHOWN, ref))
+            report = report_sources(ws, ref=ref)
+            invocation.emit_report(report, _format_report(report, None if invocation.verbosity > 0 else SHOWN, ref))
 
 
 def _add_source(
@@ -189,9 +189,9 @@ def _format_report(report: SourcesReport, limit: int | None, ref: str | None) ->
 
 def _describe_uncovered(report: SourcesReport, limit: int | None) -> Iterator[str]:
     """Yield the lines about files, except those of `_describe_next_step`."""
-    others = {ending: number - report.unnamed.get(ending, 0) for ending, number in report.uncovered.items()}
-    others = {ending: number for ending, number in others.items() if number}
-    yield from describe_uncovered(others, report.needs_extra, limit=len(others) if limit is None else limit)
+    uncovered = {ending: number - report.unnamed.get(ending, 0) for ending, number in report.uncovered.items()}
+    uncovered = {ending: number for ending, number in uncovered.items() if number}
+    yield from describe_uncovered(uncovered, report.needs_extra, limit=len(uncovered) if limit is None else limit)
 
 
 def _describe_folders(report: SourcesReport, limit: int | None) -> Iterator[str]:
@@ -263,11 +263,11 @@ def _format_left_out(rows: tuple[LeftOutRow, ...], limit: int | None) -> Iterato
     for row in rows:
         reasons.setdefault(row.reason, []).append(row.path)
     for reason, paths in sorted(reasons.items()):
-        shown = paths if limit is None else paths[:limit]
+        first_paths = paths if limit is None else paths[:limit]
         yield f"  {reason}:"
-        yield from (f"    {path}" for path in shown)
-        if len(shown) < len(paths):
-            yield f"    and {len(paths) - len(shown)} more (-v shows all)"
+        yield from (f"    {path}" for path in first_paths)
+        if len(first_paths) < len(paths):
+            yield f"    and {len(paths) - len(first_paths)} more (-v shows all)"
 
 
 def _format_proposal(report: SourcesReport) -> Iterator[str]:

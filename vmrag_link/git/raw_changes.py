@@ -107,12 +107,14 @@ def list_submodules(places: Places, commit: str | None, *, of_index: bool) -> di
     None. Raises `GitFailed` and `LimitExceeded`.
     """
     if not of_index:
-        listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit or "", limit=_MOST_PATHS)
-        entries = (entry.partition(b"\t") for entry in listed if entry.startswith(_SUBMODULE))
-        return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries}
-    listed = list_fields(places, "ls-files", "--stage", "-z", limit=_MOST_PATHS)
-    entries = (entry.partition(b"\t") for entry in listed if entry.startswith(_SUBMODULE))
-    named: dict[str, str | None] = {os.fsdecode(path): about.split()[1].decode() for about, _, path in entries}
+        fields = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit or "", limit=_MOST_PATHS)
+        entries = (entry.partition(b"\t") for entry in fields if entry.startswith(_SUBMODULE))
+        return {os.fsdecode(path): attributes.split()[2].decode() for attributes, _, path in entries}
+    fields = list_fields(places, "ls-files", "--stage", "-z", limit=_MOST_PATHS)
+    entries = (entry.partition(b"\t") for entry in fields if entry.startswith(_SUBMODULE))
+    named: dict[str, str | None] = {
+        os.fsdecode(path): attributes.split()[1].decode() for attributes, _, path in entries
+    }
     if not named or commit is None:
         return dict.fromkeys(named)
     arguments = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty", commit, "--")
@@ -138,20 +140,20 @@ def list_untracked(places: Places, pathspecs: Sequence[str]) -> list[str]:
     return [os.fsdecode(path) for path in paths if not path.endswith(b"/")]
 
 
-def _parse_changes(listed: Sequence[bytes]) -> Iterator[RawChange]:
-    for described, path in zip(listed[::2], listed[1::2], strict=True):
+def _parse_changes(fields: Sequence[bytes]) -> Iterator[RawChange]:
+    for described, path in zip(fields[::2], fields[1::2], strict=True):
         old_mode, mode, old_blob, blob, status = described[1:].decode().split(" ")
         yield RawChange(
             path=os.fsdecode(path), status=status[0], old_mode=old_mode, mode=mode, old_blob=old_blob, blob=blob
         )
 
 
-def parse_statuses(listed: Sequence[bytes]) -> dict[str, str]:
+def parse_statuses(fields: Sequence[bytes]) -> dict[str, str]:
     """Return the statuses of `diff-files --raw -z` by path. An unmerged file has `U`, even if git
     lists another status too.
     """
     statuses: dict[str, str] = {}
-    for described, path in zip(listed[::2], listed[1::2], strict=True):
+    for described, path in zip(fields[::2], fields[1::2], strict=True):
         name, status = os.fsdecode(path), described[-1:].decode()
         statuses[name] = "U" if "U" in (status, statuses.get(name)) else status
     return statuses
@@ -166,9 +168,13 @@ def list_names(places: Places, ref: str) -> list[str]:
 
 def list_blobs(places: Places, ref: str) -> dict[str, str]:
     """Return the blobs of the regular files of a commit, by path. Raises `GitFailed`."""
-    listed = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", ref, limit=MOST_FILES)
-    entries = (entry.partition(b"\t") for entry in listed)
-    return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries if about[:6].decode() in REGULAR}
+    fields = list_fields(places, "ls-tree", "-r", "-z", "--full-tree", ref, limit=MOST_FILES)
+    entries = (entry.partition(b"\t") for entry in fields)
+    return {
+        os.fsdecode(path): attributes.split()[2].decode()
+        for attributes, _, path in entries
+        if attributes[:6].decode() in REGULAR
+    }
 
 
 _CHECKSUM = 32
@@ -288,14 +294,14 @@ def list_changed(places: Places, copy: Path | None, pathspecs: Sequence[str]) ->
     seen = read_file_stamp(copy) if copy else None
     arguments = ("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all", "--", *pathspecs)
     try:
-        listed = list_fields(places, *arguments, limit=4 * MOST_FILES, index_file=copy)
+        fields = list_fields(places, *arguments, limit=4 * MOST_FILES, index_file=copy)
     except GitFailed:
         if copy is None:
             raise
         list_fields(places, *arguments, limit=4 * MOST_FILES)  # raises if the copy is not the reason
         copy.unlink(missing_ok=True)  # damaged by a power cut, because it is written without flushing to disk
         return None
-    statuses = parse_statuses(listed)
+    statuses = parse_statuses(fields)
     if copy is None:
         return statuses
     # git treats a missing index as empty.

@@ -30,14 +30,14 @@ def has_staged_changes(places: Places, *, index_file: Path | None = None) -> boo
 
 def list_staged_files(places: Places) -> list[str]:
     """Return the paths of files that differ between HEAD and the index."""
-    listed = _run_safely(places, "diff", "--cached", "--name-only", "-z", "--no-ext-diff", "--no-renames").stdout
-    return [os.fsdecode(path) for path in listed.split(b"\0") if path]
+    output = _run_safely(places, "diff", "--cached", "--name-only", "-z", "--no-ext-diff", "--no-renames").stdout
+    return [os.fsdecode(path) for path in output.split(b"\0") if path]
 
 
 def has_unstaged_changes(places: Places, path: str, *, index_file: Path | None = None) -> bool:
     """Return whether a file exists that differs from the index, or that git does not track."""
-    listed = _run_safely(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)
-    return bool(listed.stdout) and (places.top / path).is_file()
+    listing = _run_safely(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)
+    return bool(listing.stdout) and (places.top / path).is_file()
 
 
 def read_staged_file(places: Places, path: str, *, index_file: Path | None = None) -> bytes | None:
@@ -49,9 +49,13 @@ def read_staged_file(places: Places, path: str, *, index_file: Path | None = Non
 
 def list_tree_files(places: Places, commit: str) -> dict[str, str]:
     """Return the blobs of the files in a commit's tree, by path."""
-    listed = _run_safely(places, "ls-tree", "-r", "-z", "--full-tree", commit).stdout.split(b"\0")
-    entries = (entry.partition(b"\t") for entry in listed if entry)
-    return {os.fsdecode(path): about.split()[2].decode() for about, _, path in entries if about[:6].decode() in _FILES}
+    output = _run_safely(places, "ls-tree", "-r", "-z", "--full-tree", commit).stdout.split(b"\0")
+    entries = (entry.partition(b"\t") for entry in output if entry)
+    return {
+        os.fsdecode(path): attributes.split()[2].decode()
+        for attributes, _, path in entries
+        if attributes[:6].decode() in _FILES
+    }
 
 
 def read_blobs(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]]:

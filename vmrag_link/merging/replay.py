@@ -59,18 +59,16 @@ class Replayed(Record, frozen=True):
         if self.silent and not self.hidden:
             return ""
         if self.documents:
-            shown = f"{some} moved to revision {self.to[:7]}."
+            sentence = f"{some} moved to revision {self.to[:7]}."
         elif self.collections:
-            shown = f"uncommitted changes of collections of {self.branch!r} moved to revision {self.to[:7]}."
+            sentence = f"uncommitted changes of collections of {self.branch!r} moved to revision {self.to[:7]}."
         else:
-            shown = f"revision {self.to[:7]} already contains the uncommitted changes of {self.branch!r}."
+            sentence = f"revision {self.to[:7]} already contains the uncommitted changes of {self.branch!r}."
         if self.hidden:
-            return (
-                f"{shown} Earlier uncommitted changes are kept; run 'vmrag merge {quoted(self.hidden)}' to merge them"
-            )
+            return f"{sentence} Earlier uncommitted changes are kept; run 'vmrag merge {quoted(self.hidden)}' to merge them"
         if self.remembered:
-            return f"{shown} Changes that it already contains will be uncommitted again if the pin moves back."
-        return shown
+            return f"{sentence} Changes that it already contains will be uncommitted again if the pin moves back."
+        return sentence
 
 
 def replay_branch(

@@ -87,8 +87,8 @@ def packed_answer(
         packer = HitPacker(ws, searcher, view, committed=at is not None)
         hits, chosen = request.select_hits(report.results, query.mode, weak=report.weak is True)
         packed = packer.pack_hits(hits, chosen)
-        shown = {(passage.collection, passage.doc_id) for passage in packed.passages}
-        copies = packer.find_copies(shown) if at is None and report.kb.in_sync else ()
+        keys = {(passage.collection, passage.doc_id) for passage in packed.passages}
+        copies = packer.find_copies(keys) if at is None and report.kb.in_sync else ()
         return PackedReport(
             passages=packed.passages,
             budget=request.budget,
@@ -159,16 +159,16 @@ class HitPacker:
         return packable, documents
 
     def _mark_outdated(self, passages: Sequence[PackedPassage]) -> Iterator[PackedPassage]:
-        shown = {(passage.collection, passage.doc_id) for passage in passages}
+        keys = {(passage.collection, passage.doc_id) for passage in passages}
         files = self._view.sources
         commit = files.commit if self._committed and files else None
-        outdated = mark_notes(self._ws, [row for row in self._documents if row[1].key in shown], commit)
+        outdated = mark_notes(self._ws, [row for row in self._documents if row[1].key in keys], commit)
         for passage in passages:
             yield replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
 
-    def find_copies(self, shown: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
+    def find_copies(self, keys: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
         """Return the copies of tracked files among these documents."""
-        return find_copies(self._ws, [row for row in self._documents if row[1].key in shown])
+        return find_copies(self._ws, [row for row in self._documents if row[1].key in keys])
 
     def _find_places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
         try:

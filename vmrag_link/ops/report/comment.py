@@ -92,15 +92,15 @@ def _format_questions(data: CommentData) -> str:
 
 def _generate_answers(data: CommentData) -> Iterator[str]:
     first = [answer for answer in data.answers if not answer.below]
-    shown, folded = first[:_MAX_OPEN], [*first[_MAX_OPEN:], *(answer for answer in data.answers if answer.below)]
-    if shown:
-        yield "\n".join(line for answer in shown for line in _generate_answer_lines(answer))
+    open_answers, folded = first[:_MAX_OPEN], [*first[_MAX_OPEN:], *(answer for answer in data.answers if answer.below)]
+    if open_answers:
+        yield "\n".join(line for answer in open_answers for line in _generate_answer_lines(answer))
     if folded:
         lines = [
             f"- {format_code(answer.question)}, {_format_place(answer)}{_format_names(answer)}"
             for answer in folded[:_MAX_FOLDED]
         ]
-        more = data.total_answers - len(shown)
+        more = data.total_answers - len(open_answers)
         yield _fold_lines(plural(more, "more question"), lines, more)
 
 
@@ -141,9 +141,9 @@ def _generate_listed(data: CommentData) -> Iterator[str]:
 
 def _generate_notes(data: CommentData) -> Iterator[str]:
     if data.notes:
-        shown = [f"{format_code(note.name)} cites {format_code(note.place)}" for note in data.notes[:_MAX_NAMED]]
-        more = data.notes_citing - len(shown)
-        yield f"{count_citing_notes(data.notes_citing)}: {', '.join(shown)}{f' and {more} more' if more else ''}."
+        citations = [f"{format_code(note.name)} cites {format_code(note.place)}" for note in data.notes[:_MAX_NAMED]]
+        more = data.notes_citing - len(citations)
+        yield f"{count_citing_notes(data.notes_citing)}: {', '.join(citations)}{f' and {more} more' if more else ''}."
 
 
 def _generate_documents(data: CommentData) -> Iterator[str]:
@@ -182,10 +182,10 @@ def _generate_pin_conflict(data: CommentData, pull: str) -> Iterator[str]:
 
 
 def _generate_missing(data: CommentData) -> Iterator[str]:
-    shown = data.missing[:_MAX_MISSING]
-    if shown:
-        lines = [f"- {_LACKS[thing.code].format(_format_thing(thing))}" for thing in shown]
-        rest = [f"- and {data.things_missing - len(shown)} more"] if data.things_missing > len(shown) else []
+    things = data.missing[:_MAX_MISSING]
+    if things:
+        lines = [f"- {_LACKS[thing.code].format(_format_thing(thing))}" for thing in things]
+        rest = [f"- and {data.things_missing - len(things)} more"] if data.things_missing > len(things) else []
         yield "\n".join(("Missing at the pin:", "", *lines, *rest))
 
 

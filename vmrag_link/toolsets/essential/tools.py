@@ -144,11 +144,11 @@ def _answer_definitions(call: Call, question: NarrowedQuestion) -> TextResult | 
         return None
     call.set_origin(origin)
     _warn_of_index(call, notice)
-    shown = report.definitions[:MOST_DEFINITIONS]
-    first = f", the first {len(shown)}" if len(report.definitions) > len(shown) else ""
+    definitions = report.definitions[:MOST_DEFINITIONS]
+    first = f", the first {len(definitions)}" if len(report.definitions) > len(definitions) else ""
     count = plural(len(report.definitions), "definition")
     return TextResult(
-        text="\n".join(map(_show_definition, shown)),
+        text="\n".join(map(_show_definition, definitions)),
         message=f"{count} of {question.symbol!r}{first}. read with symbol shows the code.",
     )
 
@@ -184,12 +184,12 @@ def _answer_relation(call: Call, question: NarrowedQuestion, relation: str) -> T
     ):
         report, origin = passages.related_code(call.ws, question, wanted_relation)
     call.set_origin(origin)
-    shown = [_show_related(row, report.relation) for row in report.related]
-    shown = shown[: pages.fit_lines(shown, call.behaviour.page_chars)]
-    hidden = len(report.related) + report.left_out - len(shown)
+    lines = [_show_related(row, report.relation) for row in report.related]
+    lines = lines[: pages.fit_lines(lines, call.behaviour.page_chars)]
+    hidden = len(report.related) + report.left_out - len(lines)
     count = plural(len(report.related) + report.left_out, relation.removesuffix("s"))
     more = f"; {hidden} left out, path shows them" if hidden else ""
-    return TextResult(text="\n".join(shown), message=f"{count} of {question.symbol!r}, by name{more}.")
+    return TextResult(text="\n".join(lines), message=f"{count} of {question.symbol!r}, by name{more}.")
 
 
 def _show_related(row: RelatedCode, relation: str) -> str:
@@ -320,15 +320,15 @@ def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
             value=symbol,
         )
     exact = [row for row in report.definitions if row.symbol == symbol] or report.definitions
-    shown, calls = [], []
+    contents, calls = [], []
     for row in exact[:READ_DEFINITIONS]:
         text = texts.find_text(call.ws, row.path, ref)
         page = texts.lines_of(text, f"{row.line}-{row.last_line}", call.behaviour.page_chars // READ_DEFINITIONS)
-        shown.append(_show_page(text, page))
+        contents.append(_show_page(text, page))
         calls += [_describe_page(text, page, ref)] if page.last < page.end else []
     rest = f" Others: search symbol={symbol}" if len(exact) > READ_DEFINITIONS else ""
     message = f"{plural(len(exact), 'definition')} of {symbol!r}.{rest}"
-    return TextResult(text="\n\n".join(shown), message=" ".join([message, *calls]))
+    return TextResult(text="\n\n".join(contents), message=" ".join([message, *calls]))
 
 
 @tool(
