@@ -80,8 +80,7 @@ def command(
     --append.
 
     With --collection, the knowledge base stores it, and a document of the same id is replaced.
-    A text or piped input then needs --id. A FILE becomes the document that 'vmrag import' would
-    make of it.
+    Text from -m or from a pipe then needs --id. A FILE is converted as 'vmrag import' converts it.
     """
     from vmrag_link.cli.texts import parse_metadata_option
     from vmrag_link.models import encode_canonical_json

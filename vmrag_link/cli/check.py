@@ -41,7 +41,7 @@ _SHARE = click.FloatRange(0, 1)
 )
 @click.option("--min-recall", type=_SHARE, help="Minimum share of the expected documents among the first k chunks.")
 @click.option("--max-regressions", type=click.IntRange(0), help="Maximum number of queries with another answer.")
-@click.option("--base", metavar="REF", help="Count only queries as regressions that REF answers as expected.")
+@click.option("--base", metavar="REF", help="Count a query as a regression only if REF answers it as expected.")
 @click.option(
     "--history",
     "past",
@@ -72,10 +72,11 @@ def command(
 ) -> int:
     """Check that golden queries find the expected documents.
 
-    The file .vmrag/queries.yaml has the queries. A query expects documents among its first k
-    chunks (`expect`), a document in the first place (`first`), documents in this order (`order`),
-    or the whole recorded answer (`ranking`). If a query gets another answer, the exit code is 1.
-    With --min-mrr, --min-recall, --max-regressions or --base, these limits decide instead.
+    A golden query is a search with a known answer, in .vmrag/queries.yaml. It expects documents
+    among its first k chunks (`expect`), a document in the first place (`first`), documents in this
+    order (`order`), or the whole recorded answer (`ranking`). The exit code is 1 if a query gets
+    another answer. With --min-mrr, --min-recall, --max-regressions or --base, it is 1 only if such
+    a limit is not met.
     """
     files.require_writable(invocation)
     with invocation.workspace() as ws:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TOPICS = {
     "Start": {
-        "init": "Make files of the repository searchable.",
+        "init": "Choose which files of the repository vmrag searches.",
         "install": "Install the git hooks and the merge driver.",
         "clone": "Fetch the knowledge base of a cloned repository.",
         "sync": "Fetch and build everything that the commit needs.",
@@ -41,7 +41,7 @@ TOPICS = {
     "Search": {
         "query": "Search the documents and code of the commit.",
         "grep": "Find the lines that a regular expression matches.",
-        "check": "Run the golden queries and compare the answers.",
+        "check": "Check that golden queries find the expected documents.",
         "fingerprint": "Print a hash of everything that decides answers.",
     },
     "Versions": {

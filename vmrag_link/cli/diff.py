@@ -43,8 +43,8 @@ def command(
     merge base of both. Add names of documents to compare only those. To compare two documents,
     write REF:DOC DOC or REF:DOC REF:DOC.
 
-    Files that sources name are compared if both places are git refs, or HEAD and the working
-    tree. Code files are only counted. Name them or use --files to see them.
+    Tracked files are also compared, but only between two git refs, or between HEAD and the working
+    tree. Changed code files are only counted. Name them or use --files to see the changes.
 
     Texts are compared word by word: [-removed-]{+added+}.
     """

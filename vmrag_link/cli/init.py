@@ -68,10 +68,10 @@ def command(
     template: Path | None,
     sources: bool,
 ) -> None:
-    """Make files of the repository searchable.
+    """Choose which files of the repository vmrag searches.
 
-    It writes and stages .vmrag.yaml. Files that git tracks become documents. git
-    already has them, so vmrag stores nothing, and a clone can search them at once.
+    It writes and stages .vmrag.yaml, which names the tracked files to search. vmrag reads them in
+    place and copies nothing, so a clone can search them at once.
 
     A knowledge base stores other text, such as pages and PDF files. The first 'vmrag add' or
     'vmrag import' creates it. --knowledge-base creates it now, with its pin, hooks and merge

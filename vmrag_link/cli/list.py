@@ -20,7 +20,7 @@ UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 
 @vmrag_command("list")
 @click.option("--collection", help="Only this collection.")
-@click.option("--outdated", is_flag=True, help="Only notes whose cited files or lines changed since.")
+@click.option("--outdated", is_flag=True, help="Only notes whose cited files or lines changed after they were written.")
 def command(invocation: Invocation, *, collection: str | None, outdated: bool) -> None:
     """List the documents.
 

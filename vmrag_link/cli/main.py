@@ -91,8 +91,8 @@ def _print_version(ctx: click.Context) -> None:
     help="Show the version, and which extras are installed.",
 )
 def cli(**_: object) -> None:
-    """Search the documents and code of a git commit. 'git checkout' also moves the knowledge base
-    and its vector index.
+    """Search the documents and code of the checked-out git commit. 'git checkout' also switches the
+    knowledge base and its vector index.
     """
 
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def command(invocation: Invocation, *, remote: str | None, branch: str | None) -> int:
     """Fetch, and merge the documents of the upstream branch.
 
-    It fetches the revision that the upstream branch pinned at the last 'git fetch', and merges its
-    documents, but no code. 'git pull' merges both. Without an upstream, it uses the remote's branch
-    of the same name. Reverted documents stay reverted. The exit code is 1 if documents are in
-    conflict.
+    It fetches the revision that the upstream branch pins, as of the last 'git fetch', and merges
+    its documents. It does not merge code; 'git pull' merges both. Without an upstream, it uses the
+    remote's branch of the same name. Changes that you reverted are not merged again. The exit code
+    is 1 if documents are in conflict.
     """
     from vmrag_link.ops import pull as operation
 

@@ -56,7 +56,7 @@ _SECTIONS = {
     "--mode",
     type=click.Choice(["hybrid", "vector", "keyword"]),
     metavar="MODE",
-    help="Rank by meaning (vector), words (keyword) or hybrid.",
+    help="Rank by meaning (vector), by words (keyword) or by both (hybrid).",
 )
 @click.option("--where", metavar="JSON", help='Filter by metadata: \'{"team": "core"}\'')
 @click.option("--where-document", metavar="JSON", help='Filter by text: \'{"$contains": "TLS"}\'')
@@ -66,26 +66,26 @@ _SECTIONS = {
 @click.option("--callees", metavar="NAME", help="List definitions that this name calls.")
 @click.option("--at", "ref", metavar="REF", help="Search this git ref with its settings, such as v1.0.")
 @click.option("--since", metavar="REF", help="Show how the answer changed since this git ref.")
-@click.option("--full", is_flag=True, help="Whole chunks with line numbers.")
+@click.option("--full", is_flag=True, help="Print whole chunks (passages) with line numbers.")
 @click.option(
     "-U",
     "--context",
     type=click.IntRange(0, 10_000),
     metavar="N",
-    help="Whole chunks with N lines around.",
+    help="Print whole chunks, and N lines around each.",
 )
 @click.option(
     "--neighbours",
     type=click.IntRange(0, MOST_NEIGHBOURS),
     default=0,
     metavar="N",
-    help="Whole chunks with N chunks around.",
+    help="Print whole chunks, and N chunks around each.",
 )
 @click.option(
     "--budget",
     type=click.IntRange(LEAST_BUDGET, MOST_BUDGET),
     metavar="TOKENS",
-    help="Text for a model, to this size.",
+    help="Print text for a model, up to this size.",
 )
 @click.option(
     "--open",
@@ -123,9 +123,9 @@ def command(
 ) -> None:
     """Search the documents and code of the commit.
 
-    Each result has its place and an excerpt; documents and code are separate groups. -v also
-    shows scores. TEXT can have filters, for example 'path:src/auth lang:python how it expires'.
-    Text in double quotes has none.
+    Each result shows its place and an excerpt. Documents and code are separate groups. -v also
+    shows scores. TEXT can contain filters, for example 'path:src/auth lang:python how it expires'.
+    A part in double quotes contains no filters, so "path:src" is searched as text.
     """
     _refuse_together(click.get_current_context())
     listed = next((name for name in (symbols, callers, callees) if name is not None), None)
@@ -361,7 +361,7 @@ def _open_result(ws: Workspace, results: Sequence[PlacedPassage], number: int) -
     if number > len(results):
         raise UsageInvalid(
             f"result {number} does not exist: the answer has {plural(len(results), 'result')}.",
-            hint="pass a number, such as '-k 5'",
+            hint=f"use a smaller number, or add '-k {number}' to get more results",
         )
     _, hit = group_by_kind(results)[number - 1]  # as the terminal numbers them
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a file of a commit can be deleted

@@ -17,7 +17,7 @@ _HEAD = """\
 
 <!-- Written by: python -m vmrag_link.cli.reference > docs/commands.md -->
 
-Here you look up a command and its options. For example, `vmrag query "how do requests time out" --json` searches and prints JSON.
+Here you look up commands and options. For example, `vmrag query "retries" --json` prints results as JSON.
 For special cases, run the command with `--help`. You can type these options before or after the name of each command:
 
 {common}

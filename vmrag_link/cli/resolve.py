@@ -57,7 +57,7 @@ only, or with questions.
     help="Use the text of this file. - reads standard input.",
 )
 @click.option("--from-worktree", is_flag=True, help="Use the merged files that these documents came from.")
-@click.option("--tool", metavar="TOOL", help="Open this tool of git mergetool. Pass '' for the configured one.")
+@click.option("--tool", metavar="TOOL", help="Resolve in this tool of 'git mergetool' ('' is the configured one).")
 @click.option(
     "--accept-loss",
     is_flag=True,

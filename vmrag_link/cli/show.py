@@ -33,8 +33,8 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     COLLECTION is optional if the document's id is unique. If a document's name looks like a
     REF, write WORKING:COLLECTION/DOC for the document, or refs/heads/NAME for the ref.
 
-    If the output is a pipe or a file, it has the exact bytes. On a terminal, control and invisible
-    characters are escaped.
+    In a pipe or a file, the output has the exact bytes of the document. On a terminal, control and
+    invisible characters are escaped.
     """
     with invocation.workspace() as ws:
         shown = name_from_top(ws, invocation.directory, shown) if shown else None

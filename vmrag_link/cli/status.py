@@ -36,7 +36,7 @@ def command(invocation: Invocation) -> int:
     documents, files of sources that differ from HEAD, and unpushed revisions. Long lists are
     shortened; -v and --json show all.
 
-    It changes no document. It uses the network only to fetch a pinned revision that is
+    It never changes documents. It uses the network only to fetch a pinned revision that is
     missing. The exit code is 1 if pin, knowledge base and index do not agree.
     """
     with invocation.workspace(warn=False) as ws:  # the report has the warnings among its reasons

@@ -66,7 +66,9 @@ def command(
     if everything and (worktree or hooks is not None):
         raise UsageInvalid("--all cannot be combined with --worktree or --hooks.", hint="run 'vmrag uninstall --all'")
     if discard and not everything:
-        raise UsageInvalid("--discard-knowledge needs --all.", hint="run 'vmrag uninstall --all'")
+        raise UsageInvalid(
+            "--discard-knowledge needs --all.", hint="run 'vmrag uninstall --all' to list what would be lost"
+        )
     if remote is not None and not everything:
         raise UsageInvalid("--remote needs --all.", hint="run 'vmrag uninstall --all --remote REMOTE'")
     names = installer.parse_hooks(hooks)

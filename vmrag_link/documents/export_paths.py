@@ -84,7 +84,7 @@ def _decode_text(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         raise FileFailed(
             f"{name}: the text is not UTF-8 (byte {error.start}).",
-            hint="run 'iconv -t UTF-8 FILE | vmrag … -'",
+            hint="run 'iconv -f ENCODING -t UTF-8 FILE | vmrag … -' with the encoding of the text, such as LATIN1",
             path=name,
         ) from None
 

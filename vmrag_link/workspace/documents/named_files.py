@@ -172,7 +172,7 @@ def _require_regular(path: Path, status: os.stat_result, max_bytes: int) -> None
     """Require a regular file of allowed size. Raises `FileFailed`."""
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a file")
-        raise _read_error(path, f"it is {kind}", hint=f"run 'ls -la {quoted(path)}' to check its permissions")
+        raise _read_error(path, f"it is {kind}", hint="use a regular file")
     if status.st_size > max_bytes:
         raise _size_error(path, max_bytes)
 
