@@ -241,7 +241,7 @@ def test_invalid_row_is_reported_by_name_and_discarded_by_restore(
     assert column in refused["message"]
     assert "vmrag restore handbook/kettle.md" in refused["hint"]
     assert kettle.pinned == pinned
-    hint = "run 'vmrag pin' to write the pin" if committed else "vmrag restore handbook/kettle.md"
+    hint = "run 'vmrag pin' to move the pin there" if committed else "vmrag restore handbook/kettle.md"
     assert hint in kettle.vmrag("status", code=None).out
     error = kettle.vmrag("restore", "handbook/kettle.md", "--json", code=2).error
     assert error["code"] == "CONFIRMATION_REQUIRED"
@@ -418,7 +418,7 @@ def test_migrate_names_docs_and_tags_that_it_leaves_behind(kettle: Known) -> Non
     kettle.vmrag("pin")
     kettle.git("commit", "-q", "-am", "docs")
     for options in (["--dry-run"], []):
-        assert "README.md, tag v1." in kettle.vmrag("migrate", "--to", "doltlite", *options).err
+        assert "README.md, tag v1;" in kettle.vmrag("migrate", "--to", "doltlite", *options).err
 
 
 class _engine:  # noqa: N801  reads as a function

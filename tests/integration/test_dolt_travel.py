@@ -88,7 +88,7 @@ def count_in_plain_clone(pair: Pair, tmp_path: Path) -> int:
 def test_large_file_travels_in_parts_that_plain_dolt_reads(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_PART", 1000)
+    monkeypatch.setattr(copies, "_PART_BYTES", 1000)
     revision = pair.ada.record("two", os.urandom(5000).hex())
     pair.ada.push("origin", "main")
     parts = [path for path in pair.hub.git("ls-tree", "-r", "--name-only", DOLT_DATA_REF).split() if "/" in path]

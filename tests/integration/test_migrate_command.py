@@ -342,7 +342,7 @@ def _until(user: User, patch: pytest.MonkeyPatch, what: str, step: int) -> bool:
 
     with patch.context() as counting, user._here():
         counting.setattr(exchange, "_rename_durably", counted(exchange._rename_durably))
-        for module in (exchange.paths, references):
+        for module in (exchange.file_access, references):
             counting.setattr(module, "write_atomically", counted(module.write_atomically))
         try:
             _run(user, what)
