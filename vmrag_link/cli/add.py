@@ -48,7 +48,7 @@ class _AddRequest(NamedTuple):
 @vmrag_command("add")
 @click.argument("source", metavar="[FILE]", required=False, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("-m", "--message", metavar="TEXT", help="Text of the document, in place of a file.")
-@click.option("--collection", help="Collection to store it in (default: the source for notes).")
+@click.option("--collection", help="Store it in this collection (default: write a note).")
 @click.option("--id", "doc_id", help="Id of the document (default: made from the title or the name of the file).")
 @click.option("--title", help="Title of the document (default: the first heading, else the first line or the name).")
 @click.option("--metadata", default="{}", help="JSON object; added to the front matter of a file.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HELP = {
     "junit": "Write JUnit's XML, which most CI services show as tests.",
     "sarif": "Write SARIF 2.1.0, for GitHub's code scanning.",
-    "code_quality": "Write GitLab's Code Quality.",
+    "code_quality": "Write GitLab's Code Quality report.",
 }
 _STDOUT = Path("-")
 

@@ -75,8 +75,8 @@ def command(
     A golden query is a search with a known answer, in .vmrag/queries.yaml. It expects documents
     among its first k chunks (`expect`), a document in the first place (`first`), documents in this
     order (`order`), or the whole recorded answer (`ranking`). The exit code is 1 if a query gets
-    another answer. With --min-mrr, --min-recall, --max-regressions or --base, it is 1 only if such
-    a limit is not met.
+    another answer. With --min-mrr, --min-recall or --max-regressions (0 with --base), it is 1 only
+    if one is missed.
     """
     files.require_writable(invocation)
     with invocation.workspace() as ws:

@@ -37,7 +37,7 @@ _MOST_LISTED = 100
 def command(invocation: Invocation, *, message: str | None, with_git: bool, all_files: bool, author: str | None) -> int:
     """Commit stored documents and pin the new revision.
 
-    The new revision is pinned in .dolt-version and staged for 'git commit'.
+    It writes the revision's name (the pin) to .dolt-version and stages this file.
 
     With --git, both commits have the same message and author. The git commit contains the pin
     and all staged files. If it fails, for example because of a pre-commit hook, the revision

@@ -73,9 +73,8 @@ def command(
     It writes and stages .vmrag.yaml, which names the tracked files to search. vmrag reads them in
     place and copies nothing, so a clone can search them at once.
 
-    A knowledge base stores other text, such as pages and PDF files. The first 'vmrag add' or
-    'vmrag import' creates it. --knowledge-base creates it now, with its pin, hooks and merge
-    driver.
+    A knowledge base stores other text, such as pages and PDF files. 'vmrag import' or 'vmrag add
+    --collection' creates it. --knowledge-base creates it now, with its pin, hooks and merge driver.
     """
     if sources and no_sources:
         raise UsageInvalid("--sources and --no-sources cannot be combined.", hint="run 'vmrag init --no-sources'")

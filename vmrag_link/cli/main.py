@@ -91,8 +91,11 @@ def _print_version(ctx: click.Context) -> None:
     help="Show the version, and which extras are installed.",
 )
 def cli(**_: object) -> None:
-    """Search the documents and code of the checked-out git commit. 'git checkout' also switches the
-    knowledge base and its vector index.
+    """Search the documents and code of the checked-out git commit. 'git checkout' switches the
+    stored documents and the index with it.
+
+    A revision is a commit of the knowledge base, and .dolt-version names one (the pin). A KB branch
+    is a branch of the knowledge base.
     """
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--repair",
     metavar="COMMIT",
-    help="Merge the documents that this git commit dropped, because it merged without the pins.",
+    help="Merge the documents that this git commit dropped by merging without the pins.",
 )
 def command(
     invocation: Invocation, *, source: str | None, no_commit: bool, proceed: bool, abort: bool, repair: str | None

@@ -71,10 +71,9 @@ def command(
 ) -> None:
     """Report what a pull request changes in the documents.
 
-    Like 'git diff BASE...HEAD', it compares HEAD with the merge base: documents that were
-    added, changed, moved or removed, revisions, and golden queries with other answers. BASE
-    and HEAD are git refs, revisions or KB branches. Without arguments, it reports HEAD's pull
-    request.
+    Like 'git diff BASE...HEAD', it compares HEAD with the merge base: documents that were added,
+    changed, moved or removed, revisions, and golden queries with other answers. BASE and HEAD are
+    git refs, revisions or KB branches. Without HEAD, it reports the checked-out commit.
 
     Redirect the output to get Markdown. The command builds the indexes of both sides if
     needed. It never fails because of what it reports; use 'vmrag verify' and 'vmrag check'

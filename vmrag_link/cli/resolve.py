@@ -32,10 +32,8 @@ only, or with questions.
 
 @vmrag_command("resolve")
 @click.argument("conflicts", nargs=-1, metavar="[[COLLECTION/]DOC]...")
-@click.option("--ours", "side", flag_value="ours", help="Use our side of these conflicts (without names: of all).")
-@click.option(
-    "--theirs", "side", flag_value="theirs", help="Use their side of these conflicts (without names: of all)."
-)
+@click.option("--ours", "side", flag_value="ours", help="Use our side of the named conflicts (default: all).")
+@click.option("--theirs", "side", flag_value="theirs", help="Use their side of the named conflicts (default: all).")
 @click.option("--union", "side", flag_value="union", help="Use both texts of each hunk, ours first.")
 @click.option(
     "--hunk",

@@ -36,8 +36,8 @@ def command(
 ) -> int:
     """Discard uncommitted changes, or bring documents back.
 
-    NAME is a document, a folder, a COLLECTION or a pattern, as in 'vmrag rm'. Without a name,
-    the command restores all. Texts that were never committed are kept in a revision, and the
+    NAME is a document, a folder, a COLLECTION or a pattern, as in 'vmrag rm'. Without NAME,
+    it restores all but notes. Texts that were never committed are kept in a revision, and the
     output names the command that restores them. With --source, the result is uncommitted; run
     'vmrag commit'.
 

@@ -61,7 +61,7 @@ def command(
     lists files of a source that are not read, with the reason. The last line counts tracked files
     in no source. -v and --json list all of them.
 
-    'vmrag sources add PATH' makes the files of a path or of a quoted pattern documents, for example
+    'vmrag sources add PATH' adds the files of a path or quoted pattern as documents, for example
     'vmrag sources add docs/ --collection handbook' or 'vmrag sources add src/ --kind code'. It
     edits 'sources:' in .vmrag.yaml and keeps everything else in the file.
 

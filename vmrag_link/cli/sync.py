@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def command(invocation: Invocation, *, rebuild: bool, wait: bool, hooks: bool) -> None:
     """Fetch and build everything that the commit needs.
 
-    It fetches the knowledge base that .dolt-version pins, installs missing git hooks and builds the
-    index. It does not install hooks that you removed or declined. Without a pin, it only builds
+    It fetches the knowledge base that .dolt-version pins and builds the index. At a terminal, it
+    installs missing hooks, unless you removed or declined them. Without a pin, it only builds
     the index of the files.
     """
     from vmrag_link.workspace.follow import sync as operation

@@ -44,8 +44,8 @@ def command(
 
     A merge without the merge driver can drop the documents of one side. RANGE is A..B, or a
     commit with its whole history (default: commits of HEAD that origin's default branch
-    lacks). Losses that a later commit repaired, or that a trailer
-    'Vmrag-Accept-Drop: COMMIT' accepts, are listed but do not fail the check.
+    lacks). Losses repaired later, or accepted by a trailer
+    'Vmrag-Accept-Drop: COMMIT', are listed but do not fail the check.
 
     The exit code is 1 if documents were dropped, a pin is wrong, or a shallow clone lacks
     history; --deepen fetches it.
