@@ -142,7 +142,9 @@ def _read_mark(folder: Path) -> str:
 
 
 def choose_packages(environ: Mapping[str, str]) -> None:
-    """Make room for missing packages, and print their keys in the cache."""
+    """Remove outdated packages, and write outputs: the folder of the packages, and their keys in
+    the cache.
+    """
     chosen, folder = read_request(environ), packages_folder(environ)
     is_installed = _read_mark(folder) == chosen.digest
     if not is_installed:
@@ -220,8 +222,8 @@ def _install_with(folder: Path, chosen: InstallRequest, shelf: Path | None = Non
 
 
 def _find_uv(folder: Path) -> str | None:
-    """Return the runner's own uv if it is new enough, or else one that pip installs; None if both
-    are missing.
+    """Return the runner's own uv if it is new enough, or else one that pip installs; None if pip
+    fails.
     """
     runner_uv = shutil.which("uv")
     if runner_uv and _uv_version(runner_uv) >= OLDEST_UV:

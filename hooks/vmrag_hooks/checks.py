@@ -82,7 +82,9 @@ def _parse_commit(name: str) -> str | None:
 
 
 def check_commit(index_file: Path | None) -> bool:
-    """Return whether the staged pin stops the commit."""
+    """Commit and pin what agents wrote, if the settings say so, and return whether the staged pin
+    stops the commit.
+    """
     notes = HookNotes()
     workspace = Workspace.open(Path.cwd(), notes, answer_seconds=ANSWER_SECONDS, index_file=index_file)
     try:
@@ -102,9 +104,8 @@ def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
 
 
 def check_push(push: Push) -> bool:
-    """Return whether the pins of the pushed commits stop the push.
-
-    They are wrong, or their revisions could not be pushed.
+    """Push the revisions that the pushed commits pin, and return whether their pins stop the push:
+    they are wrong, or their revisions could not be pushed.
     """
     workspace = Workspace.open(Path.cwd(), HookNotes(), answer_seconds=ANSWER_SECONDS)
     try:

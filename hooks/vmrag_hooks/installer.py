@@ -251,7 +251,7 @@ def uninstall_hooks(
     From then on, vmrag reports no missing hooks. A chained hook returns to its place, byte for
     byte, with its mode. With `worktree`, the hooks no longer act in this work tree, and are removed
     with the last one. `everything` also removes the lines in husky's committed scripts. Raises
-    `HooksRefused` for hooks that would then act in all work trees, and, without `force`, for a
+    `HooksRefused` with `worktree` for hooks that act in all work trees, and, without `force`, for a
     hooks directory outside the repository.
     """
     folder = git_hooks.find_hooks_folder(places)

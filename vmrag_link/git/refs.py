@@ -261,8 +261,8 @@ def _list_worktree_lines(places: Places) -> Iterator[tuple[str, str]]:
 
 
 def list_noted_commits(places: Places) -> list[str]:
-    """Return the commits that git noted outside of refs and reflogs for operations in progress in
-    any work tree.
+    """Return the commits that git noted for operations in progress in any work tree: outside of
+    refs and reflogs, or in the refs of a single work tree.
 
     Some may be missing, or be other objects.
     """

@@ -105,9 +105,9 @@ def list_at_commit(
 def _join_listings(listing: SourceListing, parts: Mapping[str, SourceListing | None]) -> SourceListing:
     """Return one listing.
 
-    `parts`: the listings of submodules by path. If one has no value, the submodule cannot be read
-    in this clone, and its path with a slash is missing. Untracked files of submodules are not
-    counted.
+    `parts`: the listings of submodules by path. None stands for a submodule that cannot be read in
+    this clone. Its path with a slash is then listed as missing. Untracked files of submodules are
+    not counted.
     """
     files = {name: list(group) for name, group in listing.files.items()}
     seen = {name: {rules.fold_path(file.path): file.path for file in group} for name, group in files.items()}

@@ -41,8 +41,6 @@ _SOME_NAME = {"sha256": "0" * 64}
 class PreviousSurvey(NamedTuple):
     """Results of an earlier survey."""
 
-    at: int = 0
-    """The start of the present survey, by the disk's clock."""
     seen: SeenState | None = None
     stored: StoredListing | None = None
 
@@ -51,7 +49,8 @@ class Survey:
     """Survey of files on `disk`. Raises `GitFailed`, `LimitExceeded` and `HistoryMissing`.
 
     `copy`: copy of the index for `raw_changes`, if it exists. `commit`: HEAD's, None on an unborn
-    branch.
+    branch. After `build_listing`, `changed_files` and `storing` describe what it read. Call
+    `are_unchanged` instead, on a new survey.
     """
 
     def __init__(
@@ -157,8 +156,10 @@ class Survey:
         )
 
     def _compare_with_index(self) -> dict[str, str] | None:
-        """Return the files that differ from the index. Files with only new times are not included,
-        because the copy learns the times.
+        """Return the files that differ from the index, or None if the copy is gone or damaged.
+
+        Files with only new times are left out if the copy can be written, because it learns the
+        times.
         """
         names = attributes.list_relevant_names(self._sources)
         statuses = raw_changes.list_changed(self._places, self._copy, names)

@@ -77,7 +77,7 @@ def survey_work_tree(
                 copy,
                 place.commit,
                 disk=disk,
-                before=PreviousSurvey(started, seen_before, listing_before),
+                before=PreviousSurvey(seen_before, listing_before),
             )
             listing = survey.build_listing(max_bytes=max_bytes, untracked=untracked)
             if listing is None or _find_place(places, cache, question) != place:

@@ -62,7 +62,9 @@ def remove_stale_leases(places: Places) -> None:
 
 
 def find_other_work_tree(places: Places, symbolic: str) -> Path | None:
-    """Return the git directory of another work tree that is on `refs/heads/…`, or None."""
+    """Return the git directory of another work tree that is on `refs/heads/…`, or that rebases or
+    bisects it; None if there is none.
+    """
     folders = (places.common, *(head.parent for head in places.common.glob("worktrees/*/HEAD")))
     others = (folder for folder in folders if folder != places.git_dir)
     return next(

@@ -22,7 +22,7 @@ _UNTRUSTED = (
 def run(runner: Runner, job: WorkflowJob) -> int:
     """Prepare the job.
 
-    All inputs are validated here, so that a mistake is found at once.
+    All inputs that need no files are validated here, so that a mistake is found at once.
     """
     modes = inputs.read_modes()
     inputs.read_fail_on()

@@ -35,7 +35,7 @@ class _Offer(NamedTuple):
     command: str
     """The command that opens the pull request."""
     page: str
-    """The page that opens the pull request."""
+    """The page of the pull request or, without a number, the page that opens it."""
     number: int | None = None
     """The number of an open pull request."""
     failure: VmragError | None = None

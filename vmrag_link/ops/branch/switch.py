@@ -58,8 +58,8 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
 
     Uncommitted documents stay on their KB branch. Raises `BranchInUse` if another code branch uses
     the KB branch or another work tree writes on the checked-out branch, `BranchMissing` if the name
-    is neither a KB branch nor a revision, `GitBusy` during an operation of git, and `MergeConflict`
-    while a merge is open.
+    is neither a KB branch nor a revision, `NameInvalid` for a reserved name, `GitBusy` during an
+    operation of git, and `MergeConflict` while a merge is open.
     """
     writing.refuse_if_busy(ws)
     recover(ws)
@@ -230,7 +230,7 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPos
     """Delete a local KB branch. Remotes keep theirs.
 
     `force` also deletes a branch that no other branch contains, and its uncommitted documents,
-    which a note names. Raises `BranchMissing`, `NameInvalid` for a reserved name, `BranchInUse` if
+    which are printed. Raises `BranchMissing`, `NameInvalid` for a reserved name, `BranchInUse` if
     a code branch uses it and, without `force`, `Uncommitted` and `BranchUnmerged`.
     """
     writing.refuse_if_busy(ws)

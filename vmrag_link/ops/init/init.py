@@ -46,13 +46,13 @@ class InitReport(Record, frozen=True):
     frequent first.
     """
     untracked: int
-    """Number of files that could be documents if git tracked them, counted without sources."""
+    """Number of files that could be documents if git tracked them. 0 if the file has sources."""
     written: bool
     """True if the settings file was created or changed."""
     staged: bool
-    """True if the settings file is staged. A file that a user wrote is not."""
+    """True if the settings file was staged now. A file that a user wrote is not."""
     ignored: bool
-    """True if git ignores the settings file."""
+    """True if the settings file was written, and git ignores it."""
     busy: bool
     """True if another git command held the index, so that the file was not staged."""
     requires: str
@@ -68,7 +68,8 @@ class InitReport(Record, frozen=True):
 
 
 def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -> InitReport:
-    """Write the proposed sources, and one for notes, into the settings file. Stage a new file.
+    """Write the proposed sources, and one for notes, into the settings file, and stage
+    it unless a user wrote it.
 
     `with_sources`: if false, the sources of existing files are left out; `with_notes`: the one for
     notes. The file is trusted if no commit has it, otherwise only the new source for notes. Raises

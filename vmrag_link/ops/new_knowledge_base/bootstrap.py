@@ -153,9 +153,9 @@ def clone_and_index(
     """Clone a knowledge base, move to a branch or a commit of it, and index that.
 
     `commit` has priority over `branch`. Without both, this uses HEAD's pin, or else the KB branch
-    with the name of the code branch, or else `main`. If nothing was pinned, the remote is written
-    into the settings or, for a git remote, into git's configuration as `vmrag.remote`. `allow` is
-    that of `start_and_pin`, and is called first.
+    with the name of the code branch, or else a default one (`_choose_start`). If nothing was
+    pinned, the remote is written into the settings or, for a git remote, into git's configuration
+    as `vmrag.remote`. `allow` is that of `start_and_pin`, and is called first.
 
     Raises `AlreadyInitialized`, `BranchMissing`, `RevisionMissing`, `GitBusy` and the errors of
     `clone`.
@@ -213,11 +213,14 @@ def _choose_start(
 
 def _find_commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> str:
     """Return the only commit behind these heads whose hash has this prefix."""
-    matching = sorted(parent for parent in ws.engine.map_parents(heads) if parent.startswith(name.lower()))
+    matching = sorted(commit for commit in ws.engine.map_parents(heads) if commit.startswith(name.lower()))
     if len(matching) == 1 and len(name) >= SHORTEST_HASH:
         return matching[0]
+    problem = f"{source} has {'several commits' if matching else 'no commit'} with the hash prefix {name[:80]!r}."
+    if len(matching) == 1:
+        problem = f"the hash prefix {name!r} is shorter than {SHORTEST_HASH} characters."
     raise RevisionMissing(
-        f"{source} has {'several commits' if matching else 'no commit'} with the hash prefix {name[:80]!r}.",
+        problem,
         hint="run 'vmrag log' to list the revisions after a clone without a commit",
         revision=name,
         candidates=matching[:CANDIDATES],
@@ -240,6 +243,7 @@ def _lock_start(ws: Workspace) -> Iterator[None]:
 
 
 def _remove_unused(ws: Workspace) -> None:
+    """Remove an unused knowledge base. Raises `AlreadyInitialized` if one is pinned."""
     writing.refuse_git_operation(ws)
     pinned = plumbing.read_pin_bytes(ws.places) is not None
     if ws.is_initialized and not pinned and _is_unused(ws):

@@ -22,10 +22,11 @@ from vmrag_link.workspace.source_tree import SourceTree
 
 
 class RestoredNote(Record, frozen=True):
-    """A restored note. `removed`: the note did not exist in the commit, so it was deleted."""
+    """A restored note."""
 
     name: DocumentName
     kind: ChangeKind
+    """`removed`: the note did not exist in the commit, so it was deleted."""
 
 
 class RestoredNotes(Record, frozen=True):
@@ -89,7 +90,7 @@ def _report_restored(commit: str, written: Sequence[tuple[str, NotesWritten]]) -
 
 
 def _describe_change(collection: str, change: NoteChange) -> RestoredNote:
-    kind: ChangeKind = "modified" if change.before and change.after else "added"
+    kind: ChangeKind = "added" if change.before is None else "modified"
     return RestoredNote(DocumentName(collection, change.doc_id), "removed" if change.after is None else kind)
 
 
