@@ -167,6 +167,11 @@ def test_commit_at_which_a_branch_is_becomes_that_branch(world, ada, fresh):
     assert fresh("dolt_clone", remote_url=kb_url(world), commit=ada.pinned)["checkout"]["branch"] == "main"
 
 
+def test_clone_refuses_a_short_prefix_of_a_commit(world, ada, fresh):
+    error = fresh.error("COMMIT_NOT_FOUND", "dolt_clone", remote_url=kb_url(world), commit=ada.pinned[:3])
+    assert "shorter than 4 characters" in error["message"]
+
+
 def test_failed_clone_leaves_nothing_and_the_corrected_call_succeeds(world, newcomer, fresh):
     before = everything(newcomer)
     (world.top / "notes.txt").write_text("no knowledge base, only words\n" * 300)
