@@ -82,7 +82,7 @@ def _parse_commit(name: str) -> str | None:
 
 
 def check_commit(index_file: Path | None) -> bool:
-    """Commit and pin what agents wrote, if the settings say so, and return whether the staged pin
+    """Commit and pin what agents wrote, if the settings allow it, and return whether the staged pin
     stops the commit.
     """
     notes = HookNotes()

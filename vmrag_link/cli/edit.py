@@ -35,7 +35,7 @@ class EditReport(Record, frozen=True):
 def command(invocation: Invocation, *, name: str) -> None:
     """Change a note or a stored document in git's editor.
 
-    The id and metadata stay. A title taken from the text changes with it. An unchanged
+    The id and metadata stay. A title taken from the text follows the text. An unchanged
     text is not stored. If the editor fails, or if another process changed the document,
     nothing is stored, and the edited text stays in a file that the error names. 'git commit'
     commits a changed note, and 'vmrag commit' a stored document.

@@ -100,8 +100,8 @@ def command(
     Tracked files that a source can read are not stored; use 'vmrag sources add PATH'. Hidden,
     ignored and generated files are skipped, unless you name them.
 
-    With --collection, the id is the file's path below the base, such as docs/setup.md, and stays
-    after 'git mv'. With --library, or for URLs, 'vmrag refresh' can update the documents.
+    With --collection, the id is the path relative to --base, such as docs/setup.md; 'git mv' keeps
+    it. With --library, or for URLs, 'vmrag refresh' can update the documents.
     """
     if not sources:
         raise UsageInvalid(

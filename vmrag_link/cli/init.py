@@ -52,7 +52,7 @@ _SHOWN_ENDINGS = 6
     "--template",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Only create a git template directory. Clones that use it have the hooks.",
+    help="Only create a git template directory that gives new clones the hooks.",
 )
 @click.option("--sources", is_flag=True, hidden=True, help="Accepted for older scripts. Sources are the default.")
 def command(

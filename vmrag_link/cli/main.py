@@ -94,8 +94,8 @@ def cli(**_: object) -> None:
     """Search the documents and code of the checked-out git commit. 'git checkout' switches the
     stored documents and the index with it.
 
-    A revision is a commit of the knowledge base, and .dolt-version names one (the pin). A KB branch
-    is a branch of the knowledge base.
+    Sources name the tracked files to search. The knowledge base stores other documents in
+    revisions, and .dolt-version names one (the pin). A KB branch is a branch of it.
     """
 
 

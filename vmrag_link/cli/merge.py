@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--repair",
     metavar="COMMIT",
-    help="Merge the documents that this git commit dropped by merging without the pins.",
+    help="Bring back the documents that this git commit dropped (see 'vmrag verify').",
 )
 def command(
     invocation: Invocation, *, source: str | None, no_commit: bool, proceed: bool, abort: bool, repair: str | None

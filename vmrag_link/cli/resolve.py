@@ -59,7 +59,7 @@ only, or with questions.
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Continue with the other side if one side pins a revision that no remote has.",
+    help="If no remote has the revision that one side pins, use the other side.",
 )
 @click.option("--offline", is_flag=True, help="With --accept-loss: do not contact the remotes.")
 @click.option("--list", "only_list", is_flag=True, help="List the conflicts.")

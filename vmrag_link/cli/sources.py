@@ -66,7 +66,7 @@ def command(
     edits 'sources:' in .vmrag.yaml and keeps everything else in the file.
 
     'vmrag sources add --write docs/adr/' lets 'vmrag add' and agents write notes to this folder, as
-    files. You trust exactly this folder then.
+    files. This trusts no other folder.
 
     'vmrag sources dedupe' removes stored copies of these files, so that a file is a document once.
     The removal is committed, unless other documents are uncommitted: then 'vmrag commit' commits
