@@ -185,7 +185,7 @@ def test_uninstall_all_keeps_lines_of_others(project: Project) -> None:
     [
         (["--all", "--worktree"], "run 'vmrag uninstall --all'"),
         (["--all", "--hooks", "pre-push"], "run 'vmrag uninstall --all'"),
-        (["--discard-knowledge"], "run 'vmrag uninstall --all'"),
+        (["--discard-knowledge"], "run 'vmrag uninstall --all' to list what would be lost"),
         (["--remote", "origin"], "run 'vmrag uninstall --all --remote REMOTE'"),
         (["--all", "--remote"], "run 'vmrag uninstall --all --remote origin'"),
     ],

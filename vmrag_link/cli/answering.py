@@ -42,7 +42,7 @@ class ShownAnswer(Record, frozen=True):
 
 def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option `--strict`, which is `strict` of the function."""
-    about = f"Fail if the knowledge base is not at the pinned revision ({env.STRICT})."
+    about = f"Fail if not at the pinned revision ({env.STRICT})."
     return click.option("--strict", is_flag=True, default=env.is_strict, help=about)(function)
 
 

@@ -56,7 +56,7 @@ _SECTIONS = {
     "--mode",
     type=click.Choice(["hybrid", "vector", "keyword"]),
     metavar="MODE",
-    help="Rank by meaning (vector), by words (keyword) or by both (hybrid).",
+    help="Rank by vector (meaning), keyword or hybrid (both).",
 )
 @click.option("--where", metavar="JSON", help='Filter by metadata: \'{"team": "core"}\'')
 @click.option("--where-document", metavar="JSON", help='Filter by text: \'{"$contains": "TLS"}\'')
@@ -72,20 +72,20 @@ _SECTIONS = {
     "--context",
     type=click.IntRange(0, 10_000),
     metavar="N",
-    help="Print whole chunks, and N lines around each.",
+    help="Print chunks with N lines around.",
 )
 @click.option(
     "--neighbours",
     type=click.IntRange(0, MOST_NEIGHBOURS),
     default=0,
     metavar="N",
-    help="Print whole chunks, and N chunks around each.",
+    help="Print chunks with N chunks around.",
 )
 @click.option(
     "--budget",
     type=click.IntRange(LEAST_BUDGET, MOST_BUDGET),
     metavar="TOKENS",
-    help="Print text for a model, up to this size.",
+    help="Print this much text for a model.",
 )
 @click.option(
     "--open",
@@ -94,7 +94,7 @@ _SECTIONS = {
     flag_value="1",
     type=click.IntRange(1, 1000),
     metavar="[N]",
-    help="Open the file of result N in the editor (default: 1).",
+    help="Open the file of result N (default: 1).",
 )
 @click.option("--untracked", is_flag=True, help="Also files that git neither tracks nor ignores.")
 @answering.strict_option
